@@ -1,0 +1,65 @@
+# Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help up setup test fgpu lint format doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler
+
+PYTHON := .venv/bin/python
+MANAGE := $(PYTHON) manage.py
+STEP := sh gpuplatform/bootstrap/step.sh
+RUNTIME := .venv/stamp-requirements
+DEV := .venv/stamp-requirements-dev
+NODE := node_modules/stamp
+
+help: ## Show what make can do
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+up: $(RUNTIME) $(NODE) .env fgpu ## Set everything up, run the platform, print its address and log-ins; Ctrl-C stops it
+	@$(MANAGE) up
+
+setup: $(RUNTIME) $(NODE) .env fgpu ## Set everything up like `make up`, but do not run it
+	@$(MANAGE) up --setup-only
+
+test: $(DEV) $(NODE) .env fgpu ## Set everything up for the tests, then run all of them
+	@$(MANAGE) prepare --tests && $(PYTHON) -m pytest
+
+fgpu: $(RUNTIME) ## Build the hook that divides a GPU, and the simulated driver; up to date takes no time
+	@$(STEP) "The hook that divides a GPU" $(MAKE) -s -C fgpu PYTHON=$(abspath $(PYTHON))
+
+lint: $(DEV) $(NODE) .env ## Check format, style, types, layers, settings and migrations
+	@sh gpuplatform/bootstrap/lint.sh
+
+format: $(DEV) ## Format the code and sort its imports
+	@$(PYTHON) -m ruff check --select I --fix . && $(PYTHON) -m ruff format .
+
+doctor: ## Say what is missing or broken on this machine
+	@test -x $(PYTHON) || { echo "FAIL  .venv: missing; run 'make setup'"; exit 1; } && $(MANAGE) doctor
+
+images: $(RUNTIME) $(NODE) .env ## Build the session images that are missing or outdated
+	@$(MANAGE) with_services build_images
+
+bench-launch: $(DEV) $(NODE) .env ## Measure launch and release against the bare Docker Engine
+	@$(PYTHON) -m bench.launch
+
+bench-promote: $(DEV) $(NODE) .env ## Measure from one session's release to the next one's start
+	@$(PYTHON) -m bench.promote
+
+bench-fgpu: $(DEV) .env ## Measure what the hook costs and how exact its gate is, on the simulated driver
+	@$(PYTHON) -m bench.fgpu
+
+bench-scheduler: $(DEV) ## Measure the scheduler: speed, memory, packing; ARGS="--nodes CSV --pods CSV" for a trace
+	@$(PYTHON) -m bench.scheduler $(ARGS)
+
+clean: ## Remove what make installed here; keeps .env and the data in var/
+	@rm -rf .venv node_modules fgpu/build var/static .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(RUNTIME): requirements.txt constraints.txt
+	@sh gpuplatform/bootstrap/venv.sh requirements.txt && touch $@
+
+$(DEV): requirements-dev.txt $(RUNTIME)
+	@sh gpuplatform/bootstrap/venv.sh requirements-dev.txt && touch $@
+
+$(NODE): package-lock.json package.json | $(RUNTIME)
+	@sh gpuplatform/bootstrap/node.sh && touch $@
+
+.env: | $(RUNTIME)
+	@$(PYTHON) gpuplatform/bootstrap/env_file.py

@@ -1,0 +1,114 @@
+"""API of people: tokens, and who I am."""
+
+import math
+from datetime import timedelta
+
+from axes.handlers.proxy import AxesProxyHandler
+from axes.helpers import get_cool_off
+from django.contrib.auth import authenticate
+from django.contrib.auth.signals import user_logged_in, user_logged_out
+from drf_spectacular.contrib.knox_auth_token import KnoxTokenScheme
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from knox.models import AuthToken
+from rest_framework import status
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.exceptions import NotAuthenticated, Throttled, ValidationError
+from rest_framework.permissions import AllowAny, BasePermission, IsAuthenticated
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.throttling import BaseThrottle
+from rest_framework.views import APIView
+
+from accounts.authentication import ApiTokenAuthentication
+from accounts.models import User
+from accounts.serializers import CredentialsSerializer, MeSerializer, TokenSerializer
+from accounts.throttling import TokenThrottle
+
+
+class ApiTokenScheme(KnoxTokenScheme):
+    """Describes the `Authorization` header in the schema; being defined registers it."""
+
+    target_class = "accounts.authentication.ApiTokenAuthentication"
+    name = "token"
+
+
+def user_of(request: Request) -> User:
+    """Return who calls. Raises NotAuthenticated for a stranger."""
+    if not isinstance(request.user, User):
+        raise NotAuthenticated
+    return request.user
+
+
+class TokenView(APIView):
+    """Tokens for programs: one is got for e-mail and password, and ends by time or by DELETE."""
+
+    throttle_scope = "token"
+
+    def get_authenticators(self) -> list[BaseAuthentication]:
+        """Return the token alone for DELETE, which ends the token used, and nothing for the rest.
+
+        A stale header must not keep anyone from getting a new token.
+        """
+        is_delete = self.request is not None and self.request.method == "DELETE"
+        return [ApiTokenAuthentication()] if is_delete else []
+
+    def get_permissions(self) -> list[BasePermission]:
+        """Return who may call: anybody asks for a token, its bearer deletes it."""
+        return [IsAuthenticated() if self.request.method == "DELETE" else AllowAny()]
+
+    def get_throttles(self) -> list[BaseThrottle]:
+        """Return the bound on guesses."""
+        return [TokenThrottle()] if self.request.method == "POST" else []
+
+    @extend_schema(
+        request=CredentialsSerializer,
+        responses={
+            200: TokenSerializer,
+            400: OpenApiResponse(description="Wrong or malformed e-mail address or password"),
+            429: OpenApiResponse(description="Too many attempts; Retry-After says when to come back"),
+        },
+        auth=[],
+    )
+    def post(self, request: Request) -> Response:
+        """Exchange e-mail and password for a token."""
+        body = CredentialsSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        user = _authenticated(request, body.validated_data["email"].lower(), body.validated_data["password"])
+        row, token = AuthToken.objects.create(user=user)
+        user_logged_in.send(sender=User, request=request, user=user)
+        return Response(TokenSerializer({"token": token, "expiry": row.expiry}).data)
+
+    @extend_schema(request=None, responses={204: None})
+    def delete(self, request: Request) -> Response:
+        """Revoke the token that this request carries."""
+        AuthToken.objects.filter(pk=request.auth.pk).delete()
+        user_logged_out.send(sender=User, request=request, user=request.user)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+def _authenticated(request: Request, email: str, password: str) -> User:
+    """Return the user of these credentials. Raises Throttled once there were too many failures, else ValidationError.
+
+    django-axes notes its verdict on the request that it is given. It gets DRF's, so that its middleware, which sees
+    Django's, does not replace our answer by the page for browsers.
+    """
+    user = authenticate(request, username=email, password=password)
+    if isinstance(user, User):
+        return user
+    if not AxesProxyHandler.is_allowed(request, {"username": email}):
+        wait = get_cool_off(request) or timedelta(hours=1)
+        raise Throttled(wait=wait.total_seconds(), detail=_locked_out(wait))
+    raise ValidationError({"detail": "The e-mail address or the password is wrong."})
+
+
+def _locked_out(wait: timedelta) -> str:
+    return f"Too many failed attempts. Try again in {math.ceil(wait.total_seconds() / 60)} minutes."
+
+
+class MeView(APIView):
+    """The person who calls."""
+
+    @extend_schema(responses=MeSerializer)
+    def get(self, request: Request) -> Response:
+        """Show who calls, and the policy that bounds them."""
+        return Response(MeSerializer(user_of(request)).data)

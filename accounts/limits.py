@@ -1,0 +1,54 @@
+"""What may this user still ask for: the one answer for form, API, scheduler and statistics bars.
+
+Pure: no database, no clock. CPU is in cores, memory in bytes, fGPU in milli-fGPU. `None` means unlimited.
+"""
+
+from dataclasses import dataclass
+from typing import Final
+
+FIELDS: Final = ("cpu", "memory", "fgpu", "sessions")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Amounts:
+    """Resources held or asked for together."""
+
+    cpu: int = 0
+    memory: int = 0
+    fgpu: int = 0
+    sessions: int = 0
+
+    def __add__(self, other: "Amounts") -> "Amounts":
+        return Amounts(
+            cpu=self.cpu + other.cpu,
+            memory=self.memory + other.memory,
+            fgpu=self.fgpu + other.fgpu,
+            sessions=self.sessions + other.sessions,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The most that one user may hold at once; `pending` bounds the sessions that wait."""
+
+    cpu: int | None = None
+    memory: int | None = None
+    fgpu: int | None = None
+    sessions: int | None = None
+    pending: int | None = None
+
+
+def remaining(limits: Limits, used: Amounts) -> Limits:
+    """Return what is left of `limits` after `used`, never below zero; `pending` is passed through."""
+    left = {
+        name: None if (limit := getattr(limits, name)) is None else max(0, limit - getattr(used, name))
+        for name in FIELDS
+    }
+    return Limits(**left, pending=limits.pending)
+
+
+def exceeded(limits: Limits, asked: Amounts) -> tuple[str, ...]:
+    """Return the names of the amounts in which `asked` is above `limits`, in the order of FIELDS."""
+    return tuple(
+        name for name in FIELDS if (limit := getattr(limits, name)) is not None and getattr(asked, name) > limit
+    )

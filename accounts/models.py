@@ -1,0 +1,94 @@
+"""People and the policies that bound them."""
+
+from datetime import timedelta
+from typing import Any, ClassVar
+
+from django.contrib.auth.models import AbstractUser, BaseUserManager
+from django.core.validators import MinValueValidator
+from django.db import models
+from django.db.models.functions import Lower
+
+from accounts.limits import Limits
+
+DEFAULT_POLICY = "default"
+
+
+class ResourcePolicy(models.Model):
+    """What a user may hold at once. An empty limit means unlimited."""
+
+    name = models.CharField(max_length=64, unique=True)
+    cpu = models.PositiveIntegerField("CPU cores", null=True, blank=True)
+    memory = models.PositiveBigIntegerField("memory (bytes)", null=True, blank=True)
+    fgpu = models.PositiveIntegerField("milli-fGPU", null=True, blank=True, help_text="1000 is 1 fGPU")
+    max_sessions = models.PositiveIntegerField("concurrent sessions", null=True, blank=True)
+    max_pending = models.PositiveIntegerField("pending sessions", null=True, blank=True)
+    max_lifetime = models.DurationField(
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(limit_value=timedelta(minutes=1))],
+        help_text="A session ends this long after it started running",
+    )
+    allow_sudo = models.BooleanField(default=False, help_text="Sessions may gain root inside their container")
+
+    class Meta:
+        ordering = ("name",)
+        verbose_name_plural = "resource policies"
+
+    def __str__(self) -> str:
+        return self.name
+
+    def limits(self) -> Limits:
+        """Return the policy as the pure value that `accounts.limits` works on."""
+        return Limits(
+            cpu=self.cpu, memory=self.memory, fgpu=self.fgpu, sessions=self.max_sessions, pending=self.max_pending
+        )
+
+    @classmethod
+    def default(cls) -> "ResourcePolicy":
+        """Return the policy of users for whom no other was chosen, made on first use; one or two queries."""
+        policy, _ = cls.objects.get_or_create(
+            name=DEFAULT_POLICY,
+            defaults={"cpu": 8, "memory": 32 * 2**30, "fgpu": 4000, "max_sessions": 5, "max_pending": 20},
+        )
+        return policy
+
+
+class UserManager(BaseUserManager["User"]):
+    """Creates users by e-mail address."""
+
+    def create_user(self, email: str, password: str | None = None, **fields: Any) -> "User":
+        """Create and return a user; an empty password makes one who cannot sign in yet."""
+        if not email:
+            raise ValueError("a user needs an e-mail address")
+        fields.setdefault("policy", ResourcePolicy.default())
+        user = self.model(email=self.normalize_email(email), **fields)
+        user.set_password(password)
+        user.save(using=self._db)
+        return user
+
+    def create_superuser(self, email: str, password: str | None = None, **fields: Any) -> "User":
+        """Create and return a superadmin."""
+        return self.create_user(email, password, **{**fields, "is_staff": True, "is_superuser": True})
+
+    def get_by_natural_key(self, username: str | None) -> "User":
+        """Return the user with this e-mail address, in whatever case it was typed."""
+        return self.get(email__iexact=username)
+
+
+class User(AbstractUser):
+    """A person, who signs in with an e-mail address. Superusers are the superadmins of the platform."""
+
+    username = None  # type: ignore[assignment]  # AbstractUser's field is removed; the e-mail address is the name
+    email = models.EmailField("e-mail address", unique=True)
+    policy = models.ForeignKey(ResourcePolicy, on_delete=models.PROTECT, related_name="users")
+
+    USERNAME_FIELD = "email"
+    REQUIRED_FIELDS: ClassVar[list[str]] = []
+    objects: ClassVar[UserManager] = UserManager()  # type: ignore[assignment]
+
+    class Meta:
+        ordering = ("email",)
+        constraints = (models.UniqueConstraint(Lower("email"), name="user_email_unique_in_any_case"),)
+
+    def __str__(self) -> str:
+        return self.email

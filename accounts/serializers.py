@@ -1,0 +1,68 @@
+"""What the API says about people, and what it takes from them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+
+from accounts.models import ResourcePolicy, User
+
+
+class StrictSerializer(serializers.Serializer[Any]):
+    """A request body in which a misspelt field is refused by name instead of ignored."""
+
+    def to_internal_value(self, data: Any) -> Any:
+        """Return the validated fields; raises ValidationError for them and for unknown names together."""
+        unknown = {}
+        if isinstance(data, Mapping):
+            unknown = {name: ["There is no such field."] for name in data if name not in self.fields}
+        try:
+            value = super().to_internal_value(data)
+        except ValidationError as error:
+            raise ValidationError({**unknown, **_by_field(error)}) from error
+        if unknown:
+            raise ValidationError(unknown)
+        return value
+
+
+def _by_field(error: ValidationError) -> dict[str, Any]:
+    return error.detail if isinstance(error.detail, dict) else {"non_field_errors": error.detail}
+
+
+class CredentialsSerializer(StrictSerializer):
+    """The log-in that is exchanged for a token."""
+
+    email = serializers.EmailField(max_length=254)
+    password = serializers.CharField(max_length=4096, trim_whitespace=False, style={"input_type": "password"})
+
+
+class TokenSerializer(serializers.Serializer[Any]):
+    """A new token, which is shown this once: only its digest is stored."""
+
+    token = serializers.CharField()
+    expiry = serializers.DateTimeField()
+
+
+class PolicySerializer(serializers.ModelSerializer[ResourcePolicy]):
+    """The policy that bounds a user; its amounts stand in `/me/limits/`."""
+
+    max_lifetime = serializers.DurationField(help_text="A session ends this long after it started running.")
+
+    class Meta:
+        model = ResourcePolicy
+        fields = ("name", "max_lifetime", "allow_sudo")
+        read_only_fields = fields
+
+
+class MeSerializer(serializers.ModelSerializer[User]):
+    """The person who asks."""
+
+    name = serializers.CharField(source="get_full_name", read_only=True)
+    is_superadmin = serializers.BooleanField(source="is_superuser", read_only=True)
+    policy = PolicySerializer(read_only=True)
+
+    class Meta:
+        model = User
+        fields = ("email", "name", "is_superadmin", "policy")
+        read_only_fields = fields

@@ -1,0 +1,88 @@
+"""Signing in and out."""
+
+import pytest
+from django.conf import settings
+from django.test import Client
+from django.urls import reverse
+
+from tests.factories import PASSWORD, make_user
+
+pytestmark = pytest.mark.django_db
+
+SIGN_IN = "/accounts/sign-in/"
+
+
+def attempt(client: Client, email: str, password: str = PASSWORD, next_page: str = "") -> int:
+    return client.post(SIGN_IN, {"username": email, "password": password, "next": next_page}).status_code
+
+
+def is_signed_in(client: Client) -> bool:
+    return "_auth_user_id" in client.session
+
+
+def test_a_person_signs_in_by_email_and_comes_to_the_page_they_wanted(client: Client) -> None:
+    make_user(email="ada@example.org")
+    response = client.post(
+        SIGN_IN, {"username": "ada@example.org", "password": PASSWORD, "next": reverse("sessions:launch")}
+    )
+    assert response.headers["Location"] == "/sessions/launch/"
+    assert is_signed_in(client)
+
+
+def test_the_case_of_the_address_does_not_matter(client: Client) -> None:
+    make_user(email="ada@example.org")
+    assert attempt(client, "ADA@Example.ORG") == 302
+
+
+def test_another_site_is_no_place_to_go_after_signing_in(client: Client) -> None:
+    make_user(email="ada@example.org")
+    response = client.post(
+        SIGN_IN, {"username": "ada@example.org", "password": PASSWORD, "next": "https://evil.example/"}
+    )
+    assert response.headers["Location"] == "/sessions/"
+
+
+@pytest.mark.parametrize("email", ["ada@example.org", "nobody@example.org"])
+def test_a_wrong_password_and_an_unknown_address_read_the_same(client: Client, email: str) -> None:
+    make_user(email="ada@example.org")
+    response = client.post(SIGN_IN, {"username": email, "password": "wrong"})
+    assert "This e-mail address and password do not match." in response.content.decode()
+    assert email in response.content.decode(), "the address that was typed is kept"
+    assert not is_signed_in(client)
+
+
+def test_a_disabled_person_stays_outside(client: Client) -> None:
+    make_user(email="ada@example.org", is_active=False)
+    assert attempt(client, "ada@example.org") == 200
+    assert not is_signed_in(client)
+
+
+def test_repeated_failures_lock_the_address_out_in_whatever_case_and_say_for_how_long(client: Client) -> None:
+    make_user(email="ada@example.org")
+    spellings = ("ada@example.org", "Ada@example.org")
+    for number in range(settings.AXES_FAILURE_LIMIT):
+        attempt(client, spellings[number % 2], "wrong")
+    response = client.post(SIGN_IN, {"username": "ada@example.org", "password": PASSWORD})
+    assert response.status_code == 429
+    assert "You can try again in <strong>15 minutes</strong>" in response.content.decode()
+    assert not is_signed_in(client)
+
+
+def test_a_locked_address_locks_nobody_else_out(client: Client) -> None:
+    make_user(email="grace@example.org")
+    for _ in range(settings.AXES_FAILURE_LIMIT):
+        attempt(client, "ada@example.org", "wrong")
+    assert attempt(client, "grace@example.org") == 302
+
+
+def test_signing_out_takes_a_post(client: Client) -> None:
+    client.force_login(make_user(), backend="django.contrib.auth.backends.ModelBackend")
+    assert client.get(reverse("accounts:logout")).status_code == 405
+    assert is_signed_in(client)
+    assert client.post(reverse("accounts:logout")).headers["Location"] == SIGN_IN
+    assert not is_signed_in(client)
+
+
+def test_who_is_signed_in_needs_no_sign_in_page(client: Client) -> None:
+    client.force_login(make_user(), backend="django.contrib.auth.backends.ModelBackend")
+    assert client.get(SIGN_IN).headers["Location"] == "/sessions/"

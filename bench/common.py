@@ -1,0 +1,142 @@
+"""What the benchmarks of starts share: a user of a running platform, and the same container on the bare engine."""
+
+import json
+import os
+import time
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+
+import docker
+import psycopg
+
+from gpuplatform import embedded
+from resources.units import GIB, MIB
+from sessions.runtime.base import ContainerSpec
+from sessions.runtime.container_config import HOST_LABEL, container_config, container_name
+from sessions.runtime.sandboxes import FREE, SANDBOX_LABEL
+from tests.platform import Platform
+
+EVERY_SECONDS = 0.002
+NETWORK = "gpuplatform"
+SHAPE = {"cpu": 1, "memory": GIB, "shared_memory": 64 * MIB, "fgpu": "2"}  # the whole GPU, so that the next one waits
+
+
+class Client:
+    """Speaks the API as a user would, and watches the sessions in the database."""
+
+    def __init__(self, platform: Platform) -> None:
+        self._url = f"{platform.url}/api/v1"
+        self._headers = {"Content-Type": "application/json"}
+        self._watch = psycopg.connect(embedded.database_url(platform.var_dir), autocommit=True)
+        email = "user@example.org"
+        token = self.post("/auth/token/", {"email": email, "password": platform.passwords[email]})["token"]
+        self._headers["Authorization"] = f"Token {token}"
+        self._image = self.get("/images/")["results"][0]["reference"]
+
+    @property
+    def image(self) -> str:
+        """Reference of the image that is launched, here and on the bare engine."""
+        return str(self._image)
+
+    def get(self, path: str) -> Any:
+        """Return the answer to a GET."""
+        return self._send(path, None)
+
+    def post(self, path: str, body: dict[str, Any]) -> Any:
+        """Return the answer to a POST."""
+        return self._send(path, json.dumps(body).encode())
+
+    def submit(self) -> str:
+        """Return the id of a new session."""
+        (session,) = self.post("/sessions/", {"image": self._image, **SHAPE})
+        return str(session["id"])
+
+    def terminate(self, session: str) -> None:
+        """Ask for the end of the session."""
+        self.post(f"/sessions/{session}/terminate/", {})
+
+    def wait(self, session: str, status: str, every_seconds: float = EVERY_SECONDS) -> None:
+        """Return when the session has the status; asking often costs the machine what the platform could use."""
+        deadline = time.monotonic() + 60
+        query = "SELECT 1 FROM compute_session WHERE id = %s AND status = %s"
+        while not self._watch.execute(query, (session, status)).fetchone():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"session {session} did not become {status}")
+            time.sleep(every_seconds)
+
+    def _send(self, path: str, body: bytes | None) -> Any:
+        request = urllib.request.Request(self._url + path, data=body, headers=self._headers)
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            return json.loads(answer.read())
+
+
+class BareEngine:
+    """The same container without the platform, on the host's own network."""
+
+    def __init__(self, image: str, host: str, sandboxes: int) -> None:
+        """`sandboxes` is how many the platform keeps ready."""
+        self._client = docker.APIClient(version="auto")
+        # A label value of its own: the reconciler must not take these containers for orphans.
+        self._image, self._owner = image, {HOST_LABEL: f"{host}-bare"}
+        self._marks = [f"{HOST_LABEL}={host}", SANDBOX_LABEL]
+        self._sandboxes = sandboxes
+        self._number = 0
+
+    def settle(self) -> None:
+        """Return when the platform leaves the engine alone: its sandboxes are ready, and used ones are removed."""
+        deadline = time.monotonic() + 60
+        while not self._is_settled():
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the platform did not get {self._sandboxes} sandboxes ready")
+            time.sleep(EVERY_SECONDS * 10)
+
+    def has_sandbox(self, session: str) -> bool:
+        """Return whether the session's container joined a sandbox."""
+        container = self._client.inspect_container(container_name(session, 1))
+        return str(container["HostConfig"]["NetworkMode"]).startswith("container:")
+
+    def launch(self) -> str:
+        """Create and start; return the container's name."""
+        self._number += 1
+        spec = ContainerSpec(
+            session=f"bench{time.time_ns()}",
+            attempt=self._number,
+            image=self._image,
+            cpu=1,
+            memory=GIB,
+            shared_memory=64 * MIB,
+            hostname="bench",
+        )
+        name = container_name(spec.session, spec.attempt)
+        self._client.create_container_from_config(container_config(spec, self._owner, NETWORK), name)
+        self._client.start(name)
+        return name
+
+    def end(self, name: str) -> None:
+        """Stop and remove."""
+        self._client.stop(name, timeout=5)
+        self._client.remove_container(name)
+
+    def _is_settled(self) -> bool:
+        """Return whether there are as many free sandboxes as should be, and no used one without its session."""
+        listed = self._client.containers(all=True, filters={"label": self._marks})
+        joined = {
+            each["HostConfig"]["NetworkMode"].removeprefix("container:")
+            for each in self._client.containers(all=True, filters={"label": self._marks[:1]})
+        }
+        free = [each for each in listed if each["Names"][0].startswith(f"/{FREE}") and each["State"] == "running"]
+        used = [each for each in listed if each["Id"] in joined]
+        return len(free) == self._sandboxes and len(listed) == len(free) + len(used)
+
+
+def timed(act: Callable[[], None]) -> float:
+    """Return how many milliseconds `act` takes."""
+    started = time.perf_counter()
+    act()
+    return (time.perf_counter() - started) * 1000
+
+
+def load() -> list[float]:
+    """Return the machine's load averages over 1, 5 and 15 minutes, without which no figure means anything."""
+    return [round(average, 1) for average in os.getloadavg()]

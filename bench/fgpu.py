@@ -1,0 +1,106 @@
+"""What the hook costs and how exact the gate is, on the simulated driver: `python -m bench.fgpu`.
+
+Plain and hooked runs alternate within one run of this program; a figure is the least of all its runs, since other work
+on the machine only ever adds to it. The last line is one JSON object. The costs are those of the hook's own code: the
+simulated driver's calls are cheaper than a real one's, so a ratio of plain to hooked here says nothing about real
+programs.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from fgpu.mounts import BUILD
+from fgpu.tests.host import Host, Session, limit
+
+ROUNDS = 21
+CALLS = 50_000
+STARTS = 200
+GATE_MS = 5000
+SHARES = ("10", "25", "50")
+PATTERNS = ("sync", "async", "graph")
+
+
+@contextmanager
+def simulated_host() -> Iterator[Host]:
+    with tempfile.TemporaryDirectory(prefix="fgpu-bench-") as folder:
+        host = Host(Path(folder))
+        yield host
+        host.stop()
+
+
+def least(samples: dict[str, list[float]], digits: int) -> dict[str, float]:
+    return {name: round(min(values), digits) for name, values in samples.items()}
+
+
+def interleave(rounds: int, measures: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
+    """Call every measure in turn, `rounds` times over; return {name: [figure, ...]}."""
+    samples: dict[str, list[float]] = {name: [] for name in measures}
+    for _ in range(rounds):
+        for name, measure in measures.items():
+            samples[name].append(measure())
+    return samples
+
+
+def call_cost(session: Session, column: int) -> float:
+    return float(session.run("test/cost", str(CALLS)).split()[column])
+
+
+def start_ms(session: Session) -> float:
+    environment = session.environment()
+    began = time.perf_counter()
+    subprocess.run(["/bin/true"], check=True, env=environment)
+    return (time.perf_counter() - began) * 1000
+
+
+def gate_error(percent: str, pattern: str, processes: int) -> float:
+    """Return the largest deviation from the share, in percentage points, over the processes of one session."""
+    with simulated_host() as host:
+        session = host.session(limit(sm=percent))
+        clock = {"FGPU_SIM_CLOCK": "virtual", "FGPU_SIM_PARTIES": str(processes)}
+        running = [session.start("test/load", pattern, "1000", str(GATE_MS), **clock) for _ in range(processes)]
+        errors = [float(process.communicate()[0].split()[0]) - float(percent) for process in running]
+    return round(max(max(errors), -min(errors)), 2)
+
+
+def main() -> None:
+    subprocess.run(["make", "-s", "-C", str(BUILD.parent), f"PYTHON={sys.executable}", "tests"], check=True)
+    with simulated_host() as host:
+        plain, hooked, gated = host.bare(), host.session(limit(sm="100")), host.session(limit(sm="99"))
+        figures: dict[str, object] = {
+            "alloc_free_ns": least(
+                interleave(ROUNDS, {"plain": lambda: call_cost(plain, 0), "hooked": lambda: call_cost(hooked, 0)}), 1
+            ),
+            "launch_ns": least(
+                interleave(
+                    ROUNDS,
+                    {
+                        "plain": lambda: call_cost(plain, 1),
+                        "hooked": lambda: call_cost(hooked, 1),
+                        "gated": lambda: call_cost(gated, 1),
+                    },
+                ),
+                1,
+            ),
+            "process_start_ms": least(
+                interleave(STARTS, {"plain": lambda: start_ms(plain), "hooked": lambda: start_ms(hooked)}), 3
+            ),
+        }
+    figures["gate_error_points"] = {
+        f"{processes} process{'es' if processes > 1 else ''}": {
+            percent: {pattern: gate_error(percent, pattern, processes) for pattern in PATTERNS} for percent in SHARES
+        }
+        for processes in (1, 4)
+    }
+    sys.stdout.write(json.dumps(figures) + "\n")
+
+
+if __name__ == "__main__":
+    main()

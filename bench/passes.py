@@ -1,0 +1,110 @@
+"""Whole passes on the database that the settings name, which must be empty; see bench/database.py."""
+
+import gc
+import json
+import statistics
+import time
+from collections.abc import Callable
+from random import Random
+
+from django.db import connection, transaction
+
+from accounts.models import ResourcePolicy, User
+from bench.worlds import OWNERS, shapes
+from resources.models import Gpu, Host, HostStatus, Image, ResourceGroup
+from resources.units import GIB, MIB
+from scheduler import passes
+from scheduler.estimate import estimate
+from sessions.lifecycle import Reason, Status
+from sessions.models import Session
+from sessions.services import Order
+
+RELEASES = 15
+
+
+def main(hosts: int, waiting: int) -> None:
+    """Measure, say how it goes, and print one JSON object as the last line."""
+    populate(hosts)
+    submit(waiting, seed=1)
+    vacuum()
+    placed: list[int] = []
+    first = timed(lambda: placed.append(passes.run_pass()))
+    print(f"first pass over {hosts} x {waiting}: {placed[0]} placed in {first:.3f} s")
+    missing = waiting
+    while missing := waiting - Session.objects.filter(status=Status.PENDING).count():
+        submit(missing, seed=missing)
+        passes.run_pass()
+    vacuum()
+    still = timed(passes.run_pass)
+    found = []
+    for number in range(RELEASES):
+        release(number)
+        found.append(timed(passes.run_pass))
+    print(
+        f"standing still: {still:.4f} s; after a release: {', '.join(f'{seconds:.4f}' for seconds in sorted(found))} s"
+    )
+    group, image, owner = ResourceGroup.objects.get(), Image.objects.get(), User.objects.all()[0]
+    order = Order(image=image, resource_group=group, cpu=4, memory=8 * GIB, shared_memory=64 * MIB, fgpu=500)
+    advised = min(timed(lambda: estimate(owner, order)) for _ in range(5))
+    figures = {
+        "db_pass_seconds": round(first, 3),
+        "db_pass_standing_still_seconds": round(still, 4),
+        "db_pass_after_release_seconds": round(statistics.median(found), 4),
+        "db_estimate_seconds": round(advised, 4),
+    }
+    print(json.dumps(figures))
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Return the seconds that the work takes, as in a scheduler's process, which does not collect during a pass."""
+    gc.collect()
+    gc.freeze()
+    begun = time.perf_counter()
+    work()
+    return time.perf_counter() - begun
+
+
+def populate(hosts: int) -> None:
+    """Write `hosts` ready hosts of 8 GPUs, and users without limits."""
+    policy = ResourcePolicy.objects.create(name="unlimited")
+    User.objects.bulk_create(User(email=f"user{number}@example.org", policy=policy) for number in range(OWNERS))
+    group = ResourceGroup.objects.create(name="all", open_to_all=True)
+    Image.objects.create(environment="Python", version="3", reference="example/python:3")
+    rows = Host.objects.bulk_create(
+        Host(name=f"host-{number:05}", group=group, status=HostStatus.READY, cpu=128, memory=1024 * GIB)
+        for number in range(hosts)
+    )
+    Gpu.objects.bulk_create(
+        Gpu(uuid=f"GPU-{host.pk}-{index}", host=host, index=index, name="A", memory=80 * GIB)
+        for host in rows
+        for index in range(8)
+    )
+
+
+def submit(count: int, seed: int) -> None:
+    """Write `count` waiting sessions of 200 shapes."""
+    random = Random(seed)
+    mix = shapes(Random(1))
+    owners = list(User.objects.values_list("pk", flat=True))
+    group, image = ResourceGroup.objects.get(), Image.objects.get()
+    sessions = []
+    for number in range(count):
+        shape = random.choice(mix)
+        fields = {"cpu": shape.cpu, "memory": shape.memory, "fgpu": shape.fgpu, "shared_memory": 64 * MIB}
+        name = f"session-{seed}-{number}"
+        owner = random.choice(owners)
+        sessions.append(Session(owner_id=owner, name=name, image=image, resource_group=group, **fields))
+    Session.objects.bulk_create(sessions)
+
+
+def release(number: int) -> None:
+    """End one session that holds a lease, as its host does."""
+    with transaction.atomic():
+        session = Session.objects.filter(status=Status.SCHEDULED).order_by("pk")[37 * number]
+        session.move_to(Status.CANCELLED, Reason.USER_REQUEST)
+
+
+def vacuum() -> None:
+    """Bring the tables to the state in which the server keeps them by itself."""
+    with connection.cursor() as cursor:
+        cursor.execute("VACUUM ANALYZE")

@@ -1,0 +1,143 @@
+"""Measures the scheduler: passes in memory and on PostgreSQL, what the policies get onto a trace's GPUs, memory.
+
+`python -m bench.scheduler [--nodes CSV --pods CSV]`; the CSVs are in the format of Alibaba's openb trace, and without
+them a small synthetic one stands in. Prints what it does, and as its last line one JSON object.
+
+Every time is wall-clock, the best of some runs, as neighbours on the machine only ever add to it; the load averages
+that it ran under are printed. A decision is a waiting session placed, or told why not.
+"""
+
+import argparse
+import gc
+import json
+import os
+import time
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from bench.database import measure_database
+from bench.trace import Trace, read_trace, synthetic_trace
+from bench.worlds import after_release, big_world
+from scheduler.advisor import advise
+from scheduler.placement import plan
+from scheduler.simulator import simulate
+from scheduler.terms import EPOCH, Where
+
+SIZES = ((100, 1_000), (1_000, 10_000), (5_000, 10_000))  # hosts x waiting
+Figures = dict[str, float]
+
+
+def best_of(runs: int, work: Callable[[], object]) -> float:
+    """Return the seconds of the quickest of `runs`."""
+    best = float("inf")
+    for _ in range(runs):
+        begun = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - begun)
+    return best
+
+
+def measure_passes(runs: int) -> dict[str, Figures]:
+    """Return the seconds of a first full pass over empty hosts, and what follows from it."""
+    seconds: Figures = {}
+    decisions: Figures = {}
+    for hosts, waiting in SIZES:
+        name = f"{hosts} x {waiting}"
+        snapshot = big_world(hosts, waiting)
+        freeze()
+        result = plan(snapshot, EPOCH)
+        seconds[name] = round(best_of(runs, partial(plan, snapshot, EPOCH)), 4)
+        decisions[name] = round(waiting / seconds[name])
+        say(f"{name}: {len(result.placements)} placed, {len(result.waiting)} wait; {seconds[name]} s")
+    return {"decisions_per_second": decisions, "full_pass_seconds": seconds}
+
+
+def measure_release(runs: int) -> Figures:
+    """Return the milliseconds of a pass after one release with the backlog standing, and of an advisor's answer."""
+    snapshot = after_release(*SIZES[1])
+    mine = snapshot.queue[0]._replace(id="mine")
+    freeze()
+    figures = {
+        "pass": best_of(runs, lambda: plan(snapshot, EPOCH, look_ahead=0)),
+        "pass_with_estimates": best_of(runs, lambda: plan(snapshot, EPOCH)),
+        "advice": best_of(runs, lambda: advise(snapshot, mine, EPOCH)),
+    }
+    figures = {name: round(1000 * seconds, 1) for name, seconds in figures.items()}
+    say(f"after one release at {SIZES[1][0]} x {SIZES[1][1]}: {figures} ms")
+    return figures
+
+
+def measure_memory() -> float:
+    """Return the MiB that the largest snapshot takes."""
+    tracemalloc.start()
+    snapshot = big_world(*SIZES[-1])
+    size, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    mib = round(size / 2**20, 1)
+    say(f"a snapshot of {len(snapshot.hosts)} hosts and {len(snapshot.queue)} waiting takes {mib} MiB")
+    return mib
+
+
+def measure_allocation(trace: Trace, seeds: int) -> Figures:
+    """Return by policy what part of all GPUs, in percent, is allocated once the arrived demand is 100 % of them."""
+    shares: Figures = {}
+    for where in Where:
+        found = [trace.allocation(where, seed) for seed in range(1, seeds + 1)]
+        shares[where.value] = round(sum(found) / len(found), 2)
+        say(f"{where.value}: {shares[where.value]} % allocated ({min(found):.2f} to {max(found):.2f}, {seeds} seeds)")
+    return shares
+
+
+def measure_closed_loop(trace: Trace, limit: int) -> dict[str, Figures]:
+    """Return by policy what the first `limit` sessions meet on a part of the hosts when others leave as they come."""
+    met: dict[str, Figures] = {}
+    for where in Where:
+        outcome = simulate(*trace.crowded(where, limit))
+        met[where.value] = {
+            "mean_wait_minutes": round(outcome.mean_wait.total_seconds() / 60, 1),
+            "p95_wait_minutes": round(outcome.p95_wait.total_seconds() / 60, 1),
+            "utilisation_percent": round(100 * outcome.utilisation, 2),
+            "fragmentation_percent": round(100 * outcome.fragmentation, 2),
+            "fairness": round(outcome.fairness, 3),
+        }
+        say(f"{where.value} with departures: {met[where.value]}")
+    return met
+
+
+def freeze() -> None:
+    """Keep the collector from walking through the snapshot over and over, as the scheduler's process does."""
+    gc.collect()
+    gc.freeze()
+
+
+def say(text: str) -> None:
+    """Print progress."""
+    print(f"[load {os.getloadavg()[0]:.1f}] {text}", flush=True)
+
+
+def main() -> None:
+    """Measure everything and print it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--nodes", type=Path, help="hosts: sn, cpu_milli, memory_mib, gpu, model")
+    parser.add_argument("--pods", type=Path, help="sessions: name, cpu_milli, memory_mib, num_gpu, gpu_milli, ...")
+    parser.add_argument("--seeds", type=int, default=10, help="orders of arrival for the allocation (default 10)")
+    parser.add_argument("--runs", type=int, default=5, help="runs of which the quickest counts (default 5)")
+    parser.add_argument("--loop", type=int, default=2000, help="sessions in the closed loop (default 2000)")
+    options = parser.parse_args()
+    if (options.nodes is None) != (options.pods is None):
+        parser.error("--nodes and --pods go together")
+    trace = read_trace(options.nodes, options.pods) if options.nodes else synthetic_trace()
+    figures: dict[str, object] = {"snapshot_mib": measure_memory()}
+    figures |= measure_passes(options.runs)
+    figures["release_milliseconds"] = measure_release(options.runs)
+    figures["openb_allocation"] = measure_allocation(trace, options.seeds)
+    figures["openb_closed_loop"] = measure_closed_loop(trace, options.loop)
+    figures |= measure_database(*SIZES[1], say)
+    figures["load_averages"] = os.getloadavg()
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    main()

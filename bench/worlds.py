@@ -1,0 +1,84 @@
+"""Large made-up states for the scheduler's benchmark; the same in every run."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import timedelta
+from random import Random
+
+from accounts.limits import Amounts, Limits
+from resources.units import GIB
+from scheduler.placement import plan
+from scheduler.terms import EPOCH, GpuView, HostView, Owner, Request, Running, Shape, Snapshot
+
+OWNERS = 100
+SHARES = (0, 100, 150, 200, 250, 300, 350, 400, 500, 500, 600, 700, 750, 800, 1000, 1000, 1000, 2000, 4000, 8000)
+
+
+def shapes(random: Random, count: int = 200) -> list[Shape]:
+    """Return a mix of request shapes: shares of a GPU mostly, whole ones, up to 8, and some without."""
+    mix = []
+    for _ in range(count):
+        fgpu = random.choice(SHARES)
+        gpus = max(1, fgpu // 1000)
+        mix.append(Shape(random.randint(1, 8) * gpus, random.choice((2, 4, 8, 16, 24, 32)) * GIB * gpus, fgpu))
+    return mix
+
+
+def empty_host(number: int) -> HostView:
+    """Return a host of 8 GPUs, 128 cores and 1 TiB."""
+    gpus = tuple(GpuView(number * 8 + index, 1000, 1000) for index in range(8))
+    size = {"cpu": 128, "memory": 1024 * GIB}
+    return HostView(
+        id=number, name=f"host-{number:05}", group_id=1, **size, cpu_free=128, memory_free=1024 * GIB, gpus=gpus
+    )
+
+
+def big_world(hosts: int, waiting: int) -> Snapshot:
+    """Return empty hosts and a queue of 200 shapes by 100 users, whose limits some of them reach."""
+    random = Random(1)
+    mix = shapes(random)
+    queue = tuple(
+        Request(f"s{number:05}", random.randint(1, OWNERS), 1, *random.choice(mix), queued_at=EPOCH)
+        for number in range(waiting)
+    )
+    limits = Limits(cpu=2000, memory=8 * 1024 * GIB, fgpu=100_000, sessions=90)
+    return Snapshot(
+        hosts=tuple(empty_host(number) for number in range(1, hosts + 1)),
+        queue=queue,
+        owners={owner: Owner(limits=limits, used=Amounts()) for owner in range(1, OWNERS + 1)},
+    )
+
+
+def after_release(hosts: int, waiting: int) -> Snapshot:
+    """Return hosts as full as they get, less one session that has just ended, and a queue of those who did not fit."""
+    world = big_world(hosts, 2 * waiting)
+    unlimited = {owner: Owner(limits=Limits(), used=Amounts()) for owner in world.owners}
+    world = replace(world, owners=unlimited)
+    result = plan(world, EPOCH, look_ahead=0)
+    asked = {request.id: request for request in world.queue}
+    running: list[Running] = []
+    held: dict[int, list[Running]] = {}
+    for number, placement in enumerate(result.placements[1:]):
+        request = asked[placement.session_id]
+        end = EPOCH + timedelta(minutes=1 + number % 1440)
+        one = Running(request.owner_id, placement.host_id, *request.shape[:2], placement.shares, EPOCH, end)
+        running.append(one)
+        held.setdefault(one.host_id, []).append(one)
+    views = tuple(_with(host, held.get(host.id, ())) for host in world.hosts)
+    left = [asked[entry.session_id] for entry in result.waiting]
+    backlog = tuple(left[number % len(left)]._replace(id=f"w{number:05}") for number in range(waiting))
+    return replace(world, hosts=views, queue=backlog, running=tuple(running))
+
+
+def _with(host: HostView, running: Sequence[Running]) -> HostView:
+    """Return `host` with sessions on it."""
+    taken: dict[int, int] = {}
+    for one in running:
+        for gpu_id, share in one.shares:
+            taken[gpu_id] = taken.get(gpu_id, 0) + share
+    return replace(
+        host,
+        cpu_free=host.cpu - sum(one.cpu for one in running),
+        memory_free=host.memory - sum(one.memory for one in running),
+        gpus=tuple(gpu._replace(free=gpu.free - taken.get(gpu.id, 0)) for gpu in host.gpus),
+    )

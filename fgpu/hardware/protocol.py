@@ -1,0 +1,243 @@
+"""The hook on a real GPU, in one command and a few minutes, without Docker: fgpu/hardware/run [--dry-run].
+
+Every check says what was measured and whether it passes; the report is printed and written as JSON. It needs Python 3,
+the built test hook (make -C fgpu tests) and the NVIDIA driver; PyTorch's part runs where PyTorch can be imported. The
+dry run does the same on the simulated driver and its virtual clock.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+from fgpu.limits import GpuLimit, prepare
+from fgpu.simulated import SimulatedGpu, format_config
+
+ROOT = Path(__file__).resolve().parent.parent
+HOOK = ROOT / "build" / "test" / "libfgpu.so"
+SIMULATED = SimulatedGpu(uuid="GPU-00000000-0000-4000-8000-000000000001", name="Simulated GPU 8 GiB", memory=8 << 30)
+SM_TOLERANCE = 5.0  # percentage points
+OVERHEAD_TOLERANCE = 2.0  # percent
+SHARES = (100, 50, 25)
+PATTERNS = ("sync", "async", "graph", "tiny")
+TORCH_ALLOCATORS = {
+    "native": "backend:native",
+    "cudaMallocAsync": "backend:cudaMallocAsync",
+    "expandable_segments": "expandable_segments:True",
+}
+
+
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+@dataclass
+class Bench:
+    """Where the programs run, and what was found."""
+
+    folder: Path
+    dry: bool
+    seconds: float
+    gpu: dict[str, Any] = field(default_factory=dict)
+    rounds: int = 0
+    checks: list[dict[str, Any]] = field(default_factory=list)
+    sessions: int = 0
+
+    def base(self) -> dict[str, str]:
+        shared = {"FGPU_SECONDS": str(self.seconds), "FGPU_ROUNDS": str(self.rounds), "FGPU_SIM_PARTIES": "1"}
+        if self.dry:
+            shared |= {
+                "LD_LIBRARY_PATH": str(ROOT / "build" / "sim"),
+                "FGPU_SIM_CONFIG": str(self.folder / "gpus.conf"),
+                "FGPU_SIM_STATE": str(self.folder / "state"),
+                "FGPU_SIM_CLOCK": "virtual",
+            }
+        return dict(os.environ) | shared
+
+    def session(self, percent: int, phase_ms: int = 0) -> dict[str, str]:
+        """The environment of a session with that share of memory and SMs."""
+        self.sessions += 1
+        limit = GpuLimit(
+            uuid=self.gpu["uuid"],
+            memory=self.gpu["total"] * percent // 100,
+            sm_percent=Decimal(percent),
+            phase_ms=phase_ms,
+        )
+        limits, region = prepare(self.folder / str(self.sessions), [limit])
+        return self.base() | {"LD_PRELOAD": str(HOOK), "FGPU_LIMITS": str(limits), "FGPU_REGION": str(region)}
+
+    def check(self, name: str, passed: bool, **figures: object) -> None:
+        self.checks.append({"check": name, "passed": passed, **figures})
+        say(f"{'ok  ' if passed else 'FAIL'} {name}: {json.dumps(figures)}")
+
+
+def start(environment: dict[str, str], *command: str) -> subprocess.Popen[str]:
+    program = [sys.executable, str(ROOT / "hardware" / command[0]), *command[1:]]
+    return subprocess.Popen(program, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+
+def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
+    output, _ = process.communicate()
+    if process.returncode:
+        return {"failed": process.returncode}
+    result: dict[str, Any] = json.loads(output.splitlines()[-1])
+    return result
+
+
+def run(environment: dict[str, str], *command: str) -> dict[str, Any]:
+    return finish(start(environment, *command))
+
+
+def look_around(bench: Bench) -> None:
+    bench.gpu = run(bench.base(), "workload.py", "about")
+    bench.gpu["context_bytes"] = bench.gpu["total"] - bench.gpu["free"]
+    bench.rounds = run(bench.base(), "workload.py", "calibrate")["rounds"]
+    say(json.dumps(bench.gpu))
+
+
+def check_views(bench: Bench) -> None:
+    """nvidia-smi shows a quarter of the card; all entry points come from the hook."""
+    smi = str(ROOT / "build" / "sim" / "nvidia-smi") if bench.dry else "nvidia-smi"
+    query = [smi, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    shown = subprocess.run(query, env=bench.session(25), capture_output=True, text=True, check=False).stdout.split()
+    expected = bench.gpu["total"] // 4 >> 20
+    bench.check("nvidia-smi shows the share", shown[:1] == [str(expected)], shown=shown, expected_mib=expected)
+    astray = run(bench.session(25), "workload.py", "routes").get("astray")
+    bench.check("every entry point leads to the hook", astray == [], astray=astray)
+
+
+def is_held(result: dict[str, Any], limit: int) -> bool:
+    allocated = result.get("allocated", 0)
+    return result.get("code") == 2 and result["total"] == limit and 0.9 * limit <= allocated <= limit
+
+
+def check_memory(bench: Bench) -> None:
+    """Refused with "out of memory" within the last tenth of the share, whatever the allocator."""
+    limit = bench.gpu["total"] * 25 // 100
+    for allocator in ("plain", "async", "vmm"):
+        result = run(bench.session(25), "workload.py", "fill", allocator)
+        bench.check(f"memory is capped: {allocator}", is_held(result, limit), limit=limit, **result)
+
+
+def check_shared_cap(bench: Bench) -> None:
+    """A second process of the session finds nothing left, until the first is killed."""
+    session = bench.session(25)
+    session.pop("FGPU_SIM_CLOCK", None)  # its clock would wait for the sleeping process
+    first = start(session, "workload.py", "hold", "plain")
+    held = json.loads(first.stdout.readline() if first.stdout else "{}")
+    second = run(session, "workload.py", "fill", "plain")
+    bench.check(
+        "two processes share the cap", second["allocated"] + held["allocated"] <= second["total"], second=second
+    )
+    first.kill()
+    first.communicate()
+    third = run(session, "workload.py", "fill", "plain")
+    bench.check("a killed process gives its memory back", third["allocated"] == held["allocated"], third=third)
+
+
+def percent_of(plain: dict[str, Any], seen: dict[str, Any], key: str) -> float:
+    """Return what was seen in percent of the plain figure; 0 where either run failed."""
+    return round(100 * seen.get(key, 0) / plain[key], 2) if plain.get(key) else 0.0
+
+
+def check_share_of_time(bench: Bench) -> None:
+    """Throughput against that of the same load without the hook."""
+    for pattern in PATTERNS:
+        plain = run(bench.base(), "workload.py", "throughput", pattern)
+        for percent in SHARES:
+            seen = run(bench.session(percent), "workload.py", "throughput", pattern)
+            ratio = percent_of(plain, seen, "busy")
+            bench.check(
+                f"{percent} % of the SMs: {pattern}", abs(ratio - percent) <= SM_TOLERANCE, percent_of_plain=ratio
+            )
+
+
+def check_two_sessions(bench: Bench) -> None:
+    """A quarter and three quarters of one GPU, at the same time."""
+    plain = run(bench.base(), "workload.py", "throughput", "async")
+    both = {"FGPU_SIM_PARTIES": "2"}
+    quarter = start(bench.session(25) | both, "workload.py", "throughput", "async")
+    rest = start(bench.session(75, phase_ms=25) | both, "workload.py", "throughput", "async")
+    shares = [percent_of(plain, finish(process), "busy") for process in (quarter, rest)]
+    passed = abs(shares[0] - 25) <= SM_TOLERANCE and abs(shares[1] - 75) <= SM_TOLERANCE
+    bench.check("25 % and 75 % together", passed, percent_of_plain=shares)
+
+
+def check_overhead(bench: Bench) -> None:
+    """An ungated session against none, alternating; the best of five, since other work only ever adds."""
+    samples: dict[str, list[dict[str, float]]] = {"plain": [], "hooked": []}
+    for _ in range(5):
+        samples["plain"].append(run(bench.base(), "workload.py", "cost"))
+        samples["hooked"].append(run(bench.session(100), "workload.py", "cost"))
+    figures = {
+        key: {name: round(min(sample[key] for sample in runs)) for name, runs in samples.items()}
+        for key in ("alloc_free_ns", "launch_ns")
+    }
+    added = 100 * (figures["launch_ns"]["hooked"] / figures["launch_ns"]["plain"] - 1)
+    passed = bench.dry or added <= OVERHEAD_TOLERANCE  # the simulated driver's launch costs next to nothing
+    bench.check("launches cost no more", passed, added_percent=round(added, 2), **figures)
+
+
+def check_torch(bench: Bench) -> None:
+    limit = bench.gpu["total"] * 25 // 100
+    for name, setting in TORCH_ALLOCATORS.items():
+        environment = bench.session(25) | {"PYTORCH_CUDA_ALLOC_CONF": setting}
+        result = run(environment, "workload_torch.py", "memory")
+        bench.check(f"PyTorch memory is capped: {name}", is_held(result, limit), limit=limit, **result)
+    for pattern in ("eager", "graph"):
+        plain = run(bench.base(), "workload_torch.py", "matmul", pattern)
+        for percent in SHARES:
+            seen = run(bench.session(percent), "workload_torch.py", "matmul", pattern)
+            ratio = percent_of(plain, seen, "tflops")
+            passed = abs(ratio - percent) <= SM_TOLERANCE
+            bench.check(
+                f"PyTorch matmul at {percent} %: {pattern}", passed, percent_of_plain=ratio, plain=plain, seen=seen
+            )
+
+
+def has_torch() -> bool:
+    command = [sys.executable, "-c", "import torch; assert torch.cuda.is_available()"]
+    return subprocess.run(command, capture_output=True, check=False).returncode == 0
+
+
+def measure(bench: Bench) -> None:
+    look_around(bench)
+    check_views(bench)
+    check_memory(bench)
+    check_shared_cap(bench)
+    check_share_of_time(bench)
+    check_two_sessions(bench)
+    check_overhead(bench)
+    if not bench.dry and has_torch():
+        check_torch(bench)
+    else:
+        say("PyTorch: not measured")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Measure the hook on this machine's first GPU.")
+    parser.add_argument("--dry-run", action="store_true", help="on the simulated driver, with its virtual clock")
+    parser.add_argument("--out", type=Path, default=Path("var/fgpu-hardware"), help="where report.json goes")
+    parser.add_argument("--seconds", type=float, default=10.0, help="length of each measurement of speed")
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="fgpu-hardware-") as folder:
+        bench = Bench(Path(folder), options.dry_run, options.seconds)
+        (bench.folder / "gpus.conf").write_text(format_config([SIMULATED]))
+        measure(bench)
+    report = {"simulated": bench.dry, "gpu": bench.gpu, "checks": bench.checks}
+    (options.out / "report.json").write_text(json.dumps(report, indent=1) + "\n")
+    return 0 if all(check["passed"] for check in bench.checks) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,287 @@
+"""One GPU load in one process, through the driver alone: works on a bare machine with Python 3 and a driver.
+
+Prints one JSON object. Started by protocol.py with or without the hook preloaded. The same calls run on a real GPU (a
+small PTX kernel does the work) and on the simulated one (a kernel takes as long as its first parameter says).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import time
+from collections.abc import Callable
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_uint, c_uint64, c_void_p
+
+KERNEL_NS = 1_000_000
+TINY_NS = 20_000
+GRAPH_LAUNCHES = 10
+CHUNK = 64 << 20
+ROUTED = (
+    "cuMemAlloc",
+    "cuMemAllocAsync",
+    "cuMemCreate",
+    "cuMemGetInfo",
+    "cuLaunchKernel",
+    "cuGraphLaunch",
+    "cuCtxCreate",
+)
+PTX = b"""
+.version 7.0
+.target sm_70
+.address_size 64
+.visible .entry work(.param .u64 ns, .param .u64 rounds, .param .u64 out)
+{
+    .reg .pred %p<3>;
+    .reg .f32 %f<4>;
+    .reg .u64 %r<4>;
+    ld.param.u64 %r1, [rounds];
+    ld.param.u64 %r2, [out];
+    mov.f32 %f1, 0f3F800000;
+    mov.f32 %f2, 0f3F7FFFFF;
+loop:
+    setp.eq.u64 %p1, %r1, 0;
+    @%p1 bra done;
+    fma.rn.f32 %f1, %f1, %f2, %f2;
+    sub.u64 %r1, %r1, 1;
+    bra loop;
+done:
+    setp.eq.u64 %p2, %r2, 0;
+    @%p2 bra end;
+    st.global.f32 [%r2], %f1;
+end:
+    ret;
+}
+"""
+
+
+class DriverError(Exception):
+    """A driver call that failed; `code` is CUDA's."""
+
+    def __init__(self, name: str, code: int) -> None:
+        super().__init__(f"{name} returned {code}")
+        self.code = code
+
+
+class MemoryLocation(ctypes.Structure):
+    _fields_ = [("type", c_int), ("id", c_int)]
+
+
+class AllocationProperties(ctypes.Structure):
+    _fields_ = [
+        ("type", c_int),
+        ("handle_types", c_int),
+        ("location", MemoryLocation),
+        ("win32", c_void_p),
+        ("flags", ctypes.c_ubyte * 8),
+    ]
+
+
+class Gpu:
+    """Device 0 with its primary context, and the work kernel."""
+
+    def __init__(self) -> None:
+        self.library = ctypes.CDLL("libcuda.so.1")
+        self.call("cuInit", 0)
+        context, module = c_void_p(), c_void_p()
+        self.call("cuDevicePrimaryCtxRetain", byref(context), 0)
+        self.call("cuCtxSetCurrent", context)
+        self.call("cuModuleLoadData", byref(module), c_char_p(PTX))
+        self.kernel, self.stream = c_void_p(), c_void_p()
+        self.call("cuModuleGetFunction", byref(self.kernel), module, c_char_p(b"work"))
+        self.call("cuStreamCreate", byref(self.stream), 0)
+        sms = c_int()
+        self.call("cuDeviceGetAttribute", byref(sms), 16, 0)
+        self.blocks = sms.value * 4
+        self.rounds = c_uint64(int(os.environ.get("FGPU_ROUNDS", "0")))
+
+    def call(self, name: str, *arguments: object) -> None:
+        code = getattr(self.library, name)(*arguments)
+        if code:
+            raise DriverError(name, code)
+
+    def launch(self, ns: int, rounds: c_uint64 | None = None) -> None:
+        values = (c_uint64(ns), rounds or self.rounds, c_uint64(0))
+        parameters = (c_void_p * 3)(*(ctypes.addressof(value) for value in values))
+        self.call("cuLaunchKernel", self.kernel, self.blocks, 1, 1, 256, 1, 1, 0, self.stream, parameters, None)
+
+    def synchronize(self) -> None:
+        self.call("cuStreamSynchronize", self.stream)
+
+    def now(self) -> float:
+        """Seconds, on the simulated clock where the simulated driver keeps one."""
+        if "FGPU_SIM_CLOCK" not in os.environ:
+            return time.perf_counter()
+        clock = self.library.fgpuSimNow
+        clock.restype = c_uint64
+        return float(clock()) / 1e9
+
+    def memory(self) -> tuple[int, int]:
+        free, total = c_size_t(), c_size_t()
+        self.call("cuMemGetInfo_v2", byref(free), byref(total))
+        return free.value, total.value
+
+
+def say(result: object) -> None:
+    sys.stdout.write(json.dumps(result) + "\n")
+    sys.stdout.flush()
+
+
+def allocate_plain(gpu: Gpu) -> None:
+    gpu.call("cuMemAlloc_v2", byref(c_uint64()), c_size_t(CHUNK))
+
+
+def allocate_async(gpu: Gpu) -> None:
+    gpu.call("cuMemAllocAsync", byref(c_uint64()), c_size_t(CHUNK), gpu.stream)
+
+
+def allocate_vmm(gpu: Gpu) -> None:
+    properties = AllocationProperties(type=1, location=MemoryLocation(1, 0))
+    gpu.call("cuMemCreate", byref(c_uint64()), c_size_t(CHUNK), byref(properties), c_uint64(0))
+
+
+ALLOCATORS: dict[str, Callable[[Gpu], None]] = {
+    "plain": allocate_plain,
+    "async": allocate_async,
+    "vmm": allocate_vmm,
+}
+
+
+def fill(gpu: Gpu, allocator: str) -> dict[str, int]:
+    """Allocate until the driver refuses."""
+    free, total = gpu.memory()
+    allocated = 0
+    try:
+        while True:
+            ALLOCATORS[allocator](gpu)
+            allocated += CHUNK
+    except DriverError as error:
+        return {"total": total, "free_before": free, "allocated": allocated, "code": error.code}
+
+
+def hold(gpu: Gpu, allocator: str) -> dict[str, int]:
+    """Allocate until refused, say so, and keep it until killed."""
+    say(fill(gpu, allocator))
+    sys.stdin.read()
+    return {}
+
+
+def graph_of(gpu: Gpu) -> c_void_p:
+    graph, executable = c_void_p(), c_void_p()
+    gpu.call("cuStreamBeginCapture_v2", gpu.stream, 0)
+    for _ in range(GRAPH_LAUNCHES):
+        gpu.launch(KERNEL_NS)
+    gpu.call("cuStreamEndCapture", gpu.stream, byref(graph))
+    gpu.call("cuGraphInstantiateWithFlags", byref(executable), graph, c_uint64(0))
+    return executable
+
+
+def throughput(gpu: Gpu, pattern: str) -> dict[str, float]:
+    """Return milliseconds of kernels completed per millisecond, by the nominal length of a kernel."""
+    seconds = float(os.environ["FGPU_SECONDS"])
+    tiny = c_uint64(max(1, gpu.rounds.value * TINY_NS // KERNEL_NS))
+    executable = graph_of(gpu) if pattern == "graph" else None
+    done_ns, began = 0, gpu.now()
+    while gpu.now() - began < seconds:
+        if executable:
+            gpu.call("cuGraphLaunch", executable, gpu.stream)
+            done_ns += GRAPH_LAUNCHES * KERNEL_NS
+        elif pattern == "tiny":
+            gpu.launch(TINY_NS, tiny)
+            done_ns += TINY_NS
+        else:
+            gpu.launch(KERNEL_NS)
+            done_ns += KERNEL_NS
+        if pattern == "sync":
+            gpu.synchronize()
+    gpu.synchronize()
+    return {"busy": done_ns / 1e9 / (gpu.now() - began)}
+
+
+def calibrate(gpu: Gpu) -> dict[str, int]:
+    """Return how many rounds make the kernel take its nominal length on this GPU."""
+    rounds = 10_000
+    while True:
+        began = time.perf_counter()
+        for _ in range(20):
+            gpu.launch(KERNEL_NS, c_uint64(rounds))
+        gpu.synchronize()
+        per_kernel = (time.perf_counter() - began) / 20 * 1e9
+        if per_kernel > KERNEL_NS / 4 or "FGPU_SIM_CLOCK" in os.environ:
+            return {"rounds": int(rounds * KERNEL_NS / max(per_kernel, 1))}
+        rounds *= 4
+
+
+def cost(gpu: Gpu, _: str) -> dict[str, float]:
+    """Return ns per allocation and free, and per launch of an empty kernel, from Python: compare, do not quote."""
+    calls = int(os.environ.get("FGPU_CALLS", "20000"))
+    pointer, nothing = c_uint64(), c_uint64(0)
+    began = time.perf_counter()
+    for _call in range(calls // 10):
+        gpu.call("cuMemAlloc_v2", byref(pointer), c_size_t(1 << 21))
+        gpu.call("cuMemFree_v2", pointer)
+    middle = time.perf_counter()
+    for _call in range(calls):
+        gpu.launch(0, nothing)
+    gpu.synchronize()
+    return {
+        "alloc_free_ns": (middle - began) / (calls // 10) * 1e9,
+        "launch_ns": (time.perf_counter() - middle) / calls * 1e9,
+    }
+
+
+def about(gpu: Gpu, _: str) -> dict[str, object]:
+    uuid, name, version = (ctypes.c_ubyte * 16)(), ctypes.create_string_buffer(96), c_int()
+    gpu.call("cuDeviceGetUuid", byref(uuid), 0)
+    gpu.call("cuDeviceGetName", name, 96, 0)
+    gpu.call("cuDriverGetVersion", byref(version))
+    digits = bytes(uuid).hex()
+    parts = [digits[a:b] for a, b in ((0, 8), (8, 12), (12, 16), (16, 20), (20, 32))]
+    free, total = gpu.memory()
+    return {
+        "uuid": "GPU-" + "-".join(parts),
+        "name": name.value.decode(),
+        "cuda": version.value,
+        "total": total,
+        "free": free,
+        "sms": gpu.blocks // 4,
+    }
+
+
+def hook_ranges() -> list[tuple[int, int]]:
+    """Where the hook is mapped in this process."""
+    with open("/proc/self/maps") as maps:
+        spans = [line.split()[0].split("-") for line in maps if "libfgpu" in line]
+    return [(int(low, 16), int(high, 16)) for low, high in spans]
+
+
+def routes(gpu: Gpu, _: str) -> dict[str, list[str]]:
+    """Which of the allocators and launches that cuGetProcAddress gives are not the hook's; needs the hook."""
+    lookup = gpu.library.cuGetProcAddress_v2
+    lookup.argtypes = [c_char_p, POINTER(c_void_p), c_int, c_uint64, POINTER(c_uint)]
+    ranges, astray = hook_ranges(), []
+    for name in ROUTED:
+        for flags in (0, 2):
+            found = c_void_p()
+            lookup(name.encode(), byref(found), 12000, flags, byref(c_uint()))
+            if not any(low <= (found.value or 0) < high for low, high in ranges):
+                astray.append(f"{name} (flags {flags})")
+    return {"astray": astray}
+
+
+def main(what: str, how: str = "") -> None:
+    actions: dict[str, Callable[[Gpu, str], object]] = {
+        "about": about,
+        "fill": fill,
+        "hold": hold,
+        "throughput": throughput,
+        "cost": cost,
+        "routes": routes,
+        "calibrate": lambda gpu, _: calibrate(gpu),
+    }
+    say(actions[what](Gpu(), how))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

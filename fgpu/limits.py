@@ -1,0 +1,55 @@
+"""Write the files that tell the hook what one session may use. Pure formatting, and one function that writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+
+REGION_BYTES = 65536  # struct region in src/region.h
+FRAME_MS = 100  # the gate's frame: a container's turn in it begins at its phase
+LIMITS_PATH = "/run/fgpu/limits.conf"  # in the container, fixed when the hook is compiled
+REGION_PATH = "/run/fgpu/region"
+
+
+@dataclass(frozen=True, kw_only=True)
+class GpuLimit:
+    """What one session may use of one GPU."""
+
+    uuid: str  # as NVML prints it: GPU-... or MIG-...
+    memory: int  # bytes
+    sm_percent: Decimal  # of the SMs, at most two decimals; 100 is not gated
+    phase_ms: int = 0  # where in the frame the turn begins: shares of one GPU should not overlap
+    context_bytes: int = 0  # charged once per process for its context
+
+
+def format_limits(limits: Sequence[GpuLimit]) -> str:
+    """Return the limits file's text. The hook refuses whatever deviates, so this is the one place that writes it."""
+    lines = [
+        f"dev={limit.uuid} mem_bytes={limit.memory} sm_percent={limit.sm_percent:.2f} "
+        f"phase_ms={limit.phase_ms} ctx_bytes={limit.context_bytes}"
+        for limit in limits
+    ]
+    return "\n".join(["version=1", "policy=enforce", *lines, "end", ""])
+
+
+def prepare(folder: Path, limits: Sequence[GpuLimit]) -> tuple[Path, Path]:
+    """Write the session's limits file (read-only) and its empty accounting region, and return their paths.
+
+    The region is writable for every process of the session, whatever its user. Writing twice is harmless only before
+    the session starts: running processes have the old files mapped.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    limits_path, region_path = folder / "limits.conf", folder / "region"
+    for path, data, mode in (
+        (limits_path, format_limits(limits).encode(), 0o444),
+        (region_path, bytes(REGION_BYTES), 0o666),
+    ):
+        temporary = path.with_suffix(".new")
+        temporary.unlink(missing_ok=True)
+        temporary.write_bytes(data)
+        temporary.chmod(mode)
+        os.replace(temporary, path)
+    return limits_path, region_path

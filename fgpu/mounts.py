@@ -1,0 +1,55 @@
+"""Which files a session's container gets, and where. Files, not folders: a bound file can be neither removed nor
+replaced inside the container, not even by root."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fgpu.limits import LIMITS_PATH, REGION_PATH
+
+BUILD = Path(__file__).resolve().parent / "build"
+HOOK_PATH = "/usr/local/lib/libfgpu.so"  # the name that build/ld.so.preload has in it
+SIMULATED_CONFIG_PATH = "/run/fgpu-sim/gpus.conf"
+SIMULATED_STATE_PATH = "/run/fgpu-sim/state"
+
+# Where glibc looks without a cache and without variables: Debian and its kin, then Red Hat and its kin.
+LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")
+
+
+@dataclass(frozen=True)
+class Mount:
+    """One bound file."""
+
+    source: Path
+    target: str
+    read_only: bool = True
+
+
+def hook_mounts(limits: Path, region: Path, build: Path = BUILD) -> list[Mount]:
+    """What holds a session to its share: the two files of `fgpu.limits.prepare`, and the library."""
+    return [
+        Mount(limits, LIMITS_PATH),
+        Mount(region, REGION_PATH, read_only=False),
+        Mount(build / "libfgpu.so", HOOK_PATH),
+        Mount(build / "ld.so.preload", "/etc/ld.so.preload"),
+    ]
+
+
+def simulated_mounts(config: Path, state: Path, build: Path = BUILD) -> list[Mount]:
+    """What a session on simulated GPUs sees instead of NVIDIA's driver.
+
+    `config` lists the session's GPUs (`fgpu.simulated.format_config`); `state` is one file for all sessions of the
+    host, writable for everybody.
+    """
+    libraries = [
+        Mount(build / "sim" / name, f"{folder}/{name}")
+        for folder in LIBRARY_FOLDERS
+        for name in ("libcuda.so.1", "libnvidia-ml.so.1")
+    ]
+    return [
+        Mount(config, SIMULATED_CONFIG_PATH),
+        Mount(state, SIMULATED_STATE_PATH, read_only=False),
+        Mount(build / "sim" / "nvidia-smi", "/usr/bin/nvidia-smi"),
+        *libraries,
+    ]

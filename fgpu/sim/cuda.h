@@ -1,0 +1,44 @@
+/* What the files of the simulated libcuda.so.1 share. */
+#ifndef SIM_CUDA_H
+#define SIM_CUDA_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "../src/symbols.h"
+#include "state.h"
+
+enum { BAD_HANDLE = 400 };
+
+struct context { int device, primary_refs; };
+struct graph { uint64_t ns, bytes; int device, launched; };
+struct stream { uint64_t end; struct graph *capture; };
+struct event { uint64_t at; };
+struct pool { int device, host; uint64_t reserved, used, keep; };
+
+extern pthread_mutex_t big; /* guards everything of this process */
+extern bool initialised;
+extern int visible[SIM_GPUS], visible_count; /* ordinal -> index into the configuration */
+extern struct context primary[SIM_GPUS];
+extern struct pool default_pool[SIM_GPUS], *current_pool[SIM_GPUS];
+extern __thread struct context *current;
+
+struct stream *stream_of(CUstream stream, bool per_thread);
+uint64_t take_addresses(uint64_t bytes);
+void free_all_of(struct context *context);
+void pools_synchronised(void);
+
+#define API __attribute__((visibility("default")))
+#define NEED_INIT \
+    if (!initialised) \
+    return CUDA_NOT_INITIALIZED
+#define NEED_CONTEXT \
+    NEED_INIT; \
+    if (!current) \
+    return CUDA_INVALID_CONTEXT
+#define NEED_DEVICE(d) \
+    NEED_INIT; \
+    if ((d) < 0 || (d) >= visible_count) \
+    return CUDA_INVALID_DEVICE
+
+#endif

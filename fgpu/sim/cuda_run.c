@@ -1,0 +1,263 @@
+/* The simulated driver's work: streams, capture, launches, graphs, events. A kernel takes as long as its first parameter
+ * says (64-bit nanoseconds), a millisecond without one. */
+#include "cuda.h"
+
+enum { LAUNCH_NS = 4000, QUERY_NS = 1000, QUEUE_NS = 500000000, DEFAULT_KERNEL_NS = 1000000 };
+
+static uint64_t gpu_end[SIM_GPUS], graph_idle[SIM_GPUS];
+static struct stream legacy_stream;
+static __thread struct stream thread_stream;
+static __thread int capture_mode;
+
+/* Streams, capture, graphs. */
+struct stream *stream_of(CUstream s, bool per_thread)
+{
+    if ((uintptr_t)s == 2 || (!s && per_thread))
+        return &thread_stream;
+    return (uintptr_t)s <= 1 ? &legacy_stream : s;
+}
+
+CUresult cuStreamCreate(CUstream *, unsigned), cuStreamDestroy_v2(CUstream), cuStreamSynchronize(CUstream);
+CUresult cuStreamBeginCapture_v2(CUstream, int), cuStreamEndCapture(CUstream, CUgraph *), cuStreamQuery(CUstream);
+API CUresult cuStreamCreate(CUstream *out, unsigned flags)
+{
+    NEED_CONTEXT;
+    (void)flags;
+    *out = calloc(1, sizeof(struct stream));
+    return CUDA_SUCCESS;
+}
+API CUresult cuStreamDestroy_v2(CUstream s) { free(s); return CUDA_SUCCESS; }
+API CUresult cuStreamQuery(CUstream s) { return sim_now() >= stream_of(s, false)->end ? CUDA_SUCCESS : CUDA_NOT_READY; }
+
+API CUresult cuStreamSynchronize(CUstream s)
+{
+    NEED_CONTEXT;
+    sim_sleep_until(stream_of(s, false)->end);
+    pools_synchronised();
+    return CUDA_SUCCESS;
+}
+
+CUresult cuCtxSynchronize(void);
+API CUresult cuCtxSynchronize(void)
+{
+    NEED_CONTEXT;
+    sim_sleep_until(gpu_end[current->device]);
+    pools_synchronised();
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuThreadExchangeStreamCaptureMode(int *mode)
+{
+    int old = capture_mode;
+    capture_mode = *mode;
+    *mode = old;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamBeginCapture_v2(CUstream s, int mode)
+{
+    NEED_CONTEXT;
+    (void)mode;
+    struct graph *graph = calloc(1, sizeof *graph);
+    graph->device = current->device;
+    stream_of(s, false)->capture = graph;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamEndCapture(CUstream s, CUgraph *out)
+{
+    struct stream *stream = stream_of(s, false);
+    *out = stream->capture;
+    stream->capture = NULL;
+    return *out ? CUDA_SUCCESS : CUDA_INVALID_VALUE;
+}
+
+API CUresult cuStreamIsCapturing(CUstream s, int *status)
+{
+    *status = stream_of(s, false)->capture != NULL;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuStreamGetCaptureInfo_v2(CUstream s, int *status, uint64_t *id, CUgraph *graph, const void **deps, size_t *n)
+{
+    (void)id, (void)deps, (void)n;
+    *status = stream_of(s, false)->capture != NULL;
+    *graph = stream_of(s, false)->capture;
+    return CUDA_SUCCESS;
+}
+
+static CUresult run(struct stream *stream, uint64_t ns)
+{
+    NEED_CONTEXT;
+    if (stream->capture) {
+        stream->capture->ns += ns;
+        return CUDA_SUCCESS;
+    }
+    sim_spend(LAUNCH_NS);
+    if (stream->end > sim_now() + QUEUE_NS) /* a full queue of launches makes the program wait */
+        sim_sleep_until(stream->end - QUEUE_NS);
+    uint64_t now = sim_now();
+    stream->end = sim_run(visible[current->device], stream->end > now ? stream->end : now, ns);
+    pthread_mutex_lock(&big);
+    if (stream->end > gpu_end[current->device])
+        gpu_end[current->device] = stream->end;
+    pthread_mutex_unlock(&big);
+    return CUDA_SUCCESS;
+}
+
+/* Let a stream wait for something that is not on the GPU, as for another GPU or a host's flag. */
+void fgpuSimHold(CUstream s, uint64_t until);
+API void fgpuSimHold(CUstream s, uint64_t until)
+{
+    struct stream *stream = stream_of(s, false);
+    stream->end = stream->end > until ? stream->end : until;
+}
+
+static uint64_t duration(void **params)
+{
+    return params && params[0] ? *(uint64_t *)params[0] : DEFAULT_KERNEL_NS;
+}
+
+#define SHAPE unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared
+#define UNUSED (void)f, (void)gx, (void)gy, (void)gz, (void)bx, (void)by, (void)bz, (void)shared
+API CUresult cuLaunchKernel(CUfunction f, SHAPE, CUstream s, void **params, void **extra) { UNUSED, (void)extra; return run(stream_of(s, false), duration(params)); }
+API CUresult cuLaunchKernel_ptsz(CUfunction f, SHAPE, CUstream s, void **params, void **extra) { UNUSED, (void)extra; return run(stream_of(s, true), duration(params)); }
+API CUresult cuLaunchCooperativeKernel(CUfunction f, SHAPE, CUstream s, void **params) { UNUSED; return run(stream_of(s, false), duration(params)); }
+API CUresult cuLaunchCooperativeKernel_ptsz(CUfunction f, SHAPE, CUstream s, void **params) { UNUSED; return run(stream_of(s, true), duration(params)); }
+API CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) { (void)f, (void)extra; return run(stream_of(c->stream, false), duration(params)); }
+API CUresult cuLaunchKernelEx_ptsz(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) { (void)f, (void)extra; return run(stream_of(c->stream, true), duration(params)); }
+API CUresult cuLaunchCooperativeKernelMultiDevice(CUlaunchParams *list, unsigned n, unsigned flags) { (void)flags; return n ? run(stream_of(list->stream, false), duration(list->params)) : CUDA_INVALID_VALUE; }
+API CUresult cuLaunch(CUfunction f) { (void)f; return run(&legacy_stream, DEFAULT_KERNEL_NS); }
+API CUresult cuLaunchGrid(CUfunction f, int w, int h) { (void)f, (void)w, (void)h; return run(&legacy_stream, DEFAULT_KERNEL_NS); }
+API CUresult cuLaunchGridAsync(CUfunction f, int w, int h, CUstream s) { (void)f, (void)w, (void)h; return run(stream_of(s, false), DEFAULT_KERNEL_NS); }
+
+CUresult cuModuleLoadData(void **, const void *), cuModuleGetFunction(CUfunction *, void *, const char *);
+API CUresult cuModuleLoadData(void **out, const void *image) { NEED_CONTEXT; *out = (void *)(uintptr_t)image; return CUDA_SUCCESS; }
+API CUresult cuModuleGetFunction(CUfunction *out, void *module, const char *name) { (void)module; *out = (CUfunction)(uintptr_t)name; return CUDA_SUCCESS; }
+
+CUresult cuGraphCreate(CUgraph *, unsigned);
+API CUresult cuGraphCreate(CUgraph *out, unsigned flags)
+{
+    NEED_CONTEXT;
+    (void)flags;
+    struct graph *graph = *out = calloc(1, sizeof *graph);
+    graph->device = current->device;
+    return CUDA_SUCCESS;
+}
+
+static CUresult add_memory(struct graph *graph, CUallocNode *params, CUgraphNode *out)
+{
+    if (!params->bytes)
+        return CUDA_INVALID_VALUE;
+    graph->bytes += params->bytes;
+    params->ptr = take_addresses(params->bytes);
+    *out = graph;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuGraphAddMemAllocNode(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n, CUallocNode *params)
+{
+    (void)after, (void)n;
+    return add_memory(g, params, out);
+}
+
+API CUresult cuGraphAddNode(CUgraphNode *out, CUgraph g, const CUgraphNode *after, size_t n, CUnodeParams *params)
+{
+    (void)after, (void)n;
+    return params->type == NODE_MEM_ALLOC ? add_memory(g, &params->alloc, out) : (*out = g, CUDA_SUCCESS);
+}
+
+API CUresult cuGraphAddNode_v2(CUgraphNode *out, CUgraph g, const CUgraphNode *after, const void *edges, size_t n, CUnodeParams *params)
+{
+    (void)edges;
+    return cuGraphAddNode(out, g, after, n, params);
+}
+
+static CUresult instantiate(CUgraphExec *out, CUgraph g)
+{
+    struct graph *copy = *out = malloc(sizeof *copy);
+    *copy = *(struct graph *)g;
+    copy->launched = 0;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuGraphInstantiate(CUgraphExec *out, CUgraph g, CUgraphNode *bad, char *log, size_t room) { (void)bad, (void)log, (void)room; return instantiate(out, g); }
+API CUresult cuGraphInstantiate_v2(CUgraphExec *out, CUgraph g, CUgraphNode *bad, char *log, size_t room) { (void)bad, (void)log, (void)room; return instantiate(out, g); }
+API CUresult cuGraphInstantiateWithFlags(CUgraphExec *out, CUgraph g, unsigned long long flags) { (void)flags; return instantiate(out, g); }
+API CUresult cuGraphInstantiateWithParams(CUgraphExec *out, CUgraph g, void *params) { (void)params; return instantiate(out, g); }
+API CUresult cuGraphInstantiateWithParams_ptsz(CUgraphExec *out, CUgraph g, void *params) { (void)params; return instantiate(out, g); }
+API CUresult cuGraphDestroy(CUgraph g) { free(g); return CUDA_SUCCESS; }
+
+API CUresult cuGraphExecDestroy(CUgraphExec exec)
+{
+    struct graph *graph = exec;
+    graph_idle[graph->device] += graph->launched ? graph->bytes : 0;
+    free(graph);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuDeviceGraphMemTrim(CUdevice d)
+{
+    NEED_DEVICE(d);
+    sim_release(visible[d], graph_idle[d]);
+    graph_idle[d] = 0;
+    return CUDA_SUCCESS;
+}
+
+static CUresult launch_graph(CUgraphExec exec, struct stream *stream)
+{
+    struct graph *graph = exec;
+    if (!graph->launched && graph->bytes && !sim_reserve(visible[graph->device], graph->bytes))
+        return CUDA_OUT_OF_MEMORY;
+    graph->launched = 1;
+    return run(stream, graph->ns);
+}
+
+API CUresult cuGraphLaunch(CUgraphExec exec, CUstream s) { return launch_graph(exec, stream_of(s, false)); }
+API CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream s) { return launch_graph(exec, stream_of(s, true)); }
+
+/* Events. */
+API CUresult cuEventCreate(CUevent *out, unsigned flags) { NEED_CONTEXT; (void)flags; *out = calloc(1, sizeof(struct event)); return CUDA_SUCCESS; }
+API CUresult cuEventDestroy_v2(CUevent e) { free(e); return CUDA_SUCCESS; }
+
+API CUresult cuEventRecord(CUevent e, CUstream s)
+{
+    struct stream *stream = stream_of(s, false);
+    if (!e)
+        return BAD_HANDLE;
+    if (stream->capture) { /* stricter than the real one, which would record it: nobody here has reason to */
+        free(stream->capture);
+        stream->capture = NULL;
+        return BAD_HANDLE;
+    }
+    uint64_t now = sim_now();
+    ((struct event *)e)->at = stream->end > now ? stream->end : now;
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuEventQuery(CUevent e)
+{
+    if (!e)
+        return BAD_HANDLE;
+    if (sim_now() >= ((struct event *)e)->at)
+        return CUDA_SUCCESS;
+    sim_spend(QUERY_NS);
+    return CUDA_NOT_READY;
+}
+
+API CUresult cuEventSynchronize(CUevent e)
+{
+    if (!e)
+        return BAD_HANDLE;
+    sim_sleep_until(((struct event *)e)->at);
+    return CUDA_SUCCESS;
+}
+
+API CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
+{
+    if (!a || !b)
+        return BAD_HANDLE;
+    *ms = (float)((double)((struct event *)b)->at - (double)((struct event *)a)->at) / 1e6f;
+    return CUDA_SUCCESS;
+}
+

@@ -1,0 +1,30 @@
+"""Describe simulated GPUs to the simulated driver. Pure formatting."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class SimulatedGpu:
+    """A GPU that exists in the simulated driver alone."""
+
+    uuid: str  # GPU- and 36 characters, like a real one
+    name: str
+    memory: int  # bytes, whole MiB
+    sms: int = 64
+
+
+def format_config(
+    gpus: Sequence[SimulatedGpu], *, driver: str = "570.00-simulated", memory_limits: bool = False
+) -> str:
+    """Return the configuration file's text: what a process that reads it sees, in this order.
+
+    With `memory_limits` the driver offers NVML's per-cgroup limits; it keeps them and does not enforce them.
+    """
+    lines = [f"driver {driver}", "cuda 12.8", *(["memory_limits"] if memory_limits else [])]
+    lines += [f"gpu {gpu.uuid} memory_mib={gpu.memory // MIB} sms={gpu.sms} name={gpu.name}" for gpu in gpus]
+    return "\n".join([*lines, ""])

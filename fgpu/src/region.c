@@ -1,0 +1,335 @@
+/* Memory accounting of the container, in a file shared by its processes. A charge is made under the lock before the
+ * driver is asked, so two processes can never both take the last bytes; a process that dies gives back what it held. */
+#include "region.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { LOCK_SECONDS = 10, FRAME_NS = 100000000 };
+
+static struct region *region;
+static int region_fd = -1;
+static struct region_slot *mine;   /* NULL until this process joins */
+static struct region_slot own;     /* what `mine` must say; the file may be tampered with, this cannot */
+
+static const char *prepare(struct region *r) {
+    pthread_mutexattr_t attr;
+    if (r->magic == REGION_MAGIC)
+        return r->version == REGION_VERSION ? NULL : "region has another version";
+    if (r->magic || r->version)
+        return "region is garbled";
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
+    pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
+    pthread_mutex_init(&r->lock, &attr);
+    pthread_mutexattr_destroy(&attr);
+    r->version = REGION_VERSION;
+    r->magic = REGION_MAGIC;
+    return NULL;
+}
+
+const char *region_attach(const char *path) {
+    struct stat info;
+    int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+    if (fd < 0)
+        return "region missing";
+    if (fstat(fd, &info) || !S_ISREG(info.st_mode) || info.st_size != REGION_BYTES) {
+        close(fd);
+        return "region has the wrong size";
+    }
+    void *map = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    const char *problem = map == MAP_FAILED || flock(fd, LOCK_EX) ? "region cannot be mapped" : prepare(map);
+    flock(fd, LOCK_UN);
+    if (problem) {
+        if (map != MAP_FAILED)
+            munmap(map, REGION_BYTES);
+        close(fd);
+        return problem;
+    }
+    int high = fcntl(fd, F_DUPFD_CLOEXEC, 200); /* out of the way of programs that count on low numbers */
+    if (high >= 0)
+        close(fd);
+    region_fd = high >= 0 ? high : fd;
+    region = map;
+    return NULL;
+}
+
+void region_note(const char *text) {
+    if (region)
+        snprintf(region->note, sizeof region->note, "pid %d: %s", (int)getpid(), text);
+}
+
+static bool lock(void) {
+    int rc = region ? pthread_mutex_trylock(&region->lock) : EINVAL;
+    if (rc == EBUSY) {
+        struct timespec until;
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += LOCK_SECONDS;
+        rc = pthread_mutex_timedlock(&region->lock, &until);
+    }
+    if (rc == EOWNERDEAD) { /* its holder was killed in here: only the spans can be half written */
+        for (int i = 0; i < MAX_GPUS; i++)
+            region->gpu[i].spans = 0;
+        rc = pthread_mutex_consistent(&region->lock);
+    }
+    if (rc)
+        return false;
+    if (region->magic == REGION_MAGIC && region->version == REGION_VERSION && region->high <= REGION_SLOTS)
+        return true;
+    pthread_mutex_unlock(&region->lock);
+    return false;
+}
+
+static void unlock(void) {
+    pthread_mutex_unlock(&region->lock);
+}
+
+/* Read start time and stack address of a process; false when it is gone. */
+static bool identify(int pid, uint64_t *started, uint64_t *stack) {
+    char path[32], text[1024];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    ssize_t size = read(fd, text, sizeof text - 1);
+    close(fd);
+    text[size > 0 ? size : 0] = 0;
+    char *field = strrchr(text, ')'); /* the end of field 2, which may hold anything */
+    for (int n = 2; field && n < 28; n++) {
+        field = strchr(field + 1, ' ');
+        if (field && n + 1 == 22)
+            *started = strtoull(field + 1, NULL, 10);
+    }
+    *stack = field ? strtoull(field + 1, NULL, 10) : 0;
+    return field != NULL;
+}
+
+/* A slot lives while its process holds the slot's lock byte (works across pid namespaces, ends with exec). Should the
+ * program have closed the file behind our back, the process itself is looked at. */
+static bool alive(const struct region_slot *slot) {
+    struct flock probe = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = REGION_LOCK_BASE + (slot - region->slot),
+                          .l_len = 1};
+    uint64_t started, stack;
+    if (fcntl(region_fd, F_GETLK, &probe) == 0 && probe.l_type != F_UNLCK)
+        return true;
+    if (!identify(slot->pid, &started, &stack))
+        return kill(slot->pid, 0) == 0 || errno != ESRCH;
+    return started == slot->started && (!stack || !slot->stack || stack == slot->stack);
+}
+
+static void reap(void) {
+    for (uint32_t i = 0; i < region->high; i++) {
+        struct region_slot *slot = &region->slot[i];
+        if (slot->pid && slot != mine && !alive(slot))
+            memset(slot, 0, sizeof *slot);
+    }
+}
+
+static struct region_slot *free_slot(void) {
+    for (uint32_t i = 0; i < REGION_SLOTS; i++) {
+        struct region_slot *slot = &region->slot[i];
+        bool before_exec = slot->pid == own.pid && slot->started == own.started;
+        if (slot->pid && !before_exec)
+            continue;
+        if (i >= region->high)
+            region->high = i + 1;
+        return slot;
+    }
+    return NULL;
+}
+
+/* Take a slot for this process, once, with its lock byte. The caller holds the lock. */
+static bool take_slot(void) {
+    own.pid = getpid();
+    if (!identify(own.pid, &own.started, &own.stack))
+        own.started = own.stack = 0;
+    mine = free_slot();
+    if (!mine) {
+        reap();
+        mine = free_slot();
+    }
+    if (!mine)
+        return false;
+    struct flock hold = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = REGION_LOCK_BASE + (mine - region->slot),
+                         .l_len = 1};
+    fcntl(region_fd, F_SETLK, &hold);
+    *mine = own;
+    return true;
+}
+
+bool region_join(void) {
+    if (!lock())
+        return false;
+    bool joined = mine || take_slot();
+    unlock();
+    return joined;
+}
+
+/* After fork the child holds nothing of its parent's. */
+void region_forget_process(void) {
+    mine = NULL;
+    memset(&own, 0, sizeof own);
+}
+
+static uint64_t total(int gpu) {
+    uint64_t sum = 0;
+    for (uint32_t i = 0; i < region->high; i++) {
+        uint64_t used = region->slot[i].pid ? region->slot[i].used[gpu] : 0;
+        sum = used > UINT64_MAX - sum ? UINT64_MAX : sum + used;
+    }
+    return sum;
+}
+
+CUresult region_charge(int gpu, uint64_t bytes, uint64_t limit) {
+    if (!lock())
+        return CUDA_SYSTEM_NOT_READY;
+    if (mine)
+        *mine = own; /* heals whatever somebody wrote there */
+    else if (!take_slot()) {
+        unlock();
+        return CUDA_SYSTEM_NOT_READY;
+    }
+    uint64_t used = total(gpu);
+    if (used > limit || bytes > limit - used) {
+        reap();
+        used = total(gpu);
+    }
+    bool fits = used <= limit && bytes <= limit - used;
+    struct region_gpu *state = &region->gpu[gpu];
+    if (fits) {
+        own.used[gpu] += bytes;
+        mine->used[gpu] = own.used[gpu];
+        if (used + bytes > state->peak_bytes)
+            state->peak_bytes = used + bytes;
+    } else {
+        state->refused++;
+    }
+    unlock();
+    return fits ? CUDA_SUCCESS : CUDA_OUT_OF_MEMORY;
+}
+
+void region_release(int gpu, uint64_t bytes) {
+    if (!lock())
+        return;
+    own.used[gpu] -= bytes < own.used[gpu] ? bytes : own.used[gpu];
+    if (mine)
+        mine->used[gpu] = own.used[gpu];
+    unlock();
+}
+
+bool region_used(int gpu, uint64_t *used) {
+    if (!lock())
+        return false;
+    reap();
+    *used = total(gpu);
+    unlock();
+    return true;
+}
+
+int region_processes(int gpu, nvmlProcessV2 *out, int room) {
+    int count = 0;
+    if (!lock())
+        return -1;
+    reap();
+    for (uint32_t i = 0; i < region->high; i++) {
+        const struct region_slot *slot = &region->slot[i];
+        if (!slot->pid || !slot->used[gpu])
+            continue;
+        if (count < room)
+            out[count] = (nvmlProcessV2){(unsigned)slot->pid, slot->used[gpu], UINT32_MAX, UINT32_MAX};
+        count++;
+    }
+    unlock();
+    return count;
+}
+
+/* Pay each frame's share in once, at the frame's start; nothing is saved up from one frame to the next. */
+bool region_gate_wait(int gpu, uint64_t now, uint64_t *wait_ns) {
+    const struct limit *limit = &fgpu_limits.gpu[gpu];
+    uint64_t phase = limit->phase_ms * 1000000ull, frame = (now - phase) / FRAME_NS;
+    int64_t quota = (int64_t)limit->sm_points * (FRAME_NS / 10000);
+    if (!lock())
+        return false;
+    struct region_gpu *state = &region->gpu[gpu];
+    if (frame != state->frame) {
+        uint64_t passed = frame > state->frame && frame - state->frame < 1000000 ? frame - state->frame : 1;
+        state->budget_ns += (int64_t)passed * quota;
+        if (state->frame == 0 || state->budget_ns > quota)
+            state->budget_ns = quota;
+        state->frame = frame;
+    }
+    uint64_t frames = state->budget_ns > 0 ? 0 : (uint64_t)(-state->budget_ns / quota) + 1;
+    *wait_ns = frames ? (frame + frames) * FRAME_NS + phase - now : 0;
+    unlock();
+    return true;
+}
+
+/* Insert [start, end] into the sorted spans and return how much of it was not covered yet. */
+static uint64_t cover(struct region_gpu *state, uint64_t start, uint64_t end) {
+    uint64_t fresh = end - start;
+    uint32_t first = 0, last;
+    while (first < state->spans && state->span[first].end < start)
+        first++;
+    for (last = first; last < state->spans && state->span[last].start <= end; last++) {
+        uint64_t from = state->span[last].start > start ? state->span[last].start : start;
+        uint64_t to = state->span[last].end < end ? state->span[last].end : end;
+        fresh -= to - from;
+    }
+    if (last > first) {
+        start = state->span[first].start < start ? state->span[first].start : start;
+        end = state->span[last - 1].end > end ? state->span[last - 1].end : end;
+    } else if (state->spans == REGION_SPANS) { /* full: the oldest span is forgotten */
+        memmove(&state->span[0], &state->span[1], (REGION_SPANS - 1) * sizeof state->span[0]);
+        state->spans--;
+        first = last = first ? first - 1 : 0;
+    }
+    memmove(&state->span[first + 1], &state->span[last], (state->spans - last) * sizeof state->span[0]);
+    state->span[first].start = start;
+    state->span[first].end = end;
+    state->spans = state->spans - (last - first) + 1;
+    return fresh;
+}
+
+void region_gate_busy(int gpu, uint64_t start, uint64_t end) {
+    if (end <= start || !lock())
+        return;
+    struct region_gpu *state = &region->gpu[gpu];
+    if (state->spans > REGION_SPANS)
+        state->spans = 0;
+    uint64_t fresh = cover(state, start, end), second = end / 1000000000u;
+    state->budget_ns -= (int64_t)fresh;
+    if (state->second[second % 4] != second) {
+        state->second[second % 4] = second;
+        state->busy_ns[second % 4] = 0;
+    }
+    state->busy_ns[second % 4] += fresh;
+    unlock();
+}
+
+void region_gate_throttled(int gpu, uint64_t ns) {
+    if (!lock())
+        return;
+    region->gpu[gpu].throttled_ns += ns;
+    unlock();
+}
+
+/* How much of its share of the SMs the container used in the last full second. */
+unsigned region_gate_percent(int gpu, uint64_t now) {
+    uint64_t second = now / 1000000000u - 1, busy = 0;
+    if (!lock())
+        return 0;
+    if (region->gpu[gpu].second[second % 4] == second)
+        busy = region->gpu[gpu].busy_ns[second % 4];
+    unlock();
+    busy = busy * 10000 / fgpu_limits.gpu[gpu].sm_points / 10000000u; /* ns of a second -> percent of the share */
+    return busy > 100 ? 100 : (unsigned)busy;
+}

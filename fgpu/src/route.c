@@ -1,0 +1,184 @@
+/* How a program finds the driver's functions, and is given ours instead: dlsym, dlvsym and cuGetProcAddress. */
+#include <dlfcn.h>
+#include <link.h>
+#include <stdatomic.h>
+
+#include "fgpu.h"
+
+#ifndef __x86_64__
+#error "the trampolines below are written for x86-64"
+#endif
+
+#define AS_NAME(name, args) #name,
+#define AS_WRAPPER(name, args) [S_##name] = (void *)(uintptr_t)name,
+const char *const fgpu_names[S_COUNT] = {
+    WRAPPED_CUDA(AS_NAME) HELPERS_CUDA(AS_NAME) WRAPPED_NVML(AS_NAME) HELPERS_NVML(AS_NAME)};
+static void *const wrappers[S_COUNT] = {WRAPPED_CUDA(AS_WRAPPER) WRAPPED_NVML(AS_WRAPPER)};
+
+/* What no wrapper is known for although it allocates, launches or tells sizes is kept from the program. */
+static const char *const guarded[] = {
+    "cuMemAlloc", "cuMemCreate", "cuMemPoolCreate", "cuMemGetInfo", "cuDeviceTotalMem", "cuArrayCreate",
+    "cuArray3DCreate", "cuMipmappedArrayCreate", "cuGraphAddMemAlloc", "cuGraphAddNode", "cuGraphInstantiate",
+    "cuGraphLaunch", "cuLaunch", "cuCtxCreate", "cuGreenCtxCreate", "nvmlDeviceGetMemoryInfo",
+    "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses",
+    "nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetUtilizationRates"};
+static const char *const harmless[] = {"cuMemAllocHost", "cuLaunchHostFunc"}; /* host memory, host functions */
+
+/* These run inside other libraries' start-up, sanitizers' included: no libc, no instrumentation. */
+#define EARLY __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined")))
+
+EARLY static bool begins(const char *text, const char *prefix) {
+    while (*prefix && *text == *prefix)
+        text++, prefix++;
+    return *prefix == 0;
+}
+
+EARLY static bool same(const char *a, const char *b) {
+    while (*a && *a == *b)
+        a++, b++;
+    return *a == *b;
+}
+
+EARLY static int wrapped(const char *name) {
+    for (int i = 0; i < S_COUNT; i++)
+        if (wrappers[i] && same(fgpu_names[i], name))
+            return i;
+    return -1;
+}
+
+EARLY static bool refused(const char *name) {
+    for (unsigned i = 0; i < sizeof harmless / sizeof *harmless; i++)
+        if (begins(name, harmless[i]))
+            return false;
+    for (unsigned i = 0; i < sizeof guarded / sizeof *guarded; i++)
+        if (begins(name, guarded[i]))
+            return true;
+    return false;
+}
+
+/* The address of a function in a loaded object, from its GNU hash table. */
+EARLY static void *hashed(const struct link_map *object, const char *name) {
+    const ElfW(Sym) *symbols = NULL;
+    const char *strings = NULL;
+    const uint32_t *table = NULL;
+    uint32_t hash = 5381;
+    for (const ElfW(Dyn) *dyn = object->l_ld; dyn->d_tag != DT_NULL; dyn++) {
+        symbols = dyn->d_tag == DT_SYMTAB ? (const void *)dyn->d_un.d_ptr : symbols;
+        strings = dyn->d_tag == DT_STRTAB ? (const void *)dyn->d_un.d_ptr : strings;
+        table = dyn->d_tag == DT_GNU_HASH ? (const void *)dyn->d_un.d_ptr : table;
+    }
+    if (!symbols || !strings || !table)
+        return NULL;
+    for (const char *c = name; *c; c++)
+        hash = hash * 33 + (unsigned char)*c;
+    const uint32_t *buckets = table + 4 + table[2] * 2, *chain = buckets + table[0];
+    for (uint32_t i = buckets[hash % table[0]]; i >= table[1]; i++) {
+        if ((chain[i - table[1]] | 1) == (hash | 1) && same(strings + symbols[i].st_name, name))
+            return (char *)object->l_addr + symbols[i].st_value;
+        if (chain[i - table[1]] & 1)
+            break;
+    }
+    return NULL;
+}
+
+EARLY static bool is_libc(const char *path) {
+    const char *base = path;
+    for (const char *c = path; *c; c++)
+        base = *c == '/' ? c + 1 : base;
+    return same(base, "libc.so.6") || same(base, "libdl.so.2");
+}
+
+/* glibc's own function: we export the same name, so no ordinary lookup from here would find it. */
+EARLY static void *libc_function(const char *name, void *_Atomic *cache) {
+    void *known = atomic_load_explicit(cache, memory_order_relaxed);
+    for (const struct link_map *object = _r_debug.r_map; object && !known; object = object->l_next)
+        known = is_libc(object->l_name) ? hashed(object, name) : NULL;
+    atomic_store_explicit(cache, known, memory_order_relaxed);
+    return known;
+}
+
+static void *_Atomic dlsym_cache, *_Atomic dlvsym_cache;
+
+EARLY void *fgpu_real_dlsym(void *handle, const char *name) {
+    void *(*real)(void *, const char *) = (void *(*)(void *, const char *))libc_function("dlsym", &dlsym_cache);
+    return real(handle, name);
+}
+
+EARLY void *fgpu_real_dlvsym(void *handle, const char *name, const char *version) {
+    void *(*real)(void *, const char *, const char *) =
+        (void *(*)(void *, const char *, const char *))libc_function("dlvsym", &dlvsym_cache);
+    return real(handle, name, version);
+}
+
+/* RTLD_DEFAULT and RTLD_NEXT would find ourselves; what counts is whether the driver is loaded and has the name. */
+static void *routed(void *handle, const char *name, const char *version) {
+    void *library = handle, *found;
+    if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
+        library = dlopen(name[0] == 'c' ? "libcuda.so.1" : "libnvidia-ml.so.1", RTLD_LAZY | RTLD_NOLOAD);
+        if (!library)
+            return NULL;
+    }
+    found = version ? fgpu_real_dlvsym(library, name, version) : fgpu_real_dlsym(library, name);
+    int symbol = wrapped(name);
+    if (found && symbol < 0)
+        return fgpu_real_dlsym(library, "(withheld by libfgpu)"); /* NULL, with a message for dlerror */
+    return found ? wrappers[symbol] : NULL;
+}
+
+static void *routed_dlsym(void *handle, const char *name) {
+    return routed(handle, name, NULL);
+}
+
+extern char dlsym_entry[], dlvsym_entry[];
+
+static void *ours_dlsym(void *handle, const char *name) {
+    (void)handle;
+    return name[2] == 's' ? (void *)dlsym_entry : (void *)dlvsym_entry;
+}
+
+/* Choose who answers a lookup. The trampoline then jumps there with the caller's return address in place, since
+ * glibc tells from it what RTLD_NEXT means. */
+EARLY __attribute__((used, visibility("hidden"))) void *fgpu_pick(const char *name, int versioned) {
+    if (name && (wrapped(name) >= 0 || refused(name)))
+        return versioned ? (void *)(uintptr_t)routed : (void *)(uintptr_t)routed_dlsym;
+    if (name && (same(name, "dlsym") || same(name, "dlvsym")))
+        return (void *)(uintptr_t)ours_dlsym;
+    return versioned ? libc_function("dlvsym", &dlvsym_cache) : libc_function("dlsym", &dlsym_cache);
+}
+
+#define TRAMPOLINE(name, versioned) \
+    __asm__(".text\n.globl " name "\n.hidden " name "_entry\n.globl " name "_entry\n.type " name ",@function\n" \
+            ".p2align 4\n" name ":\n" name "_entry:\n" \
+            "push %rdi\npush %rsi\npush %rdx\nmov %rsi, %rdi\nmov $" versioned ", %esi\ncall fgpu_pick\n" \
+            "pop %rdx\npop %rsi\npop %rdi\njmp *%rax\n.size " name ", .-" name "\n")
+TRAMPOLINE("dlsym", "0");
+TRAMPOLINE("dlvsym", "1");
+
+/* The driver picks the variant (version, per-thread stream); its address tells which one, so no table of versions. */
+static CUresult substitute(CUresult rc, const char *name, void **function, int *status) {
+    if (rc || !function || !*function)
+        return rc;
+    for (int i = 0; i < S_CUDA_WRAPPED_END; i++)
+        if (fgpu_real[i] == *function) {
+            *function = wrappers[i];
+            return CUDA_SUCCESS;
+        }
+    if (!refused(name) && wrapped(name) < 0)
+        return CUDA_SUCCESS;
+    *function = NULL;
+    if (status)
+        *status = 1; /* symbol not found */
+    return CUDA_NOT_FOUND;
+}
+
+EXPORT CUresult cuGetProcAddress(const char *name, void **function, int version, uint64_t flags) {
+    if (!fgpu_bind_cuda())
+        return CUDA_SYSTEM_NOT_READY;
+    return substitute(CALL(cuGetProcAddress, name, function, version, flags), name, function, NULL);
+}
+
+EXPORT CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *status) {
+    if (!fgpu_bind_cuda())
+        return CUDA_SYSTEM_NOT_READY;
+    return substitute(CALL(cuGetProcAddress_v2, name, function, version, flags, status), name, function, status);
+}

@@ -1,0 +1,164 @@
+"""Break the code on purpose and see a test fail: `python -m fgpu.tests.mutations [words of the names]`.
+
+Each mutation is one edit of one file and the tests that must notice it. They run on a copy; a mutation that no test
+notices, or that no longer applies, is reported and fails the run. Takes some minutes, so it is no part of the tests.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+PACKAGE = Path(__file__).resolve().parent.parent
+HOOK = "test/libfgpu.so"
+
+
+@dataclass(frozen=True)
+class Mutation:
+    """Replace `old` (its first occurrence) by `new` in `file`; the selected tests must fail."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+    tests: str  # a test file, and after "::" words for pytest -k
+    rebuild: str = HOOK
+
+
+MUTATIONS = [
+    Mutation("exact fit refused", "src/region.c", "bytes <= limit - used;", "bytes < limit - used;", "test_memory.py::exactly"),
+    Mutation("nothing refused", "src/region.c", "bool fits = used", "bool fits = true; if (0) fits = used", "test_memory.py::every_allocator"),
+    Mutation("two processes each", "src/region.c", "sum = used > UINT64_MAX - sum", "if (&region->slot[i] == mine) sum = used > UINT64_MAX - sum", "test_processes.py::two_processes"),
+    Mutation("no lock", "src/region.c", "uint64_t used = total(gpu);", "unlock(); uint64_t used = total(gpu); struct timespec t = {0, 2000000}; nanosleep(&t, NULL); lock();", "test_processes.py::thirty_two"),
+    Mutation("never released", "src/region.c", "own.used[gpu] -= bytes", "bytes = 0; own.used[gpu] -= bytes", "test_memory.py::freed_memory"),
+    Mutation("the dead kept", "src/region.c", "slot != mine && !alive(slot)", "slot != mine && false", "test_processes.py::killed"),
+    Mutation("lock not robust", "src/region.c", "PTHREAD_MUTEX_ROBUST", "PTHREAD_MUTEX_STALLED", "test_processes.py::holds_the_lock"),
+    Mutation("dead owner not mended", "src/region.c", "if (rc == EOWNERDEAD)", "if (rc == -1)", "test_processes.py::holds_the_lock"),
+    Mutation("slot lock alone", "src/region.c", "    if (!identify(slot->pid", "    return false;\n    if (!identify(slot->pid", "test_processes.py::closed_all"),
+    Mutation("start time ignored", "src/region.c", "return started == slot->started &&", "return", "test_processes.py::reused_pid"),
+    Mutation("exec not noticed", "src/region.c", " && (!stack || !slot->stack || stack == slot->stack)", "", "test_processes.py::exec_gives"),
+    Mutation("own slot trusted", "src/region.c", "*mine = own; /* heals", "own = *mine; /* heals", "test_processes.py::lowering"),
+    Mutation("magic not checked again", "src/region.c", "if (region->magic == REGION_MAGIC && region->version == REGION_VERSION &&", "if (", "test_processes.py::garbled"),
+    Mutation("slots not counted", "src/driver.c", "if (region_join())", "if (true)", "test_processes.py::256th"),
+    Mutation("peak forgotten", "src/region.c", "state->peak_bytes = used + bytes;", "state->peak_bytes = 0;", "test_processes.py::tells_the_host"),
+    Mutation("child keeps the slot", "src/driver.c", "    region_forget_process();\n", "", "test_processes.py::child_of_fork"),
+    Mutation("offsets moved", "src/region.h", "uint32_t high, pad;", "uint32_t high, pad, more[2];", "test_processes.py::offsets", "test/probe"),
+    Mutation("limits may be writable", "src/limits.c", "info.st_mode & 0222", "info.st_mode & 0", "test_closed.py::writable"),
+    Mutation("limits may be a link", "src/limits.c", " | O_NOFOLLOW", "", "test_closed.py::link"),
+    Mutation("limits line not compared", "src/limits.c", "strcmp(line, again) == 0 && known", "known", "test_closed.py::garbled_limits"),
+    Mutation("a GPU may be named twice", "src/limits.c", "limits_find(out, out->gpu[out->count].uuid) >= 0", "false", "test_closed.py::garbled_limits"),
+    Mutation("limits may be cut short", "src/limits.c", "return ended && out->count", "return out->count", "test_closed.py::garbled_limits"),
+    Mutation("limits may go on", "src/limits.c", "if (ended)\n            return", "if (false)\n            return", "test_closed.py::garbled_limits"),
+    Mutation("any version", "src/limits.c", 'strcmp(word, "version=1")', "false", "test_closed.py::garbled_limits"),
+    Mutation("any policy", "src/limits.c", 'strcmp(word, "policy=enforce")', "false", "test_closed.py::garbled_limits"),
+    Mutation("any size of region", "src/region.c", "info.st_size != REGION_BYTES", "false", "test_closed.py::broken_file"),
+    Mutation("any magic", "src/region.c", "if (r->magic || r->version)", "if (false)", "test_closed.py::broken_file"),
+    Mutation("GPUs without limit allowed", "src/driver.c", "if (index < 0) {", "if (false) {", "test_closed.py::without_a_limit_closes"),
+    Mutation("NVML open without limit", "src/nvml.c", "*gpu < 0 ? NVML_NO_PERMISSION", "*gpu < 0 ? NVML_SUCCESS", "test_closed.py::no_nvml"),
+    Mutation("paths from the environment", "src/driver.c", "#ifdef FGPU_TEST", "#if 1", "test_closed.py::installed_library", "libfgpu.so"),
+    Mutation("future names offered", "src/route.c", "if (begins(name, guarded[i]))\n            return true;", "", "test_routing.py::future"),
+    Mutation("driver's own address given", "src/route.c", "*function = wrappers[i];", "", "test_routing.py::get_proc_address"),
+    Mutation("dlsym of dlsym", "src/route.c", 'same(name, "dlsym") ||', "false ||", "test_routing.py::dlsym_of_dlsym"),
+    Mutation("dlvsym not intercepted", "src/route.c", "if (name && (wrapped", "if (name && !versioned && (wrapped", "test_routing.py::versioned"),
+    Mutation("RTLD_NEXT finds ourselves", "src/route.c", " || handle == RTLD_NEXT", "", "test_routing.py::looked_up or future"),
+    Mutation("caller not kept", "src/route.c", '"pop %rdx\\npop %rsi\\npop %rdi\\njmp *%rax\\n', '"pop %rdx\\npop %rsi\\npop %rdi\\nsub $8, %rsp\\ncall *%rax\\nadd $8, %rsp\\nret\\n', "test_routing.py::rtld_next_still"),
+    Mutation("no message for what is withheld", "src/route.c", 'return fgpu_real_dlsym(library, "(withheld', 'return NULL; (void)(library, "(withheld', "test_routing.py::future"),
+    Mutation("host memory refused", "src/route.c", '"cuMemAllocHost", "cuLaunchHostFunc"', '"cuLaunchHostFunc", "cuLaunchHostFunc"', "test_routing.py::no_wrapper or future_allocator"),
+    Mutation("linked names missing", "src/memory.c", "ALLOCATE(HELD_POINTER, bytes, CALL(cuMemAlloc_v2", "ALLOCATE(HELD_POINTER, 0, CALL(cuMemAlloc_v2", "test_routing.py::linked"),
+    Mutation("failures stay charged", "src/memory.c", "hold_undo(hold);", "(void)hold;", "test_memory.py::refusal_by_the_driver or full_card"),
+    Mutation("managed free of charge", "src/memory.c", "ALLOCATE(HELD_POINTER, bytes, CALL(cuMemAllocManaged", "ALLOCATE(HELD_POINTER, 0, CALL(cuMemAllocManaged", "test_memory.py::every_allocator and managed"),
+    Mutation("arrays free of charge", "src/memory.c", "UINT64_MAX : sum + bytes;", "UINT64_MAX : sum;", "test_memory.py::every_allocator and array"),
+    Mutation("VMM free of charge", "src/memory.c", "hold_new(gpu, bytes, NULL, &hold)", "hold_new(gpu, 0, NULL, &hold)", "test_memory.py::every_allocator and vmm"),
+    Mutation("host VMM charged", "src/memory.c", "props->location.type != LOCATION_DEVICE", "false", "test_memory.py::host_memory"),
+    Mutation("mappings not followed", "src/memory.c", "ledger_put(HELD_MAP, at, bytes, hold);", "", "test_memory.py::mapped_memory"),
+    Mutation("second handles not followed", "src/memory.c", "ledger_put(HELD_HANDLE, *out, 0, hold);", "", "test_memory.py::last_handle"),
+    Mutation("sizes overflow", "src/memory.c", "__builtin_mul_overflow(a, b, &product) ? UINT64_MAX : product", "((product = a * b), product)", "test_memory.py::overflow"),
+    Mutation("32-bit interface offered", "src/memory.c", "{ return CUDA_NOT_SUPPORTED; }", "{ return CUDA_SUCCESS; }", "test_memory.py::32_bit"),
+    Mutation("more free than there is", "src/memory.c", "*free = left < *free ? left : *free;", "*free = left;", "test_memory.py::full_card"),
+    Mutation("more total than there is", "src/memory.c", "*total = limit < *total ? limit : *total;", "*total = limit;", "test_views.py::larger"),
+    Mutation("pools not trimmed", "src/pools.c", "CALL(cuMemPoolTrimTo, (CUmemPool)hold->pool, 0);", ";", "test_memory.py::trimmed"),
+    Mutation("pool growth not seen", "src/pools.c", "if (!rc && hold_resize(hold, attribute", "if (false && hold_resize(hold, attribute", "test_memory.py::grows_by_more"),
+    Mutation("captures not seen", "src/pools.c", "return !rc && status == 1;", "return false;", "test_memory.py::every_allocator and captured"),
+    Mutation("graph nodes free of charge", "src/graphs.c", "hold->bytes + bytes : hold->bytes - bytes", "hold->bytes : hold->bytes", "test_memory.py::every_allocator and graph"),
+    Mutation("executables hold nothing", "src/graphs.c", "    if (!rc)\n        ledger_share", "    if (false)\n        ledger_share", "test_memory.py::executable_lives"),
+    Mutation("each context charged", "src/contexts.c", "*hold = ledger_search(HELD_CTX, ANYWHERE, gpu);", "*hold = NULL;", "test_memory.py::charged_once"),
+    Mutation("contexts free of charge", "src/contexts.c", "fgpu_limits.gpu[gpu].ctx_bytes", "0", "test_memory.py::context_that_does_not_fit"),
+    Mutation("contexts leave memory", "src/contexts.c", "ledger_drop_context((CUcontext)context);", "", "test_memory.py::destroying_a_context or primary_context"),
+    Mutation("GPUs by ordinal", "src/driver.c", "return limits_find(&fgpu_limits, text);", "return device;", "test_memory.py::whatever_order"),
+    Mutation("many GPUs at once", "src/launch.c", "if (count != 1 &&", "if (false &&", "test_memory.py::several_gpus"),
+    Mutation("total of the card", "src/memory.c", "*bytes = fgpu_limits.gpu[gpu].mem_bytes;", "", "test_views.py::as_the_total"),
+    Mutation("NVML total of the card", "src/nvml.c", "*total = fgpu_limits.gpu[gpu].mem_bytes;", "*total = 8ull << 30;", "test_views.py::nvidia_smi or nvml"),
+    Mutation("NVML processes missing", "src/region.c", "if (!slot->pid || !slot->used[gpu])", "if (true)", "test_views.py::nvml_shows"),
+    Mutation("no gate", "src/gate.c", "pass->entered = false;", "pass->entered = false; return CUDA_SUCCESS;", "test_gate.py::one_process"),
+    Mutation("graphs not gated", "src/launch.c", "GATED(stream, CALL(cuGraphLaunch, exec, stream));", "return CALL(cuGraphLaunch, exec, stream);", "test_gate.py::one_process and graph"),
+    Mutation("cooperative not gated", "src/launch.c", "GATED(stream, CALL(cuLaunchCooperativeKernel, f", "return (CALL(cuLaunchCooperativeKernel, f", "test_gate.py::cooperative"),
+    Mutation("extended not gated", "src/launch.c", "GATED(config ? config->stream : NULL, CALL(cuLaunchKernelEx, config, f, params, extra));", "return CALL(cuLaunchKernelEx, config, f, params, extra);", "test_gate.py::extended"),
+    Mutation("captures gated", "src/gate.c", "|| status; /*", "&& status; /*", "test_gate.py::recorded_into"),
+    Mutation("overlaps counted twice", "src/region.c", "fresh -= to - from;", "", "test_gate.py::four_processes"),
+    Mutation("every process a share", "src/region.c", "state->budget_ns -= (int64_t)fresh;", "state->budget_ns -= (int64_t)fresh / 2;", "test_gate.py::four_processes"),
+    Mutation("debt forgiven", "src/region.c", "if (state->frame == 0 || state->budget_ns > quota)", "if (true)", "test_gate.py::longer_than"),
+    Mutation("savings kept", "src/region.c", "|| state->budget_ns > quota", "", "test_gate.py::saved_up"),
+    Mutation("pauses charged", "src/gate.c", "batch->chained = lane->first < lane->next;", "batch->chained = lane->next > 0;", "test_gate.py::pauses"),
+    Mutation("waiting streams charged", "src/gate.c", "if (begun)", "(void)begun;", "test_gate.py::waits_for_something"),
+    Mutation("no patience", "src/gate.c", "if (force)", "if (false)", "test_gate.py::may_wait_for"),
+    Mutation("patience in all cases", "src/gate.c", "lane->first == lane->next; i++", "true; i++", "test_gate.py::many_seconds"),
+    Mutation("waiting not recorded", "src/gate.c", "region_gate_throttled(gpu, turn.wait_ns);", ";", "test_gate.py::time_spent_waiting"),
+    Mutation("utilisation of the card", "src/region.c", "busy * 10000 / fgpu_limits.gpu[gpu].sm_points / 10000000u", "busy / 10000000u", "test_gate.py::utilisation"),
+    Mutation("whole GPUs gated", "src/gate.c", "fgpu_limits.gpu[gpu].sm_points == 10000 || capturing", "capturing", "test_gate.py::whole_gpu_is_not"),
+    Mutation("ledger not locked", "src/ledger.c", "pthread_mutex_lock(&ledger_lock);\n    hold->refs++;", "hold->refs++;", "test_sanitizers.py::threads and tsan", "test/libfgpu-tsan.so"),
+    Mutation("gate not locked", "src/gate.c", "uint64_t now = clock_now();\n    pthread_mutex_lock(&gate);", "uint64_t now = clock_now();", "test_sanitizers.py::threads and tsan", "test/libfgpu-tsan.so"),
+    Mutation("entry used after free", "src/ledger.c", "*at = entry->next;\n    free(entry);", "free(entry);\n    *at = entry->next;", "test_sanitizers.py::asan", "test/libfgpu-asan.so"),
+    Mutation("a constructor", "src/clock.c", "uint64_t clock_now(void) {", "__attribute__((constructor)) uint64_t clock_now(void) {", "test_library.py::constructors", "libfgpu.so"),
+    Mutation("a message", "src/driver.c", "static void in_child(void) {", 'static void in_child(void) {\n    printf("x");', "test_library.py::prints"),
+    Mutation("newer glibc", "Makefile", "x86_64-linux-gnu.2.17", "x86_64-linux-gnu.2.34", "test_library.py::glibc", "libfgpu.so"),
+    Mutation("more exported", "src/clock.c", "uint64_t clock_now(void) {", "EXPORT uint64_t clock_now(void) {", "test_library.py::exports", "libfgpu.so"),
+    Mutation("every program attached", "src/route.c", "    if (name && (wrapped", "    fgpu_attach();\n    if (name && (wrapped", "test_library.py::untouched or exports"),
+    Mutation("preload file writable", "mounts.py", '"/etc/ld.so.preload"),', '"/etc/ld.so.preload", read_only=False),', "test_docker.py::put_the_hook_aside"),
+    Mutation("slot lock ignored", "src/region.c", "probe.l_type != F_UNLCK", "false", "test_docker.py::pid_namespace", "libfgpu.so"),
+]  # fmt: skip
+
+
+def is_noticed(mutation: Mutation, copy: Path) -> bool:
+    """Apply the mutation to the copy, run its tests, and undo it."""
+    file = copy / mutation.file
+    original = file.read_text()
+    if mutation.old not in original:
+        raise LookupError(f"{mutation.name}: {mutation.file} has no such text any more")
+    file.write_text(original.replace(mutation.old, mutation.new, 1))
+    make = ["make", "-s", "-C", str(copy), f"PYTHON={sys.executable}", "EXTRA=-w"]
+    built = subprocess.run([*make, str(copy / "build" / mutation.rebuild)], capture_output=True, check=False)
+    subprocess.run([*make, "-t", "tests"], capture_output=True, check=True)
+    name, _, words = mutation.tests.partition("::")
+    pytest = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:django", "-p", "no:cacheprovider"]
+    command = [*pytest, str(copy / "tests" / name), "-k", words]
+    result = subprocess.run(command, cwd=copy.parent, capture_output=True, check=False)
+    file.write_text(original)
+    if built.returncode:
+        raise LookupError(f"{mutation.name}: does not compile\n{built.stderr.decode()}")
+    return result.returncode == 1
+
+
+def main(words: list[str]) -> int:
+    """Return the number of mutations that no test noticed."""
+    chosen = [mutation for mutation in MUTATIONS if all(word in mutation.name for word in words)]
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="fgpu-mutations-") as folder:
+        copy = Path(folder) / "fgpu"
+        shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
+        for mutation in chosen:
+            try:
+                verdict = "noticed" if is_noticed(mutation, copy) else "MISSED"
+            except LookupError as error:
+                verdict = f"BROKEN: {error}"
+            missed += verdict != "noticed"
+            sys.stdout.write(f"{verdict:8} {mutation.name}\n")
+            sys.stdout.flush()
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

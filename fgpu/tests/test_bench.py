@@ -1,0 +1,22 @@
+"""The benchmark's last line is one JSON object with the promised keys."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from bench import fgpu
+
+
+def test_the_benchmark_prints_what_it_promises(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name, value in {"ROUNDS": 1, "CALLS": 100, "STARTS": 1, "GATE_MS": 500, "SHARES": ("50",)}.items():
+        monkeypatch.setattr(fgpu, name, value)
+    fgpu.main()
+    figures = json.loads(capsys.readouterr().out.splitlines()[-1])
+    assert set(figures) == {"alloc_free_ns", "launch_ns", "process_start_ms", "gate_error_points"}
+    for key in ("alloc_free_ns", "launch_ns", "process_start_ms"):
+        assert {"plain", "hooked"} <= set(figures[key])
+    assert set(figures["gate_error_points"]["1 process"]["50"]) == {"sync", "async", "graph"}

@@ -1,0 +1,167 @@
+"""The installed hook in a real container: bound read-only, read by the loader, and not to be put aside even as root."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import subprocess
+import tarfile
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from fgpu.limits import LIMITS_PATH, REGION_PATH
+from fgpu.mounts import BUILD, HOOK_PATH, Mount, hook_mounts, simulated_mounts
+from fgpu.tests.host import GIB, OUT_OF_MEMORY, SYSTEM_NOT_READY, Host, Session, limit
+
+pytestmark = pytest.mark.docker
+
+TOOLS = ["sh", "cat", "rm", "mv", "cp", "env", "sleep", "umount", "sed"]
+LABEL = "gpuplatform.fgpu-test"
+
+
+def docker(*arguments: str, text: str = "") -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["docker", *arguments], input=text, capture_output=True, text=True, check=False)
+
+
+def libraries_of(program: str) -> list[Path]:
+    """Everything the loader needs for a program or library."""
+    listing = subprocess.run(["ldd", program], capture_output=True, text=True, check=True).stdout
+    return [Path(path) for path in re.findall(r"(/lib[^\s:]+)", listing)]
+
+
+@pytest.fixture(scope="module")
+def image(built: Path) -> Iterator[str]:
+    """A root file system of a few of this machine's own programs: nothing to download."""
+    name = f"gpuplatform-fgpu-test:{uuid.uuid4().hex[:8]}"
+    archive = io.BytesIO()
+    with tarfile.open(fileobj=archive, mode="w") as tar:
+        programs = [shutil.which(tool) or tool for tool in TOOLS]
+        needed = [*programs, str(built / "libfgpu.so")]
+        files = {path for program in needed for path in libraries_of(program)}
+        for path in sorted(files.union(map(Path, programs))):
+            tar.add(path.resolve(), arcname=str(path))
+    imported = subprocess.run(
+        ["docker", "import", "-", name], input=archive.getvalue(), capture_output=True, check=False
+    )
+    assert imported.returncode == 0, imported.stderr
+    yield name
+    docker("rmi", "-f", name)
+
+
+def volume(mount: Mount) -> str:
+    return f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
+
+
+class Container:
+    """A session's container on the simulated host, mounted as the platform does it."""
+
+    def __init__(self, image: str, session: Session, leave_out: str = "") -> None:
+        folder = session.host.folder
+        mounts = [
+            *hook_mounts(session.limits, session.region),
+            *simulated_mounts(folder / "gpus.conf", folder / "state"),
+            Mount(BUILD / "test" / "probe", "/usr/bin/probe"),
+        ]
+        (folder / "state").touch(mode=0o666)
+        bound = [mount for mount in mounts if mount.target != leave_out]
+        volumes = [word for mount in bound for word in ("-v", volume(mount))]
+        started = docker("run", "-d", "--label", LABEL, "--network", "none", *volumes, image, "sleep", "600")
+        assert started.returncode == 0, started.stderr
+        self.id = started.stdout.strip()
+
+    def run(self, *command: str, text: str = "") -> subprocess.CompletedProcess[str]:
+        return docker("exec", "-i", self.id, *command, text=text)
+
+    def ask(self, *lines: str) -> list[str]:
+        return self.run("probe", text="".join(line + "\n" for line in lines)).stdout.splitlines()
+
+
+@pytest.fixture
+def started() -> Iterator[list[Container]]:
+    containers: list[Container] = []
+    yield containers
+    for container in containers:
+        docker("rm", "-f", container.id)
+
+
+@pytest.fixture
+def container(image: str, host: Host, started: list[Container]) -> Container:
+    started.append(Container(image, host.session()))
+    return started[-1]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["nvidia-smi"],
+        ["env", "-i", "/usr/bin/nvidia-smi"],
+        ["env", "LD_PRELOAD=", "nvidia-smi"],
+        ["env", "FGPU_LIMITS=/tmp/mine", "FGPU_REGION=/tmp/mine", "CUDA_DISABLE_CONTROL=true", "nvidia-smi"],
+        ["sh", "-c", "sh -c nvidia-smi"],
+    ],
+    ids=" ".join,
+)
+def test_nvidia_smi_shows_the_share_whatever_the_environment(container: Container, command: list[str]) -> None:
+    assert "/ 2048MiB" in container.run(*command).stdout
+
+
+@pytest.mark.parametrize("path", ["/etc/ld.so.preload", HOOK_PATH, LIMITS_PATH])
+@pytest.mark.parametrize(
+    "attack",
+    ["rm -f {}", "mv {} /gone", "umount {}", "cp /dev/null {}", "sh -c 'echo > {}'", "sed -i d {}"],
+)
+def test_root_in_the_container_cannot_put_the_hook_aside(container: Container, attack: str, path: str) -> None:
+    assert container.run("sh", "-c", attack.format(path)).returncode != 0
+    assert "/ 2048MiB" in container.run("nvidia-smi").stdout
+    assert container.ask("init", "enter 0", f"alloc plain {3 * GIB} 0")[-1] == str(OUT_OF_MEMORY)
+
+
+def test_the_region_can_be_neither_removed_nor_replaced(container: Container) -> None:
+    for attack in (f"rm -f {REGION_PATH}", f"mv {REGION_PATH} /gone", f"umount {REGION_PATH}"):
+        assert container.run("sh", "-c", attack).returncode != 0
+
+
+def test_spoiling_the_region_ends_in_no_cuda(container: Container) -> None:
+    container.run("sh", "-c", f"echo garbage > {REGION_PATH}")
+    assert container.ask("init") == [str(SYSTEM_NOT_READY)]
+    assert "Insufficient Permissions" in container.run("nvidia-smi").stdout
+
+
+@pytest.mark.parametrize("missing", [LIMITS_PATH, REGION_PATH])
+def test_without_its_files_the_hook_allows_no_cuda(
+    image: str, host: Host, started: list[Container], missing: str
+) -> None:
+    started.append(Container(image, host.session(), leave_out=missing))
+    assert started[-1].ask("init", "alloc plain 1 0") == [str(SYSTEM_NOT_READY)] * 2
+
+
+def test_two_containers_share_one_simulated_gpu_and_not_their_caps(
+    image: str, host: Host, started: list[Container]
+) -> None:
+    started.append(Container(image, host.session()))
+    started.append(Container(image, host.session(limit(memory=6 * GIB))))
+    with_first = "init", "enter 0", f"alloc plain {2 * GIB} 0", "info"
+    assert started[0].ask(*with_first)[2:] == ["0", f"0 0 {2 * GIB}"]
+    assert started[1].ask("init", "enter 0", f"alloc plain {6 * GIB} 0", "alloc plain 1 1")[2:] == ["0", "2"]
+
+
+def test_a_process_of_another_pid_namespace_is_neither_seen_nor_reaped(
+    image: str, host: Host, started: list[Container]
+) -> None:
+    """Two containers on one region have the same pids; the slot's lock tells their processes apart."""
+    session = host.session()
+    started.append(Container(image, session))
+    started.append(Container(image, session))
+    command = ["docker", "exec", "-i", started[0].id, "probe"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdin
+        assert holder.stdout
+        holder.stdin.write(f"init\nenter 0\nalloc plain {GIB} 0\n")
+        holder.stdin.flush()
+        assert [holder.stdout.readline().strip() for _ in range(3)] == ["0", "0", "0"]
+        assert started[1].ask("init", "enter 0", f"alloc plain {2 * GIB} 0")[-1] == str(OUT_OF_MEMORY)
+        holder.stdin.close()

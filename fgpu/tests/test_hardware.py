@@ -1,0 +1,32 @@
+"""The hardware protocol is complete: its dry run measures everything it would on a real GPU, and all of it passes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+RUN = Path(__file__).parent.parent / "hardware" / "run"
+CHECKS = [
+    "nvidia-smi shows the share",
+    "every entry point leads to the hook",
+    *(f"memory is capped: {allocator}" for allocator in ("plain", "async", "vmm")),
+    "two processes share the cap",
+    "a killed process gives its memory back",
+    *(f"{share} % of the SMs: {load}" for load in ("sync", "async", "graph", "tiny") for share in (100, 50, 25)),
+    "25 % and 75 % together",
+    "launches cost no more",
+]
+
+
+def test_the_dry_run_checks_everything_and_passes(built: Path, tmp_path: Path) -> None:
+    command = [str(RUN), "--dry-run", "--seconds", "3", "--out", str(tmp_path)]
+    environment = dict(os.environ) | {"PYTHON": sys.executable, "FGPU_CALLS": "500"}
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    report = json.loads((tmp_path / "report.json").read_text())
+    assert [check["check"] for check in report["checks"] if not check["passed"]] == []
+    assert [check["check"] for check in report["checks"]] == CHECKS
+    assert report["simulated"]
+    assert result.returncode == 0

@@ -1,0 +1,67 @@
+"""What the built library is made of: loadable in old images, silent, and small."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fgpu.mounts import BUILD
+from fgpu.tests.host import Host
+
+LIBRARIES = ["libfgpu.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1", "sim/nvidia-smi"]
+OLDEST_GLIBC = (2, 17)
+SOURCES = sorted((BUILD.parent / "src").glob("*.[ch]"))
+
+
+def readelf(*arguments: str) -> str:
+    return subprocess.run(["readelf", "-W", *arguments], check=True, capture_output=True, text=True).stdout
+
+
+@pytest.mark.parametrize("name", LIBRARIES)
+def test_nothing_newer_than_glibc_2_17_is_needed(built: Path, name: str) -> None:
+    versions = {tuple(map(int, v.split("."))) for v in re.findall(r"GLIBC_([\d.]+)", readelf("-V", str(built / name)))}
+    assert versions
+    assert max(versions) <= OLDEST_GLIBC
+
+
+def test_the_hook_depends_on_libc_alone(built: Path) -> None:
+    needed = set(re.findall(r"NEEDED.*\[(.+)\]", readelf("-d", str(built / "libfgpu.so"))))
+    assert needed <= {"libc.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2"}
+
+
+def test_the_hook_has_no_constructors(built: Path) -> None:
+    """It is loaded into every process of the session, most of which never use a GPU."""
+    dynamic = readelf("-d", str(built / "libfgpu.so"))
+    assert not re.search(r"\((INIT|FINI|INIT_ARRAY|FINI_ARRAY|PREINIT_ARRAY)\)", dynamic)
+
+
+def test_the_hook_exports_the_drivers_names_and_the_lookups_alone(built: Path) -> None:
+    table = readelf("--dyn-syms", str(built / "libfgpu.so")).splitlines()
+    exported = {fields[7] for line in table if len(fields := line.split()) == 8 and fields[6] not in ("UND", "Ndx")}
+    assert {name for name in exported if not name.startswith(("cu", "nvml"))} == {"dlsym", "dlvsym"}
+    assert len(exported) > 80
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
+def test_the_hook_starts_no_threads_takes_no_signals_and_prints_nothing(source: Path) -> None:
+    forbidden = (
+        r"\b(pthread_create|sigaction|signal|printf|fprintf|puts|perror|exit|abort|setenv|putenv|constructor)\s*\("
+    )
+    assert not re.search(forbidden, source.read_text())
+
+
+def test_a_program_that_uses_no_gpu_is_untouched_by_the_hook(host: Host) -> None:
+    session = host.session()
+    maps = subprocess.run(
+        ["cat", "/proc/self/maps"],
+        check=True,
+        capture_output=True,
+        text=True,
+        env=session.environment() | {"LD_LIBRARY_PATH": ""},
+    )
+    assert "libfgpu.so" in maps.stdout
+    assert "region" not in maps.stdout
+    assert maps.stderr == ""

@@ -1,0 +1,210 @@
+"""The memory share holds for every way to allocate, exactly, and what is freed can be had again."""
+
+from __future__ import annotations
+
+import pytest
+
+from fgpu.tests.host import GIB, MIB, NOT_SUPPORTED, OUT_OF_MEMORY, UUIDS, Host, limit
+
+# How each way to allocate is asked for, and whether its memory comes back with the free (or only when synchronised).
+LINEAR = ["plain", "managed", "pitch"]
+ARRAYS = ["array", "array3d", "array_mipmap"]
+ORDERED = ["async", "async_ptsz", "pool", "pool_ptsz"]
+GRAPHS = ["graph", "graph_node", "graph_node2", "captured"]
+EVERY_WAY = [*LINEAR, *ARRAYS, *ORDERED, *GRAPHS, "vmm"]
+
+
+def test_a_program_can_take_exactly_its_share_and_no_byte_more(host: Host) -> None:
+    with host.session().probe() as probe:
+        assert probe.alloc(2 * GIB) == 0
+        assert probe.free() == 0
+        assert probe.alloc(1, slot=1) == OUT_OF_MEMORY
+
+
+def test_freed_memory_can_be_taken_again_many_times(host: Host) -> None:
+    with host.session().probe() as probe:
+        for _ in range(50):
+            assert probe.alloc(2 * GIB) == 0
+            assert probe.code("free 0") == 0
+        assert probe.free() == 2 * GIB
+
+
+@pytest.mark.parametrize("how", EVERY_WAY)
+def test_every_allocator_is_held_to_the_share(host: Host, how: str) -> None:
+    with host.session().probe() as probe:
+        assert probe.alloc(3 * GIB, how) == OUT_OF_MEMORY
+        assert probe.alloc(GIB, how) == 0
+        assert probe.free() == GIB
+        assert probe.alloc(2 * GIB, how, 1) == OUT_OF_MEMORY
+        assert probe.alloc(GIB, slot=2) == 0
+        assert probe.alloc(MIB, slot=3) == OUT_OF_MEMORY
+
+
+@pytest.mark.parametrize("how", EVERY_WAY)
+def test_every_allocator_gives_back_what_is_freed(host: Host, how: str) -> None:
+    with host.session().probe() as probe:
+        assert probe.alloc(GIB, how) == 0
+        assert probe.code("free 0") == 0
+        assert probe.code("sync") == 0
+        if how.startswith("pool"):
+            assert probe.code("unpool") == 0  # the stub's own pools keep their memory until destroyed or trimmed
+        assert probe.free() == 2 * GIB
+        assert probe.alloc(2 * GIB) == 0
+
+
+@pytest.mark.parametrize(("how", "size"), [("plain", 0), ("managed_bad", MIB), ("vmm", MIB), ("graph", 0)])
+def test_a_refusal_by_the_driver_takes_the_charge_back(host: Host, how: str, size: int) -> None:
+    with host.session().probe() as probe:
+        assert probe.alloc(size, how) == 1  # the driver's "invalid value"
+        assert probe.free() == 2 * GIB
+
+
+def test_a_full_card_takes_the_charge_back_too(host: Host) -> None:
+    with host.bare().probe() as neighbour, host.session().probe() as probe:
+        assert neighbour.alloc(7 * GIB) == 0
+        assert probe.free() == GIB  # no more than the card really has
+        assert probe.alloc(2 * GIB) == OUT_OF_MEMORY
+        assert probe.alloc(GIB) == 0
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["cuMemAlloc", "cuMemAllocPitch", "cuArrayCreate", "cuArray3DCreate", "cuMemGetInfo", "cuDeviceTotalMem"],
+)
+def test_the_32_bit_interface_of_before_cuda_3_2_is_not_offered(host: Host, name: str) -> None:
+    with host.session().probe() as probe, host.bare().probe() as bare:
+        assert bare.code(f"bare {name}") == 0
+        assert probe.code(f"bare {name}") == NOT_SUPPORTED
+
+
+def test_sizes_that_overflow_are_refused(host: Host) -> None:
+    with host.session().probe() as probe:
+        assert probe.alloc(2**64 - 1) == OUT_OF_MEMORY
+        assert probe.alloc(2**64 - 4096, "pitch") == OUT_OF_MEMORY
+        assert probe.alloc(2**64 - 1, "async") == OUT_OF_MEMORY
+        assert probe.free() == 2 * GIB
+
+
+def test_memory_stays_charged_until_its_last_handle_is_released(host: Host) -> None:
+    with host.session().probe() as probe:
+        assert probe.alloc(GIB, "vmm") == 0
+        assert probe.code(f"vmm map 0 {GIB}") == 0
+        assert probe.code("vmm retain 0 0") == 0  # a second handle of the same memory
+        assert probe.code("vmm release 0 0") == 0
+        assert probe.code(f"vmm unmap 0 {GIB}") == 0
+        assert probe.free() == GIB
+        assert probe.code("vmm release 0 0") == 0
+        assert probe.free() == 2 * GIB
+
+
+def test_mapped_memory_stays_charged_after_its_handle_is_released(host: Host) -> None:
+    with host.session().probe() as probe:
+        assert probe.alloc(GIB, "vmm", 5) == 0
+        assert probe.code(f"vmm map 5 {GIB}") == 0
+        assert probe.code("vmm release 5 0") == 0
+        assert probe.free() == GIB
+        assert probe.code(f"vmm unmap 5 {GIB}") == 0
+        assert probe.free() == 2 * GIB
+
+
+def test_host_memory_is_not_charged(host: Host) -> None:
+    with host.session().probe() as probe:
+        assert probe.alloc(4 * GIB, "vmm_host") == 0
+        assert probe.alloc(4 * GIB, "array_deferred", 1) in (0, OUT_OF_MEMORY)
+        assert probe.free() == 2 * GIB
+
+
+def test_a_pool_that_keeps_freed_memory_stays_charged_and_serves_from_it(host: Host) -> None:
+    with host.session().probe() as probe:
+        assert probe.alloc(GIB, "pool") == 0
+        assert probe.code("free 0") == 0
+        assert probe.free() == GIB
+        assert probe.alloc(GIB, "pool", 1) == 0  # out of what the pool holds: nothing new to charge
+        assert probe.free() == GIB
+
+
+@pytest.mark.parametrize(("keeper", "taker"), [("async", "plain"), ("pool", "async"), ("async", "vmm")])
+def test_pools_are_trimmed_before_a_request_is_refused(host: Host, keeper: str, taker: str) -> None:
+    with host.session().probe() as probe:
+        assert probe.alloc(GIB, keeper) == 0
+        assert probe.code("free 0") == 0
+        assert probe.alloc(2 * GIB, taker, 1) == 0
+        assert probe.free() == 0
+
+
+def test_a_pool_that_grows_by_more_than_fits_is_refused(host: Host) -> None:
+    with host.session(limit(memory=2 * GIB - MIB)).probe() as probe:
+        assert probe.alloc(2 * GIB - 2 * MIB, "async") == OUT_OF_MEMORY  # the pool reserves 32 MiB at a time
+        assert probe.free() == 2 * GIB - MIB
+        assert probe.alloc(GIB, "async") == 0
+
+
+@pytest.mark.parametrize("how", ["v1", "v2", "flags", "params"])
+def test_graph_memory_stays_charged_while_an_executable_lives(host: Host, how: str) -> None:
+    with host.session().probe() as probe:
+        assert probe.alloc(GIB, "graph") == 0
+        assert probe.code(f"instantiate {how} 0") == 0
+        assert probe.code("launch 0") == 0
+        assert probe.code("ungraph 0") == 0
+        assert probe.free() == GIB
+        probe.ask("free 0")
+        assert probe.free() == 2 * GIB
+
+
+@pytest.mark.parametrize("version", [1, 2, 3, 4, 5])
+def test_a_context_is_charged_once_per_process(host: Host, version: int) -> None:
+    session = host.session(limit(context_bytes=300 * MIB))
+    with session.probe(enter=False) as probe:
+        assert probe.code("init") == 0
+        assert probe.code(f"context {version}") == 0
+        assert probe.code(f"context {version}") == 0
+        assert probe.code("enter 0") == 0
+        assert probe.free() == 2 * GIB - 300 * MIB
+
+
+def test_a_context_that_does_not_fit_is_refused(host: Host) -> None:
+    session = host.session(limit(context_bytes=1500 * MIB))
+    with session.probe(), session.probe(enter=False) as second:
+        assert second.code("init") == 0
+        assert second.code("enter 0") == OUT_OF_MEMORY
+
+
+def test_destroying_a_context_frees_what_was_allocated_in_it(host: Host) -> None:
+    with host.session(limit(context_bytes=100 * MIB)).probe(enter=False) as probe, host.session().probe():
+        assert probe.code("init") == 0
+        assert probe.code("context 2") == 0
+        assert probe.alloc(GIB) == 0
+        assert probe.alloc(GIB // 2, "array", 1) == 0
+        assert probe.code("destroy") == 0
+        assert probe.code("enter 0") == 0
+        assert probe.free() == 2 * GIB - 100 * MIB
+
+
+@pytest.mark.parametrize("how", ["leave 0", "reset 0"])
+def test_the_end_of_the_primary_context_frees_its_memory(host: Host, how: str) -> None:
+    with host.session().probe() as probe:
+        assert probe.alloc(GIB) == 0
+        assert probe.code(how) == 0
+        assert probe.code("enter 0") == 0
+        assert probe.free() == 2 * GIB
+
+
+def test_each_gpu_has_its_own_share_whatever_order_the_program_sees_them_in(host: Host) -> None:
+    host.configure(gpus=3)
+    session = host.session(
+        limit(UUIDS[2], memory=3 * GIB), limit(UUIDS[0], memory=GIB), limit(UUIDS[1], memory=2 * GIB)
+    )
+    with session.probe(CUDA_VISIBLE_DEVICES=f"1,{UUIDS[2]},0") as probe:
+        assert [probe.ask(f"total {i}")[1] for i in range(3)] == [str(2 * GIB), str(3 * GIB), str(GIB)]
+        assert probe.code("enter 2") == 0
+        assert probe.alloc(GIB) == 0
+        assert probe.alloc(1, slot=1) == OUT_OF_MEMORY
+        assert probe.code("enter 1") == 0
+        assert probe.alloc(3 * GIB, slot=2) == 0
+
+
+def test_launching_on_several_gpus_at_once_is_refused_where_one_is_gated(host: Host) -> None:
+    with host.session(limit(sm="100")).probe() as free, host.session().probe() as gated:
+        assert gated.code("multi 2") == NOT_SUPPORTED
+        assert gated.code("multi 1") == 0
+        assert free.code("multi 2") == 0

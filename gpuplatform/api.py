@@ -1,0 +1,56 @@
+"""The routes of the HTTP API, version 1, gathered from the apps."""
+
+from typing import Any, NoReturn
+
+from django.urls import include, path, re_path
+from drf_spectacular.utils import extend_schema
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from rest_framework.exceptions import NotFound
+from rest_framework.permissions import AllowAny
+from rest_framework.request import Request
+from rest_framework.routers import SimpleRouter
+from rest_framework.views import APIView
+
+from accounts.api import MeView, TokenView
+from resources.api import HostViewSet, ImageViewSet, PresetViewSet, ResourceGroupViewSet
+from scheduler.api import EstimateView
+from sessions.api import LimitsView, SessionViewSet
+
+
+@extend_schema(exclude=True)
+class NoSuchAddress(APIView):
+    """Answers programs in JSON. Without it a POST that lacks its slash would be redirected and lose its body."""
+
+    authentication_classes = ()
+    permission_classes = ()
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> NoReturn:
+        """Refuse every method. Raises NotFound."""
+        raise NotFound("There is nothing at this address. All addresses of the API end with a slash.")
+
+
+router = SimpleRouter()
+router.register("hosts", HostViewSet)
+router.register("images", ImageViewSet)
+router.register("presets", PresetViewSet)
+router.register("resource-groups", ResourceGroupViewSet)
+router.register("sessions", SessionViewSet)
+
+api_docs = SpectacularSwaggerView.as_view(permission_classes=[AllowAny], url_name="api-schema")
+
+v1_patterns = [
+    path("auth/token/", TokenView.as_view()),
+    path("me/", MeView.as_view()),
+    path("me/limits/", LimitsView.as_view()),
+    path("sessions/estimate/", EstimateView.as_view()),
+    *router.urls,
+    re_path("", NoSuchAddress.as_view()),
+]
+
+urlpatterns = [
+    path("v1/", include(v1_patterns)),
+    path("schema/", SpectacularAPIView.as_view(permission_classes=[AllowAny]), name="api-schema"),
+    path(
+        "docs/", SpectacularSwaggerView.as_view(permission_classes=[AllowAny], url_name="api-schema"), name="api-docs"
+    ),
+]

@@ -1,0 +1,1 @@
+"""Sets the platform up from nothing: services, Docker Engine, front-end packages, demo data. No Django at import."""

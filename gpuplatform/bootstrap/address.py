@@ -1,0 +1,65 @@
+"""Where the web process listens: what the setting says, whether it is free, and what a browser types."""
+
+import contextlib
+import http.client
+import re
+import socket
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from gpuplatform.bootstrap.progress import SetupProblem
+
+ADDRESS: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
+EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # recognised, not bound
+TIMEOUT_SECONDS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """A host, without brackets, and a TCP port."""
+
+    host: str
+    port: int
+
+    @property
+    def url(self) -> str:
+        """What to open in a browser on this machine."""
+        host = EVERYWHERE.get(self.host, self.host)
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
+
+    def is_free(self) -> bool:
+        """Return whether a server could listen here now. Raise SetupProblem if this is no address of the machine."""
+        try:
+            family, kind, protocol, _, where = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
+            with socket.socket(family, kind, protocol) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(where)
+        except PermissionError:
+            raise SetupProblem(f"you may not listen on port {self.port}: choose one from 1024 up") from None
+        except socket.gaierror as error:
+            raise SetupProblem(f"COMPUTE_HTTP_ADDRESS: {self.host} is not an address here: {error.strerror}") from None
+        except OSError:
+            return False
+        return True
+
+
+def address_from(text: str) -> Address:
+    """Return the address in "host:port" or "[ipv6]:port"; raise SetupProblem for anything else."""
+    match = ADDRESS.fullmatch(text)
+    if not match or not 0 < int(match["port"]) < 65536:
+        raise SetupProblem(f"COMPUTE_HTTP_ADDRESS is {text!r}, which is not host:port, such as 127.0.0.1:8000")
+    return Address(match["host"].strip("[]"), int(match["port"]))
+
+
+def health(address: Address, allowed_hosts: Sequence[str]) -> int | None:
+    """Return the HTTP status that /healthz gives at `address`, or None where no web server answers."""
+    name = next((host.lstrip(".") for host in allowed_hosts if host != "*"), "localhost")
+    host = EVERYWHERE.get(address.host, address.host)
+    connection = http.client.HTTPConnection(host, address.port, timeout=TIMEOUT_SECONDS)
+    with contextlib.closing(connection):
+        try:
+            connection.request("GET", "/healthz", headers={"Host": name})
+            return connection.getresponse().status
+        except (OSError, http.client.HTTPException):
+            return None

@@ -1,0 +1,290 @@
+"""Looks over the machine and the installation: one line per check, what is wrong, and what to do. Changes nothing."""
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from datetime import timedelta
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.db.migrations.executor import MigrationExecutor
+from django.utils import timezone
+from docker import APIClient
+from docker.errors import DockerException
+from requests.exceptions import RequestException
+
+from gpuplatform import redis_probe
+from gpuplatform.bootstrap import address, docker_engine, gpus, system_packages
+from gpuplatform.bootstrap.progress import SetupProblem
+from resources.checks import check_simulated_gpus
+from resources.models import Gpu, Host, Image
+from resources.units import GIB, size_text
+from sessions.runtime.factory import get_enforcer
+
+OLDEST_PYTHON: Final = (3, 11)
+SECRET_LENGTH: Final = 50
+SCARCE_DISK: Final = 10 * GIB
+NO_DISK: Final = 2 * GIB
+HEARTBEAT_LIMIT: Final = timedelta(seconds=20)
+CLOCK_LIMIT: Final = timedelta(seconds=2)
+NETWORK: Final = "gpuplatform"
+ANSWER_SECONDS: Final = 3
+START: Final = "`make up` starts it"
+
+
+class Verdict(StrEnum):
+    """How a check came out."""
+
+    OK = "OK"
+    WARN = "WARN"  # works, or will after `make up`, but somebody should look
+    FAIL = "FAIL"  # the platform cannot run like this
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """The outcome of one check; the hint says what to do."""
+
+    verdict: Verdict
+    text: str
+    hint: str = ""
+
+    def line(self, name: str) -> str:
+        """Return the finding as one line of the report."""
+        return f"{self.verdict:<5} {name:<14} {self.text}" + (f" -> {self.hint}" if self.hint else "")
+
+
+def examine() -> list[tuple[str, Finding]]:
+    """Run every check, in an order in which the first failure explains those that follow; never raises."""
+    asks_in_vain = BY_DATABASE if _database_problem() else frozenset()
+    unknown = Finding(Verdict.WARN, "unknown, since the database does not answer")
+    return [(name, unknown if name in asks_in_vain else _guarded(check)) for name, check in CHECKS.items()]
+
+
+def _guarded(check: Callable[[], Finding]) -> Finding:
+    try:
+        return check()
+    except DatabaseError as error:
+        return Finding(Verdict.FAIL, f"the database refuses: {_one_line(error)}", "`make up` applies the migrations")
+    except (DockerException, RequestException):
+        return Finding(Verdict.WARN, "unknown, since the Docker Engine does not answer")
+    except SetupProblem as problem:
+        return Finding(Verdict.FAIL, str(problem))
+
+
+def _database_problem() -> str:
+    """Return why the database does not answer, or "". Asked once and directly, since the pool would try for long."""
+    parameters = {**connection.get_connection_params(), "connect_timeout": ANSWER_SECONDS}
+    parameters.pop("pool", None)
+    try:
+        psycopg.connect(**parameters).close()
+    except psycopg.OperationalError as error:
+        return _one_line(error)
+    return ""
+
+
+def _one_line(error: Exception) -> str:
+    return " ".join(str(error).split())
+
+
+def _python() -> Finding:
+    version = ".".join(map(str, sys.version_info[:3]))
+    if sys.version_info < OLDEST_PYTHON:
+        return Finding(Verdict.FAIL, version, "install Python 3.11 or newer, remove .venv and run `make setup`")
+    if sys.prefix == sys.base_prefix:
+        return Finding(
+            Verdict.WARN, f"{version}, not in a virtual environment", "run .venv/bin/python manage.py doctor"
+        )
+    return Finding(Verdict.OK, f"{version} in {sys.prefix}")
+
+
+def _front_end() -> Finding:
+    missing = [str(folder) for _, folder in _vendor_folders() if not folder.is_dir()]
+    if missing:
+        return Finding(Verdict.FAIL, f"{missing[0]} is missing", "`make setup` installs the front-end packages")
+    node = shutil.which("node")
+    version = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout if node else ""
+    return Finding(Verdict.OK, f"packages installed; Node {version.strip() or 'from PyPI'}")
+
+
+def _vendor_folders() -> list[tuple[str, Path]]:
+    return [(entry[0], Path(entry[1])) for entry in settings.STATICFILES_DIRS if isinstance(entry, tuple)]
+
+
+def _env_file() -> Finding:
+    path = Path(settings.BASE_DIR) / ".env"
+    if not path.exists():
+        return Finding(Verdict.WARN, "no .env; the settings come from the environment alone", "`make setup` writes one")
+    mode = stat.S_IMODE(path.stat().st_mode)
+    if mode & 0o077:
+        return Finding(Verdict.WARN, f"{path} can be read by others", f"chmod 600 {path}")
+    return Finding(Verdict.OK, str(path))
+
+
+def _secret_key() -> Finding:
+    if len(settings.SECRET_KEY) < SECRET_LENGTH or len(set(settings.SECRET_KEY)) < 5:
+        return Finding(Verdict.FAIL, "SECRET_KEY is too short or too plain", "put 50 random characters there")
+    return Finding(Verdict.OK, "long enough")
+
+
+def _database() -> Finding:
+    kind = "DATABASE_URL" if settings.DATABASE_URL else "embedded"
+    problem = _database_problem()
+    if problem and settings.DATABASE_URL:
+        return Finding(Verdict.FAIL, f"{kind} does not answer: {problem}", "check DATABASE_URL in .env")
+    if problem:
+        return Finding(Verdict.WARN, "embedded PostgreSQL is not running", START)
+    executor = MigrationExecutor(connection)
+    waiting = executor.migration_plan(executor.loader.graph.leaf_nodes())
+    if waiting:
+        return Finding(Verdict.WARN, f"{kind}: {len(waiting)} migrations are not applied", "`make up` applies them")
+    return Finding(Verdict.OK, f"{kind}, all migrations applied")
+
+
+def _redis() -> Finding:
+    version = redis_probe.version(settings.CHANNEL_REDIS_URL)
+    if version:
+        return Finding(Verdict.OK, f"{'REDIS_URL' if settings.REDIS_URL else 'embedded'}, version {version}")
+    if settings.REDIS_URL:
+        return Finding(Verdict.FAIL, "REDIS_URL does not answer", "check REDIS_URL in .env")
+    return Finding(Verdict.WARN, "embedded Redis is not running", START)
+
+
+def _docker() -> Finding:
+    engine = docker_engine.examine(settings.COMPUTE_DOCKER_URL)
+    if not engine.problem:
+        return Finding(Verdict.OK, f"{engine.version}, cgroup v{engine.cgroup_version}")
+    if settings.COMPUTE_DOCKER_URL == docker_engine.DEFAULT_URL and system_packages.can_install():
+        return Finding(Verdict.WARN, engine.problem, "`make up` installs and starts one")
+    return Finding(Verdict.FAIL, engine.problem, "install docker.io and iptables, or set COMPUTE_DOCKER_URL")
+
+
+def _docker_network() -> Finding:
+    with closing(_docker_client()) as client:
+        found: list[dict[str, Any]] = client.networks(names=[NETWORK])
+    exact = [network for network in found if network["Name"] == NETWORK]
+    if not exact:
+        return Finding(Verdict.OK, f"{NETWORK} is made with the first session")
+    isolated = exact[0].get("Options", {}).get("com.docker.network.bridge.enable_icc") == "false"
+    if not isolated:
+        return Finding(Verdict.FAIL, f"{NETWORK} lets sessions reach each other", f"docker network rm {NETWORK}")
+    return Finding(Verdict.OK, f"{NETWORK}, without traffic between sessions")
+
+
+def _iptables() -> Finding:
+    if system_packages.program("iptables"):
+        return Finding(Verdict.OK, "found")
+    return Finding(Verdict.WARN, "not found; the Docker Engine needs it", "apt-get install iptables")
+
+
+def _disk() -> Finding:
+    places = {str(settings.BASE_DIR): shutil.disk_usage(settings.BASE_DIR).free}
+    root = Path("/var/lib/docker")
+    if root.is_dir():
+        places[str(root)] = shutil.disk_usage(root).free
+    place, free = min(places.items(), key=lambda item: item[1])
+    text = f"{size_text(free // GIB * GIB)} free at {place}"
+    if free < NO_DISK:
+        return Finding(Verdict.FAIL, text, "images and sessions need room")
+    return Finding(Verdict.OK if free >= SCARCE_DISK else Verdict.WARN, text)
+
+
+def _gpus() -> Finding:
+    models = gpus.names()
+    if models:
+        return Finding(Verdict.OK, f"{len(models)} by NVML: {', '.join(models)}")
+    wrong = check_simulated_gpus()
+    if wrong:
+        return Finding(Verdict.FAIL, wrong[0].msg, wrong[0].hint or "")
+    if settings.COMPUTE_SIMULATED_GPUS:
+        return Finding(Verdict.OK, f"SIMULATED: {settings.COMPUTE_SIMULATED_GPUS}")
+    return Finding(Verdict.WARN, "no NVIDIA driver", "`make up` simulates a GPU; or set COMPUTE_SIMULATED_GPUS")
+
+
+def _fgpu() -> Finding:
+    if problem := get_enforcer().problem():
+        return Finding(Verdict.WARN, f"this host lends whole GPUs only: {problem}", "`make fgpu`, as root")
+    found = Gpu.objects.filter(host__name=settings.COMPUTE_HOST_NAME, is_present=True).values_list("tier", flat=True)
+    return Finding(Verdict.OK, f"the hook is built; tiers: {', '.join(sorted(set(found))) or 'no GPU registered yet'}")
+
+
+def _images() -> Finding:
+    references = list(Image.objects.filter(is_enabled=True).values_list("reference", flat=True))
+    if not references:
+        return Finding(Verdict.WARN, "none is registered", "`make images` builds them")
+    with closing(_docker_client()) as client:
+        tags = {tag for image in client.images() for tag in image.get("RepoTags") or []}
+    there = sum(reference in tags for reference in references)
+    text = f"{there} of {len(references)} are on this host; the others are pulled when first used"
+    return Finding(Verdict.OK if there else Verdict.WARN, text, "" if there else "`make images` builds them")
+
+
+def _hosts() -> Finding:
+    hosts = list(Host.objects.all())
+    if not hosts:
+        return Finding(Verdict.WARN, "no host has registered", START)
+    silent = [host.name for host in hosts if timezone.now() - host.heartbeat_at > HEARTBEAT_LIMIT]
+    if silent:
+        return Finding(Verdict.WARN, f"silent: {', '.join(silent)}", "start the platform, or the worker on that host")
+    return Finding(Verdict.OK, ", ".join(f"{host.name} {host.status}" for host in hosts))
+
+
+def _web() -> Finding:
+    where = address.address_from(settings.COMPUTE_HTTP_ADDRESS)
+    if where.is_free():
+        return Finding(Verdict.OK, f"{settings.COMPUTE_HTTP_ADDRESS} is free; the platform is not running")
+    status = address.health(where, settings.ALLOWED_HOSTS)
+    if status == 200:
+        return Finding(Verdict.OK, f"healthy at {where.url}")
+    if status == 503:
+        return Finding(Verdict.FAIL, f"{where.url}healthz reports a fault", "see database and Redis above")
+    return Finding(Verdict.FAIL, f"{settings.COMPUTE_HTTP_ADDRESS} is taken by another program", "COMPUTE_HTTP_ADDRESS")
+
+
+def _clock() -> Finding:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        row = cursor.fetchone()
+    off = abs(timezone.now() - row[0]) if row else timedelta()
+    if off > CLOCK_LIMIT:
+        return Finding(Verdict.FAIL, f"{off.total_seconds():.0f} s off the database's clock", "synchronise with NTP")
+    return Finding(Verdict.OK, f"agrees with the database's; {timezone.now():%Y-%m-%d %H:%M} UTC")
+
+
+def _user() -> Finding:
+    root = os.geteuid() == 0
+    return Finding(Verdict.OK, "root: missing programs are installed" if root else "not root: nothing is installed")
+
+
+def _docker_client() -> APIClient:
+    return APIClient(base_url=settings.COMPUTE_DOCKER_URL, timeout=docker_engine.ANSWER_SECONDS)
+
+
+CHECKS: Final[dict[str, Callable[[], Finding]]] = {
+    "user": _user,
+    "Python": _python,
+    "front end": _front_end,
+    ".env": _env_file,
+    "SECRET_KEY": _secret_key,
+    "disk": _disk,
+    "Docker": _docker,
+    "iptables": _iptables,
+    "network": _docker_network,
+    "GPUs": _gpus,
+    "fGPU": _fgpu,
+    "database": _database,
+    "Redis": _redis,
+    "web": _web,
+    "images": _images,
+    "hosts": _hosts,
+    "clock": _clock,
+}
+BY_DATABASE: Final = frozenset({"images", "hosts", "clock"})

@@ -1,0 +1,76 @@
+"""The set-up inside Django: services, Docker Engine, tables, static files, images and demo data, step by step."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TextIO
+
+from django.conf import settings
+from django.core.management import CommandError, call_command
+from django.db import connections
+
+from gpuplatform import embedded
+from gpuplatform.bootstrap import demo, docker_engine, gpus, services, static_files, system_packages
+from gpuplatform.bootstrap.progress import Progress
+
+SIMULATED_GPUS: Final = "1x8GiB"
+
+
+def logins_file() -> Path:
+    """Return where the demo passwords are kept."""
+    return Path(settings.COMPUTE_VAR_DIR) / "demo-logins.json"
+
+
+@contextmanager
+def own_services(progress: Progress, *, take_over: bool) -> Iterator[None]:
+    """Have the embedded PostgreSQL and Redis up during the block, unless the settings name others."""
+    var_dir = Path(settings.COMPUTE_VAR_DIR)
+    postgres, redis = not settings.DATABASE_URL, not settings.REDIS_URL
+    with services.running(var_dir, take_over=take_over, with_postgres=postgres, with_redis=redis):
+        if postgres:
+            connections["default"].settings_dict["OPTIONS"]["host"] = embedded.socket_folder(var_dir)
+        progress.note(f"PostgreSQL: {'embedded' if postgres else 'DATABASE_URL'}")
+        progress.note(f"Redis: {'embedded' if redis else 'REDIS_URL'}")
+        try:
+            yield
+        finally:
+            connections.close_all()
+
+
+def prepare_machine(progress: Progress, *, for_tests: bool) -> None:
+    """Have the Docker Engine and the programs that the platform, or its tests too, call; raise SetupProblem."""
+    with progress.step("Docker Engine"):
+        log = Path(settings.COMPUTE_VAR_DIR) / "dockerd.log"
+        docker_engine.ensure(settings.COMPUTE_DOCKER_URL, log, progress.note)
+    with progress.step("Programs of the operating system"):
+        system_packages.ensure(system_packages.FOR_IMAGES, progress.note)
+        if for_tests:
+            system_packages.ensure(system_packages.FOR_TESTS, progress.note)
+
+
+def fill(progress: Progress, output: TextIO) -> None:
+    """Bring tables, static files, images and demo data up to date. A failed image is reported, and no more."""
+    with progress.step("Tables of the database"):
+        call_command("migrate", interactive=False, verbosity=0)
+    with progress.step("Static files"):
+        static_files.collect(progress.note)
+    with progress.step("Demo data"):
+        demo.create(logins_file())
+    with progress.step("Session images (several minutes the first time)"):
+        try:
+            call_command("build_images", stdout=output)
+        except CommandError as error:
+            progress.note(f"WARNING: {error}. Sessions can use the images that are there; `make images` tries again.")
+
+
+def simulated_gpus(progress: Progress) -> dict[str, str]:
+    """Return what the host worker's environment needs so that a demo without a GPU has a simulated one."""
+    models = gpus.names()
+    if settings.COMPUTE_SIMULATED_GPUS:
+        progress.note(f"SIMULATED GPUs as set: {settings.COMPUTE_SIMULATED_GPUS}")
+    elif models:
+        progress.note(f"GPUs: {', '.join(models)}")
+    else:
+        progress.note(f"no NVIDIA driver here, so the demo has a SIMULATED GPU: {SIMULATED_GPUS}")
+        return {"COMPUTE_SIMULATED_GPUS": SIMULATED_GPUS}
+    return {}

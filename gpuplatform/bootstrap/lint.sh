@@ -1,0 +1,27 @@
+#!/bin/sh
+# lint.sh: every check that needs no database and no container. All run; the exit status is 1 if any failed.
+cd "$(dirname "$0")/../.." || exit 1
+python=.venv/bin/python
+step="sh gpuplatform/bootstrap/step.sh"
+failed=0
+
+# Only sessions/models.py may write a session's status, in move_to; hosts (resources) have a status of their own.
+status_has_one_writer() {
+    ! git grep -nE '\.status = ' -- '*.py' ':!sessions/models.py' ':!**/tests/**' ':!resources/**'
+}
+
+# What a public deployment would run with; nothing is connected to.
+deployed() {
+    env SECRET_KEY="$($python -c 'import secrets; print(secrets.token_urlsafe(50))')" \
+        DEBUG=false COMPUTE_HTTPS=true ALLOWED_HOSTS=gpu.example.org "$@"
+}
+
+$step "Format" $python -m ruff format --check . || failed=1
+$step "Style" $python -m ruff check . || failed=1
+$step "Types" $python -m mypy . || failed=1
+$step "Layers" .venv/bin/lint-imports || failed=1
+deployed $step "Deployment settings" $python manage.py check --deploy --fail-level WARNING || failed=1
+deployed $step "Migrations are complete" $python manage.py makemigrations --check --dry-run || failed=1
+echo "==> One writer of status"
+status_has_one_writer || failed=1
+exit $failed

@@ -1,0 +1,17 @@
+"""The Celery application: its queues and the periodic tasks that make up for lost events."""
+
+import os
+
+from celery import Celery
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
+
+app = Celery("gpuplatform")
+app.config_from_object("django.conf:settings", namespace="CELERY")
+app.autodiscover_tasks()
+app.conf.task_default_queue = "scheduler"
+app.conf.beat_schedule = {
+    # Passes are kicked on commit; this one is the net under a lost message.
+    "run_pass": {"task": "scheduler.tasks.run_pass", "schedule": 10.0, "options": {"expires": 10}},
+    "enforce_deadlines": {"task": "sessions.tasks.enforce_deadlines", "schedule": 5.0, "options": {"expires": 5}},
+}

@@ -1,0 +1,38 @@
+"""Where the embedded PostgreSQL and Redis listen: paths only, nothing is started here.
+
+Pure standard library, because the settings module needs the addresses before Django is set up.
+"""
+
+import contextlib
+import hashlib
+import tempfile
+from pathlib import Path
+from urllib.parse import quote
+
+SOCKET_PATH_LIMIT = 107  # bytes in sockaddr_un.sun_path, less the final NUL (unix(7))
+
+
+def database_url(var_dir: Path) -> str:
+    """Return the URL of the embedded PostgreSQL whose data lie in `var_dir`, running or not."""
+    return f"postgresql://postgres@/gpuplatform?host={quote(socket_folder(var_dir))}"
+
+
+def socket_folder(var_dir: Path) -> str:
+    """Return where the embedded PostgreSQL has its socket.
+
+    The server writes that into line 5 of postmaster.pid: the data folder itself, or a short folder elsewhere when
+    that path is too long for a socket.
+    """
+    data = var_dir / "postgres"
+    with contextlib.suppress(OSError, IndexError):  # not started yet: connecting will say so
+        return (data / "postmaster.pid").read_text().splitlines()[4] or str(data)
+    return str(data)
+
+
+def redis_socket(var_dir: Path) -> Path:
+    """Return the socket path of the embedded Redis, in a short folder where `var_dir` is too long for one."""
+    path = var_dir / "redis" / "redis.sock"
+    if len(str(path).encode()) <= SOCKET_PATH_LIMIT:
+        return path
+    digest = hashlib.sha256(str(var_dir).encode()).hexdigest()[:12]
+    return Path(tempfile.gettempdir()) / f"gpuplatform-{digest}" / "redis.sock"

@@ -1,0 +1,28 @@
+"""`manage.py prepare`: have the machine ready, without touching the platform's data."""
+
+import sys
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+
+from gpuplatform.bootstrap import installation
+from gpuplatform.bootstrap.progress import Progress, SetupProblem
+
+
+class Command(BaseCommand):
+    """Installs what is missing where it can, and otherwise says what to install."""
+
+    help = "Have a Docker Engine and the needed programs of the operating system; with --tests, those of the tests too."
+    requires_system_checks: list[str] = []
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        parser.add_argument("--tests", action="store_true", help="also what only the tests need")
+
+    def handle(self, *args: Any, tests: bool, **options: Any) -> None:
+        """Prepare; raise CommandError with what to do where something is missing."""
+        try:
+            installation.prepare_machine(Progress(sys.stdout), for_tests=tests)
+        except SetupProblem as problem:
+            raise CommandError(str(problem)) from None

@@ -1,0 +1,100 @@
+"""`manage.py up`: set everything up and run the platform on this machine."""
+
+import asyncio
+import signal
+import time
+from argparse import ArgumentParser
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from django.db import DatabaseError, close_old_connections
+from django.utils import timezone
+
+from gpuplatform.bootstrap import address, demo, installation, one_at_a_time, processes
+from gpuplatform.bootstrap.progress import Progress, SetupProblem
+from gpuplatform.bootstrap.supervisor import READY_SECONDS, STOP_SIGNALS, Supervisor
+from resources.models import Host, HostStatus
+
+
+class Command(BaseCommand):
+    """Runs until a signal stops it or one of its processes ends; the sessions' containers go on either way."""
+
+    help = "Set the platform up on this machine and run it; Ctrl-C stops it. Data and running sessions are kept."
+    requires_system_checks: list[str] = []  # the static folders that one check misses are made here
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        parser.add_argument("--setup-only", action="store_true", help="do everything but run")
+
+    def handle(self, *args: Any, setup_only: bool, **options: Any) -> None:
+        """Set up and run; raise CommandError with what to do where something stands in the way."""
+        for number in STOP_SIGNALS:
+            signal.signal(number, signal.default_int_handler)  # so that what was started is stopped on the way out
+        try:
+            with one_at_a_time.hold(Path(settings.COMPUTE_VAR_DIR) / "up.lock"):
+                self._set_up_and_run(setup_only)
+        except SetupProblem as problem:
+            raise CommandError(str(problem)) from None
+        except KeyboardInterrupt:
+            raise CommandError("stopped before the platform ran; `make up` goes on where it was") from None
+
+    def _set_up_and_run(self, setup_only: bool) -> None:
+        started = time.monotonic()
+        progress = Progress(self.stdout)  # type: ignore[arg-type]  # OutputWrapper writes and flushes like a stream
+        where = address.address_from(settings.COMPUTE_HTTP_ADDRESS)
+        if not setup_only and not where.is_free():
+            raise SetupProblem(
+                f"port {where.port} of {where.host} is taken. Stop the program that listens there, or set "
+                "COMPUTE_HTTP_ADDRESS in .env to another address."
+            )
+        installation.prepare_machine(progress, for_tests=False)
+        progress.say("==> Services")
+        with installation.own_services(progress, take_over=True):
+            installation.fill(progress, self.stdout)  # type: ignore[arg-type]
+            host_environment = installation.simulated_gpus(progress)
+            progress.say(f"Everything is set up ({time.monotonic() - started:.0f} s)")
+            if not setup_only:
+                self._run(progress, where, host_environment)
+        progress.say("Stopped. Data are kept, and running sessions run on; `make up` finds them again.")
+
+    def _run(self, progress: Progress, where: address.Address, host_environment: dict[str, str]) -> None:
+        logins = demo.logins(installation.logins_file())
+        commands = processes.commands(where, Path(settings.COMPUTE_VAR_DIR), host_environment)
+
+        def announce(ready: bool) -> None:
+            for line in _announcement(where, logins, ready):
+                progress.say(line)
+
+        supervisor = Supervisor(commands, folder=Path(settings.BASE_DIR), output=self.stdout)  # type: ignore[arg-type]
+        started_at = timezone.now()
+        ended = asyncio.run(supervisor.run(lambda: _is_ready(where, started_at), announce))
+        if ended:
+            raise CommandError(f"the platform stopped: {ended}")
+
+
+def _is_ready(where: address.Address, started_at: datetime) -> bool:
+    """Return whether the web process is healthy and this host takes sessions, as heard since `started_at`."""
+    if address.health(where, settings.ALLOWED_HOSTS) != 200:
+        return False
+    close_old_connections()
+    try:
+        return Host.objects.filter(
+            name=settings.COMPUTE_HOST_NAME, status=HostStatus.READY, heartbeat_at__gte=started_at
+        ).exists()
+    except DatabaseError:
+        return False
+
+
+def _announcement(where: address.Address, logins: list[demo.Login], ready: bool) -> list[str]:
+    """Return what to tell the operator, once all is up or has taken too long."""
+    if not ready:
+        return [
+            f"WARNING: the site or this host's worker is not ready after {READY_SECONDS:.0f} s; the lines above say "
+            f"why, and so does `make doctor`. The address is {where.url}"
+        ]
+    people = [f"  {login.email:<20} {login.password}" for login in logins]
+    heading = ["", f"GPU Platform is ready: {where.url}"]
+    return [*heading, *(["Sign in with one of the demo log-ins:", *people] if people else []), "Ctrl-C stops it.", ""]

@@ -1,0 +1,21 @@
+"""Asks Redis whether it is there: once, and without the patience that the client has for real work."""
+
+from typing import Final
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+TIMEOUT_SECONDS: Final = 2
+
+
+def version(url: str) -> str | None:
+    """Return the version of the Redis at `url`, or None where none answers."""
+    once = Retry(NoBackoff(), 0)
+    try:
+        with redis.Redis.from_url(
+            url, retry=once, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS
+        ) as client:
+            return str(client.info("server")["redis_version"])
+    except (redis.RedisError, OSError):
+        return None

@@ -1,0 +1,228 @@
+"""The one settings module: everything comes from the environment, or from `.env` beside `manage.py`.
+
+`.env.example` and `docs/settings.md` list the same names; tests/test_settings_docs.py holds the three equal.
+"""
+
+import socket
+from datetime import timedelta
+from pathlib import Path
+from urllib.parse import quote
+
+import django_stubs_ext
+import environ
+
+from gpuplatform import embedded
+
+django_stubs_ext.monkeypatch()  # lets ModelAdmin[Host] and its like be written, as the types ask for
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+env = environ.FileAwareEnv()
+env.read_env(BASE_DIR / ".env")
+
+# --- the web site
+SECRET_KEY = env("SECRET_KEY")
+DEBUG = env.bool("DEBUG", default=False)
+ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
+COMPUTE_HTTPS = env.bool("COMPUTE_HTTPS", default=False)
+COMPUTE_HTTP_ADDRESS = env("COMPUTE_HTTP_ADDRESS", default="127.0.0.1:8000")
+
+# --- data and services
+COMPUTE_VAR_DIR = (BASE_DIR / env("COMPUTE_VAR_DIR", default="var")).resolve()
+DATABASE_URL = env("DATABASE_URL", default="")
+REDIS_URL = env("REDIS_URL", default="")
+
+# --- this host, where a host worker runs
+COMPUTE_HOST_NAME = env("COMPUTE_HOST_NAME", default="") or socket.gethostname()
+COMPUTE_HOST_GROUP = env("COMPUTE_HOST_GROUP", default="default")
+COMPUTE_HOST_CPU = env.int("COMPUTE_HOST_CPU", default=0)
+COMPUTE_HOST_MEMORY = env("COMPUTE_HOST_MEMORY", default="")
+COMPUTE_RUNTIME = env("COMPUTE_RUNTIME", default="sessions.runtime.docker.DockerRuntime")
+COMPUTE_DOCKER_URL = env("COMPUTE_DOCKER_URL", default="unix:///var/run/docker.sock")
+COMPUTE_SANDBOX_POOL = env.int("COMPUTE_SANDBOX_POOL", default=2)
+COMPUTE_SIMULATED_GPUS = env("COMPUTE_SIMULATED_GPUS", default="")
+COMPUTE_FGPU_DIR = env("COMPUTE_FGPU_DIR", default="") or str(COMPUTE_VAR_DIR / "fgpu")
+COMPUTE_GPU_CONTEXT_MEMORY = env("COMPUTE_GPU_CONTEXT_MEMORY", default="512m")
+COMPUTE_MPS_DIR = env("COMPUTE_MPS_DIR", default="")
+COMPUTE_LOG_LEVEL = env("COMPUTE_LOG_LEVEL", default="INFO")
+
+INSTALLED_APPS = [
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "gpuplatform.static_config.StaticFiles",
+    "axes",
+    "channels",
+    "django_htmx",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+    "knox",
+    "rest_framework",
+    "gpuplatform",
+    "accounts",
+    "resources",
+    "sessions",
+    "scheduler",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "axes.middleware.AxesMiddleware",
+]
+
+ROOT_URLCONF = "gpuplatform.urls"
+ASGI_APPLICATION = "gpuplatform.asgi.application"
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ],
+        },
+    }
+]
+
+DATABASES = {"default": env.db_url_config(DATABASE_URL or embedded.database_url(COMPUTE_VAR_DIR))}
+# Under ASGI every request has a thread of its own, so connections are kept in a pool per process, not by thread.
+DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 1, "max_size": 40, "timeout": 10}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+_redis_socket = quote(str(embedded.redis_socket(COMPUTE_VAR_DIR)))
+CHANNEL_REDIS_URL = REDIS_URL or f"unix://{_redis_socket}"
+CHANNEL_LAYERS = {
+    "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [CHANNEL_REDIS_URL]}}
+}
+
+CACHES = {
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": CHANNEL_REDIS_URL,
+        "OPTIONS": {"socket_connect_timeout": 2, "socket_timeout": 2},
+    }
+}
+
+CELERY_BROKER_URL = REDIS_URL or f"redis+socket://{_redis_socket}"
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+# A request must not hang while Redis is away: the row is committed, and the periodic tasks make up for the message.
+CELERY_TASK_PUBLISH_RETRY = False
+CELERY_BROKER_TRANSPORT_OPTIONS = {
+    "max_retries": 0,  # of a sender; a worker's own connection is retried without end, as said above
+    "socket_connect_timeout": 2,
+    "socket_timeout": 10,
+    "socket_keepalive": True,
+}
+CELERY_TIMEZONE = "UTC"
+
+# --- people
+AUTH_USER_MODEL = "accounts.User"
+AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+LOGIN_URL = "accounts:login"
+LOGIN_REDIRECT_URL = "sessions:list"
+LOGOUT_REDIRECT_URL = "accounts:login"
+AXES_FAILURE_LIMIT = 10
+AXES_COOLOFF_TIME = timedelta(minutes=15)
+AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
+AXES_RESET_ON_SUCCESS = True
+AXES_USERNAME_FORM_FIELD = "username"
+AXES_LOCKOUT_TEMPLATE = "accounts/locked_out.html"
+AXES_VERBOSE = False
+
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "accounts.authentication.ApiTokenAuthentication",
+        "rest_framework.authentication.SessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["rest_framework.permissions.IsAuthenticated"],
+    "DEFAULT_RENDERER_CLASSES": ["rest_framework.renderers.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["gpuplatform.rest.ExactJSONParser"],
+    "DEFAULT_PAGINATION_CLASS": "gpuplatform.rest.Pages",
+    "PAGE_SIZE": 50,
+    "EXCEPTION_HANDLER": "gpuplatform.api_errors.answer_to",
+    "DEFAULT_THROTTLE_RATES": {"token": "30/min"},
+    "NUM_PROXIES": 0,  # the server has put the caller's address in place; X-Forwarded-For is anybody's word
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+}
+REST_KNOX = {"TOKEN_TTL": timedelta(days=30), "AUTH_HEADER_PREFIX": "Token", "AUTO_REFRESH": False}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "GPU Platform",
+    "DESCRIPTION": "Start, watch and end compute sessions with a fraction of a GPU.",
+    "VERSION": "1",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+}
+
+# --- security
+SESSION_COOKIE_NAME = "__Host-gp_session" if COMPUTE_HTTPS else "gp_session"
+CSRF_COOKIE_NAME = "__Host-gp_csrf" if COMPUTE_HTTPS else "gp_csrf"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = COMPUTE_HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if COMPUTE_HTTPS else 0
+SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = COMPUTE_HTTPS
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if COMPUTE_HTTPS else None
+SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
+CSRF_COOKIE_HTTPONLY = True
+X_FRAME_OPTIONS = "DENY"
+
+# --- language, time, files
+LANGUAGE_CODE = "en-us"
+USE_I18N = False
+TIME_ZONE = "UTC"
+USE_TZ = True
+STATIC_URL = "static/"
+STATIC_ROOT = COMPUTE_VAR_DIR / "static"
+_npm = BASE_DIR / "node_modules"
+STATICFILES_DIRS = [
+    BASE_DIR / "static",
+    ("vendor/tabler/css", _npm / "@tabler/core/dist/css"),
+    ("vendor/tabler/js", _npm / "@tabler/core/dist/js"),
+    ("vendor/htmx", _npm / "htmx.org/dist"),
+    ("vendor/idiomorph", _npm / "idiomorph/dist"),
+    ("vendor/xterm", _npm / "@xterm"),
+    ("vendor/uplot", _npm / "uplot/dist"),
+]
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},
+    "staticfiles": {
+        "BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"
+        if DEBUG
+        else "whitenoise.storage.CompressedManifestStaticFilesStorage"
+    },
+}
+WHITENOISE_KEEP_ONLY_HASHED_FILES = True
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{levelname:<7} {name}: {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": COMPUTE_LOG_LEVEL},
+    "loggers": {
+        **{name: {"level": "WARNING"} for name in ("axes", "celery")},
+        "django.request": {"level": "ERROR"},  # what was refused as 4xx is the caller's affair
+    },
+}

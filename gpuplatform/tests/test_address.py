@@ -1,0 +1,41 @@
+"""The address of the web process."""
+
+import socket
+
+import pytest
+
+from gpuplatform.bootstrap.address import Address, address_from, health
+from gpuplatform.bootstrap.progress import SetupProblem
+
+
+@pytest.mark.parametrize(
+    ("text", "address", "url"),
+    [
+        ("127.0.0.1:8000", Address("127.0.0.1", 8000), "http://127.0.0.1:8000/"),
+        ("localhost:80", Address("localhost", 80), "http://localhost:80/"),
+        ("0.0.0.0:8000", Address("0.0.0.0", 8000), "http://127.0.0.1:8000/"),
+        ("[::]:8000", Address("::", 8000), "http://[::1]:8000/"),
+    ],
+)
+def test_an_address_is_read_and_shown_as_a_browser_wants_it(text: str, address: Address, url: str) -> None:
+    assert address_from(text) == address
+    assert address.url == url
+
+
+@pytest.mark.parametrize("text", ["", "8000", "localhost", "localhost:", "localhost:0", "localhost:65536", "::1:80"])
+def test_anything_else_is_refused_by_the_name_of_the_setting(text: str) -> None:
+    with pytest.raises(SetupProblem, match="COMPUTE_HTTP_ADDRESS"):
+        address_from(text)
+
+
+def test_a_port_on_which_somebody_listens_is_not_free_and_not_healthy() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = Address("127.0.0.1", server.getsockname()[1])
+        assert not address.is_free()
+    assert address.is_free()
+    assert health(address, ["*"]) is None
+
+
+def test_a_name_that_is_no_address_is_explained() -> None:
+    with pytest.raises(SetupProblem, match=r"nowhere\.invalid"):
+        Address("nowhere.invalid", 8000).is_free()

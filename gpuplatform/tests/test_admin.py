@@ -1,0 +1,277 @@
+"""The administration: open to superadmins for every model, shut to everybody else."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.contrib import admin
+from django.db import connection
+from django.db.models import Model
+from django.db.models.signals import pre_save
+from django.http import HttpResponse
+from django.http.response import HttpResponseBase
+from django.test import Client
+from django.urls import reverse
+from knox.models import AuthToken
+
+from accounts.models import ResourcePolicy, User
+from resources.models import Host, Image, Installation, Preset, ResourceGroup
+from resources.units import GIB, MIB
+from sessions.lifecycle import Status
+from sessions.models import GpuShare, Lease, Session, SessionEvent
+from tests.factories import (
+    PASSWORD,
+    make_group,
+    make_host,
+    make_image,
+    make_policy,
+    make_preset,
+    make_session,
+    make_user,
+    run_session,
+)
+
+OURS = ("accounts", "resources", "compute", "knox")
+MODELS = sorted((model for model in admin.site._registry if model._meta.app_label in OURS), key=lambda m: m.__name__)
+ADDABLE = {User, ResourcePolicy, ResourceGroup, Preset, Image}
+WRITTEN_BY_SERVICES = (Session, SessionEvent, Lease, GpuShare)
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def superadmin(client: Client) -> Client:
+    client.force_login(make_user(is_superuser=True), backend="django.contrib.auth.backends.ModelBackend")
+    return client
+
+
+def url(model: type[Model], page: str, *args: object) -> str:
+    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
+
+
+def populate() -> None:
+    """Make at least one row of every model."""
+    session = run_session(fgpu=2500)
+    session.events.create(new_status="RUNNING", reason="STARTED", actor=session.owner)
+    make_preset(group=session.resource_group)
+    session.resource_group.users.add(session.owner)
+    AuthToken.objects.create(user=session.owner)
+    Installation.current_key()
+
+
+def text_of(page: HttpResponseBase) -> str:
+    assert isinstance(page, HttpResponse)
+    return page.content.decode()
+
+
+def test_every_model_of_ours_is_administered() -> None:
+    assert len(MODELS) == 13
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_every_page_of_every_model_opens_for_a_superadmin(superadmin: Client, model: type[Model]) -> None:
+    populate()
+    row = model._default_manager.first()
+    assert row is not None
+    assert superadmin.get(url(model, "changelist")).status_code == 200
+    assert superadmin.get(url(model, "changelist"), {"q": "a"}).status_code == 200
+    assert superadmin.get(url(model, "change", row.pk)).status_code == 200
+    assert superadmin.get(url(model, "add")).status_code == (200 if model in ADDABLE else 403)
+
+
+@pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
+def test_nothing_opens_for_others(client: Client, model: type[Model]) -> None:
+    for user in (None, make_user(), make_user(is_staff=True)):
+        if user is not None:
+            client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+        for page in ("changelist", "add"):
+            assert client.get(url(model, page)).status_code in {302, 403}
+
+
+@pytest.mark.parametrize("model", WRITTEN_BY_SERVICES, ids=lambda model: model.__name__)
+def test_what_the_services_write_can_be_neither_changed_nor_deleted(superadmin: Client, model: type[Model]) -> None:
+    populate()
+    row = model._default_manager.first()
+    assert row is not None
+    assert superadmin.post(url(model, "change", row.pk), {"status": "TERMINATED"}).status_code == 403
+    assert superadmin.post(url(model, "delete", row.pk), {"post": "yes"}).status_code == 403
+    assert Session.objects.get().status == Status.RUNNING
+    assert "<select" not in text_of(superadmin.get(url(model, "change", row.pk)))
+
+
+def test_variables_are_shown_by_name_only(superadmin: Client) -> None:
+    session = make_session(environment={"MY_TOKEN": "hunter2"})
+    page = text_of(superadmin.get(url(Session, "change", session.pk)))
+    assert "MY_TOKEN" in page
+    assert "hunter2" not in page
+
+
+@pytest.mark.parametrize(("action", "status"), [("end", Status.TERMINATING), ("force_end", Status.TERMINATED)])
+def test_sessions_are_ended_by_the_services(superadmin: Client, action: str, status: Status) -> None:
+    running, waiting = run_session(), make_session()
+    rows = [running.pk, waiting.pk]
+    answer = superadmin.post(url(Session, "changelist"), {"action": action, "_selected_action": rows}, follow=True)
+    assert "2 of 2 were live and are ended" in text_of(answer)
+    assert [Session.objects.get(pk=pk).status for pk in rows] == [status, Status.CANCELLED]
+
+
+def test_hosts_are_cordoned_and_uncordoned(superadmin: Client) -> None:
+    host = make_host()
+    for action, cordoned in (("cordon", True), ("uncordon", False)):
+        superadmin.post(url(Host, "changelist"), {"action": action, "_selected_action": [host.pk]})
+        assert Host.objects.get().is_cordoned is cordoned
+
+
+def test_amounts_are_typed_as_people_write_them(superadmin: Client) -> None:
+    form = {"environment": "Any", "version": "1", "reference": "any/image:1", "is_enabled": "on", "min_cpu": "1"}
+    superadmin.post(url(Image, "add"), form | {"min_memory": "1.5g", "min_fgpu": "0.35"})
+    image = Image.objects.get()
+    assert (image.min_memory, image.min_fgpu) == (1536 * MIB, 350)
+    page = text_of(superadmin.get(url(Image, "change", image.pk)))
+    assert 'value="1536m"' in page
+    assert 'value="0.35"' in page
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("memory", "lots"),
+        ("memory", "-1"),
+        ("memory", "9999999999t"),
+        ("fgpu", "0.355"),
+        ("fgpu", "9999999"),
+        ("cpu", "9" * 20),
+    ],
+)
+def test_a_wrong_amount_is_told_at_its_field(superadmin: Client, field: str, value: str) -> None:
+    form = {"name": "p", "cpu": "1", "memory": "1g", "shared_memory": "64m", "fgpu": "0.5"} | {field: value}
+    answer = superadmin.post(url(Preset, "add"), form)
+    assert answer.status_code == 200
+    assert list(answer.context["adminform"].form.errors) == [field]
+    assert not Preset.objects.exists()
+
+
+def test_an_empty_limit_is_unlimited_and_saving_twice_changes_nothing(superadmin: Client) -> None:
+    policy = make_policy(memory=5 * GIB + 1, fgpu=None)
+    form = {"name": policy.name, "memory": str(5 * GIB + 1), "fgpu": "", "cpu": "", "max_sessions": "3"}
+    superadmin.post(url(ResourcePolicy, "change", policy.pk), form)
+    policy.refresh_from_db()
+    assert (policy.memory, policy.fgpu, policy.max_sessions) == (5 * GIB + 1, None, 3)
+
+
+def group_form(group: ResourceGroup, **changes: object) -> dict[str, object]:
+    rules = {"placement": "pack", "queue_order": "fifo", "ageing": "06:00:00", "hold_after": "01:00:00"}
+    return {"name": group.name, "fgpu_per_gpu": 2, "host_loss_grace": "00:10:00", "is_active": "on"} | rules | changes
+
+
+def test_the_unit_of_a_group_is_kept_while_sessions_hold_leases(superadmin: Client) -> None:
+    session = run_session(fgpu=500)
+    group = session.resource_group
+    answer = superadmin.post(url(ResourceGroup, "change", group.pk), group_form(group, fgpu_per_gpu=4))
+    assert "cannot change while sessions hold resources" in str(answer.context["adminform"].form.errors["fgpu_per_gpu"])
+    assert superadmin.post(url(ResourceGroup, "change", group.pk), group_form(group, name="new")).status_code == 302
+    idle = make_group()
+    assert superadmin.post(url(ResourceGroup, "change", idle.pk), group_form(idle, fgpu_per_gpu=4)).status_code == 302
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_lease_that_comes_between_check_and_save_is_told_at_the_field(superadmin: Client) -> None:
+    group = make_group(fgpu_per_gpu=2)
+    host = make_host(group=group, gpus=1)
+    held: list[Session] = []
+
+    def lease_elsewhere() -> None:
+        held.append(run_session(host=host, fgpu=500))
+        connection.close()
+
+    def meddle(**kwargs: object) -> None:
+        if not held:
+            with ThreadPoolExecutor(1) as elsewhere:
+                elsewhere.submit(lease_elsewhere).result()
+
+    pre_save.connect(meddle, sender=ResourceGroup)
+    try:
+        answer = superadmin.post(url(ResourceGroup, "change", group.pk), group_form(group, fgpu_per_gpu=4))
+    finally:
+        pre_save.disconnect(meddle, sender=ResourceGroup)
+    assert list(answer.context["adminform"].form.errors) == ["fgpu_per_gpu"]
+    assert ResourceGroup.objects.get(pk=group.pk).fgpu_per_gpu == 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    [
+        ({"shared_memory": "4g"}, "shared_memory", "cannot be above 2 GiB"),
+        ({"shared_memory": "0"}, "shared_memory", "at least 1 MiB"),
+    ],
+)
+def test_a_preset_that_nobody_could_launch_is_refused_at_its_field(
+    superadmin: Client, changes: dict[str, str], field: str, words: str
+) -> None:
+    form = {"name": "half", "cpu": "1", "memory": "2g", "shared_memory": "64m", "fgpu": "0.5"}
+    answer = superadmin.post(url(Preset, "add"), form | changes)
+    errors = answer.context["adminform"].form.errors
+    assert list(errors) == [field]
+    assert words in str(errors[field])
+    assert superadmin.post(url(Preset, "add"), form).status_code == 302
+
+
+@pytest.mark.parametrize(
+    ("changes", "field", "words"),
+    [
+        ({"reference": "UPPER CASE!!"}, "reference", "is not an image reference"),
+        ({"is_default": "on"}, "is_default", "Python 3.11 is the default already"),
+    ],
+)
+def test_an_image_that_cannot_be_offered_so_is_refused_at_its_field(
+    superadmin: Client, changes: dict[str, str], field: str, words: str
+) -> None:
+    make_image(environment="Python", version="3.11", is_default=True)
+    form = {"environment": "Python", "version": "3.14", "reference": "python:3.14", "min_cpu": "1"}
+    form |= {"min_memory": "64m", "min_fgpu": "0"}
+    answer = superadmin.post(url(Image, "add"), form | changes)
+    errors = answer.context["adminform"].form.errors
+    assert list(errors) == [field]
+    assert words in str(errors[field])
+    assert superadmin.post(url(Image, "add"), form).status_code == 302
+
+
+def test_a_host_stays_in_its_group_while_sessions_hold_leases(superadmin: Client) -> None:
+    host, elsewhere = run_session().host, make_group()
+    assert host is not None
+    inline = {"gpus-TOTAL_FORMS": "0", "gpus-INITIAL_FORMS": "0"}
+    answer = superadmin.post(url(Host, "change", host.pk), {"group": elsewhere.pk} | inline)
+    assert list(answer.context["adminform"].form.errors) == ["group"]
+    idle = make_host()
+    assert superadmin.post(url(Host, "change", idle.pk), {"group": elsewhere.pk} | inline).status_code == 302
+
+
+def test_a_user_is_made_with_a_password_and_found_by_an_email_in_any_case(superadmin: Client) -> None:
+    policy = make_policy()
+    inline = {"ResourceGroup_users-TOTAL_FORMS": "0", "ResourceGroup_users-INITIAL_FORMS": "0"}
+    form = {"email": "New@example.org", "policy": policy.pk, "usable_password": "true"} | inline
+    form |= {"password1": PASSWORD, "password2": PASSWORD}
+    assert superadmin.post(url(User, "add"), form).status_code == 302
+    assert User.objects.get(email="New@example.org").check_password(PASSWORD)
+    again = superadmin.post(url(User, "add"), form | {"email": "new@EXAMPLE.org"})
+    assert list(again.context["adminform"].form.errors) == ["email"]
+
+
+def test_a_password_can_be_changed_and_a_token_revoked(superadmin: Client) -> None:
+    user = make_user()
+    row, _ = AuthToken.objects.create(user=user)
+    form = {"password1": "another long one", "password2": "another long one", "usable_password": "true"}
+    assert superadmin.post(reverse("admin:auth_user_password_change", args=[user.pk]), form).status_code == 302
+    user.refresh_from_db()
+    assert user.check_password("another long one")
+    assert superadmin.post(url(AuthToken, "delete", row.pk), {"post": "yes"}).status_code == 302
+    assert not AuthToken.objects.exists()
+
+
+@pytest.mark.parametrize("model", [Preset, ResourceGroup, ResourcePolicy, Image])
+def test_the_unit_is_written_as_everywhere(superadmin: Client, model: type[Model]) -> None:
+    page = text_of(superadmin.get(url(model, "add")))
+    assert "fGPU" in page
+    assert "FGPU" not in page
+
+
+def test_the_site_has_our_name(superadmin: Client) -> None:
+    assert "GPU Platform" in text_of(superadmin.get("/admin/"))

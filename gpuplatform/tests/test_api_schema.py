@@ -1,0 +1,49 @@
+"""The API's description of itself."""
+
+import pytest
+from django.test import Client
+from drf_spectacular.drainage import GENERATOR_STATS
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.validation import validate_schema
+
+PATHS = {
+    "/api/v1/auth/token/": {"post", "delete"},
+    "/api/v1/me/": {"get"},
+    "/api/v1/me/limits/": {"get"},
+    "/api/v1/images/": {"get"},
+    "/api/v1/presets/": {"get"},
+    "/api/v1/resource-groups/": {"get"},
+    "/api/v1/hosts/": {"get"},
+    "/api/v1/sessions/": {"get", "post"},
+    "/api/v1/sessions/{id}/": {"get"},
+    "/api/v1/sessions/{id}/events/": {"get"},
+    "/api/v1/sessions/{id}/logs/": {"get"},
+    "/api/v1/sessions/{id}/terminate/": {"post"},
+}
+
+
+def test_the_schema_is_valid_and_generates_without_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    GENERATOR_STATS.reset()
+    schema = SchemaGenerator().get_schema(request=None, public=True)
+    validate_schema(schema)
+    assert not GENERATOR_STATS, capsys.readouterr().err
+    methods = {"get", "post", "put", "patch", "delete"}
+    found = {path: methods & set(operations) for path, operations in schema["paths"].items()}
+    assert found.items() >= PATHS.items()
+    assert schema["components"]["securitySchemes"]["token"]["name"] == "Authorization"
+
+
+@pytest.mark.parametrize("path", ["nothing/", "sessions", "sessions/x/", ""])
+@pytest.mark.parametrize("method", ["get", "post", "delete", "options"])
+def test_an_address_that_is_none_is_404_in_words_for_programs(client: Client, method: str, path: str) -> None:
+    answer = getattr(client, method)(f"/api/v1/{path}")
+    assert (answer.status_code, answer["Content-Type"]) == (404, "application/json")
+    assert "end with a slash" in answer.json()["detail"]
+
+
+def test_the_schema_and_its_page_are_public_and_load_nothing_from_elsewhere(client: Client) -> None:
+    assert client.get("/api/schema/").status_code == 200
+    page = client.get("/api/docs/")
+    assert page.status_code == 200
+    assert "/static/drf_spectacular_sidecar/swagger-ui-dist/" in page.content.decode()
+    assert "https://" not in page.content.decode()

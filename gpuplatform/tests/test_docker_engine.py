@@ -1,0 +1,62 @@
+"""How a Docker Engine is found, started and explained."""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from gpuplatform.bootstrap import docker_engine
+from gpuplatform.bootstrap.progress import SetupProblem
+
+FAKE_ENGINE = """
+import http.server, json, os, socketserver, sys
+class Handler(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        body = json.dumps({"ApiVersion": "1.41", "ServerVersion": "99.1", "CgroupVersion": "2"}).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def address_string(self):
+        return "client"
+print("process", os.getpid(), flush=True)
+socketserver.UnixStreamServer(sys.argv[1], Handler).serve_forever()
+"""
+
+
+def test_an_engine_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
+    url = f"unix://{tmp_path}/docker.sock"
+    with pytest.raises(SetupProblem) as caught:
+        docker_engine.ensure(url, tmp_path / "log", lambda line: None)
+    assert f"{tmp_path}/docker.sock does not exist" in str(caught.value)
+    assert "apt-get install docker.io iptables" in str(caught.value)
+    assert "COMPUTE_DOCKER_URL" in str(caught.value)
+
+
+def test_something_that_is_no_engine_does_not_answer(tmp_path: Path) -> None:
+    (tmp_path / "docker.sock").touch()
+    assert "does not answer" in docker_engine.examine(f"unix://{tmp_path}/docker.sock").problem
+
+
+def test_an_engine_that_ends_at_once_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+    command = ["/bin/sh", "-c", "echo no room on the disk; exit 3"]
+    engine = docker_engine.start(f"unix://{tmp_path}/d.sock", command, tmp_path / "var" / "log", lambda line: None)
+    assert "status 3" in engine.problem
+    assert "no room on the disk" in engine.problem
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the server is left running on purpose
+def test_a_started_engine_is_waited_for_and_found_again(tmp_path: Path) -> None:
+    url, log = f"unix://{tmp_path}/d.sock", tmp_path / "log"
+    said: list[str] = []
+    command = [sys.executable, "-c", FAKE_ENGINE, f"{tmp_path}/d.sock"]
+    try:
+        started = docker_engine.start(url, command, log, said.append)
+        assert started == docker_engine.Engine(version="99.1", cgroup_version="2")
+        assert docker_engine.ensure(url, log, said.append) == started
+        assert said[-1] == "Docker Engine 99.1, cgroup v2"
+    finally:
+        os.kill(int(log.read_text().split()[1]), signal.SIGTERM)

@@ -1,0 +1,85 @@
+"""What doctor says when all is well and when everything is down."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from pytest_django import Settings
+
+from gpuplatform.bootstrap import doctor
+from gpuplatform.bootstrap.doctor import Verdict
+from tests.factories import make_gpu, make_host
+
+
+def test_doctor_works_when_everything_is_down_and_fails(tmp_path: Path) -> None:
+    down = {
+        "COMPUTE_VAR_DIR": str(tmp_path),
+        "COMPUTE_DOCKER_URL": f"unix://{tmp_path}/docker.sock",
+        "COMPUTE_SIMULATED_GPUS": "",
+        "COMPUTE_HTTP_ADDRESS": "127.0.0.1:1",
+    }
+    done = subprocess.run(
+        [sys.executable, "manage.py", "doctor"],
+        cwd=settings.BASE_DIR,
+        env={**os.environ, **down},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1, done.stdout + done.stderr
+    verdicts = {line[6:20].strip(): line[:5].strip() for line in done.stdout.splitlines()}
+    assert verdicts["Python"] == "OK"
+    assert verdicts["Docker"] == "FAIL"
+    assert [verdicts[name] for name in ("database", "Redis", "images", "hosts", "clock")] == ["WARN"] * 5
+    assert "-> `make up` starts it" in done.stdout
+    assert "Traceback" not in done.stdout + done.stderr
+
+
+@pytest.mark.django_db
+def test_running_services_with_all_migrations_are_well() -> None:
+    findings = dict(doctor.examine())
+    assert findings["database"].verdict is Verdict.OK
+    assert findings["database"].text == "embedded, all migrations applied"
+    assert findings["Redis"].verdict is Verdict.OK
+    assert findings["clock"].verdict is Verdict.OK
+    assert findings["GPUs"].text == "SIMULATED: 1x8GiB"
+
+
+@pytest.mark.django_db
+def test_a_host_that_cannot_divide_its_gpus_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    make_gpu(host=make_host(name="test-host"))
+    assert doctor.CHECKS["fGPU"]().text == "the hook is built; tiers: hook"
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    finding = doctor.CHECKS["fGPU"]()
+    assert finding.verdict is Verdict.WARN
+    assert finding.text == "this host lends whole GPUs only: its worker does not run as root."
+
+
+@pytest.mark.parametrize("key", ["short", "x" * 60])
+def test_a_weak_secret_key_is_a_failure(key: str, settings: Settings) -> None:
+    settings.SECRET_KEY = key
+    assert doctor.CHECKS["SECRET_KEY"]().verdict is Verdict.FAIL
+
+
+def test_simulated_gpus_that_cannot_be_read_are_a_failure(settings: Settings) -> None:
+    settings.COMPUTE_SIMULATED_GPUS = "garbage"
+    finding = doctor.CHECKS["GPUs"]()
+    assert finding.verdict is Verdict.FAIL
+    assert "garbage" in finding.text
+    assert "1x8GiB" in finding.hint
+
+
+def test_a_database_that_refuses_at_length_takes_one_line(settings: Settings) -> None:
+    environment = {**os.environ, "DATABASE_URL": "postgresql://nobody:wrong@127.0.0.1:1/none"}
+    command = [sys.executable, "manage.py", "doctor"]
+    done = subprocess.run(command, cwd=settings.BASE_DIR, env=environment, capture_output=True, text=True, check=False)
+    assert all(line.startswith(("OK ", "WARN ", "FAIL ")) for line in done.stdout.splitlines()[:-1]), done.stdout
+    assert any(line.endswith("-> check DATABASE_URL in .env") for line in done.stdout.splitlines())
+
+
+def test_a_line_has_verdict_name_text_and_hint() -> None:
+    finding = doctor.Finding(Verdict.WARN, "not running", "start it")
+    assert finding.line("Redis") == "WARN  Redis          not running -> start it"

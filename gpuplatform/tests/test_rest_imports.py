@@ -1,0 +1,14 @@
+"""REST framework and what the settings make it import can be imported in either order."""
+
+import subprocess
+import sys
+
+import pytest
+
+SETUP = "import django; django.setup(); "
+
+
+@pytest.mark.parametrize("first", ["gpuplatform.rest", "gpuplatform.api_errors", "rest_framework.views"])
+def test_whichever_module_is_imported_first_there_is_no_circle(first: str) -> None:
+    code = f"{SETUP}import {first}; from rest_framework.views import APIView; assert APIView.parser_classes"
+    subprocess.run([sys.executable, "-c", code], check=True)

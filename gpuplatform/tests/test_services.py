@@ -1,0 +1,50 @@
+"""The embedded PostgreSQL and Redis, in folders of their own."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from gpuplatform import embedded
+from gpuplatform.bootstrap import services
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Return a folder that the server's own system user may enter, unlike pytest's."""
+    path = Path(tempfile.mkdtemp(prefix="gp-"))
+    path.chmod(0o755)
+    yield path
+    shutil.rmtree(path)
+
+
+@pytest.mark.parametrize("name", ["var", "a-folder-whose-name-is-too-long-for-the-path-of-a-unix-socket-" + "x" * 60])
+def test_the_services_start_stop_and_start_again_with_their_data(folder: Path, name: str) -> None:
+    var_dir = folder / name
+    with services.running(var_dir, take_over=True):
+        with psycopg.connect(embedded.database_url(var_dir)) as connection:
+            connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
+        assert services.redis_answers(var_dir)
+    assert not services.postgres_runs(var_dir)
+    assert not services.redis_answers(var_dir)
+    with services.running(var_dir, take_over=True), psycopg.connect(embedded.database_url(var_dir)) as connection:
+        assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
+        with services.running(var_dir, take_over=False):
+            pass
+        assert services.redis_answers(var_dir), "what ran before is left running"
+    assert not services.postgres_runs(var_dir)
+
+
+def test_stopping_what_does_not_run_is_success(folder: Path) -> None:
+    services.stop_postgres(folder / "var")
+    services.stop_redis(folder / "var")
+
+
+def test_only_a_long_path_moves_the_socket_out_of_the_var_folder(tmp_path: Path) -> None:
+    assert embedded.redis_socket(tmp_path) == tmp_path / "redis" / "redis.sock"
+    moved = embedded.redis_socket(tmp_path / ("x" * 100))
+    assert len(str(moved).encode()) <= embedded.SOCKET_PATH_LIMIT
+    assert moved != embedded.redis_socket(tmp_path / ("y" * 100))

@@ -1,0 +1,37 @@
+"""Static files are collected when something has changed, and only then."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from django.contrib.staticfiles import finders
+from pytest_django import Settings
+
+from gpuplatform.bootstrap import static_files
+
+
+@pytest.fixture
+def source(settings: Settings, tmp_path: Path) -> Iterator[Path]:
+    """Return a folder that is the only source of static files."""
+    (tmp_path / "source").mkdir()
+    settings.STATICFILES_DIRS = [tmp_path / "source"]
+    settings.STATICFILES_FINDERS = ["django.contrib.staticfiles.finders.FileSystemFinder"]
+    settings.STATIC_ROOT = tmp_path / "root"
+    finders.get_finder.cache_clear()  # type: ignore[attr-defined]  # the stub hides that it is an lru_cache
+    yield tmp_path / "source"
+    finders.get_finder.cache_clear()  # type: ignore[attr-defined]  # the stub hides that it is an lru_cache
+
+
+def test_files_are_collected_once_and_again_after_a_change(source: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    (source / "site.css").write_text("a {}")
+    static_files.collect(said.append)
+    static_files.collect(said.append)
+    assert ["collecting" in line for line in said] == [True, False]
+    (source / "site.css").write_text("a { color: red }")
+    (source / "notes.md").write_text("left out")
+    static_files.collect(said.append)
+    assert "collecting" in said[-1]
+    collected = [path.name for path in (tmp_path / "root").iterdir()]
+    assert any(name.startswith("site.") for name in collected)
+    assert not any(name.startswith("notes") for name in collected)

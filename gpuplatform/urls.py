@@ -1,0 +1,22 @@
+"""HTTP routes: each app's urls.py, the API and the admin."""
+
+from django.contrib import admin
+from django.urls import include, path
+from django.views.generic import RedirectView
+
+from gpuplatform import views
+from scheduler.views import simulation
+
+admin.site.site_title = admin.site.site_header = "GPU Platform"
+admin.site.index_title = "Administration"
+
+urlpatterns = [
+    path("", RedirectView.as_view(pattern_name="sessions:list"), name="home"),
+    path("accounts/", include("accounts.urls")),
+    path("sessions/", include("sessions.urls")),
+    path("scheduler/", include("scheduler.urls")),
+    path("healthz", views.healthz, name="healthz"),
+    path("admin/simulation/", admin.site.admin_view(simulation), name="simulation"),
+    path("admin/", admin.site.urls),
+    path("api/", include("gpuplatform.api")),
+]

@@ -1,0 +1,234 @@
+"""Administration of machines, groups and images; of users and policies too, whose forms need amounts and groups."""
+
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db import IntegrityError, models
+from django.db.models import QuerySet
+from django.forms import Field
+from django.http import HttpRequest, HttpResponse
+
+from accounts.admin import UserAdmin
+from accounts.models import ResourcePolicy, User
+from resources import services
+from resources.forms import FgpuField, HostForm, ImageForm, PresetForm, ResourceGroupForm, SizeField
+from resources.kick import kick_scheduler
+from resources.models import Gpu, Host, Image, Installation, Preset, ResourceGroup
+from resources.units import fgpu_text, size_text
+
+FGPU_FIELDS = ("fgpu", "min_fgpu")
+
+
+class KickingAdmin(admin.ModelAdmin[Any]):
+    """The administration of what a scheduling pass decides on: a change asks for one."""
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """Save, and have the waiting sessions looked at again."""
+        super().save_model(request, obj, form, change)
+        kick_scheduler()
+
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Show or save the form; what the database refused was checked too early, so it is checked once more.
+
+        A lease that came between check and save is there for the second check, which tells it at its field.
+        """
+        try:
+            return super().changeform_view(request, *args, **kwargs)
+        except IntegrityError:
+            return super().changeform_view(request, *args, **kwargs)
+
+
+class AmountsAdmin(admin.ModelAdmin[Any]):
+    """An administration in which memory is written as "8g" and shares as "0.5"."""
+
+    def formfield_for_dbfield(self, db_field: models.Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
+        """Return the form field of a database field: our own for amounts of memory and fGPU."""
+        if isinstance(db_field, models.PositiveBigIntegerField):
+            return _amount(db_field, SizeField, "(bytes)", "Such as 512m or 8g")
+        if db_field.name in FGPU_FIELDS:
+            return _amount(db_field, FgpuField, "milli-fGPU", "Such as 0.5", "fGPU")
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
+
+
+def _amount(field: models.Field[Any, Any], form_class: type[Field], unit: str, example: str, name: str = "") -> Any:
+    """Return a field whose label names no unit, since the text that is typed does."""
+    label = str(field.verbose_name).replace(unit, name).strip()
+    label = label if label.startswith("fGPU") else label[:1].upper() + label[1:]
+    return field.formfield(form_class=form_class, label=label, help_text=example)
+
+
+def memory_column(field: str, title: str) -> Any:
+    """Return a column that shows an amount of memory in words; "unlimited" for none."""
+
+    @admin.display(description=title, ordering=field)
+    def column(row: Any) -> str:
+        value = getattr(row, field)
+        return "unlimited" if value is None else size_text(value)
+
+    return column
+
+
+def fgpu_column(field: str, title: str) -> Any:
+    """Return a column that shows milli-fGPU as fGPU; "unlimited" for none."""
+
+    @admin.display(description=title, ordering=field)
+    def column(row: Any) -> str:
+        value = getattr(row, field)
+        return "unlimited" if value is None else fgpu_text(value)
+
+    return column
+
+
+class GrantedGroupInline(admin.TabularInline[Any, Any]):
+    """The resource groups granted to a user."""
+
+    model = ResourceGroup.users.through
+    extra = 0
+    verbose_name = "resource group"
+    verbose_name_plural = "resource groups"
+
+
+@admin.register(User)
+class UserWithGroupsAdmin(KickingAdmin, UserAdmin):
+    """People with the resource groups granted to them."""
+
+    inlines = (GrantedGroupInline,)
+
+
+@admin.register(ResourcePolicy)
+class ResourcePolicyAdmin(KickingAdmin, AmountsAdmin):
+    """What users may hold at once."""
+
+    list_display = (
+        *("name", "cpu", memory_column("memory", "memory"), fgpu_column("fgpu", "fGPU")),
+        *("max_sessions", "max_pending", "max_lifetime", "allow_sudo"),
+    )
+    search_fields = ("name",)
+
+
+@admin.register(ResourceGroup)
+class ResourceGroupAdmin(KickingAdmin):
+    """Hosts that are scheduled together, and who may use them."""
+
+    form = ResourceGroupForm
+    list_display = ("name", "fgpu_per_gpu", "placement", "queue_order", "is_active", "open_to_all", "description")
+    list_filter = ("is_active", "open_to_all")
+    search_fields = ("name", "description")
+    filter_horizontal = ("users",)
+
+
+class ReportedAdmin(admin.ModelAdmin[Any]):
+    """Rows that hosts write about themselves: seen here, not made."""
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Hosts and GPUs come by registration."""
+        return False
+
+
+class GpuInline(admin.TabularInline[Gpu, Host]):
+    """The devices of a host, as it reported them."""
+
+    model = Gpu
+    extra = 0
+    can_delete = False
+    fields = readonly_fields = (
+        "index",
+        "uuid",
+        "name",
+        memory_column("memory", "memory"),
+        "is_simulated",
+        "tier",
+        "is_present",
+    )
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """GPUs come by registration."""
+        return False
+
+
+@admin.register(Host)
+class HostAdmin(KickingAdmin, ReportedAdmin):
+    """GPU servers: which group they serve, and whether they take new sessions."""
+
+    form = HostForm
+    list_display = ("name", "group", "status", "is_cordoned", "cpu", memory_column("memory", "memory"), "heartbeat_at")
+    list_filter = ("status", "is_cordoned", "group")
+    list_select_related = ("group",)
+    search_fields = ("name",)
+    readonly_fields = ("name", "status", "cpu", memory_column("memory", "memory"), "heartbeat_at", "lost_at")
+    fields = ("group", "is_cordoned", *readonly_fields)
+    inlines = (GpuInline,)
+    actions = ("cordon", "uncordon")
+
+    @admin.action(description="Cordon: place no new sessions on selected hosts", permissions=["change"])
+    def cordon(self, request: HttpRequest, hosts: QuerySet[Host]) -> None:
+        """Place no new sessions on these hosts; those that run there go on."""
+        changed = services.cordon(hosts, cordoned=True)
+        self.message_user(request, f"{changed} cordoned.", messages.SUCCESS)
+
+    @admin.action(description="Uncordon: place sessions on selected hosts again", permissions=["change"])
+    def uncordon(self, request: HttpRequest, hosts: QuerySet[Host]) -> None:
+        """Place sessions on these hosts again."""
+        changed = services.cordon(hosts, cordoned=False)
+        self.message_user(request, f"{changed} uncordoned; waiting sessions are placed in a moment.", messages.SUCCESS)
+
+
+@admin.register(Gpu)
+class GpuAdmin(ReportedAdmin):
+    """Devices as their hosts reported them."""
+
+    list_display = (
+        *("uuid", "name", "host", "index", memory_column("memory", "memory"), "tier"),
+        *("is_simulated", "is_present"),
+    )
+    list_filter = ("tier", "is_simulated", "is_present", "name", "host__group")
+    list_select_related = ("host",)
+    search_fields = ("uuid", "name", "host__name")
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nothing about a device is decided here."""
+        return False
+
+
+@admin.register(Preset)
+class PresetAdmin(AmountsAdmin):
+    """Named sets of resources that users pick from."""
+
+    form = PresetForm
+    list_display = (
+        *("name", "group", "cpu", memory_column("memory", "memory")),
+        *(memory_column("shared_memory", "shared memory"), fgpu_column("fgpu", "fGPU")),
+    )
+    list_filter = ("group",)
+    list_select_related = ("group",)
+    search_fields = ("name",)
+
+
+@admin.register(Image)
+class ImageAdmin(AmountsAdmin):
+    """The images that sessions may run; any OCI image that the hosts have or can pull."""
+
+    form = ImageForm
+    list_display = (
+        *("environment", "version", "reference", "is_enabled", "min_cpu"),
+        *(memory_column("min_memory", "least memory"), fgpu_column("min_fgpu", "least fGPU")),
+    )
+    list_filter = ("is_enabled", "environment")
+    list_display_links = ("environment", "version")
+    search_fields = ("environment", "version", "reference", "description")
+
+
+@admin.register(Installation)
+class InstallationAdmin(ReportedAdmin):
+    """The key that marks this platform's containers; changing it would orphan them all."""
+
+    list_display = ("key",)
+    fields = ("key",)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """The key stays."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """The key stays."""
+        return False

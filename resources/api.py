@@ -1,0 +1,62 @@
+"""API of machines, images and groups: read-only, each list bounded to what the caller may use."""
+
+from django.db.models import Prefetch, Q, QuerySet, Sum
+from rest_framework.mixins import ListModelMixin
+from rest_framework.viewsets import GenericViewSet
+
+from accounts.api import user_of
+from resources.models import Gpu, Host, Image, Preset, ResourceGroup
+from resources.serializers import HostSerializer, ImageSerializer, PresetSerializer, ResourceGroupSerializer
+
+
+class ImageViewSet(ListModelMixin, GenericViewSet[Image]):
+    """The images that sessions may run; superadmins see the disabled ones too."""
+
+    queryset = Image.objects.all()
+    serializer_class = ImageSerializer
+
+    def get_queryset(self) -> QuerySet[Image]:
+        """Return the images that the caller sees."""
+        images = super().get_queryset()
+        return images if user_of(self.request).is_superuser else images.filter(is_enabled=True)
+
+
+class ResourceGroupViewSet(ListModelMixin, GenericViewSet[ResourceGroup]):
+    """The resource groups in which the caller may start sessions."""
+
+    queryset = ResourceGroup.objects.all()
+    serializer_class = ResourceGroupSerializer
+
+    def get_queryset(self) -> QuerySet[ResourceGroup]:
+        """Return the groups that the caller may use."""
+        return ResourceGroup.objects.usable_by(user_of(self.request))
+
+
+class PresetViewSet(ListModelMixin, GenericViewSet[Preset]):
+    """The presets of the caller's resource groups, and those offered in all of them."""
+
+    queryset = Preset.objects.select_related("group")
+    serializer_class = PresetSerializer
+
+    def get_queryset(self) -> QuerySet[Preset]:
+        """Return the presets that the caller may use."""
+        usable = ResourceGroup.objects.usable_by(user_of(self.request)).values("pk")
+        return super().get_queryset().filter(Q(group=None) | Q(group__in=usable)).order_by("fgpu", "cpu", "name", "id")
+
+
+class HostViewSet(ListModelMixin, GenericViewSet[Host]):
+    """The hosts of the caller's resource groups: what they have, and the sums that sessions hold of it."""
+
+    queryset = Host.objects.all()
+    serializer_class = HostSerializer
+
+    def get_queryset(self) -> QuerySet[Host]:
+        """Return the hosts that the caller sees, with their present devices; two queries."""
+        user = user_of(self.request)
+        hosts = super().get_queryset().select_related("group").order_by("name")
+        if not user.is_superuser:
+            hosts = hosts.filter(group__in=ResourceGroup.objects.usable_by(user).values("pk"))
+        gpus = Gpu.objects.filter(is_present=True).order_by("index")
+        return hosts.prefetch_related(Prefetch("gpus", gpus.annotate(held=Sum("shares__milli", default=0)))).annotate(
+            cpu_held=Sum("leases__cpu", default=0), memory_held=Sum("leases__memory", default=0)
+        )

@@ -1,0 +1,17 @@
+"""Django configuration of the resources app."""
+
+from django.apps import AppConfig
+from django.core.checks import register
+
+from resources.checks import CHECKS
+
+
+class ResourcesConfig(AppConfig):
+    """Machines and images: what exists and what is healthy."""
+
+    name = "resources"
+
+    def ready(self) -> None:
+        """Register the system checks of this host's settings."""
+        for check in CHECKS:
+            register(check)

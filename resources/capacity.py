@@ -1,0 +1,73 @@
+"""Could a request ever be placed in a group, and if not, which field asks too much? Pure: totals in, words out.
+
+CPU is in cores, memory in bytes, GPU shares in milli-fGPU. What is free now does not matter here.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from resources.units import amount_text, listing
+
+_FIELDS: Final = ("fgpu", "memory", "cpu")  # the scarcer kind first: it decides ties
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Capacity:
+    """What one host holds when it is empty."""
+
+    cpu: int
+    memory: int
+    gpu_count: int = 0
+    gpu_capacity: int = 0  # milli-fGPU of one GPU
+
+    @property
+    def fgpu(self) -> int:
+        """Largest request for GPU shares that the empty host can take: all its devices, whole."""
+        return self.gpu_count * self.gpu_capacity
+
+
+def shortfalls(hosts: Iterable[Capacity], *, cpu: int, memory: int, fgpu: int) -> dict[str, str]:
+    """Return a sentence for each field ("cpu", "memory", "fgpu") in which no host of the group could ever be enough.
+
+    Empty if some host could hold the request when empty. Where every amount exists, but on different hosts, the one
+    field named is that which the fewest hosts can give. Without hosts nothing is known, so nothing is refused.
+    """
+    known = tuple(hosts)
+    asked = {"cpu": cpu, "memory": memory, "fgpu": fgpu}
+    if not known:
+        return {}
+    largest = {field: max(_amount(host, field) for host in known) for field in asked}
+    short = {field: _too_much(field, largest[field]) for field in asked if asked[field] > largest[field]}
+    if short or any(_holds(host, asked) for host in known):
+        return short
+    scarcest = min(_FIELDS, key=lambda field: sum(_amount(host, field) >= asked[field] for host in known))
+    return {scarcest: _not_together(known, asked, scarcest)}
+
+
+def _amount(host: Capacity, field: str) -> int:
+    amount: int = getattr(host, field)
+    return amount
+
+
+def _holds(host: Capacity, asked: Mapping[str, int]) -> bool:
+    return all(_amount(host, field) >= amount for field, amount in asked.items())
+
+
+def _too_much(field: str, largest: int) -> str:
+    if field == "fgpu" and not largest:
+        return "No host of this group has a GPU."
+    return f"The largest host of this group has {amount_text(field, largest)}."
+
+
+def _not_together(hosts: tuple[Capacity, ...], asked: Mapping[str, int], field: str) -> str:
+    """Say how much of `field` goes with the rest of the request, or that even the rest is on no host."""
+    rest = {name: amount for name, amount in asked.items() if name != field and amount}
+    beside = [_amount(host, field) for host in hosts if _holds(host, rest)]
+    if not beside:
+        wanted = listing([amount_text(name, amount) for name, amount in asked.items() if amount])
+        return f"No host of this group has {wanted} together."
+    with_rest = listing([amount_text(name, amount) for name, amount in rest.items()])
+    if field == "fgpu" and not max(beside):
+        return f"Hosts of this group with {with_rest} have no GPU."
+    return f"Hosts of this group with {with_rest} have at most {amount_text(field, max(beside))}."

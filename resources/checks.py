@@ -1,0 +1,58 @@
+"""System checks of this host's settings: a bad value stops the start with a message and a hint."""
+
+import re
+from typing import Any, Final
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error
+
+from resources.discovery import simulated_devices
+from resources.units import bytes_from
+
+_ADDRESS: Final = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
+
+
+def check_simulated_gpus(**kwargs: Any) -> list[CheckMessage]:
+    """Return an error if COMPUTE_SIMULATED_GPUS declares no GPUs that can be read."""
+    try:
+        simulated_devices(settings.COMPUTE_SIMULATED_GPUS, settings.COMPUTE_HOST_NAME)
+    except ValueError as error:
+        hint = "Write a count and a memory size, such as 1x8GiB or 2x8GiB,1x24GiB; leave it empty for none."
+        return [Error(f"COMPUTE_SIMULATED_GPUS: {error}.", hint=hint, id="resources.E001")]
+    return []
+
+
+def check_host_amounts(**kwargs: Any) -> list[CheckMessage]:
+    """Return an error for each of COMPUTE_HOST_CPU and COMPUTE_HOST_MEMORY that is no amount."""
+    errors: list[CheckMessage] = []
+    if settings.COMPUTE_HOST_CPU < 0:
+        message = f"COMPUTE_HOST_CPU: {settings.COMPUTE_HOST_CPU} is below zero."
+        errors.append(Error(message, hint="Write the cores to lend; 0 lends all.", id="resources.E002"))
+    try:
+        bytes_from(settings.COMPUTE_HOST_MEMORY or "0")
+    except ValueError as error:
+        message = f"COMPUTE_HOST_MEMORY: {error}"
+        errors.append(Error(message, hint="Write for example 48g; leave it empty to lend all.", id="resources.E003"))
+    return errors
+
+
+def check_gpu_amounts(**kwargs: Any) -> list[CheckMessage]:
+    """Return an error if COMPUTE_GPU_CONTEXT_MEMORY is no amount."""
+    try:
+        bytes_from(settings.COMPUTE_GPU_CONTEXT_MEMORY)
+    except ValueError as error:
+        message = f"COMPUTE_GPU_CONTEXT_MEMORY: {error}."
+        return [Error(message, hint="Write for example 512m; 0 counts nothing.", id="resources.E005")]
+    return []
+
+
+def check_http_address(**kwargs: Any) -> list[CheckMessage]:
+    """Return an error if COMPUTE_HTTP_ADDRESS is no address with a port."""
+    match = _ADDRESS.fullmatch(settings.COMPUTE_HTTP_ADDRESS)
+    if match and 0 < int(match["port"]) < 2**16:
+        return []
+    message = f"COMPUTE_HTTP_ADDRESS: {settings.COMPUTE_HTTP_ADDRESS!r} is no address with a port."
+    return [Error(message, hint="Write for example 127.0.0.1:8000 or [::1]:8000.", id="resources.E004")]
+
+
+CHECKS: Final = (check_simulated_gpus, check_host_amounts, check_gpu_amounts, check_http_address)

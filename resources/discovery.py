@@ -1,0 +1,149 @@
+"""What this machine has: cores, memory and GPUs, from the kernel and NVML, or simulated where an operator says so."""
+
+import logging
+import os
+import re
+import uuid
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pynvml
+
+from resources.tiers import Tier, detect
+from resources.units import bytes_from
+
+logger = logging.getLogger(__name__)
+
+_SIMULATED = re.compile(r"(?P<count>[1-9][0-9]?)\s*x\s*(?P<memory>.+)", re.IGNORECASE)
+MOST_SIMULATED: Final = 16  # what the simulated driver holds
+_NAMESPACE: Final = uuid.UUID("6f1cb1c5-4b54-4b0e-8d27-0a3a55a3d0f6")  # makes a simulated GPU's UUID stable
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One GPU as found: `memory` in bytes, `index` as NVML counts."""
+
+    uuid: str
+    index: int
+    name: str
+    memory: int
+    is_simulated: bool = False
+    tier: Tier = Tier.HOOK  # of its shares
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What a host can lend: cores, bytes and devices."""
+
+    cpu: int
+    memory: int
+    devices: tuple[Device, ...]
+
+
+def this_machine(*, host_name: str, simulated: str, cpu: int = 0, memory: str = "", can_hook: bool = True) -> Machine:
+    """Return what this machine has; `cpu` and `memory`, where given, hold back the rest for others.
+
+    `simulated` is the text of COMPUTE_SIMULATED_GPUS; real GPUs win over it. Without the hook no GPU can be divided.
+    Raises ValueError on a malformed text or amount.
+    """
+    if cpu < 0:
+        raise ValueError(f"{cpu} is not a number of CPU cores to lend")
+    devices = nvml_devices(can_hook=can_hook) or simulated_devices(simulated, host_name, can_hook=can_hook)
+    all_cpu, all_memory = len(os.sched_getaffinity(0)), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return Machine(
+        cpu=min(cpu or all_cpu, all_cpu),
+        memory=min(bytes_from(memory) if memory else all_memory, all_memory),
+        devices=devices,
+    )
+
+
+def nvml_devices(*, can_hook: bool = True) -> tuple[Device, ...]:
+    """Return the GPUs that the NVIDIA driver reports, in its order; () where there is no driver.
+
+    A GPU in MIG mode runs nothing itself: its instances stand in its place, with its index.
+    """
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError as error:
+        logger.info("no NVIDIA driver: %s", error)
+        return ()
+    try:
+        indices = range(pynvml.nvmlDeviceGetCount())
+        found = [_nvml_device(index, handle, can_hook) for index in indices for handle in _handles(index)]
+        return tuple(device for device in found if device)
+    finally:
+        pynvml.nvmlShutdown()
+
+
+def simulated_devices(text: str, host_name: str, *, can_hook: bool = True) -> tuple[Device, ...]:
+    """Return the GPUs that "1x8GiB" or "2x8GiB,1x24GiB" declares; () for "". Raises ValueError when malformed."""
+    devices: list[Device] = []
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        match = _SIMULATED.fullmatch(part)
+        if not match:
+            raise ValueError(f"{part!r} declares no simulated GPUs; write a count and a memory size such as 1x8GiB")
+        memory = bytes_from(match["memory"])
+        if not memory:
+            raise ValueError(f"{part!r} declares simulated GPUs without memory")
+        for _ in range(int(match["count"])):
+            index = len(devices)
+            key = uuid.uuid5(_NAMESPACE, f"{host_name}/{index}")
+            devices.append(
+                Device(
+                    uuid=f"GPU-{key}",
+                    index=index,
+                    name="Simulated GPU",
+                    memory=memory,
+                    is_simulated=True,
+                    tier=Tier.HOOK if can_hook else Tier.NONE,
+                )
+            )
+    if len(devices) > MOST_SIMULATED:
+        raise ValueError(f"{text!r} declares {len(devices)} simulated GPUs; a host can have {MOST_SIMULATED}")
+    return tuple(devices)
+
+
+def _handles(index: int) -> list[Any]:
+    """Return the handles of the GPU's MIG instances, or its own; none where it does not answer.
+
+    One that fell off the bus must not cost the host the others.
+    """
+    try:
+        handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+        return _mig_instances(handle) if _is_cut(handle) else [handle]
+    except pynvml.NVMLError as error:
+        logger.warning("GPU %d does not answer and is left out: %s", index, error)
+        return []
+
+
+def _is_cut(handle: Any) -> bool:
+    try:
+        mode: int = pynvml.nvmlDeviceGetMigMode(handle)[0]
+    except pynvml.NVMLError:  # most GPUs know no MIG
+        return False
+    return mode == int(pynvml.NVML_DEVICE_MIG_ENABLE)
+
+
+def _mig_instances(handle: Any) -> list[Any]:
+    instances = []
+    for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
+        with suppress(pynvml.NVMLError_NotFound):  # no instance in this place
+            instances.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))
+    return instances
+
+
+def _nvml_device(index: int, handle: Any, can_hook: bool) -> Device | None:
+    """Return the GPU or MIG instance, or None where it does not answer."""
+    try:
+        found: str = pynvml.nvmlDeviceGetUUID(handle)
+        return Device(
+            uuid=found,
+            index=index,
+            name=pynvml.nvmlDeviceGetName(handle),
+            memory=pynvml.nvmlDeviceGetMemoryInfo(handle).total,
+            tier=Tier.MIG if found.startswith("MIG-") else detect(handle, can_hook=can_hook),
+        )
+    except pynvml.NVMLError as error:
+        logger.warning("GPU %d does not answer and is left out: %s", index, error)
+        return None

@@ -1,0 +1,132 @@
+"""Build the catalogue's images with the engine's API, each only when its inputs have changed."""
+
+import io
+import time
+from collections import deque
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import requests
+from docker import DockerClient
+from docker.errors import APIError, DockerException, ImageNotFound
+
+from resources.images import inputs, trust
+from resources.images.base import Bases, BaseUnavailable, Report
+from resources.images.catalog import Entry, Recipe
+
+SILENCE_SECONDS: Final = 1800  # the engine may be quiet for this long within a build; pip is, for minutes
+TAIL_LINES: Final = 30
+STEP_LENGTH: Final = 100
+
+
+class BuildFailed(Exception):
+    """An image could not be built; the message has the command that failed and the tail of its output."""
+
+
+class Outcome(StrEnum):
+    """How the build of an image ended."""
+
+    BUILT = "built"
+    CURRENT = "up to date"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of one entry; `problem` says why it failed."""
+
+    entry: Entry
+    outcome: Outcome
+    seconds: float
+    problem: str = ""
+
+
+class Builder:
+    """Builds images from one folder with one engine, with the network settings and certificates of this process."""
+
+    def __init__(
+        self, engine: DockerClient, folder: Path, environ: Mapping[str, str], *, force: bool, report: Report
+    ) -> None:
+        """Read the context from `folder`; with `force` build everything anew on a new base; `report` gets sentences."""
+        self._engine, self._force, self._report = engine, force, report
+        self._files = inputs.context_files(folder, trust.host_certificates(environ))
+        self._archive = inputs.context_archive(self._files)
+        self._network = inputs.network_arguments(environ)
+        self._bases = Bases(engine, refresh=force, report=report)
+        self._refresh = {"REFRESH": str(time.time_ns())} if force else {}
+        for name in inputs.indexes_with_passwords(environ):
+            report(f"{name} has a password, which would stay readable in the image: not used for the build")
+
+    def build(self, entry: Entry, recipe: Recipe) -> Result:
+        """Build the image of an entry unless it is there with the same inputs. Never raises for a failed build."""
+        started = time.monotonic()
+        digest = inputs.inputs_digest(self._files, recipe)
+        try:
+            if not self._force and built_digest(self._engine, entry.reference) == digest:
+                return Result(entry, Outcome.CURRENT, time.monotonic() - started)
+            self._build(entry, recipe, digest)
+        except (BuildFailed, BaseUnavailable, DockerException, requests.RequestException) as error:
+            return Result(entry, Outcome.FAILED, time.monotonic() - started, str(error))
+        return Result(entry, Outcome.BUILT, time.monotonic() - started)
+
+    def _build(self, entry: Entry, recipe: Recipe, digest: str) -> None:
+        arguments = {"BASE": self._bases.reference(recipe.suite), "PACKAGES": " ".join(recipe.packages)}
+        replaced = self._image_id(entry.reference)
+        events = self._engine.api.build(
+            fileobj=io.BytesIO(self._archive),
+            custom_context=True,
+            tag=entry.reference,
+            buildargs=arguments | self._refresh | self._network,
+            labels={inputs.INPUTS_LABEL: digest},
+            network_mode="host",
+            rm=True,
+            forcerm=True,
+            timeout=SILENCE_SECONDS,
+            decode=True,
+        )
+        follow_build(events, lambda step: self._report(f"{entry.label}: {step}"))
+        if replaced and replaced != self._image_id(entry.reference):
+            # Otherwise every update would leave a gigabyte behind; what containers or tags still use, the engine keeps.
+            with suppress(APIError):
+                self._engine.images.remove(replaced)
+
+    def _image_id(self, reference: str) -> str | None:
+        try:
+            return self._engine.images.get(reference).id
+        except ImageNotFound:
+            return None
+
+
+def built_digest(engine: DockerClient, reference: str) -> str | None:
+    """Return the digest of the inputs that an image was built from; None when it is not there or not ours."""
+    try:
+        labels = engine.images.get(reference).labels
+    except ImageNotFound:
+        return None
+    return labels.get(inputs.INPUTS_LABEL)
+
+
+def follow_build(events: Iterable[Mapping[str, object]], report: Report) -> None:
+    """Read the engine's build events to their end, reporting each command that is really run. Raise BuildFailed."""
+    step, tail = "", deque[str](maxlen=TAIL_LINES)
+    for event in events:
+        if "error" in event:
+            output = "\n".join(tail)
+            raise BuildFailed(f"{step or 'the build'}\n{output}\n{event['error']}")
+        for line in str(event.get("stream", "")).splitlines():
+            if line.startswith("Step "):
+                step = line
+                tail.clear()
+            elif line.startswith(" ---> Running in") and " : RUN " in step:
+                report(_shortened(step))
+            elif line.strip():
+                tail.append(line)
+
+
+def _shortened(step: str) -> str:
+    words = " ".join(step.split())
+    return words if len(words) <= STEP_LENGTH else f"{words[: STEP_LENGTH - 3]}..."

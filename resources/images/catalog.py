@@ -1,0 +1,194 @@
+"""The catalogue of images as data: `images/catalog.toml` read into frozen dataclasses. Pure, but for `load`."""
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, TypeVar
+
+from resources.units import MIB, bytes_from, milli_fgpu_from
+
+T = TypeVar("T")
+
+NAME_LENGTH: Final = 64  # of environments and versions, as in the table of images
+_NAME = re.compile(r"[^\s:](?:[^:\n]*[^\s:])?")  # no colon: --only takes ENVIRONMENT:VERSION
+_KINDS: Final[dict[type, str]] = {str: "text in quotes", int: "a whole number", bool: "true or false", list: "a list"}
+_SUITE = re.compile(r"[a-z][a-z0-9]*")
+# Pinned, and free of whatever a shell would act on: the words reach the Dockerfile's last RUN unquoted.
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9,._-]+\])?==[A-Za-z0-9][A-Za-z0-9.+_-]*")
+_COMPONENT = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
+_REFERENCE = re.compile(  # as the distribution project's reference grammar has it
+    rf"(?:(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+(?=:\d))(?::\d+)?/)?{_COMPONENT}(?:/{_COMPONENT})*"
+    r"(?P<tag>:\w[\w.-]{0,127})?(?P<digest>@sha256:[0-9a-f]{64})?",
+    re.ASCII,
+)
+
+
+class CatalogError(ValueError):
+    """The catalogue cannot be used; the message lists every problem, one a line."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """How an image is built from images/Dockerfile."""
+
+    suite: str  # Debian release of the base, which decides the Python version
+    packages: tuple[str, ...]  # pinned pip requirements
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One version of an environment."""
+
+    environment: str
+    version: str
+    reference: str
+    description: str
+    min_cpu: int  # cores
+    min_memory: int  # bytes
+    min_fgpu: int  # milli-fGPU
+    is_default: bool  # the version offered first in its environment
+    recipe: Recipe | None  # None: a registry has it
+
+    @property
+    def label(self) -> str:
+        """The environment and version as people write them, such as "PyTorch 2.7"."""
+        return f"{self.environment} {self.version}"
+
+
+def load(path: Path) -> tuple[Entry, ...]:
+    """Read the catalogue file. Raise CatalogError, naming the file."""
+    try:
+        return parse(path.read_text(encoding="utf-8"))
+    except (OSError, CatalogError) as error:
+        raise CatalogError(f"{path}: {error}") from None
+
+
+def parse(text: str) -> tuple[Entry, ...]:
+    """Return the entries in the order of the file. Raise CatalogError with every problem found."""
+    try:
+        document = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise CatalogError(f"not valid TOML: {error}") from None
+    tables = document.pop("image", [])
+    if document or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise CatalogError("the catalogue is a list of [[image]] tables and nothing else")
+    entries: list[Entry] = []
+    problems: list[str] = []
+    for number, table in enumerate(tables, start=1):
+        name = f"image {number} ({table.get('environment', '?')} {table.get('version', '?')})"
+        try:
+            entries.append(_entry(dict(table)))
+        except ValueError as error:
+            problems.append(f"{name}: {error}")
+    problems += _clashes(entries)
+    if problems:
+        raise CatalogError("\n".join(problems))
+    return tuple(entries)
+
+
+def select(entries: Sequence[Entry], wanted: Sequence[str]) -> tuple[Entry, ...]:
+    """Return the entries named by "ENVIRONMENT" or "ENVIRONMENT:VERSION" in any case; all where nothing is named.
+
+    Raise CatalogError for a name that matches none.
+    """
+    if not wanted:
+        return tuple(entries)
+    names = {name.casefold() for name in wanted}
+    known = {
+        entry: {entry.environment.casefold(), f"{entry.environment}:{entry.version}".casefold()} for entry in entries
+    }
+    missing = sorted(names.difference(*known.values()))
+    if missing:
+        offered = ", ".join(f"{entry.environment}:{entry.version}" for entry in entries)
+        raise CatalogError(f"no such image: {', '.join(missing)}; the catalogue has {offered}")
+    return tuple(entry for entry in entries if names & known[entry])
+
+
+def reference_problem(reference: str) -> str | None:
+    """Say what is wrong with an image reference, or None: it must name a tag or a digest."""
+    match = _REFERENCE.fullmatch(reference)
+    if not match:
+        return f"{reference!r} is not an image reference; write for example registry.example.com/team/image:1.0"
+    if not match["tag"] and not match["digest"]:
+        return f"{reference!r} names no tag; write for example {reference}:1.0"
+    return None
+
+
+def registry_of(reference: str) -> str:
+    """Return the host of an image's registry, with its port: Docker Hub's where the reference names none."""
+    first, slash, _ = reference.partition("/")
+    return first if slash and (first == "localhost" or set(first) & set(".:")) else "docker.io"
+
+
+def _entry(table: dict[str, object]) -> Entry:
+    build = table.pop("build", None)
+    if build is not None and not isinstance(build, dict):
+        raise ValueError("build must be a table, [image.build]")
+    entry = Entry(
+        environment=_name(table, "environment"),
+        version=_name(table, "version"),
+        reference=_take(table, "reference", str),
+        description=_take(table, "description", str, ""),
+        min_cpu=_take(table, "min_cpu", int, 1),
+        min_memory=bytes_from(_take(table, "min_memory", str, str(64 * MIB))),
+        min_fgpu=milli_fgpu_from(_take(table, "min_fgpu", str, "0")),
+        is_default=_take(table, "default", bool, False),
+        recipe=None if build is None else _recipe(dict(build)),
+    )
+    _refuse_rest(table)
+    if problem := reference_problem(entry.reference):
+        raise ValueError(problem)
+    if entry.recipe and "@" in entry.reference:
+        raise ValueError("an image that is built here is named by a tag, not by a digest")
+    if entry.min_cpu < 1:
+        raise ValueError("min_cpu must be 1 or more")
+    return entry
+
+
+def _recipe(table: dict[str, object]) -> Recipe:
+    suite = _take(table, "suite", str)
+    if not _SUITE.fullmatch(suite):
+        raise ValueError(f"suite {suite!r} is not the name of a Debian release, such as bookworm")
+    packages: list[object] = _take(table, "packages", list, [])
+    for package in packages:
+        if not isinstance(package, str) or not _PACKAGE.fullmatch(package):
+            raise ValueError(f"package {package!r} must be pinned as name==version")
+    _refuse_rest(table)
+    return Recipe(suite=suite, packages=tuple(str(package) for package in packages))
+
+
+def _name(table: dict[str, object], key: str) -> str:
+    value = _take(table, key, str)
+    if not _NAME.fullmatch(value) or len(value) > NAME_LENGTH:
+        raise ValueError(f"{key} must have 1 to {NAME_LENGTH} characters, no colon, no space at its ends")
+    return value
+
+
+def _take(table: dict[str, object], key: str, kind: type[T], default: T | None = None) -> T:
+    """Remove and return the value of a key, which must be of exactly this type (True is no number here)."""
+    value = table.pop(key, default)
+    if value is None:
+        raise ValueError(f"{key} is missing")
+    if type(value) is not kind:
+        raise ValueError(f"{key} must be {_KINDS[kind]}, not {value!r}")
+    return value
+
+
+def _refuse_rest(table: dict[str, object]) -> None:
+    if table:
+        raise ValueError(f"unknown key {', '.join(sorted(table))}")
+
+
+def _clashes(entries: Sequence[Entry]) -> list[str]:
+    """Say which names, references or defaults occur more than once."""
+    labels = Counter(entry.label for entry in entries)
+    references = Counter(entry.reference for entry in entries)
+    defaults = Counter(entry.environment for entry in entries if entry.is_default)
+    return [
+        *(f"{label} occurs {count} times" for label, count in labels.items() if count > 1),
+        *(f"reference {name} occurs {count} times" for name, count in references.items() if count > 1),
+        *(f"{name} has {count} default versions; choose one" for name, count in defaults.items() if count > 1),
+    ]

@@ -1,0 +1,87 @@
+"""Enter images into the table that users choose from."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from django.core.exceptions import ValidationError
+
+from resources.images.catalog import Entry, reference_problem
+from resources.models import Image
+from resources.units import MIB
+
+
+class Change(StrEnum):
+    """What registering an entry of the catalogue did."""
+
+    ADDED = "added"
+    UPDATED = "updated"
+    UNCHANGED = "unchanged"
+
+
+def register_image(
+    *,
+    reference: str,
+    environment: str,
+    version: str,
+    description: str = "",
+    min_cpu: int = 1,
+    min_memory: int = 64 * MIB,
+    min_fgpu: int = 0,
+) -> Image:
+    """Offer any OCI image to users; hosts that lack it pull it at a session's start. Amounts in bytes and milli-fGPU.
+
+    Raises ValidationError, by field, for a malformed reference or one of the names already taken.
+    """
+    return _save(
+        Image(),
+        {
+            "reference": reference,
+            "environment": environment,
+            "version": version,
+            "description": description,
+            "min_cpu": min_cpu,
+            "min_memory": min_memory,
+            "min_fgpu": min_fgpu,
+        },
+    )
+
+
+def register_entry(entry: Entry, *, enable: bool = True) -> Change:
+    """Bring the row of a catalogue's entry up to date; a second call changes nothing.
+
+    The catalogue decides names, reference, description and minimums. Administrators decide the rest: `enable` and the
+    default apply to a new row alone, and no default is set where the environment has one. Raises ValidationError.
+    """
+    fields: dict[str, str | int] = {
+        "environment": entry.environment,
+        "version": entry.version,
+        "reference": entry.reference,
+        "description": entry.description,
+        "min_cpu": entry.min_cpu,
+        "min_memory": entry.min_memory,
+        "min_fgpu": entry.min_fgpu,
+    }
+    row = Image.objects.filter(environment=entry.environment, version=entry.version).first()
+    if row is None:
+        has_default = Image.objects.filter(environment=entry.environment, is_default=True).exists()
+        _save(Image(is_enabled=enable, is_default=entry.is_default and not has_default), fields)
+        return Change.ADDED
+    if all(getattr(row, name) == value for name, value in fields.items()):
+        return Change.UNCHANGED
+    _save(row, fields)
+    return Change.UPDATED
+
+
+def is_registered(entry: Entry) -> bool:
+    """Tell whether the entry's version of its environment is in the table, under whatever reference."""
+    return Image.objects.filter(environment=entry.environment, version=entry.version).exists()
+
+
+def _save(image: Image, fields: Mapping[str, str | int]) -> Image:
+    for name, value in fields.items():
+        setattr(image, name, value)
+    if problem := reference_problem(image.reference):
+        raise ValidationError({"reference": problem})
+    image.full_clean()
+    image.save()
+    return image

@@ -1,0 +1,67 @@
+"""`manage.py build_images`: build what the catalogue says and offer it to users."""
+
+import os
+import time
+from argparse import ArgumentParser
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+from docker import DockerClient
+from docker.errors import DockerException
+
+from resources.images import catalog
+from resources.images.base import Report
+from resources.images.provision import Provision
+
+
+class Command(BaseCommand):
+    """Builds one image after the other; a failure leaves the others alone and ends the command with status 1."""
+
+    requires_system_checks = ()  # they take longer than a run that finds everything in place
+    help = "Build the session images of images/catalog.toml that are missing or outdated, and register all of them."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        parser.add_argument(
+            "--only",
+            action="append",
+            default=[],
+            metavar="ENVIRONMENT[:VERSION]",
+            help="these alone; may be given several times",
+        )
+        parser.add_argument(
+            "--force", action="store_true", help="build anew, on a new base and with Debian's current packages"
+        )
+        parser.add_argument(
+            "--folder",
+            type=Path,
+            default=settings.BASE_DIR / "images",
+            help="where catalog.toml, Dockerfile and files/ are (default: %(default)s)",
+        )
+
+    def handle(self, *args: Any, only: list[str], force: bool, folder: Path, **options: Any) -> None:
+        """Build and register; raise CommandError after the last image when one of them failed."""
+        try:
+            entries = catalog.select(catalog.load(folder / "catalog.toml"), only)
+            with closing(DockerClient(base_url=settings.COMPUTE_DOCKER_URL)) as engine:
+                engine.ping()
+                provision = Provision(engine, folder, os.environ, force=force, report=self._reporter())
+                failed = [entry.label for entry in entries if not provision.offer(entry)]
+        except (catalog.CatalogError, OSError) as error:
+            raise CommandError(str(error)) from None
+        except DockerException as error:
+            raise CommandError(f"Docker does not answer at {settings.COMPUTE_DOCKER_URL}: {error}") from None
+        if failed:
+            raise CommandError(f"{len(failed)} of {len(entries)} images failed: {', '.join(failed)}")
+
+    def _reporter(self) -> Report:
+        started = time.monotonic()
+
+        def report(line: str) -> None:
+            self.stdout.write(f"[{time.monotonic() - started:5.1f} s] {line}")
+            self.stdout.flush()
+
+        return report

@@ -1,0 +1,222 @@
+"""Machines, their GPUs, the groups that schedule them together, and the images that run on them."""
+
+import uuid
+from datetime import timedelta
+from typing import ClassVar
+
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Q
+from django.utils import timezone
+
+from accounts.models import User
+from resources.tiers import Tier
+from resources.units import MIB, fgpu_text
+
+
+class Installation(models.Model):
+    """The one row that tells this platform's containers from those of another on the same engine."""
+
+    key = models.UUIDField(default=uuid.uuid4, editable=False)
+    singleton = models.BooleanField(default=True, unique=True, editable=False)
+
+    class Meta:
+        constraints = (models.CheckConstraint(condition=Q(singleton=True), name="installation_is_one_row"),)
+
+    def __str__(self) -> str:
+        return self.key.hex
+
+    @classmethod
+    def current_key(cls) -> str:
+        """Return this installation's key as 32 hex digits, made on first use."""
+        return cls.objects.get_or_create(singleton=True)[0].key.hex
+
+
+class ResourceGroupQuerySet(models.QuerySet["ResourceGroup"]):
+    """Questions about groups."""
+
+    def usable_by(self, user: User) -> "ResourceGroupQuerySet":
+        """Return the active groups in which `user` may start sessions; superadmins may use all of them."""
+        groups = self.filter(is_active=True)
+        if user.is_superuser:
+            return groups
+        return groups.filter(Q(open_to_all=True) | Q(users=user)).distinct()
+
+
+class Where(models.TextChoices):
+    """Which of the hosts that fit takes a session; docs/scheduling.md tells more."""
+
+    PACK = "pack", "pack: fill up hosts, keep whole GPUs whole"
+    SPREAD = "spread", "spread: as few neighbours as possible"
+    FGD = "fgd", "fgd: least fragmentation of the GPUs"
+    BALANCE = "balance", "balance: least fragmentation, cores matched to GPUs"
+
+
+class QueueOrder(models.TextChoices):
+    """Who is served first among sessions of equal priority."""
+
+    FIFO = "fifo", "fifo: who waits longest"
+    DRF = "drf", "drf: the user who holds the smallest part of the group"
+
+
+SPAN = MinValueValidator(limit_value=timedelta(minutes=1))
+
+
+class ResourceGroup(models.Model):
+    """Hosts that are scheduled together, usually with the same type of GPU."""
+
+    name = models.CharField(max_length=64, unique=True)
+    description = models.CharField(max_length=200, blank=True)
+    fgpu_per_gpu = models.PositiveSmallIntegerField(
+        "fGPU per GPU",
+        default=1,
+        validators=[MinValueValidator(1), MaxValueValidator(100)],
+        help_text="One physical GPU is this many fGPU. It cannot change while sessions hold shares.",
+    )
+    host_loss_grace = models.DurationField(
+        default=timedelta(minutes=10), help_text="How long sessions on a silent host are kept before they end"
+    )
+    use_mps = models.BooleanField(
+        "share compute through MPS",
+        default=False,
+        help_text="For users who trust each other: a fault of one session can end others on the same GPU. Hosts that "
+        "name an MPS folder follow when their workers start next.",
+    )
+    placement = models.CharField(
+        max_length=8, choices=Where.choices, default=Where.PACK.value, help_text="Which host takes a session"
+    )
+    queue_order = models.CharField(
+        max_length=8, choices=QueueOrder.choices, default=QueueOrder.FIFO.value, help_text="Who is served first"
+    )
+    ageing = models.DurationField(
+        default=timedelta(hours=6), validators=[SPAN], help_text="Waiting this long counts as one point of priority"
+    )
+    hold_after = models.DurationField(
+        default=timedelta(hours=1),
+        help_text="From then on a host is kept free for who waits first, where no time limit promises room",
+    )
+    pending_timeout = models.DurationField(
+        null=True, blank=True, validators=[SPAN], help_text="Sessions that wait for longer are cancelled; empty: never"
+    )
+    is_active = models.BooleanField(default=True, help_text="Inactive groups start no sessions")
+    open_to_all = models.BooleanField(default=False, help_text="Every user may use this group")
+    users = models.ManyToManyField(User, blank=True, related_name="resource_groups")
+
+    objects: ClassVar[ResourceGroupQuerySet] = ResourceGroupQuerySet.as_manager()  # type: ignore[assignment]
+
+    class Meta:
+        ordering = ("name",)
+        constraints = (
+            models.CheckConstraint(condition=Q(fgpu_per_gpu__gte=1), name="group_cuts_a_gpu_into_at_least_one"),
+            models.CheckConstraint(condition=Q(ageing__gt=timedelta(0)), name="group_ages_by_a_span"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def gpu_capacity(self) -> int:
+        """Milli-fGPU that one GPU of this group holds."""
+        return self.fgpu_per_gpu * 1000
+
+
+class HostStatus(models.TextChoices):
+    """Whether a host can be trusted with sessions."""
+
+    JOINING = "JOINING", "joining"  # heard from; being reconciled, so nothing is placed yet
+    READY = "READY", "ready"  # takes sessions unless cordoned
+    LOST = "LOST", "lost"  # silent for too long
+
+
+class Host(models.Model):
+    """A GPU server on which a host worker runs."""
+
+    name = models.CharField(max_length=64, unique=True)
+    group = models.ForeignKey(ResourceGroup, on_delete=models.PROTECT, related_name="hosts")
+    status = models.CharField(max_length=8, choices=HostStatus.choices, default=HostStatus.JOINING.value)
+    is_cordoned = models.BooleanField("cordoned", default=False, help_text="Place no new sessions here")
+    cpu = models.PositiveIntegerField("CPU cores")
+    memory = models.PositiveBigIntegerField("memory (bytes)")
+    heartbeat_at = models.DateTimeField(default=timezone.now)
+    lost_at = models.DateTimeField(null=True, blank=True, help_text="Since when the host is silent")
+
+    class Meta:
+        ordering = ("name",)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Gpu(models.Model):
+    """One physical (or simulated) GPU, known by its UUID wherever it is plugged in."""
+
+    uuid = models.CharField("UUID", max_length=64, unique=True)
+    host = models.ForeignKey(Host, on_delete=models.CASCADE, related_name="gpus")
+    index = models.PositiveSmallIntegerField(help_text="Position on the host, as NVML counts")
+    name = models.CharField("model", max_length=96)
+    memory = models.PositiveBigIntegerField("memory (bytes)")
+    is_simulated = models.BooleanField("simulated", default=False)
+    tier = models.CharField(
+        "enforcement",
+        max_length=8,
+        choices=[(tier.value, tier.value) for tier in Tier],
+        default=Tier.HOOK.value,
+        help_text="What holds the sessions that share it apart",
+    )
+    is_present = models.BooleanField("present", default=True, help_text="Seen when its host last registered")
+
+    class Meta:
+        ordering = ("host", "index")
+        verbose_name = "GPU"
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.uuid}"
+
+
+class Preset(models.Model):
+    """A named set of resources; without a group it is offered in all of them."""
+
+    name = models.CharField(max_length=64)
+    group = models.ForeignKey(ResourceGroup, on_delete=models.CASCADE, null=True, blank=True, related_name="presets")
+    cpu = models.PositiveIntegerField("CPU cores", validators=[MinValueValidator(1)])
+    memory = models.PositiveBigIntegerField("memory (bytes)", validators=[MinValueValidator(MIB)])
+    shared_memory = models.PositiveBigIntegerField("shared memory (bytes)", default=64 * MIB)
+    fgpu = models.PositiveIntegerField("milli-fGPU", default=0, help_text="1000 is 1 fGPU")
+
+    class Meta:
+        ordering = ("fgpu", "cpu", "name")
+        constraints = (
+            models.UniqueConstraint(fields=("group", "name"), name="preset_name_unique_in_group", nulls_distinct=False),
+            models.CheckConstraint(
+                condition=Q(shared_memory__lte=models.F("memory")), name="preset_shared_memory_within_memory"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name} ({fgpu_text(self.fgpu)} fGPU)"
+
+
+class Image(models.Model):
+    """A container image that sessions may run: one version of an environment."""
+
+    environment = models.CharField(max_length=64, help_text="What users pick first, such as PyTorch")
+    version = models.CharField(max_length=64, help_text="What users pick next, such as 2.5")
+    reference = models.CharField(max_length=255, unique=True, help_text="repository:tag as the engine knows it")
+    description = models.CharField(max_length=200, blank=True)
+    is_enabled = models.BooleanField("enabled", default=True)
+    is_default = models.BooleanField("default", default=False, help_text="Offered first among its environment's")
+    min_cpu = models.PositiveIntegerField("least CPU cores", default=1)
+    min_memory = models.PositiveBigIntegerField("least memory (bytes)", default=64 * MIB)
+    min_fgpu = models.PositiveIntegerField("least milli-fGPU", default=0)
+
+    class Meta:
+        ordering = ("environment", "version")
+        constraints = (
+            models.UniqueConstraint(fields=("environment", "version"), name="image_version_unique"),
+            models.UniqueConstraint(
+                fields=("environment",), condition=Q(is_default=True), name="image_one_default_per_environment"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.environment} {self.version}"

@@ -1,0 +1,101 @@
+"""The verbs of hosts: register, heartbeat, declare lost, declare ready, cordon."""
+
+import logging
+from datetime import timedelta
+from typing import Final
+
+from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from resources.discovery import Device, Machine
+from resources.kick import kick_scheduler
+from resources.models import Gpu, Host, HostStatus, ResourceGroup
+from resources.tiers import Tier
+
+logger = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS: Final = 5
+SILENCE: Final = timedelta(seconds=20)  # a host not heard from for this long is LOST
+
+
+def register_host(name: str, machine: Machine, group_name: str, *, has_mps: bool = False) -> Host:
+    """Write down what the host has and return it as JOINING: known, but given no sessions until it is reconciled.
+
+    A new host joins the group called `group_name`, made if need be; a known one stays in its group. Safe to repeat.
+    With `has_mps` an MPS control daemon runs on it.
+    """
+    with transaction.atomic():
+        host = Host.objects.select_for_update().filter(name=name).first() or _join(name, machine, group_name)
+        host.cpu, host.memory = machine.cpu, machine.memory
+        host.status = HostStatus.JOINING.value
+        host.heartbeat_at = timezone.now()
+        host.save()
+        host.gpus.exclude(uuid__in=[device.uuid for device in machine.devices]).update(is_present=False)
+    for device in machine.devices:
+        _register_gpu(host, device, _tier(device, uses_mps=has_mps and host.group.use_mps))
+    logger.info("host %s: %d cores, %d bytes, %d GPUs", name, machine.cpu, machine.memory, len(machine.devices))
+    return host
+
+
+def heartbeat(host: Host) -> None:
+    """Note that the host lives; one query, whatever its status."""
+    Host.objects.filter(pk=host.pk).update(heartbeat_at=timezone.now())
+
+
+def declare_ready(host: Host) -> bool:
+    """Let the host take sessions, now that it is reconciled; return whether that is news."""
+    changed = Host.objects.filter(pk=host.pk).exclude(status=HostStatus.READY)
+    return bool(changed.update(status=HostStatus.READY, heartbeat_at=timezone.now(), lost_at=None))
+
+
+def declare_joining(host: Host) -> bool:
+    """Place no sessions on the host until it is reconciled again; return whether that is news."""
+    return bool(Host.objects.filter(pk=host.pk, status=HostStatus.READY).update(status=HostStatus.JOINING))
+
+
+def declare_lost() -> list[Host]:
+    """Mark the hosts that have been silent for too long as LOST and return those that were not before."""
+    now = timezone.now()
+    lost = []
+    for host in Host.objects.filter(heartbeat_at__lt=now - SILENCE).exclude(status=HostStatus.LOST):
+        silent = Host.objects.filter(pk=host.pk, heartbeat_at=host.heartbeat_at).exclude(status=HostStatus.LOST)
+        if silent.update(status=HostStatus.LOST, lost_at=now):
+            logger.warning("host %s: silent since %s, now LOST", host.name, host.heartbeat_at)
+            lost.append(host)
+    return lost
+
+
+def cordon(hosts: QuerySet[Host], *, cordoned: bool) -> int:
+    """Place no new sessions on these hosts, or place them again; return how many changed."""
+    with transaction.atomic():
+        changed = hosts.exclude(is_cordoned=cordoned).update(is_cordoned=cordoned)
+        kick_scheduler()
+    return changed
+
+
+def _join(name: str, machine: Machine, group_name: str) -> Host:
+    group, _ = ResourceGroup.objects.get_or_create(name=group_name)
+    amounts = {"group": group, "cpu": machine.cpu, "memory": machine.memory}
+    return Host.objects.select_for_update().get_or_create(name=name, defaults=amounts)[0]
+
+
+def _tier(device: Device, *, uses_mps: bool) -> Tier:
+    can_use_mps = device.tier is Tier.HOOK and not device.is_simulated
+    return Tier.HOOK_MPS if uses_mps and can_use_mps else device.tier
+
+
+def _register_gpu(host: Host, device: Device, tier: Tier) -> None:
+    known = {
+        "host": host,
+        "index": device.index,
+        "name": device.name,
+        "memory": device.memory,
+        "is_simulated": device.is_simulated,
+        "tier": tier.value,
+        "is_present": True,
+    }
+    try:
+        Gpu.objects.update_or_create(uuid=device.uuid, defaults=known)
+    except IntegrityError as error:  # the database keeps a GPU where it is while sessions hold shares of it
+        logger.warning("host %s: GPU %s is still leased on another host: %s", host.name, device.uuid, error)

@@ -1,0 +1,42 @@
+"""Template filters that write amounts for people."""
+
+from datetime import timedelta
+
+from django import template
+
+from resources import units
+from resources.tiers import TIER_WORDS, Tier
+
+register = template.Library()
+
+
+@register.filter
+def size(value: int) -> str:
+    """Write bytes in the largest fitting unit: "2 GiB"."""
+    return units.size_text(value)
+
+
+@register.filter
+def fgpu(milli: int) -> str:
+    """Write milli-fGPU as a decimal: "0.35"."""
+    return units.fgpu_text(milli)
+
+
+@register.filter
+def tier_words(tier: str) -> str:
+    """Write what an enforcement tier means: "limited by the hook, watched by the host"."""
+    return TIER_WORDS[Tier(tier)]
+
+
+@register.filter
+def span(value: timedelta) -> str:
+    """Write a length of time in the largest units: "1 d 4 h"."""
+    return units.span_text(value)
+
+
+@register.filter
+def duration(value: timedelta) -> str:
+    """Write a span in whole minutes or hours, rounded up: "15 minutes", "1 hour"."""
+    minutes = max(1, -(-int(value.total_seconds()) // 60))
+    count, word = (minutes // 60, "hour") if minutes % 60 == 0 else (minutes, "minute")
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"

@@ -1,0 +1,133 @@
+"""Lists of images, groups, presets and hosts over the API: bounded to the caller, at a constant number of queries."""
+
+import pytest
+from pytest_django import DjangoAssertNumQueries
+
+from accounts.models import User
+from resources.models import Image
+from resources.units import GIB
+from tests.api import client_of
+from tests.factories import (
+    make_gpu,
+    make_group,
+    make_host,
+    make_image,
+    make_preset,
+    make_session,
+    make_user,
+    run_session,
+)
+
+LISTS = ("images", "resource-groups", "presets", "hosts")
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_stranger_gets_nothing(name: str) -> None:
+    assert client_of().get(f"/api/v1/{name}/").status_code == 401
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_nothing_can_be_written(name: str) -> None:
+    assert client_of(make_user(is_superuser=True)).post(f"/api/v1/{name}/", {}).status_code == 405
+
+
+@pytest.mark.parametrize(("name", "queries"), [("images", 2), ("resource-groups", 2), ("presets", 2), ("hosts", 3)])
+@pytest.mark.parametrize("rows", [1, 20])
+def test_a_list_costs_the_same_queries_for_one_row_and_for_twenty(
+    name: str, queries: int, rows: int, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    for _ in range(rows):
+        host = make_host(gpus=2)
+        make_image()
+        make_preset(group=host.group)
+        run_session(host=host, fgpu=500)
+    client = client_of(make_user())
+    with django_assert_num_queries(queries):
+        body = client.get(f"/api/v1/{name}/").json()
+    assert body["count"] >= rows
+
+
+def test_only_superadmins_see_disabled_images() -> None:
+    shown, hidden = make_image(), make_image(is_enabled=False)
+    user, superadmin = make_user(), make_user(is_superuser=True)
+    assert names("images", "reference", user) == {shown.reference}
+    assert names("images", "reference", superadmin) == {shown.reference, hidden.reference}
+
+
+def test_groups_presets_and_hosts_are_those_granted_to_the_caller() -> None:
+    mine, others = make_group(open_to_all=False), make_group(open_to_all=False)
+    user = make_user()
+    mine.users.add(user)
+    for group in (mine, others):
+        make_host(group=group, name=f"host-of-{group}")
+        make_preset(group=group, name=f"preset-of-{group}")
+    make_preset(name="for all")
+    assert names("resource-groups", "name", user) == {mine.name}
+    assert names("presets", "name", user) == {f"preset-of-{mine}", "for all"}
+    assert names("hosts", "name", user) == {f"host-of-{mine}"}
+
+
+def test_a_host_shows_what_is_held_in_sums_and_nobodys_name() -> None:
+    host = make_host(cpu=8, memory=32 * GIB)
+    gpu = make_gpu(host=host, memory=8 * GIB)
+    make_gpu(host=host, index=1, is_present=False)
+    sessions = [run_session(host=host, cpu=2, memory=3 * GIB, fgpu=350) for _ in range(2)]
+    response = client_of(make_user()).get("/api/v1/hosts/")
+    assert response.json()["results"] == [
+        {
+            "name": host.name,
+            "status": "READY",
+            "is_cordoned": False,
+            "resource_group": host.group.name,
+            "cpu": 8,
+            "cpu_held": 4,
+            "memory": 32 * GIB,
+            "memory_held": 6 * GIB,
+            "gpus": [
+                {
+                    "uuid": gpu.uuid,
+                    "name": "Simulated GPU",
+                    "index": 0,
+                    "memory": 8 * GIB,
+                    "is_simulated": True,
+                    "tier": "hook",
+                    "capacity": "2",
+                    "held": "0.7",
+                }
+            ],
+        }
+    ]
+    assert not any(session.owner.email in response.content.decode() for session in sessions)
+
+
+def test_page_size_is_obeyed_and_capped() -> None:
+    for _ in range(3):
+        make_image()
+    client = client_of(make_user())
+    assert len(client.get("/api/v1/images/?page_size=2").json()["results"]) == 2
+    assert client.get("/api/v1/images/?page_size=2&page=9").status_code == 404
+    for text in ("100000", "-1", "x", "\0", "9" * 5000):
+        assert client.get("/api/v1/images/", {"page_size": text}).status_code == 200
+    for text in ("0", "x", "\0", "9" * 5000):
+        assert client.get("/api/v1/images/", {"page": text}).status_code == 404
+
+
+def test_a_page_holds_no_more_than_two_hundred_rows() -> None:
+    Image.objects.bulk_create(
+        Image(environment="Many", version=str(number), reference=f"many:{number}") for number in range(201)
+    )
+    body = client_of(make_user()).get("/api/v1/images/?page_size=1000").json()
+    assert (body["count"], len(body["results"])) == (201, 200)
+
+
+def test_a_waiting_session_holds_nothing() -> None:
+    host = make_host(gpus=1)
+    make_session(resource_group=host.group, fgpu=500)
+    row = client_of(make_user()).get("/api/v1/hosts/").json()["results"][0]
+    assert (row["cpu_held"], row["gpus"][0]["held"]) == (0, "0")
+
+
+def names(path: str, field: str, user: User) -> set[str]:
+    response = client_of(user).get(f"/api/v1/{path}/")
+    return {row[field] for row in response.json()["results"]}

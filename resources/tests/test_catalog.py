@@ -1,0 +1,160 @@
+"""The catalogue file: what it may say, and how a mistake in it is reported."""
+
+import pytest
+from django.conf import settings
+
+from resources.images.catalog import CatalogError, Entry, Recipe, load, parse, reference_problem, registry_of, select
+from resources.units import MIB
+
+ONE = """
+[[image]]
+environment = "Python"
+version = "3.11"
+reference = "lab/python:3.11"
+"""
+SMALL = ONE + '[image.build]\nsuite = "bookworm"\n'
+
+
+def test_an_entry_carries_everything_that_the_file_says() -> None:
+    text = """
+[[image]]
+environment = "scikit-learn"
+version = "1.7"
+reference = "lab/sklearn:1.7"
+description = "for class 3"
+default = true
+min_cpu = 2
+min_memory = "512m"
+min_fgpu = "0.25"
+[image.build]
+suite = "trixie"
+packages = ["scikit-learn==1.7.2", "pandas[excel]==2.3.3"]
+"""
+    recipe = Recipe(suite="trixie", packages=("scikit-learn==1.7.2", "pandas[excel]==2.3.3"))
+    assert parse(text) == (
+        Entry(
+            environment="scikit-learn",
+            version="1.7",
+            reference="lab/sklearn:1.7",
+            description="for class 3",
+            min_cpu=2,
+            min_memory=512 * MIB,
+            min_fgpu=250,
+            is_default=True,
+            recipe=recipe,
+        ),
+    )
+
+
+def test_an_entry_without_a_build_table_names_an_image_of_a_registry() -> None:
+    assert parse(ONE)[0].recipe is None
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("[[image", "not valid TOML"),
+        ("images = 3", "a list of [[image]] tables and nothing else"),
+        ("image = 3", "a list of [[image]] tables and nothing else"),
+        (ONE.replace('"3.11"', "3.11", 1), "version must be text in quotes, not 3.11"),
+        (ONE.replace('reference = "lab/python:3.11"', ""), "image 1 (Python 3.11): reference is missing"),
+        (ONE.replace("lab/python:3.11", "lab/python"), "'lab/python' names no tag; write for example lab/python:1.0"),
+        (ONE.replace("lab/python:3.11", "Lab/python:3"), "'Lab/python:3' is not an image reference"),
+        (ONE.replace('"Python"', '"Py:thon"'), "environment must have 1 to 64 characters, no colon"),
+        (ONE.replace('"Python"', f'"{"x" * 65}"'), "environment must have 1 to 64 characters, no colon"),
+        (ONE.replace('"Python"', '""'), "environment must have 1 to 64 characters, no colon"),
+        (ONE + 'min_memory = "lots"', "'lots' is not a size"),
+        (ONE + 'min_fgpu = "0.333"', "the nearest values are 0.33 and 0.34"),
+        (ONE + "min_cpu = 0", "min_cpu must be 1 or more"),
+        (ONE + "min_cpu = true", "min_cpu must be a whole number, not True"),
+        (ONE + 'default = "yes"', "default must be true or false, not 'yes'"),
+        (ONE + 'pakages = ["x"]', "unknown key pakages"),
+        (ONE + "build = true", "build must be a table"),
+        (ONE + "[image.build]", "suite is missing"),
+        (SMALL.replace("bookworm", "../x"), "suite '../x' is not the name of a Debian release"),
+        (SMALL + 'packages = "numpy"', "packages must be a list, not 'numpy'"),
+        (SMALL + 'packages = ["numpy"]', "package 'numpy' must be pinned as name==version"),
+        (SMALL + 'packages = ["numpy==1; rm -rf /"]', "must be pinned as name==version"),
+        (SMALL + 'packages = ["numpy==2.*"]', "must be pinned as name==version"),
+        (SMALL.replace("python:3.11", f"python@sha256:{'0' * 64}"), "named by a tag, not by a digest"),
+        (ONE + ONE, "Python 3.11 occurs 2 times"),
+        (ONE + ONE.replace('"3.11"', '"3.12"', 1), "reference lab/python:3.11 occurs 2 times"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(text: str, message: str) -> None:
+    with pytest.raises(CatalogError) as caught:
+        parse(text)
+    assert message in str(caught.value)
+
+
+def test_two_default_versions_of_one_environment_are_refused() -> None:
+    first = ONE + "default = true\n"
+    with pytest.raises(CatalogError, match="Python has 2 default versions; choose one"):
+        parse(first + first.replace("3.11", "3.12"))
+
+
+def test_all_mistakes_are_reported_at_once() -> None:
+    with pytest.raises(CatalogError) as caught:
+        parse(ONE + "min_cpu = 0\n" + ONE + 'default = "yes"\n')
+    assert [line.split(":")[0] for line in str(caught.value).splitlines()] == [
+        "image 1 (Python 3.11)",
+        "image 2 (Python 3.11)",
+    ]
+
+
+def test_select_takes_an_environment_or_one_version_in_any_case() -> None:
+    entries = load(settings.BASE_DIR / "images" / "catalog.toml")
+    assert select(entries, []) == entries
+    assert [entry.label for entry in select(entries, ["python"])] == ["Python 3.11", "Python 3.13"]
+    assert [entry.label for entry in select(entries, ["PyTorch:2.7", "Python:3.13"])] == ["Python 3.13", "PyTorch 2.7"]
+
+
+def test_select_says_what_there_is_when_a_name_matches_nothing() -> None:
+    with pytest.raises(CatalogError, match=r"no such image: julia; the catalogue has Python:3\.11"):
+        select(parse(ONE), ["julia"])
+
+
+def test_the_catalogue_offers_two_environments_built_here_and_two_for_gpus_each_with_two_versions() -> None:
+    entries = load(settings.BASE_DIR / "images" / "catalog.toml")
+    built = [entry.environment for entry in entries if entry.recipe]
+    upstream = [entry.environment for entry in entries if not entry.recipe and entry.min_fgpu]
+    assert built == ["Python"] * 2 + ["scikit-learn"] * 2
+    assert upstream == ["PyTorch"] * 2 + ["TensorFlow"] * 2
+    assert sorted(entry.environment for entry in entries if entry.is_default) == sorted({*built, *upstream})
+
+
+@pytest.mark.parametrize(
+    "reference",
+    [
+        "debian:12",
+        "lab/team/image:1.0",
+        "registry.example.com/image:1",
+        "registry.example.com:5000/a/b:x_Y.z",
+        "localhost/image:1",
+        "myhost:5000/image:1",
+        "10.0.0.1:5000/image:1",
+        f"debian@sha256:{'a' * 64}",
+        f"debian:12@sha256:{'a' * 64}",
+    ],
+)
+def test_references_as_the_engine_takes_them_are_accepted(reference: str) -> None:
+    assert reference_problem(reference) is None
+
+
+@pytest.mark.parametrize("reference", ["", "a b:1", "UPPER:1", "x:", "/x:1", "x//y:1", "https://x/y:1", "x:1\n", "x:é"])
+def test_other_text_is_no_reference(reference: str) -> None:
+    assert "is not an image reference" in str(reference_problem(reference))
+
+
+@pytest.mark.parametrize(
+    ("reference", "registry"),
+    [
+        ("debian:12", "docker.io"),
+        ("pytorch/pytorch:2.7", "docker.io"),
+        ("localhost/x:1", "localhost"),
+        ("host:5000/x:1", "host:5000"),
+        ("registry.example.com/x:1", "registry.example.com"),
+    ],
+)
+def test_the_registry_is_the_first_part_that_looks_like_a_host(reference: str, registry: str) -> None:
+    assert registry_of(reference) == registry

@@ -1,0 +1,132 @@
+"""What a machine is found to have, with and without an NVIDIA driver."""
+
+import os
+from types import SimpleNamespace
+
+import pynvml
+import pytest
+
+from resources import discovery
+from resources.discovery import Device, nvml_devices, simulated_devices, this_machine
+from resources.units import GIB, MIB
+
+
+class FakeDriver:
+    """The part of NVML that is used, with two GPUs of which some may be broken, or no driver at all."""
+
+    NVMLError = pynvml.NVMLError
+
+    def __init__(self, *, is_there: bool = True, broken: tuple[int, ...] = ()) -> None:
+        self.is_there = is_there
+        self.broken = broken
+        self.open = 0
+
+    def nvmlInit(self) -> None:
+        if not self.is_there:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND)
+        self.open += 1
+
+    def nvmlShutdown(self) -> None:
+        self.open -= 1
+
+    def nvmlDeviceGetCount(self) -> int:
+        return 2
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+        if index in self.broken:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_GPU_IS_LOST)
+        return index
+
+    def nvmlDeviceGetUUID(self, handle: int) -> str:
+        return f"GPU-{handle}"
+
+    def nvmlDeviceGetName(self, handle: int) -> str:
+        return "NVIDIA H100"
+
+    def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
+
+    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
+        return SimpleNamespace(total=80 * GIB, free=GIB, used=79 * GIB)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+    return install(monkeypatch, FakeDriver())
+
+
+def install(monkeypatch: pytest.MonkeyPatch, driver: FakeDriver) -> FakeDriver:
+    monkeypatch.setattr(discovery, "pynvml", driver)
+    return driver
+
+
+def test_gpus_are_found_by_their_uuid_in_the_drivers_order(driver: FakeDriver) -> None:
+    assert nvml_devices() == (
+        Device(uuid="GPU-0", index=0, name="NVIDIA H100", memory=80 * GIB),
+        Device(uuid="GPU-1", index=1, name="NVIDIA H100", memory=80 * GIB),
+    )
+    assert driver.open == 0
+
+
+def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, FakeDriver(is_there=False))
+    assert nvml_devices() == ()
+
+
+def test_one_broken_gpu_does_not_cost_the_host_the_others(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver = install(monkeypatch, FakeDriver(broken=(0,)))
+    assert [(device.uuid, device.index) for device in nvml_devices()] == [("GPU-1", 1)]
+    assert "GPU 0 does not answer" in caplog.text
+    assert driver.open == 0
+
+
+def test_simulated_gpus_are_numbered_through_and_labelled() -> None:
+    devices = simulated_devices(" 2x8GiB, 1 X 512m ,", "alpha")
+    assert [(device.index, device.memory) for device in devices] == [(0, 8 * GIB), (1, 8 * GIB), (2, 512 * MIB)]
+    assert all(device.is_simulated for device in devices)
+    assert len({device.uuid for device in devices}) == 3
+
+
+def test_a_simulated_gpu_is_the_same_after_a_restart_and_another_on_another_host() -> None:
+    (first,) = simulated_devices("1x8GiB", "alpha")
+    assert simulated_devices("2x8GiB", "alpha")[0] == first
+    assert simulated_devices("1x8GiB", "beta")[0].uuid != first.uuid
+
+
+@pytest.mark.parametrize("text", ["", "  ", ","])
+def test_nothing_declared_is_nothing_simulated(text: str) -> None:
+    assert simulated_devices(text, "alpha") == ()
+
+
+@pytest.mark.parametrize(
+    "text", ["8GiB", "0x8GiB", "-1x8GiB", "100x8GiB", "1x", "x8GiB", "1x0", "1x8parsecs", "1x8GiB;1x8GiB", "1x-8GiB"]
+)
+def test_a_malformed_declaration_is_refused_with_its_text(text: str) -> None:
+    with pytest.raises(ValueError, match=r"size|simulated"):
+        simulated_devices(text, "alpha")
+
+
+def test_real_gpus_win_over_simulated_ones(driver: FakeDriver) -> None:
+    assert [device.uuid for device in this_machine(host_name="a", simulated="1x8GiB").devices] == ["GPU-0", "GPU-1"]
+    driver.is_there = False
+    (simulated,) = this_machine(host_name="a", simulated="1x8GiB").devices
+    assert simulated.is_simulated
+
+
+@pytest.mark.usefixtures("driver")
+def test_a_machine_lends_all_it_has_or_what_it_is_told_to() -> None:
+    everything = this_machine(host_name="a", simulated="")
+    assert everything.cpu == len(os.sched_getaffinity(0))
+    assert everything.memory > GIB // 4
+    part = this_machine(host_name="a", simulated="", cpu=1, memory="200m")
+    assert (part.cpu, part.memory) == (1, 200 * MIB)
+    assert this_machine(host_name="a", simulated="", cpu=10**6, memory="1000t") == everything
+
+
+@pytest.mark.usefixtures("driver")
+@pytest.mark.parametrize("amounts", [{"memory": "much"}, {"cpu": -1}])
+def test_amounts_that_make_no_sense_are_refused(amounts: dict[str, int | str]) -> None:
+    with pytest.raises(ValueError, match=r"size|cores"):
+        this_machine(host_name="a", simulated="", **amounts)  # type: ignore[arg-type]

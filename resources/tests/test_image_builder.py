@@ -1,0 +1,220 @@
+"""Building images: what is reported, what is skipped, what a failure says, and what the built images can do."""
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from django.conf import settings
+from django.core.management import CommandError, call_command
+from django.test import override_settings
+from docker import DockerClient
+from docker.errors import ImageNotFound
+from docker.models.containers import Container
+
+from resources.images.base import PROBE_SECONDS, Bases, BaseUnavailable, registry_answers
+from resources.images.builder import Builder, BuildFailed, Outcome, built_digest, follow_build
+from resources.images.catalog import Entry, load
+from resources.images.inputs import network_arguments
+from resources.models import Image
+
+IMAGES = settings.BASE_DIR / "images"
+BUILT = [entry for entry in load(IMAGES / "catalog.toml") if entry.recipe]
+TINY = """
+[[image]]
+environment = "{name}"
+version = "1"
+reference = "gpuplatform-buildtest/{name}:1"
+[image.build]
+suite = "bookworm"
+packages = ["six==1.{minor}.0"]
+"""
+TINY_DOCKERFILE = """
+ARG BASE
+FROM ${BASE}
+ARG REFRESH
+ARG PACKAGES
+COPY files/ /srv/
+RUN echo wanted: ${PACKAGES}
+RUN case ${PACKAGES} in *1.13.0) echo this cannot work; exit 3;; esac
+"""
+
+
+def test_each_command_that_is_run_is_reported_and_cached_ones_are_not() -> None:
+    events: list[dict[str, object]] = [
+        {"stream": "Step 1/3 : FROM debian"},
+        {"stream": " ---> 0123456789ab\n"},
+        {"stream": "Step 2/3 : RUN   apt-get update"},
+        {"stream": " ---> Using cache\n"},
+        {"stream": "Step 3/3 : RUN pip install \\\n"},
+        {"stream": " ---> Running in 0123456789ab\n"},
+        {"stream": "Collecting six\n"},
+    ]
+    lines: list[str] = []
+    follow_build(events, lines.append)
+    assert lines == ["Step 3/3 : RUN pip install \\"]
+
+
+def test_a_failed_build_names_the_command_and_shows_the_end_of_its_output() -> None:
+    output = [{"stream": f"line {number}\n"} for number in range(100)]
+    events = [{"stream": "Step 2/3 : RUN make"}, *output, {"error": "returned a non-zero code: 2"}]
+    with pytest.raises(BuildFailed) as caught:
+        follow_build(events, lambda _: None)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == "Step 2/3 : RUN make"
+    assert lines[1:-1] == [f"line {number}" for number in range(70, 100)]
+    assert lines[-1] == "returned a non-zero code: 2"
+
+
+def test_the_output_of_the_commands_before_the_failed_one_is_left_out() -> None:
+    streams = ["Step 1/2 : RUN apt-get update", "Hit:1 bookworm\n", "Step 2/2 : RUN make", "no such target\n"]
+    events = [*({"stream": text} for text in streams), {"error": "code 2"}]
+    with pytest.raises(BuildFailed) as caught:
+        follow_build(events, lambda _: None)
+    assert str(caught.value).splitlines() == ["Step 2/2 : RUN make", "no such target", "code 2"]
+
+
+@pytest.fixture(scope="module")
+def engine() -> Iterator[DockerClient]:
+    with closing(DockerClient(base_url=settings.COMPUTE_DOCKER_URL)) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def built(engine: DockerClient) -> None:
+    """Every image of the catalogue that is built here, in the state of this checkout."""
+    builder = Builder(engine, IMAGES, os.environ, force=False, report=lambda _: None)
+    for entry in BUILT:
+        assert entry.recipe
+        result = builder.build(entry, entry.recipe)
+        assert result.outcome is not Outcome.FAILED, result.problem
+
+
+@pytest.fixture
+def folder(tmp_path: Path, engine: DockerClient, built: None) -> Iterator[Path]:
+    """A small catalogue of its own on a base that is there already; what it built is removed."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "Dockerfile").write_text(TINY_DOCKERFILE)
+    (tmp_path / "catalog.toml").write_text(TINY.format(name="tiny", minor=17))
+    yield tmp_path
+    for name in ("tiny", "broken"):
+        if built_digest(engine, f"gpuplatform-buildtest/{name}:1"):
+            engine.images.remove(f"gpuplatform-buildtest/{name}:1")
+
+
+@contextmanager
+def container_of(engine: DockerClient, entry: Entry) -> Iterator[Container]:
+    network = network_arguments(os.environ)  # packages are found where the build found them
+    container = engine.containers.run(entry.reference, detach=True, init=True, network_mode="host", environment=network)
+    try:
+        yield container
+    finally:
+        container.remove(force=True)
+
+
+def output_of(container: Container, command: str) -> str:
+    """Run a command with bash in the container; it must succeed."""
+    status, output = container.exec_run(["bash", "-c", command])
+    assert isinstance(output, bytes)
+    assert status == 0, output.decode()
+    return output.decode().strip()
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("entry", BUILT, ids=[entry.label for entry in BUILT])
+def test_a_built_image_has_what_a_session_needs(engine: DockerClient, built: None, entry: Entry) -> None:
+    python = entry.version if entry.environment == "Python" else "3.11"
+    with container_of(engine, entry) as container:
+        assert output_of(container, "whoami; id -u; pwd; echo $HOME $LANG").split() == (
+            ["work", "1000", "/home/work", "/home/work", "C.UTF-8"]
+        )
+        assert output_of(container, "python --version").startswith(f"Python {python}.")
+        assert output_of(container, "bash -lc 'command -v python'") == "/opt/python/bin/python"
+        assert output_of(container, "jupyter lab --version").startswith("4.")
+        assert output_of(container, "tmux -V").startswith("tmux 3.")
+        assert output_of(container, "git --version").startswith("git version 2.")
+        if entry.environment == "scikit-learn":
+            version = output_of(container, "python -c 'import sklearn; print(sklearn.__version__)'")
+            assert version.startswith(f"{entry.version}.")
+
+
+@pytest.mark.docker
+def test_users_install_packages_for_themselves_or_with_sudo_for_all(engine: DockerClient, built: None) -> None:
+    with container_of(engine, BUILT[0]) as container:
+        output_of(container, "pip install --user colorama")
+        assert output_of(container, "python -c 'import colorama; print(colorama.__file__)'").startswith("/home/work/")
+        output_of(container, "sudo -n pip install toml")
+        assert output_of(container, "python -c 'import toml; print(toml.__file__)'").startswith("/opt/python/")
+
+
+@pytest.mark.docker
+def test_the_terminal_is_tmux_with_the_defaults_of_the_guide(engine: DockerClient, built: None) -> None:
+    with container_of(engine, BUILT[0]) as container:
+        output_of(container, "tmux new-session -d")
+        shown = [output_of(container, f"tmux show -gv {name}") for name in ("prefix", "mouse", "history-limit")]
+        assert shown == ["C-b", "on", "50000"]
+
+
+@pytest.mark.docker
+@pytest.mark.django_db
+def test_a_second_run_builds_nothing_and_a_changed_file_builds_again(
+    folder: Path, engine: DockerClient, capsys: pytest.CaptureFixture[str]
+) -> None:
+    outputs = []
+    for _ in range(2):
+        call_command("build_images", folder=folder)
+        outputs.append(capsys.readouterr().out)
+    before = engine.images.get("gpuplatform-buildtest/tiny:1").id
+    (folder / "files" / "new").write_text("new")
+    call_command("build_images", folder=folder)
+    assert "tiny 1: built" in outputs[0]
+    assert "tiny 1: added" in outputs[0]
+    assert len(outputs[1].splitlines()) == 1
+    assert "tiny 1: up to date" in outputs[1]
+    assert engine.images.get("gpuplatform-buildtest/tiny:1").id != before
+    with pytest.raises(ImageNotFound):
+        engine.images.get(str(before))
+
+
+@pytest.mark.docker
+@pytest.mark.django_db
+def test_a_failed_image_is_reported_and_not_offered_and_the_others_are_built(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    both = TINY.format(name="broken", minor=13) + TINY.format(name="tiny", minor=17)
+    (folder / "catalog.toml").write_text(both)
+    with pytest.raises(CommandError, match="1 of 2 images failed: broken 1"):
+        call_command("build_images", folder=folder)
+    output = capsys.readouterr().out
+    assert "RUN case ${PACKAGES}" in output
+    assert "this cannot work" in output
+    assert "returned a non-zero code: 3" in output
+    assert [image.environment for image in Image.objects.all()] == ["tiny"]
+
+
+@pytest.mark.docker
+def test_a_registry_that_never_answers_is_given_up_within_seconds() -> None:
+    with closing(socket.create_server(("127.0.0.1", 0))) as silent:
+        started = time.monotonic()
+        assert not registry_answers(f"127.0.0.1:{silent.getsockname()[1]}/debian:12")
+    assert time.monotonic() - started < PROBE_SECONDS + 3
+
+
+@pytest.mark.docker
+def test_with_neither_registry_nor_debootstrap_the_message_says_what_to_install(
+    engine: DockerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    bases = Bases(engine, refresh=False, report=lambda _: None)
+    with pytest.raises(BaseUnavailable, match=r"for debian:nosuch-slim.*apt-get install debootstrap"):
+        bases.reference("nosuch")
+
+
+@override_settings(COMPUTE_DOCKER_URL="tcp://127.0.0.1:1")
+def test_without_docker_the_command_says_where_it_looked() -> None:
+
+    with pytest.raises(CommandError, match=r"Docker does not answer at tcp://127\.0\.0\.1:1: "):
+        call_command("build_images")

@@ -1,0 +1,96 @@
+"""Entering images into the table: by the catalogue again and again, and by administrators."""
+
+from dataclasses import replace
+
+import pytest
+from django.core.exceptions import ValidationError
+
+from resources.images.catalog import Entry
+from resources.images.registration import Change, register_entry, register_image
+from resources.models import Image
+from resources.units import GIB
+
+pytestmark = pytest.mark.django_db
+
+ENTRY = Entry(
+    environment="Python",
+    version="3.11",
+    reference="lab/python:3.11",
+    description="for all",
+    min_cpu=2,
+    min_memory=GIB,
+    min_fgpu=500,
+    is_default=True,
+    recipe=None,
+)
+
+
+def test_a_new_entry_becomes_a_row_with_all_its_fields() -> None:
+    assert register_entry(ENTRY) is Change.ADDED
+    row = Image.objects.get()
+    assert (row.environment, row.version, row.reference, row.description) == (
+        "Python",
+        "3.11",
+        "lab/python:3.11",
+        "for all",
+    )
+    assert (row.min_cpu, row.min_memory, row.min_fgpu, row.is_default, row.is_enabled) == (2, GIB, 500, True, True)
+
+
+def test_registering_again_changes_nothing() -> None:
+    register_entry(ENTRY)
+    assert register_entry(ENTRY) is Change.UNCHANGED
+    assert Image.objects.count() == 1
+
+
+def test_a_change_in_the_catalogue_updates_the_row_in_place() -> None:
+    register_entry(ENTRY)
+    key = Image.objects.get().pk
+    assert register_entry(replace(ENTRY, reference="lab/python:3.11-2", min_memory=2 * GIB)) is Change.UPDATED
+    row = Image.objects.get()
+    assert (row.pk, row.reference, row.min_memory) == (key, "lab/python:3.11-2", 2 * GIB)
+
+
+def test_what_an_administrator_switched_off_stays_off() -> None:
+    register_entry(ENTRY)
+    Image.objects.update(is_enabled=False, is_default=False)
+    assert register_entry(replace(ENTRY, description="new")) is Change.UPDATED
+    row = Image.objects.get()
+    assert (row.description, row.is_enabled, row.is_default) == ("new", False, False)
+
+
+def test_a_new_version_does_not_take_the_default_away_from_another() -> None:
+    register_entry(ENTRY)
+    register_entry(replace(ENTRY, version="3.13", reference="lab/python:3.13"))
+    assert list(Image.objects.values_list("version", "is_default")) == [("3.11", True), ("3.13", False)]
+
+
+def test_an_entry_can_be_added_disabled() -> None:
+    register_entry(ENTRY, enable=False)
+    assert not Image.objects.get().is_enabled
+
+
+def test_an_administrator_registers_any_image() -> None:
+    row = register_image(reference="ghcr.io/lab/r:4.4", environment="R", version="4.4", min_memory=GIB)
+    assert Image.objects.get() == row
+    assert (row.is_enabled, row.is_default, row.min_memory, row.min_fgpu) == (True, False, GIB, 0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "field"),
+    [
+        ({"reference": "no tag"}, "reference"),
+        ({"reference": "lab/python:3.11"}, "reference"),
+        ({"environment": ""}, "environment"),
+        ({"version": "x" * 65}, "version"),
+        ({"min_memory": -1}, "min_memory"),
+        ({"environment": "Python", "version": "3.11"}, "__all__"),
+    ],
+)
+def test_a_bad_registration_is_refused_at_its_field(changes: dict[str, str | int], field: str) -> None:
+    register_entry(ENTRY)
+    good: dict[str, str | int] = {"reference": "lab/r:4.4", "environment": "R", "version": "4.4"}
+    with pytest.raises(ValidationError) as caught:
+        register_image(**{**good, **changes})  # type: ignore[arg-type]  # the point is to pass bad values
+    assert list(caught.value.message_dict) == [field]
+    assert Image.objects.count() == 1

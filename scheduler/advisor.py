@@ -1,0 +1,90 @@
+"""What would become of a session if it were asked for now: when it starts, why then, what starts sooner. Pure.
+
+The same board, order and rules as a pass, so the answer is what the next pass does if nothing changes before it.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final, Literal, NamedTuple
+
+from resources.units import FGPU_STEP
+from scheduler.board import Board
+from scheduler.forecast import forecast
+from scheduler.placement import serve
+from scheduler.reasons import Explainer
+from scheduler.terms import Request, Snapshot
+
+LOOK_AHEAD: Final = 30  # moments at which sessions end: what an answer may cost while a slider moves
+
+Starts = datetime | Literal["now"] | None  # None: nobody can say
+
+
+class Alternative(NamedTuple):
+    """A request that starts sooner: so much milli-fGPU in that group."""
+
+    group_id: int
+    fgpu: int
+    starts: Starts
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Advice:
+    """When the request starts, why not at once, why then, and what would start sooner, the least change first."""
+
+    starts: Starts
+    reason: str = ""
+    because: str = ""
+    alternatives: tuple[Alternative, ...] = ()
+
+
+def advise(
+    snapshot: Snapshot,
+    request: Request,
+    now: datetime,
+    *,
+    other_group_ids: Iterable[int] = (),
+    look_ahead: int = LOOK_AHEAD,
+) -> Advice:
+    """Return what the next pass would do with `request`, and else what is known of its start.
+
+    `other_group_ids` are those that the user may use instead; `snapshot` holds their hosts, running and waiting
+    sessions.
+    """
+    ghosts = [request._replace(id=f"{request.id} in {group_id}", group_id=group_id) for group_id in other_group_ids]
+    board = Board(replace(snapshot, queue=(*snapshot.queue, request, *ghosts)))
+    placements, left = serve(board, (*snapshot.queue, request), snapshot.rules, now)
+    if any(placement.session_id == request.id for placement in placements):
+        return Advice(starts="now")
+    told = Explainer(board).explain(request)
+    less = _less(board, request)
+    elsewhere = [ghost for ghost in ghosts if board.could_start(ghost)]
+    later = [ghost for ghost in ghosts if ghost not in elsewhere]
+    starts = forecast(board, (*left, *later), now, look_ahead, frozenset(ghost.id for ghost in later))
+    own = starts.get(request.id)
+    sooner = [
+        Alternative(ghost.group_id, ghost.fgpu, starts[ghost.id].at)
+        for ghost in later
+        if ghost.id in starts and (own is None or starts[ghost.id].at < own.at)
+    ]
+    return Advice(
+        starts=own.at if own else None,
+        reason=told.detail,
+        because=own.because if own else "",
+        alternatives=(*less, *(Alternative(ghost.group_id, ghost.fgpu, "now") for ghost in elsewhere), *sooner),
+    )
+
+
+def _less(board: Board, request: Request) -> list[Alternative]:
+    """Return the most fGPU below the request that starts now in its group: what is left when all others are served."""
+    group = board.groups.get(request.group_id)
+    if group is None:
+        return []
+    if group.head is not None and group.head.id == request.id:
+        group.clear_head()
+    rooms = [room for room in group.room.rooms if room.cpu >= request.cpu and room.memory >= request.memory]
+    offered = max((room.fgpu for room in rooms if not room.is_closed), default=0)
+    allowed = min((holder.fgpu for holder in board.holders(request.owner_id, request.project_id)), default=offered)
+    most = int(min(request.fgpu - FGPU_STEP, offered, allowed)) // FGPU_STEP * FGPU_STEP
+    smaller = request._replace(fgpu=most)
+    return [Alternative(request.group_id, most, "now")] if most > 0 and board.could_start(smaller) else []

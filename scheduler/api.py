@@ -1,0 +1,81 @@
+"""API of the scheduler: what would become of an order."""
+
+from typing import Any
+
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from accounts.api import user_of
+from resources.units import fgpu_text
+from scheduler.advisor import Starts
+from scheduler.estimate import Estimate, estimate
+from sessions.api import by_request_field
+from sessions.errors import Refused
+from sessions.serializers import OrderSerializer
+
+
+@extend_schema_field(
+    {"oneOf": [{"type": "string", "enum": ["now"]}, {"type": "string", "format": "date-time"}], "nullable": True}
+)
+class StartsField(serializers.Field[Any, Any, Any, Any]):
+    """ "now", a time, or null where nobody can say."""
+
+    def to_representation(self, value: Starts) -> str | None:
+        """Return the text."""
+        return value if value is None or isinstance(value, str) else value.isoformat().replace("+00:00", "Z")
+
+
+class AlternativeSerializer(serializers.Serializer[Any]):
+    """A change of the order with which it starts sooner."""
+
+    resource_group = serializers.CharField()
+    fgpu = serializers.CharField()
+    starts = StartsField(allow_null=True)
+
+
+class EstimateSerializer(serializers.Serializer[Any]):
+    """When all sessions of an order would have started, and why not before."""
+
+    starts = StartsField(allow_null=True)
+    reason = serializers.CharField(help_text="Why not now; empty where it starts now")
+    because = serializers.CharField(help_text="Why then")
+    alternatives = AlternativeSerializer(many=True)
+
+
+class EstimateView(APIView):
+    """What would become of an order if it were submitted now."""
+
+    @extend_schema(
+        request=OrderSerializer,
+        responses={
+            200: EstimateSerializer,
+            400: OpenApiResponse(OpenApiTypes.OBJECT, description="What is wrong: {field: [message, ...]}"),
+        },
+    )
+    def post(self, request: Request) -> Response:
+        """Say when it would start; takes what ordering takes, refuses what that refuses, and writes nothing."""
+        body = OrderSerializer(data=request.data, context={"request": request})
+        body.is_valid(raise_exception=True)
+        try:
+            found = estimate(user_of(request), body.order())
+        except Refused as refusal:
+            raise ValidationError(by_request_field(refusal.errors, body.initial_data)) from refusal
+        return Response(EstimateSerializer(as_data(found)).data)
+
+
+def as_data(found: Estimate) -> dict[str, Any]:
+    """Return the estimate in the words of the API and the pages."""
+    return {
+        "starts": found.advice.starts,
+        "reason": found.advice.reason,
+        "because": found.advice.because,
+        "alternatives": [
+            {"resource_group": found.group_names[each.group_id], "fgpu": fgpu_text(each.fgpu), "starts": each.starts}
+            for each in found.advice.alternatives
+        ],
+    }

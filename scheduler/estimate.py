@@ -1,0 +1,72 @@
+"""What would become of an order: the advisor's answer from the state as it is now. Writes nothing."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Final
+
+from django.utils import timezone
+
+from accounts.models import User
+from resources.models import ResourceGroup
+from scheduler import snapshot
+from scheduler.advisor import Advice, advise
+from scheduler.terms import Request
+from sessions import services
+from sessions.services import Order
+
+MINE: Final = "order"  # longer ids than this one are the sessions'; it stands behind them where all else is equal
+AFTER_OTHERS: Final = "It waits until the sessions that it depends on have succeeded."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Estimate:
+    """The advice, and the names of the groups that its alternatives are in: {group id: name}."""
+
+    advice: Advice
+    group_names: Mapping[int, str]
+
+
+def estimate(owner: User, order: Order) -> Estimate:
+    """Return when all sessions of `order` have started if it is submitted now, and what would start sooner.
+
+    Raises Refused as `services.submit` does. A dozen queries, whatever there is.
+    """
+    services.check(owner, order)
+    now = timezone.now()
+    groups = {group.pk: group.name for group in ResourceGroup.objects.usable_by(owner)}
+    if any(not session.has_succeeded for session in order.depends_on):
+        return Estimate(advice=Advice(starts=None, reason=AFTER_OTHERS), group_names=groups)
+    *ahead, request = requests_of(owner, order, now)
+    waiting = snapshot.load(now, behind=[*ahead, request], group_ids=groups)
+    world = replace(waiting.snapshot, queue=waiting.snapshot.queue[:-1])
+    advice = advise(world, request, now, other_group_ids=set(groups) - {order.resource_group.pk})
+    return Estimate(advice=_not_before(advice, order.not_before, now), group_names=groups)
+
+
+def requests_of(owner: User, order: Order, now: datetime) -> list[Request]:
+    """Return the requests that the sessions of `order` would be."""
+    bounds = [bound for bound in (order.time_limit, owner.policy.max_lifetime) if bound is not None]
+    return [
+        Request(
+            id=f"{MINE}-{number}",
+            owner_id=owner.pk,
+            group_id=order.resource_group.pk,
+            cpu=order.cpu,
+            memory=order.memory,
+            fgpu=order.fgpu,
+            priority=order.priority,
+            queued_at=now,
+            duration=min(bounds, default=None),
+        )
+        for number in range(order.count)
+    ]
+
+
+def _not_before(advice: Advice, not_before: datetime | None, now: datetime) -> Advice:
+    """Return the advice for a session that its owner wants to start later, by the state as it is now."""
+    if not_before is None or not_before <= now or advice.starts is None:
+        return advice
+    if advice.starts == "now" or advice.starts <= not_before:
+        return Advice(starts=not_before, reason="It waits for its start time.")
+    return advice

@@ -1,0 +1,39 @@
+"""The form of the page that compares replays."""
+
+from datetime import timedelta
+
+from django import forms
+from django.utils import timezone
+
+from resources.models import QueueOrder, ResourceGroup
+from resources.models import Where as WhereChoices
+from scheduler.comparison import Change, Comparison, compare
+from scheduler.history import recorded
+from scheduler.terms import Order, Where
+
+UNCHANGED = ("", "as it is")
+
+
+class SimulationForm(forms.Form):
+    """What is replayed, and what is changed."""
+
+    group = forms.ModelChoiceField(ResourceGroup.objects.all(), required=False, empty_label="all resource groups")
+    days = forms.IntegerField(label="Days of history", initial=30, min_value=1, max_value=3650)
+    add_hosts = forms.IntegerField(label="More hosts", initial=0, min_value=0, max_value=100)
+    policy = forms.ChoiceField(label="Placement", choices=[UNCHANGED, *WhereChoices.choices], required=False)
+    order = forms.ChoiceField(choices=[UNCHANGED, *QueueOrder.choices], required=False)
+    fgpu_per_gpu = forms.IntegerField(label="fGPU per GPU", required=False, min_value=1, max_value=100)
+
+    def compare(self) -> Comparison | None:
+        """Return both replays; None where there is nothing to replay."""
+        asked = self.cleaned_data
+        world, jobs = recorded(timezone.now() - timedelta(days=asked["days"]), asked["group"])
+        if not jobs or not world.hosts:
+            return None
+        change = Change(
+            where=Where(asked["policy"]) if asked["policy"] else None,
+            order=Order(asked["order"]) if asked["order"] else None,
+            add_hosts=asked["add_hosts"],
+            fgpu_per_gpu=asked["fgpu_per_gpu"],
+        )
+        return compare(world, jobs, change)

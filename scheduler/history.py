@@ -1,0 +1,49 @@
+"""What the platform's sessions have asked for and how long they ran, as the simulator takes it."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db.models.functions import Coalesce, Greatest, Least
+from django.utils import timezone
+
+from accounts.limits import Amounts
+from accounts.models import User
+from resources.models import ResourceGroup
+from scheduler.simulator import Job
+from scheduler.snapshot import hosts_of, rules_of
+from scheduler.terms import Owner, Request, Snapshot
+from sessions.models import Session
+
+MOST: Final = 2000  # sessions that are replayed, the latest: what a page may cost
+
+
+def recorded(since: datetime, group: ResourceGroup | None = None, most: int = MOST) -> tuple[Snapshot, list[Job]]:
+    """Return the latest sessions that have run since then, in one group or in all, and the hosts there are today.
+
+    Four queries. The hosts are empty, and users have today's limits.
+    """
+    now = timezone.now()
+    sessions = Session.objects.filter(started_at__isnull=False, created_at__gte=since)
+    if group is not None:
+        sessions = sessions.filter(resource_group=group)
+    rows = sessions.order_by("-created_at").values_list(
+        *("pk", "owner_id", "resource_group_id", "cpu", "memory", "fgpu", "priority"),
+        Greatest("created_at", "not_before"),
+        Least("time_limit", "owner__policy__max_lifetime"),
+        *("started_at", Coalesce("ended_at", now)),
+    )
+    jobs = [
+        Job(Request._make((*row[:6], None, *row[6:9], None)), max(row[10] - row[9], timedelta(seconds=1)))
+        for row in rows[:most]
+    ]
+    owners = User.objects.filter(pk__in={job.request.owner_id for job in jobs}).select_related("policy")
+    groups = {job.request.group_id for job in jobs} | ({group.pk} if group else set())
+    return (
+        Snapshot(
+            hosts=hosts_of(groups),
+            queue=(),
+            owners={user.pk: Owner(limits=user.policy.limits(), used=Amounts()) for user in owners},
+            rules=rules_of(groups),
+        ),
+        jobs,
+    )

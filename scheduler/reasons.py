@@ -1,0 +1,174 @@
+"""Why a session waits, in a sentence for its owner. Pure.
+
+The same state gives the same text, for each change is stored. Sentences name what is missing and the most that is
+offered, never the place in the queue or who holds what.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+from typing import Final
+
+from accounts.limits import FIELDS, Limits
+from resources.units import amount_text, fgpu_text, listing, size_text
+from scheduler.board import Allowance, Board
+from scheduler.room import Room
+from scheduler.terms import Request, Shape, Waiting
+from sessions.lifecycle import Reason
+
+NO_HOST_TEXT: Final = "No host of this session's resource group is ready."
+RESERVED_TEXT: Final = (
+    "What it needs is free, but kept for a session that waits in front of it: there it could start only if it were "
+    "sure to end in time."
+)
+HELD_TEXT: Final = "What it needs is free, but kept for a session that has waited in front of it for too long."
+
+Words = tuple[Reason, str]
+
+
+class Explainer:
+    """Says why requests wait, by the state that a pass has left on its board; cheap to ask for many of a kind."""
+
+    def __init__(self, board: Board) -> None:
+        """Take the board; it must not change before the last question."""
+        self._board = board
+        self._shortages: dict[int, Shortage] = {}
+        self._known: dict[tuple[int, int, int, int], Words] = {}
+        self._barred: dict[tuple[Limits, str, tuple[str, ...], Shape], Words] = {}
+
+    def explain(self, request: Request) -> Waiting:
+        """Return the reason, and the sentence for the owner."""
+        if self._board.bars(request):
+            return Waiting(request.id, *self._limit(request))
+        key = (request.group_id, request.cpu, request.memory, request.fgpu)
+        words = self._known.get(key)
+        if words is None:
+            words = self._known[key] = self._room(request.group_id, request.shape)
+        return Waiting(request.id, *words)
+
+    def _room(self, group_id: int, shape: Shape) -> Words:
+        group = self._board.groups.get(group_id)
+        if group is None:
+            return Reason.NO_HOST, NO_HOST_TEXT
+        kept = group.reservation
+        if kept is not None and kept.room.fits(shape):
+            return Reason.RESERVED, HELD_TEXT if kept.at is None else RESERVED_TEXT
+        shortage = self._shortages.get(group_id)
+        if shortage is None:
+            shortage = self._shortages[group_id] = Shortage(group.room.rooms)
+        return Reason.NO_CAPACITY, shortage.text(shape)
+
+    def _limit(self, request: Request) -> Words:
+        user, *_ = holders = self._board.holders(request.owner_id, request.project_id)
+        holder = next(allowance for allowance in holders if allowance.bars(request))
+        whose = "Your policy" if holder is user else "Your project"
+        over = _over(holder, request)
+        key = (holder.limits, whose, over, request.shape)
+        words = self._barred.get(key)
+        if words is None:
+            reason = Reason.USER_LIMIT if holder is user else Reason.PROJECT_LIMIT
+            words = self._barred[key] = reason, limit_text(holder.limits, over, request.shape, whose)
+        return words
+
+
+def _over(holder: Allowance, request: Request) -> tuple[str, ...]:
+    """Return the amounts in which the request is above what `holder` may still take."""
+    if holder.sessions < 1:
+        return ("sessions",)
+    return tuple(name for name in FIELDS if name != "sessions" and getattr(holder, name) < getattr(request, name))
+
+
+def limit_text(limits: Limits, over: Sequence[str], shape: Shape, whose: str = "Your policy") -> str:
+    """Return the sentence for a request that would exceed `limits` in the amounts named in `over`."""
+    if "sessions" in over:
+        return _sessions_text(limits.sessions or 0, whose)
+    allowed = listing([amount_text(field, getattr(limits, field)) for field in over])
+    asked = listing([amount_text(field, getattr(shape, field)) for field in over])
+    who = "you would" if whose == "Your policy" else "its members would"
+    return f"{whose} allows {allowed} at once; with the {asked} of this session {who} hold more."
+
+
+def _sessions_text(limit: int, whose: str) -> str:
+    if limit == 0:
+        return f"{whose} allows no running sessions."
+    if limit == 1:
+        return f"{whose} allows 1 running session at once, and it is in use."
+    return f"{whose} allows {limit} running sessions at once, and all are in use."
+
+
+def because_text(request: Request, ended: int, was_barred: bool) -> str:
+    """Return why a session starts when it is said to: `ended` sessions on its host have reached their limit by then."""
+    if was_barred:
+        return "by then enough of the sessions that count against the same limit reach their time limit"
+    asked = amount_text("fgpu", request.fgpu) if request.fgpu else amount_text("cpu", request.cpu)
+    if not ended:
+        return "the sessions in front of it start by then"
+    falls = "falls" if request.fgpu or request.cpu == 1 else "fall"
+    return f"{asked} {falls} free when {_limits_reached(ended)}"
+
+
+def _limits_reached(count: int) -> str:
+    return "1 session reaches its time limit" if count == 1 else f"{count} sessions reach their time limit"
+
+
+class Shortage:
+    """Says what a group lacks for a shape that fits on none of its hosts; cheap to ask for many shapes."""
+
+    def __init__(self, rooms: Iterable[Room]) -> None:
+        """Take the rooms of the group's hosts, at least one, as the pass has left them."""
+        by_fgpu = sorted(rooms, key=lambda room: room.fgpu, reverse=True)
+        self._texts: dict[Shape, str] = {}
+        self._gpu_capacity = max(room.capacity for room in by_fgpu)  # 0 without GPUs
+        self._negated_fgpus = [-room.fgpu for room in by_fgpu]  # ascending, for bisect
+        self._most_cpu = list(accumulate((room.cpu for room in by_fgpu), max, initial=0))
+        self._most_memory = list(accumulate((room.memory for room in by_fgpu), max, initial=0))
+
+    def text(self, shape: Shape) -> str:
+        """Return what no host has; else what no host has beside the GPU asked for; else that it is not together."""
+        text = self._texts.get(shape)
+        if text is None:
+            text = self._texts[shape] = self._compose(shape)
+        return text
+
+    def _compose(self, shape: Shape) -> str:
+        """Write the sentence, or up to three; together they stay within the 300 characters of a session's detail."""
+        alone = self._missing_cpu_and_memory(shape, len(self._negated_fgpus), "")
+        if shape.fgpu > self._most_fgpu:
+            alone.insert(0, self._gpu_text(shape.fgpu))
+        if alone:
+            return " ".join(alone)
+        beside_gpu = bisect_right(self._negated_fgpus, -shape.fgpu)  # how many hosts have the GPU asked for
+        beside = self._missing_cpu_and_memory(shape, beside_gpu, " beside the GPU asked for")
+        if beside:
+            return " ".join(beside)
+        wanted = listing([amount_text(field, amount) for field, amount in shape._asdict().items() if amount])
+        return f"Waiting for {wanted} on one host: each is free somewhere, but not all on the same host."
+
+    @property
+    def _most_fgpu(self) -> int:
+        return -self._negated_fgpus[0]
+
+    def _missing_cpu_and_memory(self, shape: Shape, hosts: int, where: str) -> list[str]:
+        """Return a sentence for each that the first `hosts` in order of GPU do not have."""
+        texts = []
+        cpu, memory = self._most_cpu[hosts], self._most_memory[hosts]
+        if shape.cpu > cpu:
+            is_free = f"at most {cpu} {'is' if cpu == 1 else 'are'} free" if cpu else "none is free"
+            texts.append(f"Waiting for {amount_text('cpu', shape.cpu)} on one host: {is_free}{where}.")
+        if shape.memory > memory:
+            is_free = f"at most {size_text(memory)} is free" if memory else "none is free"
+            texts.append(f"Waiting for {amount_text('memory', shape.memory)} on one host: {is_free}{where}.")
+        return texts
+
+    def _gpu_text(self, fgpu: int) -> str:
+        wanted = f"Waiting for {amount_text('fgpu', fgpu)}"
+        most = fgpu_text(self._most_fgpu)
+        if not self._gpu_capacity:
+            return f"{wanted}: no ready host of this session's resource group has a GPU."
+        if fgpu <= self._gpu_capacity:
+            return f"{wanted} on one GPU: the most that is free on a single GPU is {most}."
+        whole, remainder = divmod(fgpu, self._gpu_capacity)
+        parts = ["1 whole GPU" if whole == 1 else f"{whole} whole GPUs"]
+        if remainder:
+            parts.append(f"{fgpu_text(remainder)} fGPU of another")
+        return f"{wanted} on one host, as {listing(parts)}: the most that one host can give this way is {most}."

@@ -1,0 +1,241 @@
+"""What hosts have left while sessions are placed and end, and the search for the host that takes a shape. Pure."""
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from heapq import heappop, heappush
+
+from scheduler.terms import GpuView, Shape, Shares
+from scheduler.where import Pack, Policy, Rank
+
+
+class Room:
+    """What one host has left.
+
+    `fgpu` is the largest GPU request that fits its devices now: its whole free devices, and the largest part that is
+    free on another. As a request takes whole devices and one rest, it fits exactly if it is not above that.
+    """
+
+    __slots__ = (
+        "capacity",
+        "cpu",
+        "fgpu",
+        "free",
+        "frees",
+        "gpu_ids",
+        "host_id",
+        "index",
+        "is_closed",
+        "memory",
+        "rank",
+        "stamp",
+    )
+
+    def __init__(self, *, host_id: int, index: int, cpu: int, memory: int, gpus: Sequence[GpuView]) -> None:
+        """Take what is free on the host and its devices; `index` is its place among the hosts of its group."""
+        self.host_id = host_id
+        self.index = index
+        self.cpu = cpu
+        self.memory = memory
+        self.capacity = gpus[0].capacity if gpus else 0
+        self.gpu_ids = [gpu.id for gpu in gpus]
+        self.frees = [gpu.free if gpu.free > 0 else 0 for gpu in gpus]
+        self.is_closed = False
+        self.stamp = 0  # the number of the last change in its group
+        self.rank: Rank = ()  # of the policies for which the shape does not matter
+        self.measure()
+
+    def measure(self) -> None:
+        """Derive `free` and `fgpu` from the devices."""
+        frees, capacity = self.frees, self.capacity
+        self.free = sum(frees)
+        whole = frees.count(capacity)
+        part = 0
+        for free in frees:
+            if part < free < capacity:
+                part = free
+        self.fgpu = whole * capacity + part
+
+    def fits(self, shape: Shape) -> bool:
+        """Say whether the host can take `shape` now."""
+        return self.fgpu >= shape.fgpu and self.cpu >= shape.cpu and self.memory >= shape.memory
+
+    def split(self, fgpu: int, rest_on: Sequence[int]) -> dict[int, int]:
+        """Return {device: share}: whole devices, and the rest on the first of `rest_on`. It must fit."""
+        if not fgpu:
+            return {}
+        whole, rest = divmod(fgpu, self.capacity)
+        split = {rest_on[0]: rest} if rest else {}
+        if whole:
+            empty = [d for d, free in enumerate(self.frees) if free == self.capacity and d not in split]
+            split.update(dict.fromkeys(empty[:whole], self.capacity))
+        return split
+
+    def take(self, shape: Shape, split: dict[int, int]) -> Shares:
+        """Take `shape` as `split` over the devices; return (gpu id, milli-fGPU) in device order."""
+        self.cpu -= shape.cpu
+        self.memory -= shape.memory
+        for device, share in split.items():
+            self.frees[device] -= share
+        self.measure()
+        if len(split) == 1:  # the usual case, by far
+            ((device, share),) = split.items()
+            return ((self.gpu_ids[device], share),)
+        return tuple((self.gpu_ids[device], split[device]) for device in sorted(split))
+
+    def give(self, shape: Shape, shares: Shares) -> None:
+        """Take back what an ended session held; shares of devices that are gone are dropped."""
+        self.cpu += shape.cpu
+        self.memory += shape.memory
+        for gpu_id, share in shares:
+            if gpu_id in self.gpu_ids:
+                self.frees[self.gpu_ids.index(gpu_id)] += share
+        self.measure()
+
+    def copy(self) -> "Room":
+        """Return a room that changes by itself."""
+        twin = object.__new__(Room)
+        for name in Room.__slots__:
+            setattr(twin, name, getattr(self, name))
+        twin.frees = list(self.frees)
+        return twin
+
+
+class GroupRoom:
+    """What the hosts of one group have left, and which of them takes a shape."""
+
+    def __init__(self, rooms: Sequence[Room], policy: Policy) -> None:
+        """Take the hosts' rooms, each at the position that its `index` says."""
+        self.rooms = rooms
+        self.policy = policy
+        self.changes = 0
+        self.changed: dict[int, Room] = {}  # by index, the latest change last
+        self.order: list[Rank] = []  # of a policy for which the shape does not matter, as at the first search
+        self.first = 0  # place in `order` before which all rooms have changed
+        self.packs = isinstance(policy, Pack)
+        self._searches: dict[tuple[Shape, int | None], _Search] = {}
+        self._full: set[tuple[Shape, int | None]] = set()  # known to fit nowhere until a session ends
+        if not policy.by_shape:
+            for room in rooms:
+                room.rank = policy.rank(room, _NOTHING)
+            self.order = sorted(room.rank for room in rooms)
+
+    def find(self, shape: Shape, avoided_host_id: int | None = None) -> Room | None:
+        """Return the room that fits and ranks lowest; that of the avoided host only if no other fits."""
+        key = (shape, avoided_host_id)
+        if key in self._full:
+            return None
+        search = self._searches.get(key)
+        if search is None:
+            search = self._searches[key] = _Search(self, shape, avoided_host_id)
+        room = search.best()
+        if room is None and avoided_host_id is not None:
+            room = self.find(shape)
+        if room is None:
+            self._full.add(key)
+        return room
+
+    def take(self, room: Room, shape: Shape, split: dict[int, int] | None = None) -> Shares:
+        """Take `shape` from a room of this group, which must fit, and return the shares; the policy splits it."""
+        if split is None:
+            rest = shape.fgpu % room.capacity if shape.fgpu else 0
+            split = room.split(shape.fgpu, self.policy.devices(room, shape, rest) if rest else ())
+        shares = room.take(shape, split)
+        self.touch(room)
+        return shares
+
+    def give(self, room: Room, shape: Shape, shares: Shares) -> None:
+        """Take back what an ended session held of a room of this group."""
+        room.give(shape, shares)
+        self.touch(room)
+        self._full.clear()
+
+    def set_closed(self, room: Room, is_closed: bool) -> None:
+        """Hide a room from `find`, or show it again."""
+        room.is_closed = is_closed
+        self.touch(room)
+        self._full.clear()
+
+    def skip_changed(self, order: list[Rank]) -> int:
+        """Return the first place in `order` whose room may be as it was: policies that fill up eat from the front."""
+        if order is self.order:
+            while self.first < len(order) and self.rooms[order[self.first][-2]].stamp:
+                self.first += 1
+            return self.first
+        return 0
+
+    def touch(self, room: Room) -> None:
+        """Note that a room has changed: what searches knew of it is out of date."""
+        self.changes += 1
+        room.stamp = self.changes
+        if not self.policy.by_shape:
+            room.rank = self.policy.rank(room, _NOTHING)
+        self.changed.pop(room.index, None)
+        self.changed[room.index] = room
+
+
+_NOTHING = Shape(0, 0, 0)
+
+
+class _Search:
+    """The best room for one shape, asked for again and again while rooms change.
+
+    It walks the order as it was at its beginning once; rooms that changed since and fit are in a heap by their new
+    rank. A rank whose stamp is not its room's is out of date: its successor is a later change.
+    """
+
+    __slots__ = ("_avoided", "_changed", "_group", "_order", "_position", "_seen", "_shape")
+
+    def __init__(self, group: GroupRoom, shape: Shape, avoided_host_id: int | None) -> None:
+        self._group = group
+        self._shape = shape
+        self._avoided = avoided_host_id
+        self._changed: list[Rank] = []
+        self._position = 0
+        self._seen = 0
+        if group.policy.by_shape:
+            fitting = [r for r in group.rooms if r.fits(shape) and not r.is_closed and r.host_id != avoided_host_id]
+            self._order = sorted(group.policy.rank(room, shape) for room in fitting)
+            self._seen = group.changes
+        else:
+            self._order = group.order
+            if group.packs:
+                self._position = bisect_left(group.order, (shape.fgpu,))  # less free in all cannot fit
+
+    def best(self) -> Room | None:
+        """Return the room of the lowest rank that fits, or None."""
+        if self._seen != self._group.changes:
+            self._catch_up()
+        unchanged = self._first_unchanged() if self._position < len(self._order) else None
+        changed = self._first_changed() if self._changed else None
+        if unchanged is None or (changed is not None and changed < unchanged):
+            unchanged = changed
+        return None if unchanged is None else self._group.rooms[unchanged[-2]]
+
+    def _catch_up(self) -> None:
+        """Take note of the rooms that changed since the last search."""
+        cpu, memory, fgpu = self._shape  # Room.fits() written out: most of a pass is spent in this loop
+        seen, avoided, policy = self._seen, self._avoided, self._group.policy
+        for room in reversed(self._group.changed.values()):
+            if room.stamp <= seen:
+                break
+            if room.fgpu < fgpu or room.cpu < cpu or room.memory < memory or room.is_closed or room.host_id == avoided:
+                continue
+            heappush(self._changed, policy.rank(room, self._shape) if policy.by_shape else room.rank)
+        self._seen = self._group.changes
+
+    def _first_unchanged(self) -> Rank | None:
+        order, rooms, shape, avoided = self._order, self._group.rooms, self._shape, self._avoided
+        for position in range(max(self._position, self._group.skip_changed(order)), len(order)):
+            rank = order[position]
+            room = rooms[rank[-2]]
+            if room.stamp == rank[-1] and room.fits(shape) and room.host_id != avoided:
+                self._position = position
+                return rank
+        self._position = len(order)
+        return None
+
+    def _first_changed(self) -> Rank | None:
+        changed, rooms = self._changed, self._group.rooms
+        while changed and rooms[changed[0][-2]].stamp != changed[0][-1]:
+            heappop(changed)
+        return changed[0] if changed else None

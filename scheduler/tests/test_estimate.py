@@ -1,0 +1,173 @@
+"""What launching is told beforehand: the very thing that then happens, and nothing is written."""
+
+from datetime import UTC, datetime, timedelta
+from random import Random
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from accounts.models import User
+from resources.models import Host
+from resources.units import GIB
+from scheduler.estimate import estimate
+from scheduler.passes import run_pass
+from scheduler.telling import whole_minute
+from sessions import services
+from sessions.lifecycle import Status
+from sessions.models import Session
+from sessions.tests.orders import make_order
+from sessions.tests.web import browser_of
+from tests.api import client_of
+from tests.factories import make_group, make_host, make_image, make_policy, make_session, make_user, run_session
+
+URL = "/api/v1/sessions/estimate/"
+PAGE = "/scheduler/advice/"
+HOUR = timedelta(hours=1)
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def host() -> Host:
+    """A host with one GPU of 2 fGPU."""
+    return make_host(gpus=1)
+
+
+@pytest.fixture
+def body(host: Host) -> dict[str, Any]:
+    return {"image": make_image().reference, "cpu": 1, "memory": "1g", "fgpu": "1", "resource_group": host.group.name}
+
+
+def form(host: Host, **changes: Any) -> dict[str, Any]:
+    typed = {"image": make_image().pk, "resource_group": host.group.pk, "preset": "", "name": "", "count": "1"}
+    return typed | {"cpu": "1", "memory": "1g", "shared_memory": "64m", "fgpu": "1"} | changes
+
+
+def words(user: User, typed: dict[str, Any]) -> str:
+    response = browser_of(user).post(PAGE, typed)
+    assert response.status_code == 200
+    return " ".join(response.content.decode().split())
+
+
+def test_a_stranger_is_told_nothing(body: dict[str, Any]) -> None:
+    assert client_of().post(URL, body).status_code == 401
+    assert browser_of(make_user()).get(PAGE).status_code == 405
+    assert client_of().post(PAGE, body).status_code == 302
+
+
+def test_what_fits_starts_now_and_asking_writes_nothing(body: dict[str, Any]) -> None:
+    answer = client_of(make_user()).post(URL, body)
+    assert answer.json() == {"starts": "now", "reason": "", "because": "", "alternatives": []}
+    assert not Session.objects.exists()
+
+
+def test_what_does_not_fit_is_told_when_why_and_what_would_start_sooner(host: Host, body: dict[str, Any]) -> None:
+    user = make_user()
+    running = run_session(host=host, fgpu=1500, time_limit=2 * HOUR)
+    answer = client_of(user).post(URL, body).json()
+    assert running.started_at
+    assert datetime.fromisoformat(answer["starts"]) == running.started_at + 2 * HOUR
+    assert answer["reason"] == "Waiting for 1 fGPU on one GPU: the most that is free on a single GPU is 0.5."
+    assert answer["because"] == "1 fGPU falls free when 1 session reaches its time limit"
+    assert answer["alternatives"] == [{"resource_group": host.group.name, "fgpu": "0.5", "starts": "now"}]
+    page = words(user, form(host))
+    assert "Starts about <time" in page
+    assert "because 1 fGPU falls free when 1 session reaches its time limit." in page
+    assert "now with 0.5 fGPU" in page
+
+
+def test_without_limits_nobody_can_say_when(host: Host, body: dict[str, Any]) -> None:
+    run_session(host=host, fgpu=2000)
+    answer = client_of(make_user()).post(URL, body).json()
+    assert (answer["starts"], answer["alternatives"]) == (None, [])
+    assert "Starts when there is room" in words(make_user(), form(host))
+
+
+def test_another_group_is_proposed_only_to_who_may_use_it(host: Host, body: dict[str, Any]) -> None:
+    run_session(host=host, fgpu=2000)
+    other = make_host(gpus=1, group=make_group(open_to_all=False, name="private"))
+    user, member = make_user(), make_user()
+    other.group.users.add(member)
+    assert client_of(user).post(URL, body).json()["alternatives"] == []
+    proposed = client_of(member).post(URL, body).json()["alternatives"]
+    assert proposed == [{"resource_group": "private", "fgpu": "1", "starts": "now"}]
+    assert "now with 1 fGPU in private" in words(member, form(host))
+
+
+def test_several_sessions_start_when_the_last_of_them_does(host: Host, body: dict[str, Any]) -> None:
+    user = make_user()
+    assert client_of(user).post(URL, body | {"count": 2}).json()["starts"] == "now"
+    assert client_of(user).post(URL, body | {"count": 3}).json()["starts"] is None
+    assert "All 2 start now" in words(user, form(host, count="2"))
+
+
+def test_a_start_time_and_other_sessions_are_minded(host: Host, body: dict[str, Any]) -> None:
+    user = make_user()
+    later = datetime(2020, 1, 1, tzinfo=UTC).replace(year=timezone.now().year + 1) - 10 * HOUR
+    first = make_session(owner=user, resource_group=host.group)
+    answer = client_of(user).post(URL, body | {"not_before": later.isoformat()})
+    assert answer.json()["starts"] == later.isoformat().replace("+00:00", "Z"), answer.json()
+    answer = client_of(user).post(URL, body | {"depends_on": [first.pk]})
+    assert (answer.json()["starts"], "depends" in answer.json()["reason"]) == (None, True)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "field"),
+    [
+        ({"cpu": 0}, "cpu"),
+        ({"cpu": 17}, "cpu"),
+        ({"fgpu": "0.005"}, "fgpu"),
+        ({"fgpu": "3"}, "fgpu"),
+        ({"nonsense": 1}, "nonsense"),
+        ({"time_limit": "3d"}, "time_limit"),
+    ],
+)
+def test_what_would_be_refused_is_refused_at_the_same_field(
+    body: dict[str, Any], wrong: dict[str, Any], field: str
+) -> None:
+    user = make_user(policy=make_policy(max_lifetime=2 * HOUR))
+    answers = [client_of(user).post(url, body | wrong) for url in (URL, "/api/v1/sessions/")]
+    assert [answer.status_code for answer in answers] == [400, 400]
+    assert answers[0].json() == answers[1].json()
+    assert list(answers[0].json()) == [field]
+
+
+def test_the_page_says_what_is_wrong_in_place_of_an_estimate(host: Host) -> None:
+    assert "Write a whole number of cores." in words(make_user(), form(host, cpu="x"))
+    assert "2 fGPU" in words(make_user(), form(host, fgpu="3"))
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_an_estimate_costs_the_same_queries_however_many_wait(
+    host: Host, count: int, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    user = make_user()
+    for _ in range(count):
+        make_session(resource_group=host.group)
+        run_session(resource_group=host.group)
+    order = make_order(host)
+    with django_assert_num_queries(15):
+        estimate(user, order)
+
+
+def test_the_estimate_is_what_then_happens() -> None:
+    random = Random(7)
+    for _ in range(25):
+        group, users = make_group(), [make_user() for _ in range(3)]
+        hosts = [make_host(group=group, gpus=random.randint(1, 2), cpu=8) for _ in range(2)]
+        for _ in range(random.randint(0, 8)):
+            limit = random.choice([None, HOUR * random.randint(1, 9)])
+            shape = {"cpu": random.randint(1, 4), "fgpu": random.choice([0, 500, 1000, 2000])}
+            make_session(owner=random.choice(users), resource_group=group, time_limit=limit, **shape)
+        run_pass()
+        order = make_order(hosts[0], cpu=random.randint(1, 4), memory=GIB, fgpu=random.choice([0, 500, 2000]))
+        told = estimate(users[0], order).advice.starts
+        (session,) = services.submit(users[0], order)
+        run_pass()
+        session.refresh_from_db()
+        if told == "now":
+            assert session.status == Status.SCHEDULED
+        else:
+            assert session.status == Status.PENDING
+            assert session.eta == whole_minute(told)

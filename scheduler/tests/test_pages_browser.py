@@ -1,0 +1,131 @@
+"""Advice, estimates and the simulation in a real browser."""
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import Browser, Page, expect
+
+from accounts.models import User
+from resources.models import Host
+from scheduler.passes import run_pass
+from sessions.lifecycle import Kind, Status
+from sessions.models import Session
+from tests.browser import chromium
+from tests.factories import make_host, make_image, make_session, make_user, run_session
+from tests.live import LiveServer, login_cookie, serving
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
+
+SLOW_MS = 30_000  # longer than anything takes on a busy machine
+TOKYO = timedelta(hours=9)
+
+
+@pytest.fixture(scope="module")
+def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """The platform on the test's database."""
+    with serving(tmp_path_factory.mktemp("live") / "server.log") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser; each test gets a profile of its own."""
+    with pytest.MonkeyPatch.context() as patch, chromium() as running:
+        # Playwright keeps an event loop in this thread, where Django then expects no queries.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        yield running
+
+
+@pytest.fixture
+def owner() -> User:
+    return make_user(is_superuser=True)
+
+
+@pytest.fixture
+def page(browser: Browser, server: LiveServer, owner: User) -> Iterator[Page]:
+    """A tab in Tokyo in which the owner is signed in; it must log no error."""
+    context = browser.new_context(timezone_id="Asia/Tokyo", base_url=server.url)
+    context.add_cookies([login_cookie(owner, server.url)])  # type: ignore[list-item]
+    opened = context.new_page()
+    opened.set_default_timeout(SLOW_MS)
+    expect.set_options(timeout=SLOW_MS)
+    errors: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    yield opened
+    context.close()
+    assert errors == []
+
+
+@pytest.fixture
+def host() -> Host:
+    """A host with one GPU of 2 fGPU, of which 1.5 are in use for two hours."""
+    make_image()
+    host = make_host(gpus=1)
+    run_session(host=host, fgpu=1500, time_limit=timedelta(hours=2))
+    return host
+
+
+def test_the_launch_page_says_when_it_starts_as_the_amounts_move(page: Page, host: Host) -> None:
+    page.goto("/sessions/launch/")
+    advice = page.locator("#advice")
+    expect(advice).to_contain_text("Starts now")
+    page.fill("#id_fgpu", "1")
+    expect(advice).to_contain_text("Starts about")
+    expect(advice).to_contain_text("because 1 fGPU falls free when 1 session reaches its time limit")
+    expect(advice).to_contain_text("now with 0.5 fGPU")
+    page.fill("#id_fgpu", "5")
+    expect(advice).to_contain_text("2 fGPU")
+    assert not Session.objects.filter(status=Status.PENDING).exists()
+
+
+def test_what_stands_under_advanced_is_launched_with_times_in_the_browsers_zone(page: Page, host: Host) -> None:
+    first = make_session(owner=User.objects.get(is_superuser=True), resource_group=host.group, name="first")
+    page.goto("/sessions/launch/")
+    page.click("#advanced > summary")
+    page.fill("#id_command", "python train.py")
+    page.fill("#id_time_limit", "90m")
+    start = (timezone.now() + timedelta(days=2)).replace(second=0, microsecond=0)
+    page.fill("#id_not_before", f"{start + TOKYO:%Y-%m-%dT%H:%M}")
+    page.select_option("#id_depends_on", first.pk)
+    expect(page.locator("#advice")).to_contain_text("depends on have succeeded")
+    page.fill("#id_name", "trained")
+    page.click("#launch-button")
+    expect(page.locator("body")).to_contain_text("Launched trained.")
+    session = Session.objects.get(name="trained")
+    assert (session.kind, session.command) == (Kind.BATCH, "python train.py")
+    assert (session.time_limit, session.not_before) == (timedelta(minutes=90), start)
+    assert list(session.depends_on.all()) == [first]
+
+
+def test_the_start_that_was_typed_comes_back_when_the_form_is_refused(page: Page, host: Host) -> None:
+    page.goto("/sessions/launch/")
+    page.click("#advanced > summary")
+    local = f"{datetime.now(UTC) + timedelta(days=3):%Y-%m-%dT%H:%M}"
+    page.fill("#id_not_before", local)
+    page.fill("#id_name", "x")
+    page.click("#launch-button")
+    expect(page.locator("#launch-errors")).to_be_visible()
+    expect(page.locator("#id_not_before")).to_have_value(local)
+
+
+def test_the_estimate_appears_in_the_open_list_and_page(page: Page, host: Host, owner: User) -> None:
+    waiting = make_session(owner=owner, resource_group=host.group, fgpu=1000)
+    page.goto("/sessions/")
+    expect(page.locator("#live-state")).to_be_visible()
+    run_pass()
+    row = page.locator(f"#session-{waiting.pk}")
+    expect(row).to_contain_text("starts about")
+    waiting.refresh_from_db()
+    assert waiting.eta
+    expect(row.locator(".eta time")).to_contain_text(f"{(waiting.eta + TOKYO):%M}")
+    page.goto(f"/sessions/{waiting.pk}/")
+    expect(page.locator(".session-reason")).to_contain_text("1 fGPU falls free when 1 session reaches its time limit")
+
+
+def test_the_simulation_draws_both_replays(page: Page, host: Host) -> None:
+    page.goto("/admin/simulation/?days=5&add_hosts=1")
+    expect(page.locator("#summary")).to_contain_text("1 more host")
+    expect(page.locator("#plot-waiting canvas")).to_be_visible()
+    expect(page.locator("#plot-in-use canvas")).to_be_visible()

@@ -1,0 +1,186 @@
+"""A pass from end to end on the database, and how passes are asked for."""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.db import connection, transaction
+from pytest_django import DjangoCaptureOnCommitCallbacks
+
+from resources import kick
+from resources.models import Host, HostStatus, ResourceGroup
+from scheduler import passes, tasks
+from sessions import services
+from sessions.lifecycle import Reason, Status
+from sessions.models import GpuShare, Lease, Session
+from sessions.tests.orders import make_order
+from tests.factories import make_host, make_policy, make_session, make_user, run_session
+from tests.queues import take_all
+
+KICK = ("scheduler.tasks.run_pass", ())
+
+
+def held_on_gpus() -> int:
+    return sum(GpuShare.objects.values_list("milli", flat=True))
+
+
+@pytest.mark.django_db
+def test_the_third_of_three_sessions_waits_with_its_reason_until_a_share_is_free() -> None:
+    owner, host = make_user(), make_host(gpus=1)
+    sessions = services.submit(owner, make_order(host, fgpu=1000, count=3))
+    assert passes.run_pass() == 2
+    assert held_on_gpus() == 2000
+    states = [Session.objects.get(pk=session.pk) for session in sessions]
+    assert [state.status for state in states] == [Status.SCHEDULED, Status.SCHEDULED, Status.PENDING]
+    assert states[2].reason == Reason.NO_CAPACITY
+    assert "1 fGPU" in states[2].detail
+    assert passes.run_pass() == 0
+    services.terminate(states[0], actor=owner)
+    assert held_on_gpus() == 1000
+    assert passes.run_pass() == 1
+    assert Session.objects.get(pk=sessions[2].pk).status == Status.SCHEDULED
+    assert held_on_gpus() == 2000
+
+
+@pytest.mark.django_db
+def test_each_that_waits_is_told_its_own_reason() -> None:
+    limited = make_user(policy=make_policy(max_sessions=1))
+    host = make_host(cpu=4)
+    run_session(owner=limited, host=host)
+    over_limit = make_session(owner=limited, resource_group=host.group)
+    too_large = make_session(resource_group=host.group, cpu=4)
+    no_host = make_session(resource_group=make_host(status=HostStatus.LOST).group)
+    inactive = make_session(resource_group=make_host().group)
+    ResourceGroup.objects.filter(pk=inactive.resource_group_id).update(is_active=False)
+    assert passes.run_pass() == 0
+    reasons = dict(Session.objects.filter(status=Status.PENDING).values_list("pk", "reason"))
+    assert reasons == {
+        over_limit.pk: Reason.USER_LIMIT,
+        too_large.pk: Reason.NO_CAPACITY,
+        no_host.pk: Reason.NO_HOST,
+        inactive.pk: Reason.NO_HOST,
+    }
+    assert all(Session.objects.values_list("detail", flat=True).filter(status=Status.PENDING))
+
+
+@pytest.mark.django_db
+def test_reasons_are_written_once_and_again_only_when_they_change(
+    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
+) -> None:
+    host = make_host(gpus=1)
+    running = run_session(host=host, fgpu=2000)
+    waiting = make_session(resource_group=host.group, fgpu=1000)
+
+    def version() -> str:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT ctid::text FROM compute_session WHERE id = %s", [waiting.pk])
+            return str(cursor.fetchone()[0])
+
+    with django_capture_on_commit_callbacks() as first:
+        passes.run_pass()
+    written = version()
+    with django_capture_on_commit_callbacks() as second:
+        passes.run_pass()
+    assert (len(first), len(second)) == (1, 0)
+    assert version() == written
+    Host.objects.update(is_cordoned=True)
+    passes.run_pass()
+    assert version() != written
+    assert Session.objects.get(pk=waiting.pk).reason == Reason.NO_HOST
+    assert Session.objects.get(pk=running.pk).reason == Reason.STARTED
+    assert not waiting.events.exists()
+
+
+@pytest.mark.django_db
+def test_one_that_does_not_fit_does_not_hold_up_those_behind_it() -> None:
+    host = make_host(cpu=4)
+    large = make_session(resource_group=host.group, cpu=3)
+    run_session(host=host, cpu=2)
+    small = make_session(resource_group=host.group, cpu=2)
+    assert passes.run_pass() == 1
+    assert [Session.objects.get(pk=each.pk).status for each in (large, small)] == [Status.PENDING, Status.SCHEDULED]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_commits_before_a_pass_ask_for_one_pass() -> None:
+    take_all("scheduler")
+    for _ in range(20):
+        kick.kick_scheduler()
+    assert take_all("scheduler") == [KICK]
+    tasks.run_pass()
+    kick.kick_scheduler()
+    kick.kick_scheduler()
+    assert take_all("scheduler") == [KICK]
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_is_rolled_back_asks_for_nothing() -> None:
+    take_all("scheduler")
+    with transaction.atomic():
+        kick.kick_scheduler()
+        transaction.set_rollback(True)
+    assert take_all("scheduler") == []
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_commit_during_a_pass_asks_for_one_more_pass() -> None:
+    take_all("scheduler")
+    host = make_host()
+    holder_has_it, may_go_on = threading.Event(), threading.Event()
+
+    def hold_the_lock() -> None:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [passes.LOCK])
+            holder_has_it.set()
+            assert may_go_on.wait(10)
+        connection.close()
+
+    def run() -> int:
+        try:
+            return passes.run_pass()
+        finally:
+            connection.close()
+
+    kick.kick_scheduler()
+    with ThreadPoolExecutor(2) as threads:
+        holder = threads.submit(hold_the_lock)
+        assert holder_has_it.wait(10)
+        running = threads.submit(run)
+        _wait_for_a_waiter()
+        services.submit(make_user(), make_order(host))
+        assert take_all("scheduler") == [KICK, KICK]
+        may_go_on.set()
+        holder.result(10)
+        assert running.result(10) == 1  # its snapshot is younger than the commit
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_passes_at_the_same_moment_place_each_session_once() -> None:
+    host = make_host(gpus=2, cpu=16)
+    services.submit(make_user(), make_order(host, fgpu=500, count=20))
+    together = threading.Barrier(4, timeout=10)
+
+    def run(_: int) -> int:
+        try:
+            Session.objects.exists()  # the connection is open
+            together.wait()
+            return passes.run_pass()
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(4) as threads:
+        assert sorted(threads.map(run, range(4))) == [0, 0, 0, 8]
+    assert Lease.objects.count() == 8
+    assert held_on_gpus() == 4000
+    assert set(Session.objects.values_list("attempt", flat=True)) == {0, 1}
+
+
+def _wait_for_a_waiter() -> None:
+    """Return once another connection waits for the lock of passes."""
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND NOT granted"
+    with connection.cursor() as cursor:
+        for _ in range(100_000):
+            cursor.execute(waiting, [passes.LOCK])
+            if cursor.fetchone()[0]:
+                return
+    raise AssertionError("nobody waits for the lock")

@@ -1,0 +1,130 @@
+"""What a pass reads: the right figures, in a number of queries that does not grow."""
+
+import pytest
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from accounts.limits import Amounts, Limits
+from resources.models import HostStatus, QueueOrder, ResourceGroup, Where
+from resources.units import GIB
+from scheduler import snapshot, terms
+from scheduler.terms import GpuView, HostView, Owner, Request
+from sessions.lifecycle import LIVE, Status
+from sessions.models import Told
+from tests.factories import (
+    make_gpu,
+    make_group,
+    make_host,
+    make_policy,
+    make_session,
+    make_user,
+    run_session,
+    session_in,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_a_snapshot_costs_nine_queries_however_much_there_is(
+    count: int, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    for _ in range(count):
+        host = make_host(gpus=1)
+        run_session(host=host, fgpu=500)
+        make_session(resource_group=host.group)
+    with django_assert_num_queries(9):
+        loaded = snapshot.load(timezone.now())
+    assert len(loaded.snapshot.hosts) == len(loaded.snapshot.queue) == len(loaded.snapshot.owners) == count
+
+
+def test_an_empty_queue_reads_no_hosts() -> None:
+    make_host(gpus=1)
+    loaded = snapshot.load(timezone.now()).snapshot
+    assert (loaded.hosts, loaded.queue, loaded.owners) == ((), (), {})
+
+
+def test_free_is_what_the_leases_leave() -> None:
+    group = make_group(fgpu_per_gpu=2)
+    host = make_host(group=group, gpus=2, cpu=10, memory=10 * GIB)
+    idle = make_host(group=group, cpu=4, memory=4 * GIB)
+    first, second = host.gpus.order_by("index")
+    run_session(host=host, cpu=2, memory=3 * GIB, fgpu=2500)
+    run_session(host=host, cpu=1, memory=GIB, fgpu=250)
+    session_in(Status.ERROR, host=host, cpu=5)
+    make_session(resource_group=group)
+    gpus = (GpuView(id=first.pk, capacity=2000, free=0), GpuView(id=second.pk, capacity=2000, free=1250))
+    busy = HostView(
+        id=host.pk,
+        name=host.name,
+        group_id=group.pk,
+        cpu=10,
+        memory=10 * GIB,
+        cpu_free=7,
+        memory_free=6 * GIB,
+        gpus=gpus,
+    )
+    empty = HostView(
+        id=idle.pk, name=idle.name, group_id=group.pk, cpu=4, memory=4 * GIB, cpu_free=4, memory_free=4 * GIB
+    )
+    assert set(snapshot.load(timezone.now()).snapshot.hosts) == {busy, empty}
+
+
+def test_only_hosts_that_may_take_sessions_of_the_queue_are_offered() -> None:
+    group = make_group()
+    ready = make_host(group=group)
+    make_host(group=group, status=HostStatus.JOINING)
+    make_host(group=group, status=HostStatus.LOST)
+    make_host(group=group, is_cordoned=True)
+    make_host()
+    make_session(resource_group=group)
+    assert [host.id for host in snapshot.load(timezone.now()).snapshot.hosts] == [ready.pk]
+
+
+def test_absent_gpus_are_not_offered() -> None:
+    host = make_host(gpus=1)
+    make_gpu(host=host, index=1, is_present=False)
+    make_session(resource_group=host.group)
+    (offered,) = snapshot.load(timezone.now()).snapshot.hosts
+    assert [gpu.id for gpu in offered.gpus] == [host.gpus.get(is_present=True).pk]
+
+
+def test_the_queue_is_all_that_waits_by_priority_and_then_by_waiting_time() -> None:
+    late, urgent = make_session(), make_session(priority=20)
+    avoided = make_host()
+    early = make_session(created_at=urgent.created_at.replace(year=2020), avoided_host=avoided, fgpu=500)
+    for status in LIVE - {Status.PENDING}:
+        session_in(status)
+    queue = snapshot.load(timezone.now()).snapshot.queue
+    assert [request.id for request in queue] == [urgent.pk, early.pk, late.pk]
+    assert queue[1] == Request(
+        id=early.pk,
+        owner_id=early.owner_id,
+        group_id=early.resource_group_id,
+        cpu=1,
+        memory=GIB,
+        fgpu=500,
+        avoided_host_id=avoided.pk,
+        priority=10,
+        queued_at=early.created_at,
+    )
+
+
+def test_owners_come_with_their_limits_and_what_they_hold_in_all_groups() -> None:
+    owner = make_user(policy=make_policy(cpu=8, max_sessions=3))
+    run_session(owner=owner, cpu=2, fgpu=500)
+    run_session(owner=owner, cpu=1)
+    waiting = make_session(owner=owner)
+    held = Amounts(cpu=3, memory=2 * GIB, fgpu=500, sessions=2)
+    loaded = snapshot.load(timezone.now())
+    assert loaded.snapshot.owners == {owner.pk: Owner(limits=Limits(cpu=8, sessions=3), used=held)}
+    assert loaded.owner_of == {waiting.pk: owner.pk}
+    assert loaded.told == {waiting.pk: Told(waiting.pk, "SUBMITTED", "")}
+
+
+def test_the_words_for_rules_are_the_same_in_the_database_and_in_the_scheduler() -> None:
+    assert Where.values == [where.value for where in terms.Where]
+    assert QueueOrder.values == [order.value for order in terms.Order]
+    rules, group = terms.Rules(), ResourceGroup()
+    assert (group.placement, group.queue_order) == (rules.where, rules.order)
+    assert (group.ageing, group.hold_after) == (rules.ageing, rules.hold_after)

@@ -1,0 +1,152 @@
+"""Administration of sessions: seen in every detail, ended by the services, written by nobody."""
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from django.contrib import admin, messages
+from django.db.models import QuerySet
+from django.http import HttpRequest
+
+from accounts.models import User
+from resources.units import fgpu_text, size_text
+from sessions import services
+from sessions.models import GpuShare, Lease, Session, SessionEvent
+
+
+class ReadOnlyAdmin(admin.ModelAdmin[Any]):
+    """Rows that only the services write."""
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nothing is made here."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nothing is changed here."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nothing is deleted here: a lease goes with its session's end, and the record stays."""
+        return False
+
+
+class EventInline(admin.TabularInline[SessionEvent, Session]):
+    """The session's timeline."""
+
+    model = SessionEvent
+    fields = readonly_fields = ("at", "old_status", "new_status", "reason", "detail", "actor")
+    can_delete = False
+    extra = 0
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """The timeline is written by changes of status alone."""
+        return False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[SessionEvent]:
+        """Return the events with those who caused them."""
+        return super().get_queryset(request).select_related("actor")
+
+
+@admin.register(Session)
+class SessionAdmin(ReadOnlyAdmin):
+    """Everybody's sessions, which can be ended here. Variables are shown by name: their values may be secrets."""
+
+    list_display = (
+        *("name", "id", "owner", "status", "reason", "resource_group", "host", "cpu", "memory_text"),
+        *("fgpu_text", "created_at", "ended_at"),
+    )
+    list_filter = ("status", "kind", "result", "reason", "resource_group", "host", "image")
+    list_select_related = ("owner", "resource_group", "host")
+    search_fields = ("id", "name", "owner__email", "detail")
+    date_hierarchy = "created_at"
+    fieldsets = (
+        (None, {"fields": ("name", "id", "owner", "kind", "status", "result", "reason", "detail", "status_at")}),
+        ("Start", {"fields": ("eta", "because", "not_before", "depends_on")}),
+        ("Asked for", {"fields": ("image", "resource_group", "cpu", "memory_text", "shared_memory_text", "fgpu_text")}),
+        ("Settings", {"fields": ("variables", "priority", "time_limit", "allow_sudo")}),
+        ("Life", {"fields": ("host", "attempt", "avoided_host", "container_id", "exit_code")}),
+        ("Times", {"fields": ("created_at", "started_at", "ended_at")}),
+        ("Output", {"fields": ("log_tail",), "classes": ("collapse",)}),
+    )
+    inlines = (EventInline,)
+    actions = ("end", "force_end")
+
+    @admin.display(description="memory", ordering="memory")
+    def memory_text(self, session: Session) -> str:
+        """Return the memory in words."""
+        return size_text(session.memory)
+
+    @admin.display(description="shared memory")
+    def shared_memory_text(self, session: Session) -> str:
+        """Return the shared memory in words."""
+        return size_text(session.shared_memory)
+
+    @admin.display(description="fGPU", ordering="fgpu")
+    def fgpu_text(self, session: Session) -> str:
+        """Return the fGPU as a decimal."""
+        return fgpu_text(session.fgpu)
+
+    @admin.display(description="environment variables")
+    def variables(self, session: Session) -> str:
+        """Return the names of the variables."""
+        return ", ".join(sorted(session.environment)) or "-"
+
+    @admin.action(description="End selected sessions", permissions=["end"])
+    def end(self, request: HttpRequest, sessions: QuerySet[Session]) -> None:
+        """End these sessions as their owners would."""
+        self._end(request, sessions, services.terminate)
+
+    @admin.action(description="Force end: free the resources without waiting for the host", permissions=["end"])
+    def force_end(self, request: HttpRequest, sessions: QuerySet[Session]) -> None:
+        """End these sessions and free their resources at once, for hosts that will not answer."""
+        self._end(request, sessions, services.force_end)
+
+    def has_end_permission(self, request: HttpRequest) -> bool:
+        """Superadmins may end everybody's sessions."""
+        return cast(User, request.user).is_superuser
+
+    def _end(self, request: HttpRequest, sessions: QuerySet[Session], verb: Callable[..., None]) -> None:
+        live = [session for session in sessions.select_related("owner", "host") if not session.is_final]
+        for session in live:
+            verb(session, actor=request.user)
+        self.message_user(request, f"{len(live)} of {len(sessions)} were live and are ended.", messages.SUCCESS)
+
+
+@admin.register(Lease)
+class LeaseAdmin(ReadOnlyAdmin):
+    """Who holds what of which host now."""
+
+    list_display = ("session", "host", "cpu", "memory_text")
+    list_filter = ("host",)
+    list_select_related = ("session", "host")
+    search_fields = ("session__id", "session__name", "session__owner__email", "host__name")
+
+    @admin.display(description="memory", ordering="memory")
+    def memory_text(self, lease: Lease) -> str:
+        """Return the memory in words."""
+        return size_text(lease.memory)
+
+
+@admin.register(GpuShare)
+class GpuShareAdmin(ReadOnlyAdmin):
+    """Who holds how much of which device now."""
+
+    list_display = ("lease", "gpu", "fgpu_text")
+    list_filter = ("gpu__host",)
+    list_select_related = ("lease", "gpu")
+    search_fields = ("lease__session__id", "lease__session__name", "gpu__uuid")
+
+    @admin.display(description="fGPU", ordering="milli")
+    def fgpu_text(self, share: GpuShare) -> str:
+        """Return the share as a decimal."""
+        return fgpu_text(share.milli)
+
+
+@admin.register(SessionEvent)
+class SessionEventAdmin(ReadOnlyAdmin):
+    """The record of every change of status."""
+
+    list_display = ("at", "session", "old_status", "new_status", "reason", "detail", "actor")
+    list_filter = ("new_status", "reason")
+    list_select_related = ("session", "actor")
+    search_fields = ("session__id", "session__name", "session__owner__email", "detail")
+    date_hierarchy = "at"

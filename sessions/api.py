@@ -1,0 +1,199 @@
+"""API of sessions: order, list, look, read the log, end; and what the caller may still ask for."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, cast
+
+from django.db.models import Prefetch, QuerySet
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
+from rest_framework import status
+from rest_framework.decorators import action
+from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.renderers import BaseRenderer, JSONRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+from rest_framework.viewsets import GenericViewSet
+
+from accounts import limits
+from accounts.api import user_of
+from accounts.models import User
+from resources.models import ResourceGroup
+from resources.totals import largest_amounts
+from sessions import logs, services, usage
+from sessions.errors import GENERAL, Refused
+from sessions.lifecycle import TABS, Tab
+from sessions.models import SESSION_ID, Session, SessionEvent
+from sessions.serializers import (
+    AMOUNTS,
+    LimitsQuery,
+    LimitsSerializer,
+    LogsQuery,
+    OrderSerializer,
+    SessionEventSerializer,
+    SessionQuery,
+    SessionSerializer,
+    group_for,
+)
+
+DEPENDENCIES = Prefetch("depends_on", Session.objects.only("pk").order_by("pk"))
+
+
+class Unavailable(APIException):
+    """What was asked for exists but cannot be had now; the detail says why."""
+
+    status_code = status.HTTP_503_SERVICE_UNAVAILABLE
+
+
+class PlainTextRenderer(BaseRenderer):
+    """Lets callers accept plain text; what it renders itself are errors."""
+
+    media_type = "text/plain"
+    format = "txt"
+    charset = "utf-8"
+
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
+    ) -> bytes:
+        """Return the detail of an error, or whatever else there is, as a line."""
+        return f"{data.get('detail', data)}\n".encode()
+
+
+@extend_schema_view(list=extend_schema(parameters=[SessionQuery]))
+class SessionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Session]):
+    """The caller's sessions, newest first; superadmins see everybody's."""
+
+    queryset = Session.objects.all()
+    serializer_class = SessionSerializer
+    lookup_value_regex = SESSION_ID
+
+    def get_queryset(self) -> QuerySet[Session]:
+        """Return the sessions that the caller sees with all that a serializer shows; four queries for any number."""
+        sessions: QuerySet[Session] = Session.objects.visible_to(user_of(self.request))
+        if self.action == "list":
+            sessions = _filtered(sessions, self.request)
+        related = ("owner", "image", "resource_group", "host", "lease")
+        return (
+            sessions.select_related(*related)
+            .prefetch_related("lease__shares__gpu", DEPENDENCIES)
+            .order_by("-created_at", "-id")
+        )
+
+    @extend_schema(
+        request=OrderSerializer,
+        responses={
+            201: SessionSerializer(many=True),
+            400: OpenApiResponse(OpenApiTypes.OBJECT, description="What is wrong: {field: [message, ...]}"),
+        },
+        filters=False,
+    )
+    def create(self, request: Request) -> Response:
+        """Order one or more sessions of the same shape."""
+        body = OrderSerializer(data=request.data, context=self.get_serializer_context())
+        body.is_valid(raise_exception=True)
+        try:
+            sessions = services.submit(user_of(request), body.order())
+        except Refused as refusal:
+            raise ValidationError(by_request_field(refusal.errors, body.initial_data)) from refusal
+        rows = self.get_queryset().filter(pk__in=[session.pk for session in sessions]).order_by("created_at")
+        return Response(self.get_serializer(rows, many=True).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=None, responses=SessionSerializer)
+    @action(detail=True, methods=["post"])
+    def terminate(self, request: Request, pk: str) -> Response:
+        """End the session; one that ends or has ended already is left as it is."""
+        services.terminate(self.get_object(), actor=user_of(request))
+        return self.retrieve(request, pk)
+
+    @extend_schema(responses=SessionEventSerializer(many=True))
+    @action(detail=True)
+    def events(self, request: Request, pk: str) -> Response:
+        """List the session's changes of status, oldest first."""
+        events = self.get_object().events.select_related("actor").order_by("id")
+        page = cast(list[SessionEvent], self.paginate_queryset(cast(Any, events)))  # the stubs expect sessions only
+        return self.get_paginated_response(SessionEventSerializer(page, many=True).data)
+
+    @extend_schema(
+        parameters=[LogsQuery],
+        responses={
+            (200, "text/plain"): OpenApiTypes.STR,
+            503: OpenApiResponse(OpenApiTypes.OBJECT, "Not to be had now"),
+        },
+    )
+    @action(detail=True, renderer_classes=[JSONRenderer, PlainTextRenderer], pagination_class=None)
+    def logs(self, request: Request, pk: str) -> HttpResponse:
+        """Return the last lines that the session has written, as plain text."""
+        session = self.get_object()
+        query = LogsQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        try:
+            text = logs.read(session, query.validated_data["tail"])
+        except logs.LogsUnavailable as error:
+            raise Unavailable(str(error)) from error
+        return HttpResponse(text, content_type="text/plain; charset=utf-8")
+
+
+def _filtered(sessions: QuerySet[Session], request: Request) -> QuerySet[Session]:
+    """Return the sessions that the query string asks for. Raises ValidationError."""
+    query = SessionQuery(data=request.query_params)
+    query.is_valid(raise_exception=True)
+    asked = query.validated_data
+    if "tab" in asked:
+        sessions = sessions.filter(status__in=TABS[Tab(asked["tab"])])
+    if "status" in asked:
+        sessions = sessions.filter(status=asked["status"])
+    if "name" in asked:
+        sessions = sessions.filter(name__icontains=asked["name"])
+    if "owner" in asked:
+        sessions = sessions.filter(owner__email__iexact=asked["owner"])
+    return sessions
+
+
+def by_request_field(errors: Mapping[str, str], body: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Return the service's {field of Order: message} as {field of the request: messages}."""
+    names = {"environment": "env", GENERAL: "non_field_errors"}
+    if "preset" in body:
+        names |= dict.fromkeys(AMOUNTS, "preset")
+    if "image" not in body:
+        names["image"] = "version"
+    by_field: dict[str, list[str]] = {}
+    for name, message in errors.items():
+        if name == "shared_memory" and "memory" in errors and not {name, "preset"} & body.keys():
+            continue  # nobody asked for it: the default does not fit into a memory that is too small itself
+        by_field.setdefault(names.get(name, name), []).append(message)
+    return by_field
+
+
+class LimitsView(APIView):
+    """The caller's limits, from the one function that decides them."""
+
+    @extend_schema(parameters=[LimitsQuery], responses=LimitsSerializer)
+    def get(self, request: Request) -> Response:
+        """Show what the caller may hold, holds, and may still ask for."""
+        query = LimitsQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        user = user_of(request)
+        group = _group_asked_for(user, query.validated_data.get("resource_group"))
+        policy, used, pending = user.policy.limits(), usage.usage_of(user), usage.pending_of(user)
+        left = limits.remaining(policy, used)
+        body = {
+            "limits": asdict(policy),
+            "used": {**asdict(used), "pending": pending},
+            "remaining": {**asdict(left), "pending": None if left.pending is None else max(0, left.pending - pending)},
+            "resource_group": group and group.name,
+            "per_session": group and asdict(largest_amounts(group)),
+        }
+        return Response(LimitsSerializer(body).data)
+
+
+def _group_asked_for(user: User, name: str | None) -> ResourceGroup | None:
+    """Return the group of this name, else the only usable one, else None. Raises ValidationError for a wrong name."""
+    try:
+        return group_for(user, name)
+    except ValidationError:
+        if name is not None:
+            raise
+        return None

@@ -1,0 +1,241 @@
+"""The launch form: reads what people type, puts each message at its field. The rules themselves are in services."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django import forms
+from django.db.models import Q
+from django.utils.datastructures import MultiValueDict
+
+from accounts.models import User
+from resources.models import Image, Preset, ResourceGroup
+from resources.units import GIB, MIB, bytes_from, fgpu_text, milli_fgpu_from, size_text, span_from
+from sessions import services, validation
+from sessions.errors import GENERAL, Refused
+from sessions.models import Session
+
+AMOUNTS: Final = ("cpu", "memory", "shared_memory", "fgpu")
+MOMENTS: Final = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")  # UTC unless it says otherwise
+MOST_OFFERED: Final = 50  # of the sessions to depend on
+ADVANCED: Final = ("command", "time_limit", "not_before", "depends_on")
+CUSTOM: Final = ""  # the preset field's value for custom allocation
+
+
+class SizeField(forms.CharField):
+    """Bytes from "4g", "512m" or, as the page's unit is GiB, a plain "4"."""
+
+    def to_python(self, value: Any) -> Any:
+        """Return the bytes, or None where nothing was typed."""
+        text = super().to_python(value)
+        if not text:
+            return None
+        try:
+            return bytes_from(f"{text}g" if text.replace(".", "", 1).isdecimal() else text)
+        except ValueError as error:
+            raise forms.ValidationError(str(error)) from None
+
+
+class FgpuField(forms.CharField):
+    """Milli-fGPU from a decimal such as "0.35"."""
+
+    def to_python(self, value: Any) -> Any:
+        """Return milli-fGPU, or None where nothing was typed."""
+        text = super().to_python(value)
+        if not text:
+            return None
+        try:
+            return milli_fgpu_from(text)
+        except ValueError as error:
+            raise forms.ValidationError(str(error)) from None
+
+
+class SpanField(forms.CharField):
+    """A length of time such as "90m"; a plain number is hours."""
+
+    def to_python(self, value: Any) -> Any:
+        """Return the span, or None where nothing was typed."""
+        text = super().to_python(value)
+        if not text:
+            return None
+        try:
+            return span_from(f"{text}h" if text.replace(".", "", 1).isdecimal() else text)
+        except ValueError as error:
+            raise forms.ValidationError(str(error)) from None
+
+
+class PairsInput(forms.Widget):
+    """Reads the rows of `variable` and `value` inputs as (name, value) pairs, blank rows left out."""
+
+    def value_from_datadict(self, data: Mapping[str, Any], files: Any, name: str) -> list[tuple[str, str]]:
+        """Return the pairs in the order of the rows."""
+        if not isinstance(data, MultiValueDict):
+            return []
+        pairs = zip(data.getlist("variable"), data.getlist("value"), strict=False)
+        return [(variable.strip(), value) for variable, value in pairs if variable.strip() or value]
+
+
+class PairsField(forms.Field):
+    """{name: value} from rows; a name given twice or a value without a name is refused."""
+
+    widget = PairsInput
+
+    def to_python(self, value: Any) -> dict[str, str]:
+        """Return the variables."""
+        found: dict[str, str] = {}
+        for name, text in value or []:
+            if not name:
+                raise forms.ValidationError(f"The value {text!r} has no variable name.")
+            if name in found:
+                raise forms.ValidationError(f"{name} is given twice.")
+            found[name] = text
+        return found
+
+
+class LaunchForm(forms.Form):
+    """What to launch; `save` submits it and maps a refusal onto the fields."""
+
+    image = forms.ModelChoiceField(
+        Image.objects.none(),
+        error_messages={
+            "required": "Choose an environment.",
+            "invalid_choice": "This environment is not offered at present; choose another.",
+        },
+    )
+    name = forms.CharField(required=False)
+    environment = PairsField(required=False)
+    resource_group = forms.ModelChoiceField(
+        ResourceGroup.objects.none(),
+        error_messages={
+            "required": "Choose a resource group.",
+            "invalid_choice": "You may not use this resource group; choose another.",
+        },
+    )
+    preset = forms.ModelChoiceField(
+        Preset.objects.none(),
+        required=False,
+        error_messages={"invalid_choice": "This preset is not offered at present; choose another."},
+    )
+    cpu = forms.IntegerField(required=False, error_messages={"invalid": "Write a whole number of cores."})
+    memory = SizeField(required=False)
+    shared_memory = SizeField(required=False)
+    fgpu = FgpuField(required=False)
+    count = forms.IntegerField(
+        initial=1,
+        error_messages={"required": "Say how many sessions.", "invalid": "Write a whole number of sessions."},
+    )
+
+    command = forms.CharField(required=False)
+    time_limit = SpanField(required=False)
+    not_before = forms.DateTimeField(
+        required=False, input_formats=MOMENTS, error_messages={"invalid": "Write a moment such as 2030-01-31 14:20."}
+    )
+    depends_on = forms.ModelMultipleChoiceField(Session.objects.none(), required=False)
+
+    def __init__(self, owner: User, data: Any = None) -> None:
+        self.owner = owner
+        groups = ResourceGroup.objects.usable_by(owner)
+        self.images = list(Image.objects.filter(is_enabled=True))
+        self.groups = list(groups)
+        self.presets = list(Preset.objects.filter(Q(group=None) | Q(group__in=self.groups)).select_related("group"))
+        self.others = list(Session.objects.filter(owner=owner).live()[:MOST_OFFERED])
+        super().__init__(data, initial=self._starting_values())
+        self._offer("image", Image.objects.filter(is_enabled=True))
+        self._offer("resource_group", groups)
+        self._offer("depends_on", Session.objects.filter(owner=owner))
+        self._offer("preset", Preset.objects.filter(Q(group=None) | Q(group__in=self.groups)))
+
+    def clean_name(self) -> str:
+        """Refuse a bad name here already, so that it is told together with what else is wrong."""
+        name: str = self.cleaned_data["name"]
+        if name and (error := validation.name_error(name)):
+            raise forms.ValidationError(error)
+        return name
+
+    def clean_environment(self) -> dict[str, str]:
+        """Refuse bad variables, for the same reason."""
+        variables: dict[str, str] = self.cleaned_data["environment"]
+        if error := validation.environment_error(variables):
+            raise forms.ValidationError(error)
+        return variables
+
+    def clean(self) -> dict[str, Any]:
+        """Take the amounts from the preset, or require them all."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        preset, group = cleaned.get("preset"), cleaned.get("resource_group")
+        if preset and preset.group_id and group and preset.group_id != group.pk:
+            self.add_error("preset", f"{preset.name} belongs to another resource group.")
+        if preset:
+            for name in AMOUNTS:
+                self.errors.pop(name, None)
+                cleaned[name] = getattr(preset, name)
+        elif "preset" not in self.errors:
+            self._require_amounts(cleaned)
+        return cleaned
+
+    def order(self) -> services.Order:
+        """Return what the valid form asks for."""
+        cleaned = self.cleaned_data
+        return services.Order(
+            image=cleaned["image"],
+            resource_group=cleaned["resource_group"],
+            name=cleaned["name"],
+            count=cleaned["count"],
+            environment=cleaned["environment"],
+            depends_on=list(cleaned["depends_on"]),
+            **{name: cleaned[name] for name in (*AMOUNTS, "command", "time_limit", "not_before")},
+        )
+
+    def save(self) -> list[Session]:
+        """Submit and return the sessions; an empty list means refused, with the messages at their fields."""
+        try:
+            return services.submit(self.owner, self.order())
+        except Refused as refusal:
+            self._show(refusal)
+            return []
+
+    @property
+    def environment_rows(self) -> list[tuple[str, str]]:
+        """What was typed as variables, and one blank row to type the next."""
+        return [*(self["environment"].value() or []), ("", "")]
+
+    @property
+    def advanced_is_open(self) -> bool:
+        """True where something was typed under "Advanced"."""
+        return any(self[name].value() for name in ADVANCED)
+
+    def _starting_values(self) -> dict[str, Any]:
+        """Return the first preset that fits the first group; else small amounts."""
+        group = self.groups[0] if self.groups else None
+        fitting = [preset for preset in self.presets if preset.group_id is None or preset.group == group]
+        start = fitting[0] if fitting else Preset(cpu=1, memory=2 * GIB, shared_memory=64 * MIB)
+        usual = [image.pk for image in self.images if image.is_default]
+        return {
+            "image": next(iter(usual + [image.pk for image in self.images]), None),
+            "resource_group": group.pk if group else None,
+            "preset": start.pk or CUSTOM,
+            "cpu": start.cpu,
+            "memory": size_text(start.memory),
+            "shared_memory": size_text(start.shared_memory),
+            "fgpu": fgpu_text(start.fgpu),
+        }
+
+    def _offer(self, name: str, queryset: Any) -> None:
+        field = self.fields[name]
+        assert isinstance(field, forms.ModelChoiceField)
+        field.queryset = queryset
+
+    def _require_amounts(self, cleaned: dict[str, Any]) -> None:
+        cleaned["fgpu"] = 0 if cleaned.get("fgpu") is None else cleaned["fgpu"]
+        for name, words in (("cpu", "CPU cores"), ("memory", "RAM"), ("shared_memory", "shared memory")):
+            if cleaned.get(name) is None and name not in self.errors:
+                self.add_error(name, f"Say how much: {words}.")
+
+    def _show(self, refusal: Refused) -> None:
+        """Put each message where the person can act on it: an amount that a preset set, at the preset."""
+        for name, message in refusal.errors.items():
+            field: str | None = name
+            if name in AMOUNTS and self.cleaned_data.get("preset"):
+                field = "preset"
+            elif name == GENERAL or name not in self.fields:
+                field = None
+            self.add_error(field, message)

@@ -1,0 +1,109 @@
+"""The life of a session: its states, why it leaves each, and the legal moves. Pure; docs/lifecycle.md draws it."""
+
+from enum import StrEnum
+from typing import Final
+
+
+class Status(StrEnum):
+    """Where a session is in its life."""
+
+    PENDING = "PENDING"  # waits for resources
+    SCHEDULED = "SCHEDULED"  # holds a lease; its host has been told
+    PREPARING = "PREPARING"  # the host pulls the image and starts the container
+    RUNNING = "RUNNING"  # usable
+    TERMINATING = "TERMINATING"  # its container is being stopped
+    TERMINATED = "TERMINATED"  # ended as asked
+    CANCELLED = "CANCELLED"  # ended before a container was started
+    ERROR = "ERROR"  # ended by a fault, which the reason names
+
+
+class Reason(StrEnum):
+    """Why a session is in its state. The sentence for the user stands beside it, in the event's detail."""
+
+    SUBMITTED = "SUBMITTED"  # new in the queue
+    NO_HOST = "NO_HOST"  # no host of the group is ready
+    NO_CAPACITY = "NO_CAPACITY"  # every host or GPU that could hold it is in use
+    USER_LIMIT = "USER_LIMIT"  # the owner's policy allows no more at once
+    PROJECT_LIMIT = "PROJECT_LIMIT"  # the owner's project may hold no more at once
+    RESERVED = "RESERVED"  # the room that it needs is kept for a session in front of it
+    START_TIME = "START_TIME"  # its owner asked that it start later
+    DEPENDENCY = "DEPENDENCY"  # the sessions that it depends on have not succeeded yet
+    ASSIGNED = "ASSIGNED"  # placed by the scheduler
+    CLAIM_TIMEOUT = "CLAIM_TIMEOUT"  # its host did not answer; back in the queue
+    CLAIMED = "CLAIMED"  # its host has begun
+    STARTED = "STARTED"  # its container runs
+    USER_REQUEST = "USER_REQUEST"  # ended by its owner
+    ADMIN_REQUEST = "ADMIN_REQUEST"  # ended by a superadmin
+    LIFETIME = "LIFETIME"  # reached the lifetime limit of its owner's policy
+    TIME_LIMIT = "TIME_LIMIT"  # reached the time limit that its owner set
+    PENDING_TIMEOUT = "PENDING_TIMEOUT"  # waited for longer than its resource group allows
+    DEPENDENCY_FAILED = "DEPENDENCY_FAILED"  # a session that it depends on did not succeed
+    CONTAINER_EXITED = "CONTAINER_EXITED"  # its main process ended by itself
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"  # the kernel killed it at its memory limit
+    CONTAINER_LOST = "CONTAINER_LOST"  # its container was removed behind the platform's back
+    ENFORCEMENT_FAILED = "ENFORCEMENT_FAILED"  # it would not have been held to its share of the GPU
+    GPU_LIMIT_EXCEEDED = "GPU_LIMIT_EXCEEDED"  # the watchdog found more GPU memory in use than it holds
+    HOOK_BYPASSED = "HOOK_BYPASSED"  # the watchdog found a process of it on the GPU without the hook
+    START_FAILED = "START_FAILED"  # the engine refused the container
+    IMAGE_UNAVAILABLE = "IMAGE_UNAVAILABLE"  # neither on the host nor to be pulled
+    START_TIMEOUT = "START_TIMEOUT"  # not running within the deadline
+    HOST_LOST = "HOST_LOST"  # its host was silent for longer than the group's grace
+
+
+class Kind(StrEnum):
+    """What a session is there for."""
+
+    INTERACTIVE = "interactive"  # runs until it is ended
+    BATCH = "batch"  # runs a command and ends with it
+
+
+class Result(StrEnum):
+    """What came of a batch session's command; "" while nobody knows."""
+
+    SUCCESS = "SUCCESS"  # it ended with exit code 0
+    FAILURE = "FAILURE"  # whatever else happened
+
+
+NEXT: Final[dict[Status, frozenset[Status]]] = {
+    Status.PENDING: frozenset({Status.SCHEDULED, Status.CANCELLED}),
+    Status.SCHEDULED: frozenset({Status.PENDING, Status.PREPARING, Status.CANCELLED}),
+    Status.PREPARING: frozenset({Status.RUNNING, Status.TERMINATING, Status.ERROR}),
+    Status.RUNNING: frozenset({Status.TERMINATING, Status.TERMINATED, Status.ERROR}),
+    Status.TERMINATING: frozenset({Status.TERMINATED, Status.ERROR}),
+    Status.TERMINATED: frozenset(),
+    Status.CANCELLED: frozenset(),
+    Status.ERROR: frozenset(),
+}
+
+FINAL: Final = frozenset(status for status, following in NEXT.items() if not following)
+LIVE: Final = frozenset(NEXT) - FINAL
+HOSTED: Final = LIVE - {Status.PENDING}  # these, and only these, hold a lease
+IN_CONTAINER: Final = frozenset({Status.PREPARING, Status.RUNNING, Status.TERMINATING})  # the host has begun
+
+
+class Tab(StrEnum):
+    """The three lists of the session page."""
+
+    RUNNING = "running"  # everything that lives, waiting ones included
+    FINISHED = "finished"  # ended as asked
+    OTHERS = "others"  # ended by a fault
+
+
+TABS: Final[dict[Tab, frozenset[Status]]] = {
+    Tab.RUNNING: LIVE,
+    Tab.FINISHED: frozenset({Status.TERMINATED, Status.CANCELLED}),
+    Tab.OTHERS: frozenset({Status.ERROR}),
+}
+
+
+def sources(target: Status) -> frozenset[Status]:
+    """Return the states from which a session may move to `target`."""
+    return frozenset(status for status, following in NEXT.items() if target in following)
+
+
+def result_of(kind: str, target: Status, reason: Reason) -> str:
+    """Return the result of a session of `kind` that ends in `target` for `reason`; "" for interactive ones."""
+    if kind != Kind.BATCH:
+        return ""
+    is_done = target == Status.TERMINATED and reason == Reason.CONTAINER_EXITED
+    return (Result.SUCCESS if is_done else Result.FAILURE).value

@@ -1,0 +1,82 @@
+"""`manage.py hostworker`: the one process that a GPU host runs for its sessions."""
+
+import logging
+from typing import Any
+
+from celery import current_app
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from resources.discovery import Machine, this_machine
+from resources.models import Host
+from resources.services import register_host
+from sessions.agent import HostAgent
+from sessions.notify import host_queue
+from sessions.runtime.enforcement.programs import NVML, Unbuilt
+from sessions.runtime.enforcement.simulation import load_nvml
+from sessions.runtime.enforcement.telemetry import NvmlTelemetry
+from sessions.runtime.factory import get_enforcer, get_runtime
+from sessions.watchdog import Watchdog
+
+TASKS_AT_ONCE = 16  # threads: they wait for the engine most of the time
+
+
+logger = logging.getLogger(__name__)
+
+
+class Command(BaseCommand):
+    """Register this host, take up its sessions again, then start and stop sessions as told."""
+
+    help = "Register this machine as a host and run its sessions until stopped; running sessions outlive it."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run until SIGTERM or Ctrl-C."""
+        name = settings.COMPUTE_HOST_NAME
+        if problem := get_enforcer().problem():
+            logger.warning("host %s: lends whole GPUs only: %s", name, problem)
+        try:
+            machine = this_machine(
+                host_name=name,
+                simulated=settings.COMPUTE_SIMULATED_GPUS,
+                cpu=settings.COMPUTE_HOST_CPU,
+                memory=settings.COMPUTE_HOST_MEMORY,
+                can_hook=not problem,
+            )
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+        host = register_host(name, machine, settings.COMPUTE_HOST_GROUP, has_mps=bool(settings.COMPUTE_MPS_DIR))
+        agent = HostAgent(get_runtime(), host, _watchdog(host, machine))
+        agent.begin()
+        try:
+            current_app.worker_main(
+                [
+                    *(
+                        "--quiet",
+                        "worker",
+                        "--queues",
+                        host_queue(name),
+                        "--hostname",
+                        f"host@{name}",
+                        "--loglevel",
+                        settings.COMPUTE_LOG_LEVEL,
+                    ),
+                    *("--pool", "threads", "--concurrency", str(TASKS_AT_ONCE)),
+                    *("--without-gossip", "--without-mingle", "--without-heartbeat"),
+                ]
+            )
+        finally:
+            agent.end()
+
+
+def _watchdog(host: Host, machine: Machine) -> Watchdog | None:
+    """Return the watch over the machine's GPUs; None where it has none, or none that can be watched."""
+    enforcer = get_enforcer()
+    if not machine.devices:
+        return None
+    if any(device.is_simulated for device in machine.devices):
+        try:
+            load_nvml(enforcer.programs.installed() / NVML, enforcer.simulation, machine.devices)
+        except (Unbuilt, OSError) as error:
+            logger.warning("host %s: its simulated GPUs are not watched: %s", host, error)
+            return None
+    return Watchdog(host, NvmlTelemetry(), enforcer.programs.is_hook, enforcer.context_memory)

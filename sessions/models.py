@@ -1,0 +1,375 @@
+"""Sessions, the leases they hold, and the record of every change of status."""
+
+import base64
+import logging
+import secrets
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, ClassVar, Final, NamedTuple, Protocol
+
+from django.db import connection, models, transaction
+from django.db.models import F, Q
+from django.utils import timezone
+
+from accounts.models import User
+from resources.models import Gpu, Host, Image, ResourceGroup
+from resources.tiers import Tier, share_tiers
+from sessions import lifecycle, notify
+from sessions.lifecycle import FINAL, HOSTED, LIVE, Kind, Reason, Result, Status
+
+logger = logging.getLogger(__name__)
+
+STATUS_CHOICES = [(status.value, status.value.lower()) for status in Status]
+
+
+class StaleSession(Exception):
+    """Somebody else moved the session first; what was about to be done no longer applies."""
+
+
+SESSION_ID: Final = "[a-z2-7]{16}"  # what `new_session_id` makes, as a regular expression
+
+
+def new_session_id() -> str:
+    """Return 80 random bits as 16 lower-case base32 characters: safe in URLs, host names and container names."""
+    return base64.b32encode(secrets.token_bytes(10)).decode().lower()
+
+
+class Placed(Protocol):
+    """A decision of the scheduler: the session, its host, and shares as (gpu id, milli-fGPU)."""
+
+    @property
+    def session_id(self) -> str: ...
+    @property
+    def host_id(self) -> int: ...
+    @property
+    def shares(self) -> tuple[tuple[int, int], ...]: ...
+
+
+class Scheduled(NamedTuple):
+    """What the scheduler's write returns of each session."""
+
+    id: str
+    owner_id: int
+    attempt: int
+    host_name: str
+
+
+class Told(NamedTuple):
+    """What a waiting session's owner reads: why it waits, when it starts at the latest, and why not before."""
+
+    session_id: str
+    reason: str
+    detail: str  # at most 300 characters, as `because`
+    eta: datetime | None = None
+    because: str = ""
+
+
+_SCHEDULE: Final = """
+    WITH moved AS (
+        UPDATE compute_session session
+        SET status = 'SCHEDULED', reason = 'ASSIGNED', detail = 'Placed on ' || host.name || '.',
+            status_at = %(now)s, eta = NULL, because = '', attempt = session.attempt + 1, host_id = host.id
+        FROM unnest(%(sessions)s::varchar[], %(hosts)s::bigint[]) AS placed (session_id, host_id)
+        JOIN resources_host host ON host.id = placed.host_id
+        WHERE session.id = placed.session_id AND session.status = 'PENDING'
+        RETURNING session.id, session.owner_id, session.attempt, session.cpu, session.memory, session.detail,
+                  host.id AS host_id, host.name AS host_name
+    ), leased AS (
+        INSERT INTO compute_lease (session_id, host_id, cpu, memory) SELECT id, host_id, cpu, memory FROM moved
+    ), shared AS (
+        INSERT INTO compute_gpushare (lease_id, gpu_id, milli)
+        SELECT share.session_id, share.gpu_id, share.milli
+        FROM unnest(%(holders)s::varchar[], %(gpus)s::bigint[], %(millis)s::integer[])
+            AS share (session_id, gpu_id, milli)
+        JOIN moved ON moved.id = share.session_id
+    ), recorded AS (
+        INSERT INTO compute_sessionevent (session_id, at, old_status, new_status, reason, detail)
+        SELECT id, %(now)s, 'PENDING', 'SCHEDULED', 'ASSIGNED', detail FROM moved
+    )
+    SELECT id, owner_id, attempt, host_name FROM moved
+"""
+
+_EXPLAIN: Final = """
+    UPDATE compute_session session
+    SET reason = told.reason, detail = told.detail, eta = told.eta, because = told.because
+    FROM unnest(%s::varchar[], %s::varchar[], %s::varchar[], %s::timestamptz[], %s::varchar[])
+        AS told (session_id, reason, detail, eta, because)
+    WHERE session.id = told.session_id AND session.status = 'PENDING'
+"""
+
+
+def has_succeeded(path: str = "") -> Q:
+    """Return the condition that the session behind `path` ended as it should: those that depend on it may start."""
+    return Q(**{f"{path}status": Status.TERMINATED}) & ~Q(**{f"{path}result": Result.FAILURE})
+
+
+class SessionQuerySet(models.QuerySet["Session"]):
+    """Questions about sessions."""
+
+    def visible_to(self, user: User) -> "SessionQuerySet":
+        """Return the sessions that `user` may see: their own, or all for a superadmin."""
+        return self if user.is_superuser else self.filter(owner=user)
+
+    def live(self) -> "SessionQuerySet":
+        """Return the sessions that have not ended."""
+        return self.filter(status__in=LIVE)
+
+    def failed(self) -> "SessionQuerySet":
+        """Return the sessions that have ended, but not as they should."""
+        return self.filter(~has_succeeded(), status__in=FINAL)
+
+    def in_queue_order(self) -> "SessionQuerySet":
+        """Return the sessions as the queue serves them: higher priority first, then the longest waiting."""
+        return self.order_by("-priority", "created_at", "id")
+
+    def schedule(self, placements: Sequence[Placed]) -> list["Scheduled"]:
+        """Move the sessions that are still PENDING to SCHEDULED with their leases; the set-based `move_to`.
+
+        One statement for sessions, leases, shares and events: all or nothing.
+        """
+        shares = [(placed.session_id, *share) for placed in placements for share in placed.shares]
+        parameters: dict[str, Any] = {
+            "now": timezone.now(),
+            "sessions": [placed.session_id for placed in placements],
+            "hosts": [placed.host_id for placed in placements],
+            "holders": [holder for holder, _, _ in shares],
+            "gpus": [gpu_id for _, gpu_id, _ in shares],
+            "millis": [milli for _, _, milli in shares],
+        }
+        with connection.cursor() as cursor:
+            cursor.execute(_SCHEDULE, parameters)
+            scheduled = [Scheduled(*row) for row in cursor.fetchall()]
+        notify.sessions_changed([(row.id, row.owner_id) for row in scheduled])
+        return scheduled
+
+    def explain_waiting(self, told: Sequence[Told]) -> None:
+        """Write what the owners of sessions that are still PENDING are told, in one statement."""
+        with connection.cursor() as cursor:
+            cursor.execute(_EXPLAIN, [list(column) for column in zip(*told, strict=True)])
+
+
+class Session(models.Model):
+    """A user's container with its resources. `status` is written by `move_to` alone."""
+
+    id = models.CharField(primary_key=True, max_length=16, default=new_session_id, editable=False)
+    owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="compute_sessions")
+    name = models.CharField(max_length=64)
+    image = models.ForeignKey(Image, on_delete=models.PROTECT, related_name="sessions")
+    resource_group = models.ForeignKey(ResourceGroup, on_delete=models.PROTECT, related_name="sessions")
+    cpu = models.PositiveIntegerField("CPU cores")
+    memory = models.PositiveBigIntegerField("memory (bytes)")
+    shared_memory = models.PositiveBigIntegerField("shared memory (bytes)")
+    fgpu = models.PositiveIntegerField("milli-fGPU", default=0)
+    environment = models.JSONField(default=dict, blank=True, help_text="Environment variables")
+    priority = models.SmallIntegerField(default=10)
+    allow_sudo = models.BooleanField(default=False, editable=False)
+    kind = models.CharField(
+        max_length=16, choices=[(kind.value, kind.value) for kind in Kind], default=Kind.INTERACTIVE.value
+    )
+    command = models.TextField(blank=True, help_text="What a batch session runs, as a line of the shell")
+    time_limit = models.DurationField(null=True, blank=True, help_text="It ends this long after it started")
+    not_before = models.DateTimeField(null=True, blank=True, help_text="It starts then at the earliest")
+    depends_on = models.ManyToManyField(
+        "self", symmetrical=False, blank=True, related_name="dependents", help_text="Sessions that must succeed first"
+    )
+
+    status = models.CharField(max_length=16, choices=STATUS_CHOICES, default=Status.PENDING.value, editable=False)
+    reason = models.CharField(max_length=32, default=Reason.SUBMITTED.value, editable=False)
+    detail = models.CharField("reason in words", max_length=300, blank=True, editable=False)
+    eta = models.DateTimeField("estimated start", null=True, blank=True, editable=False)
+    because = models.CharField("why not before", max_length=300, blank=True, editable=False)
+    result = models.CharField(
+        max_length=8, choices=[(result.value, result.value.lower()) for result in Result], blank=True, editable=False
+    )
+    attempt = models.PositiveIntegerField(default=0, editable=False, help_text="How often it was placed")
+    host = models.ForeignKey(
+        Host, on_delete=models.PROTECT, null=True, blank=True, related_name="sessions", editable=False
+    )
+    avoided_host = models.ForeignKey(
+        Host, on_delete=models.SET_NULL, null=True, blank=True, related_name="+", editable=False
+    )
+    container_id = models.CharField(max_length=64, blank=True, editable=False)
+    exit_code = models.IntegerField(null=True, blank=True, editable=False)
+    log_tail = models.TextField(blank=True, editable=False, help_text="Last output, kept when the container goes")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    status_at = models.DateTimeField(default=timezone.now, editable=False, help_text="When it entered its status")
+    started_at = models.DateTimeField(null=True, blank=True, editable=False)
+    ended_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects: ClassVar[SessionQuerySet] = SessionQuerySet.as_manager()  # type: ignore[assignment]
+
+    class Meta:
+        ordering = ("-created_at", "-id")
+        indexes = (
+            models.Index(fields=("owner", "-created_at"), name="session_owner_created"),
+            models.Index(
+                F("priority").desc(),
+                "created_at",
+                "id",
+                condition=Q(status=Status.PENDING.value),
+                name="session_queue",
+            ),
+            models.Index(
+                fields=("host",), condition=Q(status__in=sorted(s.value for s in HOSTED)), name="session_on_host"
+            ),
+        )
+        constraints = (
+            models.UniqueConstraint(
+                fields=("owner", "name"),
+                condition=Q(status__in=sorted(s.value for s in LIVE)),
+                name="session_live_name_unique",
+            ),
+            models.CheckConstraint(
+                condition=Q(shared_memory__lte=F("memory")), name="session_shared_memory_within_memory"
+            ),
+            models.CheckConstraint(condition=Q(cpu__gte=1), name="session_has_a_core"),
+            models.CheckConstraint(
+                condition=Q(kind=Kind.BATCH.value) ^ Q(command=""), name="session_batch_has_a_command"
+            ),
+            models.CheckConstraint(
+                condition=Q(time_limit=None) | Q(time_limit__gt=timedelta(0)), name="session_time_limit_is_a_span"
+            ),
+            models.CheckConstraint(
+                condition=~Q(status=Status.PENDING.value) | Q(host=None), name="session_pending_has_no_host"
+            ),
+            models.CheckConstraint(
+                condition=~Q(status__in=sorted(s.value for s in HOSTED)) | Q(host__isnull=False),
+                name="session_hosted_has_host",
+            ),
+            models.CheckConstraint(
+                condition=Q(status__in=sorted(s.value for s in FINAL), ended_at__isnull=False)
+                | Q(status__in=sorted(s.value for s in LIVE), ended_at=None),
+                name="session_final_has_end",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.name} ({self.id})"
+
+    @property
+    def is_final(self) -> bool:
+        """True once the session has ended."""
+        return self.status in FINAL
+
+    @property
+    def held_shares(self) -> list[tuple["GpuShare", Tier]]:
+        """The shares of its lease with what holds each apart, in the devices' order; none without a lease."""
+        lease = getattr(self, "lease", None)
+        shares = sorted(lease.shares.all(), key=lambda share: share.gpu.index) if lease else []
+        tiers = share_tiers([(share.milli, share.gpu.tier) for share in shares], self.resource_group.gpu_capacity)
+        return list(zip(shares, tiers, strict=True))
+
+    @property
+    def ends_by(self) -> datetime | None:
+        """When a running session reaches its own time limit; None without one."""
+        return self.started_at + self.time_limit if self.started_at and self.time_limit else None
+
+    @property
+    def has_succeeded(self) -> bool:
+        """True once the session has ended as it should; `has_succeeded()` in queries."""
+        return self.status == Status.TERMINATED and self.result != Result.FAILURE
+
+    def move_to(
+        self,
+        target: Status,
+        reason: Reason,
+        detail: str = "",
+        *,
+        actor: User | None = None,
+        fields: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Move from the status this object was read in to `target`, as one compare-and-set; the only such writer.
+
+        Leaves an event, sets the time stamps, and frees the lease when `target` holds none. Raises StaleSession when
+        the row has moved meanwhile or the move is not in the table; the object is then as it was.
+        """
+        old, now = Status(self.status), timezone.now()
+        changes = {"status": target.value, "reason": reason.value, "detail": detail, "status_at": now, **(fields or {})}
+        if old == Status.PENDING:
+            changes |= {"eta": None, "because": ""}
+        if target in FINAL:
+            changes |= {"ended_at": now, "result": lifecycle.result_of(self.kind, target, reason)}
+        if target == Status.RUNNING:
+            changes["started_at"] = now
+        with transaction.atomic():
+            row = Session.objects.filter(pk=self.pk, status=old.value, attempt=self.attempt)
+            if old not in lifecycle.sources(target) or not row.update(**changes):
+                raise StaleSession(f"session {self.pk}: {old} -> {target}")
+            if target not in HOSTED:
+                Lease.objects.filter(session=self.pk).delete()
+            self.events.create(
+                at=now, old_status=old.value, new_status=target.value, reason=reason.value, detail=detail, actor=actor
+            )
+            notify.sessions_changed([(self.pk, self.owner_id)])
+        for name, value in changes.items():
+            setattr(self, name, value)
+        logger.info("session %s: %s -> %s (%s) %s", self.pk, old, target, reason, detail)
+
+
+class Lease(models.Model):
+    """The stored fact that a session holds CPU and memory of a host; GPU shares hang on it.
+
+    A database trigger refuses leases beyond what the host has, and a live hosted session without one (migration 0002).
+    """
+
+    session = models.OneToOneField(Session, on_delete=models.CASCADE, primary_key=True, related_name="lease")
+    host = models.ForeignKey(Host, on_delete=models.PROTECT, related_name="leases")
+    cpu = models.PositiveIntegerField("CPU cores")
+    memory = models.PositiveBigIntegerField("memory (bytes)")
+
+    def __str__(self) -> str:
+        return f"{self.session_id} on {self.host_id}"
+
+
+class GpuShare(models.Model):
+    """The part of one device that a lease holds; a database trigger refuses shares beyond the device."""
+
+    lease = models.ForeignKey(Lease, on_delete=models.CASCADE, related_name="shares", db_index=False)
+    gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, related_name="shares")
+    milli = models.PositiveIntegerField("milli-fGPU")
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=("lease", "gpu"), name="share_one_per_device"),
+            models.CheckConstraint(condition=Q(milli__gt=0), name="share_is_not_empty"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.milli} of {self.gpu_id}"
+
+
+class SessionEvent(models.Model):
+    """One change of status: the session's timeline, and the record that audits it."""
+
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="events", db_index=False)
+    at = models.DateTimeField(default=timezone.now)
+    old_status = models.CharField(max_length=16, blank=True)
+    new_status = models.CharField(max_length=16)
+    reason = models.CharField(max_length=32)
+    detail = models.CharField(max_length=300, blank=True)
+    actor = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
+
+    class Meta:
+        ordering = ("id",)
+        indexes = (models.Index(fields=("session", "id"), name="event_of_session"),)
+
+    def __str__(self) -> str:
+        return f"{self.old_status} -> {self.new_status}"
+
+
+class SessionUsage(models.Model):
+    """What a session used of its GPUs at a moment, as its host saw it; kept for a day."""
+
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="usages")
+    at = models.DateTimeField(default=timezone.now, db_index=True)
+    gpu_memory = models.PositiveBigIntegerField("GPU memory (bytes)")
+    gpu_utilisation = models.PositiveSmallIntegerField(
+        "GPU utilisation (%)", null=True, help_text="Of its devices' time; null where it cannot be told apart"
+    )
+
+    class Meta:
+        ordering = ("-at", "-id")
+        indexes = (models.Index(fields=("session", "-at"), name="usage_of_session"),)
+
+    def __str__(self) -> str:
+        return f"{self.session_id} at {self.at}"

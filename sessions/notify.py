@@ -1,0 +1,91 @@
+"""What happens after a commit beside the kick: tell a host, tell the browsers. Messages only, never decisions.
+
+Tasks go by name, so that this module does not know them. A message that cannot be sent is logged and dropped: the row
+is the truth, and the periodic tasks make up for it.
+"""
+
+import logging
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Final
+
+from asgiref.sync import async_to_sync
+from celery import current_app
+from channels.layers import get_channel_layer
+from django.db import transaction
+from kombu.exceptions import OperationalError
+from redis.exceptions import RedisError
+
+logger = logging.getLogger(__name__)
+
+SUPERADMINS: Final = "superadmins"
+
+FEW: Final = 20  # messages that the sender waits for; told together, browsers are told to fetch everything again
+ALL: Final = ""  # in place of a session: many have changed
+
+_hosts = ThreadPoolExecutor(max_workers=1, thread_name_prefix="notify-hosts")
+_browsers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="notify")  # keeps them off the way of a launch
+
+
+def user_group(user_id: int) -> str:
+    """Return the channel-layer group that the browsers of this user listen to."""
+    return f"user.{user_id}"
+
+
+def host_queue(host_name: str) -> str:
+    """Return the Celery queue that the worker of this host consumes."""
+    return f"host.{host_name}"
+
+
+def tell_host(host_name: str, task: str, session_id: str, attempt: int) -> None:
+    """Send `sessions.tasks.<task>` for this attempt to the host's worker once the current transaction commits."""
+    send = partial(_send_task, f"sessions.tasks.{task}", (session_id, attempt), host_queue(host_name))
+    transaction.on_commit(send)
+
+
+def tell_hosts(task: str, starts: Iterable[tuple[str, str, int]]) -> None:
+    """Send the task for each (host, session, attempt) as `tell_host` does; many are sent in the background.
+
+    A message costs about a millisecond, and the next pass need not wait for thousands of them.
+    """
+    messages = [(f"sessions.tasks.{task}", (pk, attempt), host_queue(host)) for host, pk, attempt in starts]
+    if len(messages) > FEW:
+        transaction.on_commit(partial(_hosts.submit, _send_tasks, messages))
+    elif messages:
+        transaction.on_commit(partial(_send_tasks, messages))
+
+
+def sessions_changed(changed: Iterable[tuple[str, int]]) -> None:
+    """Tell the browsers of the owners and superadmins, after the commit, to fetch these (session, owner) again."""
+    transaction.on_commit(partial(_browsers.submit, _broadcast, tuple(changed)))
+
+
+def _send_tasks(messages: Iterable[tuple[str, tuple[object, ...], str]]) -> None:
+    for message in messages:
+        _send_task(*message)
+
+
+def _send_task(name: str, args: tuple[object, ...], queue: str) -> None:
+    try:
+        current_app.send_task(name, args=args, queue=queue)
+    except (OperationalError, RedisError, OSError) as error:
+        logger.warning("could not send %s%r: %s; the periodic task will make up for it", name, args, error)
+
+
+def _broadcast(changed: tuple[tuple[str, int], ...]) -> None:
+    try:
+        async_to_sync(_send_to_groups)(changed)
+    except (RedisError, OSError) as error:
+        logger.warning("could not tell the browsers about %d sessions: %s", len(changed), error)
+
+
+async def _send_to_groups(changed: tuple[tuple[str, int], ...]) -> None:
+    layer = get_channel_layer()
+    told: dict[str, list[str]] = {}
+    for session_id, owner_id in changed:
+        for group in (user_group(owner_id), SUPERADMINS):
+            told.setdefault(group, []).append(session_id)
+    for group, sessions in told.items():
+        for session_id in sessions if len(sessions) <= FEW else (ALL,):
+            await layer.group_send(group, {"type": "session.changed", "session": session_id})

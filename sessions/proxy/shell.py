@@ -1,0 +1,78 @@
+"""The user's shell in a container: attached to tmux where the image has it, and never left behind."""
+
+import asyncio
+import logging
+from typing import Final, Self
+
+from sessions.proxy.engine import Engine, ExecFailed
+from sessions.proxy.exec_stream import ExecStream, is_running, run_detached
+
+logger = logging.getLogger(__name__)
+
+START_SECONDS: Final = 15.0
+KILLED: Final = 128 + 9  # exit code of what SIGKILL ended
+DEATH_CHECKS: Final = 20
+DEATH_PAUSE_SECONDS: Final = 0.1
+ENVIRONMENT: Final = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+# The first line says under which process id the shell will run: `exec` keeps it.
+START: Final = """
+echo $$
+export LANG="${LANG:-C.UTF-8}"
+if command -v tmux >/dev/null 2>&1; then exec tmux -u new-session -A -s gp; fi
+if command -v bash >/dev/null 2>&1; then exec bash -l; fi
+exec sh -l
+"""
+# What a vanishing terminal does to its processes, since the engine keeps the terminal open: all processes of the
+# terminal's session, whose id is the shell's process id ($0), are told. A tmux server has a session of its own.
+HANG_UP: Final = """
+for stat in /proc/[0-9]*/stat; do
+    read -r line 2>/dev/null <"$stat" || continue
+    set -- ${line##*) }
+    if [ "$4" = "$0" ]; then process=${stat#/proc/}; kill -HUP "${process%/stat}"; fi
+done
+"""
+
+
+class Shell(ExecStream):
+    """An exec that runs START; opened by `start`, ended by `hang_up`."""
+
+    process_id = 0  # as seen inside the container
+    container_id = ""
+
+    @classmethod
+    async def start(cls, engine_url: str, container_id: str) -> Self:
+        """Start a shell in the container. Raises ExecFailed, when the image has no shell too."""
+        shell = await cls.open(Engine(engine_url), container_id, ["sh", "-c", START], ENVIRONMENT)
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                first_line = (await shell.read_line()).decode(errors="replace").strip()
+        except TimeoutError as error:
+            shell.close()
+            raise ExecFailed("The shell did not start in time.") from error
+        if not first_line.isdecimal():
+            shell.close()
+            raise ExecFailed(f"No shell could be started: {first_line or 'the container ended'}")
+        shell.process_id, shell.container_id = int(first_line), container_id
+        return shell
+
+    async def is_container_running(self) -> bool:
+        """Return whether the container still runs, for a shell that has ended. Raises ExecFailed.
+
+        A container that dies kills its shells a moment before the engine knows, so a killed shell asks again.
+        """
+        for _ in range(DEATH_CHECKS):
+            if not await is_running(self._engine, self.container_id):
+                return False
+            if await self.exit_code() not in (None, KILLED):
+                return True
+            await asyncio.sleep(DEATH_PAUSE_SECONDS)
+        return True
+
+    async def hang_up(self) -> None:
+        """End the shell and what it runs; a tmux client detaches, and its shells go on. Ended already is success."""
+        self.close()
+        try:
+            if await self.exit_code() is None:
+                await run_detached(self._engine, self.container_id, ["sh", "-c", HANG_UP, str(self.process_id)])
+        except ExecFailed as error:
+            logger.info("container %s: could not hang up a shell: %s", self.container_id, error)

@@ -1,0 +1,150 @@
+"""Reads for the pages, each in a constant number of queries; nothing here writes."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.db.models import Count, Q, QuerySet, Sum
+
+from accounts.limits import FIELDS, Amounts, remaining
+from accounts.models import User
+from resources.models import Gpu, Host, HostStatus, Image, Preset, ResourceGroup
+from sessions.lifecycle import TABS, Tab
+from sessions.models import GpuShare, Lease, Session
+from sessions.usage import usage_of
+
+SORTS: Final = {
+    "created": ("created_at", "id"),
+    "name": ("name", "id"),
+    "status": ("status", "id"),
+    "environment": ("image__environment", "image__version", "id"),
+    "owner": ("owner__email", "id"),
+}
+DEFAULT_SORT: Final = "-created"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A filled part of a bar; `most` is None where there is no limit."""
+
+    used: int
+    most: int | None
+
+    @property
+    def is_full(self) -> bool:
+        """True when nothing is left."""
+        return self.most is not None and self.used >= self.most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """One resource of the statistics: in the chosen group, and of everything."""
+
+    name: str
+    here: Part
+    everywhere: Part
+
+
+def listed(user: User, tab: Tab, search: str, sort: str) -> QuerySet[Session]:
+    """Return the sessions of a tab that match the search, in the order asked for; unknown orders fall back."""
+    sessions = Session.objects.visible_to(user).filter(status__in=TABS[tab])
+    if search:
+        match = Q(name__icontains=search) | Q(pk__startswith=search.lower()) | Q(image__reference__icontains=search)
+        match |= Q(image__environment__icontains=search) | Q(image__version__icontains=search)
+        sessions = sessions.filter(match | Q(owner__email__icontains=search) if user.is_superuser else match)
+    sign, key = ("-", sort[1:]) if sort.startswith("-") else ("", sort)
+    if key not in SORTS:
+        sign, key = "-", DEFAULT_SORT[1:]
+    order = [f"{sign}{name}" for name in SORTS[key]]
+    related = sessions.select_related("owner", "image", "resource_group", "host", "lease")
+    return related.prefetch_related("lease__shares__gpu").order_by(*order)
+
+
+def tab_counts(user: User) -> dict[Tab, int]:
+    """Return how many sessions each tab holds for this user; one query."""
+    counts = {tab.value: Count("pk", filter=Q(status__in=statuses)) for tab, statuses in TABS.items()}
+    found = Session.objects.visible_to(user).aggregate(**counts)
+    return {tab: found[tab.value] for tab in TABS}
+
+
+def free_in(group: ResourceGroup) -> Amounts:
+    """Return what the group's ready hosts have free; `sessions` is not counted. Four queries."""
+    hosts = Host.objects.filter(group=group, status=HostStatus.READY, is_cordoned=False)
+    total = hosts.aggregate(cpu=Sum("cpu", default=0), memory=Sum("memory", default=0))
+    leases = Lease.objects.filter(host__in=hosts)
+    taken = leases.aggregate(cpu=Sum("cpu", default=0), memory=Sum("memory", default=0))
+    devices = Gpu.objects.filter(host__in=hosts, is_present=True)
+    shares = GpuShare.objects.filter(gpu__in=devices).aggregate(milli=Sum("milli", default=0))["milli"]
+    return Amounts(
+        cpu=max(0, total["cpu"] - taken["cpu"]),
+        memory=max(0, total["memory"] - taken["memory"]),
+        fgpu=max(0, devices.count() * group.gpu_capacity - shares),
+    )
+
+
+def resource_bars(user: User, group: ResourceGroup) -> list[Bar]:
+    """Return the statistics bars: upper part within `group`, lower part of everything. Six queries and the policy.
+
+    What the user may still get here is what the policy leaves and the group has free, whichever is less.
+    """
+    held, here, free = usage_of(user), usage_of(user, group), free_in(group)
+    left = remaining(user.policy.limits(), held)
+    bars = []
+    for name in FIELDS:
+        more = _lesser(getattr(left, name), None if name == "sessions" else getattr(free, name))
+        mine, mine_here = getattr(held, name), getattr(here, name)
+        bars.append(
+            Bar(
+                name=name,
+                here=Part(used=mine_here, most=None if more is None else mine_here + more),
+                everywhere=Part(used=mine, most=None if more is None else mine + more),
+            )
+        )
+    return bars
+
+
+def launch_facts(user: User) -> dict[str, Any]:
+    """Return what the launch page's sliders need, ready for JSON, in cores, bytes and milli-fGPU; null is unlimited.
+
+    `left` is what the policy leaves, `groups` the most that each group can give one session. Seven queries.
+    """
+    limits = user.policy.limits()
+    groups = list(ResourceGroup.objects.usable_by(user))
+    biggest = _biggest_hosts(groups)
+    left = remaining(limits, usage_of(user))
+    return {
+        "left": {name: getattr(left, name) for name in FIELDS},
+        "groups": {
+            group.pk: {name: _lesser(getattr(limits, name), getattr(biggest[group.pk], name)) for name in FIELDS[:3]}
+            | {"perGpu": group.fgpu_per_gpu}
+            for group in groups
+        },
+        "images": {
+            image.pk: {"cpu": image.min_cpu, "memory": image.min_memory, "fgpu": image.min_fgpu}
+            for image in Image.objects.filter(is_enabled=True)
+        },
+        "presets": {
+            preset.pk: {name: getattr(preset, name) for name in ("cpu", "memory", "shared_memory", "fgpu")}
+            for preset in Preset.objects.filter(Q(group=None) | Q(group__in=groups))
+        },
+    }
+
+
+def _biggest_hosts(groups: Sequence[ResourceGroup]) -> dict[int, Amounts]:
+    """Return {group id: the most cores, bytes and milli-fGPU that any one of its ready hosts has}."""
+    found = {group.pk: Amounts() for group in groups}
+    capacity = {group.pk: group.gpu_capacity for group in groups}
+    ready = Host.objects.filter(group__in=groups, status=HostStatus.READY, is_cordoned=False)
+    for host in ready.annotate(devices=Count("gpus", filter=Q(gpus__is_present=True))):
+        most = found[host.group_id]
+        found[host.group_id] = Amounts(
+            cpu=max(most.cpu, host.cpu),
+            memory=max(most.memory, host.memory),
+            fgpu=max(most.fgpu, host.devices * capacity[host.group_id]),
+        )
+    return found
+
+
+def _lesser(first: int | None, second: int | None) -> int | None:
+    known = [value for value in (first, second) if value is not None]
+    return min(known, default=None)

@@ -1,0 +1,142 @@
+"""What the platform asks of a container engine. No Django, no database; the engine's exceptions stop here."""
+
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from fgpu.mounts import Mount
+from resources.tiers import Tier
+
+Key = tuple[str, int]  # session id, attempt
+
+
+class RuntimeFailure(Exception):
+    """The engine could not do it; the message is fit for the session's owner."""
+
+
+class ImageUnavailable(RuntimeFailure):
+    """The image is neither on the host nor to be pulled."""
+
+
+class StartFailed(RuntimeFailure):
+    """The engine refused to create or start the container."""
+
+
+class EnforcementFailed(RuntimeFailure):
+    """The container would not be held to its shares of GPUs, so it may not run."""
+
+
+class EngineUnreachable(RuntimeFailure):
+    """The engine itself does not answer; nothing is known about the containers. Worth trying again."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuGrant:
+    """A share of one device: `milli` of `capacity` milli-fGPU."""
+
+    uuid: str
+    milli: int
+    capacity: int
+    memory: int  # bytes of the whole device
+    is_simulated: bool
+    tier: Tier = Tier.HOOK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Equipment:
+    """What a container gets beside its spec, so that it is held to its shares of GPUs."""
+
+    mounts: tuple[Mount, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerSpec:
+    """Everything a container needs to be created; `session` and `attempt` are its key."""
+
+    session: str
+    attempt: int
+    image: str
+    cpu: int  # cores
+    memory: int  # bytes; no swap on top
+    shared_memory: int  # bytes of /dev/shm, counted within `memory`
+    gpus: tuple[GpuGrant, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    allow_sudo: bool = False
+    hostname: str = ""
+    command: str = ""  # a line of the shell; the container ends with it. Empty: it stays until it is stopped
+
+
+class ContainerPhase(StrEnum):
+    """How far a container has come, in the engine's eyes."""
+
+    CREATED = "created"  # never started
+    RUNNING = "running"
+    EXITED = "exited"  # its main process has ended; the container still exists
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerState:
+    """One of our containers as the engine reports it."""
+
+    session: str
+    attempt: int
+    container_id: str
+    phase: ContainerPhase
+    exit_code: int | None = None  # only when EXITED
+    out_of_memory: bool = False
+
+
+class Runtime(Protocol):
+    """A container engine on this host, bounded to one installation's containers of one host name.
+
+    A container's key is (session, attempt). Every method is safe to call twice: what is already so counts as done.
+    Each may raise EngineUnreachable beside what it names. Implementations are safe to use from many threads.
+    """
+
+    def ensure_image(self, reference: str, on_progress: Callable[[str], None]) -> None:
+        """Have the image on this host, pulling it if needed; `on_progress` gets short sentences.
+
+        Raises ImageUnavailable.
+        """
+
+    def create(self, spec: ContainerSpec) -> str:
+        """Create the container and return its id; an existing one with the same key is adopted and its id returned.
+
+        Raises ImageUnavailable, StartFailed, or EnforcementFailed where this host cannot divide a GPU.
+        """
+
+    def start(self, session: str, attempt: int) -> None:
+        """Start the created container; a running one is left alone. Raises StartFailed, also when it is not there.
+
+        Raises EnforcementFailed where it runs but is not held to its shares of GPUs; the caller removes it.
+        """
+
+    def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
+        """End the container's processes, killing those left after the grace; already ended or gone is success."""
+
+    def remove(self, session: str, attempt: int) -> None:
+        """Remove the container and its writable layer, running or not; already gone is success."""
+
+    def containers(self) -> list[ContainerState]:
+        """Return the state of every container of this installation and host, in any phase."""
+
+    def traces(self) -> set[Key]:
+        """Return the attempts of which anything but a container may be left on this host; `remove` clears it."""
+
+    def logs(self, session: str, attempt: int, tail: int) -> str:
+        """Return the last `tail` lines that the container wrote, stdout and stderr in order; "" when it is gone."""
+
+    def keep_warm(self, stopped: threading.Event) -> None:
+        """Keep ready what makes the next starts quick until `stopped` is set, then put it away.
+
+        Returns early where there is nothing of the kind. Never raises for the engine's sake: starts work without it.
+        """
+
+    def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
+        """Yield the state of each container as it exits, until `stopped` is set; may miss some, see the reconciler.
+
+        Raises EngineUnreachable when the stream breaks; the caller opens it again and reconciles.
+        """

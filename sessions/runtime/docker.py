@@ -1,0 +1,386 @@
+"""The Docker Engine as a Runtime, with its sandboxes and requests the only user of the SDK, whose exceptions stop here.
+
+What a session must feel is create and start, so that path makes those two requests and no other: the id that `create`
+returned is remembered for `start`, and the network is looked at again only when the engine misses it. A container that
+joins a sandbox costs two quick ones more, to take the sandbox and to learn whom to name, and saves making a network.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+from docker.api import APIClient
+from docker.errors import APIError, ImageNotFound, NotFound
+from docker.types import CancellableStream
+
+from sessions.runtime.base import (
+    ContainerPhase,
+    ContainerSpec,
+    ContainerState,
+    EnforcementFailed,
+    EngineUnreachable,
+    Equipment,
+    ImageUnavailable,
+    Key,
+    StartFailed,
+)
+from sessions.runtime.container_config import (
+    ATTEMPT_LABEL,
+    HOST_LABEL,
+    HOSTNAME_LABEL,
+    INSTALLATION_LABEL,
+    SESSION_LABEL,
+    container_config,
+    container_name,
+    joined_network,
+    network_options,
+)
+from sessions.runtime.docker_requests import CONFLICT, explanation, gone_is_fine, has_labels, inspect, race, translated
+from sessions.runtime.enforcement.enforcer import Enforcer
+from sessions.runtime.enforcement.shares import needs_hook
+from sessions.runtime.hostnames import give_name
+from sessions.runtime.pull import PullLine, explain_failure, follow
+from sessions.runtime.sandboxes import SandboxPool
+
+logger = logging.getLogger(__name__)
+
+REQUEST_SECONDS: Final = 60
+POOLED_CONNECTIONS: Final = 32  # above this many requests at once, connections are opened and thrown away
+STOPPED_CHECK_SECONDS: Final = 0.2
+KILLED: Final = 137  # exit code of a process ended by SIGKILL
+
+Labels = dict[str, str]
+PHASES: Final = {
+    "created": ContainerPhase.CREATED,
+    "running": ContainerPhase.RUNNING,
+    "paused": ContainerPhase.RUNNING,
+    "restarting": ContainerPhase.RUNNING,
+    "removing": ContainerPhase.EXITED,
+    "exited": ContainerPhase.EXITED,
+    "dead": ContainerPhase.EXITED,
+}
+
+
+class DockerRuntime:
+    """The containers of one installation and host name on the Docker Engine at `engine_url`.
+
+    The engine is first spoken to when the first method is called. Without an `enforcer` no GPU can be divided.
+    `keep_warm` keeps `sandboxes` networks ready for the next starts.
+    """
+
+    def __init__(
+        self,
+        installation: str,
+        host: str,
+        engine_url: str = "unix:///var/run/docker.sock",
+        network: str = "gpuplatform",
+        pull_seconds: float = 30 * 60,
+        enforcer: Enforcer | None = None,
+        sandboxes: int = 0,
+    ) -> None:
+        self._owner: Labels = {INSTALLATION_LABEL: installation, HOST_LABEL: host}
+        self._engine_url = engine_url
+        self._network = network
+        self._pull_seconds = pull_seconds
+        self._enforcer = enforcer
+        self._pool = SandboxPool(self._client, self._owner, self._network_anew, sandboxes)
+        self._created: dict[Key, tuple[str, bool]] = {}  # id, and whether it joins a sandbox, until it is started
+        self._lock = threading.Lock()  # guards the two below
+        self._connection: tuple[int, APIClient] | None = None  # process id and its client
+        self._is_network_ensured = False
+
+    def ensure_image(self, reference: str, on_progress: Callable[[str], None]) -> None:
+        """Have the image on this host, pulling it with the engine's own credentials; see Runtime."""
+        with translated(ImageUnavailable, lambda message: explain_failure(reference, message)):
+            client = self._client()
+            try:
+                client.inspect_image(reference)
+                return
+            except NotFound:
+                pass
+            on_progress(f"Pulling {reference}")
+            follow(reference, lambda: _pull_lines(client, reference), on_progress, self._pull_seconds)
+            # A stream that was cut ends like one that is complete; only the image itself tells.
+            client.inspect_image(reference)
+
+    def create(self, spec: ContainerSpec) -> str:
+        """Create the container, or adopt the one with its key; see Runtime."""
+        name, key = container_name(spec.session, spec.attempt), (spec.session, spec.attempt)
+        equipment = self._equip(spec)
+        with translated(StartFailed, "The container could not be created: {}".format), self._pool.undisturbed():
+            client = self._client()
+            self._ensure_network(client)
+            sandbox = self._pool.take(key)
+            network = joined_network(sandbox) if sandbox else self._network
+            config = container_config(spec, self._owner, network, equipment)
+            for _ in race():
+                try:
+                    created = client.create_container_from_config(config, name)
+                except ImageNotFound:
+                    raise ImageUnavailable(f"Image {spec.image} is not on the host.") from None
+                except APIError as error:
+                    if error.status_code != CONFLICT:
+                        raise
+                else:
+                    self._created[key] = str(created["Id"]), bool(sandbox)
+                    return str(created["Id"])
+                # The name is taken: by ours, by a stranger's, or by one that is only coming or just going.
+                if (existing := inspect(client, name)) is None:
+                    continue
+                if not has_labels(existing, self._owner):
+                    raise StartFailed(f"The name {name} is taken by a container that is not the platform's.")
+                if not _is_stranded(client, existing):
+                    return str(existing["Id"])
+                client.remove_container(existing["Id"], v=True)
+        raise StartFailed(f"The name {name} stays reserved although no container has it.")
+
+    def start(self, session: str, attempt: int) -> None:
+        """Start the created container; see Runtime. One that has ended is not started again.
+
+        In an image without /bin/sh the container starts and ends at once with code 127; its log says why.
+        """
+        key = (session, attempt)
+        with translated(StartFailed, "The container could not be started: {}".format), self._pool.undisturbed():
+            client = self._client()
+            container_id, has_sandbox = self._created.pop(key, ("", False))
+            if not container_id:
+                container_id, has_sandbox = self._startable(client, key)
+            self._start(client, container_id, key if has_sandbox else None)
+            is_enforced = self._enforcer is not None and self._enforcer.concerns(key)
+            if not (has_sandbox or is_enforced):
+                return
+            container = client.inspect_container(container_id)
+        if has_sandbox:
+            _name(container)
+        if self._enforcer and is_enforced:
+            self._enforcer.verify(key, int(container["State"]["Pid"]))
+
+    def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
+        """End the container's processes; see Runtime."""
+        with translated(EngineUnreachable), gone_is_fine():
+            client = self._client()
+            if (container := self._find(client, session, attempt)) and container["State"]["Running"]:
+                client.stop(container["Id"], timeout=grace_seconds)
+
+    def remove(self, session: str, attempt: int) -> None:
+        """Remove the container with its writable layer and anonymous volumes; see Runtime."""
+        self._created.pop((session, attempt), None)
+        with translated(EngineUnreachable), gone_is_fine():
+            client = self._client()
+            if container := self._find(client, session, attempt):
+                client.remove_container(container["Id"], v=True, force=True)
+            self._pool.discard((session, attempt))
+        if self._enforcer:
+            self._enforcer.folders.discard((session, attempt))
+
+    def containers(self) -> list[ContainerState]:
+        """Return the state of every container of this installation and host; one request, and one per ended one.
+
+        The engine's list lags some 50 ms behind an exit that `exits` has told already.
+        """
+        with translated(EngineUnreachable):
+            client = self._client()
+            listed = client.containers(all=True, filters={"label": self._label_filter()})
+            states = (_listed_state(client, container) for container in listed)
+            return [state for state in states if state is not None]
+
+    def traces(self) -> set[Key]:
+        """Return the attempts that have files of the enforcer or a sandbox; see Runtime."""
+        with translated(EngineUnreachable):
+            sandboxes = self._pool.keys()
+        return sandboxes | (self._enforcer.folders.keys() if self._enforcer else set())
+
+    def keep_warm(self, stopped: threading.Event) -> None:
+        """Keep sandboxes ready; see Runtime."""
+        self._pool.keep(stopped)
+
+    def logs(self, session: str, attempt: int, tail: int) -> str:
+        """Return the last lines of the log, undecodable bytes replaced; see Runtime."""
+        with translated(EngineUnreachable), gone_is_fine():
+            client = self._client()
+            if container := self._find(client, session, attempt):
+                return client.logs(container["Id"], tail=tail).decode(errors="replace")
+        return ""
+
+    def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
+        """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""
+        return self._exits(stopped, time.time_ns())
+
+    def _exits(self, stopped: threading.Event, since_ns: int) -> Iterator[ContainerState]:
+        finished = threading.Event()
+        filters = {"type": ["container"], "event": ["die", "oom"], "label": self._label_filter()}
+        with translated(EngineUnreachable):
+            client = self._client()
+            # The engine counts `since` in whole seconds and replays from its own memory what lies between.
+            stream = client.events(since=since_ns // 1_000_000_000, filters=filters, decode=True)
+        threading.Thread(target=_close_once_stopped, args=(stream, stopped, finished), daemon=True).start()
+        out_of_memory: set[str] = set()
+        try:
+            with translated(EngineUnreachable):
+                for event in stream:
+                    container_id = str(event["Actor"]["ID"])
+                    if event["timeNano"] < since_ns:
+                        continue
+                    if event["Action"] == "oom":
+                        out_of_memory.add(container_id)
+                    elif state := _exit_from_event(client, event, container_id in out_of_memory):
+                        out_of_memory.discard(container_id)
+                        yield state
+        finally:
+            finished.set()
+        if not stopped.is_set():
+            raise EngineUnreachable("The container engine closed its event stream.")
+
+    def _equip(self, spec: ContainerSpec) -> Equipment:
+        if self._enforcer:
+            return self._enforcer.equip(spec)
+        if needs_hook(spec.gpus):
+            raise EnforcementFailed("Its host cannot divide a GPU: no enforcement is set up.")
+        return Equipment()
+
+    def _client(self) -> APIClient:
+        """Return this process's client: connections are shared by its threads, never across a fork."""
+        with self._lock:
+            if self._connection is None or self._connection[0] != os.getpid():
+                client = APIClient(
+                    self._engine_url, version="auto", timeout=REQUEST_SECONDS, max_pool_size=POOLED_CONNECTIONS
+                )
+                self._connection = (os.getpid(), client)
+            return self._connection[1]
+
+    def _ensure_network(self, client: APIClient, anew: bool = False) -> None:
+        with self._lock:
+            if self._is_network_ensured and not anew:
+                return
+            for _ in race():
+                try:
+                    client.inspect_network(self._network)
+                    break
+                except NotFound:
+                    _create_network(client, self._network)
+            self._is_network_ensured = True
+
+    def _start(self, client: APIClient, container_id: str, key_of_sandbox: Key | None) -> None:
+        """Start the container; where its network or its sandbox is gone, after making that again."""
+        try:
+            client.start(container_id)
+        except APIError as error:
+            if key_of_sandbox:
+                if not self._pool.revive(key_of_sandbox):
+                    raise
+            elif isinstance(error, NotFound) and "network" in explanation(error).lower():
+                self._ensure_network(client, anew=True)
+            else:
+                raise
+            client.start(container_id)
+
+    def _network_anew(self) -> str:
+        """Return the network's name after looking whether it is there."""
+        self._ensure_network(self._client(), anew=True)
+        return self._network
+
+    def _find(self, client: APIClient, session: str, attempt: int) -> dict[str, Any] | None:
+        container = inspect(client, container_name(session, attempt))
+        return container if container and has_labels(container, self._owner) else None
+
+    def _startable(self, client: APIClient, key: Key) -> tuple[str, bool]:
+        """Return id, and whether it joins a sandbox, of a container that another has created."""
+        container = self._find(client, *key)
+        if container is None:
+            raise StartFailed("The container is not there.")
+        if PHASES[container["State"]["Status"]] is ContainerPhase.EXITED:
+            raise StartFailed("The container has already ended.")
+        return str(container["Id"]), _has_sandbox(container)
+
+    def _label_filter(self) -> list[str]:
+        return [f"{name}={value}" for name, value in self._owner.items()]
+
+
+def _has_sandbox(container: dict[str, Any]) -> bool:
+    return str(container["HostConfig"]["NetworkMode"]).startswith(joined_network(""))
+
+
+def _is_stranded(client: APIClient, container: dict[str, Any]) -> bool:
+    """Return whether the container has yet to be started and never can be, for its sandbox is gone."""
+    sandbox = container["HostConfig"]["NetworkMode"].removeprefix(joined_network(""))
+    return container["State"]["Status"] == "created" and _has_sandbox(container) and inspect(client, sandbox) is None
+
+
+def _name(container: dict[str, Any]) -> None:
+    """Give the container its own host name; one that has no name, or has ended at once, keeps its sandbox's."""
+    try:
+        give_name(container, container["Config"]["Labels"].get(HOSTNAME_LABEL) or container["Id"][:12])
+    except OSError as error:
+        logger.info("container %s: keeps the host name of its sandbox: %s", container["Name"], error)
+
+
+def _create_network(client: APIClient, name: str) -> None:
+    """Create the bridge, or lose to a rival: the caller looks again."""
+    try:
+        client.create_network(name, driver="bridge", options=network_options(name), check_duplicate=True)
+    except APIError as error:
+        if not any(sign in explanation(error) for sign in ("already exists", "same bridge name", "already in use")):
+            raise
+
+
+def _pull_lines(client: APIClient, reference: str) -> Iterator[PullLine]:
+    lines: Iterator[PullLine] = client.pull(reference, stream=True, decode=True)
+    yield from lines
+
+
+def _key(labels: Labels) -> Key | None:
+    """Return the container's key, or None for one that somebody gave our labels by hand."""
+    session, attempt = labels.get(SESSION_LABEL, ""), labels.get(ATTEMPT_LABEL, "")
+    return (session, int(attempt)) if session and attempt.isdecimal() else None
+
+
+def _listed_state(client: APIClient, container: dict[str, Any]) -> ContainerState | None:
+    """Return the state of a container of the engine's list; None for one that is gone by now."""
+    key, container_id = _key(container["Labels"]), str(container["Id"])
+    if key is None:
+        return None
+    phase = PHASES[container["State"]]
+    if phase is not ContainerPhase.EXITED:
+        return ContainerState(session=key[0], attempt=key[1], container_id=container_id, phase=phase)
+    if (inspected := inspect(client, container_id)) is None:
+        return None
+    state = inspected["State"]
+    return _exited(key, container_id, int(state["ExitCode"]), bool(state["OOMKilled"]))
+
+
+def _exit_from_event(client: APIClient, event: dict[str, Any], out_of_memory: bool) -> ContainerState | None:
+    """Return the state that a `die` event tells; the container itself may be gone already."""
+    attributes, container_id = event["Actor"]["Attributes"], str(event["Actor"]["ID"])
+    key, exit_code = _key(attributes), int(attributes["exitCode"])
+    if key is None:
+        return None
+    if exit_code == KILLED and not out_of_memory:  # the `oom` event may lie before our stream, or come too late
+        inspected = inspect(client, container_id)
+        out_of_memory = bool(inspected and inspected["State"]["OOMKilled"])
+    return _exited(key, container_id, exit_code, out_of_memory)
+
+
+def _exited(key: tuple[str, int], container_id: str, exit_code: int, out_of_memory: bool) -> ContainerState:
+    """Return the state of an ended container; running out of memory counts only where it was the main process's end."""
+    return ContainerState(
+        session=key[0],
+        attempt=key[1],
+        container_id=container_id,
+        phase=ContainerPhase.EXITED,
+        exit_code=exit_code,
+        out_of_memory=out_of_memory and exit_code == KILLED,
+    )
+
+
+def _close_once_stopped(
+    stream: "CancellableStream[dict[str, Any]]", stopped: threading.Event, finished: threading.Event
+) -> None:
+    """Wake the reader of the stream, who sits in a blocking read, when `stopped` is set or it has given up."""
+    while not stopped.wait(STOPPED_CHECK_SECONDS) and not finished.is_set():
+        pass
+    with suppress(AttributeError, OSError):  # the SDK digs for the socket, which is gone once the stream has ended
+        stream.close()

@@ -1,0 +1,71 @@
+"""What /proc of the host says about a container's processes. The worker must be root in the host's pid namespace."""
+
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from fgpu.mounts import HOOK_PATH
+
+PROC: Final = Path("/proc")
+PAUSE_SECONDS: Final = 0.001
+LONGEST_SECONDS: Final = 20.0  # for the main process to come up on a host under full load
+
+_CONTAINER = re.compile(r"(?:docker[-/])([0-9a-f]{64})")
+_HOOK_MAPPING = re.compile(rf"^\S+ \S+ \S+ \S+ ([0-9]+) +{re.escape(HOOK_PATH)}$", re.MULTILINE)
+
+IsHook = Callable[[int], bool]  # by inode
+
+
+def container_of(pid: int) -> str:
+    """Return the id of the container that the process is in; "" for none, or when it has ended."""
+    match = _CONTAINER.search(_read(f"{pid}/cgroup"))
+    return match[1] if match else ""
+
+
+def cgroup_of(pid: int) -> Path | None:
+    """Return the folder of the process' cgroup, where the host has cgroup v2."""
+    line = next((line for line in _read(f"{pid}/cgroup").splitlines() if line.startswith("0::/")), "")
+    return Path("/sys/fs/cgroup") / line.removeprefix("0::/") if line else None
+
+
+def is_hooked(pid: int, is_hook: IsHook) -> bool | None:
+    """Return whether the process has our hook mapped; None when it has ended."""
+    maps = _read(f"{pid}/maps")
+    if not maps:
+        return None
+    return any(is_hook(int(inode)) for inode in set(_HOOK_MAPPING.findall(maps)))
+
+
+def starts_hooked(main_pid: int, is_hook: IsHook) -> bool | None:
+    """Wait until it is certain, and return whether a container that was just started runs under the hook.
+
+    None when it has ended.
+
+    Its main process is the engine's init, which is a static program; what counts is init's first child, the entry
+    script. Once that has a child of its own, the loader is done and what is missing will not come.
+    """
+    deadline = time.monotonic() + LONGEST_SECONDS
+    while time.monotonic() < deadline:
+        entry = next(iter(_children(main_pid)), None)
+        if entry is None and not (PROC / str(main_pid)).exists():
+            return None
+        is_settled = entry is not None and bool(_children(entry))
+        if entry is not None and is_hooked(entry, is_hook):
+            return True
+        if is_settled:
+            return False
+        time.sleep(PAUSE_SECONDS)
+    return False
+
+
+def _children(pid: int) -> list[int]:
+    return [int(child) for child in _read(f"{pid}/task/{pid}/children").split()]
+
+
+def _read(path: str) -> str:
+    try:
+        return (PROC / path).read_text(errors="replace")
+    except OSError:  # the process has ended
+        return ""

@@ -1,0 +1,85 @@
+"""What NVML says about the processes on this host's GPUs. The simulated NVML is asked in the same way."""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import pynvml
+
+logger = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuProcess:
+    """A process on a device, as the host sees it; `memory` in bytes."""
+
+    uuid: str
+    pid: int
+    memory: int
+
+
+class Telemetry(Protocol):
+    """What the watchdog asks of the driver."""
+
+    def processes(self, uuids: Iterable[str]) -> list[GpuProcess]:
+        """Return the processes on these devices; a device that does not answer is left out."""
+
+    def busy(self, uuid: str) -> int | None:
+        """Return for how many percent of the last second the device worked; None where it does not say."""
+
+    def busy_by_process(self, uuid: str) -> dict[int, int]:
+        """Return {pid: percent of the SMs} since the last call; {} where the driver keeps no such record."""
+
+
+class NvmlTelemetry:
+    """NVML, opened once: opening it anew can take seconds where no process keeps the driver awake."""
+
+    def __init__(self) -> None:
+        self._is_open = False
+        self._seen: dict[str, int] = {}  # time stamp of the last sample by UUID, in microseconds
+
+    def processes(self, uuids: Iterable[str]) -> list[GpuProcess]:
+        """Return the processes on these devices, those under MPS included; see Telemetry."""
+        nothing: dict[int, int] = {}
+        found = [(uuid, self._ask(uuid, _processes, nothing)) for uuid in uuids]
+        return [GpuProcess(uuid=uuid, pid=pid, memory=memory) for uuid, sizes in found for pid, memory in sizes.items()]
+
+    def busy(self, uuid: str) -> int | None:
+        """Return how busy the device was; see Telemetry."""
+        return self._ask(uuid, lambda handle: int(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu), None)
+
+    def busy_by_process(self, uuid: str) -> dict[int, int]:
+        """Return how busy each process kept the device; see Telemetry."""
+        samples: Sequence[Any] = self._ask(
+            uuid, lambda handle: list(pynvml.nvmlDeviceGetProcessUtilization(handle, self._seen.get(uuid, 0))), ()
+        )
+        self._seen[uuid] = max((int(sample.timeStamp) for sample in samples), default=self._seen.get(uuid, 0))
+        return {int(sample.pid): int(sample.smUtil) for sample in samples}
+
+    def _ask(self, uuid: str, question: Callable[[Any], Answer], otherwise: Answer) -> Answer:
+        try:
+            if not self._is_open:
+                pynvml.nvmlInit()
+                self._is_open = True
+            return question(pynvml.nvmlDeviceGetHandleByUUID(uuid))
+        except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_NotFound, pynvml.NVMLError_FunctionNotFound):
+            return otherwise
+        except pynvml.NVMLError as error:
+            logger.warning("GPU %s does not answer: %s", uuid, error)
+            return otherwise
+
+
+def _processes(handle: Any) -> dict[int, int]:
+    """Return {pid: bytes}."""
+    found = [*pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle), *_processes_under_mps(handle)]
+    return {int(each.pid): int(each.usedGpuMemory or 0) for each in found}
+
+
+def _processes_under_mps(handle: Any) -> list[Any]:
+    try:
+        return list(pynvml.nvmlDeviceGetMPSComputeRunningProcesses_v3(handle))
+    except (pynvml.NVMLError_NotSupported, pynvml.NVMLError_FunctionNotFound):
+        return []

@@ -1,0 +1,263 @@
+"""Network sandboxes made ready before they are needed: a session that joins one starts without waiting for a network.
+
+A sandbox is a container that does nothing but hold a network namespace and its address; half of a container's start
+is making those. Its name at the engine is its whole state, and renaming, which the engine does for one caller alone,
+moves it on: free -> of one attempt -> removed, or free -> retired -> removed. So it serves one session at most,
+whichever workers come, go and die; see docs/adr/0007.
+"""
+
+import logging
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from docker.api import APIClient
+from docker.errors import APIError, ImageNotFound, NotFound
+
+from sessions.runtime import sandbox_image
+from sessions.runtime.base import Key, RuntimeFailure, StartFailed
+from sessions.runtime.docker_requests import CONFLICT, gone_is_fine, has_labels, inspect, translated
+from sessions.runtime.hostnames import SANDBOX_HOSTNAME, can_name
+
+logger = logging.getLogger(__name__)
+
+SANDBOX_LABEL: Final = "gpuplatform.sandbox"
+FREE: Final = "gp-sandbox-"  # + anything unique
+USED: Final = "gp-net-"  # + session-attempt
+RETIRED: Final = "gp-retired-"
+MEMORY: Final = 16 << 20  # bytes; the program needs some kilobytes, the engine's start of it some megabytes
+PIDS_LIMIT: Final = 32  # one process; the engine's start of it has some threads
+QUIET_SECONDS: Final = 0.3  # without any start, before the engine is given work that nobody waits for
+STEP_SECONDS: Final = 0.1
+SURVEY_SECONDS: Final = 30.0
+FAILURE_SECONDS: Final = 10.0
+
+
+def sandbox_name(key: Key) -> str:
+    """Return the engine-wide unique name of the sandbox that the attempt uses."""
+    return f"{USED}{key[0]}-{key[1]}"
+
+
+def sandbox_config(owner: Mapping[str, str], network: str) -> dict[str, object]:
+    """Return the body of the engine's create request."""
+    return {
+        "Image": sandbox_image.IMAGE,
+        "Entrypoint": [sandbox_image.PROGRAM],
+        "Hostname": SANDBOX_HOSTNAME,
+        "Labels": {**owner, SANDBOX_LABEL: "1"},
+        "Env": ["NVIDIA_VISIBLE_DEVICES=void"],
+        "HostConfig": {
+            "NetworkMode": network,
+            "Memory": MEMORY,
+            "MemorySwap": MEMORY,
+            "PidsLimit": PIDS_LIMIT,
+            "CapDrop": ["ALL"],
+            "SecurityOpt": ["no-new-privileges"],
+            "ReadonlyRootfs": True,
+            "RestartPolicy": {"Name": "no"},
+            "LogConfig": {"Type": "none"},
+        },
+    }
+
+
+class SandboxPool:
+    """The sandboxes of one installation and host on one engine; `size` of them are kept free while `keep` runs.
+
+    Safe to use from many threads, and beside other workers of the same host.
+    """
+
+    def __init__(
+        self, client: Callable[[], APIClient], owner: Mapping[str, str], ensure_network: Callable[[], str], size: int
+    ) -> None:
+        """`ensure_network` makes the network where it is missing and returns its name."""
+        self._client = client
+        self._owner = dict(owner)
+        self._ensure_network = ensure_network
+        self._size = size if sandbox_image.is_possible() else 0
+        self._lock = threading.Lock()  # guards all that follow
+        self._free: dict[str, str] = {}  # ids by name; what they say may be out of date
+        self._discarded: set[str] = set()  # ids of used ones that `keep` is to remove
+        self._is_kept = False
+        self._starts_under_way = 0
+        self._disturbed_at = -QUIET_SECONDS
+        self._surveyed_at = -SURVEY_SECONDS
+        self._last_failure = ""
+
+    @contextmanager
+    def undisturbed(self) -> Iterator[None]:
+        """Make nothing ready during the block, in which a session's container is made or started."""
+        with self._lock:
+            self._starts_under_way += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._starts_under_way -= 1
+                self._disturbed_at = time.monotonic()
+
+    def take(self, key: Key) -> str | None:
+        """Return the id of a sandbox that is the attempt's alone from now on; None where there is none to be had.
+
+        It may have died meanwhile; see `revive`. Raises what the SDK raises.
+        """
+        while candidate := self._pop():
+            name, sandbox_id = candidate
+            try:
+                self._client().rename(name, sandbox_name(key))
+            except NotFound:  # gone, or another worker's
+                continue
+            except APIError as error:
+                if error.status_code != CONFLICT:
+                    raise
+                with self._lock:  # the attempt has one already, from a worker that died
+                    self._free[name] = sandbox_id
+                return None
+            return sandbox_id
+        return None
+
+    def revive(self, key: Key) -> bool:
+        """Start the attempt's sandbox again where it has died; return whether that was the case."""
+        sandbox = self._of(key)
+        if sandbox is None or sandbox["State"]["Running"]:
+            return False
+        self._client().start(sandbox["Id"])
+        return True
+
+    def discard(self, key: Key) -> None:
+        """Remove the attempt's sandbox, or have `keep` do it as soon as nothing starts; none is fine."""
+        if (sandbox := self._of(key)) is None:
+            return
+        with self._lock:
+            if self._is_kept:
+                self._discarded.add(sandbox["Id"])
+                return
+        self._remove(sandbox["Id"])
+
+    def keys(self) -> set[Key]:
+        """Return the attempts that have a sandbox, save those whose removal is under way already."""
+        return {
+            (session, int(attempt))
+            for name, sandbox in self._listed().items()
+            if name.startswith(USED) and sandbox["Id"] not in self._discarded
+            for session, _, attempt in [name.removeprefix(USED).rpartition("-")]
+        }
+
+    def keep(self, stopped: threading.Event) -> None:
+        """Remove used sandboxes and make new ones while nothing starts, until `stopped`; then remove the free ones."""
+        with self._lock:
+            self._is_kept = True
+        try:
+            while not stopped.wait(STEP_SECONDS):
+                if self._is_quiet() and not self._succeeds(self._step):
+                    stopped.wait(FAILURE_SECONDS)
+        finally:
+            with self._lock:
+                self._is_kept = False
+            self._succeeds(self._dismiss)
+
+    def _succeeds(self, step: Callable[[], None]) -> bool:
+        """Take the step and return whether it went well; a failure is told once: sessions start all the same."""
+        try:
+            with translated(StartFailed):
+                step()
+        except RuntimeFailure as failure:
+            if str(failure) != self._last_failure:
+                logger.warning("no network sandboxes are made ready: %s", failure)
+            self._last_failure = str(failure)
+            return False
+        self._last_failure = ""
+        return True
+
+    def _step(self) -> None:
+        """Do at most one thing that takes the engine's time."""
+        with self._lock:
+            discarded = next(iter(self._discarded), None)
+        if discarded:
+            self._remove(discarded)
+            with self._lock:
+                self._discarded.discard(discarded)
+        elif time.monotonic() - self._surveyed_at >= SURVEY_SECONDS:
+            self._survey()
+        elif len(self._free) < self._size:
+            self._make()
+
+    def _dismiss(self) -> None:
+        """Remove what is free or discarded; what fails is found by the next worker's survey, or as a trace."""
+        with self._lock:
+            discarded, self._discarded = self._discarded, set()
+        for sandbox_id in discarded:
+            self._remove(sandbox_id)
+        while candidate := self._pop():
+            self._retire(candidate[0])
+        self._surveyed_at = -SURVEY_SECONDS
+
+    def _survey(self) -> None:
+        """Adopt what an earlier worker left free, forget what is gone, remove what is dead, retired or too much."""
+        listed = self._listed()
+        free = {name: each for name, each in listed.items() if name.startswith(FREE)}
+        alive = {name: each["Id"] for name, each in free.items() if each["State"] == "running"}
+        with self._lock:
+            known = {name: each for name, each in self._free.items() if name in alive}
+            self._free = dict(list((known | alive).items())[: self._size])
+            wanted = set(self._free)
+        for name in free.keys() - wanted:
+            self._retire(name)
+        for name in listed:
+            if name.startswith(RETIRED):
+                self._remove(name)
+        self._surveyed_at = time.monotonic()
+
+    def _make(self) -> None:
+        client, name = self._client(), f"{FREE}{secrets.token_hex(8)}"
+        config = sandbox_config(self._owner, self._ensure_network())
+        try:
+            made = client.create_container_from_config(config, name)
+        except ImageNotFound:
+            client.import_image_from_data(
+                sandbox_image.layer(), repository=sandbox_image.REPOSITORY, tag=sandbox_image.TAG
+            )
+            made = client.create_container_from_config(config, name)
+        try:
+            client.start(made["Id"])
+        except APIError:
+            self._remove(made["Id"])
+            raise
+        if can_name(client.inspect_container(made["Id"])):
+            with self._lock:
+                self._free[name] = made["Id"]
+            return
+        logger.warning("no network sandboxes: this worker is not root on the engine's own host, as naming takes")
+        self._size = 0
+        self._remove(made["Id"])
+
+    def _retire(self, name: str) -> None:
+        """Remove a free sandbox, unless somebody has taken it meanwhile: only one of us can rename it."""
+        retired = name.replace(FREE, RETIRED)
+        with gone_is_fine():
+            self._client().rename(name, retired)
+            self._remove(retired)
+
+    def _remove(self, sandbox: str) -> None:
+        with gone_is_fine():
+            self._client().remove_container(sandbox, v=True, force=True)
+
+    def _of(self, key: Key) -> dict[str, Any] | None:
+        sandbox = inspect(self._client(), sandbox_name(key))
+        return sandbox if sandbox and has_labels(sandbox, {**self._owner, SANDBOX_LABEL: "1"}) else None
+
+    def _listed(self) -> dict[str, dict[str, Any]]:
+        """Return our sandboxes, in any state, by name."""
+        labels = [f"{label}={value}" for label, value in {**self._owner, SANDBOX_LABEL: "1"}.items()]
+        listed = self._client().containers(all=True, filters={"label": labels})
+        return {name.lstrip("/"): sandbox for sandbox in listed for name in sandbox["Names"][:1]}
+
+    def _pop(self) -> tuple[str, str] | None:
+        with self._lock:
+            return self._free.popitem() if self._free else None
+
+    def _is_quiet(self) -> bool:
+        with self._lock:
+            return not self._starts_under_way and time.monotonic() - self._disturbed_at >= QUIET_SECONDS

@@ -1,0 +1,297 @@
+"""What the API says about sessions, and the orders it takes for them."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+
+from accounts.models import User
+from accounts.serializers import StrictSerializer
+from resources.models import Image, Preset, ResourceGroup
+from resources.serializers import MAX_INTEGER, FgpuField, FgpuTextField, SizeField, SpanField
+from resources.tiers import Tier
+from resources.units import MIB
+from sessions import validation
+from sessions.lifecycle import Kind, Reason, Status, Tab
+from sessions.models import Session, SessionEvent
+from sessions.services import Order
+
+AS_WRITTEN = ("name", "count", "priority", "command", "time_limit", "not_before")
+SESSION_ID = re.compile("[a-z2-7]{16}")
+AMOUNTS = ("cpu", "memory", "shared_memory", "fgpu")
+DEFAULT_SHARED_MEMORY = 64 * MIB
+DEFAULT_PRIORITY: int = Session._meta.get_field("priority").default
+HIGHEST_PRIORITY = 100
+
+
+class GpuShareSerializer(serializers.Serializer[Any]):
+    """The share of one device that a session holds, and what holds it apart from the shares of others."""
+
+    uuid = serializers.CharField()
+    fgpu = FgpuTextField()
+    tier = serializers.ChoiceField(choices=[tier.value for tier in Tier])
+
+
+class SessionSerializer(serializers.ModelSerializer[Session]):
+    """A session as its owner and superadmins see it. Memory in bytes; `gpus` is empty while it holds none."""
+
+    owner = serializers.EmailField(source="owner.email", read_only=True)
+    status = serializers.ChoiceField(choices=[status.value for status in Status], read_only=True)
+    reason = serializers.ChoiceField(choices=[reason.value for reason in Reason], read_only=True)
+    detail = serializers.CharField(read_only=True, help_text="The reason in words")
+    image = serializers.CharField(source="image.reference", read_only=True)
+    environment = serializers.CharField(source="image.environment", read_only=True)
+    version = serializers.CharField(source="image.version", read_only=True)
+    resource_group = serializers.CharField(source="resource_group.name", read_only=True)
+    fgpu = FgpuTextField(read_only=True)
+    host = serializers.CharField(source="host.name", default=None, read_only=True, allow_null=True)
+    gpus = serializers.SerializerMethodField()
+    env = serializers.SerializerMethodField(help_text="Environment variables; null for anybody but the owner")
+
+    kind = serializers.ChoiceField(choices=[kind.value for kind in Kind], read_only=True)
+    command = serializers.SerializerMethodField(help_text="What a batch session runs; null for anybody but the owner")
+    time_limit = SpanField(read_only=True, allow_null=True, help_text="Seconds from its start to its end")
+    depends_on = serializers.PrimaryKeyRelatedField[Session](
+        many=True, read_only=True, help_text="Sessions that must succeed before it starts"
+    )
+    eta = serializers.DateTimeField(read_only=True, help_text="When a waiting session starts, as far as is known")
+    because = serializers.CharField(read_only=True, help_text="Why not before")
+    result = serializers.CharField(read_only=True, help_text="SUCCESS or FAILURE of a batch session that has ended")
+
+    class Meta:
+        model = Session
+        fields = (
+            *("id", "name", "owner", "status", "reason", "detail", "image", "environment", "version"),
+            *("resource_group", "cpu", "memory", "shared_memory", "fgpu", "host", "gpus", "env", "priority"),
+            *("kind", "command", "time_limit", "not_before", "depends_on", "eta", "because", "result"),
+            *("attempt", "exit_code", "created_at", "status_at", "started_at", "ended_at"),
+        )
+        read_only_fields = fields
+
+    @extend_schema_field(GpuShareSerializer(many=True))
+    def get_gpus(self, session: Session) -> Any:
+        """Return the shares of the session's lease, which the view has fetched."""
+        held = [
+            {"uuid": share.gpu.uuid, "fgpu": share.milli, "tier": tier.value} for share, tier in session.held_shares
+        ]
+        return GpuShareSerializer(held, many=True).data
+
+    def get_command(self, session: Session) -> str | None:
+        """Return the command, which may hold secrets as the variables may, to the owner alone."""
+        return session.command if self.context["request"].user == session.owner else None
+
+    def get_env(self, session: Session) -> dict[str, str] | None:
+        """Return the variables, which may hold secrets, to the owner alone."""
+        return session.environment if self.context["request"].user == session.owner else None
+
+
+class SessionEventSerializer(serializers.ModelSerializer[SessionEvent]):
+    """One change of status; `old_status` is empty for the first."""
+
+    actor = serializers.EmailField(source="actor.email", default=None, read_only=True, allow_null=True)
+
+    class Meta:
+        model = SessionEvent
+        fields = ("at", "old_status", "new_status", "reason", "detail", "actor")
+        read_only_fields = fields
+
+
+class SessionQuery(serializers.Serializer[Any]):
+    """The filters of the list of sessions."""
+
+    tab = serializers.ChoiceField(choices=[tab.value for tab in Tab], required=False)
+    status = serializers.ChoiceField(choices=[status.value for status in Status], required=False)
+    name = serializers.CharField(required=False, max_length=64, help_text="A part of the name, in any case")
+    owner = serializers.CharField(required=False, max_length=254, help_text="E-mail address; for superadmins")
+
+
+class LogsQuery(serializers.Serializer[Any]):
+    """How much of the log to return."""
+
+    tail = serializers.IntegerField(default=1000, min_value=1, max_value=10_000, help_text="Lines from the end")
+
+
+class LimitsQuery(serializers.Serializer[Any]):
+    """The resource group whose largest session is asked for."""
+
+    resource_group = serializers.CharField(required=False, max_length=64)
+
+
+class AmountsSerializer(serializers.Serializer[Any]):
+    """Amounts of resources; null is unlimited."""
+
+    cpu = serializers.IntegerField(allow_null=True)
+    memory = serializers.IntegerField(allow_null=True, help_text="Bytes")
+    fgpu = FgpuTextField(allow_null=True)
+
+
+class UserAmountsSerializer(AmountsSerializer):
+    """Amounts of one user's sessions together."""
+
+    sessions = serializers.IntegerField(allow_null=True, help_text="Sessions that hold resources")
+    pending = serializers.IntegerField(allow_null=True, help_text="Sessions that wait")
+
+
+class LimitsSerializer(serializers.Serializer[Any]):
+    """What the caller may hold, holds, and may still ask for; and the largest session of a resource group."""
+
+    limits = UserAmountsSerializer()
+    used = UserAmountsSerializer()
+    remaining = UserAmountsSerializer()
+    resource_group = serializers.CharField(allow_null=True)
+    per_session = AmountsSerializer(allow_null=True, help_text="The most that a host of the group has of each")
+
+
+@extend_schema_field({"type": "object", "additionalProperties": {"type": "string"}})
+class EnvironmentField(serializers.Field[dict[str, str], Any, Any, Any]):
+    """Environment variables as an object of texts; whole numbers are taken as texts."""
+
+    def to_internal_value(self, data: Any) -> dict[str, str]:
+        """Return {name: value}; raises ValidationError naming the variable that is wrong."""
+        if not isinstance(data, Mapping):
+            raise ValidationError('Write an object such as {"NAME": "value"}.')
+        for name, value in data.items():
+            if isinstance(value, bool) or not isinstance(value, str | int):
+                raise ValidationError(f"The value of {name!r} must be a text.")
+        return {str(name): str(value) for name, value in data.items()}
+
+
+@extend_schema_field({"type": "array", "items": {"type": "string"}})
+class SessionsField(serializers.Field[list[str], Any, Any, Any]):
+    """Ids of sessions."""
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        """Return the ids; raises ValidationError for what cannot be one."""
+        if not isinstance(data, list) or not all(isinstance(each, str) and SESSION_ID.fullmatch(each) for each in data):
+            raise ValidationError("Write a list of session ids.")
+        return data
+
+
+class OrderSerializer(StrictSerializer):
+    """An order for sessions: an image, and a preset or the amounts of resources.
+
+    The image is named by its reference (`image`), or by `environment` and `version`. The resource group may be left
+    out where the caller has one only.
+    """
+
+    image = serializers.CharField(required=False, max_length=255, help_text="The image's reference")
+    environment = serializers.CharField(required=False, max_length=64, help_text="With `version`, instead of `image`")
+    version = serializers.CharField(required=False, max_length=64)
+    name = serializers.CharField(required=False, allow_blank=True, max_length=64, help_text="Random when left out")
+    resource_group = serializers.CharField(required=False, max_length=64)
+    preset = serializers.CharField(required=False, max_length=64, help_text="Instead of the four amounts")
+    cpu = serializers.IntegerField(required=False, min_value=1, max_value=MAX_INTEGER)
+    memory = SizeField(required=False)
+    shared_memory = SizeField(required=False, help_text="64 MiB when left out")
+    fgpu = FgpuField(required=False, help_text="0 when left out")
+    count = serializers.IntegerField(default=1, min_value=1, max_value=validation.MAX_COUNT)
+    env = EnvironmentField(required=False, help_text="Environment variables")
+    priority = serializers.IntegerField(default=DEFAULT_PRIORITY, min_value=0, max_value=HIGHEST_PRIORITY)
+
+    command = serializers.CharField(
+        required=False,
+        max_length=validation.MAX_COMMAND_BYTES,
+        help_text="Makes it a batch session, which ends with it",
+    )
+    time_limit = SpanField(required=False, allow_null=True, help_text="The session ends this long after its start")
+    not_before = serializers.DateTimeField(required=False, allow_null=True, help_text="It starts then at the earliest")
+    depends_on = SessionsField(required=False, help_text="Ids of sessions that must succeed before it starts")
+
+    def validate_priority(self, priority: int) -> int:
+        """Let superadmins alone overtake others."""
+        if priority > DEFAULT_PRIORITY and not self._user.is_superuser:
+            raise ValidationError(f"Only superadmins may ask for more than {DEFAULT_PRIORITY}.")
+        return priority
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of `Order`; raises ValidationError for every name that stands for nothing."""
+        errors: dict[str, str] = {}
+        found: dict[str, Any] = {}
+        for resolve in (_find_image, self._find_group, _find_amounts, self._find_dependencies):
+            try:
+                found |= resolve({**attrs, **found})
+            except ValidationError as error:
+                errors |= error.detail  # type: ignore[arg-type]  # the finders raise mappings
+        if errors:
+            raise ValidationError(errors)
+        return {
+            **{name: attrs[name] for name in AS_WRITTEN if name in attrs},
+            **{name: found[name] for name in ("image", "resource_group", "depends_on", *AMOUNTS)},
+            "environment": attrs.get("env", {}),
+        }
+
+    def order(self) -> Order:
+        """Return the validated order."""
+        return Order(**self.validated_data)
+
+    @property
+    def _user(self) -> User:
+        user: User = self.context["request"].user
+        return user
+
+    def _find_group(self, attrs: Mapping[str, Any]) -> dict[str, ResourceGroup]:
+        return {"resource_group": group_for(self._user, attrs.get("resource_group"))}
+
+    def _find_dependencies(self, attrs: Mapping[str, Any]) -> dict[str, list[Session]]:
+        ids = attrs.get("depends_on", [])
+        found = list(Session.objects.visible_to(self._user).filter(pk__in=ids)) if ids else []
+        if unknown := set(ids) - {session.pk for session in found}:
+            raise ValidationError({"depends_on": f"There is no session {min(unknown)!r} of yours."})
+        return {"depends_on": found}
+
+
+def group_for(user: User, name: str | None) -> ResourceGroup:
+    """Return the group of this name, or the only one that the user may use. Raises ValidationError; one query."""
+    groups = list(ResourceGroup.objects.usable_by(user))
+    wanted = [group for group in groups if name in (None, group.name)]
+    if len(wanted) == 1:
+        return wanted[0]
+    if name is not None:
+        message = f"There is no resource group {name!r} that you may use."
+    elif groups:
+        message = f"Choose one of your resource groups: {', '.join(group.name for group in groups)}."
+    else:
+        message = "You may not use any resource group yet; ask an administrator."
+    raise ValidationError({"resource_group": message})
+
+
+def _find_image(attrs: Mapping[str, Any]) -> dict[str, Image]:
+    images = Image.objects.all()  # the service refuses the disabled ones
+    reference, environment, version = (attrs.get(name) for name in ("image", "environment", "version"))
+    if reference is not None and (environment, version) == (None, None):
+        if image := images.filter(reference=reference).first():
+            return {"image": image}
+        raise ValidationError({"image": f"There is no image {reference!r}."})
+    if reference is not None or environment is None:
+        raise ValidationError({"image": "Name an image, or an environment and its version."})
+    if version is None:
+        raise ValidationError({"version": "Name the version of the environment."})
+    if image := images.filter(environment=environment, version=version).first():
+        return {"image": image}
+    raise ValidationError({"version": f"There is no version {version!r} of {environment!r}."})
+
+
+def _find_amounts(attrs: Mapping[str, Any]) -> dict[str, int]:
+    if "preset" in attrs:
+        return _preset_amounts(attrs)
+    if missing := [name for name in ("cpu", "memory") if name not in attrs]:
+        raise ValidationError(dict.fromkeys(missing, "Say how much, or name a preset."))
+    defaults = {"shared_memory": DEFAULT_SHARED_MEMORY, "fgpu": 0}
+    return {name: attrs.get(name, defaults.get(name)) for name in AMOUNTS}
+
+
+def _preset_amounts(attrs: Mapping[str, Any]) -> dict[str, int]:
+    """Return the amounts of the preset: the group's own before that of all groups."""
+    if any(name in attrs for name in AMOUNTS):
+        raise ValidationError({"preset": "Name a preset or the amounts, not both."})
+    group = attrs.get("resource_group")
+    if not isinstance(group, ResourceGroup):  # its own error is reported already
+        return {}
+    presets = {preset.group_id: preset for preset in Preset.objects.filter(name=attrs["preset"])}
+    preset = presets.get(group.pk) or presets.get(None)
+    if preset is None:
+        raise ValidationError({"preset": f"There is no preset {attrs['preset']!r} in {group}."})
+    return {name: getattr(preset, name) for name in AMOUNTS}

@@ -1,0 +1,111 @@
+"""The deadlines of every state, so that each has a way out whatever died: run every few seconds by the scheduler."""
+
+import logging
+from datetime import timedelta
+from typing import Final
+
+from django.db import transaction
+from django.db.models import Exists, F, Max, OuterRef
+from django.db.models.functions import Greatest
+from django.utils import timezone
+
+from resources import services as hosts
+from resources.kick import kick_scheduler
+from resources.models import HostStatus
+from sessions import services
+from sessions.lifecycle import IN_CONTAINER, Reason, Status
+from sessions.models import Session, StaleSession
+
+logger = logging.getLogger(__name__)
+
+CLAIM_DEADLINE: Final = timedelta(seconds=30)
+PREPARE_DEADLINE: Final = timedelta(minutes=31)  # 30 for the pull, 1 for the start
+
+
+def enforce_deadlines() -> None:
+    """Declare silent hosts lost, and end or requeue what has been in its state for too long. Safe to repeat."""
+    if hosts.declare_lost():
+        kick_scheduler()
+    requeue_unclaimed()
+    end_unprepared()
+    end_on_lost_hosts()
+    end_expired()
+    end_over_limit()
+    cancel_timed_out()
+    cancel_dependents()
+
+
+def requeue_unclaimed() -> None:
+    """Put sessions whose host did not claim them in time back into the queue, at their old place."""
+    late = Session.objects.filter(status=Status.SCHEDULED, status_at__lt=timezone.now() - CLAIM_DEADLINE)
+    on_lost_host = Session.objects.filter(status=Status.SCHEDULED, host__status=HostStatus.LOST)
+    for session in (late | on_lost_host).select_related("host"):
+        detail = f"Host {session.host} did not answer; waiting for another."
+        fields = {"host_id": None, "avoided_host_id": session.host_id}
+        _move(session, Status.PENDING, Reason.CLAIM_TIMEOUT, detail, fields)
+
+
+def end_unprepared() -> None:
+    """End sessions that have not come to run within the deadline; their host clears away what it finds."""
+    late = Session.objects.filter(status=Status.PREPARING, status_at__lt=timezone.now() - PREPARE_DEADLINE)
+    for session in late:
+        _move(session, Status.ERROR, Reason.START_TIMEOUT, "It did not start within half an hour.")
+
+
+def end_on_lost_hosts() -> None:
+    """End sessions whose host has been silent for longer than its group's grace, and free their leases."""
+    overdue = Session.objects.filter(
+        status__in=IN_CONTAINER,
+        host__status=HostStatus.LOST,
+        host__lost_at__lt=timezone.now() - F("host__group__host_loss_grace"),
+    )
+    for session in overdue.select_related("host"):
+        target = Status.TERMINATED if session.status == Status.TERMINATING else Status.ERROR
+        _move(session, target, Reason.HOST_LOST, f"Host {session.host} was not heard from again.")
+
+
+def end_expired() -> None:
+    """End sessions that have reached the lifetime limit of their owner's policy."""
+    expired = Session.objects.filter(
+        status=Status.RUNNING, started_at__lt=timezone.now() - F("owner__policy__max_lifetime")
+    )
+    for session in expired.select_related("host", "owner__policy"):
+        services.end(session, Reason.LIFETIME, "It reached the longest time that its owner's policy allows.")
+
+
+def end_over_limit() -> None:
+    """End sessions that have reached the time limit that their owner set."""
+    over = Session.objects.filter(status=Status.RUNNING, started_at__lt=timezone.now() - F("time_limit"))
+    for session in over.select_related("host"):
+        services.end(session, Reason.TIME_LIMIT, "It reached its time limit.")
+
+
+def cancel_timed_out() -> None:
+    """Cancel sessions that have waited for room for longer than their group allows."""
+    waiting = Session.objects.filter(status=Status.PENDING, resource_group__pending_timeout__isnull=False)
+    waiting = waiting.exclude(reason__in=(Reason.DEPENDENCY, Reason.START_TIME))
+    begun = Greatest("created_at", "not_before", Max("depends_on__ended_at"))
+    for session in waiting.annotate(begun=begun).filter(
+        begun__lt=timezone.now() - F("resource_group__pending_timeout")
+    ):
+        services.end(session, Reason.PENDING_TIMEOUT, "It waited for longer than its resource group allows.")
+
+
+def cancel_dependents() -> None:
+    """Cancel waiting sessions of which a dependency has ended without success, and those that depend on them."""
+    failed = Session.objects.failed().filter(dependents=OuterRef("pk"))
+    while waiting := list(Session.objects.filter(Exists(failed), status=Status.PENDING)):
+        for session in waiting:
+            name = session.depends_on.failed().values_list("name", flat=True)[0]
+            services.end(session, Reason.DEPENDENCY_FAILED, f"It depends on {name}, which has ended without success.")
+
+
+def _move(
+    session: Session, target: Status, reason: Reason, detail: str, fields: dict[str, int | None] | None = None
+) -> None:
+    try:
+        with transaction.atomic():
+            session.move_to(target, reason, detail, fields=fields)
+            kick_scheduler()
+    except StaleSession:
+        logger.info("session %s: moved on by itself before its deadline was enforced", session.pk)

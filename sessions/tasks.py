@@ -1,0 +1,24 @@
+"""Celery's entry points: an id in, one call. Delivered at least once; whatever they call is safe to repeat."""
+
+from celery import shared_task
+
+from sessions import runner, sweeps
+from sessions.runtime.factory import get_runtime
+
+
+@shared_task
+def start_session(session_id: str, attempt: int) -> None:
+    """Start this attempt on this host."""
+    runner.start(get_runtime(), session_id, attempt)
+
+
+@shared_task
+def stop_session(session_id: str, attempt: int) -> None:
+    """Stop this attempt on this host."""
+    runner.stop(get_runtime(), session_id, attempt)
+
+
+@shared_task
+def enforce_deadlines() -> None:
+    """Give every state its way out."""
+    sweeps.enforce_deadlines()

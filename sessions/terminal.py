@@ -1,0 +1,236 @@
+"""The websocket of a session's terminal: authorize, start a shell, pump, hang up. It decides nothing else."""
+
+import asyncio
+import logging
+import re
+from collections.abc import Coroutine
+from typing import Any, Final
+
+from channels.auth import get_user
+from channels.db import database_sync_to_async
+from channels.generic.websocket import AsyncWebsocketConsumer
+from django.conf import settings
+from redis.exceptions import RedisError
+
+from accounts.models import User
+from sessions import notify
+from sessions.lifecycle import Status
+from sessions.models import SESSION_ID, Session
+from sessions.proxy.credit import Credit
+from sessions.proxy.engine import ExecFailed
+from sessions.proxy.shell import Shell
+from sessions.terminal_messages import (
+    PONG,
+    Ack,
+    CloseCode,
+    Ping,
+    Resize,
+    close_reason,
+    message_from_text,
+    text_from_ack,
+)
+
+logger = logging.getLogger(__name__)
+
+OUTPUT_WINDOW: Final = 512 * 1024  # bytes sent and not yet drawn by the browser
+INPUT_WINDOW: Final = 512 * 1024  # bytes received and not yet taken by the shell; the browser keeps to half of it
+INPUT_ACK: Final = 16 * 1024  # bytes taken between two confirmations
+BURST: Final = 1024  # bytes; a larger read is part of a flood, of which more is gathered before the next frame
+GATHER_SECONDS: Final = 0.002
+RESIZE_SECONDS: Final = 3.0  # then the engine is asked again
+RESIZE_PAUSE_SECONDS: Final = 1.0
+LOGIN_CHECK_SECONDS: Final = 15.0
+
+
+class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no types
+    """One shell for one websocket. Accepts first: a browser sees the close code only of an accepted websocket."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._shell: Shell | None = None
+        self._is_closed = False
+        self._group = ""
+        self._pumps: list[asyncio.Task[None]] = []
+        self._credit = Credit(OUTPUT_WINDOW)
+        self._input: asyncio.Queue[bytes] = asyncio.Queue()
+        self._input_size = 0
+        self._size = (80, 24)  # columns, rows
+        self._resized = asyncio.Event()
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Serve the websocket, and leave nothing behind however that ends."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            await self._clean_up()
+
+    async def connect(self) -> None:
+        """Start the shell, or close with the reason why there is none."""
+        await self.accept()
+        if not self.scope["user"].is_authenticated:
+            return await self._finish(CloseCode.SIGNED_OUT, "Sign in first.")
+        session = await self._find_running()
+        if session is None:
+            return await self._finish(CloseCode.NOT_FOUND, "There is no such running session.")
+        await self._listen(session)
+        await self._start(session)
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
+        """Queue input for the shell, or obey a control message."""
+        if self._shell is None or self._is_closed:
+            return
+        if bytes_data is not None:
+            self._input_size += len(bytes_data)
+            if self._input_size > INPUT_WINDOW:
+                return await self._finish(CloseCode.PROTOCOL_BROKEN, "Input came faster than it was confirmed.")
+            self._input.put_nowait(bytes_data)
+            return
+        try:
+            message = message_from_text(text_data or "")
+        except ValueError:
+            return await self._finish(CloseCode.PROTOCOL_BROKEN, "A control message was not understood.")
+        match message:
+            case Ack(count):
+                self._credit.give_back(count)
+            case Resize(columns, rows):
+                self._size = columns, rows
+                self._resized.set()
+            case Ping():
+                await self.send(text_data=PONG)
+
+    async def session_changed(self, message: dict[str, Any]) -> None:
+        """Close when our session is no longer running; a message of the channel layer (sessions.notify)."""
+        if (
+            message["session"] in (notify.ALL, self._session_id)
+            and not self._is_closed
+            and await self._find_running() is None
+        ):
+            await self._finish(CloseCode.SESSION_ENDED, "The session has ended.")
+
+    @property
+    def _session_id(self) -> str:
+        return str(self.scope["url_route"]["kwargs"]["session_id"])
+
+    @database_sync_to_async  # type: ignore[untyped-decorator]
+    def _find_running(self) -> Session | None:
+        if not re.fullmatch(SESSION_ID, self._session_id):
+            return None
+        user: User = self.scope["user"]
+        visible = Session.objects.visible_to(user).select_related("host")
+        return visible.filter(pk=self._session_id, status=Status.RUNNING.value).first()
+
+    async def _listen(self, session: Session) -> None:
+        """Hear of the session's changes, which are told to its owner, who need not be this user."""
+        try:
+            await self.channel_layer.group_add(notify.user_group(session.owner_id), self.channel_name)
+            self._group = notify.user_group(session.owner_id)
+        except (RedisError, OSError) as error:  # the end of the shell will tell, too
+            logger.warning("session %s: its terminal will hear of no changes: %s", session.pk, error)
+
+    async def _start(self, session: Session) -> None:
+        if session.host is None or session.host.name != settings.COMPUTE_HOST_NAME:
+            words = f"Terminals of host {session.host} cannot be reached from this server yet."
+            return await self._finish(CloseCode.ENGINE_TROUBLE, words)
+        try:
+            self._shell = await Shell.start(settings.COMPUTE_DOCKER_URL, session.container_id)
+        except ExecFailed as error:
+            logger.warning("session %s: no terminal: %s", session.pk, error)
+            return await self._finish(CloseCode.ENGINE_TROUBLE, str(error))
+        logger.info("session %s: terminal opened by user %s", session.pk, self.scope["user"].pk)
+        for pump in (
+            self._pump_output(self._shell),
+            self._pump_input(self._shell),
+            self._pump_size(self._shell),
+            self._watch_login(),
+        ):
+            self._pumps.append(asyncio.create_task(self._guarded(pump)))
+        # What changed between the first look and the listening was told to nobody.
+        await self.session_changed({"session": self._session_id})
+
+    async def _pump_output(self, shell: Shell) -> None:
+        while data := await shell.read():
+            self._credit.spend(len(data))
+            await self.send(bytes_data=data)
+            if len(data) >= BURST:
+                await asyncio.sleep(GATHER_SECONDS)
+            await self._credit.wait()
+        await self._finish_after_shell(shell)
+
+    async def _pump_input(self, shell: Shell) -> None:
+        unconfirmed = 0
+        while True:
+            data = await self._input.get()
+            await shell.write(data)
+            self._input_size -= len(data)
+            unconfirmed += len(data)
+            if unconfirmed >= INPUT_ACK:
+                await self.send(text_data=text_from_ack(unconfirmed))
+                unconfirmed = 0
+
+    async def _guarded(self, pump: Coroutine[Any, Any, None]) -> None:
+        """Run a pump; nobody awaits it, so what breaks it is told here."""
+        try:
+            await pump
+        except OSError:
+            logger.info("session %s: the browser left its terminal", self._session_id)
+        except Exception:
+            logger.exception("session %s: the terminal broke", self._session_id)
+            await self._finish(CloseCode.ENGINE_TROUBLE, "The terminal broke; the platform's log says why.")
+
+    async def _pump_size(self, shell: Shell) -> None:
+        """Apply the newest size, again until it holds; the engine's answer holds up neither input nor output."""
+        while True:
+            await self._resized.wait()
+            self._resized.clear()
+            try:
+                async with asyncio.timeout(RESIZE_SECONDS):
+                    await shell.resize(*self._size)
+            except (ExecFailed, TimeoutError) as error:
+                logger.warning("session %s: its terminal kept its size: %s", self._session_id, error)
+                await asyncio.sleep(RESIZE_PAUSE_SECONDS)
+                self._resized.set()
+
+    async def _watch_login(self) -> None:
+        """Close once the login that opened the terminal is over: signed out, disabled, or given a new password."""
+        login = self.scope["session"]
+        while True:
+            await asyncio.sleep(LOGIN_CHECK_SECONDS)
+            self.scope["user"] = await get_user({**self.scope, "session": login.__class__(login.session_key)})
+            if not self.scope["user"].is_authenticated:
+                return await self._finish(CloseCode.SIGNED_OUT, "You were signed out.")
+            await self.session_changed({"session": self._session_id})
+
+    async def _finish_after_shell(self, shell: Shell) -> None:
+        """Close after the last output: the user left the shell, or the container went and took it along."""
+        try:
+            has_session_ended = await self._find_running() is None or not await shell.is_container_running()
+        except ExecFailed as error:
+            return await self._finish(CloseCode.ENGINE_TROUBLE, str(error))
+        if has_session_ended:
+            await self._finish(CloseCode.SESSION_ENDED, "The session has ended.")
+        else:
+            await self._finish(CloseCode.SHELL_EXITED, "The shell has ended.")
+
+    async def _finish(self, code: CloseCode, words: str) -> None:
+        if not self._is_closed:
+            self._is_closed = True
+            await self.close(code=code.value, reason=close_reason(words))
+            await self._clean_up()
+
+    async def _clean_up(self) -> None:
+        """Stop pumping, listening and the shell; done already is success."""
+        self._is_closed = True
+        shell, self._shell = self._shell, None
+        pumps, self._pumps = self._pumps, []
+        group, self._group = self._group, ""
+        for pump in pumps:
+            if pump is not asyncio.current_task():
+                pump.cancel()
+        if shell is not None:
+            await shell.hang_up()
+            logger.info("session %s: terminal closed", self._session_id)
+        if group:
+            try:
+                await self.channel_layer.group_discard(group, self.channel_name)
+            except (RedisError, OSError) as error:
+                logger.info("session %s: could not leave %s: %s", self._session_id, group, error)

@@ -1,0 +1,33 @@
+"""The terminal's page, and the page that waits for the session to run."""
+
+from typing import Final
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from django.views.decorators.vary import vary_on_headers
+from django_htmx.http import HttpResponseClientRefresh
+
+from sessions.lifecycle import Status
+from sessions.models import Session
+from sessions.views import Page
+
+BEFORE_RUNNING: Final = frozenset({Status.PENDING, Status.SCHEDULED, Status.PREPARING})
+
+
+@require_safe
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def terminal(request: Page, session_id: str) -> HttpResponse:
+    """Show the terminal, or why there is none; the waiting page asks htmx's way again whenever the session changes."""
+    session = get_object_or_404(Session.objects.visible_to(request.user).select_related("image"), pk=session_id)
+    is_running = session.status == Status.RUNNING
+    if request.htmx and is_running:
+        return HttpResponseClientRefresh()
+    if is_running:
+        return render(request, "sessions/terminal.html", {"session": session})
+    template = "sessions/_terminal_waiting.html" if request.htmx else "sessions/terminal_waiting.html"
+    return render(request, template, {"session": session, "will_run": session.status in BEFORE_RUNNING})

@@ -1,0 +1,174 @@
+"""Bad orders: each is told at its field, nothing is written, and nothing is ever a 500."""
+
+from typing import Any
+
+import pytest
+
+from accounts.models import User
+from resources.units import GIB
+from sessions.models import Session
+from tests.api import client_of
+from tests.factories import make_host, make_image, make_preset, make_session, make_user
+
+URL = "/api/v1/sessions/"
+HUGE = 10**30
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def user() -> User:
+    return make_user()
+
+
+@pytest.fixture
+def order() -> dict[str, Any]:
+    """An order that is granted: each case below spoils one thing."""
+    make_host(gpus=1, cpu=16, memory=64 * GIB)
+    make_preset(name="small")
+    return {"image": make_image(reference="example/python:3").reference, "cpu": 1, "memory": "1g"}
+
+
+def test_the_unspoilt_order_is_granted(user: User, order: dict[str, Any]) -> None:
+    assert client_of(user).post(URL, order).status_code == 201
+
+
+NO_TEXTS: list[Any] = [7.5, True, None, [], {}]
+WRONG: dict[str, list[Any]] = {
+    "image": [*NO_TEXTS, "", "x" * 5000, "a\0b", "no/such:image", "日本"],
+    "resource_group": [*NO_TEXTS, "", "x" * 5000, "a\0b", "nowhere"],
+    "preset": [*NO_TEXTS, "", "x" * 5000, "a\0b", "small"],  # beside amounts
+    "name": [*NO_TEXTS, "x" * 65, "a\0bc", "abc", "-abcd", "ab cd", "ümlaut", "a/../b"],
+    "cpu": [0, -1, 1.5, HUGE, 17, "x", "", None, True, [1], {"a": 1}, "1\0"],
+    "memory": [
+        *(0, -1, 1.5, HUGE, 10**4000, 65 * GIB, None, True, [1], {}),
+        *("65g", "4x", "", "1g\0", "9" * 99, "-1g", "1e3", "NaN"),
+    ],
+    "shared_memory": [0, -1, 1.5, HUGE, "2g", "x", None, True, [1], {}],
+    "fgpu": [
+        *(-1, 0.005, HUGE, 10**4000, 2.5, 0.1 + 0.2, 1e300, None, True, [0.5], {"a": 1}),
+        *("-0.1", "0.355", "1e400", "NaN", "Infinity", "", "x", "0.5\0", "٣", "9" * 99),
+    ],
+    "count": [0, -1, 51, HUGE, 1.5, "x", None, True, []],
+    "priority": [11, -1, 101, HUGE, 1.5, "x", None, True, []],
+    "env": [
+        *([], "A=1", None, 5, {"1A": "x"}, {"A B": "x"}, {"": "x"}, {"A\0": "x"}, {"Ä": "x"}, {"GPUPLATFORM_X": "1"}),
+        *({"A": []}, {"A": {}}, {"A": None}, {"A": 1.5}, {"A": True}, {"A": "a\0b"}, {"A": "x" * 70_000}),
+        {f"A{number}": "x" for number in range(201)},
+    ],
+    "command": [[], {}, None, True, "", "  ", "a\0b", "x" * 17_000, "ü" * 9_000],
+    "time_limit": [0, -1, 59, HUGE, -HUGE, 1.5, "x", "", "4", "0m", "9" * 9 + "d", "4h\0", True, [], {}],
+    "not_before": [1, True, [], {}, "", "x", "2030-13-01T00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+23:59"],
+    "depends_on": [None, True, "x", {}, 1, ["x"], [1], [None], ["a" * 16], ["a" * 17], [["a" * 16]], ["a" * 15 + "\0"]],
+    "version": ["3"],  # beside an image
+    "status": ["RUNNING"],
+    "owner": ["root"],
+    "": [1],
+    "日本": [1],
+    "x" * 5000: [1],
+}
+CASES = [(field, value) for field, values in WRONG.items() for value in values]
+
+
+@pytest.mark.parametrize(("field", "value"), CASES, ids=lambda case: ascii(case)[:24])
+def test_a_wrong_value_is_told_at_its_field_and_nothing_is_written(
+    user: User, order: dict[str, Any], field: str, value: object
+) -> None:
+    answer = client_of(user).post(URL, order | {field: value})
+    body = answer.json()
+    assert answer.status_code == 400, body
+    expected = "image" if field == "version" else field
+    assert list(body) == [expected]
+    assert all(isinstance(message, str) and message for message in body[expected])
+    assert not Session.objects.exists()
+
+
+@pytest.mark.parametrize("field", ["image", "cpu", "memory"])
+def test_a_missing_value_is_told_at_its_field(user: User, order: dict[str, Any], field: str) -> None:
+    del order[field]
+    assert list(client_of(user).post(URL, order).json()) == [field]
+
+
+@pytest.mark.parametrize(
+    ("naming", "field"),
+    [
+        ({"environment": "Python"}, "version"),
+        ({"version": "3"}, "image"),
+        ({"environment": "Python", "version": "nought"}, "version"),
+        ({"environment": "None such", "version": "3"}, "version"),
+    ],
+)
+def test_an_incomplete_environment_is_told(
+    user: User, order: dict[str, Any], naming: dict[str, str], field: str
+) -> None:
+    del order["image"]
+    assert list(client_of(user).post(URL, order | naming).json()) == [field]
+
+
+def test_several_faults_are_told_together(user: User, order: dict[str, Any]) -> None:
+    spoilt = order | {"cpu": 0, "fgpu": "0.355", "env": 5, "nmae": "x"}
+    assert set(client_of(user).post(URL, spoilt).json()) == {"cpu", "fgpu", "env", "nmae"}
+
+
+def test_a_fault_of_the_presets_amounts_is_told_at_the_preset(user: User, order: dict[str, Any]) -> None:
+    make_preset(name="vast", cpu=1000, memory=1000 * GIB)
+    [(field, messages)] = client_of(user).post(URL, {"image": order["image"], "preset": "vast"}).json().items()
+    assert (field, len(messages)) == ("preset", 2)
+
+
+def test_a_disabled_image_is_not_to_be_had(user: User, order: dict[str, Any]) -> None:
+    image = make_image(is_enabled=False)
+    assert list(client_of(user).post(URL, order | {"image": image.reference}).json()) == ["image"]
+    del order["image"]
+    naming = {"environment": image.environment, "version": image.version}
+    assert list(client_of(user).post(URL, order | naming).json()) == ["version"]
+
+
+def test_a_name_that_lives_already_is_refused_at_the_name(user: User, order: dict[str, Any]) -> None:
+    group = make_session(owner=user, name="taken", resource_group=make_host().group).resource_group.name
+    assert list(client_of(user).post(URL, order | {"name": "taken", "resource_group": group}).json()) == ["name"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "nonsense",
+        '{"fgpu": NaN}',
+        '{"fgpu": Infinity}',
+        '{"fgpu": 1e99999999999999999999}',
+        '{"cpu": ' + "9" * 5000 + "}",
+        '{"image": "\\ud800"}',
+        '{"\\udfff": 1}',
+        "[" * 100_000,
+        '{"a":' * 100_000,
+        "[]",
+        "null",
+        "7",
+        '"text"',
+        '[{"image": "x"}]',
+        "\ufeff{}",
+    ],
+    ids=lambda text: ascii(text)[:24],
+)
+def test_a_body_that_is_no_order_is_400_with_words(user: User, order: dict[str, Any], text: str) -> None:
+    answer = client_of(user).post(URL, text, content_type="application/json")
+    assert answer.status_code == 400, answer.json()
+    assert answer.json()
+    assert not Session.objects.exists()
+
+
+@pytest.mark.parametrize("body", [b"\xff\xfe\xfa", b'{"name": "\xff"}', b"\0"])
+def test_a_body_that_is_no_text_is_400(user: User, body: bytes) -> None:
+    answer = client_of(user).post(URL, body, content_type="application/json")
+    assert (answer.status_code, list(answer.json())) == (400, ["detail"])
+
+
+def test_a_body_too_large_is_413(user: User) -> None:
+    answer = client_of(user).post(URL, {"name": "x" * 3_000_000})
+    assert (answer.status_code, answer.json()) == (413, {"detail": "The body of the request is too large."})
+
+
+def test_a_form_is_not_taken_for_json(user: User) -> None:
+    answer = client_of(user).post(URL, b"image=x", content_type="application/x-www-form-urlencoded")
+    assert answer.status_code == 415

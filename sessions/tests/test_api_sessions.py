@@ -1,0 +1,274 @@
+"""Sessions over the API: order, list, look, end; each bounded to the caller."""
+
+from typing import Any
+
+import pytest
+from pytest_django import DjangoAssertNumQueries
+
+from accounts.models import User
+from resources.units import GIB, MIB
+from sessions.lifecycle import Reason, Status
+from sessions.models import Session
+from tests.api import client_of
+from tests.factories import make_group, make_host, make_image, make_preset, make_session, make_user, run_session
+
+URL = "/api/v1/sessions/"
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def user() -> User:
+    return make_user()
+
+
+def end(session: Session, status: Status = Status.CANCELLED) -> Session:
+    session.move_to(status, Reason.USER_REQUEST)
+    return session
+
+
+def names(user: User, **query: str) -> list[str]:
+    return [row["name"] for row in client_of(user).get(URL, query).json()["results"]]
+
+
+def test_an_order_by_amounts_is_queued_and_shown(user: User) -> None:
+    host, image = make_host(gpus=1), make_image(environment="PyTorch", version="2.5")
+    order = {
+        "image": image.reference,
+        "name": "train",
+        "cpu": 2,
+        "memory": "4g",
+        "shared_memory": "64m",
+        "fgpu": "0.35",
+    }
+    response = client_of(user).post(URL, order | {"env": {"SEED": "7", "N": 3}})
+    assert response.status_code == 201, response.json()
+    [row] = response.json()
+    session = Session.objects.get()
+    assert row.pop("created_at") == row.pop("status_at")
+    assert row == {
+        "id": session.pk,
+        "name": "train",
+        "owner": user.email,
+        "status": "PENDING",
+        "reason": "SUBMITTED",
+        "detail": session.detail,
+        "image": image.reference,
+        "environment": "PyTorch",
+        "version": "2.5",
+        "resource_group": host.group.name,
+        "cpu": 2,
+        "memory": 4 * GIB,
+        "shared_memory": 64 * MIB,
+        "fgpu": "0.35",
+        "host": None,
+        "gpus": [],
+        "env": {"SEED": "7", "N": "3"},
+        "priority": 10,
+        "kind": "interactive",
+        "command": "",
+        "time_limit": None,
+        "not_before": None,
+        "depends_on": [],
+        "eta": None,
+        "because": "",
+        "result": "",
+        "attempt": 0,
+        "exit_code": None,
+        "started_at": None,
+        "ended_at": None,
+    }
+    assert client_of(user).get(f"{URL}{session.pk}/").json()["id"] == session.pk
+
+
+def test_an_order_may_name_environment_version_and_preset_and_a_count(user: User) -> None:
+    host, image = make_host(gpus=1), make_image()
+    make_preset(name="small", cpu=4)
+    make_preset(name="small", group=host.group, cpu=2, fgpu=250)
+    order = {"environment": image.environment, "version": image.version, "preset": "small", "count": 3, "name": "many"}
+    response = client_of(user).post(URL, order)
+    assert response.status_code == 201, response.json()
+    assert [(row["name"], row["cpu"], row["fgpu"]) for row in response.json()] == [
+        ("many-1", 2, "0.25"),
+        ("many-2", 2, "0.25"),
+        ("many-3", 2, "0.25"),
+    ]
+
+
+@pytest.mark.parametrize("number", ["0.1", "0.35", "0.29", "1.1", "1e-1"])
+def test_a_json_number_of_fgpu_is_taken_exactly(user: User, number: str) -> None:
+    make_host(gpus=1)
+    body = f'{{"image": "{make_image().reference}", "cpu": 1, "memory": 1073741824, "fgpu": {number}}}'
+    response = client_of(user).post(URL, body, content_type="application/json")
+    assert response.status_code == 201, response.json()
+    assert Session.objects.get().fgpu == round(float(number) * 1000)
+
+
+def test_the_group_must_be_named_where_there_are_several_and_only_there(user: User) -> None:
+    first, second = make_host(group=make_group(name="a")), make_host(group=make_group(name="b"))
+    order = {"image": make_image().reference, "cpu": 1, "memory": "1g"}
+    answer = client_of(user).post(URL, order)
+    assert (answer.status_code, answer.json()) == (
+        400,
+        {"resource_group": ["Choose one of your resource groups: a, b."]},
+    )
+    answer = client_of(user).post(URL, order | {"resource_group": "b"})
+    assert [row["resource_group"] for row in answer.json()] == [second.group.name]
+    assert first.sessions.count() == 0
+
+
+def test_a_user_without_a_group_is_told_whom_to_ask(user: User) -> None:
+    answer = client_of(user).post(URL, {"image": make_image().reference, "cpu": 1, "memory": "1g"})
+    assert answer.json() == {"resource_group": ["You may not use any resource group yet; ask an administrator."]}
+
+
+def test_only_superadmins_may_raise_the_priority() -> None:
+    make_host()
+    order = {"image": make_image().reference, "cpu": 1, "memory": "1g", "priority": 11}
+    answer = client_of(make_user()).post(URL, order)
+    assert (answer.status_code, answer.json()) == (400, {"priority": ["Only superadmins may ask for more than 10."]})
+    assert client_of(make_user()).post(URL, order | {"priority": 9}).status_code == 201
+    assert client_of(make_user(is_superuser=True)).post(URL, order).json()[0]["priority"] == 11
+
+
+def test_a_running_session_shows_its_host_and_its_exact_shares(user: User) -> None:
+    session = run_session(make_session(owner=user, fgpu=2500))
+    row = client_of(user).get(f"{URL}{session.pk}/").json()
+    assert (row["status"], row["host"], row["attempt"]) == ("RUNNING", session.host.name if session.host else "", 1)
+    assert [(share["fgpu"], share["tier"]) for share in row["gpus"]] == [("2", "hook"), ("0.5", "hook")]
+    assert row["started_at"] is not None
+
+
+def test_the_list_is_newest_first_and_mine_alone(user: User) -> None:
+    for name in ("first", "second", "third"):
+        make_session(owner=user, name=name)
+    make_session(name="not mine")
+    assert names(user) == ["third", "second", "first"]
+    assert "not mine" in names(make_user(is_superuser=True))
+
+
+def test_the_list_is_filtered_by_tab_status_name_and_owner(user: User) -> None:
+    make_session(owner=user, name="waiting")
+    end(make_session(owner=user, name="cancelled"))
+    end(run_session(make_session(owner=user, name="failed")), Status.ERROR)
+    other = make_session(name="of-other")
+    superadmin = make_user(is_superuser=True)
+    assert [names(user, tab=tab) for tab in ("running", "finished", "others")] == [
+        ["waiting"],
+        ["cancelled"],
+        ["failed"],
+    ]
+    assert names(user, status="PENDING") == ["waiting"]
+    assert names(user, name="AIL") == ["failed"]
+    assert names(superadmin, owner=other.owner.email) == ["of-other"]
+    assert names(user, owner=other.owner.email) == []
+
+
+@pytest.mark.parametrize(
+    "query", [{"tab": "all"}, {"status": "running"}, {"name": "\0"}, {"name": "x" * 65}, {"owner": "a\0b"}]
+)
+def test_a_wrong_filter_is_refused_by_name(user: User, query: dict[str, str]) -> None:
+    answer = client_of(user).get(URL, query)
+    assert (answer.status_code, list(answer.json())) == (400, list(query))
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+def test_the_list_costs_the_same_queries_for_one_row_and_for_twenty(
+    rows: int, user: User, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    for _ in range(rows):
+        run_session(make_session(owner=user, fgpu=2500))
+    with django_assert_num_queries(5):
+        body = client_of(user).get(URL).json()
+    assert body["count"] == rows
+    assert len(body["results"][-1]["gpus"]) == 2
+
+
+@pytest.mark.parametrize("count", [2, 20])
+def test_an_order_costs_the_same_queries_for_any_count(
+    count: int, user: User, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    make_host()
+    order = {"image": make_image().reference, "cpu": 1, "memory": "1g", "count": count}
+    with django_assert_num_queries(14):
+        assert len(client_of(user).post(URL, order).json()) == count
+
+
+def test_ending_a_session_is_answered_with_it_and_may_be_repeated(user: User) -> None:
+    waiting, running = make_session(owner=user), run_session(make_session(owner=user))
+    for session, status in ((waiting, "CANCELLED"), (running, "TERMINATING")):
+        answers = [client_of(user).post(f"{URL}{session.pk}/terminate/") for _ in range(2)]
+        assert [(answer.status_code, answer.json()["status"]) for answer in answers] == [(200, status)] * 2
+    assert waiting.events.filter(new_status="CANCELLED").count() == 1
+
+
+def test_events_tell_the_life_of_a_session_with_who_did_it(user: User) -> None:
+    session = run_session(make_session(owner=user))
+    client_of(user).post(f"{URL}{session.pk}/terminate/")
+    rows = client_of(user).get(f"{URL}{session.pk}/events/").json()["results"]
+    assert [row["new_status"] for row in rows] == ["SCHEDULED", "PREPARING", "RUNNING", "TERMINATING"]
+    assert [row["actor"] for row in rows] == [None, None, None, user.email]
+
+
+@pytest.mark.parametrize("rows", [1, 20])
+def test_events_cost_the_same_queries_for_one_row_and_for_twenty(
+    rows: int, user: User, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    session = make_session(owner=user)
+    for _ in range(rows):
+        session.events.create(new_status="PENDING", reason="SUBMITTED", actor=make_user())
+    with django_assert_num_queries(4):
+        assert client_of(user).get(f"{URL}{session.pk}/events/").json()["count"] == rows
+
+
+def test_logs_are_plain_text_from_the_end(user: User) -> None:
+    session = make_session(owner=user, log_tail="one\ntwo\nthrée\n")
+    end(session)
+    answer = client_of(user).get(f"{URL}{session.pk}/logs/", {"tail": 2}, headers={"accept": "text/plain"})
+    assert (answer.status_code, answer["Content-Type"]) == (200, "text/plain; charset=utf-8")
+    assert answer.content.decode() == "two\nthrée"
+
+
+@pytest.mark.parametrize("accept", ["application/json", "text/plain", "*/*"])
+def test_logs_that_cannot_be_read_now_say_why(user: User, accept: str) -> None:
+    host = make_host(name="far-away")
+    session = run_session(make_session(owner=user, resource_group=host.group), host=host)
+    answer = client_of(user).get(f"{URL}{session.pk}/logs/", headers={"accept": accept})
+    assert answer.status_code == 503
+    assert "far-away" in answer.content.decode()
+
+
+@pytest.mark.parametrize("tail", ["0", "-1", "x", "10001", "9" * 5000])
+def test_a_wrong_tail_is_refused(user: User, tail: str) -> None:
+    answer = client_of(user).get(f"{URL}{make_session(owner=user).pk}/logs/", {"tail": tail})
+    assert (answer.status_code, list(answer.json())) == (400, ["tail"])
+
+
+CALLS = [("get", ""), ("get", "events/"), ("get", "logs/"), ("post", "terminate/")]
+
+
+@pytest.mark.parametrize(("method", "path"), CALLS)
+def test_another_users_session_is_404_as_is_one_that_does_not_exist(user: User, method: str, path: str) -> None:
+    session = make_session()
+    for key in (session.pk, "a" * 16, "nothing", "%00", "A" * 16):
+        assert getattr(client_of(user), method)(f"{URL}{key}/{path}").status_code == 404
+    session.refresh_from_db()
+    assert session.status == Status.PENDING
+
+
+@pytest.mark.parametrize(("method", "path"), CALLS)
+def test_a_stranger_is_401(method: str, path: str) -> None:
+    assert getattr(client_of(), method)(f"{URL}{make_session().pk}/{path}").status_code == 401
+    assert client_of().get(URL).status_code == client_of().post(URL, {}).status_code == 401
+
+
+def test_superadmins_see_and_end_everybodys_sessions_but_not_the_variables() -> None:
+    session = make_session(environment={"TOKEN": "secret"})
+    client = client_of(make_user(is_superuser=True))
+    answer: Any = client.post(f"{URL}{session.pk}/terminate/").json()
+    assert (answer["status"], answer["reason"], answer["env"]) == ("CANCELLED", "ADMIN_REQUEST", None)
+
+
+@pytest.mark.parametrize("method", ["put", "patch", "delete"])
+def test_a_session_cannot_be_written_past_the_verbs(user: User, method: str) -> None:
+    session = make_session(owner=user)
+    assert getattr(client_of(user), method)(f"{URL}{session.pk}/", {"status": "RUNNING"}).status_code == 405

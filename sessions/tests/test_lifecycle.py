@@ -1,0 +1,141 @@
+"""Every move of a session, legal or not, and the page that draws them."""
+
+import re
+from itertools import pairwise, product
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import transaction
+
+from sessions.lifecycle import FINAL, HOSTED, LIVE, NEXT, TABS, Reason, Status, sources
+from sessions.models import Lease, Session, SessionEvent, StaleSession
+from tests.factories import lease_session, make_user, session_in
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "lifecycle.md"
+MOVES = list(product(Status, Status))
+LEGAL = [(old, new) for old, new in MOVES if new in NEXT[old]]
+ILLEGAL = [move for move in MOVES if move not in LEGAL]
+
+
+def facts(session: Session) -> tuple[Any, ...]:
+    """Return all that is stored about the session."""
+    return (
+        Session.objects.values().get(pk=session.pk),
+        list(SessionEvent.objects.filter(session=session).values()),
+        list(Lease.objects.filter(session=session).values()),
+    )
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("old", "new"), LEGAL, ids=map("-".join, LEGAL))
+def test_a_legal_move_is_stored_with_its_event(old: Status, new: Status) -> None:
+    session = session_in(old)
+    events_before = session.events.count()
+    with transaction.atomic():
+        if new == Status.SCHEDULED:
+            lease_session(session)
+        else:
+            fields = {"host_id": None} if new == Status.PENDING else None
+            session.move_to(new, Reason.USER_REQUEST, "In words.", actor=session.owner, fields=fields)
+    stored = Session.objects.get(pk=session.pk)
+    assert (stored.status, session.status) == (new, new)
+    assert (stored.ended_at is not None) == (new in FINAL)
+    assert (stored.started_at is not None) == (Status.RUNNING in (old, new))
+    assert Lease.objects.filter(session=session).exists() == (new in HOSTED)
+    *_, event = session.events.all()
+    assert session.events.count() == events_before + 1
+    assert (event.old_status, event.new_status, event.reason) == (old, new, stored.reason)
+    assert (event.detail, event.at) == (stored.detail, stored.status_at)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("old", "new"), ILLEGAL, ids=map("-".join, ILLEGAL))
+def test_any_other_move_is_refused_and_changes_nothing(old: Status, new: Status) -> None:
+    session = session_in(old)
+    before, in_memory = facts(session), dict(session.__dict__)
+    with pytest.raises(StaleSession):
+        session.move_to(new, Reason.USER_REQUEST, "In words.")
+    assert facts(session) == before
+    assert session.__dict__ == in_memory
+
+
+@pytest.mark.django_db
+def test_who_comes_second_is_told_so_and_changes_nothing() -> None:
+    session = session_in(Status.RUNNING)
+    mine, theirs = Session.objects.get(pk=session.pk), Session.objects.get(pk=session.pk)
+    theirs.move_to(Status.TERMINATING, Reason.USER_REQUEST, "Theirs.")
+    before = facts(session)
+    with pytest.raises(StaleSession):
+        mine.move_to(Status.ERROR, Reason.CONTAINER_LOST, "Mine.")
+    assert facts(session) == before
+    assert (mine.status, mine.reason) == (Status.RUNNING, Reason.STARTED)
+
+
+@pytest.mark.django_db
+def test_a_move_meant_for_an_earlier_attempt_is_refused() -> None:
+    session = session_in(Status.SCHEDULED)
+    earlier = Session.objects.get(pk=session.pk)
+    session.move_to(Status.PENDING, Reason.CLAIM_TIMEOUT, fields={"host_id": None})
+    with transaction.atomic():
+        lease_session(session)
+    with pytest.raises(StaleSession):
+        earlier.move_to(Status.PREPARING, Reason.CLAIMED)
+
+
+@pytest.mark.django_db
+def test_a_move_that_fails_half_way_leaves_no_half() -> None:
+    session = session_in(Status.RUNNING)
+    before = facts(session)
+    stranger = make_user()
+    stranger.delete()
+    with pytest.raises(ValueError, match="unsaved"):
+        session.move_to(Status.ERROR, Reason.CONTAINER_LOST, actor=stranger)
+    assert facts(session) == before
+    assert session.status == Status.RUNNING
+
+
+@pytest.mark.django_db
+def test_the_object_forgets_a_host_it_left() -> None:
+    session = session_in(Status.SCHEDULED)
+    assert session.host is not None
+    session.move_to(Status.PENDING, Reason.CLAIM_TIMEOUT, fields={"host_id": None})
+    assert session.host is None
+
+
+@pytest.mark.django_db
+def test_the_events_of_a_session_are_a_chain() -> None:
+    events = list(session_in(Status.TERMINATED).events.all())
+    assert len(events) == 4
+    assert all(earlier.new_status == later.old_status for earlier, later in pairwise(events))
+
+
+def test_every_state_can_be_reached_and_every_live_one_left() -> None:
+    assert {status for status in Status if not sources(status)} == {Status.PENDING} - set().union(*NEXT.values())
+    assert all(NEXT[status] for status in LIVE)
+    assert not any(NEXT[status] for status in FINAL)
+    assert sources(Status.TERMINATED) == {Status.RUNNING, Status.TERMINATING}
+
+
+def test_every_state_is_on_exactly_one_tab() -> None:
+    assert sorted(status for statuses in TABS.values() for status in statuses) == sorted(Status)
+
+
+def test_the_diagram_draws_exactly_the_legal_moves() -> None:
+    diagram = PAGE.read_text().partition("```mermaid\nstateDiagram-v2\n")[2].partition("```")[0]
+    arrows = re.findall(r"^ *(\S+) --> (\S+)$", diagram, re.MULTILINE)
+    assert len(arrows) == len(diagram.strip().splitlines())
+    legal = {(old.value, new.value) for old, new in LEGAL}
+    ends = {(status.value, "[*]") for status in FINAL}
+    assert set(arrows) == legal | ends | {("[*]", Status.PENDING.value)}
+
+
+def test_the_page_explains_every_state_and_every_reason_and_no_other() -> None:
+    page = PAGE.read_text()
+
+    def words(heading: str) -> list[str]:
+        part = page.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+        return re.findall(r"^\| ([A-Z_]+) \| \S", part, re.MULTILINE)
+
+    assert words("States") == [status.value for status in Status]
+    assert words("Reasons") == [reason.value for reason in Reason]

@@ -1,0 +1,236 @@
+"""Network sandboxes: one session each, never in the way, and from within a session nothing to be seen of them."""
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from sessions.runtime.base import ContainerPhase, ContainerSpec, StartFailed
+from sessions.runtime.docker import DockerRuntime
+from sessions.runtime.sandboxes import FREE, QUIET_SECONDS, RETIRED, sandbox_name
+from sessions.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
+from tests.tiny_image import ensure_tiny_image
+from tests.wait import until
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture
+def world() -> Iterator[DockerWorld]:
+    made = DockerWorld(ensure_tiny_image(), sandboxes=2)
+    yield made
+    made.clean_up()
+
+
+@pytest.fixture
+def runtime(world: DockerWorld) -> DockerRuntime:
+    return world.runtime()
+
+
+def launch(runtime: DockerRuntime, spec: ContainerSpec) -> ContainerSpec:
+    runtime.create(spec)
+    runtime.start(spec.session, spec.attempt)
+    return spec
+
+
+def free(world: DockerWorld) -> set[str]:
+    return {name for name, each in world.sandboxes().items() if name.startswith(FREE) and each["State"] == "running"}
+
+
+def network_of(world: DockerWorld, spec: ContainerSpec) -> str:
+    return str(world.inspect(spec.session, spec.attempt)["HostConfig"]["NetworkMode"])
+
+
+def address_of(world: DockerWorld, spec: ContainerSpec) -> str:
+    sandbox = world.client.inspect_container(sandbox_name((spec.session, spec.attempt)))
+    return str(sandbox["NetworkSettings"]["Networks"][world.network]["IPAddress"])
+
+
+def is_joined(world: DockerWorld, spec: ContainerSpec) -> bool:
+    return network_of(world, spec).startswith("container:")
+
+
+def test_each_session_has_a_sandbox_of_its_own_that_no_other_ever_gets(
+    world: DockerWorld, runtime: DockerRuntime
+) -> None:
+    used = []
+    for _ in range(4):
+        until(lambda: len(free(world)) == 2)
+        spec = launch(runtime, make_spec(world.image))
+        used.append(network_of(world, spec))
+        runtime.remove(spec.session, 1)
+    assert all(network.startswith("container:") for network in used)
+    assert len(set(used)) == 4
+
+
+def test_workers_that_know_the_same_sandboxes_never_use_one_twice(world: DockerWorld) -> None:
+    one, other = world.runtime(), world.runtime()  # the second has adopted what the first has made
+    assert set(one._pool._free) == set(other._pool._free)
+    specs = [launch(each, make_spec(world.image)) for each in (one, other, one, other)]
+    joined = [network_of(world, spec) for spec in specs if is_joined(world, spec)]
+    assert len(joined) == 2
+    assert len(set(joined)) == 2
+
+
+def test_with_no_sandbox_left_a_session_starts_the_ordinary_way(world: DockerWorld, runtime: DockerRuntime) -> None:
+    with runtime._pool.undisturbed():  # so that none is made meanwhile
+        specs = [launch(runtime, make_spec(world.image)) for _ in range(3)]
+    assert [is_joined(world, spec) for spec in specs] == [True, True, False]
+    assert {state.phase for state in runtime.containers()} == {ContainerPhase.RUNNING}
+
+
+def test_sandboxes_that_were_removed_from_outside_are_passed_over(world: DockerWorld, runtime: DockerRuntime) -> None:
+    with runtime._pool.undisturbed():
+        for name in free(world):
+            world.client.remove_container(name, force=True)
+        spec = launch(runtime, make_spec(world.image))
+    assert not is_joined(world, spec)
+
+
+def test_sandboxes_that_have_died_are_woken_for_the_session(world: DockerWorld, runtime: DockerRuntime) -> None:
+    """As after a restart of the engine."""
+    with runtime._pool.undisturbed():
+        for name in free(world):
+            world.client.kill(name)
+        spec = launch(runtime, make_spec(world.image, hostname="woken"))
+    assert is_joined(world, spec)
+    assert world.execute(spec.session, 1, "cat /proc/sys/kernel/hostname; grep -c woken /etc/hosts")[1] == "woken\n1\n"
+
+
+def test_a_session_whose_sandbox_vanished_before_its_start_is_created_anew(
+    world: DockerWorld, runtime: DockerRuntime
+) -> None:
+    spec = make_spec(world.image)
+    first = runtime.create(spec)
+    world.client.remove_container(sandbox_name((spec.session, 1)), force=True)
+    with pytest.raises(StartFailed):
+        runtime.start(spec.session, 1)
+    assert runtime.create(spec) != first
+    runtime.start(spec.session, 1)
+    assert [state.phase for state in runtime.containers()] == [ContainerPhase.RUNNING]
+
+
+def test_the_pool_is_filled_again_once_nothing_starts(world: DockerWorld, runtime: DockerRuntime) -> None:
+    with runtime._pool.undisturbed():
+        launch(runtime, make_spec(world.image))
+        time.sleep(4 * QUIET_SECONDS)  # in which one could be made, and none may be
+        assert len(free(world)) == 1
+    until(lambda: len(free(world)) == 2)
+
+
+def test_removing_a_session_removes_its_sandbox(world: DockerWorld, runtime: DockerRuntime) -> None:
+    spec = launch(runtime, make_spec(world.image))
+    assert runtime.traces() == {(spec.session, 1)}
+    runtime.remove(spec.session, 1)
+    assert runtime.traces() == set()  # its removal is under way, so nobody need see to it
+    until(lambda: sandbox_name((spec.session, 1)) not in world.sandboxes())
+
+
+def test_a_runtime_that_keeps_none_removes_a_sandbox_at_once(world: DockerWorld, runtime: DockerRuntime) -> None:
+    spec = launch(runtime, make_spec(world.image))
+    without = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network)
+    assert without.traces() == {(spec.session, 1)}
+    without.remove(spec.session, 1)
+    assert sandbox_name((spec.session, 1)) not in world.sandboxes()
+
+
+def test_another_hosts_sandboxes_are_out_of_reach(world: DockerWorld, runtime: DockerRuntime) -> None:
+    spec = launch(runtime, make_spec(world.image))
+    elsewhere = DockerRuntime(world.installation, "elsewhere", ENGINE_URL, network=world.network)
+    assert elsewhere.traces() == set()
+    elsewhere.remove(spec.session, 1)
+    assert sandbox_name((spec.session, 1)) in world.sandboxes()
+
+
+def test_sandboxes_are_no_containers_of_sessions(world: DockerWorld, runtime: DockerRuntime) -> None:
+    assert len(world.sandboxes()) == 2
+    assert runtime.containers() == []
+    assert runtime.traces() == set()
+
+
+def test_what_an_earlier_worker_left_is_adopted_or_removed(world: DockerWorld, runtime: DockerRuntime) -> None:
+    alive, dead = sorted(free(world))
+    world.client.rename(dead, dead.replace(FREE, RETIRED))  # as by a worker that died between the two steps
+    runtime._pool._survey()
+    until(lambda: set(world.sandboxes()) >= {alive} and len(free(world)) == 2)
+    assert not [name for name in world.sandboxes() if name.startswith(RETIRED)]
+    next_worker = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, sandboxes=1)
+    next_worker._pool._survey()  # it wants fewer
+    assert set(next_worker._pool._free) <= set(world.sandboxes())
+    assert len(next_worker._pool._free) == 1
+
+
+def test_a_worker_that_ends_takes_its_sandboxes_along(world: DockerWorld) -> None:
+    stopped = threading.Event()
+    runtime = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, sandboxes=1)
+    keeper = threading.Thread(target=runtime.keep_warm, args=(stopped,))
+    keeper.start()
+    until(lambda: len(free(world)) == 1)
+    spec = launch(runtime, make_spec(world.image))
+    until(lambda: len(free(world)) == 1)
+    stopped.set()
+    keeper.join()
+    assert set(world.sandboxes()) == {sandbox_name((spec.session, 1))}  # sessions outlive their worker
+    assert world.execute(spec.session, 1, f"ip addr | grep -c {address_of(world, spec)}/") == (0, "1\n")
+
+
+def test_sessions_in_sandboxes_cannot_reach_each_other(world: DockerWorld, runtime: DockerRuntime) -> None:
+    one, other = (launch(runtime, make_spec(world.image)) for _ in range(2))
+    assert is_joined(world, one)
+    assert is_joined(world, other)
+    address = address_of(world, one)
+    world.execute(one.session, 1, "nc -ll -p 8080 -e cat </dev/null >/dev/null 2>&1 &")
+    request = f"echo hello | nc -w 1 {address} 8080"
+    assert world.execute(one.session, 1, f"until {request}; do sleep 0.05; done 2>/dev/null") == (0, "hello\n")
+    assert "hello" not in world.execute(other.session, 1, request)[1]
+
+
+def test_a_session_in_a_sandbox_has_its_own_hostname_everywhere(world: DockerWorld, runtime: DockerRuntime) -> None:
+    specs = [launch(runtime, make_spec(world.image, hostname=name)) for name in ("my-work", "")]
+    for spec in specs:
+        assert is_joined(world, spec)
+        name = spec.hostname or world.inspect(spec.session, 1)["Id"][:12]
+        command = "cat /proc/sys/kernel/hostname /etc/hostname; tail -n 1 /etc/hosts; echo $HOSTNAME"
+        seen = world.execute(spec.session, 1, command)[1].split()
+        assert seen[:4] == [name, name, address_of(world, spec), name]
+    assert world.execute(specs[0].session, 1, "echo $HOSTNAME") == (0, "my-work\n")
+
+
+def test_the_host_keeps_its_own_name(world: DockerWorld, runtime: DockerRuntime) -> None:
+    with open("/proc/sys/kernel/hostname") as file:
+        before = file.read()
+    launch(runtime, make_spec(world.image, hostname="my-work"))
+    with open("/proc/sys/kernel/hostname") as file:
+        assert file.read() == before
+
+
+def test_a_session_in_a_sandbox_sees_no_process_but_its_own(world: DockerWorld, runtime: DockerRuntime) -> None:
+    spec = launch(runtime, make_spec(world.image))
+    assert is_joined(world, spec)
+    assert "pause" not in world.execute(spec.session, 1, "cat /proc/[0-9]*/cmdline")[1]
+
+
+def test_a_sandbox_has_no_rights(world: DockerWorld, runtime: DockerRuntime) -> None:
+    (name, *_) = free(world)
+    host = world.client.inspect_container(name)["HostConfig"]
+    assert (host["CapDrop"], host["CapAdd"], host["SecurityOpt"]) == (["ALL"], None, ["no-new-privileges"])
+    assert (host["ReadonlyRootfs"], host["Privileged"], host["Memory"]) == (True, False, 16 << 20)
+
+
+def test_an_engine_that_does_not_answer_is_told_once_and_ends_nothing(
+    world: DockerWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessions.runtime.sandboxes.FAILURE_SECONDS", 0.01)
+    stopped = threading.Event()
+    runtime = DockerRuntime(world.installation, "here", "unix:///nowhere/docker.sock", sandboxes=1)
+    caplog.set_level(logging.WARNING)
+    keeper = threading.Thread(target=runtime.keep_warm, args=(stopped,))
+    keeper.start()
+    until(lambda: "no network sandboxes are made ready" in caplog.text)
+    time.sleep(0.5)  # a few more failures
+    assert keeper.is_alive()
+    stopped.set()
+    keeper.join()
+    assert caplog.text.count("no network sandboxes are made ready") == 1

@@ -1,0 +1,162 @@
+"""Every state has a way out by itself: the deadlines, just before and just after."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from pytest_django import DjangoCaptureOnCommitCallbacks
+
+from resources.models import Host, HostStatus
+from scheduler.passes import run_pass
+from sessions.lifecycle import IN_CONTAINER, Reason, Status
+from sessions.models import Lease, Session
+from sessions.sweeps import CLAIM_DEADLINE, PREPARE_DEADLINE, enforce_deadlines
+from tests.factories import make_group, make_host, make_policy, make_session, make_user, run_session, session_in
+from tests.queues import take_all
+
+pytestmark = pytest.mark.django_db
+
+SECOND = timedelta(seconds=1)
+GRACE = timedelta(minutes=10)
+
+
+def age(session: Session, field: str, by: timedelta) -> None:
+    """Let the session's time stamp lie `by` in the past."""
+    Session.objects.filter(pk=session.pk).update(**{field: timezone.now() - by})
+
+
+def lose(host: Host, since: timedelta) -> None:
+    then = timezone.now() - since
+    Host.objects.filter(pk=host.pk).update(status=HostStatus.LOST, lost_at=then, heartbeat_at=then)
+
+
+def now(session: Session) -> tuple[str, str]:
+    session.refresh_from_db()
+    return session.status, session.reason
+
+
+def test_a_session_that_its_host_does_not_claim_goes_back_to_its_place_in_the_queue(
+    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
+) -> None:
+    take_all("scheduler")
+    session = session_in(Status.SCHEDULED)
+    first, last = (make_session(resource_group=session.resource_group) for _ in range(2))
+    age(session, "created_at", timedelta(minutes=3))
+    age(first, "created_at", timedelta(minutes=4))
+    host = session.host
+    assert host
+    age(session, "status_at", CLAIM_DEADLINE - SECOND)
+    enforce_deadlines()
+    assert now(session) == (Status.SCHEDULED, Reason.ASSIGNED)
+    age(session, "status_at", CLAIM_DEADLINE + SECOND)
+    with django_capture_on_commit_callbacks(execute=True):
+        enforce_deadlines()
+        enforce_deadlines()
+    assert now(session) == (Status.PENDING, Reason.CLAIM_TIMEOUT)
+    assert (session.host, session.avoided_host) == (None, host)
+    assert host.name in session.detail
+    assert not Lease.objects.exists()
+    assert session.events.count() == 2
+    waiting = Session.objects.filter(status=Status.PENDING)
+    assert list(waiting.in_queue_order()) == [first, session, last]
+    assert take_all("scheduler") == [("scheduler.tasks.run_pass", ())]
+
+
+def test_the_host_that_did_not_answer_is_avoided_while_another_fits() -> None:
+    session = session_in(Status.SCHEDULED)
+    silent = session.host
+    age(session, "status_at", CLAIM_DEADLINE + SECOND)
+    enforce_deadlines()
+    other = make_host(group=session.resource_group, name="zzz", cpu=128)  # by any other rule the worse choice
+    assert run_pass() == 1
+    session.refresh_from_db()
+    assert (session.host, session.attempt) == (other, 2)
+    Host.objects.filter(pk=other.pk).update(status=HostStatus.LOST)
+    enforce_deadlines()
+    Session.objects.update(avoided_host=silent)
+    assert run_pass() == 1
+    session.refresh_from_db()
+    assert (session.host, session.attempt) == (silent, 3)
+
+
+def test_a_session_scheduled_on_a_host_that_is_lost_does_not_wait_for_the_deadline() -> None:
+    session = session_in(Status.SCHEDULED)
+    assert session.host
+    lose(session.host, SECOND)
+    enforce_deadlines()
+    assert now(session) == (Status.PENDING, Reason.CLAIM_TIMEOUT)
+
+
+def test_a_session_that_does_not_come_to_run_ends() -> None:
+    session = session_in(Status.PREPARING)
+    age(session, "status_at", PREPARE_DEADLINE - SECOND)
+    enforce_deadlines()
+    assert now(session) == (Status.PREPARING, Reason.CLAIMED)
+    age(session, "status_at", PREPARE_DEADLINE + SECOND)
+    enforce_deadlines()
+    assert now(session) == (Status.ERROR, Reason.START_TIMEOUT)
+    assert not Lease.objects.exists()
+
+
+@pytest.mark.parametrize("status", sorted(IN_CONTAINER))
+def test_sessions_of_a_lost_host_are_kept_for_the_groups_grace(status: Status) -> None:
+    host = make_host(group=make_group(host_loss_grace=GRACE))
+    session = session_in(status, host=host)
+    lose(host, GRACE - SECOND)
+    enforce_deadlines()
+    assert now(session)[0] == status
+    lose(host, GRACE + SECOND)
+    enforce_deadlines()
+    ended_as = Status.TERMINATED if status == Status.TERMINATING else Status.ERROR
+    assert now(session) == (ended_as, Reason.HOST_LOST)
+    assert not Lease.objects.exists()
+
+
+def test_the_grace_counts_from_the_loss_and_ends_with_the_return() -> None:
+    session = run_session()
+    assert session.host
+    lose(session.host, 2 * GRACE)
+    Host.objects.update(status=HostStatus.READY, heartbeat_at=timezone.now())
+    enforce_deadlines()
+    assert now(session)[0] == Status.RUNNING
+
+
+def test_a_silent_host_is_lost_and_only_then(
+    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
+) -> None:
+    take_all("scheduler")
+    silent, heard = make_host(), make_host()
+    for host, silence in ((silent, 21), (heard, 19)):
+        Host.objects.filter(pk=host.pk).update(heartbeat_at=timezone.now() - silence * SECOND)
+    with django_capture_on_commit_callbacks(execute=True):
+        enforce_deadlines()
+    assert list(Host.objects.filter(status=HostStatus.LOST)) == [silent]
+    assert take_all("scheduler") == [("scheduler.tasks.run_pass", ())]
+
+
+def test_a_session_ends_at_the_lifetime_of_its_owners_policy(
+    django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
+) -> None:
+    limit = timedelta(hours=1)
+    bounded = run_session(owner=make_user(policy=make_policy(max_lifetime=limit)))
+    unbounded = run_session()
+    for session in (bounded, unbounded):
+        age(session, "started_at", limit - SECOND)
+    enforce_deadlines()
+    assert now(bounded)[0] == Status.RUNNING
+    for session in (bounded, unbounded):
+        age(session, "started_at", limit + SECOND)
+    with django_capture_on_commit_callbacks(execute=True):
+        enforce_deadlines()
+    assert now(bounded) == (Status.TERMINATING, Reason.LIFETIME)
+    assert now(unbounded)[0] == Status.RUNNING
+    assert bounded.host
+    assert take_all(f"host.{bounded.host.name}") == [("sessions.tasks.stop_session", (bounded.pk, 1))]
+
+
+def test_what_is_in_time_is_let_be() -> None:
+    sessions = [session_in(status) for status in Status]
+    before = list(Session.objects.values())
+    enforce_deadlines()
+    assert list(Session.objects.values()) == before
+    assert len(before) == len(sessions)

@@ -1,0 +1,245 @@
+"""The terminal's websocket through the whole ASGI application, with real containers."""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Iterator
+
+import pytest
+from asgiref.sync import sync_to_async
+from django.conf import settings
+from django.contrib.sessions.models import Session as LoginSession
+
+from accounts.models import User
+from resources.models import Host
+from sessions import terminal as terminal_module
+from sessions.lifecycle import Reason, Status
+from sessions.models import Session
+from sessions.terminal import OUTPUT_WINDOW
+from sessions.terminal_messages import CloseCode
+from sessions.tests.terminal_client import SECONDS, cookie_of, terminal
+from tests.containers import Container, running_container
+from tests.factories import make_host, make_session, make_user, run_session
+from tests.tiny_image import ensure_tiny_image
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def host() -> Host:
+    """The host that this server is on."""
+    return make_host(name=settings.COMPUTE_HOST_NAME)
+
+
+@pytest.fixture
+def owner() -> User:
+    """A user without privileges."""
+    return make_user()
+
+
+@pytest.fixture
+def cookie(owner: User) -> str:
+    """The owner's login."""
+    return cookie_of(owner)
+
+
+@pytest.fixture
+def container() -> Iterator[Container]:
+    """A container with busybox's sh."""
+    with running_container(ensure_tiny_image()) as running:
+        yield running
+
+
+@pytest.fixture
+def session(host: Host, owner: User, container: Container) -> Session:
+    """The owner's running session in that container."""
+    return session_in(container.id, host, owner)
+
+
+def session_in(container_id: str, host: Host, owner: User) -> Session:
+    """Return a running session in this container."""
+    running = run_session(host=host, owner=owner)
+    Session.objects.filter(pk=running.pk).update(container_id=container_id)
+    running.refresh_from_db()
+    return running
+
+
+async def eventually(is_so: Callable[[], bool]) -> None:
+    """Wait for what happens in a container behind our back."""
+    async with asyncio.timeout(SECONDS):
+        while not await asyncio.to_thread(is_so):
+            await asyncio.sleep(0.05)
+
+
+async def test_an_anonymous_browser_is_told_to_sign_in() -> None:
+    async with terminal("anything") as client:
+        assert await client.closed() == (CloseCode.SIGNED_OUT, "Sign in first.")
+
+
+async def test_a_strangers_a_missing_and_a_waiting_session_cannot_be_told_apart(host: Host, cookie: str) -> None:
+    strangers = await sync_to_async(run_session)(host=host)
+    waiting = await sync_to_async(lambda: make_session(owner=User.objects.exclude(pk=strangers.owner_id).get()))()
+    seen = set()
+    for session_id in (strangers.pk, waiting.pk, "nonesuch", "a%00b"):
+        async with terminal(session_id, cookie) as client:
+            seen.add(await client.closed())
+    assert seen == {(CloseCode.NOT_FOUND, "There is no such running session.")}
+
+
+async def test_a_page_of_another_origin_is_refused(cookie: str) -> None:
+    async with terminal("anything", cookie, origin="http://evil.example") as client:
+        assert client.close is not None
+        assert client.close[1] == "refused"
+
+
+async def test_a_terminal_on_another_host_says_so(owner: User, cookie: str) -> None:
+    session = await sync_to_async(lambda: run_session(host=make_host(name="far-away"), owner=owner))()
+    async with terminal(session.pk, cookie) as client:
+        code, reason = await client.closed()
+    assert code == CloseCode.ENGINE_TROUBLE
+    assert "far-away" in reason
+
+
+@pytest.mark.docker
+async def test_a_container_that_is_gone_is_told_in_words(host: Host, owner: User, cookie: str) -> None:
+    session = await sync_to_async(session_in)("gptest-none", host, owner)
+    async with terminal(session.pk, cookie) as client:
+        assert await client.closed() == (CloseCode.ENGINE_TROUBLE, "The session's container no longer exists.")
+
+
+@pytest.mark.docker
+async def test_what_is_typed_runs_in_the_container_and_nothing_is_left_behind(
+    session: Session, cookie: str, container: Container
+) -> None:
+    async with terminal(session.pk, cookie) as client:
+        await client.tell({"resize": [132, 43]})
+        await client.type("echo grüße $((6*7)); busybox stty size\r")
+        assert "grüße 42\r\n43 132" in await client.read_until("43 132")
+        await client.tell({"ping": 1})
+    await eventually(lambda: not container.processes())
+
+
+@pytest.mark.docker
+async def test_a_superadmin_may_use_any_terminal(session: Session) -> None:
+    superadmin = await sync_to_async(make_user)(is_superuser=True)
+    async with terminal(session.pk, await sync_to_async(cookie_of)(superadmin)) as client:
+        await client.type("echo $((6*7))\r")
+        await client.read_until("\r\n42\r\n")
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize("ending", ["disabled", "signed out", "new password"])
+async def test_a_login_that_is_over_closes_the_terminal(
+    session: Session, owner: User, cookie: str, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end() -> None:
+        if ending == "signed out":
+            LoginSession.objects.all().delete()
+            return
+        owner.is_active = ending != "disabled"
+        owner.set_password("another long one")
+        owner.save()
+
+    monkeypatch.setattr(terminal_module, "LOGIN_CHECK_SECONDS", 0.2)
+    async with terminal(session.pk, cookie) as client:
+        await client.type("echo $((6*7))\r")
+        await client.read_until("\r\n42\r\n")
+        await sync_to_async(end)()
+        assert await client.closed() == (CloseCode.SIGNED_OUT, "You were signed out.")
+
+
+@pytest.mark.docker
+async def test_leaving_the_shell_closes_normally(session: Session, cookie: str) -> None:
+    async with terminal(session.pk, cookie) as client:
+        await client.type("exit\r")
+        assert await client.closed() == (CloseCode.SHELL_EXITED, "The shell has ended.")
+
+
+@pytest.mark.docker
+async def test_the_end_of_the_session_closes_within_a_second(
+    session: Session, cookie: str, container: Container
+) -> None:
+    async with terminal(session.pk, cookie) as client:
+        await client.type("echo rea''dy\r")
+        await client.read_until("ready\r\n")
+        await sync_to_async(session.move_to)(Status.TERMINATING, Reason.USER_REQUEST)
+        async with asyncio.timeout(1):
+            assert await client.closed() == (CloseCode.SESSION_ENDED, "The session has ended.")
+    await eventually(lambda: not container.processes())
+
+
+@pytest.mark.docker
+async def test_a_change_of_another_session_closes_nothing(session: Session, cookie: str, host: Host) -> None:
+    other = await sync_to_async(lambda: run_session(host=host, owner=session.owner))()
+    async with terminal(session.pk, cookie) as client:
+        await client.type("echo rea''dy\r")
+        await client.read_until("ready\r\n")
+        await sync_to_async(other.move_to)(Status.TERMINATING, Reason.USER_REQUEST)
+        await client.type("echo $((6*7))\r")
+        await client.read_until("\r\n42\r\n")
+
+
+@pytest.mark.docker
+async def test_a_container_that_dies_ends_the_terminal_as_the_session_will(
+    session: Session, cookie: str, container: Container
+) -> None:
+    async with terminal(session.pk, cookie) as client:
+        await client.type("echo rea''dy\r")
+        await client.read_until("ready\r\n")
+        await asyncio.to_thread(container.stop)
+        assert (await client.closed())[0] == CloseCode.SESSION_ENDED
+
+
+@pytest.mark.docker
+async def test_output_stops_at_the_window_until_it_is_confirmed(session: Session, cookie: str) -> None:
+    async with terminal(session.pk, cookie) as client:
+        client.confirms = False
+        await client.type("busybox yes\r")
+        while client.received < 4 * OUTPUT_WINDOW and not await client.is_silent():
+            await client.output()
+        assert OUTPUT_WINDOW <= client.received <= OUTPUT_WINDOW + 128 * 1024
+
+
+@pytest.mark.docker
+async def test_a_flood_goes_on_while_it_is_confirmed_and_can_be_interrupted(session: Session, cookie: str) -> None:
+    async with terminal(session.pk, cookie) as client:
+        await client.type("busybox yes\r")
+        while client.received < 4 * OUTPUT_WINDOW:
+            await client.output()
+        await client.type("\x03echo $((6*7))\r")
+        await client.read_until("\r\n42\r\n")
+
+
+@pytest.mark.docker
+async def test_a_paste_of_100_kb_arrives_whole_and_is_confirmed(
+    session: Session, cookie: str, container: Container
+) -> None:
+    text = "".join(f"{secrets.token_hex(40)}\n" for _ in range(1300))
+    async with terminal(session.pk, cookie) as client:
+        await client.type("busybox stty -echo; cat > /tmp/pasted; echo do''ne\r")
+        await client.read_until("''ne\r\n")
+        for start in range(0, len(text), 16_384):
+            await client.type(text[start : start + 16_384])
+        await client.type("\x04")
+        await client.read_until("done")
+    assert container.run("cat /tmp/pasted") == text
+    assert client.confirmed_input > len(text) - 16 * 1024
+
+
+@pytest.mark.docker
+async def test_input_beyond_the_window_is_cut_off(session: Session, cookie: str) -> None:
+    async with terminal(session.pk, cookie) as client:
+        await client.type("busybox stty -echo; sleep 1000\r")
+        await client.read_until("sleep 1000\r\n")
+        for _ in range(100):
+            await client.type("x" * 16_384)
+        assert await client.closed() == (CloseCode.PROTOCOL_BROKEN, "Input came faster than it was confirmed.")
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(
+    "message", [[], {"resize": [0, 5]}, {"resize": "80x24"}, {"ack": -1}, {"other": 1}, ["x" * 500]], ids=range(6)
+)
+async def test_a_message_that_is_not_understood_closes(session: Session, cookie: str, message: object) -> None:
+    async with terminal(session.pk, cookie) as client:
+        await client.tell(message)
+        assert await client.closed() == (CloseCode.PROTOCOL_BROKEN, "A control message was not understood.")

@@ -1,0 +1,219 @@
+"""The terminal's page, and that of the logs, in a real browser, on a real container with bash and tmux."""
+
+import secrets
+import signal
+from collections.abc import Iterator
+
+import pytest
+from django.conf import settings
+from playwright.sync_api import Browser, Page, expect
+
+from accounts.models import User
+from sessions.lifecycle import Reason, Status
+from sessions.models import Session
+from tests.browser import chromium
+from tests.containers import Container, running_container
+from tests.factories import make_host, make_session, make_user, run_session
+from tests.live import LiveServer, login_cookie, serving
+from tests.shell_image import ensure_shell_image
+from tests.tiny_image import ensure_tiny_image
+from tests.wait import until
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser, pytest.mark.docker]
+
+SLOW_MS = 30_000  # longer than anything takes on a busy machine
+
+
+@pytest.fixture(scope="module")
+def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """The platform on the test's database."""
+    with serving(tmp_path_factory.mktemp("live") / "server.log") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser; each test gets a profile of its own."""
+    with pytest.MonkeyPatch.context() as patch, chromium() as running:
+        # Playwright keeps an event loop in this thread, where Django then expects no queries.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        yield running
+
+
+@pytest.fixture
+def owner() -> User:
+    """A user without privileges."""
+    return make_user()
+
+
+@pytest.fixture
+def page(browser: Browser, server: LiveServer, owner: User) -> Iterator[Page]:
+    """A tab in which the owner is signed in and may use the clipboard; it must log no error."""
+    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
+    context.add_cookies([login_cookie(owner, server.url)])  # type: ignore[list-item]
+    opened = context.new_page()
+    opened.set_default_timeout(SLOW_MS)
+    expect.set_options(timeout=SLOW_MS)
+    errors: list[str] = []
+    opened.on("pageerror", lambda error: errors.append(str(error)))
+    yield opened
+    context.close()
+    assert errors == []
+
+
+@pytest.fixture
+def container() -> Iterator[Container]:
+    """A container with bash and tmux."""
+    with running_container(ensure_shell_image()) as running:
+        yield running
+
+
+@pytest.fixture
+def session(owner: User, container: Container) -> Session:
+    """The owner's running session in that container."""
+    return session_in(container, owner)
+
+
+def session_in(container: Container, owner: User) -> Session:
+    """Return a running session of `owner` in this container."""
+    running = run_session(host=make_host(name=settings.COMPUTE_HOST_NAME), owner=owner, name="my-session")
+    Session.objects.filter(pk=running.pk).update(container_id=container.id)
+    running.refresh_from_db()
+    return running
+
+
+def open_terminal(page: Page, server: LiveServer, session: Session) -> None:
+    """Go to the terminal and wait for its prompt."""
+    page.goto(f"{server.url}/sessions/{session.pk}/terminal/")
+    expect(page.locator(".xterm-rows")).to_contain_text("$")
+
+
+def run(page: Page, command: str) -> None:
+    """Type a command."""
+    page.keyboard.type(f"{command}\n")
+
+
+def test_a_command_runs_and_a_reload_comes_back_to_the_same_shell(
+    page: Page, server: LiveServer, session: Session
+) -> None:
+    open_terminal(page, server, session)
+    run(page, "echo $((6*7)) > a.txt; cat a.txt; mine=4711")
+    expect(page.locator(".xterm-rows")).to_contain_text("42")
+    page.reload()
+    expect(page.locator(".xterm-rows")).to_contain_text("42")
+    run(page, "echo =$mine=")
+    expect(page.locator(".xterm-rows")).to_contain_text("=4711=")
+
+
+def test_the_terminal_comes_back_after_the_server_crashed(page: Page, server: LiveServer, session: Session) -> None:
+    open_terminal(page, server, session)
+    run(page, "mine=4711; echo rea''dy")
+    expect(page.locator(".xterm-rows")).to_contain_text("ready")
+    server.end(signal.SIGKILL)
+    expect(page.locator("#terminal-state")).to_have_attribute("data-state", "lost")
+    server.start()
+    expect(page.locator("#terminal-state")).to_have_attribute("data-state", "open")
+    run(page, "echo =$mine=")
+    expect(page.locator(".xterm-rows")).to_contain_text("=4711=")
+
+
+def test_utf8_is_shown_and_typed(page: Page, server: LiveServer, session: Session, container: Container) -> None:
+    open_terminal(page, server, session)
+    run(page, "echo 'grüße 日本 🚀' > utf8.txt; cat utf8.txt")
+    until(lambda: container.run("cat utf8.txt 2>/dev/null") == "grüße 日本 🚀\n")
+    expect(page.locator(".xterm-rows")).to_contain_text("grüße 日本 🚀")
+
+
+def test_the_shell_follows_the_size_of_the_window(
+    page: Page, server: LiveServer, session: Session, container: Container
+) -> None:
+    open_terminal(page, server, session)
+    page.set_viewport_size({"width": 700, "height": 400})
+    client_size = "tmux list-clients -t gp -F '#{client_width}x#{client_height}'"
+    until(lambda: 50 < int(container.run(client_size).split("x")[0] or 0) < 90)
+    narrow = container.run(client_size)
+    page.get_by_role("button", name="Larger text").click(click_count=4)
+    until(lambda: int(container.run(client_size).split("x")[0]) < int(narrow.split("x")[0]))
+
+
+def test_a_paste_of_100_kb_arrives_whole(
+    page: Page, server: LiveServer, session: Session, container: Container
+) -> None:
+    text = "".join(f"{secrets.token_hex(40)}\n" for _ in range(1300))
+    open_terminal(page, server, session)
+    run(page, "stty -echo; cat > pasted.txt")
+    expect(page.locator(".xterm-rows")).to_contain_text("pasted.txt")
+    page.evaluate("text => navigator.clipboard.writeText(text)", text)
+    page.get_by_role("button", name="Paste").click()
+    until(lambda: container.run("wc -c < pasted.txt").strip() == str(len(text)))
+    page.keyboard.press("Control+d")
+    assert container.run("cat pasted.txt") == text
+
+
+def test_what_is_selected_or_copied_in_tmux_lands_in_the_clipboard(
+    page: Page, server: LiveServer, session: Session
+) -> None:
+    open_terminal(page, server, session)
+    run(page, r"printf '\ePtmux;\e\e]52;c;aGFsbG8=\a\e\\'; printf '\e]52;c;aGFsbG8=\a'; tmux set -g set-clipboard on")
+    run(page, r"clear; printf '\e]52;c;aGFsbG8=\a'; echo co''pied")
+    expect(page.locator(".xterm-rows")).to_contain_text("copied")
+    assert until(lambda: page.evaluate("() => navigator.clipboard.readText()")) == "hallo"
+    box = page.locator(".xterm-rows > div", has_text="copied").first.bounding_box()
+    assert box
+    page.mouse.dblclick(box["x"] + 20, box["y"] + box["height"] / 2)
+    assert until(lambda: page.evaluate("() => navigator.clipboard.readText()") == "copied")
+
+
+def test_the_end_of_the_session_is_said_and_nothing_is_retried(
+    page: Page, server: LiveServer, session: Session
+) -> None:
+    open_terminal(page, server, session)
+    session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
+    expect(page.get_by_role("alertdialog")).to_contain_text("The session has ended", timeout=2_000)
+    expect(page.get_by_role("alertdialog").get_by_role("button")).to_have_count(0)
+
+
+def test_the_page_of_the_logs_says_that_the_session_ended_and_shows_its_last_words(
+    page: Page, server: LiveServer, session: Session
+) -> None:
+    page.goto(f"{server.url}/sessions/{session.pk}/logs/")
+    expect(page.locator("#live-state")).to_contain_text("Live")
+    session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
+    session.move_to(Status.TERMINATED, Reason.USER_REQUEST, fields={"log_tail": "last words"})
+    expect(page.locator("h1 + * .status-badge")).to_have_text("TERMINATED")
+    expect(page.locator("#log-text")).to_contain_text("last words")
+
+
+def test_a_shell_that_was_left_can_be_started_anew(page: Page, server: LiveServer, owner: User) -> None:
+    with running_container(ensure_tiny_image()) as bare:
+        page.goto(f"{server.url}/sessions/{session_in(bare, owner).pk}/terminal/")
+        expect(page.locator(".xterm-rows")).to_contain_text("#")
+        run(page, "exit")
+        expect(page.get_by_role("alertdialog")).to_contain_text("The shell has ended")
+        page.keyboard.press("Enter")  # the button has the focus
+        expect(page.locator("#terminal-state")).to_have_attribute("data-state", "open")
+        run(page, "echo $((6*7))")
+        expect(page.locator(".xterm-rows")).to_contain_text("42")
+
+
+def test_a_waiting_page_becomes_the_terminal_by_itself(
+    page: Page, server: LiveServer, owner: User, container: Container
+) -> None:
+    host = make_host(name=settings.COMPUTE_HOST_NAME)
+    waiting = make_session(owner=owner, resource_group=host.group)
+    page.goto(f"{server.url}/sessions/{waiting.pk}/terminal/")
+    expect(page.get_by_role("heading")).to_contain_text("is not running yet")
+    expect(page.locator("#live-state")).to_contain_text("Live")
+    run_session(waiting, host=host)
+    Session.objects.filter(pk=waiting.pk).update(container_id=container.id)
+    expect(page.locator("#terminal-state")).to_have_attribute("data-state", "open")
+
+
+def test_the_help_names_the_keys_and_gives_the_focus_back(page: Page, server: LiveServer, session: Session) -> None:
+    open_terminal(page, server, session)
+    page.get_by_role("button", name="Help").click()
+    expect(page.get_by_role("dialog")).to_contain_text(":set -g mouse off")
+    page.keyboard.press("Escape")
+    expect(page.locator(".xterm-helper-textarea")).to_be_focused()
+    run(page, "echo $((6*7))")
+    expect(page.locator(".xterm-rows")).to_contain_text("42")

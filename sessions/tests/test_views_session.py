@@ -1,0 +1,167 @@
+"""The page of one session, its logs, and ending it."""
+
+import json
+
+import pytest
+
+from resources.units import GIB
+from sessions import logs
+from sessions.lifecycle import Reason, Status
+from sessions.models import Session, SessionUsage
+from sessions.runtime.base import ContainerSpec, EngineUnreachable
+from sessions.runtime.factory import get_runtime
+from sessions.runtime.memory import MemoryRuntime
+from sessions.tests.web import HTMX, browser_of, text_of
+from sessions.words import REASON_WORDS, reason_text
+from tests.factories import make_host, make_session, make_user, run_session
+
+pytestmark = pytest.mark.django_db
+
+
+def ended_with(tail: str) -> Session:
+    session = run_session()
+    session.move_to(Status.ERROR, Reason.CONTAINER_EXITED, fields={"log_tail": tail, "exit_code": 3})
+    return session
+
+
+def test_the_page_tells_the_story_of_the_session() -> None:
+    host = make_host(gpus=1)
+    session = run_session(host=host, fgpu=500, environment={"EPOCHS": "12"})
+    session.move_to(Status.TERMINATING, Reason.USER_REQUEST, "Ended by its owner.", actor=session.owner)
+    page = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
+    for words in ("Placed on a host", "Ended by its owner.", f"by {session.owner.email}", "EPOCHS"):
+        assert words in page
+    assert host.gpus.get().uuid in page
+    assert "simulated" in page
+
+
+@pytest.mark.parametrize(
+    ("fgpu", "words"),
+    [
+        (500, "Enforcement: <strong>hook</strong>, limited by the hook, watched by the host"),
+        (2000, "Enforcement: <strong>whole</strong>, the whole device, shared with nobody"),
+    ],
+)
+def test_the_page_says_how_a_share_is_enforced_and_what_is_in_use(fgpu: int, words: str) -> None:
+    session = run_session(fgpu=fgpu)
+    page = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
+    assert words in page
+    assert "not looked at yet" in page
+    SessionUsage.objects.create(session=session, gpu_memory=GIB, gpu_utilisation=25)
+    page = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
+    assert "1 GiB of memory, 25 % of its time" in page
+
+
+def test_an_exit_code_is_shown() -> None:
+    session = ended_with("")
+    assert "exit code <strong>3</strong>" in text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
+
+
+def test_what_a_user_typed_is_never_markup() -> None:
+    session = ended_with("<script>alert(1)</script>")
+    session.environment = {"X": "<img src=x>"}
+    session.save(update_fields=["environment"])
+    page = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
+    assert "<script>alert" not in page
+    assert "<img src=x>" not in page
+
+
+def test_the_live_update_of_a_session_has_no_page_around_it() -> None:
+    session = make_session()
+    part = text_of(browser_of(session.owner), f"/sessions/{session.pk}/", **HTMX)
+    assert session.name in part
+    assert "<html" not in part
+
+
+@pytest.mark.parametrize("reason", list(Reason))
+def test_every_reason_has_words(reason: Reason) -> None:
+    assert reason_text(reason.value, "") == REASON_WORDS[reason]
+    assert reason_text(reason.value, "more exactly") == "more exactly"
+
+
+def test_the_logs_of_an_ended_session_are_its_last_lines() -> None:
+    assert logs.read(ended_with("one\ntwo\nthree\n"), 2) == "two\nthree"
+
+
+def test_the_logs_of_a_running_session_come_from_its_container() -> None:
+    session = run_session(host=make_host(name="test-host"))
+    runtime = get_runtime()
+    spec = ContainerSpec(
+        session=session.pk, attempt=session.attempt, image="x", cpu=1, memory=2**30, shared_memory=2**20
+    )
+    runtime.create(spec)
+    runtime.start(session.pk, session.attempt)
+    assert logs.read(session, 10) == runtime.logs(session.pk, session.attempt, 10)
+
+
+def test_an_engine_that_does_not_answer_is_told_once_and_in_words() -> None:
+    session = run_session(host=make_host(name="test-host"))
+    runtime = get_runtime()
+    assert isinstance(runtime, MemoryRuntime)
+    runtime.fail_next("logs", EngineUnreachable("Connection aborted."))
+    with pytest.raises(logs.LogsUnavailable) as caught:
+        logs.read(session, 10)
+    assert str(caught.value) == "The container engine of host test-host does not answer. Try again later."
+
+
+def test_the_logs_of_another_host_are_said_to_be_out_of_reach() -> None:
+    session = run_session(host=make_host(name="far-away"))
+    with pytest.raises(logs.LogsUnavailable, match="far-away"):
+        logs.read(session, 10)
+    assert "runs on host far-away" in text_of(browser_of(session.owner), f"/sessions/{session.pk}/logs/")
+
+
+def test_a_waiting_session_has_written_nothing() -> None:
+    assert logs.read(make_session(), 10) == ""
+
+
+def test_logs_are_read_without_colours_and_downloaded_as_they_are() -> None:
+    session = ended_with("\x1b[32mdone\x1b[0m")
+    browser = browser_of(session.owner)
+    assert "<pre>done</pre>" in text_of(browser, f"/sessions/{session.pk}/logs/", **HTMX)
+    file = browser.get(f"/sessions/{session.pk}/logs/download/")
+    assert file.content == b"\x1b[32mdone\x1b[0m"
+    assert file.headers["Content-Disposition"] == f'attachment; filename="{session.name}-{session.pk}.log"'
+
+
+def test_ending_asks_first_and_warns_that_data_goes() -> None:
+    session = run_session()
+    page = text_of(browser_of(session.owner), f"/sessions/{session.pk}/terminate/")
+    assert "is deleted as soon as the session ends" in page
+    session.refresh_from_db()
+    assert session.status == Status.RUNNING
+
+
+def test_a_session_is_ended_by_post() -> None:
+    session = run_session()
+    response = browser_of(session.owner).post(f"/sessions/{session.pk}/terminate/", follow=True)
+    assert f"Ending {session.name}." in response.content.decode()
+    session.refresh_from_db()
+    assert session.status == Status.TERMINATING
+
+
+def test_ending_in_the_dialog_answers_with_an_event_and_no_page() -> None:
+    session = make_session()
+    response = browser_of(session.owner).post(f"/sessions/{session.pk}/terminate/", headers=HTMX)
+    assert response.status_code == 204
+    assert json.loads(response.headers["HX-Trigger"]) == {"sessions:ended": {"message": f"Ending {session.name}."}}
+    session.refresh_from_db()
+    assert session.status == Status.CANCELLED
+
+
+def test_several_sessions_are_ended_at_once() -> None:
+    owner = make_user()
+    sessions = [make_session(owner=owner), run_session(owner=owner), make_session(owner=owner)]
+    chosen = [session.pk for session in sessions[:2]]
+    browser = browser_of(owner)
+    asked = browser.get("/sessions/terminate/", {"ids": chosen}).content.decode()
+    assert "Terminate 2 sessions?" in asked
+    browser.post("/sessions/terminate/", {"ids": chosen})
+    states = [Session.objects.get(pk=session.pk).status for session in sessions]
+    assert states == [Status.CANCELLED, Status.TERMINATING, Status.PENDING]
+
+
+def test_ending_what_has_ended_changes_nothing() -> None:
+    session = ended_with("")
+    response = browser_of(session.owner).post(f"/sessions/{session.pk}/terminate/", follow=True)
+    assert "Nothing to end" in response.content.decode()

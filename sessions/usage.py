@@ -1,0 +1,41 @@
+"""What users' sessions hold now: sums over leases, the only source of such figures."""
+
+from django.db.models import Count, Sum
+
+from accounts.limits import Amounts
+from accounts.models import User
+from resources.models import ResourceGroup
+from sessions.lifecycle import HOSTED, Status
+from sessions.models import Session
+
+
+def usage_by_owner(group: ResourceGroup | None = None) -> dict[int, Amounts]:
+    """Return {user id: what their hosted sessions hold}, in one query; users who hold nothing are absent."""
+    sessions = Session.objects.filter(status__in=HOSTED)
+    if group is not None:
+        sessions = sessions.filter(resource_group=group)
+    rows = (
+        sessions.order_by()
+        .values("owner")
+        .annotate(held_cpu=Sum("cpu"), held_memory=Sum("memory"), held_fgpu=Sum("fgpu"), held_sessions=Count("id"))
+    )
+    return {
+        row["owner"]: Amounts(
+            cpu=row["held_cpu"], memory=row["held_memory"], fgpu=row["held_fgpu"], sessions=row["held_sessions"]
+        )
+        for row in rows
+    }
+
+
+def usage_of(user: User, group: ResourceGroup | None = None) -> Amounts:
+    """Return what `user`'s sessions hold now, in all groups or in one; one query."""
+    sessions = Session.objects.filter(owner=user, status__in=HOSTED)
+    if group is not None:
+        sessions = sessions.filter(resource_group=group)
+    held = sessions.aggregate(cpu=Sum("cpu"), memory=Sum("memory"), fgpu=Sum("fgpu"), sessions=Count("id"))
+    return Amounts(**{name: value or 0 for name, value in held.items()})
+
+
+def pending_of(user: User) -> int:
+    """Return how many of `user`'s sessions wait; one query."""
+    return Session.objects.filter(owner=user, status=Status.PENDING).count()

@@ -1,0 +1,101 @@
+"""Whether a request could ever be granted: the rules of shape that form and API share. Pure."""
+
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Final
+
+from resources.units import FGPU_STEP, MIB, fgpu_text, size_text, span_text
+
+NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,62}[A-Za-z0-9]")
+VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+NOT_UNICODE: Final = re.compile("[\ud800-\udfff]")
+LONGEST_NAME: Final = 64
+MAX_COUNT: Final = 50
+MAX_VARIABLES: Final = 200
+MAX_ENVIRONMENT_BYTES: Final = 64 * 1024
+LEAST_MEMORY: Final = 64 * MIB
+LEAST_SHARED_MEMORY: Final = MIB
+MAX_COMMAND_BYTES: Final = 16 * 1024
+MAX_DEPENDENCIES: Final = 20
+SHORTEST_LIMIT: Final = timedelta(minutes=1)
+LONGEST_LIMIT: Final = timedelta(days=365)
+FARTHEST_START: Final = timedelta(days=365)
+RESERVED_PREFIX: Final = "GPUPLATFORM_"
+
+
+def name_error(name: str) -> str | None:
+    """Return what is wrong with a session name, or None."""
+    if not 4 <= len(name) <= LONGEST_NAME:
+        return f"A name has 4 to {LONGEST_NAME} characters."
+    if not NAME.fullmatch(name):
+        return "A name has only letters, digits and . _ - and begins and ends with a letter or digit."
+    return None
+
+
+def amount_errors(*, cpu: int, memory: int, shared_memory: int, fgpu: int, count: int) -> dict[str, str]:
+    """Return {field: message} for amounts that no platform could grant; bytes and milli-fGPU."""
+    errors = {}
+    if cpu < 1:
+        errors["cpu"] = "A session needs at least 1 CPU core."
+    if memory < LEAST_MEMORY:
+        errors["memory"] = f"A session needs at least {size_text(LEAST_MEMORY)}."
+    if shared_memory < LEAST_SHARED_MEMORY:
+        errors["shared_memory"] = f"Shared memory is at least {size_text(LEAST_SHARED_MEMORY)}."
+    elif shared_memory > memory:
+        errors["shared_memory"] = f"Shared memory is part of the memory and cannot be above {size_text(memory)}."
+    if fgpu < 0:
+        errors["fgpu"] = "fGPU must be zero or more."
+    elif fgpu % FGPU_STEP:
+        lower = fgpu // FGPU_STEP * FGPU_STEP
+        errors["fgpu"] = (
+            f"fGPU is granted in steps of 0.01; the nearest values are "
+            f"{fgpu_text(lower)} and {fgpu_text(lower + FGPU_STEP)}."
+        )
+    if not 1 <= count <= MAX_COUNT:
+        errors["count"] = f"Start 1 to {MAX_COUNT} sessions at once."
+    return errors
+
+
+def time_limit_error(limit: timedelta | None) -> str | None:
+    """Return what is wrong with a time limit, or None."""
+    if limit is not None and not SHORTEST_LIMIT <= limit <= LONGEST_LIMIT:
+        return f"A time limit is {span_text(SHORTEST_LIMIT)} to {span_text(LONGEST_LIMIT)}."
+    return None
+
+
+def start_error(not_before: datetime | None, now: datetime) -> str | None:
+    """Return what is wrong with the earliest start, or None; one that has passed is as good as none."""
+    if not_before is not None and not_before > now + FARTHEST_START:
+        return f"A start can lie at most {FARTHEST_START.days} days ahead."
+    return None
+
+
+def command_error(command: str) -> str | None:
+    """Return what is wrong with a batch session's command, or None."""
+    if "\0" in command:
+        return "The command holds a NUL character."
+    if NOT_UNICODE.search(command):
+        return "The command holds half a character (a lone surrogate)."
+    if len(command.encode()) > MAX_COMMAND_BYTES:
+        return f"A command may take {size_text(MAX_COMMAND_BYTES)}; put more into a file."
+    return None
+
+
+def environment_error(environment: Mapping[str, str]) -> str | None:
+    """Return what is wrong with the environment variables, or None."""
+    if len(environment) > MAX_VARIABLES:
+        return f"At most {MAX_VARIABLES} variables can be set."
+    for name, value in environment.items():
+        if not VARIABLE.fullmatch(name):
+            return f"{name!r} is not a variable name: use letters, digits and _, not beginning with a digit."
+        if name.startswith(RESERVED_PREFIX):
+            return f"{name!r} is reserved: names beginning with {RESERVED_PREFIX} are set by the platform."
+        if "\0" in value:
+            return f"The value of {name} holds a NUL character."
+        if NOT_UNICODE.search(value):
+            return f"The value of {name} holds half a character (a lone surrogate)."
+    size = sum(len(name) + len(value.encode()) + 2 for name, value in environment.items())
+    if size > MAX_ENVIRONMENT_BYTES:
+        return f"All variables together may take {size_text(MAX_ENVIRONMENT_BYTES)}; these take {size_text(size)}."
+    return None

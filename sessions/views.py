@@ -1,0 +1,177 @@
+"""Pages of sessions: list, launch, one session, its logs, and ending it. Rules are in services, reads in queries."""
+
+import json
+import re
+from typing import Any, Final
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.vary import vary_on_headers
+from django_htmx.middleware import HtmxDetails
+
+from accounts.models import User
+from resources.models import ResourceGroup
+from sessions import logs, queries, services
+from sessions.forms import LaunchForm
+from sessions.lifecycle import Status, Tab
+from sessions.models import SESSION_ID, Session, SessionQuerySet
+
+PAGE_SIZE: Final = 25
+BULK_LIMIT: Final = 200
+TAB_NAMES: Final[dict[str, Tab]] = {tab.value: tab for tab in Tab}
+TERMINAL_CODE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
+
+
+class Page(HttpRequest):
+    """A request as the middleware hands it on: signed in, and with htmx's details."""
+
+    user: User
+    htmx: HtmxDetails
+
+
+@require_safe
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def session_list(request: Page) -> HttpResponse:
+    """Show the sessions of a tab with the resource bars; htmx gets the part that changes."""
+    tab = TAB_NAMES.get(request.GET.get("tab", ""), Tab.RUNNING)
+    search = request.GET.get("q", "").replace("\0", "").strip()  # PostgreSQL has no text with NUL in it
+    sort = request.GET.get("sort", queries.DEFAULT_SORT)
+    paginator = Paginator(queries.listed(request.user, tab, search, sort), PAGE_SIZE)
+    groups = list(ResourceGroup.objects.usable_by(request.user))
+    chosen = [group for group in groups if str(group.pk) == request.GET.get("group")]
+    group = next(iter(chosen + groups), None)
+    context = {
+        "page": paginator.get_page(request.GET.get("page")),
+        "tab": tab,
+        "tabs": queries.tab_counts(request.user),
+        "search": search,
+        "sort": sort,
+        "groups": groups,
+        "group": group,
+        "bars": queries.resource_bars(request.user, group) if group else [],
+    }
+    return render(request, "sessions/_list.html" if request.htmx else "sessions/list.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+def launch(request: Page) -> HttpResponse:
+    """Show the launch form, or start what it asks for."""
+    form = LaunchForm(request.user, request.POST or None)
+    if request.method == "POST" and form.is_valid() and (started := form.save()):
+        messages.success(request, _launched(started))
+        return redirect("sessions:list")
+    context = {"form": form, "facts": queries.launch_facts(request.user)}
+    return render(request, "sessions/launch.html", context, status=422 if form.is_bound else 200)
+
+
+@require_safe
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def detail(request: Page, session_id: str) -> HttpResponse:
+    """Show one session; htmx gets the part that changes."""
+    session = _visible(request, session_id)
+    context: dict[str, Any] = {
+        "session": session,
+        "events": session.events.select_related("actor"),
+        "usage": session.usages.first() if session.fgpu else None,
+        "dependencies": session.depends_on.order_by("name"),
+    }
+    if request.htmx:
+        return render(request, "sessions/_detail.html", context)
+    return render(request, "sessions/detail.html", context | _log_context(session))
+
+
+@require_safe
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def session_logs(request: Page, session_id: str) -> HttpResponse:
+    """Show the last lines that the container wrote; htmx gets the text alone."""
+    session = _visible(request, session_id)
+    template = "sessions/_logs.html" if request.htmx else "sessions/logs.html"
+    return render(request, template, {"session": session} | _log_context(session))
+
+
+@require_safe
+@login_required
+@never_cache
+def download_logs(request: Page, session_id: str) -> HttpResponse:
+    """Send the output as a text file."""
+    session = _visible(request, session_id)
+    try:
+        text, status = logs.read(session, logs.DOWNLOAD_LINES), 200
+    except logs.LogsUnavailable as problem:
+        text, status = str(problem), 503
+    response = HttpResponse(text, content_type="text/plain; charset=utf-8", status=status)
+    response["Content-Disposition"] = f'attachment; filename="{session.name}-{session.pk}.log"'
+    return response
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def terminate(request: Page, session_id: str) -> HttpResponse:
+    """Ask whether to end one session, or end it."""
+    _visible(request, session_id)
+    return _terminate(request, Session.objects.filter(pk=session_id))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def terminate_many(request: Page) -> HttpResponse:
+    """Ask whether to end the ticked sessions, or end them; strangers' ids are as good as unknown."""
+    ids = (request.POST if request.method == "POST" else request.GET).getlist("ids")
+    known = [session_id for session_id in ids[:BULK_LIMIT] if re.fullmatch(SESSION_ID, session_id)]
+    return _terminate(request, Session.objects.filter(pk__in=known))
+
+
+def _terminate(request: Page, chosen: SessionQuerySet) -> HttpResponse:
+    sessions = list(chosen.visible_to(request.user).live())
+    if request.method != "POST":
+        template = "sessions/_terminate.html" if request.htmx else "sessions/terminate.html"
+        return render(request, template, {"sessions": sessions, "action": request.path})
+    for session in sessions:
+        services.terminate(session, actor=request.user)
+    text = _ending(sessions)
+    if request.htmx:
+        return HttpResponse(status=204, headers={"HX-Trigger": json.dumps({"sessions:ended": {"message": text}})})
+    messages.success(request, text)
+    return redirect("sessions:list")
+
+
+def _visible(request: Page, session_id: str) -> Session:
+    """Return the session; for a stranger it does not exist."""
+    visible = Session.objects.visible_to(request.user)
+    sessions = visible.select_related("owner", "image", "resource_group", "host", "lease")
+    return get_object_or_404(sessions.prefetch_related("lease__shares__gpu"), pk=session_id)
+
+
+def _log_context(session: Session) -> dict[str, Any]:
+    try:
+        text = logs.read(session, logs.PANEL_LINES)
+    except logs.LogsUnavailable as problem:
+        return {"log_problem": str(problem)}
+    return {"log_text": TERMINAL_CODE.sub("", text), "log_is_live": session.status == Status.RUNNING}
+
+
+def _launched(sessions: list[Session]) -> str:
+    return f"Launched {sessions[0].name}." if len(sessions) == 1 else f"Launched {len(sessions)} sessions."
+
+
+def _ending(sessions: list[Session]) -> str:
+    if not sessions:
+        return "Nothing to end: the sessions have ended already."
+    return f"Ending {sessions[0].name}." if len(sessions) == 1 else f"Ending {len(sessions)} sessions."

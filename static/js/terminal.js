@@ -1,0 +1,226 @@
+// The terminal's page: xterm.js on one Connection, the buttons of its header, and what is said when it ends.
+import { Terminal } from "@xterm/xterm";
+import { FitAddon } from "@xterm/addon-fit";
+import { Unicode11Addon } from "@xterm/addon-unicode11";
+import { WebLinksAddon } from "@xterm/addon-web-links";
+import { copyText, readText, textFromOsc52 } from "terminal-clipboard";
+import { Code, Connection } from "terminal-connection";
+
+const FONT_KEY = "gpuplatform.terminal.font-size";
+const FONT = { smallest: 8, usual: 14, largest: 32 };
+const NOTICE_MS = 2500;
+const RESIZE_MS = 80; // a window being dragged is told when it rests
+// Leaves whatever mode the lost shell was in; a tmux that is attached again draws its own screen over the rest.
+const LEAVE_ALTERNATE = "\x18\x1b[?1049l";
+const LEAVE_MODES = "\x18\x1b[!p\x1b[?1000;1002;1003;1004;1006;2004l\x1b[0m\r\n";
+const THEMES = {
+  light: {
+    background: "#ffffff", foreground: "#1f2937", cursor: "#1f2937", cursorAccent: "#ffffff",
+    selectionBackground: "#bfdbfe", black: "#1f2937", red: "#b91c1c", green: "#15803d", yellow: "#a16207",
+    blue: "#1d4ed8", magenta: "#a21caf", cyan: "#0e7490", white: "#6b7280", brightBlack: "#4b5563",
+    brightRed: "#dc2626", brightGreen: "#16a34a", brightYellow: "#ca8a04", brightBlue: "#2563eb",
+    brightMagenta: "#c026d3", brightCyan: "#0891b2", brightWhite: "#374151",
+  },
+  dark: {
+    background: "#0f1620", foreground: "#dce1e7", cursor: "#dce1e7", cursorAccent: "#0f1620",
+    selectionBackground: "#2f4a6d", black: "#1c2633", red: "#f87171", green: "#4ade80", yellow: "#facc15",
+    blue: "#60a5fa", magenta: "#e879f9", cyan: "#22d3ee", white: "#dce1e7", brightBlack: "#6b7a90",
+    brightRed: "#fca5a5", brightGreen: "#86efac", brightYellow: "#fde047", brightBlue: "#93c5fd",
+    brightMagenta: "#f0abfc", brightCyan: "#67e8f9", brightWhite: "#ffffff",
+  },
+};
+
+const screen = document.getElementById("terminal");
+const state = document.getElementById("terminal-state");
+const overlay = document.getElementById("terminal-overlay");
+const help = document.getElementById("terminal-help");
+const name = screen.dataset.name;
+const encoder = new TextEncoder();
+
+const terminal = new Terminal({
+  allowProposedApi: true, // the width tables of Unicode 11
+  cursorBlink: true,
+  fontFamily: getComputedStyle(screen).fontFamily,
+  fontSize: storedFontSize(),
+  lineHeight: 1.2, // at 1.0 some fonts lose their underscores below the row
+  minimumContrastRatio: 4.5, // programs choose colours for a dark or a light screen, not for both
+  macOptionClickForcesSelection: true,
+  rightClickSelectsWord: false,
+  scrollback: 10_000,
+  theme: currentTheme(),
+});
+const fit = new FitAddon();
+const connection = new Connection(socketUrl(), {
+  connecting: () => show("connecting", "Connecting…"),
+  opened() {
+    if (wasConnected) leaveModes();
+    connection.resize(terminal.cols, terminal.rows);
+  },
+  output(bytes) {
+    if (state.dataset.state !== "open") show("open", "Connected");
+    wasConnected = true;
+    terminal.write(bytes, () => connection.drawn(bytes.length));
+  },
+  lost: (words) => show("lost", words ? `${words} Trying again…` : "Reconnecting…"),
+  ended: showEnd,
+});
+let wasConnected = false;
+let noticeTimer = null;
+let resizeTimer = null;
+
+function socketUrl() {
+  const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+  return `${scheme}//${location.host}${screen.dataset.socket}`;
+}
+
+function currentTheme() {
+  return THEMES[document.documentElement.getAttribute("data-bs-theme") === "dark" ? "dark" : "light"];
+}
+
+function show(kind, text) {
+  state.dataset.state = kind;
+  state.querySelector("[data-text]").textContent = text;
+  state.title = text;
+  if (kind === "connecting" || kind === "open") overlay.hidden = true;
+}
+
+function leaveModes() {
+  if (terminal.buffer.active.type === "alternate") terminal.write(LEAVE_ALTERNATE);
+  terminal.write(LEAVE_MODES);
+}
+
+function notice(text) {
+  const place = document.getElementById("terminal-notice");
+  place.textContent = text;
+  clearTimeout(noticeTimer);
+  noticeTimer = setTimeout(() => (place.textContent = ""), NOTICE_MS);
+}
+
+const ENDS = {
+  [Code.exited]: { title: "The shell has ended", action: "New shell" },
+  [Code.ended]: { title: "The session has ended", action: "" },
+  [Code.notFound]: { title: "This session is not running", action: "" },
+  [Code.signedOut]: { title: "You are signed out", action: "Sign in" },
+  [Code.broken]: { title: "The terminal lost the thread", action: "Connect again" },
+};
+
+function showEnd(code, words) {
+  const { title, action } = ENDS[code];
+  show("ended", "Closed");
+  overlay.querySelector("[data-title]").textContent = title;
+  overlay.querySelector("[data-words]").textContent = words.startsWith(title) ? "" : words;
+  const button = overlay.querySelector("[data-again]");
+  button.hidden = !action;
+  button.textContent = action;
+  button.onclick = () => (code === Code.signedOut ? location.reload() : again());
+  overlay.hidden = false;
+  (action ? button : overlay.querySelector("a")).focus();
+}
+
+function again() {
+  connection.open();
+  terminal.focus();
+}
+
+async function copy(text) {
+  if (!text) {
+    notice("Select text first");
+    return;
+  }
+  notice((await copyText(text)) ? "Copied" : "The browser did not allow copying");
+}
+
+async function paste() {
+  const text = await readText();
+  terminal.focus();
+  if (text === null) notice("Press Ctrl+Shift+V (⌘V on a Mac) to paste");
+  else terminal.paste(text);
+}
+
+// Returns whether xterm.js may deal with the key; keys left to the browser are its own paste shortcuts.
+function allowKey(event) {
+  if (event.type !== "keydown" || event.altKey || event.metaKey) return true;
+  if (event.ctrlKey && event.code === "KeyC" && (event.shiftKey || terminal.hasSelection())) {
+    event.preventDefault();
+    copy(terminal.getSelection());
+    if (!event.shiftKey) terminal.clearSelection();
+    return false;
+  }
+  const pastes = (event.ctrlKey && event.shiftKey && event.code === "KeyV") || (event.shiftKey && event.key === "Insert");
+  return !pastes;
+}
+
+function storedFontSize() {
+  const size = Number(localStorage.getItem(FONT_KEY));
+  return size >= FONT.smallest && size <= FONT.largest ? size : FONT.usual;
+}
+
+function changeFont(step) {
+  const size = Math.min(FONT.largest, Math.max(FONT.smallest, terminal.options.fontSize + step));
+  terminal.options.fontSize = size;
+  localStorage.setItem(FONT_KEY, String(size));
+  fit.fit();
+  terminal.focus();
+}
+
+function ring() {
+  state.classList.remove("is-ringing");
+  void state.offsetWidth; // starts the animation anew
+  state.classList.add("is-ringing");
+  if (document.hidden) document.title = `🔔 ${name}`;
+}
+
+function wire() {
+  terminal.onData((text) => connection.send(encoder.encode(text)));
+  terminal.onBinary((text) => connection.send(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
+  terminal.onResize(({ cols, rows }) => {
+    clearTimeout(resizeTimer);
+    resizeTimer = setTimeout(() => connection.resize(cols, rows), RESIZE_MS);
+  });
+  terminal.onTitleChange((title) => (document.title = title ? `${title} · ${name}` : name));
+  terminal.onBell(ring);
+  terminal.attachCustomKeyEventHandler(allowKey);
+  terminal.parser.registerOscHandler(52, (data) => {
+    const text = textFromOsc52(data);
+    if (text) copy(text);
+    return true;
+  });
+  screen.addEventListener("mouseup", () => {
+    if (terminal.hasSelection()) copy(terminal.getSelection());
+  });
+  new ResizeObserver(() => fit.fit()).observe(screen);
+  new MutationObserver(() => (terminal.options.theme = currentTheme())).observe(document.documentElement, {
+    attributeFilter: ["data-bs-theme"],
+  });
+  addEventListener("online", () => connection.check());
+  document.addEventListener("visibilitychange", () => {
+    if (!document.hidden) connection.check();
+  });
+}
+
+function wireButtons() {
+  const actions = {
+    smaller: () => changeFont(-1),
+    larger: () => changeFont(1),
+    copy: () => copy(terminal.getSelection()).then(() => terminal.focus()),
+    paste,
+    help: () => help.showModal(),
+    "close-help": () => help.close(),
+  };
+  for (const button of document.querySelectorAll("[data-do]")) button.addEventListener("click", actions[button.dataset.do]);
+  help.addEventListener("close", () => terminal.focus());
+  help.addEventListener("click", (event) => {
+    if (event.target === help) help.close(); // the backdrop
+  });
+}
+
+terminal.loadAddon(fit);
+terminal.loadAddon(new WebLinksAddon());
+terminal.loadAddon(new Unicode11Addon());
+terminal.unicode.activeVersion = "11";
+terminal.open(screen);
+fit.fit();
+wire();
+wireButtons();
+connection.open();
+terminal.focus();

@@ -1,0 +1,51 @@
+"""Containers that a test starts for itself and removes again."""
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from docker.api import APIClient
+
+ENGINE_URL = "unix:///var/run/docker.sock"
+IDLE = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"]
+OWN = ("docker-init", "trap 'exit 0'", "sleep 3600")  # processes of every idling container
+
+
+@dataclass(frozen=True)
+class Container:
+    """A running container of a test."""
+
+    id: str
+    client: APIClient
+
+    def run(self, command: str) -> str:
+        """Return the output of a shell command in the container."""
+        exec_id = self.client.exec_create(self.id, ["sh", "-c", command])["Id"]
+        return bytes(self.client.exec_start(exec_id)).decode()
+
+    def processes(self) -> list[str]:
+        """Return the command lines of its processes, init and the idling main process apart."""
+        listing = self.client.top(self.id, ps_args="-eo pid,args")["Processes"]
+        lines = [arguments for _, arguments in listing]
+        return [line for line in lines if not any(own in line for own in OWN)]
+
+    def stop(self) -> None:
+        """Kill it."""
+        self.client.kill(self.id)
+        self.client.wait(self.id)
+
+
+@contextmanager
+def running_container(image: str) -> Iterator[Container]:
+    """Start a container of `image` that idles, without network; remove it at the end."""
+    client = APIClient(ENGINE_URL, version="auto")
+    config = client.create_host_config(init=True, network_mode="none")
+    name = f"gptest-{secrets.token_hex(6)}"
+    container_id = str(client.create_container(image, IDLE, name=name, host_config=config)["Id"])
+    try:
+        client.start(container_id)
+        yield Container(container_id, client)
+    finally:
+        client.remove_container(container_id, force=True, v=True)
+        client.close()

@@ -1,0 +1,144 @@
+"""Plain makers of test rows: one object each, valid by default; keyword arguments replace any field."""
+
+import itertools
+from typing import Any, Final
+
+from django.db import transaction
+from django.db.models import Sum
+
+from accounts.models import ResourcePolicy, User
+from resources.models import Gpu, Host, HostStatus, Image, Preset, ResourceGroup
+from resources.units import GIB, MIB
+from sessions.lifecycle import Reason, Status
+from sessions.models import GpuShare, Lease, Session
+
+PASSWORD = "a long enough password"
+
+_numbers = itertools.count(1)
+
+
+def make_policy(**overrides: Any) -> ResourcePolicy:
+    """Return a policy without limits."""
+    return ResourcePolicy.objects.create(**{"name": f"policy-{next(_numbers)}"} | overrides)
+
+
+def make_user(**overrides: Any) -> User:
+    """Return a user without limits whose password is PASSWORD; `is_superuser=True` makes a superadmin."""
+    fields = {"email": f"user{next(_numbers)}@example.org", "password": PASSWORD} | overrides
+    fields.setdefault("is_staff", fields.get("is_superuser", False))
+    if "policy" not in fields:
+        fields["policy"] = make_policy()
+    return User.objects.create_user(**fields)
+
+
+def make_group(**overrides: Any) -> ResourceGroup:
+    """Return an active group that everybody may use, with 2 fGPU per GPU."""
+    fields = {"name": f"group-{next(_numbers)}", "fgpu_per_gpu": 2, "open_to_all": True}
+    return ResourceGroup.objects.create(**fields | overrides)
+
+
+def make_host(*, gpus: int = 0, **overrides: Any) -> Host:
+    """Return a READY host of 16 cores and 64 GiB with `gpus` simulated devices of 8 GiB."""
+    fields: dict[str, Any] = {"name": f"host-{next(_numbers)}", "status": HostStatus.READY.value, "cpu": 16}
+    fields |= {"memory": 64 * GIB} | overrides
+    if "group" not in fields:
+        fields["group"] = make_group()
+    host = Host.objects.create(**fields)
+    for index in range(gpus):
+        make_gpu(host=host, index=index)
+    return host
+
+
+def make_gpu(**overrides: Any) -> Gpu:
+    """Return a simulated device of 8 GiB; `host` is made unless given."""
+    number = next(_numbers)
+    fields = {"uuid": f"SIM-{number:08d}", "index": 0, "name": "Simulated GPU", "memory": 8 * GIB, "is_simulated": True}
+    fields |= overrides
+    if "host" not in fields:
+        fields["host"] = make_host()
+    return Gpu.objects.create(**fields)
+
+
+def make_preset(**overrides: Any) -> Preset:
+    """Return a preset that is offered in all groups."""
+    fields = {"name": f"preset-{next(_numbers)}", "cpu": 1, "memory": GIB, "shared_memory": 64 * MIB, "fgpu": 500}
+    return Preset.objects.create(**fields | overrides)
+
+
+def make_image(**overrides: Any) -> Image:
+    """Return an enabled image with the least of minimum resources."""
+    number = next(_numbers)
+    fields = {"environment": "Python", "version": f"3.{number}", "reference": f"example/python:3.{number}"}
+    return Image.objects.create(**fields | overrides)
+
+
+def make_session(**overrides: Any) -> Session:
+    """Return a PENDING session of 1 core, 1 GiB and no GPU; owner, image and group are made unless given."""
+    fields = {"name": f"session-{next(_numbers)}", "cpu": 1, "memory": GIB, "shared_memory": 64 * MIB} | overrides
+    for name, make in (("owner", make_user), ("image", make_image), ("resource_group", make_group)):
+        if name not in fields:
+            fields[name] = make()
+    return Session.objects.create(**fields)
+
+
+def run_session(session: Session | None = None, *, host: Host | None = None, **overrides: Any) -> Session:
+    """Return the session RUNNING with its lease: on `host`, else on one of its group with just enough devices."""
+    if session is None:
+        group = {"resource_group": host.group} if host else {}
+        session = make_session(**group | overrides)
+    with transaction.atomic():
+        lease_session(session, host)
+        session.move_to(Status.PREPARING, Reason.CLAIMED)
+        session.move_to(Status.RUNNING, Reason.STARTED, fields={"container_id": f"container-{session.pk}"})
+    session.refresh_from_db()
+    return session
+
+
+def _hold_gpus(lease: Lease, fgpu: int, capacity: int) -> None:
+    """Take whole devices first, then the remainder on the first device with room for it."""
+    for gpu in Gpu.objects.filter(host=lease.host).annotate(held=Sum("shares__milli", default=0)).order_by("index"):
+        part = min(fgpu, capacity)
+        if part and gpu.held + part <= capacity:
+            GpuShare.objects.create(lease=lease, gpu=gpu, milli=part)
+            fgpu -= part
+    if fgpu:
+        raise ValueError(f"{lease.host} has no room for another {fgpu} milli-fGPU")
+
+
+_WAY: Final = {
+    Status.SCHEDULED: (),
+    Status.PREPARING: ((Status.PREPARING, Reason.CLAIMED),),
+    Status.RUNNING: ((Status.PREPARING, Reason.CLAIMED), (Status.RUNNING, Reason.STARTED)),
+    Status.TERMINATING: ((Status.PREPARING, Reason.CLAIMED), (Status.TERMINATING, Reason.USER_REQUEST)),
+    Status.TERMINATED: (
+        (Status.PREPARING, Reason.CLAIMED),
+        (Status.TERMINATING, Reason.USER_REQUEST),
+        (Status.TERMINATED, Reason.USER_REQUEST),
+    ),
+    Status.ERROR: ((Status.PREPARING, Reason.CLAIMED), (Status.ERROR, Reason.START_FAILED)),
+}
+
+
+def session_in(status: Status, *, host: Host | None = None, **overrides: Any) -> Session:
+    """Return a session that came to `status` on a legal way: on `host`, else on one made for it."""
+    group = {"resource_group": host.group} if host else {}
+    session = make_session(**group | overrides)
+    if status == Status.CANCELLED:
+        session.move_to(Status.CANCELLED, Reason.USER_REQUEST)
+    if status in _WAY:
+        with transaction.atomic():
+            lease_session(session, host)
+        for step, reason in _WAY[status]:
+            session.move_to(step, reason)
+    session.refresh_from_db()
+    return session
+
+
+def lease_session(session: Session, host: Host | None = None) -> None:
+    """Move the PENDING session to SCHEDULED with its lease: on `host`, else on one with just enough devices."""
+    capacity = session.resource_group.gpu_capacity
+    host = host or make_host(group=session.resource_group, gpus=-(-session.fgpu // capacity))
+    lease = Lease.objects.create(session=session, host=host, cpu=session.cpu, memory=session.memory)
+    _hold_gpus(lease, session.fgpu, capacity)
+    fields = {"host_id": host.pk, "attempt": session.attempt + 1}
+    session.move_to(Status.SCHEDULED, Reason.ASSIGNED, fields=fields)

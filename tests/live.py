@@ -1,0 +1,91 @@
+"""The platform under uvicorn for tests with a browser: a process of its own on the test's database and Redis."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.db import connection
+from django.test import Client
+
+from accounts.models import User
+from gpuplatform import embedded
+
+ROOT = Path(__file__).resolve().parent.parent
+ADDRESS = re.compile(r"Uvicorn running on http://127\.0\.0\.1:(\d+)")
+START_SECONDS = 60.0
+
+
+class LiveServer:
+    """A server that can be ended and started again at the same address; its output goes to `log`."""
+
+    def __init__(self, log: Path) -> None:
+        self.log = log
+        self._port = 0
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        """Where it answers, without a slash at the end."""
+        return f"http://127.0.0.1:{self._port}"
+
+    def start(self) -> None:
+        """Start it and return once it listens."""
+        command = [sys.executable, "-m", "uvicorn", "gpuplatform.asgi:application", "--port", str(self._port)]
+        with self.log.open("wb") as output:
+            self._process = subprocess.Popen(command, cwd=ROOT, env=_environment(), stdout=output, stderr=output)
+        deadline = time.monotonic() + START_SECONDS
+        while not (found := ADDRESS.search(self.log.read_text())):
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"The server did not start:\n{self.log.read_text()}")
+            time.sleep(0.05)
+        self._port = int(found[1])
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """End it as a supervisor would, or with SIGKILL as a crash would."""
+        if self._process:
+            self._process.send_signal(how)
+            self._process.wait(START_SECONDS)
+            self._process = None
+
+
+@contextmanager
+def serving(log: Path) -> Iterator[LiveServer]:
+    """Serve the test's database; the fixture `django_db_setup` must have run, and rows must be committed."""
+    server = LiveServer(log)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.end()
+
+
+def login_cookie(user: User, url: str) -> dict[str, Any]:
+    """Return the cookie that signs `user` in at `url`, as Playwright's add_cookies takes it."""
+    client = Client()
+    client.force_login(user, backend="django.contrib.auth.backends.ModelBackend")
+    return {
+        "name": settings.SESSION_COOKIE_NAME,
+        "value": client.cookies[settings.SESSION_COOKIE_NAME].value,
+        "url": url,
+    }
+
+
+def _environment() -> dict[str, str]:
+    """Return our own environment with the test's database; DEBUG serves static files without collecting them."""
+    url = urlsplit(embedded.database_url(settings.COMPUTE_VAR_DIR))._replace(
+        path="/" + connection.settings_dict["NAME"]
+    )
+    return os.environ | {
+        "DATABASE_URL": url.geturl(),
+        "DEBUG": "true",
+        "DJANGO_SETTINGS_MODULE": "gpuplatform.settings",
+    }

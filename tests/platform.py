@@ -1,0 +1,113 @@
+"""The whole platform as `make up` runs it, in processes of its own and on data of its own."""
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import docker
+import psycopg
+from psycopg.rows import dict_row
+
+from gpuplatform import embedded
+from tests.wait import until
+
+ROOT = Path(__file__).resolve().parent.parent
+ANNOUNCED = "Ctrl-C stops it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Platform:
+    """A running platform: where it is, who may sign in, and its database."""
+
+    url: str
+    var_dir: Path
+    host_name: str
+    passwords: dict[str, str]
+    environment: dict[str, str]
+
+    def rows(self, query: str, *parameters: Any) -> list[dict[str, Any]]:
+        """Return the rows of a query on the platform's own database."""
+        with psycopg.connect(embedded.database_url(self.var_dir), row_factory=dict_row) as connection:
+            return connection.execute(query, parameters).fetchall()
+
+    def held(self) -> dict[str, int]:
+        """Return what all leases hold together."""
+        (sums,) = self.rows(
+            "SELECT count(*) AS sessions, coalesce(sum(cpu), 0)::bigint AS cpu,"
+            " coalesce(sum(memory), 0)::bigint AS memory,"
+            " (SELECT coalesce(sum(milli), 0)::bigint FROM compute_gpushare) AS fgpu FROM compute_lease"
+        )
+        return sums
+
+
+@contextmanager
+def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
+    """Set a platform up from nothing in `var_dir`, run it until the block ends, and remove what its sessions left."""
+    shutil.rmtree(var_dir, ignore_errors=True)
+    port, host_name = _free_port(), f"e2e-{uuid4().hex[:8]}"
+    environment = os.environ | {
+        "COMPUTE_VAR_DIR": str(var_dir),
+        "COMPUTE_HTTP_ADDRESS": f"127.0.0.1:{port}",
+        "COMPUTE_HOST_NAME": host_name,
+        "COMPUTE_RUNTIME": "sessions.runtime.docker.DockerRuntime",
+        "COMPUTE_SIMULATED_GPUS": "1x8GiB",
+        "DATABASE_URL": "",
+        "REDIS_URL": "",
+        **settings,
+    }
+    var_dir.mkdir(parents=True)
+    log = var_dir / "up.log"
+    with log.open("w") as output:
+        process = subprocess.Popen(
+            [sys.executable, "manage.py", "up"],
+            cwd=ROOT,
+            env=environment,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        until(lambda: _is_announced(process, log), seconds=900)  # images may have to be built first
+        yield Platform(
+            url=f"http://127.0.0.1:{port}",
+            var_dir=var_dir,
+            host_name=host_name,
+            passwords=dict(re.findall(r"^\s+(\S+@\S+)\s+(\S+)$", log.read_text(), re.MULTILINE)),
+            environment=environment,
+        )
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.wait(60)
+        _remove_containers(host_name)
+
+
+def _is_announced(process: subprocess.Popen[bytes], log: Path) -> bool:
+    """Return whether the platform has said that it is ready; fail with its output when it has ended instead."""
+    if process.poll() is not None:
+        raise AssertionError(f"the platform did not come up:\n{log.read_text()}")
+    return ANNOUNCED in log.read_text()
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def _remove_containers(host_name: str) -> None:
+    client = docker.from_env()
+    for container in client.containers.list(
+        all=True, ignore_removed=True, filters={"label": f"gpuplatform.host={host_name}"}
+    ):
+        container.remove(force=True)
+    client.close()

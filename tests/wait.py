@@ -1,0 +1,18 @@
+"""Waiting for what other processes do, with a deadline."""
+
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+Found = TypeVar("Found")
+
+
+def until(look: Callable[[], Found], *, seconds: float = 30) -> Found:
+    """Return the first truthy answer of `look`, asked 50 times a second; fail after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        found = look()
+        if found:
+            return found
+        time.sleep(0.02)
+    raise AssertionError(f"nothing came of {look} within {seconds} s")

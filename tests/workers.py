@@ -1,0 +1,53 @@
+"""Real host workers as processes of their own, on the database and broker of the test run."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from django.conf import settings
+from django.db import connection
+
+from resources.models import Host, HostStatus
+from tests.wait import until
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def database_url() -> str:
+    """Return the URL of the test database, for another process."""
+    config = connection.settings_dict
+    return f"postgresql://{config['USER']}@/{config['NAME']}?host={config['OPTIONS'].get('host') or config['HOST']}"
+
+
+@contextmanager
+def host_worker(name: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `manage.py hostworker` for the host `name` until the block ends; `environment` replaces settings."""
+    variables = os.environ | {
+        "DATABASE_URL": database_url(),
+        "COMPUTE_VAR_DIR": str(settings.COMPUTE_VAR_DIR),
+        "COMPUTE_HOST_NAME": name,
+        "COMPUTE_RUNTIME": "sessions.runtime.docker.DockerRuntime",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "hostworker"], cwd=ROOT, env=variables | environment, start_new_session=True
+    )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def is_ready(name: str) -> bool:
+    """Return whether the host has registered and reconciled."""
+    return Host.objects.filter(name=name, status=HostStatus.READY).exists()
+
+
+def wait_until_ready(name: str) -> None:
+    """Wait for the host to take sessions."""
+    until(lambda: is_ready(name))
