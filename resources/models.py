@@ -2,9 +2,9 @@
 
 import uuid
 from datetime import timedelta
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
@@ -12,6 +12,8 @@ from django.utils import timezone
 from accounts.models import User
 from resources.tiers import Tier
 from resources.units import MIB, fgpu_text
+
+APP_NAME: Final = "[a-z0-9]{1,20}"  # part of a host name; `p` and a number is kept for ports that users open
 
 
 class Installation(models.Model):
@@ -139,6 +141,9 @@ class Host(models.Model):
     memory = models.PositiveBigIntegerField("memory (bytes)")
     heartbeat_at = models.DateTimeField(default=timezone.now)
     lost_at = models.DateTimeField(null=True, blank=True, help_text="Since when the host is silent")
+    gateway_url = models.CharField(
+        max_length=200, blank=True, help_text="Where its terminals and apps are reached from other machines"
+    )
 
     class Meta:
         ordering = ("name",)
@@ -220,3 +225,31 @@ class Image(models.Model):
 
     def __str__(self) -> str:
         return f"{self.environment} {self.version}"
+
+
+class App(models.Model):
+    """A service that sessions of an image offer: how it is started there, and when it is ready."""
+
+    image = models.ForeignKey(Image, on_delete=models.CASCADE, related_name="apps")
+    name = models.CharField(
+        max_length=20, validators=[RegexValidator(f"^(?!p[0-9]+$){APP_NAME}$")], help_text="Part of its address"
+    )
+    title = models.CharField(max_length=64)
+    icon = models.CharField(max_length=32, blank=True, help_text="One of static/img/icons.svg")
+    port = models.PositiveIntegerField(validators=[MinValueValidator(1024), MaxValueValidator(65535)])
+    command = models.TextField(blank=True, help_text="A line of the shell; empty: users start it themselves")
+    readiness_path = models.CharField(max_length=200, default="/", help_text="It is ready once this answers")
+    token_variable = models.CharField(
+        max_length=64, blank=True, help_text="Environment variable in which it takes its log-in token, if it has one"
+    )
+    position = models.PositiveSmallIntegerField(default=0, help_text="Order in the launcher")
+
+    class Meta:
+        ordering = ("position", "name")
+        constraints = (
+            models.UniqueConstraint(fields=("image", "name"), name="app_name_unique_in_image"),
+            models.UniqueConstraint(fields=("image", "port"), name="app_port_unique_in_image"),
+        )
+
+    def __str__(self) -> str:
+        return self.title

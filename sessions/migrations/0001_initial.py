@@ -3,7 +3,7 @@
 import datetime
 import django.db.models.deletion
 import django.utils.timezone
-import sessions.models
+import sessions.models.session
 from django.conf import settings
 from django.db import migrations, models
 
@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Session',
             fields=[
-                ('id', models.CharField(default=sessions.models.new_session_id, editable=False, max_length=16, primary_key=True, serialize=False)),
+                ('id', models.CharField(default=sessions.models.session.new_session_id, editable=False, max_length=16, primary_key=True, serialize=False)),
                 ('name', models.CharField(max_length=64)),
                 ('cpu', models.PositiveIntegerField(verbose_name='CPU cores')),
                 ('memory', models.PositiveBigIntegerField(verbose_name='memory (bytes)')),

@@ -42,15 +42,18 @@ def host() -> Host:
 
 @contextmanager
 def at_work(runtime: MeddledRuntime, host: Host) -> Iterator[HostAgent]:
-    """Let an agent work, and expect it to leave no thread behind."""
-    before = set(threading.enumerate())
+    """Let an agent work, and expect it to leave no thread of its own behind."""
     agent = HostAgent(runtime, host)
     agent.begin()
     try:
         yield agent
     finally:
         agent.end()
-    assert set(threading.enumerate()) - before == set()
+    assert not [thread for thread in own_threads(agent) if thread.is_alive()]
+
+
+def own_threads(agent: HostAgent) -> list[threading.Thread]:
+    return [*agent._threads, *agent._starts._threads, *agent._stops._threads]
 
 
 def has(host: Host, status: HostStatus) -> Callable[[], bool]:
