@@ -54,7 +54,7 @@ class Group:
         """Take the group's hosts, which stand by name, then id, whatever their order was, who runs there, who waits."""
         self.hosts = sorted(hosts, key=lambda host: (host.name, host.id))
         self.rules = rules
-        self.running = dict(enumerate(running, start=1))
+        self.running = {one.session_id: one for one in running}
         rooms = [
             Room(host_id=host.id, index=index, cpu=host.cpu_free, memory=host.memory_free, gpus=host.gpus)
             for index, host in enumerate(self.hosts)
@@ -67,7 +67,6 @@ class Group:
         self.head: Request | None = None
         self.reservation: Reservation | None = None
         self._ends: list[End] | None = None
-        self.last_number = len(self.running)  # sessions are numbered as they begin
 
     def mix(self) -> Sequence[tuple[Shape, int]]:
         """Return the usual requests: as the rules say, or else those of who runs and waits here."""
@@ -111,22 +110,20 @@ class Group:
     def ends(self) -> list[End]:
         """The bounds of those who run, ascending; kept up to date once asked for."""
         if self._ends is None:
-            self._ends = sorted((run.ends_at, number, run) for number, run in self.running.items() if run.ends_at)
+            self._ends = sorted((run.ends_at, run.session_id, run) for run in self.running.values() if run.ends_at)
         return self._ends
 
-    def begin(self, running: Running) -> int:
-        """Note a session that holds its room already; return the number by which to end it."""
-        self.last_number += 1
-        self.running[self.last_number] = running
+    def begin(self, running: Running) -> None:
+        """Note a session that holds its room already."""
+        self.running[running.session_id] = running
         if self._ends is not None and running.ends_at is not None:
-            insort(self._ends, (running.ends_at, self.last_number, running))
-        return self.last_number
+            insort(self._ends, (running.ends_at, running.session_id, running))
 
-    def end(self, number: int) -> Running:
+    def end(self, session_id: str) -> Running:
         """Take back what a session held, and return it."""
-        running = self.running.pop(number)
+        running = self.running.pop(session_id)
         if self._ends is not None and running.ends_at is not None:
-            del self._ends[bisect_left(self._ends, (running.ends_at, number))]
+            del self._ends[bisect_left(self._ends, (running.ends_at, session_id))]
         room = self.by_host.get(running.host_id)
         if room is not None:
             self.room.give(room, running.shape, running.shares)
@@ -179,11 +176,8 @@ class Board:
         allowance = self._projects.get(request.project_id)
         return allowance is not None and allowance.bars(request)
 
-    def seat(self, request: Request, now: datetime) -> tuple[Placement, int] | None:
-        """Start a request that limits allow, if it fits without delaying its group's head; else it may become the head.
-
-        Returns where, and its number in the group.
-        """
+    def seat(self, request: Request, now: datetime) -> Placement | None:
+        """Start a request that limits allow, if it fits without delaying its group's head; else it may become it."""
         group = self.groups.get(request.group_id)
         if group is None:
             return None
@@ -195,12 +189,14 @@ class Board:
             return None
         self._count(request.owner_id, request.project_id, shape, -1)
         ends_at = None if request.duration is None else now + request.duration
-        number = group.begin(
-            Running(request.owner_id, seat.host_id, *shape[:2], seat.shares, now, ends_at, request.project_id)
+        group.begin(
+            Running(
+                request.id, request.owner_id, seat.host_id, *shape[:2], seat.shares, now, ends_at, request.project_id
+            )
         )
         if request.group_id in self._shares:
             self._shares[request.group_id].add(request.owner_id, shape, 1)
-        return seat, number
+        return seat
 
     def could_start(self, request: Request) -> bool:
         """Say whether the request would start now behind all who were served, on a host that is kept for nobody."""
@@ -214,9 +210,9 @@ class Board:
         for group in self.groups.values():
             group.clear_head()
 
-    def end(self, group_id: int, number: int) -> Running:
+    def end(self, group_id: int, session_id: str) -> Running:
         """End a session of a group: what it held is free again, for its owners too."""
-        running = self.groups[group_id].end(number)
+        running = self.groups[group_id].end(session_id)
         self._count(running.owner_id, running.project_id, running.shape, 1)
         if group_id in self._shares:
             self._shares[group_id].add(running.owner_id, running.shape, -1)

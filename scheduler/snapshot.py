@@ -125,7 +125,7 @@ def _running(group_ids: set[int]) -> list[Running]:
     for session_id, gpu_id, milli in _fetch(held.values_list("lease_id", "gpu_id", "milli")):
         shares.setdefault(session_id, []).append((gpu_id, milli))
     return [
-        Running(owner_id, host_id, cpu, memory, tuple(shares.get(session_id, ())), begun, ends_at)
+        Running(session_id, owner_id, host_id, cpu, memory, tuple(shares.get(session_id, ())), begun, ends_at)
         for session_id, owner_id, host_id, cpu, memory, begun, ends_at in sorted(_fetch(_hosted(group_ids)))
     ]
 
