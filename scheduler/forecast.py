@@ -31,9 +31,11 @@ def forecast(
     Looks ahead at `look_ahead` moments at which sessions end. The `ghosts` in `left` are only asked about: where they
     would start they take nothing.
     """
-    line = Line(board, ghosts)
+    if not board.has_ends:
+        return {}
+    line = Line(board)
     for place, request in enumerate(left):
-        line.add((place,), request, is_new=False)
+        line.add((place,), request, is_new=False, is_ghost=request.id in ghosts)
     return play(board, line, now, look_ahead)
 
 
@@ -76,7 +78,5 @@ class _Future:
                 self._line.grow(group_id, group.by_host[running.host_id])
         self._line.unbar(freed)
         for request, placement in self._line.serve(at):
-            because = because_text(
-                request, self._ended.get(placement.host_id, 0), request.id in self._line.were_barred
-            )
+            because = because_text(request, self._ended.get(placement.host_id, 0), request.id in self._line.were_barred)
             self.starts[request.id] = Start(at, because)

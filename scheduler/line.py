@@ -22,10 +22,10 @@ Turn = tuple[Place, Kind]
 class Line:
     """The requests that wait for groups of a board, served by the rules of a pass."""
 
-    def __init__(self, board: Board, ghosts: frozenset[str] = frozenset()) -> None:
-        """Begin without anybody. The `ghosts` are only asked about: where they would start they take nothing."""
+    def __init__(self, board: Board) -> None:
+        """Begin without anybody."""
         self._board = board
-        self._ghosts = ghosts
+        self._ghosts: set[str] = set()
         self._kinds: dict[int, dict[Kind, list[Entry]]] = {group_id: {} for group_id in board.groups}  # in order
         self._barred: dict[tuple[int, int | None], list[Entry]] = {}  # by user and project
         self._new: set[Kind] = set()  # kinds in which somebody is new, or no longer barred
@@ -37,26 +37,33 @@ class Line:
         """Say whether nobody waits."""
         return not self._barred and not any(self._kinds.values())
 
-    def twin(self, board: Board, ghosts: frozenset[str] = frozenset()) -> "Line":
+    def twin(self, board: Board) -> "Line":
         """Return a line of the same for a twin of the board, with nothing new; limits are looked at again."""
-        twin = Line(board, ghosts)
+        twin = Line(board)
         bars = board.bars
         for group_id, kinds in self._kinds.items():
             for kind, entries in kinds.items():
-                may_start = [entry for entry in entries if not bars(entry[1])]
-                if may_start:
-                    twin._kinds[group_id][kind] = may_start
-                if len(may_start) < len(entries):
-                    for entry in entries:
-                        if bars(entry[1]):
-                            twin._bar(entry)
+                barred = [entry for entry in entries if bars(entry[1])]
+                if len(barred) < len(entries):
+                    out = {place for place, _ in barred}
+                    twin._kinds[group_id][kind] = (
+                        [entry for entry in entries if entry[0] not in out] if out else entries.copy()
+                    )
+                for entry in barred:
+                    twin._bar(entry)
+                    twin._drop_head(entry[1])
         for entries in self._barred.values():
             for place, request in entries:
                 twin.add(place, request, is_new=False)
         return twin
 
-    def add(self, place: Place, request: Request, *, is_new: bool = True) -> None:
-        """Put a request into the line, new or already refused; one for a group that the board lacks is left out."""
+    def add(self, place: Place, request: Request, *, is_new: bool = True, is_ghost: bool = False) -> None:
+        """Put a request into the line, new or already refused; one for a group that the board lacks is left out.
+
+        A ghost is only asked about: where it would start it takes nothing.
+        """
+        if is_ghost:
+            self._ghosts.add(request.id)
         if request.group_id not in self._kinds:
             return
         if self._board.bars(request):

@@ -27,7 +27,7 @@ def at(hours: float) -> datetime:
 
 def random_running(random: Random, host: HostView) -> tuple[HostView, list[Running]]:
     """Return `host` with some sessions on it, and these; one in six has no bound."""
-    found = []
+    found: list[Running] = []
     for _ in range(random.randint(0, 4)):
         fitting = [gpu for gpu in host.gpus if gpu.free >= 500]
         share = random.choice((0, 500, 1000))
