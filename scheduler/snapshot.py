@@ -79,7 +79,7 @@ def load(now: datetime) -> Loaded:
     waiters = _waiting(None)
     queue = tuple(waiter.request for waiter in waiters if waiter.held(now) is None)
     running = _running(None)
-    limits = limits_of({request.owner_id for request in queue})
+    limits = limits_of({waiter.request.owner_id for waiter in waiters})
     held = usage_of(running)
     snapshot = Snapshot(
         hosts=hosts_of(None, running),
