@@ -17,6 +17,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from bench.calibration import calibrate
 from bench.database import measure_database
 from bench.trace import Trace, read_trace, synthetic_trace
 from bench.worlds import after_release, big_world
@@ -106,6 +107,13 @@ def measure_closed_loop(trace: Trace, limit: int) -> dict[str, Figures]:
     return met
 
 
+def measure_estimates(trace: Trace, limit: int) -> Figures:
+    """Return how well the estimates held that the sessions of the closed loop were given as they joined."""
+    found = calibrate(*trace.crowded(Where.PACK, limit))
+    say(f"estimates: {found}")
+    return found
+
+
 def freeze() -> None:
     """Keep the collector from walking through the snapshot over and over, as the scheduler's process does."""
     gc.collect()
@@ -134,6 +142,7 @@ def main() -> None:
     figures["release_milliseconds"] = measure_release(options.runs)
     figures["openb_allocation"] = measure_allocation(trace, options.seeds)
     figures["openb_closed_loop"] = measure_closed_loop(trace, options.loop)
+    figures["estimates"] = measure_estimates(trace, options.loop)
     figures |= measure_database(*SIZES[1], say)
     figures["load_averages"] = os.getloadavg()
     print(json.dumps(figures))

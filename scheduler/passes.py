@@ -1,5 +1,8 @@
 """One scheduling pass: lock, read, plan, write the leases; then tell the others why they wait, and until when."""
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from django.db import connection, transaction
@@ -14,6 +17,19 @@ LOCK: Final = 0x47505550  # "GPUP": the advisory lock that lets one pass at a ti
 memory = Memory()
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the collector from walking through all that is remembered; it may do so between passes."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_uncollected()
 def run_pass() -> int:
     """Place every waiting session that fits and tell the others why they wait; return how many were placed.
 

@@ -223,6 +223,18 @@ def test_who_is_limited_no_longer_is_told_so_even_where_there_is_no_room() -> No
     assert second.reason == Reason.NO_CAPACITY
 
 
+def test_those_who_wait_are_told_anew_when_more_is_free_but_not_enough() -> None:
+    host = make_host(cpu=4)
+    small = run_session(host=host)
+    run_session(host=host, cpu=3)
+    waiting = make_session(resource_group=host.group, cpu=4)
+    assert [passes.run_pass(), passes.run_pass()] == [0, 0]
+    small.move_to(Status.TERMINATED, Reason.CONTAINER_EXITED)
+    passes.run_pass()
+    waiting.refresh_from_db()
+    assert waiting.detail == "Waiting for 4 CPU cores on one host: at most 1 is free."
+
+
 def test_a_pass_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     host = make_host(cpu=4)
     passes.run_pass()
