@@ -46,7 +46,8 @@ def run_pass() -> int:
         kept = memory.current(now)
         placements = kept.serve(now)
         placed = services.assign(placements) if placements else 0
-        snapshot.forget_changes(kept.since)
+        if memory.is_fresh:
+            snapshot.forget_changes(kept.since)
     with transaction.atomic():
         telling.write(kept.news(now), lambda session_id: kept.waiters[session_id].request.owner_id)
     memory.keep(kept)
