@@ -24,6 +24,8 @@ BROKEN: Final = answers.page(
     Words(title="The app did not answer properly", text="It hung up, or sent what is no HTTP."),
     closes=True,
 )
+TOO_LONG: Final = answers.text(431, "The head of this request is too large.", closes=True)
+ENDED: Final = answers.text(403, "Access to this app has ended.", closes=True)
 LAST_CHUNK: Final = b"0\r\n\r\n"
 REPEATABLE: Final = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 

@@ -13,7 +13,7 @@ from sessions.proxy import answers
 from sessions.proxy.admission import Forward
 from sessions.proxy.answers import Answer
 from sessions.proxy.app_connection import AnswerHead, AppConnection, Framing
-from sessions.proxy.exchange import BROKEN, SILENT, UNREACHABLE, Exchange, answer_bytes, needs_seat
+from sessions.proxy.exchange import BROKEN, SILENT, TOO_LONG, UNREACHABLE, Exchange, answer_bytes, needs_seat
 from sessions.proxy.handoff import Reserved
 from sessions.proxy.heads import Pair, Request
 from sessions.proxy.lanes import WRITE_AHEAD, Lane
@@ -25,7 +25,6 @@ CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 JOINED_BYTES: Final = 64 * 1024  # up to which a head and a body go out in one piece
 EARLY_BYTES: Final = 64 * 1024  # of frames sent before the handshake is over
 MALFORMED: Final = answers.text(400, "Bad request: this is not HTTP/1.1 as it should be.", closes=True)
-TOO_LONG: Final = answers.text(431, "The head of this request is too large.", closes=True)
 TOO_SLOW: Final = answers.text(408, "The request took too long.", closes=True)
 FAILED: Final = answers.text(500, "Something went wrong here; it has been noted.", closes=True)
 

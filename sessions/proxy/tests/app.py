@@ -24,6 +24,7 @@ class App:
         self.dialled = 0  # ever opened
         self.uploaded = 0  # bytes of bodies that have come
         self.written = 0  # bytes of the big answer that left
+        self._tired: list[asyncio.StreamWriter] = []  # connections that end when they are used again
         self.changed = asyncio.Condition()
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -50,6 +51,8 @@ class App:
     async def _serve_one(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
         self.requests.append(lines[0])
+        if writer in self._tired:
+            return False
         headers = [line.split(": ", 1) for line in lines[1:] if line]
         body = await self._body(Client(reader, writer), {name.lower(): value for name, value in headers})
         name = lines[0].split(" ")[1].split("?")[0].split("/")[1]
@@ -62,6 +65,8 @@ class App:
         handler = handlers.get(name)
         if handler:
             return await handler(visit)
+        if name == "once":
+            self._tired.append(writer)
         answer = ANSWERS.get(name)
         if answer is not None:
             writer.write(answer)
@@ -151,9 +156,11 @@ ANSWERS: Final = {
     "hop": b"HTTP/1.1 200 OK\r\nConnection: x-foo\r\nX-Foo: 1\r\nProxy-Authenticate: Basic\r\nX-Bar: 2\r\n"
     b"Content-Length: 0\r\n\r\n",
     "early": b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
-    "chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nX-Trailer: 1\r\n\r\n",
+    "chunks": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"3\r\nabc\r\n4;x=y\r\ndefg\r\n0\r\nX-Trailer: 1\r\n\r\n",
     "dies": b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n0123456789",
     "dies-in-chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n",
+    "once": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
     "until-close": b"HTTP/1.1 200 OK\r\n\r\nall there is",
     "hangs-up": b"",
     "nonsense": b"SSH-2.0-OpenSSH_9.2\r\n\r\n",

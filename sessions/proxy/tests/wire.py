@@ -4,7 +4,7 @@ import asyncio
 import os
 import struct
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -76,6 +76,12 @@ class Client:
         except ConnectionError:
             return b""
 
+    async def cut(self) -> None:
+        """Return once nothing more comes of a websocket or an answer: it has ended, or a frame says that it does."""
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while (await self.frame())[0] & 0x0F != CLOSE:
+                pass
+
     async def frame(self) -> tuple[int, bytes]:
         """Return the next frame: its first byte and its content."""
         async with asyncio.timeout(SECONDS):
@@ -102,7 +108,9 @@ async def connected(port: int) -> AsyncIterator[Client]:
         writer.transport.abort()
 
 
-def request(method: str = "GET", target: str = "/echo", body: bytes = b"", host: str = HOST, **headers: str) -> bytes:
+def request(
+    method: str = "GET", target: str = "/echo", body: bytes = b"", host: str = HOST, /, **headers: str
+) -> bytes:
     """Return a request; underscores in the names of headers stand for dashes."""
     if body:
         headers["Content-Length"] = str(len(body))
@@ -114,7 +122,8 @@ def request(method: str = "GET", target: str = "/echo", body: bytes = b"", host:
 def handshake(target: str = "/ws", **headers: str) -> bytes:
     """Return a websocket's handshake."""
     switch = {"Connection": "Upgrade", "Upgrade": "websocket", "Origin": ORIGIN, "Sec_WebSocket_Version": "13"}
-    return request(target=target, Sec_WebSocket_Key="dGhlIHNhbXBsZSBub25jZQ==", **(switch | headers))
+    key = {"Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ=="}
+    return request("GET", target, b"", HOST, **(switch | key | headers))
 
 
 def masked(opcode: int, content: bytes = b"", *, is_last: bool = True) -> bytes:
