@@ -40,9 +40,9 @@ class Shell(ExecStream):
     container_id = ""
 
     @classmethod
-    async def start(cls, engine_url: str, container_id: str) -> Self:
+    async def start(cls, engine: Engine, container_id: str) -> Self:
         """Start a shell in the container. Raises ExecFailed, when the image has no shell too."""
-        shell = await cls.open(Engine(engine_url), container_id, ["sh", "-c", START], ENVIRONMENT)
+        shell = await cls.open(engine, container_id, ["sh", "-c", START], ENVIRONMENT)
         try:
             async with asyncio.timeout(START_SECONDS):
                 first_line = (await shell.read_line()).decode(errors="replace").strip()

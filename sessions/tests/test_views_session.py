@@ -104,13 +104,6 @@ def test_an_engine_that_does_not_answer_is_told_once_and_in_words() -> None:
     assert str(caught.value) == "The container engine of host test-host does not answer. Try again later."
 
 
-def test_the_logs_of_another_host_are_said_to_be_out_of_reach() -> None:
-    session = run_session(host=make_host(name="far-away"))
-    with pytest.raises(logs.LogsUnavailable, match="far-away"):
-        logs.read(session, 10)
-    assert "runs on host far-away" in text_of(browser_of(session.owner), f"/sessions/{session.pk}/logs/")
-
-
 def test_a_waiting_session_has_written_nothing() -> None:
     assert logs.read(make_session(), 10) == ""
 
