@@ -33,7 +33,7 @@ class Migration(migrations.Migration):
                 ('title', models.CharField(max_length=64)),
                 ('port', models.PositiveIntegerField(help_text='In the container')),
                 ('token', models.CharField(blank=True, help_text='What the app takes as its own log-in; never shown', max_length=64)),
-                ('state', models.CharField(choices=[('STARTING', 'starting'), ('READY', 'ready'), ('FAILED', 'failed')], default='STARTING', max_length=8)),
+                ('state', models.CharField(choices=[('STARTING', 'starting'), ('READY', 'ready'), ('FAILED', 'failed'), ('CLOSED', 'closed')], default='STARTING', max_length=8)),
                 ('detail', models.CharField(blank=True, help_text='What it is doing, or why it failed', max_length=300)),
                 ('epoch', models.PositiveIntegerField(default=1, help_text='Cookies of another epoch are void')),
                 ('is_public', models.BooleanField(default=False, help_text='Anybody who knows the address may use it')),
