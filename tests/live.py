@@ -38,6 +38,13 @@ class LiveServer:
         """Where it answers, without a slash at the end."""
         return f"http://127.0.0.1:{self._port}"
 
+    @property
+    def pid(self) -> int:
+        """Id of its process."""
+        if self._process is None:
+            raise RuntimeError("The server does not run.")
+        return self._process.pid
+
     def start(self) -> None:
         """Start it and return once it listens."""
         command = [sys.executable, "-m", "uvicorn", "gpuplatform.asgi:application", "--port", str(self._port)]

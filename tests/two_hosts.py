@@ -1,6 +1,5 @@
 """Two hosts with an engine, a host worker and a session each: the first beside the web process, the second far away."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -12,8 +11,6 @@ import docker
 import requests
 from asgiref.sync import sync_to_async
 from django.conf import settings
-from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed
 
 from sessions.lifecycle import Status
 from sessions.models import Session
@@ -21,9 +18,9 @@ from tests.far_machine import FarMachine, far_machine
 from tests.fgpu_sessions import group_of, submit, wait_for
 from tests.gateways import Gateway, running_gateway
 from tests.live import LiveServer, login_cookie, serving
+from tests.web_terminal import SECONDS, WebTerminal, web_terminal
 from tests.workers import host_worker, wait_until_ready
 
-SECONDS: Final = 20.0  # longer than anything here takes on a busy machine
 REAL: Final = "sessions.runtime.docker.DockerRuntime"
 QUIET: Final = {"COMPUTE_SANDBOX_POOL": "0", "COMPUTE_SIMULATED_GPUS": ""}
 
@@ -71,38 +68,12 @@ def two_hosts(folder: Path, image: str) -> Iterator[TwoHosts]:
         yield TwoHosts(web, machine, gateway, near, far)
 
 
-class Terminal:
-    """A browser's end of a terminal at the web process."""
-
-    def __init__(self, websocket: ClientConnection) -> None:
-        self._websocket = websocket
-
-    async def run(self, command: str, answer: str) -> None:
-        """Type a command and return once its answer came."""
-        await self._websocket.send(f"{command}\r".encode())
-        output = b""
-        async with asyncio.timeout(SECONDS):
-            while answer.encode() not in output:
-                message = await self._websocket.recv()
-                output += message if isinstance(message, bytes) else b""
-
-    async def closed(self) -> int | None:
-        """Return the code with which the server closes."""
-        async with asyncio.timeout(SECONDS):
-            try:
-                while True:
-                    await self._websocket.recv()
-            except ConnectionClosed:
-                return self._websocket.close_code
-
-
 @asynccontextmanager
-async def terminal(hosts: TwoHosts, session: Session) -> AsyncIterator[Terminal]:
+async def terminal(hosts: TwoHosts, session: Session) -> AsyncIterator[WebTerminal]:
     """Open the session's terminal at the web process, as its owner."""
-    url = f"{hosts.web.url.replace('http', 'ws', 1)}/ws/sessions/{session.pk}/terminal/"
-    headers = {"Cookie": await sync_to_async(hosts.cookie)(session), "Origin": hosts.web.url}
-    async with connect(url, additional_headers=headers) as websocket:
-        yield Terminal(websocket)
+    cookie = await sync_to_async(hosts.cookie)(session)
+    async with web_terminal(hosts.web.url, session.pk, cookie) as opened:
+        yield opened
 
 
 def _remove_containers(host_name: str) -> None:
