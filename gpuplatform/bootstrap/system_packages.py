@@ -9,7 +9,7 @@ from typing import Final
 from gpuplatform.bootstrap.progress import SetupProblem
 
 FOR_IMAGES: Final = {"debootstrap": "debootstrap"}
-FOR_TESTS: Final = {"chromium": "chromium", "git": "git", "tmux": "tmux"}
+FOR_TESTS: Final = {"chromium": "chromium", "git": "git", "ip": "iproute2", "tmux": "tmux"}
 APT: Final = ("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=300")
 SYSTEM_FOLDERS: Final = "/usr/local/sbin:/usr/sbin:/sbin"  # not on everybody's PATH, but where such programs are
 

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import httptools
 
-from sessions.proxy import passes
+from sessions.proxy import engine_pass
 from sessions.proxy.engine import (
     GATEWAY_PREFIX,
     HEAD_LIMIT,
@@ -79,7 +79,7 @@ def signer(keys: Keys, host: str) -> Sign:
     """Return what lets the requests of an `Engine` through the gateway of `host`."""
 
     def sign(method: str, path: str, body: bytes) -> Mapping[str, str]:
-        return {passes.HEADER: passes.issue(keys, _about(host, method, path, body))}
+        return {engine_pass.HEADER: engine_pass.issue(keys, _about(host, method, path, body))}
 
     return sign
 
@@ -146,7 +146,7 @@ class Passage:
             head.feed(await reader.readuntil(b"\r\n\r\n"))
         except (asyncio.LimitOverrunError, httptools.HttpParserError) as error:
             raise Refused(f"its head is not understood: {error}") from error
-        about = passes.check(self._keys, head.headers.get(passes.HEADER.lower(), ""))
+        about = engine_pass.check(self._keys, head.headers.get(engine_pass.HEADER.lower(), ""))
         length = head.headers.get("content-length", "0")
         if "transfer-encoding" in head.headers or not length.isdecimal() or int(length) > BODY_LIMIT:
             raise Refused("its body is too long, or its length is not said")

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 from asgiref.sync import sync_to_async
-from django.conf import settings
 from django.db import connections
 from pytest_django import Settings
 
@@ -50,7 +49,7 @@ def labels() -> dict[str, str]:
 @pytest_asyncio.fixture
 async def gateway(labels: dict[str, str]) -> AsyncIterator[str]:
     """A gateway of the host FAR in this process; its URL."""
-    passage = Passage(Engine(ENGINE_URL), reach.signing_keys(tuple(settings.COMPUTE_APPS_KEYS)), FAR, labels)
+    passage = Passage(Engine(ENGINE_URL), reach.signing_keys(), FAR, labels)
     async with await asyncio.start_server(passage.serve, "127.0.0.1", 0, limit=HEAD_LIMIT) as server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     await passage.close()
