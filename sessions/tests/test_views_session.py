@@ -42,6 +42,25 @@ def test_the_page_tells_the_story_of_the_session() -> None:
         (2000, "Enforcement: <strong>whole</strong>, the whole device, shared with nobody"),
     ],
 )
+def test_the_page_shows_the_ssh_command_of_a_running_session_and_when_it_was_last_used() -> None:
+    session = run_session()
+    shown = page(f"/sessions/{session.pk}/", session.owner)
+    assert f"ssh -p 8022 {session.pk}@127.0.0.1" in shown
+    assert "not yet" in shown
+    assert "id_container" not in shown
+    used_at = timezone.now() - timedelta(minutes=3)
+    Session.objects.filter(pk=session.pk).update(last_activity_at=used_at, ssh_public_key="ssh-ed25519 AAAA")
+    shown = page(f"/sessions/{session.pk}/", session.owner)
+    assert "id_container" in shown
+    assert "3\xa0minutes</time> ago" in shown
+
+
+@override_settings(COMPUTE_SSH_ADDRESS="")
+def test_without_a_front_no_page_speaks_of_ssh() -> None:
+    session = run_session()
+    assert "ssh-command" not in page(f"/sessions/{session.pk}/", session.owner)
+
+
 def test_the_page_says_how_a_share_is_enforced_and_what_is_in_use(fgpu: int, words: str) -> None:
     session = run_session(fgpu=fgpu)
     page = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
