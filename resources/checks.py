@@ -48,11 +48,31 @@ def check_gpu_amounts(**kwargs: Any) -> list[CheckMessage]:
 
 def check_http_address(**kwargs: Any) -> list[CheckMessage]:
     """Return an error if COMPUTE_HTTP_ADDRESS is no address with a port."""
-    match = _ADDRESS.fullmatch(settings.COMPUTE_HTTP_ADDRESS)
-    if match and 0 < int(match["port"]) < 2**16:
+    if _is_address(settings.COMPUTE_HTTP_ADDRESS):
         return []
     message = f"COMPUTE_HTTP_ADDRESS: {settings.COMPUTE_HTTP_ADDRESS!r} is no address with a port."
     return [Error(message, hint="Write for example 127.0.0.1:8000 or [::1]:8000.", id="resources.E004")]
 
 
-CHECKS: Final = (check_simulated_gpus, check_host_amounts, check_gpu_amounts, check_http_address)
+def check_gateway(**kwargs: Any) -> list[CheckMessage]:
+    """Return an error for each of COMPUTE_GATEWAY_ADDRESS and COMPUTE_GATEWAY_URL that is set and leads nowhere."""
+    errors: list[CheckMessage] = []
+    if settings.COMPUTE_GATEWAY_ADDRESS and not _is_address(settings.COMPUTE_GATEWAY_ADDRESS):
+        message = f"COMPUTE_GATEWAY_ADDRESS: {settings.COMPUTE_GATEWAY_ADDRESS!r} is no address with a port."
+        errors.append(Error(message, hint="Write for example 10.0.0.5:8010.", id="resources.E006"))
+    elif settings.COMPUTE_GATEWAY_URL and not _is_gateway_url(settings.COMPUTE_GATEWAY_URL):
+        message = f"COMPUTE_GATEWAY_URL: {settings.COMPUTE_GATEWAY_URL!r} is not http:// and an address with a port."
+        errors.append(Error(message, hint="Write for example http://10.0.0.5:8010.", id="resources.E007"))
+    return errors
+
+
+def _is_address(text: str) -> bool:
+    match = _ADDRESS.fullmatch(text)
+    return match is not None and 0 < int(match["port"]) < 2**16
+
+
+def _is_gateway_url(text: str) -> bool:
+    return text.startswith("http://") and _is_address(text.removeprefix("http://"))
+
+
+CHECKS: Final = (check_simulated_gpus, check_host_amounts, check_gpu_amounts, check_http_address, check_gateway)

@@ -21,13 +21,11 @@ def new_key(algorithm: str = "ssh-ed25519", comment: str = "ada@laptop", **optio
     return key.export_public_key().decode()
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"algorithm": "ssh-rsa", "key_size": 2048}, {"algorithm": "ecdsa-sha2-nistp256"}]
-)
-def test_a_good_key_is_kept_without_its_comment_under_the_fingerprint_that_openssh_shows(
-    options: dict[str, str],
-) -> None:
-    pasted = new_key(**options)
+KINDS = [new_key(), new_key("ssh-rsa", key_size=2048), new_key("ecdsa-sha2-nistp256")]
+
+
+@pytest.mark.parametrize("pasted", KINDS)
+def test_a_good_key_is_kept_without_its_comment_under_the_fingerprint_that_openssh_shows(pasted: str) -> None:
     key = public_key_from(f"  {pasted}\n")
     assert key.text == " ".join(pasted.split()[:2])
     assert key.fingerprint == asyncssh.import_public_key(pasted).get_fingerprint("sha256")

@@ -52,13 +52,13 @@ class Shell(ExecStream):
     @classmethod
     async def start(
         cls,
-        engine_url: str,
+        engine: Engine,
         container_id: str,
         command: Sequence[str] = ("sh", "-c", START),
         environment: Mapping[str, str] = ENVIRONMENT,
     ) -> Self:
         """Run in the container what is a shell or becomes one, and first says its process id. Raises ExecFailed."""
-        shell = await cls.open(Engine(engine_url), container_id, command, environment)
+        shell = await cls.open(engine, container_id, command, environment)
         try:
             shell.process_id, shell.container_id = await told_process_id(shell.read_line), container_id
         except BaseException:

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
@@ -12,6 +11,8 @@ from accounts.models import SshKey, User
 from accounts.public_keys import PublicKey
 from sessions.lifecycle import Status
 from sessions.models import Session
+from sessions.proxy.engine import Engine
+from sessions.reach import OutOfReach, engine_of
 from sessions.words import reason_text
 
 logger = logging.getLogger(__name__)
@@ -19,17 +20,23 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:
-    """Whom a key stands for, and the session asked for; `refusal` says why there is none to enter."""
+    """Whom a key stands for, and the running session that they want to enter."""
 
     user_id: int
     key_id: int | None  # None: the session's own key
-    session_id: str = ""
-    container_id: str = ""
-    engine_url: str = ""
-    refusal: str = ""
+    session_id: str
+    container_id: str
+    engine: Engine
 
 
-def find_visitor(name: str, key: PublicKey) -> Visitor | None:
+@dataclass(frozen=True, slots=True)
+class NoEntry:
+    """Somebody whom the platform knows wants to enter what cannot be entered; the words say why."""
+
+    words: str
+
+
+def find_visitor(name: str, key: PublicKey) -> Visitor | NoEntry | None:
     """Return who comes with this key for the session of this id or name; None for a key that nobody has."""
     own = SshKey.objects.select_related("owner").filter(fingerprint=key.fingerprint, owner__is_active=True).first()
     if own:
@@ -83,24 +90,18 @@ def _session_for(user: User, name: str) -> Session | None:
     return sessions.visible_to(user).filter(pk=name).first() or sessions.live().filter(owner=user, name=name).first()
 
 
-def _visitor(user: User, key_id: int | None, session: Session | None, name: str) -> Visitor:
+def _visitor(user: User, key_id: int | None, session: Session | None, name: str) -> Visitor | NoEntry:
     if session is None:
-        return Visitor(
-            user_id=user.pk, key_id=key_id, refusal=f"No session of yours has the id or name {name!r}{_choice(user)}"
-        )
+        return NoEntry(f"No session of yours has the id or name {name!r}{_choice(user)}")
     if session.status != Status.RUNNING:
         why = reason_text(session.reason, session.detail)
-        refusal = f"Session {session.name} does not run, it is {session.status}: {why}"
-        return Visitor(user_id=user.pk, key_id=key_id, refusal=refusal)
-    if session.host is None or session.host.name != settings.COMPUTE_HOST_NAME:
-        refusal = f"Sessions of host {session.host} cannot be reached from this server yet."
-        return Visitor(user_id=user.pk, key_id=key_id, refusal=refusal)
+        return NoEntry(f"Session {session.name} does not run, it is {session.status}: {why}")
+    try:
+        engine = engine_of(session.host)
+    except OutOfReach as problem:
+        return NoEntry(str(problem))
     return Visitor(
-        user_id=user.pk,
-        key_id=key_id,
-        session_id=session.pk,
-        container_id=session.container_id,
-        engine_url=settings.COMPUTE_DOCKER_URL,
+        user_id=user.pk, key_id=key_id, session_id=session.pk, container_id=session.container_id, engine=engine
     )
 
 

@@ -10,7 +10,7 @@ from typing import Final
 import asyncssh
 
 from sessions.proxy.command import Command
-from sessions.proxy.engine import Engine, ExecFailed
+from sessions.proxy.engine import ExecFailed
 from sessions.proxy.shell import PLAIN_START, Shell
 from sessions.ssh.access import Visitor
 
@@ -155,10 +155,12 @@ class Channel(asyncssh.SSHServerSession[bytes]):
 
     async def _serve(self) -> int:
         process = await self._started()
-        pumps = [asyncio.create_task(self._pump_input(process))]
-        if isinstance(process, Shell):
-            pumps.append(asyncio.create_task(self._pump_size(process)))
+        pumps: list[asyncio.Task[None]] = []
         try:
+            if isinstance(process, Shell):
+                await self._apply_size(process)  # before anything that was typed ahead
+                pumps.append(asyncio.create_task(self._pump_size(process)))
+            pumps.append(asyncio.create_task(self._pump_input(process)))
             await self._pump_output(process)
             code = await process.ended()
         except BaseException:
@@ -184,8 +186,8 @@ class Channel(asyncssh.SSHServerSession[bytes]):
         visitor = self._visitor
         if self._has_terminal:
             terminal = {"TERM": self._terminal_name}
-            return await Shell.start(visitor.engine_url, visitor.container_id, self._arguments, terminal)
-        return await Command.start(Engine(visitor.engine_url), visitor.container_id, self._arguments, {})
+            return await Shell.start(visitor.engine, visitor.container_id, self._arguments, terminal)
+        return await Command.start(visitor.engine, visitor.container_id, self._arguments, {})
 
     async def _pump_output(self, process: Process) -> None:
         while True:
@@ -210,12 +212,15 @@ class Channel(asyncssh.SSHServerSession[bytes]):
             await process.end_input()
 
     async def _pump_size(self, shell: Shell) -> None:
-        """Apply the newest size; one that cannot be applied is made up for by the next."""
         while True:
             await self._resized.wait()
-            self._resized.clear()
-            try:
-                async with asyncio.timeout(RESIZE_SECONDS):
-                    await shell.resize(*self._size)
-            except (ExecFailed, TimeoutError) as error:
-                logger.info("session %s: an SSH terminal kept its size: %s", self._visitor.session_id, error)
+            await self._apply_size(shell)
+
+    async def _apply_size(self, shell: Shell) -> None:
+        """Apply the newest size; one that cannot be applied is made up for by the next."""
+        self._resized.clear()
+        try:
+            async with asyncio.timeout(RESIZE_SECONDS):
+                await shell.resize(*self._size)
+        except (ExecFailed, TimeoutError) as error:
+            logger.info("session %s: an SSH terminal kept its size: %s", self._visitor.session_id, error)

@@ -3,7 +3,6 @@
 import asyncio
 import logging
 import time
-from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -12,7 +11,7 @@ from channels.db import database_sync_to_async
 from django.db import DatabaseError
 
 from accounts.public_keys import UnusableKey, public_key_from
-from sessions.ssh.access import Visitor, find_visitor, note_entry, still_welcome
+from sessions.ssh.access import NoEntry, Visitor, find_visitor, note_entry, still_welcome
 from sessions.ssh.attempts import Attempts
 from sessions.ssh.channel import Channel
 
@@ -95,7 +94,8 @@ class Connection(asyncssh.SSHServer):
         self._address = ""
         self._channels: set[Channel] = set()
         self._offered = 0
-        self._found: Visitor | None = None  # by the key offered last, which need not be proven yet
+        self._found: Visitor | NoEntry | None = None  # by the key offered last, which need not be proven yet
+        self._is_proven = False
         self.visitor: Visitor | None = None
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
@@ -111,7 +111,7 @@ class Connection(asyncssh.SSHServer):
         """Forget the client; one that offered keys and never got in counts as a failure."""
         self._link = None
         self._front.connections.discard(self)
-        if self.visitor is None and self._offered:
+        if self._offered and not self._is_proven:
             failures = self._front.attempts.failed(self._address, time.monotonic())
             logger.warning("SSH: no key of a client at %s was accepted (%d times lately)", self._address, failures)
 
@@ -145,19 +145,17 @@ class Connection(asyncssh.SSHServer):
 
     async def auth_completed(self) -> None:
         """Let the visitor in, or say why there is nothing to enter."""
-        found = self._found
-        if found is None:
-            self.end("There was no key.")
-            return
+        self._is_proven = True
         self._front.attempts.succeeded(self._address)
-        per_user = Counter(other.visitor.user_id for other in self._front.connections if other.visitor)
-        self.visitor = found
-        if found.refusal:
-            self.end(found.refusal)
-        elif per_user[found.user_id] >= MOST_OF_A_USER:
+        if not isinstance(self._found, Visitor):
+            self.end(self._found.words if self._found else "There was no key.")
+            return
+        visitors = [other.visitor for other in self._front.connections if other.visitor]
+        if sum(visitor.user_id == self._found.user_id for visitor in visitors) >= MOST_OF_A_USER:
             self.end(f"You have {MOST_OF_A_USER} SSH connections already.")
-        else:
-            await database_sync_to_async(note_entry)(found, self._address)
+            return
+        self.visitor = self._found
+        await database_sync_to_async(note_entry)(self.visitor, self._address)
 
     def session_requested(self) -> Channel:
         """Return a new channel to the session. Raises ChannelOpenError where there are enough."""

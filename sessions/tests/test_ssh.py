@@ -2,7 +2,6 @@
 
 import hashlib
 import secrets
-import socket
 import stat
 import subprocess
 from collections.abc import Callable, Iterator
@@ -13,13 +12,21 @@ from django.conf import settings
 
 from accounts.models import SshKey, User
 from accounts.services import add_ssh_key, delete_ssh_key
-from resources.models import Host
+from resources.models import Host, Installation
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
+from sessions.runtime.container_config import (
+    ATTEMPT_LABEL,
+    HOST_LABEL,
+    INSTALLATION_LABEL,
+    SESSION_LABEL,
+    container_name,
+)
 from sessions.ssh.host_key import NAME, load_host_key
 from sessions.tests.ssh_client import SshClient, run
 from tests.containers import Container, running_container
 from tests.factories import make_host, make_session, make_user, run_session
+from tests.gateways import free_port, running_gateway
 from tests.shell_image import ensure_shell_image
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
@@ -72,13 +79,6 @@ def port(django_db_setup: None) -> Iterator[int]:
 def client(tmp_path: Path, port: int) -> SshClient:
     """A person with a folder for keys, and a front to connect to."""
     return SshClient(tmp_path, port)
-
-
-def free_port() -> int:
-    """Return a port on which nothing listens."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 @pytest.fixture
@@ -241,6 +241,36 @@ def test_every_front_of_an_installation_has_the_same_host_key(client: SshClient,
     with ssh_front(free_port(), str(session.host)) as _:
         known = (client.folder / "known_hosts").read_text().split()[2]
         assert known == load_host_key(path.parent).export_public_key().decode().split()[1]
+
+
+@pytest.mark.usefixtures("key")
+def test_a_session_on_another_host_is_entered_through_the_gateway_of_that_host(
+    client: SshClient, owner: User, tmp_path: Path
+) -> None:
+    far = make_host(name="far-away")
+    session = run_session(make_session(owner=owner, name="far", resource_group=far.group), host=far)
+    assert "it has no gateway" in client.run("far", "true").stderr
+    labels = {
+        INSTALLATION_LABEL: Installation.current_key(),
+        HOST_LABEL: far.name,
+        SESSION_LABEL: session.pk,
+        ATTEMPT_LABEL: str(session.attempt),
+    }
+    name = container_name(session.pk, session.attempt)
+    with (
+        running_gateway(far.name, tmp_path / "gateway.log") as gateway,
+        running_container(ensure_shell_image(), name=name, labels=labels) as container,
+    ):
+        Session.objects.filter(pk=session.pk).update(container_id=container.id)
+        Host.objects.filter(pk=far.pk).update(gateway_url=gateway.url)
+        done = client.run("far", "wc -c; echo wrong >&2; exit 5", input="x" * 300_000)
+        assert (done.stdout.strip(), done.returncode) == ("300000", 5)
+        assert "wrong\n" in done.stderr
+        assert client.sftp("far", "ls -a\n").returncode == 0
+        with client.terminal("far") as terminal:
+            terminal.type("echo $((6*7))\r")
+            terminal.read_until("42\r\n")
+        until(lambda: not container.processes())
 
 
 def _told(answer: str) -> str:
