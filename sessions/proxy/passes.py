@@ -1,4 +1,4 @@
-"""The signed, short-lived word of a web process to a gateway: this call of the engine is the platform's."""
+"""Passes: short-lived proofs that a request to a host's gateway comes from a process that has the platform's keys."""
 
 from collections.abc import Sequence
 from time import time as unix_time
