@@ -91,7 +91,7 @@ class Admission:
         self._now = now
         self._handoff = Handoff(site, table, keys, authority, now)
         self._visitors: dict[tuple[bytes, bytes], Visitor] = {}
-        self._passes = Passes(keys, now)
+        self._passes = Passes(keys)
         self._scheme = site.scheme.encode()
 
     def judge(self, request: Request, peer: str, listen_port: int | None = None) -> Judgement:

@@ -4,8 +4,7 @@ The web process has admitted the request and cleaned its head; a gateway takes n
 reads the endpoint from it alone, and finds the container in its own routes.
 """
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from sessions.proxy import answers, heads
 from sessions.proxy.admission import Judgement, Network, Visitor, checked, framed, has_body, is_inside
@@ -20,11 +19,9 @@ from sessions.proxy.signing import Keys
 class GatewayAdmission:
     """Judges the requests of web processes; stands in for `Admission` in a data plane."""
 
-    def __init__(
-        self, *, table: RouteTable, keys: Keys, subnets: Sequence[Network], now: Callable[[], float] = time.time
-    ) -> None:
+    def __init__(self, *, table: RouteTable, keys: Keys, subnets: Sequence[Network]) -> None:
         self.table = table
-        self._passes = Passes(keys, now)
+        self._passes = Passes(keys)
         self._subnets = subnets
         self._visitors: dict[str, Visitor] = {}
 

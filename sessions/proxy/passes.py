@@ -1,49 +1,66 @@
-"""The signed word of a web process to a gateway: this request is for that endpoint, and was admitted."""
+"""Passes: short-lived proofs that a request to a host's gateway comes from a process that has the platform's keys."""
 
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from time import time as unix_time
 from typing import Final
 
 from sessions.proxy.signing import GATEWAY, Forged, Keys
 
-LIFE: Final = 60.0  # seconds
-RENEWED_AFTER: Final = 30.0
+HEADER: Final = "X-GP-Gateway"
+LIFE_SECONDS: Final = 30
+SKEW_SECONDS: Final = 30  # by which the clocks of two machines may differ
+RENEWED_AFTER: Final = LIFE_SECONDS / 2
+CHECKED_AGAIN_AFTER: Final = 1.0
+
+
+def issue(keys: Keys, about: Sequence[str]) -> str:
+    """Return a pass for just what `about` says, as the value of HEADER; it holds LIFE_SECONDS."""
+    return keys.sign(GATEWAY, (*about, str(int(unix_time()) + LIFE_SECONDS)))
+
+
+def check(keys: Keys, value: str) -> list[str]:
+    """Return what the pass is about. Raises Forged, with the reason for the gateway's own log, also when it is over."""
+    try:
+        *about, expiry = keys.fields(GATEWAY, value)
+        left = int(expiry) - unix_time()
+    except ValueError as error:
+        raise Forged("its fields are not a pass's") from error
+    if left < -SKEW_SECONDS:
+        raise Forged(f"it was over {-left:.0f} s ago; do the clocks agree?")
+    if left > LIFE_SECONDS + SKEW_SECONDS:
+        raise Forged(f"it would hold for {left:.0f} s; do the clocks agree?")
+    return about
 
 
 class Passes:
-    """Signs a pass for each endpoint, anew every 30 seconds; checks those that come."""
+    """Passes for endpoints, about their labels: signed, and checked, once for many requests."""
 
-    def __init__(self, keys: Keys, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, keys: Keys) -> None:
         self._keys = keys
-        self._now = now
         self._signed: dict[str, tuple[float, bytes]] = {}
         self._checked: dict[bytes, tuple[float, str]] = {}
 
     def of(self, label: str) -> bytes:
-        """Return a pass for the endpoint, good for 30 seconds at least."""
-        now = self._now()
+        """Return a pass for the endpoint, good for RENEWED_AFTER at least."""
+        now = unix_time()
         made = self._signed.get(label)
         if made is None or made[0] < now:
             self._signed = {name: each for name, each in self._signed.items() if each[0] >= now}
-            signed = self._keys.sign(GATEWAY, (label, repr(now + LIFE))).encode()
-            made = self._signed[label] = (now + RENEWED_AFTER, signed)
+            made = self._signed[label] = (
+                now + RENEWED_AFTER,
+                issue(self._keys, [label]).encode(),
+            )
         return made[1]
 
     def label(self, signed: bytes) -> str | None:
-        """Return the label of the endpoint that a pass is for; None if it is forged or too old."""
-        now = self._now()
+        """Return the label of the endpoint that a pass is for; None if it is forged, too old or about another thing."""
+        now = unix_time()
         known = self._checked.get(signed)
-        if known is None:
-            known = self._read(signed)
-            if known is None:
-                return None
+        if known is None or known[0] <= now:
             self._checked = {text: each for text, each in self._checked.items() if each[0] > now}
-            self._checked[signed] = known
-        return known[1] if known[0] > now else None
-
-    def _read(self, signed: bytes) -> tuple[float, str] | None:
-        try:
-            label, expiry = self._keys.fields(GATEWAY, signed.decode("latin-1"))
-            return float(expiry), label
-        except (Forged, ValueError):
-            return None
+            try:
+                (label,) = check(self._keys, signed.decode("latin-1"))
+            except (Forged, ValueError):
+                return None
+            known = self._checked[signed] = (now + CHECKED_AGAIN_AFTER, label)
+        return known[1]

@@ -6,6 +6,7 @@ import pytest
 import pytest_asyncio
 import uvloop
 
+from sessions.proxy.engine import Engine
 from sessions.proxy.shell import Shell
 from sessions.proxy.tests.carriers import CARRIERS, Carrier, running
 from tests.containers import ENGINE_URL, Container, running_container
@@ -30,7 +31,7 @@ def full() -> Iterator[Container]:
 @pytest_asyncio.fixture
 async def shell(bare: Container) -> AsyncIterator[Shell]:
     """A shell in the bare container."""
-    started = await Shell.start(ENGINE_URL, bare.id)
+    started = await Shell.start(Engine(ENGINE_URL), bare.id)
     yield started
     await started.hang_up()
 

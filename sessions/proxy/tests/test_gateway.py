@@ -2,6 +2,7 @@
 
 import pytest
 
+from sessions.proxy import passes
 from sessions.proxy.admission import Forward, Judgement, Network
 from sessions.proxy.answers import Answer
 from sessions.proxy.gateway import GatewayAdmission
@@ -51,7 +52,8 @@ def test_a_pass_opens_its_endpoint_and_does_not_reach_the_app() -> None:
         KEYS.sign("gateway", ("echo--s1",)).encode(),
         KEYS.sign("gateway", ("echo--s1", "soon")).encode(),
         Passes(Keys(["first:another-key-of-16"])).of("echo--s1"),
-        Passes(KEYS, now=lambda: 1.0).of("echo--s1"),
+        KEYS.sign("gateway", ("echo--s1", "1")).encode(),
+        passes.issue(KEYS, ("echo--s1", "another")).encode(),
     ],
 )
 def test_without_a_good_pass_nothing_is_reached(signed: bytes) -> None:
@@ -68,15 +70,15 @@ def test_a_gateway_dials_containers_of_its_own_host_only() -> None:
         assert judgement.status == 404
 
 
-def test_a_pass_is_used_for_half_its_life_and_taken_for_all_of_it() -> None:
+def test_a_pass_is_used_for_half_its_life_and_taken_for_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
-    passes = Passes(KEYS, now=lambda: clock[0])
-    first = passes.of("echo--s1")
-    clock[0] = 1029.0
-    assert passes.of("echo--s1") == first
-    clock[0] = 1031.0
-    assert passes.of("echo--s1") != first
-    clock[0] = 1059.0
-    assert passes.label(first) == "echo--s1"
-    clock[0] = 1061.0
-    assert passes.label(first) is None
+    monkeypatch.setattr(passes, "unix_time", lambda: clock[0])
+    ours = Passes(KEYS)
+    first = ours.of("echo--s1")
+    clock[0] += passes.RENEWED_AFTER - 1
+    assert ours.of("echo--s1") == first
+    clock[0] += 2
+    assert ours.of("echo--s1") != first
+    assert ours.label(first) == "echo--s1"
+    clock[0] += passes.LIFE_SECONDS + passes.SKEW_SECONDS
+    assert ours.label(first) is None
