@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from email.message import Message
-from http.client import HTTPConnection
+from http.client import HTTPConnection, IncompleteRead
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
@@ -90,6 +90,14 @@ def ask(web: LiveServer, host: str, path: str = "/", cookie: str = "") -> Got:
         return Got(response.status, response.headers, response.read())
 
 
+def is_sent_away(web: LiveServer, host: str, cookie: str) -> bool:
+    """Return whether the cookie is worth nothing any more; an answer that is under way then is cut."""
+    try:
+        return ask(web, host, "/lab", cookie).status == 303
+    except (IncompleteRead, ConnectionError):
+        return False
+
+
 def redeemed(endpoint: Endpoint, user: User | None) -> tuple[Grant, str] | None:
     """Return what a new ticket is good for."""
     secret = tickets.issue(endpoint, user=user, login=LOGIN, state="s" * 64, path="/")
@@ -111,7 +119,7 @@ def test_a_ticket_opens_the_app_in_one_browser_once_until_the_login_ends(web: Li
     shown = ask(web, host, "/lab", f"{cookie}; gp_session=x; own=1")
     assert (shown.status, b"Cookie: own=1" in shown.body, b"gp_" in shown.body) == (200, True, False)
     revocations.revoke_login(LOGIN, timezone.now())
-    until(lambda: ask(web, host, "/lab", cookie).status == 303, seconds=5)
+    until(lambda: is_sent_away(web, host, cookie), seconds=5)
 
 
 def test_the_platform_answers_at_the_same_address(web: LiveServer, endpoint: Endpoint) -> None:
