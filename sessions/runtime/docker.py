@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -24,6 +24,8 @@ from sessions.runtime.base import (
     EnforcementFailed,
     EngineUnreachable,
     Equipment,
+    Executed,
+    ExecutionFailed,
     ImageUnavailable,
     Key,
     StartFailed,
@@ -39,6 +41,7 @@ from sessions.runtime.container_config import (
     joined_network,
     network_options,
 )
+from sessions.runtime.docker_exec import execute
 from sessions.runtime.docker_requests import CONFLICT, explanation, gone_is_fine, has_labels, inspect, race, translated
 from sessions.runtime.enforcement.enforcer import Enforcer
 from sessions.runtime.enforcement.shares import needs_hook
@@ -205,6 +208,15 @@ class DockerRuntime:
             if container := self._find(client, session, attempt):
                 return client.logs(container["Id"], tail=tail).decode(errors="replace")
         return ""
+
+    def execute(self, session: str, attempt: int, command: Sequence[str], environment: Mapping[str, str]) -> Executed:
+        """Run a program in the container; see Runtime."""
+        with translated(ExecutionFailed, "The container engine refused: {}".format):
+            client = self._client()
+            container = self._find(client, session, attempt)
+            if not (container and container["State"]["Running"]):
+                raise ExecutionFailed("The session's container is not running.")
+            return execute(client, str(container["Id"]), command, environment)
 
     def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
         """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""
