@@ -8,6 +8,7 @@ from django import forms
 from resources.models import APP_NAME
 
 PORT: Final = "port"  # in place of an app's name: the port in the field beside it
+LIVES: Final = [(1, "an hour"), (24, "a day"), (168, "a week"), (720, "30 days")]  # of a share link, in hours
 PORT_WORDS: Final = "Write a port between 1024 and 65535."
 
 
@@ -58,7 +59,9 @@ class OpenForm(forms.Form):
 class ShareForm(forms.Form):
     """How long a share link is good for, and whom it is for."""
 
-    hours = forms.TypedChoiceField(choices=[(1, "an hour"), (24, "a day"), (168, "a week"), (720, "30 days")], coerce=int)
+    hours = forms.TypedChoiceField(
+        choices=[(1, "an hour"), (24, "a day"), (168, "a week"), (720, "30 days")], coerce=int
+    )
     note = forms.CharField(required=False, max_length=64)
 
     @property

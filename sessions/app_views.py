@@ -17,7 +17,7 @@ from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import HttpResponseClientRedirect
 
 from resources.models import App
-from sessions.app_forms import OpenForm, ShareForm
+from sessions.app_forms import LIVES, OpenForm, ShareForm
 from sessions.endpoints import addresses, services
 from sessions.errors import GENERAL, Refused
 from sessions.lifecycle import Status
@@ -109,7 +109,9 @@ def share(request: Page, session_id: str, name: str) -> HttpResponse:
     if form.is_valid():
         try:
             expires = timezone.now() + form.life
-            secret = services.share(endpoint, expires=expires, note=form.cleaned_data["note"], actor=request.user).secret
+            secret = services.share(
+                endpoint, expires=expires, note=form.cleaned_data["note"], actor=request.user
+            ).secret
             link = f"{settings.COMPUTE_PUBLIC_URL}/apps/shared/{secret}"
         except Refused as refusal:
             form.add_error(None, " ".join(refusal.errors.values()))
@@ -132,9 +134,7 @@ def _open(request: Page, session: Session, form: OpenForm) -> str | None:
     """Open what the form says; return what its user should know, or None with the refusal in the form."""
     try:
         with transaction.atomic():
-            opened = services.open_app(
-                session, form.app_name, actor=request.user, preferred_port=form.preferred_port
-            )
+            opened = services.open_app(session, form.app_name, actor=request.user, preferred_port=form.preferred_port)
             if form.cleaned_data["public"]:
                 services.publish(opened.endpoint, actor=request.user)
     except Refused as refusal:
@@ -170,6 +170,7 @@ def _launcher_context(session: Session, form: OpenForm) -> dict[str, Any]:
         "opened": [_Opened(endpoint, by_name.get(endpoint.app)) for endpoint in endpoints],
         "may_publish": session.owner.policy.allow_public_apps,
         "port_pool": settings.COMPUTE_APP_PORTS,
+        "lives": LIVES,
     }
 
 

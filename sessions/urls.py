@@ -3,8 +3,8 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from sessions import app_views, terminal_views, views
 from resources.models import APP_NAME
+from sessions import app_views, terminal_views, views
 from sessions.models import SESSION_ID
 
 
