@@ -155,7 +155,10 @@ class HostAdmin(KickingAdmin, ReportedAdmin):
     list_filter = ("status", "is_cordoned", "group")
     list_select_related = ("group",)
     search_fields = ("name",)
-    readonly_fields = ("name", "status", "cpu", memory_column("memory", "memory"), "heartbeat_at", "lost_at")
+    readonly_fields = (
+        *("name", "status", "cpu", memory_column("memory", "memory")),
+        *("gateway_url", "heartbeat_at", "lost_at"),
+    )
     fields = ("group", "is_cordoned", *readonly_fields)
     inlines = (GpuInline,)
     actions = ("cordon", "uncordon")

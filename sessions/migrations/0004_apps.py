@@ -25,6 +25,12 @@ class Migration(migrations.Migration):
             name='last_activity_at',
             field=models.DateTimeField(blank=True, editable=False, help_text='When it was last used', null=True),
         ),
+        migrations.AddField(
+            model_name='session',
+            name='ssh_public_key',
+            field=models.TextField(blank=True, default='', editable=False, help_text='Of the key in its home, id_container'),
+            preserve_default=False,
+        ),
         migrations.CreateModel(
             name='Endpoint',
             fields=[

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 import pytest_asyncio
 
+from sessions.proxy.engine import Engine
 from sessions.proxy.shell import Shell
 from tests.containers import ENGINE_URL, Container, running_container
 from tests.shell_image import ensure_shell_image
@@ -28,6 +29,6 @@ def full() -> Iterator[Container]:
 @pytest_asyncio.fixture
 async def shell(bare: Container) -> AsyncIterator[Shell]:
     """A shell in the bare container."""
-    started = await Shell.start(ENGINE_URL, bare.id)
+    started = await Shell.start(Engine(ENGINE_URL), bare.id)
     yield started
     await started.hang_up()
