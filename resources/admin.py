@@ -101,7 +101,7 @@ class ResourcePolicyAdmin(KickingAdmin, AmountsAdmin):
 
     list_display = (
         *("name", "cpu", memory_column("memory", "memory"), fgpu_column("fgpu", "fGPU")),
-        *("max_sessions", "max_pending", "max_lifetime", "allow_sudo"),
+        *("max_sessions", "max_pending", "max_lifetime", "allow_sudo", "allow_public_apps"),
     )
     search_fields = ("name",)
 

@@ -20,6 +20,7 @@ from sessions import logs, queries, services
 from sessions.forms import LaunchForm
 from sessions.lifecycle import Status, Tab
 from sessions.models import SESSION_ID, Session, SessionQuerySet
+from sessions.ssh.command_line import command_line
 
 PAGE_SIZE: Final = 25
 BULK_LIMIT: Final = 200
@@ -85,6 +86,7 @@ def detail(request: Page, session_id: str) -> HttpResponse:
         "events": session.events.select_related("actor"),
         "usage": session.usages.first() if session.fgpu else None,
         "dependencies": session.depends_on.order_by("name"),
+        "ssh_command": command_line(session),
     }
     if request.htmx:
         return render(request, "sessions/_detail.html", context)

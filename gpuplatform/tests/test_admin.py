@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 from knox.models import AuthToken
 
-from accounts.models import ResourcePolicy, User
+from accounts.models import ResourcePolicy, SshKey, User
 from resources.models import Host, Image, Installation, Preset, ResourceGroup
 from resources.units import GIB, MIB
 from sessions.lifecycle import Status
@@ -54,6 +54,7 @@ def populate() -> None:
     make_preset(group=session.resource_group)
     session.resource_group.users.add(session.owner)
     AuthToken.objects.create(user=session.owner)
+    SshKey.objects.create(owner=session.owner, title="laptop", text="ssh-ed25519 AAAA", fingerprint="SHA256:AAAA")
     Installation.current_key()
 
 
@@ -63,7 +64,7 @@ def text_of(page: HttpResponseBase) -> str:
 
 
 def test_every_model_of_ours_is_administered() -> None:
-    assert len(MODELS) == 13
+    assert len(MODELS) == 14
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
@@ -75,6 +76,11 @@ def test_every_page_of_every_model_opens_for_a_superadmin(superadmin: Client, mo
     assert superadmin.get(url(model, "changelist"), {"q": "a"}).status_code == 200
     assert superadmin.get(url(model, "change", row.pk)).status_code == 200
     assert superadmin.get(url(model, "add")).status_code == (200 if model in ADDABLE else 403)
+
+
+@pytest.mark.parametrize("query", ["?q=a%00b", "?e=%00", "?pk__exact=%00", "a%00b/change/"])
+def test_an_address_with_a_nul_is_a_bad_request(superadmin: Client, query: str) -> None:
+    assert superadmin.get(url(Session, "changelist") + query).status_code == 400
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)

@@ -1,4 +1,4 @@
-"""A gateway's passage to its engine: terminals in, and logs of, the containers of sessions on its host; nothing else.
+"""A gateway's passage to its engine: terminals and commands in, and logs of, the containers of sessions on its host.
 
 Each connection carries one request, with a pass for just this method, path and body. What the engine is asked is
 written anew from what was understood, and of its answers only what a terminal needs goes back. An exec is known by a
@@ -17,7 +17,7 @@ from typing import Any, Final
 
 import httptools
 
-from sessions.proxy import engine_pass
+from sessions.proxy import passes
 from sessions.proxy.engine import (
     GATEWAY_PREFIX,
     HEAD_LIMIT,
@@ -41,6 +41,7 @@ SIZE: Final = re.compile(r"w=\d{1,4}&h=\d{1,4}")
 TAIL: Final = re.compile(r"stdout=1&stderr=1&tail=\d{1,6}")
 UPGRADED: Final = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
 REASONS: Final = {200: "OK", 201: "Created", 404: "Not Found", 409: "Conflict", 502: "Bad Gateway"}
+ATTACHED: Final = [{"Detach": False, "Tty": is_terminal} for is_terminal in (True, False)]
 # What an exec may be asked to be; above all not privileged, and not another user's than the container's own.
 EXEC_KEYS: Final[dict[str, type]] = {
     "Cmd": list,
@@ -78,7 +79,7 @@ def signer(keys: Keys, host: str) -> Sign:
     """Return what lets the requests of an `Engine` through the gateway of `host`."""
 
     def sign(method: str, path: str, body: bytes) -> Mapping[str, str]:
-        return {engine_pass.HEADER: engine_pass.issue(keys, _about(host, method, path, body))}
+        return {passes.HEADER: passes.issue(keys, _about(host, method, path, body))}
 
     return sign
 
@@ -148,7 +149,7 @@ class Passage:
             head.feed(await reader.readuntil(b"\r\n\r\n"))
         except (asyncio.LimitOverrunError, httptools.HttpParserError) as error:
             raise Refused(f"its head is not understood: {error}") from error
-        about = engine_pass.check(self._keys, head.headers.get(engine_pass.HEADER.lower(), ""))
+        about = passes.check(self._keys, head.headers.get(passes.HEADER.lower(), ""))
         length = head.headers.get("content-length", "0")
         if "transfer-encoding" in head.headers or not length.isdecimal() or int(length) > BODY_LIMIT:
             raise Refused("its body is too long, or its length is not said")
@@ -200,10 +201,10 @@ class Passage:
                 return _relayed(await self._engine.request("POST", f"{path}/resize?{request.query}"))
             case "POST", "start" if request.json() == {"Detach": True}:
                 return _relayed(await self._engine.request("POST", f"{path}/start", {"Detach": True}))
-            case "POST", "start" if request.json() == {"Detach": False, "Tty": True}:
-                engine = await self._engine.hijack(f"{path}/start", {"Detach": False, "Tty": True})
+            case "POST", "start" if request.json() in ATTACHED:
+                engine = await self._engine.hijack(f"{path}/start", request.json())
                 client[1].write(UPGRADED)
-                await splice(client, engine)
+                await splice(client, engine, can_end_input=not request.json()["Tty"])
                 return b""
         raise Refused("there is no passage for it")
 
@@ -226,14 +227,20 @@ def exec_config(asked: Mapping[str, Any]) -> dict[str, Any]:
     return dict(asked)
 
 
-async def splice(client: Streams, engine: Streams) -> None:
-    """Pass bytes both ways, each as fast as the other side takes them, until one side ends; end the engine's."""
+async def splice(client: Streams, engine: Streams, *, can_end_input: bool = False) -> None:
+    """Pass bytes both ways, each as fast as the other side takes them, until one side ends; end the engine's.
+
+    With `can_end_input` the client's end is only that of the input, and is passed on: the output goes on.
+    """
     pumps = [
         asyncio.create_task(_pump(client[0], engine[1])),
         asyncio.create_task(_pump(engine[0], client[1])),
     ]
     try:
         await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        if can_end_input and not pumps[1].done() and pumps[0].result():
+            engine[1].write_eof()
+            await asyncio.wait(pumps)
     finally:
         for pump in pumps:
             pump.cancel()
@@ -241,11 +248,14 @@ async def splice(client: Streams, engine: Streams) -> None:
         await asyncio.gather(*pumps, return_exceptions=True)
 
 
-async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+    """Return True where the bytes have come to their end, False where a connection broke before."""
     with suppress(ConnectionError):
         while data := await reader.read(HEAD_LIMIT):
             writer.write(data)
             await writer.drain()
+        return True
+    return False
 
 
 class _Head:

@@ -114,6 +114,9 @@ class Runtime(Protocol):
         Raises EnforcementFailed where it runs but is not held to its shares of GPUs; the caller removes it.
         """
 
+    def address(self, session: str, attempt: int) -> str | None:
+        """Return the IP address of the running container on this host; None where it has none, or does not run."""
+
     def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
         """End the container's processes, killing those left after the grace; already ended or gone is success."""
 

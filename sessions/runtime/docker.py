@@ -11,7 +11,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from docker.api import APIClient
 from docker.errors import APIError, ImageNotFound, NotFound
@@ -44,7 +44,7 @@ from sessions.runtime.enforcement.enforcer import Enforcer
 from sessions.runtime.enforcement.shares import needs_hook
 from sessions.runtime.hostnames import give_name
 from sessions.runtime.pull import PullLine, explain_failure, follow
-from sessions.runtime.sandboxes import SandboxPool
+from sessions.runtime.sandboxes import SandboxPool, address_in
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +63,14 @@ PHASES: Final = {
     "exited": ContainerPhase.EXITED,
     "dead": ContainerPhase.EXITED,
 }
+
+
+class _Created(NamedTuple):
+    """A container that waits to be started."""
+
+    id: str
+    has_sandbox: bool
+    address: str | None = None  # of its sandbox, where that is known
 
 
 class DockerRuntime:
@@ -88,7 +96,8 @@ class DockerRuntime:
         self._pull_seconds = pull_seconds
         self._enforcer = enforcer
         self._pool = SandboxPool(self._client, self._owner, self._network_anew, sandboxes)
-        self._created: dict[Key, tuple[str, bool]] = {}  # id, and whether it joins a sandbox, until it is started
+        self._created: dict[Key, _Created] = {}  # until it is started
+        self._addresses: dict[Key, str] = {}  # what was learnt on the way, until it is asked for
         self._lock = threading.Lock()  # guards the two below
         self._connection: tuple[int, APIClient] | None = None  # process id and its client
         self._is_network_ensured = False
@@ -115,7 +124,7 @@ class DockerRuntime:
             client = self._client()
             self._ensure_network(client)
             sandbox = self._pool.take(key)
-            network = joined_network(sandbox) if sandbox else self._network
+            network = joined_network(sandbox.id) if sandbox else self._network
             config = container_config(spec, self._owner, network, equipment)
             for _ in race():
                 try:
@@ -126,7 +135,7 @@ class DockerRuntime:
                     if error.status_code != CONFLICT:
                         raise
                 else:
-                    self._created[key] = str(created["Id"]), bool(sandbox)
+                    self._created[key] = _Created(str(created["Id"]), bool(sandbox), sandbox and sandbox.address)
                     return str(created["Id"])
                 # The name is taken: by ours, by a stranger's, or by one that is only coming or just going.
                 if (existing := inspect(client, name)) is None:
@@ -146,21 +155,34 @@ class DockerRuntime:
         key = (session, attempt)
         with translated(StartFailed, "The container could not be started: {}".format), self._pool.undisturbed():
             client = self._client()
-            container_id, has_sandbox = self._created.pop(key, ("", False))
-            if not container_id:
-                container_id, has_sandbox = self._startable(client, key)
-            self._start(client, container_id, key if has_sandbox else None)
+            created = self._created.pop(key, None)
+            container_id, has_sandbox, address = created or self._startable(client, key)
+            is_as_it_was = self._start(client, container_id, key if has_sandbox else None)
             is_enforced = self._enforcer is not None and self._enforcer.concerns(key)
             if not (has_sandbox or is_enforced):
                 return
             container = client.inspect_container(container_id)
         if has_sandbox:
             _name(container)
+        if address := address if has_sandbox and is_as_it_was else address_in(container):
+            self._addresses[key] = address
         if self._enforcer and is_enforced:
             self._enforcer.verify(key, int(container["State"]["Pid"]))
 
+    def address(self, session: str, attempt: int) -> str | None:
+        """Return what the container's own network, or its sandbox's, gave it; no request right after the start."""
+        key = (session, attempt)
+        if known := self._addresses.pop(key, None):
+            return known
+        with translated(EngineUnreachable):
+            container = self._find(self._client(), session, attempt)
+            if container is None or not container["State"]["Running"]:
+                return None
+            return self._pool.address(key) if _has_sandbox(container) else address_in(container)
+
     def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
         """End the container's processes; see Runtime."""
+        self._addresses.pop((session, attempt), None)
         with translated(EngineUnreachable), gone_is_fine():
             client = self._client()
             if (container := self._find(client, session, attempt)) and container["State"]["Running"]:
@@ -169,6 +191,7 @@ class DockerRuntime:
     def remove(self, session: str, attempt: int) -> None:
         """Remove the container with its writable layer and anonymous volumes; see Runtime."""
         self._created.pop((session, attempt), None)
+        self._addresses.pop((session, attempt), None)
         with translated(EngineUnreachable), gone_is_fine():
             client = self._client()
             if container := self._find(client, session, attempt):
@@ -264,10 +287,11 @@ class DockerRuntime:
                     _create_network(client, self._network)
             self._is_network_ensured = True
 
-    def _start(self, client: APIClient, container_id: str, key_of_sandbox: Key | None) -> None:
-        """Start the container; where its network or its sandbox is gone, after making that again."""
+    def _start(self, client: APIClient, container_id: str, key_of_sandbox: Key | None) -> bool:
+        """Start the container; where its network or its sandbox is gone, after making that again: then return False."""
         try:
             client.start(container_id)
+            return True
         except APIError as error:
             if key_of_sandbox:
                 if not self._pool.revive(key_of_sandbox):
@@ -277,6 +301,7 @@ class DockerRuntime:
             else:
                 raise
             client.start(container_id)
+            return False
 
     def _network_anew(self) -> str:
         """Return the network's name after looking whether it is there."""
@@ -287,14 +312,14 @@ class DockerRuntime:
         container = inspect(client, container_name(session, attempt))
         return container if container and has_labels(container, self._owner) else None
 
-    def _startable(self, client: APIClient, key: Key) -> tuple[str, bool]:
-        """Return id, and whether it joins a sandbox, of a container that another has created."""
+    def _startable(self, client: APIClient, key: Key) -> "_Created":
+        """Return a container that another has created."""
         container = self._find(client, *key)
         if container is None:
             raise StartFailed("The container is not there.")
         if PHASES[container["State"]["Status"]] is ContainerPhase.EXITED:
             raise StartFailed("The container has already ended.")
-        return str(container["Id"]), _has_sandbox(container)
+        return _Created(str(container["Id"]), _has_sandbox(container))
 
     def _label_filter(self) -> list[str]:
         return [f"{name}={value}" for name, value in self._owner.items()]

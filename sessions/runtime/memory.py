@@ -4,6 +4,7 @@ Every MemoryRuntime of one `engine_url` sees the same containers, as every worke
 the protocol it offers what goes wrong in life: `end`, `vanish`, `withhold_image`, `write_log`, `fail_next`.
 """
 
+import ipaddress
 import itertools
 import queue
 import threading
@@ -26,6 +27,9 @@ from sessions.runtime.enforcement.enforcer import Enforcer
 
 KILLED: Final = 137  # exit code of a process ended by SIGKILL
 STOPPED_CHECK_SECONDS: Final = 0.1
+
+_FIRST_ADDRESS: Final = ipaddress.IPv4Address("10.255.0.0")
+_ADDRESSES: Final = 1 << 16
 
 Owner = tuple[str, str]  # installation, host
 
@@ -113,6 +117,14 @@ class MemoryRuntime:
             if container.state.phase is ContainerPhase.CREATED:
                 container.state = replace(container.state, phase=ContainerPhase.RUNNING)
                 container.log.append(f"{session} ready")
+
+    def address(self, session: str, attempt: int) -> str | None:
+        """Return an address that nothing has; see Runtime."""
+        with self._operation("address"):
+            container = self._find(session, attempt)
+            if container is None or container.state.phase is not ContainerPhase.RUNNING:
+                return None
+            return str(_FIRST_ADDRESS + int(container.state.container_id, 16) % _ADDRESSES)
 
     def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
         """End the container at once, for its processes know no delay; see Runtime."""

@@ -76,6 +76,8 @@ def test_an_order_by_amounts_is_queued_and_shown(user: User) -> None:
         "exit_code": None,
         "started_at": None,
         "ended_at": None,
+        "last_activity_at": None,
+        "ssh": "",
     }
     assert client_of(user).get(f"{URL}{session.pk}/").json()["id"] == session.pk
 

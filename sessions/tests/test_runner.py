@@ -79,6 +79,7 @@ def test_a_scheduled_session_comes_to_run_in_the_container_it_asked_for(runtime:
     assert [event.new_status for event in session.events.all()] == ["SCHEDULED", "PREPARING", "RUNNING"]
     (container,) = runtime.containers()
     assert (container.container_id, container.phase) == (stored.container_id, ContainerPhase.RUNNING)
+    assert stored.address == runtime.address(session.pk, 1)
     spec = runtime.spec(session.pk, 1)
     assert spec
     assert (spec.image, spec.cpu, spec.memory, spec.shared_memory) == (session.image.reference, 3, 2 * GIB, GIB)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from ipaddress import ip_address
 
 import pytest
 
@@ -183,6 +184,24 @@ def test_stopping_what_never_started_leaves_it_created(world: World, runtime: Ru
     assert phases(runtime) == {(spec.session, 1): ContainerPhase.CREATED}
 
 
+def test_a_running_container_has_an_address_of_its_own_that_every_worker_sees(world: World, runtime: Runtime) -> None:
+    first, second = (launch(runtime, make_spec(world.image)) for _ in range(2))
+    seen = [[each.address(spec.session, 1) for spec in (first, second)] for each in (runtime, runtime, world.runtime())]
+    assert seen[0] == seen[1] == seen[2]
+    assert len({str(ip_address(str(address))) for address in seen[0]}) == 2
+
+
+def test_what_does_not_run_has_no_address(world: World, runtime: Runtime, running: ContainerSpec) -> None:
+    created = make_spec(world.image)
+    runtime.create(created)
+    runtime.stop(running.session, running.attempt, grace_seconds=5)
+    assert [runtime.address(*key) for key in ((created.session, 1), (running.session, 1), (new_session(), 1))] == [
+        None,
+        None,
+        None,
+    ]
+
+
 @pytest.mark.parametrize(
     "operation",
     [
@@ -351,6 +370,7 @@ def test_an_engine_that_does_not_answer_is_told_apart(tmp_path_factory: pytest.T
         lambda: runtime.ensure_image(world.image, print),
         lambda: runtime.create(make_spec(world.image)),
         lambda: runtime.start("s", 1),
+        lambda: runtime.address("s", 1),
         lambda: runtime.stop("s", 1, 5),
         lambda: runtime.remove("s", 1),
         lambda: runtime.containers(),
@@ -366,6 +386,6 @@ def unreachable_runtime(world: World, socket_path: str) -> Runtime:
     if isinstance(world, DockerWorld):
         return type(world.runtime())(world.installation, "here", f"unix://{socket_path}")
     runtime = MemoryWorld().runtime()
-    for name in ("ensure_image", "create", "start", "stop", "remove", "containers", "logs", "exits"):
+    for name in ("ensure_image", "create", "start", "address", "stop", "remove", "containers", "logs", "exits"):
         runtime.fail_next(name, EngineUnreachable("The container engine does not answer."))
     return runtime

@@ -16,8 +16,8 @@ import pytest
 import pytest_asyncio
 from docker.api import APIClient
 
-from sessions.proxy import engine_pass
 from sessions.proxy import passage as passage_module
+from sessions.proxy import passes
 from sessions.proxy.engine import GATEWAY_PREFIX, HEAD_LIMIT, Engine, ExecFailed
 from sessions.proxy.exec_stream import ExecStream, is_running
 from sessions.proxy.output import last_lines
@@ -335,13 +335,13 @@ def test_an_exec_is_asked_for_as_it_was_understood() -> None:
     ("sign", "reason"),
     [
         (lambda *call: {}, "not ours"),
-        (lambda *call: {engine_pass.HEADER: ""}, "not ours"),
+        (lambda *call: {passes.HEADER: ""}, "not ours"),
         (signer(FAR_KEYS, HOST), "not ours"),
         (signer(KEYS, "gpu8"), "for something else"),
         (lambda method, path, body: signer(KEYS, HOST)("POST", path, body), "for something else"),
         (lambda method, path, body: signer(KEYS, HOST)(method, path + "x", body), "for something else"),
         (lambda method, path, body: signer(KEYS, HOST)(method, path, b"{}"), "for something else"),
-        (lambda *call: {engine_pass.HEADER: engine_pass.issue(KEYS, ["jupyter--abc"])}, "for something else"),
+        (lambda *call: {passes.HEADER: passes.issue(KEYS, ["jupyter--abc"])}, "for something else"),
     ],
     ids=["none", "empty", "wrong key", "another host", "another method", "another path", "another body", "an app's"],
 )
@@ -358,10 +358,10 @@ async def test_without_a_pass_for_just_this_request_there_is_a_bare_403(
 async def test_a_pass_that_is_over_is_refused_and_the_log_asks_for_the_clocks(
     passed: tuple[str, Passage], far: Engine, shared: Container, caplog: pytest.LogCaptureFixture
 ) -> None:
-    old = time.time() - engine_pass.LIFE_SECONDS - engine_pass.SKEW_SECONDS - 5
+    old = time.time() - passes.LIFE_SECONDS - passes.SKEW_SECONDS - 5
     sign = signer(KEYS, HOST)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine_pass, "unix_time", lambda: old)
+        patch.setattr(passes, "unix_time", lambda: old)
         request = written("GET", f"/containers/{shared.id}/json", sign=sign)
     assert await raw(passed[0], request) == REFUSED
     assert "do the clocks agree" in caplog.text
