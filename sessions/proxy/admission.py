@@ -56,6 +56,7 @@ class Forward:
     is_websocket: bool
     expects_continue: bool
     is_http_10: bool
+    client: str  # address of the visitor
 
     def to_bytes(self) -> bytes:
         """Return the head as sent to the app, up to and with the empty line."""
@@ -215,16 +216,13 @@ class Admission:
         authorization = _authorization(noted, route)
         if authorization:
             headers.append((b"Authorization", authorization))
-        headers.append((b"X-Forwarded-For", self._client(peer, noted).encode()))
+        client = self._client(peer, noted)
+        headers.append((b"X-Forwarded-For", client.encode()))
         headers.append((b"X-Forwarded-Proto", self._scheme))
         headers.append((b"X-Forwarded-Host", noted[b"host"]))
         if route.gateway:
             headers.append((b"X-GP-Gateway", self._passes.of(route.label)))
-        return framed(request, noted, headers, visitor)
-
-    def client(self, peer: str, noted_forwarded_for: bytes) -> str:
-        """Return the address of the client behind a peer, which a front of ours has put last."""
-        return self._client(peer, {b"x-forwarded-for": noted_forwarded_for})
+        return framed(request, noted, headers, visitor, client)
 
     def _client(self, peer: str, noted: dict[bytes, bytes]) -> str:
         named = noted.get(b"x-forwarded-for") if self._fronts else None
@@ -268,7 +266,7 @@ def checked(request: Request, sorted_: Sorted) -> bytes:
     return host
 
 
-def framed(request: Request, noted: dict[bytes, bytes], headers: list[Pair], visitor: Visitor) -> Forward:
+def framed(request: Request, noted: dict[bytes, bytes], headers: list[Pair], visitor: Visitor, client: str) -> Forward:
     """Return the request with these headers and those that say how it goes over one hop."""
     is_websocket = b"upgrade" in noted and is_switch(noted)
     is_chunked = b"transfer-encoding" in noted
@@ -288,6 +286,7 @@ def framed(request: Request, noted: dict[bytes, bytes], headers: list[Pair], vis
         is_websocket=is_websocket,
         expects_continue=b"expect" in noted and not request.is_http_10,
         is_http_10=request.is_http_10,
+        client=client,
     )
 
 

@@ -44,7 +44,7 @@ class GatewayAdmission:
                 headers.append((name, noted[own]))
         if b"x-forwarded-for" in noted:
             headers.append((b"X-Forwarded-For", noted[b"x-forwarded-for"]))
-        return framed(request, noted, headers, visitor)
+        return framed(request, noted, headers, visitor, peer)
 
     async def serve(self, reserved: Reserved) -> Answer:
         """Answer for the data plane's sake; a gateway has no paths of its own."""
@@ -53,10 +53,6 @@ class GatewayAdmission:
     def answer_headers(self, visitor: Visitor, headers: list[Pair]) -> list[Pair]:
         """Return an answer's headers for the web process, which decides what of them the browser gets."""
         return heads.hop_headers(headers)
-
-    def client(self, peer: str, forwarded_for: bytes) -> str:
-        """Return the peer: limits for addresses are the web process's."""
-        return peer
 
     def _visitor(self, label: str) -> Visitor | None:
         """Return what stands for all users of an endpoint; None if there is none with a container on this host."""

@@ -1,6 +1,7 @@
 """How much the data plane takes: sizes, times, connections."""
 
 from dataclasses import dataclass
+from typing import Final
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,3 +20,7 @@ class Limits:
     per_endpoint: int = 200  # connections at once
     per_user: int = 1000
     per_anonymous_address: int = 50
+
+
+# A gateway's clients are web processes, which have counted their visitors already.
+FOR_GATEWAY: Final = Limits(idle_seconds=300, per_endpoint=10_000, per_anonymous_address=10**6)
