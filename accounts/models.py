@@ -30,6 +30,9 @@ class ResourcePolicy(models.Model):
         help_text="A session ends this long after it started running",
     )
     allow_sudo = models.BooleanField(default=False, help_text="Sessions may gain root inside their container")
+    allow_public_apps = models.BooleanField(
+        default=True, help_text="Apps of sessions may be opened to people without an account"
+    )
 
     class Meta:
         ordering = ("name",)

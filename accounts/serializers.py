@@ -53,7 +53,7 @@ class PolicySerializer(serializers.ModelSerializer[ResourcePolicy]):
 
     class Meta:
         model = ResourcePolicy
-        fields = ("name", "max_lifetime", "allow_sudo")
+        fields = ("name", "max_lifetime", "allow_sudo", "allow_public_apps")
         read_only_fields = fields
 
 

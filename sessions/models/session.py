@@ -304,6 +304,8 @@ class Session(models.Model):
                 at=now, old_status=old.value, new_status=target.value, reason=reason.value, detail=detail, actor=actor
             )
             notify.sessions_changed([(self.pk, self.owner_id)])
+            if old == Status.RUNNING:
+                notify.routes_changed(self.pk)
         for name, value in changes.items():
             setattr(self, name, value)
         logger.info("session %s: %s -> %s (%s) %s", self.pk, old, target, reason, detail)

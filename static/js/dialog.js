@@ -40,6 +40,10 @@ if (dialog) {
     event.preventDefault();
     dialog.close();
   });
+  // What opens in another window has been sent off by then; the same goes for a click on a link.
+  dialog.addEventListener("submit", (event) => {
+    if (event.target.matches("[data-dialog-leaves]")) setTimeout(() => dialog.close());
+  });
   document.addEventListener("sessions:ended", (event) => {
     if (dialog.open) dialog.close();
     toast(event.detail.message, "success");
