@@ -11,7 +11,8 @@ from django.db import close_old_connections, connections
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host
-from sessions import app_starter, reconciler, runner
+from sessions import app_starter, own_keys, reconciler, runner
+from sessions.own_keys import OwnKeys
 from sessions.runtime.base import EngineUnreachable, Runtime
 from sessions.runtime.firewall import Firewall, FirewallFailed
 from sessions.watchdog import LOOK_SECONDS, Watchdog
@@ -42,6 +43,7 @@ class HostAgent:
             (self.reconcile, RECONCILE_SECONDS),
             (self.listen, 1),
             (self.keep_warm, KEEP_WARM_SECONDS),
+            (OwnKeys(runtime, host).look, own_keys.LOOK_SECONDS),
         ]
         if watchdog:
             loops.append((watchdog.look, LOOK_SECONDS))
