@@ -11,7 +11,7 @@ from django.db import close_old_connections, connections
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host
-from sessions import reconciler, runner
+from sessions import app_starter, reconciler, runner
 from sessions.runtime.base import EngineUnreachable, Runtime
 from sessions.watchdog import LOOK_SECONDS, Watchdog
 
@@ -54,6 +54,7 @@ class HostAgent:
     def end(self) -> None:
         """Stop the background work; sessions keep running."""
         self._stopped.set()
+        app_starter.end()
         for thread in self._threads:
             thread.join()
         for pool in (self._starts, self._stops):
@@ -74,6 +75,7 @@ class HostAgent:
             self._engine_answers = False
             return
         self._engine_answers = True
+        app_starter.resume(self.runtime, self.host)
         if hosts.declare_ready(self.host):
             logger.info("host %s: ready", self.host)
             kick_scheduler()

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Count, Q
 from django.utils import timezone
 
 from accounts import limits
@@ -221,15 +222,12 @@ def _dependency_error(owner: User, order: Order) -> str | None:
 
 def _capacity_errors(order: Order) -> dict[str, str]:
     """Return {field: message} for what no host of the group holds even when empty."""
-    hosts = Host.objects.filter(group=order.resource_group).prefetch_related("gpus")
+    hosts = Host.objects.filter(group=order.resource_group).order_by()
+    devices = Count("gpus", filter=Q(gpus__is_present=True))
+    per_gpu = order.resource_group.gpu_capacity
     capacities = [
-        Capacity(
-            cpu=host.cpu,
-            memory=host.memory,
-            gpu_count=sum(gpu.is_present for gpu in host.gpus.all()),
-            gpu_capacity=order.resource_group.gpu_capacity,
-        )
-        for host in hosts
+        Capacity(cpu=cpu, memory=memory, gpu_count=count, gpu_capacity=per_gpu)
+        for cpu, memory, count in set(hosts.annotate(devices=devices).values_list("cpu", "memory", "devices"))
     ]
     if not capacities:
         return {"resource_group": "No host has joined this resource group yet."}

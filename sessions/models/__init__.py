@@ -1,6 +1,14 @@
 """The tables of sessions: sessions with their leases and events, and the endpoints by which their apps are reached."""
 
-from sessions.models.endpoint import Endpoint, EndpointEvent, Revocation, ShareLink, Ticket
+from sessions.models.endpoint import (
+    TICKET_LIFE,
+    Endpoint,
+    EndpointEvent,
+    EndpointState,
+    Revocation,
+    ShareLink,
+    Ticket,
+)
 from sessions.models.session import (
     SESSION_ID,
     GpuShare,
@@ -19,8 +27,10 @@ from sessions.models.session import (
 
 __all__ = [
     "SESSION_ID",
+    "TICKET_LIFE",
     "Endpoint",
     "EndpointEvent",
+    "EndpointState",
     "GpuShare",
     "Lease",
     "Placed",

@@ -83,6 +83,11 @@ class RouteTable:
             self._users[user] = at
             self._cut(lambda route, login, its_user: its_user == user)
 
+    def forget_revocations(self, until: float) -> None:
+        """Forget what was revoked until then (Unix seconds), when every cookie that it could void has expired."""
+        self._logins = {login: at for login, at in self._logins.items() if at > until}
+        self._users = {user: at for user, at in self._users.items() if at > until}
+
     def _cut(self, holds: Holds) -> None:
         for observer in self._observers:
             observer(holds)

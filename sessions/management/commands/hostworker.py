@@ -44,7 +44,13 @@ class Command(BaseCommand):
             )
         except ValueError as error:
             raise CommandError(str(error)) from error
-        host = register_host(name, machine, settings.COMPUTE_HOST_GROUP, has_mps=bool(settings.COMPUTE_MPS_DIR))
+        host = register_host(
+            name,
+            machine,
+            settings.COMPUTE_HOST_GROUP,
+            has_mps=bool(settings.COMPUTE_MPS_DIR),
+            gateway_url=settings.COMPUTE_GATEWAY_URL,
+        )
         agent = HostAgent(get_runtime(), host, _watchdog(host, machine))
         agent.begin()
         try:
