@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
 from rest_framework.views import APIView
 
-from accounts.api import MeView, TokenView
+from accounts.api import MeView, SshKeyViewSet, TokenView
 from resources.api import HostViewSet, ImageViewSet, PresetViewSet, ResourceGroupViewSet
 from scheduler.api import EstimateView
 from sessions.api import LimitsView, SessionViewSet
@@ -35,6 +35,7 @@ router.register("images", ImageViewSet)
 router.register("presets", PresetViewSet)
 router.register("resource-groups", ResourceGroupViewSet)
 router.register("sessions", SessionViewSet)
+router.register("ssh-keys", SshKeyViewSet)
 
 api_docs = SpectacularSwaggerView.as_view(permission_classes=[AllowAny], url_name="api-schema")
 

@@ -18,6 +18,7 @@ from sessions import validation
 from sessions.lifecycle import Kind, Reason, Status, Tab
 from sessions.models import Session, SessionEvent
 from sessions.services import Order
+from sessions.ssh.command_line import command_line
 
 AS_WRITTEN = ("name", "count", "priority", "command", "time_limit", "not_before")
 SESSION_ID = re.compile("[a-z2-7]{16}")
@@ -51,6 +52,8 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
     gpus = serializers.SerializerMethodField()
     env = serializers.SerializerMethodField(help_text="Environment variables; null for anybody but the owner")
 
+    ssh = serializers.SerializerMethodField(help_text="The command that opens it over SSH; empty while there is none")
+
     kind = serializers.ChoiceField(choices=[kind.value for kind in Kind], read_only=True)
     command = serializers.SerializerMethodField(help_text="What a batch session runs; null for anybody but the owner")
     time_limit = SpanField(read_only=True, allow_null=True, help_text="Seconds from its start to its end")
@@ -68,6 +71,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
             *("resource_group", "cpu", "memory", "shared_memory", "fgpu", "host", "gpus", "env", "priority"),
             *("kind", "command", "time_limit", "not_before", "depends_on", "eta", "because", "result"),
             *("attempt", "exit_code", "created_at", "status_at", "started_at", "ended_at"),
+            *("last_activity_at", "ssh"),
         )
         read_only_fields = fields
 
@@ -78,6 +82,10 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
             {"uuid": share.gpu.uuid, "fgpu": share.milli, "tier": tier.value} for share, tier in session.held_shares
         ]
         return GpuShareSerializer(held, many=True).data
+
+    def get_ssh(self, session: Session) -> str:
+        """Return the command that opens the session over SSH, "" while there is none."""
+        return command_line(session)
 
     def get_command(self, session: Session) -> str | None:
         """Return the command, which may hold secrets as the variables may, to the owner alone."""

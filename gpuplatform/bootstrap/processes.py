@@ -13,8 +13,10 @@ QUIET_ROOT: Final = "ignore:You're running the worker with superuser privileges"
 CELERY: Final = (sys.executable, "-m", "celery", "--quiet", "-A", "gpuplatform")
 
 
-def commands(address: Address, var_dir: Path, host_environment: dict[str, str]) -> list[Command]:
-    """Return what to run: web, scheduler, beat and this host's worker."""
+def commands(
+    address: Address, var_dir: Path, host_environment: dict[str, str], *, has_ssh: bool = False
+) -> list[Command]:
+    """Return what to run: web, scheduler, beat, this host's worker and, if wanted, the SSH front."""
     worker = "worker -Q scheduler -n scheduler@%h --pool solo --concurrency 1 --without-gossip --without-mingle"
     return [
         Command(name="web", arguments=_web(address)),
@@ -32,6 +34,7 @@ def commands(address: Address, var_dir: Path, host_environment: dict[str, str]) 
             arguments=(sys.executable, "manage.py", "hostworker"),
             environment={"PYTHONWARNINGS": QUIET_ROOT, **host_environment},
         ),
+        *([Command(name="ssh", arguments=(sys.executable, "manage.py", "sshfront"))] if has_ssh else []),
     ]
 
 

@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import reverse
 from knox.models import AuthToken
 
-from accounts.models import ResourcePolicy, User
+from accounts.models import ResourcePolicy, SshKey, User
 from resources.models import Host, Image, Installation, Preset, ResourceGroup
 from resources.units import GIB, MIB
 from sessions.lifecycle import Status
@@ -54,6 +54,7 @@ def populate() -> None:
     make_preset(group=session.resource_group)
     session.resource_group.users.add(session.owner)
     AuthToken.objects.create(user=session.owner)
+    SshKey.objects.create(owner=session.owner, title="laptop", text="ssh-ed25519 AAAA", fingerprint="SHA256:AAAA")
     Installation.current_key()
 
 
@@ -63,7 +64,7 @@ def text_of(page: HttpResponseBase) -> str:
 
 
 def test_every_model_of_ours_is_administered() -> None:
-    assert len(MODELS) == 13
+    assert len(MODELS) == 14
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
@@ -75,6 +76,11 @@ def test_every_page_of_every_model_opens_for_a_superadmin(superadmin: Client, mo
     assert superadmin.get(url(model, "changelist"), {"q": "a"}).status_code == 200
     assert superadmin.get(url(model, "change", row.pk)).status_code == 200
     assert superadmin.get(url(model, "add")).status_code == (200 if model in ADDABLE else 403)
+
+
+@pytest.mark.parametrize("query", ["?q=a%00b", "?e=%00", "?pk__exact=%00", "a%00b/change/"])
+def test_an_address_with_a_nul_is_a_bad_request(superadmin: Client, query: str) -> None:
+    assert superadmin.get(url(Session, "changelist") + query).status_code == 400
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
@@ -120,8 +126,12 @@ def test_hosts_are_cordoned_and_uncordoned(superadmin: Client) -> None:
         assert Host.objects.get().is_cordoned is cordoned
 
 
+NO_APPS = {"apps-TOTAL_FORMS": "0", "apps-INITIAL_FORMS": "0"}
+
+
 def test_amounts_are_typed_as_people_write_them(superadmin: Client) -> None:
     form = {"environment": "Any", "version": "1", "reference": "any/image:1", "is_enabled": "on", "min_cpu": "1"}
+    form |= NO_APPS
     superadmin.post(url(Image, "add"), form | {"min_memory": "1.5g", "min_fgpu": "0.35"})
     image = Image.objects.get()
     assert (image.min_memory, image.min_fgpu) == (1536 * MIB, 350)
@@ -226,12 +236,25 @@ def test_an_image_that_cannot_be_offered_so_is_refused_at_its_field(
 ) -> None:
     make_image(environment="Python", version="3.11", is_default=True)
     form = {"environment": "Python", "version": "3.14", "reference": "python:3.14", "min_cpu": "1"}
-    form |= {"min_memory": "64m", "min_fgpu": "0"}
+    form |= {"min_memory": "64m", "min_fgpu": "0"} | NO_APPS
     answer = superadmin.post(url(Image, "add"), form | changes)
     errors = answer.context["adminform"].form.errors
     assert list(errors) == [field]
     assert words in str(errors[field])
     assert superadmin.post(url(Image, "add"), form).status_code == 302
+
+
+def test_the_apps_of_an_image_are_edited_with_it(superadmin: Client) -> None:
+    image = make_image()
+    form = {name: str(getattr(image, name)) for name in ("environment", "version", "reference", "min_cpu")}
+    form |= {"min_memory": "64m", "min_fgpu": "0", "apps-TOTAL_FORMS": "1", "apps-INITIAL_FORMS": "0"}
+    app = {"name": "code", "title": "Code", "port": "8080", "command": "exec code", "position": "0"}
+    app |= {"readiness_path": "/", "start_path": "/"}
+    form |= {f"apps-0-{name}": value for name, value in app.items()}
+    answer = superadmin.post(url(Image, "change", image.pk), form | {"apps-0-start_path": "https://evil.example"})
+    assert answer.status_code == 200
+    assert superadmin.post(url(Image, "change", image.pk), form).status_code == 302
+    assert image.apps.get().command == "exec code"
 
 
 def test_a_host_stays_in_its_group_while_sessions_hold_leases(superadmin: Client) -> None:

@@ -19,6 +19,8 @@ PATHS = {
     "/api/v1/sessions/{id}/events/": {"get"},
     "/api/v1/sessions/{id}/logs/": {"get"},
     "/api/v1/sessions/{id}/terminate/": {"post"},
+    "/api/v1/ssh-keys/": {"get", "post"},
+    "/api/v1/ssh-keys/{id}/": {"get", "delete"},
 }
 
 
