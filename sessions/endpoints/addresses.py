@@ -19,7 +19,7 @@ def port_origin(port: int) -> str:
 
 def first_page(endpoint: Endpoint) -> str:
     """Return the address at which the app begins."""
-    app = endpoint.session.image.apps.filter(name=endpoint.app).first()
+    app = next((app for app in endpoint.session.image.apps.all() if app.name == endpoint.app), None)
     return origin(endpoint.label) + (app.start_path if app else "/")
 
 
