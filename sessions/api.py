@@ -26,7 +26,7 @@ from resources.totals import largest_amounts
 from sessions import logs, services, usage
 from sessions.errors import GENERAL, Refused
 from sessions.lifecycle import TABS, Tab
-from sessions.models import SESSION_ID, Session, SessionEvent
+from sessions.models import SESSION_ID, Endpoint, Session, SessionEvent
 from sessions.serializers import (
     AMOUNTS,
     LimitsQuery,
@@ -39,6 +39,7 @@ from sessions.serializers import (
     group_for,
 )
 
+OPENED = Prefetch("endpoints", Endpoint.objects.unclosed())
 DEPENDENCIES = Prefetch("depends_on", Session.objects.only("pk").order_by("pk"))
 
 
@@ -78,7 +79,7 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Session]
         related = ("owner", "image", "resource_group", "host", "lease")
         return (
             sessions.select_related(*related)
-            .prefetch_related("lease__shares__gpu", DEPENDENCIES)
+            .prefetch_related("lease__shares__gpu", "image__apps", DEPENDENCIES, OPENED)
             .order_by("-created_at", "-id")
         )
 
