@@ -74,11 +74,14 @@ def open_app(session: Session, app: str, *, actor: User, preferred_port: int | N
     return Opened(endpoint, note)
 
 
-def report(endpoint: Endpoint, state: EndpointState, detail: str = "") -> bool:
-    """Write what the host has found of the app; return False where that no longer matters: closed, or ended."""
+def report(endpoint: Endpoint, state: EndpointState, detail: str = "", output: str = "") -> bool:
+    """Write what the host has found of the app; return False where that no longer matters: closed, or ended.
+
+    `output` is what the app wrote last, for its owner to read.
+    """
     current = Endpoint.objects.unclosed().filter(pk=endpoint.pk, session__status=Status.RUNNING)
     with transaction.atomic():
-        is_current = bool(current.update(state=state.value, detail=detail[:300]))
+        is_current = bool(current.update(state=state.value, detail=detail[:300], output=output))
         if is_current:
             _changed(endpoint)
     return is_current
@@ -178,7 +181,7 @@ def _prepare(endpoint: Endpoint, offer: _Offer, actor: User) -> None:
     endpoint.title, endpoint.port = offer.title, offer.port
     endpoint.token = (endpoint.token or _token(endpoint)) if offer.takes_token else ""
     if endpoint.pk is None or endpoint.state != EndpointState.STARTING:
-        endpoint.state, endpoint.detail = EndpointState.STARTING.value, ""
+        endpoint.state, endpoint.detail, endpoint.output = EndpointState.STARTING.value, "", ""
         endpoint.opened_by, endpoint.opened_at = actor, timezone.now()
     endpoint.save()
 

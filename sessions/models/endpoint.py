@@ -57,6 +57,7 @@ class Endpoint(models.Model):
     token = models.CharField(max_length=64, blank=True, help_text="What the app takes as its own log-in; never shown")
     state = models.CharField(max_length=8, choices=EndpointState.choices, default=EndpointState.STARTING.value)
     detail = models.CharField(max_length=300, blank=True, help_text="What it is doing, or why it failed")
+    output = models.TextField(blank=True, help_text="Its last lines while it starts, and where it failed")
     epoch = models.PositiveIntegerField(default=1, help_text="Cookies of another epoch are void")
     is_public = models.BooleanField(default=False, help_text="Anybody who knows the address may use it")
     public_until = models.DateTimeField(null=True, blank=True)
