@@ -66,7 +66,8 @@ class HostAgent:
         self._stopped.set()
         app_starter.end()
         for thread in self._threads:
-            thread.join()
+            if thread.ident is not None:  # it may end before all have begun
+                thread.join()
         for pool in (self._starts, self._stops):
             pool.shutdown(cancel_futures=True)
 
