@@ -156,6 +156,7 @@ def test_without_scripts_an_app_is_opened_and_gone_on_to_as_well(
         page.get_by_role("button", name="The lab").click()
     expect(opening.value.get_by_role("heading", name="The lab")).to_be_visible()
     services.report(Endpoint.objects.select_related("session").get(), EndpointState.READY)
+    opening.value.get_by_role("link", name="Look again").click()
     expect(opening.value.get_by_role("heading", name="The app itself")).to_be_visible()
     plain.close()
 
