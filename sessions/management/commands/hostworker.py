@@ -12,10 +12,13 @@ from resources.models import Host
 from resources.services import register_host
 from sessions.agent import HostAgent
 from sessions.notify import host_queue
+from sessions.runtime import firewall
+from sessions.runtime.container_config import NETWORK, bridge_device
 from sessions.runtime.enforcement.programs import NVML, Unbuilt
 from sessions.runtime.enforcement.simulation import load_nvml
 from sessions.runtime.enforcement.telemetry import NvmlTelemetry
 from sessions.runtime.factory import get_enforcer, get_runtime
+from sessions.runtime.firewall import Firewall
 from sessions.watchdog import Watchdog
 
 TASKS_AT_ONCE = 16  # threads: they wait for the engine most of the time
@@ -51,7 +54,7 @@ class Command(BaseCommand):
             has_mps=bool(settings.COMPUTE_MPS_DIR),
             gateway_url=settings.COMPUTE_GATEWAY_URL,
         )
-        agent = HostAgent(get_runtime(), host, _watchdog(host, machine))
+        agent = HostAgent(get_runtime(), host, _watchdog(host, machine), _firewall(host))
         agent.begin()
         try:
             current_app.worker_main(
@@ -72,6 +75,16 @@ class Command(BaseCommand):
             )
         finally:
             agent.end()
+
+
+def _firewall(host: Host) -> Firewall | None:
+    """Return the rules that keep sessions from the host's own services; None where they are not wanted or not to be."""
+    if not settings.COMPUTE_FIREWALL:
+        return None
+    if problem := firewall.problem(settings.COMPUTE_DOCKER_URL):
+        logger.error("host %s: sessions can reach what the host binds to all interfaces: %s", host, problem)
+        return None
+    return Firewall(bridge_device(NETWORK))
 
 
 def _watchdog(host: Host, machine: Machine) -> Watchdog | None:
