@@ -1,4 +1,4 @@
-"""Every app that the catalogue defines comes to answer in the images that list it, started as the platform starts it."""
+"""Every app of the catalogue comes to answer in the images that list it, started as the platform starts it."""
 
 import threading
 from collections.abc import Iterator
@@ -65,9 +65,12 @@ def test_an_app_answers_on_its_first_page(world: DockerWorld, label: str, app: s
         assert endpoint.token not in command_lines(session)
 
 
-def first_page(endpoint: Endpoint, session: Session, path: str, headers: dict[str, str]) -> requests.Response:
-    token = {"Authorization": f"token {endpoint.token}"} if endpoint.token else {}
-    return requests.get(url_of(endpoint, session, path), headers=headers | token, timeout=30)
+def first_page(endpoint: Endpoint, session: Session, path: str) -> requests.Response:
+    """Ask as a proxy does: with the Host that the browser sent, and the token."""
+    headers = {"Host": f"{endpoint.label}.{settings.COMPUTE_APPS_DOMAIN}:8000"}
+    if endpoint.token:
+        headers["Authorization"] = f"token {endpoint.token}"
+    return requests.get(url_of(endpoint, session, path), headers=headers, timeout=30)
 
 
 def url_of(endpoint: Endpoint, session: Session, path: str) -> str:
