@@ -54,9 +54,7 @@ def test_an_app_answers_on_its_first_page(world: DockerWorld, label: str, app: s
     endpoint.refresh_from_db()
     assert (endpoint.state, endpoint.output) == (EndpointState.READY, "")
     start_path = session.image.apps.get(name=app).start_path
-    answer = first_page(
-        endpoint, session, start_path, {"Host": f"{endpoint.label}.{settings.COMPUTE_APPS_DOMAIN}:8000"}
-    )
+    answer = first_page(endpoint, session, start_path)
     assert answer.status_code == 200
     assert not answer.history
     if endpoint.token:
