@@ -115,7 +115,7 @@ def share(request: Page, session_id: str, name: str) -> HttpResponse:
             secret = services.share(
                 endpoint, expires=expires, note=form.cleaned_data["note"], actor=request.user
             ).secret
-            link = f"{settings.COMPUTE_PUBLIC_URL}/apps/shared/{secret}"
+            link = addresses.share_url(secret)
         except Refused as refusal:
             form.add_error(None, " ".join(refusal.errors.values()))
     context = _launcher_context(session, OpenForm()) | {"share_form": form, "share_link": link, "shared": endpoint}
