@@ -119,6 +119,8 @@ class Admission:
         return not visitor.login or not self.table.is_void(visitor.login, visitor.user, visitor.issued_at)
 
     def _judge(self, request: Request, sorted_: Sorted, host: bytes, peer: str, listen_port: int | None) -> Judgement:
+        if listen_port is not None and self.site.is_of_ports(host):
+            return self._to_own_host(request, sorted_, listen_port)
         cookie = sorted_.noted.get(b"cookie", b"")
         visitor = self._visitors.get((host, cookie))
         if visitor is None or not self.still_holds(visitor):
@@ -143,6 +145,14 @@ class Admission:
         if not visitor.is_reachable:
             return answers.text(502, "This app is not where apps may be.", closes=has_body(sorted_))
         return self._forward(request, sorted_, visitor, peer)
+
+    def _to_own_host(self, request: Request, sorted_: Sorted, listen_port: int) -> Answer:
+        """Lead from the name that all ports share, and its cookies with them, to the app's own; the port stays."""
+        route = self.table.at_port(listen_port)
+        target = request.target.decode("latin-1")
+        if route is None or request.method not in (b"GET", b"HEAD") or b"upgrade" in sorted_.noted:
+            return unknown(is_ours=False)
+        return answers.redirect(f"{self.site.origin(route.label, listen_port)}{target}")
 
     def _look_up(self, route: Route, host: bytes, cookie: bytes) -> Visitor | None:
         """Return the visitor with this Cookie header, remembered; None if they must log in first."""

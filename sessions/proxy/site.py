@@ -48,6 +48,10 @@ class Site:
         name = _name(host)
         return name == self._domain or name.endswith(self._ending)
 
+    def is_of_ports(self, host: bytes) -> bool:
+        """Return whether a Host header's value is the name under which all ports of apps can be reached."""
+        return _name(host) == b"ports." + self._domain
+
     def label_of(self, host: bytes) -> str | None:
         """Return the label that a Host header's value names; None if none can have this name."""
         name = _name(host)
