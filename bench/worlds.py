@@ -61,7 +61,7 @@ def after_release(hosts: int, waiting: int) -> Snapshot:
     for number, placement in enumerate(result.placements[1:]):
         request = asked[placement.session_id]
         end = EPOCH + timedelta(minutes=1 + number % 1440)
-        one = Running(request.owner_id, placement.host_id, *request.shape[:2], placement.shares, EPOCH, end)
+        one = Running(request.id, request.owner_id, placement.host_id, *request.shape[:2], placement.shares, EPOCH, end)
         running.append(one)
         held.setdefault(one.host_id, []).append(one)
     views = tuple(_with(host, held.get(host.id, ())) for host in world.hosts)

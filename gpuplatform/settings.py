@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import django_stubs_ext
 import environ
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
 
 from gpuplatform import embedded
 
@@ -85,6 +87,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
+    "gpuplatform.middleware.NoNulInAdmin",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -117,8 +120,11 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 _redis_socket = quote(str(embedded.redis_socket(COMPUTE_VAR_DIR)))
 CHANNEL_REDIS_URL = REDIS_URL or f"unix://{_redis_socket}"
+# The layer keeps connections open on which nobody listens; one that Redis has closed meanwhile is opened anew, not
+# answered with an error to whoever comes first after an outage.
+_redis_host = {"address": CHANNEL_REDIS_URL, "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=3)}
 CHANNEL_LAYERS = {
-    "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [CHANNEL_REDIS_URL]}}
+    "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [_redis_host]}}
 }
 
 CACHES = {

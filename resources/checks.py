@@ -10,6 +10,7 @@ from resources.discovery import simulated_devices
 from resources.units import bytes_from
 
 _ADDRESS: Final = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
+_EVERYWHERE: Final = ("http://0.0.0.0:", "http://[::]:")  # fit to listen on, and nothing to connect to
 
 
 def check_simulated_gpus(**kwargs: Any) -> list[CheckMessage]:
@@ -63,6 +64,10 @@ def check_gateway(**kwargs: Any) -> list[CheckMessage]:
     elif settings.COMPUTE_GATEWAY_URL and not _is_gateway_url(settings.COMPUTE_GATEWAY_URL):
         message = f"COMPUTE_GATEWAY_URL: {settings.COMPUTE_GATEWAY_URL!r} is not http:// and an address with a port."
         errors.append(Error(message, hint="Write for example http://10.0.0.5:8010.", id="resources.E007"))
+    elif settings.COMPUTE_GATEWAY_URL.startswith(_EVERYWHERE):
+        message = f"COMPUTE_GATEWAY_URL: {settings.COMPUTE_GATEWAY_URL!r} leads to no machine."
+        hint = "Say how the web process reaches this host, such as http://10.0.0.5:8010."
+        errors.append(Error(message, hint=hint, id="resources.E008"))
     return errors
 
 

@@ -4,15 +4,14 @@ The same board, order and rules as a pass, so the answer is what the next pass d
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
 from resources.units import FGPU_STEP
 from scheduler.board import Board
-from scheduler.forecast import forecast
-from scheduler.placement import serve
 from scheduler.reasons import Explainer
+from scheduler.standing import Standing
 from scheduler.terms import Request, Snapshot
 
 LOOK_AHEAD: Final = 30  # moments at which sessions end: what an answer may cost while a slider moves
@@ -51,16 +50,29 @@ def advise(
     `other_group_ids` are those that the user may use instead; `snapshot` holds their hosts, running and waiting
     sessions.
     """
-    ghosts = [request._replace(id=f"{request.id} in {group_id}", group_id=group_id) for group_id in other_group_ids]
-    board = Board(replace(snapshot, queue=(*snapshot.queue, request, *ghosts)))
-    placements, left = serve(board, (*snapshot.queue, request), snapshot.rules, now)
-    if any(placement.session_id == request.id for placement in placements):
+    standing = Standing(snapshot, {one.id: rank for rank, one in enumerate((*snapshot.queue, request))})
+    return advise_on(standing, request, now, other_group_ids=other_group_ids, look_ahead=look_ahead)
+
+
+def advise_on(
+    standing: Standing,
+    request: Request,
+    now: datetime,
+    *,
+    other_group_ids: Iterable[int] = (),
+    look_ahead: int = LOOK_AHEAD,
+) -> Advice:
+    """As `advise`, on a state that is spent."""
+    standing.add(request)
+    if any(placement.session_id == request.id for placement in standing.serve(now)):
         return Advice(starts="now")
+    board = standing.board
     told = Explainer(board).explain(request)
     less = _less(board, request)
+    ghosts = [request._replace(id=f"{request.id} in {group_id}", group_id=group_id) for group_id in other_group_ids]
     elsewhere = [ghost for ghost in ghosts if board.could_start(ghost)]
     later = [ghost for ghost in ghosts if ghost not in elsewhere]
-    starts = forecast(board, (*left, *later), now, look_ahead, frozenset(ghost.id for ghost in later))
+    starts = standing.play(now, look_ahead, later)
     own = starts.get(request.id)
     sooner = [
         Alternative(ghost.group_id, ghost.fgpu, starts[ghost.id].at)

@@ -5,7 +5,10 @@ One pass uses a board once; the forecast and the simulator go on with it through
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
+from copy import copy
+from dataclasses import replace
 from datetime import datetime
+from itertools import chain
 from math import inf
 from typing import Final
 
@@ -49,25 +52,26 @@ class Group:
     """The hosts of one resource group, who runs there, and the reservation of its head."""
 
     def __init__(
-        self, hosts: Iterable[HostView], rules: Rules, running: Sequence[Running], queue: Sequence[Request]
+        self, hosts: Iterable[HostView], rules: Rules, running: Sequence[Running], queue: Iterable[Request]
     ) -> None:
-        """Take the group's hosts, which stand by name, then id, whatever their order was, who runs there, who waits."""
+        """Take the group's hosts, which stand by name, then id, whatever their order was, who runs there, who waits.
+
+        `queue` may hold others too, and is looked at only where the policy minds who waits.
+        """
         self.hosts = sorted(hosts, key=lambda host: (host.name, host.id))
         self.rules = rules
-        self.running = dict(enumerate(running, start=1))
+        self.running = {one.session_id: one for one in running}
         rooms = [
             Room(host_id=host.id, index=index, cpu=host.cpu_free, memory=host.memory_free, gpus=host.gpus)
             for index, host in enumerate(self.hosts)
         ]
         self.capacity = max(room.capacity for room in rooms)
         self._queue = queue
-        policy = policy_for(rules, self.capacity, self.mix)
-        self.room = GroupRoom(rooms, policy)
+        self.room = GroupRoom(rooms, policy_for(rules, self.capacity, self.mix))
         self.by_host = {room.host_id: room for room in rooms}
         self.head: Request | None = None
         self.reservation: Reservation | None = None
         self._ends: list[End] | None = None
-        self.last_number = len(self.running)  # sessions are numbered as they begin
 
     def mix(self) -> Sequence[tuple[Shape, int]]:
         """Return the usual requests: as the rules say, or else those of who runs and waits here."""
@@ -87,6 +91,26 @@ class Group:
             if shares is not None:
                 return Placement(request.id, self.reservation.room.host_id, shares)
         return None
+
+    def renew(self, queue: Iterable[Request]) -> None:
+        """Begin a new pass: all is as on a new board with the rooms as they are now, those in `queue` waiting."""
+        self.clear_head()
+        self._queue = queue
+        self.room = GroupRoom(self.room.rooms, policy_for(self.rules, self.capacity, self.mix))
+
+    def twin(self) -> "Group":
+        """Return a group that changes by itself, with the same head."""
+        twin = copy(self)
+        rooms = [room.copy() for room in self.room.rooms]
+        twin.room = GroupRoom(rooms, self.room.policy)
+        twin.by_host = {room.host_id: room for room in rooms}
+        twin.running = self.running.copy()
+        twin._ends = None if self._ends is None else self._ends.copy()
+        kept = self.reservation
+        if kept is not None:
+            shadow = kept.shadow and kept.shadow.copy()
+            twin.reservation = replace(kept, room=rooms[kept.room.index], shadow=shadow, refused=kept.refused.copy())
+        return twin
 
     def make_head(self, request: Request, now: datetime) -> None:
         """Keep a host for the first that does not fit and is not limited; without bounds, once its hold began."""
@@ -111,22 +135,27 @@ class Group:
     def ends(self) -> list[End]:
         """The bounds of those who run, ascending; kept up to date once asked for."""
         if self._ends is None:
-            self._ends = sorted((run.ends_at, number, run) for number, run in self.running.items() if run.ends_at)
+            self._ends = sorted((run.ends_at, run.session_id, run) for run in self.running.values() if run.ends_at)
         return self._ends
 
-    def begin(self, running: Running) -> int:
-        """Note a session that holds its room already; return the number by which to end it."""
-        self.last_number += 1
-        self.running[self.last_number] = running
+    def begin(self, running: Running) -> None:
+        """Note a session that holds its room already."""
+        self.running[running.session_id] = running
         if self._ends is not None and running.ends_at is not None:
-            insort(self._ends, (running.ends_at, self.last_number, running))
-        return self.last_number
+            insort(self._ends, (running.ends_at, running.session_id, running))
 
-    def end(self, number: int) -> Running:
+    def hold(self, running: Running) -> None:
+        """Note a session that runs already, and take its room."""
+        self.begin(running)
+        room = self.by_host[running.host_id]
+        room.give(running.shape, running.shares, -1)
+        self.room.touch(room)
+
+    def end(self, session_id: str) -> Running:
         """Take back what a session held, and return it."""
-        running = self.running.pop(number)
+        running = self.running.pop(session_id)
         if self._ends is not None and running.ends_at is not None:
-            del self._ends[bisect_left(self._ends, (running.ends_at, number))]
+            del self._ends[bisect_left(self._ends, (running.ends_at, session_id))]
         room = self.by_host.get(running.host_id)
         if room is not None:
             self.room.give(room, running.shape, running.shares)
@@ -144,16 +173,68 @@ class Board:
         self._projects = {project_id: Allowance(owner) for project_id, owner in snapshot.projects.items()}
         self._shares: dict[int, _Shares] = {}
         self.groups: dict[int, Group] = {}
+        self._elsewhere: dict[str, Running] = {}  # on hosts that take no sessions now
         members: dict[int, list[HostView]] = {}
         for host in snapshot.hosts:
             members.setdefault(host.group_id, []).append(host)
-        group_of = {host.id: host.group_id for host in snapshot.hosts}
+        self.group_of = {host.id: host.group_id for host in snapshot.hosts}
         runners: dict[int, list[Running]] = {}
         for running in snapshot.running:
-            runners.setdefault(group_of.get(running.host_id, 0), []).append(running)
+            group_id = self.group_of.get(running.host_id)
+            if group_id is None:
+                self._elsewhere[running.session_id] = running
+            else:
+                runners.setdefault(group_id, []).append(running)
         for group_id, hosts in members.items():
             rules = snapshot.rules.get(group_id, DEFAULT)
             self.groups[group_id] = Group(hosts, rules, runners.get(group_id, ()), snapshot.queue)
+
+    def twin(self) -> "Board":
+        """Return a board that changes by itself."""
+        twin = copy(self)
+        twin._users = {owner_id: copy(allowance) for owner_id, allowance in self._users.items()}
+        twin._projects = {project_id: copy(allowance) for project_id, allowance in self._projects.items()}
+        twin._shares = {}
+        twin.groups = {group_id: group.twin() for group_id, group in self.groups.items()}
+        twin._elsewhere = self._elsewhere.copy()
+        return twin
+
+    @property
+    def has_ends(self) -> bool:
+        """Say whether anybody who runs has a bound."""
+        return any(group.ends for group in self.groups.values())
+
+    def admit(self, owner_id: int, owner: Owner) -> None:
+        """Take in a user whom the snapshot did not name."""
+        self._users[owner_id] = Allowance(owner)
+
+    def knows(self, owner_id: int) -> bool:
+        """Say whether the limits of a user are known."""
+        return owner_id in self._users
+
+    def hold(self, running: Running) -> None:
+        """Note a session that runs, whoever placed it: its room is taken, and counts against limits."""
+        self._count(running.owner_id, running.project_id, running.shape, -1)
+        group_id = self.group_of.get(running.host_id)
+        if group_id is None:
+            self._elsewhere[running.session_id] = running
+            return
+        self.groups[group_id].hold(running)
+        if group_id in self._shares:
+            self._shares[group_id].add(running.owner_id, running.shape, 1)
+
+    def drop(self, running: Running) -> None:
+        """Forget a session that runs, wherever: what it held is free again."""
+        group_id = self.group_of.get(running.host_id)
+        if group_id is not None:
+            self.end(group_id, running.session_id)
+        else:
+            del self._elsewhere[running.session_id]
+            self._count(running.owner_id, running.project_id, running.shape, 1)
+
+    def everyone(self) -> Iterable[Running]:
+        """Yield who runs, on whatever host."""
+        return chain(self._elsewhere.values(), *(group.running.values() for group in self.groups.values()))
 
     def holders(self, owner_id: int, project_id: int | None) -> tuple[Allowance, ...]:
         """Return whose limits bind a session, the user's first; nobody's for users that the snapshot does not name."""
@@ -179,11 +260,8 @@ class Board:
         allowance = self._projects.get(request.project_id)
         return allowance is not None and allowance.bars(request)
 
-    def seat(self, request: Request, now: datetime) -> tuple[Placement, int] | None:
-        """Start a request that limits allow, if it fits without delaying its group's head; else it may become the head.
-
-        Returns where, and its number in the group.
-        """
+    def seat(self, request: Request, now: datetime) -> Placement | None:
+        """Start a request that limits allow, if it fits without delaying its group's head; else it may become it."""
         group = self.groups.get(request.group_id)
         if group is None:
             return None
@@ -195,12 +273,14 @@ class Board:
             return None
         self._count(request.owner_id, request.project_id, shape, -1)
         ends_at = None if request.duration is None else now + request.duration
-        number = group.begin(
-            Running(request.owner_id, seat.host_id, *shape[:2], seat.shares, now, ends_at, request.project_id)
+        group.begin(
+            Running(
+                request.id, request.owner_id, seat.host_id, *shape[:2], seat.shares, now, ends_at, request.project_id
+            )
         )
         if request.group_id in self._shares:
             self._shares[request.group_id].add(request.owner_id, shape, 1)
-        return seat, number
+        return seat
 
     def could_start(self, request: Request) -> bool:
         """Say whether the request would start now behind all who were served, on a host that is kept for nobody."""
@@ -214,9 +294,9 @@ class Board:
         for group in self.groups.values():
             group.clear_head()
 
-    def end(self, group_id: int, number: int) -> Running:
+    def end(self, group_id: int, session_id: str) -> Running:
         """End a session of a group: what it held is free again, for its owners too."""
-        running = self.groups[group_id].end(number)
+        running = self.groups[group_id].end(session_id)
         self._count(running.owner_id, running.project_id, running.shape, 1)
         if group_id in self._shares:
             self._shares[group_id].add(running.owner_id, running.shape, -1)

@@ -1,7 +1,8 @@
 """What would become of an order: the advisor's answer from the state as it is now. Writes nothing."""
 
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -9,14 +10,18 @@ from django.utils import timezone
 
 from accounts.models import User
 from resources.models import ResourceGroup
-from scheduler import snapshot
-from scheduler.advisor import Advice, advise
+from scheduler.advisor import Advice, advise_on
+from scheduler.memory import Memory
+from scheduler.standing import Standing
 from scheduler.terms import Request
 from sessions import services
 from sessions.services import Order
 
 MINE: Final = "order"  # longer ids than this one are the sessions'; it stands behind them where all else is equal
 AFTER_OTHERS: Final = "It waits until the sessions that it depends on have succeeded."
+
+memory = Memory()
+_one_at_a_time = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +35,7 @@ class Estimate:
 def estimate(owner: User, order: Order) -> Estimate:
     """Return when all sessions of `order` have started if it is submitted now, and what would start sooner.
 
-    Raises Refused as `services.submit` does. A dozen queries, whatever there is.
+    Raises Refused as `services.submit` does. A dozen queries, whatever there is, which read what has changed.
     """
     services.check(owner, order)
     now = timezone.now()
@@ -38,10 +43,21 @@ def estimate(owner: User, order: Order) -> Estimate:
     if any(not session.has_succeeded for session in order.depends_on):
         return Estimate(advice=Advice(starts=None, reason=AFTER_OTHERS), group_names=groups)
     *ahead, request = requests_of(owner, order, now)
-    waiting = snapshot.load(now, behind=[*ahead, request], group_ids=groups)
-    world = replace(waiting.snapshot, queue=waiting.snapshot.queue[:-1])
-    advice = advise(world, request, now, other_group_ids=set(groups) - {order.resource_group.pk})
+    standing = _standing(owner, now)
+    for other in ahead:
+        standing.add(other)
+    advice = advise_on(standing, request, now, other_group_ids=set(groups) - {order.resource_group.pk})
     return Estimate(advice=_not_before(advice, order.not_before, now), group_names=groups)
+
+
+def _standing(owner: User, now: datetime) -> Standing:
+    """Return the state after the next pass, to be spent. What this process remembers of it serves all its threads."""
+    with _one_at_a_time:
+        kept = memory.current(now)
+        kept.admit({owner.pk: owner.policy.limits()})
+        kept.serve(now)  # what is placed is only supposed, and read again
+        memory.keep(kept)
+        return kept.standing.twin()
 
 
 def requests_of(owner: User, order: Order, now: datetime) -> list[Request]:
@@ -49,7 +65,7 @@ def requests_of(owner: User, order: Order, now: datetime) -> list[Request]:
     bounds = [bound for bound in (order.time_limit, owner.policy.max_lifetime) if bound is not None]
     return [
         Request(
-            id=f"{MINE}-{number}",
+            id=f"{MINE}-{number:04}",
             owner_id=owner.pk,
             group_id=order.resource_group.pk,
             cpu=order.cpu,

@@ -1,6 +1,5 @@
 """One scheduling pass: lock, read, plan, write the leases; then tell the others why they wait, and until when."""
 
-from datetime import datetime
 from typing import Final
 
 from django.db import connection, transaction
@@ -8,13 +7,11 @@ from django.utils import timezone
 
 from resources.kick import clear_kick
 from scheduler import snapshot, telling
-from scheduler.board import Board
-from scheduler.placement import serve, tell
-from scheduler.snapshot import Loaded
-from scheduler.terms import Request
+from scheduler.memory import Memory
 from sessions import services
 
 LOCK: Final = 0x47505550  # "GPUP": the advisory lock that lets one pass at a time read and write
+memory = Memory()
 
 
 def run_pass() -> int:
@@ -22,7 +19,7 @@ def run_pass() -> int:
 
     1. Clear the kick, so that whatever commits from now on asks for another pass.
     2. Wait for a pass in another scheduler to end: its leases are then in our snapshot.
-    3. Read, plan, write leases, commit; then the hosts are told.
+    3. Read what has changed, plan, write leases, commit; then the hosts are told.
     4. Tell those who are left, in a transaction of its own: nobody's start waits for words.
     """
     clear_kick()
@@ -30,14 +27,11 @@ def run_pass() -> int:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
         now = timezone.now()
-        loaded = snapshot.load(now)
-        board = Board(loaded.snapshot)
-        placements, left = serve(board, loaded.snapshot.queue, loaded.snapshot.rules, now)
+        kept = memory.current(now)
+        placements = kept.serve(now)
         placed = services.assign(placements) if placements else 0
-    _tell(loaded, board, left, now)
-    return placed
-
-
-def _tell(loaded: Loaded, board: Board, left: list[Request], now: datetime) -> None:
+        snapshot.forget_changes(kept.since)
     with transaction.atomic():
-        telling.write(loaded, telling.news(loaded, tell(board, left, now), now))
+        telling.write(kept.news(now), lambda session_id: kept.waiters[session_id].request.owner_id)
+    memory.keep(kept)
+    return placed

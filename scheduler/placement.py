@@ -43,7 +43,7 @@ def serve(
         if kind in refused or board.bars(request):
             left.append(request)
         elif seated := board.seat(request, now):
-            placements.append(seated[0])
+            placements.append(seated)
         else:
             left.append(request)
             refused.add(kind)

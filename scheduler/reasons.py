@@ -33,18 +33,21 @@ class Explainer:
         """Take the board; it must not change before the last question."""
         self._board = board
         self._shortages: dict[int, Shortage] = {}
-        self._known: dict[tuple[int, int, int, int], Words] = {}
+        self._known: dict[tuple[int, Shape], Words] = {}
         self._barred: dict[tuple[Limits, str, tuple[str, ...], Shape], Words] = {}
 
     def explain(self, request: Request) -> Waiting:
         """Return the reason, and the sentence for the owner."""
         if self._board.bars(request):
             return Waiting(request.id, *self._limit(request))
-        key = (request.group_id, request.cpu, request.memory, request.fgpu)
-        words = self._known.get(key)
+        return Waiting(request.id, *self.words(request.group_id, request.shape))
+
+    def words(self, group_id: int, shape: Shape) -> Words:
+        """Return why there is no room for a shape in a group."""
+        words = self._known.get((group_id, shape))
         if words is None:
-            words = self._known[key] = self._room(request.group_id, request.shape)
-        return Waiting(request.id, *words)
+            words = self._known[group_id, shape] = self._room(group_id, shape)
+        return words
 
     def _room(self, group_id: int, shape: Shape) -> Words:
         group = self._board.groups.get(group_id)

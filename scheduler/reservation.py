@@ -13,7 +13,7 @@ from itertools import groupby
 from scheduler.room import GroupRoom, Room
 from scheduler.terms import EPOCH, HostView, Request, Running, Shape, Shares
 
-End = tuple[datetime, int, Running]  # when it ends at the latest; a number that makes each different; who
+End = tuple[datetime, str, Running]  # when it ends at the latest; its id, which makes each different; who
 
 
 @dataclass(slots=True, kw_only=True)

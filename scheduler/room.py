@@ -82,13 +82,13 @@ class Room:
             return ((self.gpu_ids[device], share),)
         return tuple((self.gpu_ids[device], split[device]) for device in sorted(split))
 
-    def give(self, shape: Shape, shares: Shares) -> None:
-        """Take back what an ended session held; shares of devices that are gone are dropped."""
-        self.cpu += shape.cpu
-        self.memory += shape.memory
+    def give(self, shape: Shape, shares: Shares, sign: int = 1) -> None:
+        """Take back what an ended session held, or (-1) give it away; shares of devices that are gone are dropped."""
+        self.cpu += sign * shape.cpu
+        self.memory += sign * shape.memory
         for gpu_id, share in shares:
             if gpu_id in self.gpu_ids:
-                self.frees[self.gpu_ids.index(gpu_id)] += share
+                self.frees[self.gpu_ids.index(gpu_id)] += sign * share
         self.measure()
 
     def copy(self) -> "Room":
@@ -114,10 +114,12 @@ class GroupRoom:
         self.packs = isinstance(policy, Pack)
         self._searches: dict[tuple[Shape, int | None], _Search] = {}
         self._full: set[tuple[Shape, int | None]] = set()  # known to fit nowhere until a session ends
+        for room in rooms:
+            room.stamp = 0
         if not policy.by_shape:
             for room in rooms:
                 room.rank = policy.rank(room, _NOTHING)
-            self.order = sorted(room.rank for room in rooms)
+            self.order = sorted(room.rank for room in rooms if not room.is_closed)
 
     def find(self, shape: Shape, avoided_host_id: int | None = None) -> Room | None:
         """Return the room that fits and ranks lowest; that of the avoided host only if no other fits."""

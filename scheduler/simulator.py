@@ -60,12 +60,12 @@ class _Replay:
         self._rules = world.rules
         self._jobs = {job.request.id: job for job in arrivals}
         self._waiting: list[Request] = []
-        self._ends: list[tuple[datetime, int, int]] = []  # when, group, number in the group
+        self._ends: list[tuple[datetime, int, str]] = []  # when, group, session
         self._starts: dict[str, datetime] = {}
         self._meter = _Meter(self._board)
         for group_id, group in self._board.groups.items():
-            for at, number, _ in group.ends:
-                heappush(self._ends, (at, group_id, number))
+            for at, session_id, _ in group.ends:
+                heappush(self._ends, (at, group_id, session_id))
 
     def advance(self, until: datetime | None, arrivals: Sequence[Request]) -> None:
         """Play all ends up to `until` (None: to the last), each with a pass, then one with `arrivals` in line."""
@@ -73,8 +73,8 @@ class _Replay:
             at = self._ends[0][0]
             self._meter.pass_time(at, counts=until is not None)
             while self._ends and self._ends[0][0] == at:
-                _, group_id, number = heappop(self._ends)
-                self._meter.note(group_id, self._board.end(group_id, number).host_id)
+                _, group_id, session_id = heappop(self._ends)
+                self._meter.note(group_id, self._board.end(group_id, session_id).host_id)
             if at != until:
                 self._serve(at)
         if until is not None:
@@ -85,13 +85,11 @@ class _Replay:
     def _serve(self, now: datetime) -> None:
         self._board.clear_heads()
         asked = {request.id: request for request in self._waiting}
-        numbers = {group_id: group.last_number for group_id, group in self._board.groups.items()}
         placements, self._waiting = serve(self._board, self._waiting, self._rules, now)
         for placement in placements:
             group_id = asked[placement.session_id].group_id
-            numbers[group_id] += 1  # the board counts as it places
             self._starts[placement.session_id] = now
-            heappush(self._ends, (now + self._jobs[placement.session_id].runs_for, group_id, numbers[group_id]))
+            heappush(self._ends, (now + self._jobs[placement.session_id].runs_for, group_id, placement.session_id))
             self._meter.note(group_id, placement.host_id)
 
     def outcome(self) -> Outcome:

@@ -1,9 +1,9 @@
-"""Reads what a pass decides on, in a constant number of queries."""
+"""Reads what a pass decides on, all of it or what has changed, in a constant number of queries."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from django.core.exceptions import EmptyResultSet
 from django.db import connection
@@ -11,77 +11,170 @@ from django.db.models import Case, Count, F, Max, QuerySet, When
 from django.db.models.functions import Greatest, Least
 from psycopg.types.datetime import TimestamptzLoader
 
-from accounts.limits import Amounts
+from accounts.limits import Amounts, Limits
 from accounts.models import User
 from resources.models import Gpu, Host, HostStatus, ResourceGroup
 from scheduler.terms import EPOCH, GpuView, HostView, Order, Owner, Request, Rules, Running, Snapshot, Where
 from sessions.lifecycle import HOSTED, Reason, Status
-from sessions.models import GpuShare, Session, Told, has_succeeded
-from sessions.usage import usage_by_owner
+from sessions.models import GpuShare, Session, SessionQuerySet, Told, has_succeeded
 
 Row = TypeVar("Row")
 NEVER: Final = EPOCH  # when the last dependency of a session without any succeeded
+NOTHING: Final = Amounts()
+READERS_KEEP: Final = 300  # seconds: longer than anybody goes on without reading everything again
+HostedRow = tuple[str, int, int, int, int, datetime, datetime | None]
 STOPPING: Final = timedelta(minutes=1)  # after this long a session that is being stopped is thought to be gone
+
+_CHANGED: Final = """
+    SELECT pg_snapshot_xmin(pg_current_snapshot())::text,
+           EXISTS (SELECT FROM compute_change WHERE xid >= %(since)s::xid8 AND sessions IS NULL),
+           ARRAY(SELECT DISTINCT unnest(sessions) FROM compute_change WHERE xid >= %(since)s::xid8)
+"""
+_FORGET: Final = """
+    DELETE FROM compute_change
+    WHERE xid < %(before)s::xid8 AND at < clock_timestamp() - %(seconds)s * interval '1 second'
+"""
+
+
+class Waiter(NamedTuple):
+    """A waiting session: what it asks for, what it waits for beside room, and what its owner has been told so far."""
+
+    request: Request
+    not_before: datetime | None
+    is_free: bool  # all that it depends on have succeeded
+    told: Told
+
+    def held(self, now: datetime) -> Told | None:
+        """Return what to tell its owner while it is not in the queue; None once it is."""
+        if not self.is_free:
+            return Told(self.request.id, Reason.DEPENDENCY.value, "")
+        if self.not_before is not None and self.not_before > now:
+            return Told(self.request.id, Reason.START_TIME.value, "")
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Loaded:
-    """The snapshot, who waits for something else than room, and what all who wait have been told so far."""
+    """The whole state: the snapshot, whose queue are those who wait for nothing but room, and all who wait."""
 
     snapshot: Snapshot
-    held: tuple[Told, ...] = ()  # not in the queue yet
-    told: Mapping[str, Told] = field(default_factory=dict)
-    owner_of: Mapping[str, int] = field(default_factory=dict)
+    waiters: tuple[Waiter, ...]
+    since: str  # from where to read what has changed
 
 
-def load(now: datetime, *, behind: Iterable[Request] = (), group_ids: Iterable[int] = ()) -> Loaded:
-    """Return the waiting sessions and the hosts that may take them, in nine queries; inactive groups offer no host.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Changes:
+    """What has changed: the sessions, as far as they wait or run still, and limits of users who wait among them."""
 
-    Those in `behind` are put at the end of the queue, and the hosts of `group_ids` are read too.
+    ids: frozenset[str]
+    waiters: Sequence[Waiter] = ()
+    running: Sequence[Running] = ()
+    limits: Mapping[int, Limits] = field(default_factory=dict)
+    since: str
+
+
+def load(now: datetime) -> Loaded:
+    """Return the whole state, in nine queries; inactive groups offer no host."""
+    since = oldest_open()
+    waiters = _waiting(None)
+    queue = tuple(waiter.request for waiter in waiters if waiter.held(now) is None)
+    running = _running(None)
+    limits = limits_of({waiter.request.owner_id for waiter in waiters})
+    held = usage_of(running)
+    snapshot = Snapshot(
+        hosts=hosts_of(None, running),
+        queue=queue,
+        owners={owner_id: Owner(limits=its, used=held.get(owner_id, NOTHING)) for owner_id, its in limits.items()},
+        running=tuple(running),
+        rules=rules_of(None),
+    )
+    return Loaded(snapshot=snapshot, waiters=tuple(waiters), since=since)
+
+
+def load_changes(since: str, also: Iterable[str]) -> Changes | None:
+    """Return what has changed, and the sessions of `also`; None where the whole state must be read.
+
+    One query if nothing has, else five. What commits meanwhile is read now or the next time, or both; never not at all.
     """
+    with connection.cursor() as cursor:
+        cursor.execute(_CHANGED, {"since": since})
+        next_since, is_all, changed = cursor.fetchone()
+    if is_all:
+        return None
+    ids = {*changed, *also}
+    if not ids:
+        return Changes(ids=frozenset(), since=next_since)
+    links = Session.depends_on.through.objects.filter(to_session__in=ids, from_session__status=Status.PENDING)
+    ids.update(links.values_list("from_session_id", flat=True))
+    waiters = _waiting(ids)
+    return Changes(
+        ids=frozenset(ids),
+        waiters=waiters,
+        running=_running(ids),
+        limits=limits_of({waiter.request.owner_id for waiter in waiters}) if waiters else {},
+        since=next_since,
+    )
+
+
+def forget_changes(before: str) -> None:
+    """Remove the notes of changes from before the moment that are too old for every reader."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FORGET, {"before": before, "seconds": READERS_KEEP})
+
+
+def limits_of(owner_ids: Collection[int]) -> dict[int, Limits]:
+    """Return what these users may hold at once; one query."""
+    return {user.pk: user.policy.limits() for user in User.objects.filter(pk__in=owner_ids).select_related("policy")}
+
+
+def usage_of(running: Iterable[Running]) -> dict[int, Amounts]:
+    """Return {user id: what their sessions among `running` hold}."""
+    held: dict[int, list[int]] = {}
+    for one in running:
+        sums = held.setdefault(one.owner_id, [0, 0, 0, 0])
+        sums[0] += one.cpu
+        sums[1] += one.memory
+        for _, milli in one.shares:
+            sums[2] += milli
+        sums[3] += 1
+    return {
+        owner_id: Amounts(cpu=sums[0], memory=sums[1], fgpu=sums[2], sessions=sums[3])
+        for owner_id, sums in held.items()
+    }
+
+
+def oldest_open() -> str:
+    """Return the oldest transaction that is still open: what older ones have written is committed, or never will be."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
+        return str(cursor.fetchone()[0])
+
+
+def _waiting(ids: Collection[str] | None) -> list[Waiter]:
+    """Return who waits, or who of `ids` does, in the order of the queue; two queries."""
+    sessions = Session.objects.filter(status=Status.PENDING).order_by()
     rows = _fetch(
-        Session.objects.filter(status=Status.PENDING)
-        .order_by()
-        .values_list(
+        (sessions if ids is None else sessions.filter(pk__in=ids)).values_list(
             *("id", "owner_id", "resource_group_id", "cpu", "memory", "fgpu", "avoided_host_id", "priority"),
             Greatest("created_at", "not_before"),  # since when it waits for room, dependencies aside
             Least("time_limit", "owner__policy__max_lifetime"),
             *("not_before", "reason", "detail", "eta", "because"),
         )
     )
-    rows.sort(key=lambda row: (-row[7], row[8], row[0]))  # quicker here than in the database, as is the next one
-    freed = _dependencies() if rows else {}
-    queue: list[Request] = []
-    held: list[Told] = []
+    freed = _dependencies(ids) if rows else {}
+    waiters = []
     for row in rows:
         succeeded_at = freed.get(row[0], NEVER)
-        if succeeded_at is None:
-            held.append(Told(row[0], Reason.DEPENDENCY.value, ""))
-        elif row[10] is not None and row[10] > now:
-            held.append(Told(row[0], Reason.START_TIME.value, ""))
-        else:
-            queued_at = max(row[8], succeeded_at)
-            queue.append(Request._make((*row[:8], queued_at, row[9], None)))
-    return Loaded(
-        snapshot=_read((*queue, *behind), group_ids),
-        held=tuple(held),
-        told={row[0]: Told(row[0], *row[11:]) for row in rows},
-        owner_of={row[0]: row[1] for row in rows},
-    )
+        queued_at = row[8] if succeeded_at is None else max(row[8], succeeded_at)
+        request = Request._make((*row[:8], queued_at, row[9], None))
+        waiters.append(Waiter(request, row[10], succeeded_at is not None, Told(row[0], *row[11:])))
+    waiters.sort(key=_in_order)  # quicker here than in the database
+    return waiters
 
 
-def _read(queue: tuple[Request, ...], group_ids: Iterable[int]) -> Snapshot:
-    groups = {request.group_id for request in queue}.union(group_ids)
-    used = usage_by_owner() if groups else {}
-    owners = User.objects.filter(pk__in={request.owner_id for request in queue}).select_related("policy")
-    running = _running(groups)
-    return Snapshot(
-        hosts=hosts_of(groups, running),
-        queue=queue,
-        owners={user.pk: Owner(limits=user.policy.limits(), used=used.get(user.pk, Amounts())) for user in owners},
-        running=tuple(running),
-        rules=rules_of(groups),
-    )
+def _in_order(waiter: Waiter) -> tuple[int, datetime, str]:
+    request = waiter.request
+    return -request.priority, request.queued_at, request.id
 
 
 def _fetch(rows: QuerySet[Any, Row]) -> list[Row]:
@@ -96,17 +189,20 @@ def _fetch(rows: QuerySet[Any, Row]) -> list[Row]:
         return cast(list[Row], cursor.fetchall())
 
 
-def _dependencies() -> dict[str, datetime | None]:
+def _dependencies(ids: Collection[str] | None) -> dict[str, datetime | None]:
     """Return {waiting session that depends on others: when the last of them succeeded, None while one has not}."""
     links = Session.depends_on.through.objects.filter(from_session__status=Status.PENDING)
+    if ids is not None:
+        links = links.filter(from_session__in=ids)
     rows = links.values_list("from_session_id").annotate(
         done=Count("pk", filter=has_succeeded("to_session__")), of=Count("pk"), last=Max("to_session__ended_at")
     )
     return {session_id: last if done == of else None for session_id, done, of, last in rows}
 
 
-def rules_of(group_ids: set[int]) -> dict[int, Rules]:
-    """Return how these groups are scheduled; one query."""
+def rules_of(group_ids: set[int] | None) -> dict[int, Rules]:
+    """Return how these groups, or all, are scheduled; one query."""
+    groups = ResourceGroup.objects.all() if group_ids is None else ResourceGroup.objects.filter(pk__in=group_ids)
     return {
         group.pk: Rules(
             where=Where(group.placement),
@@ -114,35 +210,36 @@ def rules_of(group_ids: set[int]) -> dict[int, Rules]:
             ageing=group.ageing,
             hold_after=group.hold_after,
         )
-        for group in ResourceGroup.objects.filter(pk__in=group_ids)
+        for group in groups
     }
 
 
-def _running(group_ids: set[int]) -> list[Running]:
-    """Return who holds leases in these groups, with the time by which each has ended."""
+def _running(ids: Collection[str] | None) -> list[Running]:
+    """Return who holds a lease, or who of `ids` does, with the time by which each has ended; two queries."""
     shares: dict[str, list[tuple[int, int]]] = {}
-    held = GpuShare.objects.filter(lease__host__group__in=group_ids).order_by()
+    held = GpuShare.objects.order_by() if ids is None else GpuShare.objects.filter(lease__in=ids).order_by()
     for session_id, gpu_id, milli in _fetch(held.values_list("lease_id", "gpu_id", "milli")):
         shares.setdefault(session_id, []).append((gpu_id, milli))
+    hosted = Session.objects.filter(status__in=HOSTED).order_by()
+    rows = _fetch(_with_times(hosted if ids is None else hosted.filter(pk__in=ids)))
     return [
-        Running(owner_id, host_id, cpu, memory, tuple(shares.get(session_id, ())), begun, ends_at)
-        for session_id, owner_id, host_id, cpu, memory, begun, ends_at in sorted(_fetch(_hosted(group_ids)))
+        Running(session_id, owner_id, host_id, cpu, memory, tuple(shares.get(session_id, ())), begun, ends_at)
+        for session_id, owner_id, host_id, cpu, memory, begun, ends_at in rows
     ]
 
 
-def _hosted(group_ids: set[int]) -> QuerySet[Session, tuple[str, int, int, int, int, datetime, datetime | None]]:
+def _with_times(hosted: SessionQuerySet) -> QuerySet[Session, HostedRow]:
     """Return the rows behind `_running`. What is being stopped ends soon; what has not started yet, a limit later."""
     begun = Case(When(started_at__isnull=False, then=F("started_at")), default=F("status_at"))
     bound = Least("time_limit", "owner__policy__max_lifetime")
     ends_at = Case(When(status=Status.TERMINATING, then=F("status_at") + STOPPING), default=F("begun") + bound)
-    hosted = Session.objects.filter(status__in=HOSTED, host__group__in=group_ids).order_by()
     return hosted.annotate(begun=begun, ends_at=ends_at).values_list(
         "pk", "owner_id", "host_id", "cpu", "memory", "begun", "ends_at"
     )
 
 
-def hosts_of(group_ids: set[int], running: Iterable[Running] = ()) -> tuple[HostView, ...]:
-    """Return the hosts of these groups that may take sessions, with what `running` leaves of them; two queries."""
+def hosts_of(group_ids: set[int] | None, running: Iterable[Running] = ()) -> tuple[HostView, ...]:
+    """Return the hosts of these groups, or of all, that may take sessions, with what `running` leaves; two queries."""
     cpu_held: dict[int, int] = {}
     memory_held: dict[int, int] = {}
     milli_held: dict[int, int] = {}
@@ -152,11 +249,13 @@ def hosts_of(group_ids: set[int], running: Iterable[Running] = ()) -> tuple[Host
         for gpu_id, milli in one.shares:
             milli_held[gpu_id] = milli_held.get(gpu_id, 0) + milli
     gpus: dict[int, list[GpuView]] = {}
-    present = Gpu.objects.filter(is_present=True, host__group__in=group_ids).order_by("host", "index")
+    present = Gpu.objects.filter(is_present=True).order_by("host", "index")
+    hosts = Host.objects.filter(group__is_active=True, status=HostStatus.READY, is_cordoned=False)
+    if group_ids is not None:
+        present, hosts = present.filter(host__group__in=group_ids), hosts.filter(group__in=group_ids)
     for pk, host_id, per_gpu in _fetch(present.values_list("pk", "host_id", "host__group__fgpu_per_gpu")):
         capacity = per_gpu * 1000
         gpus.setdefault(host_id, []).append(GpuView(pk, capacity, capacity - milli_held.get(pk, 0)))
-    hosts = Host.objects.filter(group__in=group_ids, group__is_active=True, status=HostStatus.READY, is_cordoned=False)
     return tuple(
         HostView(
             id=pk,

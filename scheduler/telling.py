@@ -1,11 +1,9 @@
 """What those who wait are told: written only where it says something new. Pure but for `write`."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
-from scheduler.snapshot import Loaded
-from scheduler.terms import Waiting
 from sessions import notify
 from sessions.models import Session, Told
 
@@ -16,22 +14,21 @@ SMALL_PART: Final = 0.1
 LONGEST: Final = 300  # characters that a session's row keeps
 
 
-def news(loaded: Loaded, waiting: Iterable[Waiting], now: datetime) -> list[Told]:
-    """Return what differs from what the sessions' rows say."""
-    found = [Told(one.session_id, one.reason.value, one.detail[:LONGEST], one.eta, one.because) for one in waiting]
-    changed = []
-    for new in (*found, *loaded.held):
-        old = loaded.told[new.session_id]
-        if new[:3] != old[:3] or _moved(old.eta, new.eta, now):
-            changed.append(new._replace(eta=whole_minute(new.eta), because=new.because[:LONGEST]))
-    return changed
+def is_news(old: Told, new: Told, now: datetime) -> bool:
+    """Say whether the session's row, which says `old`, is to say `new`."""
+    return (new.reason, new.detail[:LONGEST]) != old[1:3] or _moved(old.eta, new.eta, now)
 
 
-def write(loaded: Loaded, told: list[Told]) -> None:
+def written(told: Told) -> Told:
+    """Return what a row keeps of it."""
+    return told._replace(detail=told.detail[:LONGEST], eta=whole_minute(told.eta), because=told.because[:LONGEST])
+
+
+def write(told: Sequence[Told], owner_of: Callable[[str], int]) -> None:
     """Write it in one statement, and have the browsers look again; a backlog that stands still writes nothing."""
     if told:
         Session.objects.explain_waiting(told)
-        notify.sessions_changed([(new.session_id, loaded.owner_of[new.session_id]) for new in told])
+        notify.sessions_changed([(new.session_id, owner_of(new.session_id)) for new in told])
 
 
 def whole_minute(moment: datetime | None) -> datetime | None:

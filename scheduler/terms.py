@@ -96,6 +96,7 @@ class Request(NamedTuple):
 class Running(NamedTuple):
     """A session that holds a lease on a host, and when it has ended at the latest."""
 
+    session_id: str
     owner_id: int
     host_id: int
     cpu: int

@@ -34,7 +34,7 @@ _PORT_APP: Final = re.compile(r"p[0-9]{4,5}")
 def launcher(request: Page, session_id: str) -> HttpResponse:
     """Show what the session offers, or open what was chosen and go on to its page; htmx gets the dialog."""
     session = _visible(request, session_id)
-    form = OpenForm(request.POST or None)
+    form = OpenForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid() and (note := _open(request, session, form)) is not None:
         return _to_page(request, session, form.app_name, note)
     template = "sessions/_apps.html" if request.htmx else "sessions/apps.html"
@@ -54,13 +54,16 @@ def app(request: Page, session_id: str, name: str) -> HttpResponse:
     offered = session.image.apps.filter(name=name).first()
     if not (offered or _PORT_APP.fullmatch(name)):
         raise Http404
+    endpoint = Endpoint.objects.unclosed().filter(session=session, app=name).select_related("session").first()
     form = OpenForm({"app": name} if request.method == "POST" else None)
-    if form.is_bound and form.is_valid() and (note := _open(request, session, form)) is not None:
-        return _to_page(request, session, name, note)
-    endpoint = Endpoint.objects.unclosed().filter(session=session, app=name).first()
+    if form.is_bound and form.is_valid():
+        if endpoint and "stopped" in request.GET:
+            services.report(endpoint, EndpointState.STARTING, "Looking whether it still runs …")
+        if (note := _open(request, session, form)) is not None:
+            return _to_page(request, session, name, note)
     address = _first_page(endpoint, offered) if endpoint and _is_ready(session, endpoint) else ""
-    if address and not {"stopped", "told"} & set(request.GET):
-        return HttpResponseClientRedirect(address) if request.htmx else redirect(address)
+    if not form.is_bound and (elsewhere := _elsewhere(request, address)):
+        return HttpResponseClientRedirect(elsewhere) if request.htmx else redirect(elsewhere)
     context = {
         "session": session,
         "name": name,
@@ -150,6 +153,13 @@ def _to_page(request: Page, session: Session, name: str, note: str) -> HttpRespo
     if note:
         messages.info(request, note)
     return redirect(f"{path}?told" if note else path)
+
+
+def _elsewhere(request: Page, address: str) -> str:
+    """Return where to go on to: the app once it answers, its page where it is known already that it does not; or ""."""
+    if "stopped" in request.GET:
+        return "" if address else request.path
+    return "" if "told" in request.GET else address
 
 
 def _launcher_again(request: Page, session: Session) -> HttpResponse:

@@ -33,10 +33,19 @@ def engine_of(host: Host | None) -> Engine:
     gateway = gateway_of(host)
     if not gateway or host is None:
         return Engine(settings.COMPUTE_DOCKER_URL)
-    return Engine(gateway, signer(signing_keys(tuple(settings.COMPUTE_APPS_KEYS)), host.name))
+    return engine_behind(gateway, host.name)
+
+
+def engine_behind(gateway: str, host_name: str) -> Engine:
+    """Return the engine of a host by the URL of its gateway."""
+    return Engine(gateway, signer(signing_keys(), host_name))
+
+
+def signing_keys() -> Keys:
+    """Return the keys of COMPUTE_APPS_KEYS."""
+    return _keys(tuple(settings.COMPUTE_APPS_KEYS))
 
 
 @lru_cache
-def signing_keys(named: tuple[str, ...]) -> Keys:
-    """Return the keys of COMPUTE_APPS_KEYS, made once."""
+def _keys(named: tuple[str, ...]) -> Keys:
     return Keys(named)

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from django.db import transaction
+from django.db.models import Count, Q
 from django.utils import timezone
 
 from accounts import limits
@@ -124,9 +125,17 @@ def assign(placements: Sequence[Placed]) -> int:
     return len(scheduled)
 
 
+def problems(owner: User, order: Order) -> dict[str, str]:
+    """Return {field: message} for what is never granted, whoever waits or runs: of each field the first that counts."""
+    if ResourceGroup.objects.usable_by(owner).filter(pk=order.resource_group.pk).exists():
+        refused = _capacity_errors(order) | _grant_errors(owner, order)
+    else:
+        refused = {"resource_group": "You may not use this resource group."}
+    return refused | _shape_errors(order)
+
+
 def _check_order(owner: User, order: Order) -> None:
-    """Raise Refused for what is never granted, whoever waits or runs."""
-    errors = _shape_errors(order) or _grant_errors(owner, order)
+    errors = problems(owner, order)
     if errors:
         raise Refused(errors)
 
@@ -176,9 +185,7 @@ def _shape_errors(order: Order) -> dict[str, str]:
 
 
 def _grant_errors(owner: User, order: Order) -> dict[str, str]:
-    """Return {field: message} for what this user, image or group never allows, whatever is free."""
-    if not ResourceGroup.objects.usable_by(owner).filter(pk=order.resource_group.pk).exists():
-        return {"resource_group": "You may not use this resource group."}
+    """Return {field: message} for what this user's policy or the image never allows, whatever is free."""
     errors = {}
     if not order.image.is_enabled:
         errors["image"] = f"{order.image} is not offered at present."
@@ -198,7 +205,7 @@ def _grant_errors(owner: User, order: Order) -> dict[str, str]:
         errors["time_limit"] = f"Your policy ends sessions after {span_text(most)}."
     if error := _dependency_error(owner, order):
         errors["depends_on"] = error
-    return errors or _capacity_errors(order)
+    return errors
 
 
 def _dependency_error(owner: User, order: Order) -> str | None:
@@ -215,15 +222,12 @@ def _dependency_error(owner: User, order: Order) -> str | None:
 
 def _capacity_errors(order: Order) -> dict[str, str]:
     """Return {field: message} for what no host of the group holds even when empty."""
-    hosts = Host.objects.filter(group=order.resource_group).prefetch_related("gpus")
+    hosts = Host.objects.filter(group=order.resource_group).order_by()
+    devices = Count("gpus", filter=Q(gpus__is_present=True))
+    per_gpu = order.resource_group.gpu_capacity
     capacities = [
-        Capacity(
-            cpu=host.cpu,
-            memory=host.memory,
-            gpu_count=sum(gpu.is_present for gpu in host.gpus.all()),
-            gpu_capacity=order.resource_group.gpu_capacity,
-        )
-        for host in hosts
+        Capacity(cpu=cpu, memory=memory, gpu_count=count, gpu_capacity=per_gpu)
+        for cpu, memory, count in set(hosts.annotate(devices=devices).values_list("cpu", "memory", "devices"))
     ]
     if not capacities:
         return {"resource_group": "No host has joined this resource group yet."}

@@ -9,24 +9,6 @@ from sessions.lifecycle import HOSTED, Status
 from sessions.models import Session
 
 
-def usage_by_owner(group: ResourceGroup | None = None) -> dict[int, Amounts]:
-    """Return {user id: what their hosted sessions hold}, in one query; users who hold nothing are absent."""
-    sessions = Session.objects.filter(status__in=HOSTED)
-    if group is not None:
-        sessions = sessions.filter(resource_group=group)
-    rows = (
-        sessions.order_by()
-        .values("owner")
-        .annotate(held_cpu=Sum("cpu"), held_memory=Sum("memory"), held_fgpu=Sum("fgpu"), held_sessions=Count("id"))
-    )
-    return {
-        row["owner"]: Amounts(
-            cpu=row["held_cpu"], memory=row["held_memory"], fgpu=row["held_fgpu"], sessions=row["held_sessions"]
-        )
-        for row in rows
-    }
-
-
 def usage_of(user: User, group: ResourceGroup | None = None) -> Amounts:
     """Return what `user`'s sessions hold now, in all groups or in one; one query."""
     sessions = Session.objects.filter(owner=user, status__in=HOSTED)

@@ -5,13 +5,14 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from django.conf import settings
 
+from tests.far_machine import FarMachine
 from tests.wait import until
 from tests.workers import database_url
 
@@ -23,15 +24,16 @@ class Gateway:
     """A gateway that can be ended and started again at its address; its output goes to `log`."""
 
     host: str
-    port: int
+    address: tuple[str, int]
     environment: dict[str, str]
     log: Path
+    on: Sequence[str] = ()
     process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
         """Where it is reached."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"http://{self.address[0]}:{self.address[1]}"
 
     def start(self) -> None:
         """Start it and return once it listens."""
@@ -39,11 +41,11 @@ class Gateway:
             "DATABASE_URL": database_url(),
             "COMPUTE_VAR_DIR": str(settings.COMPUTE_VAR_DIR),
             "COMPUTE_HOST_NAME": self.host,
-            "COMPUTE_GATEWAY_ADDRESS": f"127.0.0.1:{self.port}",
+            "COMPUTE_GATEWAY_ADDRESS": f"{self.address[0]}:{self.address[1]}",
             **self.environment,
         }
         with self.log.open("ab") as output:
-            command = [sys.executable, "manage.py", "gateway"]
+            command = [*self.on, sys.executable, "manage.py", "gateway"]
             self.process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=output, stderr=output)
         until(self.listens)
 
@@ -52,7 +54,7 @@ class Gateway:
         if self.process is None or self.process.poll() is not None:
             raise AssertionError(f"the gateway has ended:\n{self.log.read_text()}")
         with socket.socket() as probe:
-            return probe.connect_ex(("127.0.0.1", self.port)) == 0
+            return probe.connect_ex(self.address) == 0
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End it as a supervisor would, or with SIGKILL as a crash would."""
@@ -69,9 +71,15 @@ class Gateway:
 
 
 @contextmanager
-def running_gateway(host: str, log: Path, **environment: str) -> Iterator[Gateway]:
-    """Run `manage.py gateway` for the host `host` until the block ends; `environment` replaces settings."""
-    gateway = Gateway(host=host, port=free_port(), environment=environment, log=log)
+def running_gateway(
+    host: str, log: Path, *, machine: FarMachine | None = None, **environment: str
+) -> Iterator[Gateway]:
+    """Run `manage.py gateway` for the host `host`, here or on `machine`, until the block ends.
+
+    `environment` replaces settings.
+    """
+    address, on = (machine.address, machine.on_it) if machine else ("127.0.0.1", ())
+    gateway = Gateway(host=host, address=(address, free_port()), environment=environment, log=log, on=on)
     try:
         gateway.start()
         yield gateway

@@ -6,7 +6,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -27,8 +27,9 @@ START_SECONDS = 60.0
 class LiveServer:
     """A server that can be ended and started again at the same address; its output goes to `log`."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, environment: Mapping[str, str]) -> None:
         self.log = log
+        self._environment = environment
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -37,11 +38,19 @@ class LiveServer:
         """Where it answers, without a slash at the end."""
         return f"http://127.0.0.1:{self._port}"
 
+    @property
+    def pid(self) -> int:
+        """Id of its process."""
+        if self._process is None:
+            raise RuntimeError("The server does not run.")
+        return self._process.pid
+
     def start(self) -> None:
         """Start it and return once it listens."""
         command = [sys.executable, "-m", "uvicorn", "gpuplatform.asgi:application", "--port", str(self._port)]
         with self.log.open("wb") as output:
-            self._process = subprocess.Popen(command, cwd=ROOT, env=_environment(), stdout=output, stderr=output)
+            variables = _environment() | dict(self._environment)
+            self._process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=output, stderr=output)
         deadline = time.monotonic() + START_SECONDS
         while not (found := ADDRESS.search(self.log.read_text())):
             if self._process.poll() is not None or time.monotonic() > deadline:
@@ -58,9 +67,12 @@ class LiveServer:
 
 
 @contextmanager
-def serving(log: Path) -> Iterator[LiveServer]:
-    """Serve the test's database; the fixture `django_db_setup` must have run, and rows must be committed."""
-    server = LiveServer(log)
+def serving(log: Path, **environment: str) -> Iterator[LiveServer]:
+    """Serve the test's database; the fixture `django_db_setup` must have run, and rows must be committed.
+
+    `environment` replaces settings.
+    """
+    server = LiveServer(log, environment)
     try:
         server.start()
         yield server

@@ -5,7 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -25,8 +25,11 @@ def database_url() -> str:
 
 
 @contextmanager
-def host_worker(name: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `manage.py hostworker` for the host `name` until the block ends; `environment` replaces settings."""
+def host_worker(name: str, *, on: Sequence[str] = (), **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `manage.py hostworker` for the host `name` until the block ends; `environment` replaces settings.
+
+    `on` are words before the command that run it on another machine.
+    """
     variables = os.environ | {
         "DATABASE_URL": database_url(),
         "COMPUTE_VAR_DIR": str(settings.COMPUTE_VAR_DIR),
@@ -34,7 +37,7 @@ def host_worker(name: str, **environment: str) -> Iterator[subprocess.Popen[byte
         "COMPUTE_RUNTIME": "sessions.runtime.docker.DockerRuntime",
     }
     process = subprocess.Popen(
-        [sys.executable, "manage.py", "hostworker"], cwd=ROOT, env=variables | environment, start_new_session=True
+        [*on, sys.executable, "manage.py", "hostworker"], cwd=ROOT, env=variables | environment, start_new_session=True
     )
     try:
         yield process

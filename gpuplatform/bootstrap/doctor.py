@@ -1,5 +1,6 @@
 """Looks over the machine and the installation: one line per check, what is wrong, and what to do. Changes nothing."""
 
+import asyncio
 import os
 import shutil
 import stat
@@ -28,6 +29,8 @@ from gpuplatform.bootstrap.progress import SetupProblem
 from resources.checks import check_simulated_gpus
 from resources.models import Gpu, Host, Image
 from resources.units import GIB, size_text
+from sessions.proxy.engine import ExecFailed
+from sessions.reach import engine_behind
 from sessions.runtime import firewall
 from sessions.runtime.container_config import NETWORK
 from sessions.runtime.factory import get_enforcer
@@ -142,7 +145,7 @@ def _database() -> Finding:
     if problem and settings.DATABASE_URL:
         return Finding(Verdict.FAIL, f"{kind} does not answer: {problem}", "check DATABASE_URL in .env")
     if problem:
-        return Finding(Verdict.WARN, "embedded PostgreSQL is not running", START)
+        return Finding(Verdict.WARN, "embedded PostgreSQL is not running", _kept("postgres/log"))
     executor = MigrationExecutor(connection)
     waiting = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if waiting:
@@ -156,7 +159,12 @@ def _redis() -> Finding:
         return Finding(Verdict.OK, f"{'REDIS_URL' if settings.REDIS_URL else 'embedded'}, version {version}")
     if settings.REDIS_URL:
         return Finding(Verdict.FAIL, "REDIS_URL does not answer", "check REDIS_URL in .env")
-    return Finding(Verdict.WARN, "embedded Redis is not running", START)
+    return Finding(Verdict.WARN, "embedded Redis is not running", _kept("redis/redis.log"))
+
+
+def _kept(log: str) -> str:
+    """Return what to do about an embedded server that is down: `make up` keeps it running, unless it cannot."""
+    return f"{START}, and again should it end; why it ended is in {Path(settings.COMPUTE_VAR_DIR) / log}"
 
 
 def _docker() -> Finding:
@@ -260,6 +268,22 @@ def _web() -> Finding:
     return Finding(Verdict.FAIL, f"{settings.COMPUTE_HTTP_ADDRESS} is taken by another program", "COMPUTE_HTTP_ADDRESS")
 
 
+def _gateway() -> Finding:
+    if not settings.COMPUTE_GATEWAY_ADDRESS:
+        return Finding(Verdict.OK, "none is set; a host needs one where the web process is on another machine")
+    engine = engine_behind(settings.COMPUTE_GATEWAY_URL, settings.COMPUTE_HOST_NAME)
+    try:
+        answer = asyncio.run(engine.request("GET", "/containers/gp-none-0/json"))
+    except ExecFailed as failure:
+        hint = "run `manage.py gateway` here, with the COMPUTE_APPS_KEYS and COMPUTE_HOST_NAME of this .env"
+        return Finding(Verdict.FAIL, f"{settings.COMPUTE_GATEWAY_URL}: {failure}", hint)
+    if answer.status == 404:
+        return Finding(Verdict.OK, f"passes requests on at {settings.COMPUTE_GATEWAY_URL}")
+    return Finding(
+        Verdict.FAIL, f"{settings.COMPUTE_GATEWAY_URL} is taken by another program", "COMPUTE_GATEWAY_ADDRESS"
+    )
+
+
 def _clock() -> Finding:
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
@@ -295,6 +319,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "database": _database,
     "Redis": _redis,
     "web": _web,
+    "gateway": _gateway,
     "images": _images,
     "hosts": _hosts,
     "clock": _clock,

@@ -12,6 +12,7 @@ FOR_IMAGES: Final = {"debootstrap": "debootstrap"}
 FOR_TESTS: Final = {
     "chromium": "chromium",
     "git": "git",
+    "ip": "iproute2",
     "sftp-server": "openssh-sftp-server",
     "ssh": "openssh-client",
     "tmux": "tmux",

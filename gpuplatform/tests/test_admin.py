@@ -78,6 +78,11 @@ def test_every_page_of_every_model_opens_for_a_superadmin(superadmin: Client, mo
     assert superadmin.get(url(model, "add")).status_code == (200 if model in ADDABLE else 403)
 
 
+@pytest.mark.parametrize("query", ["?q=a%00b", "?e=%00", "?pk__exact=%00", "a%00b/change/"])
+def test_an_address_with_a_nul_is_a_bad_request(superadmin: Client, query: str) -> None:
+    assert superadmin.get(url(Session, "changelist") + query).status_code == 400
+
+
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
 def test_nothing_opens_for_others(client: Client, model: type[Model]) -> None:
     for user in (None, make_user(), make_user(is_staff=True)):

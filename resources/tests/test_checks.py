@@ -25,6 +25,7 @@ def test_the_settings_of_a_test_run_are_good() -> None:
         *[("COMPUTE_HTTP_ADDRESS", value, "resources.E004") for value in BAD_ADDRESSES],
         *[("COMPUTE_GATEWAY_ADDRESS", value, "resources.E006") for value in BAD_ADDRESSES if value],
         *[("COMPUTE_GATEWAY_URL", value, "resources.E007") for value in ("10.0.0.5:8010", "https://a:1", "http://a")],
+        *[("COMPUTE_GATEWAY_URL", value, "resources.E008") for value in ("http://0.0.0.0:8010", "http://[::]:8010")],
     ],
 )
 def test_a_bad_value_is_named_with_a_hint(settings: Settings, name: str, value: object, identifier: str) -> None:

@@ -58,7 +58,10 @@ def test_an_alternative_that_starts_now_does(world: Snapshot, random: Random) ->
 
 def test_less_fgpu_and_another_group_are_offered() -> None:
     hosts = [make_host(1, [350, 0]), make_host(2, [0], group=2), make_host(3, [1000], group=3)]
-    running = (Running(2, 2, 1, 1, ((200, 1000),), at(-1), at(1)), Running(2, 1, 1, 1, ((101, 1000),), at(-1), at(2)))
+    running = (
+        Running("x", 2, 2, 1, 1, ((200, 1000),), at(-1), at(1)),
+        Running("y", 2, 1, 1, 1, ((101, 1000),), at(-1), at(2)),
+    )
     snapshot = replace(make_snapshot(hosts, [make_request("a", 1000, group=4)]), running=running)
     advice = advise(snapshot, make_request("mine", 500), NOW, other_group_ids=[2, 3, 4])
     assert advice == Advice(

@@ -66,8 +66,8 @@ def test_the_head_starts_by_its_bound_though_nobody_has_a_time_limit_and_small_o
 def test_a_head_of_8_gpus_with_7_and_4_free_lets_small_sessions_pass_and_starts_by_its_bound() -> None:
     hosts = (make_host(1, [1000] * 7 + [0], cpu=64), make_host(2, [1000] * 4 + [0] * 4, cpu=64))
     running = (
-        Running(2, 1, 1, 1, ((107, 1000),), at(-1), at(2)),
-        *(Running(2, 2, 1, 1, ((200 + n, 1000),), at(-1)) for n in range(4, 8)),
+        Running("x", 2, 1, 1, 1, ((107, 1000),), at(-1), at(2)),
+        *(Running(f"r{n}", 2, 2, 1, 1, ((200 + n, 1000),), at(-1)) for n in range(4, 8)),
     )
     head = make_request("head", 8000)
     small = [make_request(f"small{n}", 1000)._replace(duration=HOUR) for n in range(100)]
@@ -84,7 +84,7 @@ def test_a_head_of_8_gpus_with_7_and_4_free_lets_small_sessions_pass_and_starts_
 
 def test_on_the_kept_host_starts_who_ends_in_time_or_takes_what_the_head_will_not_need() -> None:
     host = make_host(1, [1000, 1000, 0, 0])
-    running = (Running(2, 1, 1, 1, ((102, 1000), (103, 1000)), at(-1), at(2)),)
+    running = (Running("x", 2, 1, 1, 1, ((102, 1000), (103, 1000)), at(-1), at(2)),)
     head = make_request("head", 3000)
     long = make_request("long", 500)._replace(duration=3 * HOUR)
     more = [
@@ -99,7 +99,7 @@ def test_on_the_kept_host_starts_who_ends_in_time_or_takes_what_the_head_will_no
 
 def test_those_who_pass_never_take_together_what_the_head_will_need() -> None:
     host = make_host(1, [1000] * 3 + [0] * 3)
-    running = (Running(2, 1, 1, 1, tuple((103 + n, 1000) for n in range(3)), at(-1), at(2)),)
+    running = (Running("x", 2, 1, 1, 1, tuple((103 + n, 1000) for n in range(3)), at(-1), at(2)),)
     queue = [make_request("head", 4000), *(make_request(name, 1000) for name in "abc")]
     assert list(placed(plan(replace(make_snapshot([host], queue), running=running)))) == ["a", "b"]
 
@@ -107,7 +107,7 @@ def test_those_who_pass_never_take_together_what_the_head_will_need() -> None:
 def test_whoever_is_limited_is_no_head() -> None:
     limited = Owner(limits=Limits(fgpu=1000), used=Amounts())
     queue = [make_request("limited", 2000, owner=9), make_request("head", 2000), make_request("long", 1000)]
-    running = (Running(2, 1, 1, 1, ((101, 1000),), at(-1), at(1)),)
+    running = (Running("x", 2, 1, 1, 1, ((101, 1000),), at(-1), at(1)),)
     result = plan(replace(make_snapshot([make_host(1, [1000, 0])], queue, {9: limited}), running=running))
     assert {name: reason for name, (reason, _) in told(result).items()} == {
         "limited": "USER_LIMIT",
@@ -130,7 +130,7 @@ def test_a_hold_takes_the_host_that_lacks_least_and_nothing_else_starts_there() 
 
 def test_a_hold_prefers_a_host_on_which_nothing_has_started_since_it_began() -> None:
     hosts = [make_host(1, [1000, 0]), make_host(2, [0, 0])]
-    running = (Running(2, 1, 1, 1, ((101, 1000),), at(1.5)), Running(2, 2, 1, 1, ((200, 2000),), at(0.5)))
+    running = (Running("x", 2, 1, 1, 1, ((101, 1000),), at(1.5)), Running("y", 2, 2, 1, 1, ((200, 2000),), at(0.5)))
     queue = [make_request("head", 2000), make_request("small", 1000)]
     assert list(placed(plan(replace(make_snapshot(hosts, queue), running=running), at(2)))) == ["small"]
 

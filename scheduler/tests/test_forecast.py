@@ -44,7 +44,7 @@ def test_a_shorter_look_ahead_gives_fewer_estimates_but_no_other_ones(world: Sna
 
 
 def test_an_estimate_says_what_falls_free_and_names_nobody() -> None:
-    running = tuple(Running(2, 1, 1, 1, ((100 + n, 1000),), at(-1), at(1 + n)) for n in range(2))
+    running = tuple(Running(f"r{n}", 2, 1, 1, 1, ((100 + n, 1000),), at(-1), at(1 + n)) for n in range(2))
     queue = [make_request("two", 2000), make_request("one", 1000)._replace(duration=HOUR / 2)]
     waiting = plan(replace(make_snapshot([make_host(1, [0, 0])], queue), running=running)).waiting
     assert [(it.eta, it.because) for it in waiting] == [
@@ -54,14 +54,17 @@ def test_an_estimate_says_what_falls_free_and_names_nobody() -> None:
 
 
 def test_what_depends_on_sessions_without_a_time_limit_has_no_estimate() -> None:
-    running = (Running(2, 1, 1, 1, ((100, 1000),), at(-1)), Running(2, 1, 1, 1, ((101, 1000),), at(-1), at(0.5)))
+    running = (
+        Running("x", 2, 1, 1, 1, ((100, 1000),), at(-1)),
+        Running("y", 2, 1, 1, 1, ((101, 1000),), at(-1), at(0.5)),
+    )
     queue = [make_request("two", 2000), make_request("one", 1000)]
     waiting = plan(replace(make_snapshot([make_host(1, [0, 0])], queue), running=running)).waiting
     assert [it.eta for it in waiting] == [None, at(0.5)]
 
 
 def test_who_is_limited_is_told_when_enough_of_their_sessions_have_ended() -> None:
-    running = (Running(1, 1, 1, 1, ((100, 1000),), at(-1), at(3)),)
+    running = (Running("x", 1, 1, 1, 1, ((100, 1000),), at(-1), at(3)),)
     owner = Owner(limits=Limits(fgpu=1000), used=Amounts(fgpu=1000, sessions=1))
     snapshot = make_snapshot([make_host(1, [0, 1000])], [make_request("a", 1000)], {1: owner, 2: UNLIMITED})
     (waiting,) = plan(replace(snapshot, running=running)).waiting
@@ -71,7 +74,7 @@ def test_who_is_limited_is_told_when_enough_of_their_sessions_have_ended() -> No
 
 def test_who_was_head_and_is_limited_now_keeps_no_room_from_anybody_or_from_itself() -> None:
     hosts = [make_host(1, [1000] * 2), make_host(2, [0], group=2)]
-    running = (Running(2, 2, 1, 1, ((200, 1000),), at(-1), at(1)),)
+    running = (Running("x", 2, 2, 1, 1, ((200, 1000),), at(-1), at(1)),)
     queue = [
         make_request("first", 1000)._replace(duration=2 * HOUR),
         make_request("head", 1000, group=2),
@@ -84,6 +87,6 @@ def test_who_was_head_and_is_limited_now_keeps_no_room_from_anybody_or_from_itse
 
 
 def test_whoever_is_past_their_bound_may_end_at_any_moment() -> None:
-    running = (Running(2, 1, 1, 1, ((100, 1000),), at(-2), at(-1)),)
+    running = (Running("x", 2, 1, 1, 1, ((100, 1000),), at(-2), at(-1)),)
     (waiting,) = plan(replace(make_snapshot([make_host(1, [0])], [make_request("a", 1000)]), running=running)).waiting
     assert waiting.eta == NOW

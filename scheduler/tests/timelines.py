@@ -27,7 +27,7 @@ def at(hours: float) -> datetime:
 
 def random_running(random: Random, host: HostView) -> tuple[HostView, list[Running]]:
     """Return `host` with some sessions on it, and these; one in six has no bound."""
-    found = []
+    found: list[Running] = []
     for _ in range(random.randint(0, 4)):
         fitting = [gpu for gpu in host.gpus if gpu.free >= 500]
         share = random.choice((0, 500, 1000))
@@ -35,7 +35,9 @@ def random_running(random: Random, host: HostView) -> tuple[HostView, list[Runni
         if host.cpu_free < 2:
             break
         ends_at = None if random.random() < 1 / 6 else at(random.randint(1, 6))
-        found.append(Running(random.randint(1, 3), host.id, 2, 2, tuple(shares), at(-random.randint(1, 5)), ends_at))
+        name = f"r{host.id}-{len(found)}"
+        since = at(-random.randint(1, 5))
+        found.append(Running(name, random.randint(1, 3), host.id, 2, 2, tuple(shares), since, ends_at))
         held = dict(shares)
         gpus = tuple(GpuView(gpu.id, gpu.capacity, gpu.free - held.get(gpu.id, 0)) for gpu in host.gpus)
         host = replace(host, cpu_free=host.cpu_free - 2, memory_free=host.memory_free - 2, gpus=gpus)

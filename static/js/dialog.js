@@ -36,11 +36,12 @@ if (dialog) {
   dialog.addEventListener("close", giveFocusBack);
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close(); // the backdrop
+    if (event.target.closest("a[data-dialog-leaves]")) setTimeout(() => dialog.close());
     if (!event.target.closest("[data-dialog-close]")) return;
     event.preventDefault();
     dialog.close();
   });
-  // What opens in another window has been sent off by then; the same goes for a click on a link.
+  // What opens in another window is on its way by then.
   dialog.addEventListener("submit", (event) => {
     if (event.target.matches("[data-dialog-leaves]")) setTimeout(() => dialog.close());
   });

@@ -30,7 +30,7 @@ class Command(BaseCommand):
         if not settings.COMPUTE_GATEWAY_ADDRESS:
             raise CommandError("COMPUTE_GATEWAY_ADDRESS is not set, so there is nothing to listen on")
         labels = {INSTALLATION_LABEL: Installation.current_key(), HOST_LABEL: settings.COMPUTE_HOST_NAME}
-        keys = signing_keys(tuple(settings.COMPUTE_APPS_KEYS))
+        keys = signing_keys()
         passage = Passage(Engine(settings.COMPUTE_DOCKER_URL), keys, settings.COMPUTE_HOST_NAME, labels)
         try:
             uvloop.run(_serve(passage, settings.COMPUTE_GATEWAY_ADDRESS))

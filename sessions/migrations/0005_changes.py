@@ -1,0 +1,102 @@
+"""What a scheduler, or an estimate, must read again: every statement notes the sessions that it has changed.
+
+A row holds the sessions, or NULL where anything may be different: hosts, GPUs, groups, policies. `xid` is the writing
+transaction, so that a reader that comes back with the oldest transaction that was still open misses no commit, in
+whatever order they come. The scheduler removes rows that are too old for every reader. Leases are not watched: the
+guard of grants has them follow the sessions.
+"""
+
+from django.db import migrations
+
+SESSION = ", ".join(
+    f"{{row}}.{name}"
+    for name in (
+        *("status", "status_at", "started_at", "owner_id", "resource_group_id", "host_id", "avoided_host_id"),
+        *("cpu", "memory", "fgpu", "priority", "created_at", "not_before", "time_limit"),
+        *("reason", "detail", "eta", "because"),  # another scheduler may have told them
+    )
+)
+WATCHED = {  # table: the columns on which a pass depends
+    "resources_host": ("name", "group_id", "status", "is_cordoned", "cpu", "memory"),
+    "resources_gpu": ("host_id", "index", "is_present"),
+    "resources_resourcegroup": ("fgpu_per_gpu", "placement", "queue_order", "ageing", "hold_after", "is_active"),
+    "accounts_resourcepolicy": ("cpu", "memory", "fgpu", "max_sessions", "max_lifetime"),
+    "accounts_user": ("policy_id",),
+}
+
+SQL = f"""
+CREATE TABLE compute_change (
+    xid xid8 NOT NULL DEFAULT pg_current_xact_id(),
+    at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    sessions varchar[]
+);
+CREATE INDEX compute_change_xid ON compute_change (xid);
+
+CREATE FUNCTION compute_note_new_sessions() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO compute_change (sessions) SELECT array_agg(id) FROM new_rows HAVING count(*) > 0;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION compute_note_old_sessions() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO compute_change (sessions) SELECT array_agg(id) FROM old_rows HAVING count(*) > 0;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION compute_note_changed_sessions() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO compute_change (sessions)
+    SELECT array_agg(now.id) FROM new_rows now LEFT JOIN old_rows was ON was.id = now.id
+    WHERE ({SESSION.format(row="now")}) IS DISTINCT FROM ({SESSION.format(row="was")})
+    HAVING count(*) > 0;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION compute_note_new_links() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO compute_change (sessions) SELECT array_agg(from_session_id) FROM new_rows HAVING count(*) > 0;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION compute_note_old_links() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO compute_change (sessions) SELECT array_agg(from_session_id) FROM old_rows HAVING count(*) > 0;
+    RETURN NULL;
+END $$;
+CREATE FUNCTION compute_note_all() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO compute_change (sessions) VALUES (NULL);
+    RETURN NULL;
+END $$;
+
+CREATE TRIGGER note_insert AFTER INSERT ON compute_session
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION compute_note_new_sessions();
+CREATE TRIGGER note_update AFTER UPDATE ON compute_session
+    REFERENCING OLD TABLE AS old_rows NEW TABLE AS new_rows
+    FOR EACH STATEMENT EXECUTE FUNCTION compute_note_changed_sessions();
+CREATE TRIGGER note_delete AFTER DELETE ON compute_session
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION compute_note_old_sessions();
+CREATE TRIGGER note_truncate AFTER TRUNCATE ON compute_session
+    FOR EACH STATEMENT EXECUTE FUNCTION compute_note_all();
+CREATE TRIGGER note_insert AFTER INSERT ON compute_session_depends_on
+    REFERENCING NEW TABLE AS new_rows FOR EACH STATEMENT EXECUTE FUNCTION compute_note_new_links();
+CREATE TRIGGER note_delete AFTER DELETE ON compute_session_depends_on
+    REFERENCING OLD TABLE AS old_rows FOR EACH STATEMENT EXECUTE FUNCTION compute_note_old_links();
+""" + "".join(
+    f"""
+CREATE TRIGGER note_update AFTER UPDATE ON {table} FOR EACH ROW
+    WHEN (({", ".join(f"OLD.{name}" for name in names)}) IS DISTINCT FROM ({", ".join(f"NEW.{name}" for name in names)}))
+    EXECUTE FUNCTION compute_note_all();
+"""
+    for table, names in WATCHED.items()
+) + "".join(
+    f"""
+CREATE TRIGGER note_insert_or_delete AFTER INSERT OR DELETE ON {table}
+    FOR EACH STATEMENT EXECUTE FUNCTION compute_note_all();
+"""
+    for table in ("resources_host", "resources_gpu", "resources_resourcegroup")
+)
+
+
+class Migration(migrations.Migration):
+    """Adds the notes of changes."""
+
+    dependencies = [("compute", "0004_apps"), ("resources", "0002_apps"), ("accounts", "0001_initial")]
+    operations = [migrations.RunSQL(SQL)]
