@@ -1,4 +1,4 @@
-"""A real host worker and a real SSH front: what the one starts is entered through the other, by the session's own key."""
+"""What a real host worker starts is entered through a real SSH front, by the session's own key."""
 
 from collections.abc import Iterator
 from pathlib import Path
