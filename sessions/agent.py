@@ -12,6 +12,7 @@ from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host
 from sessions import app_starter, own_keys, reconciler, runner
+from sessions.activity import ASK_SECONDS, JupyterActivity
 from sessions.own_keys import OwnKeys
 from sessions.runtime.base import EngineUnreachable, Runtime
 from sessions.runtime.firewall import Firewall, FirewallFailed
@@ -44,6 +45,7 @@ class HostAgent:
             (self.listen, 1),
             (self.keep_warm, KEEP_WARM_SECONDS),
             (OwnKeys(runtime, host).look, own_keys.LOOK_SECONDS),
+            (JupyterActivity(host).look, ASK_SECONDS),
         ]
         if watchdog:
             loops.append((watchdog.look, LOOK_SECONDS))
