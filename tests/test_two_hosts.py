@@ -81,7 +81,7 @@ def test_apps_of_both_hosts_work_through_the_web_process_alone_and_end_with_thei
         session.refresh_from_db()
         hosts.run(session, SITE.format(size=SIZE))
         endpoint = opened(session, "p8080")
-        until(lambda endpoint=endpoint: ask(hosts, endpoint).status_code == 200)
+        wait_until_it_answers(hosts, endpoint)
         assert ask(hosts, endpoint).text == f"I am {session.pk}\n"
         assert (
             ask(hosts, endpoint, "/sum").text.split()[0]
@@ -92,7 +92,7 @@ def test_apps_of_both_hosts_work_through_the_web_process_alone_and_end_with_thei
         assert stranger.status_code == 403
 
     endless = opened(hosts.far, "p8081")
-    until(lambda: ask(hosts, endless, stream=True).status_code == 200)
+    wait_until_it_answers(hosts, endless, stream=True)
     stream = ask(hosts, endless, stream=True)
     assert next(stream.iter_content(2)) == b"y\n"
     services.terminate(hosts.far, actor=hosts.far.owner)
@@ -119,6 +119,10 @@ def ask(
     return requests.get(
         f"{hosts.web.url}{path}", headers=headers, timeout=SECONDS, stream=stream, allow_redirects=False
     )
+
+
+def wait_until_it_answers(hosts: TwoHosts, endpoint: Endpoint, *, stream: bool = False) -> None:
+    until(lambda: ask(hosts, endpoint, stream=stream).status_code == 200)
 
 
 def host_of(hosts: TwoHosts, endpoint: Endpoint) -> str:
