@@ -13,7 +13,7 @@ from accounts.models import ResourcePolicy, User
 from resources import services
 from resources.forms import FgpuField, HostForm, ImageForm, PresetForm, ResourceGroupForm, SizeField
 from resources.kick import kick_scheduler
-from resources.models import Gpu, Host, Image, Installation, Preset, ResourceGroup
+from resources.models import App, Gpu, Host, Image, Installation, Preset, ResourceGroup
 from resources.units import fgpu_text, size_text
 
 FGPU_FIELDS = ("fgpu", "min_fgpu")
@@ -207,6 +207,13 @@ class PresetAdmin(AmountsAdmin):
     search_fields = ("name",)
 
 
+class AppInline(admin.StackedInline[App, Image]):
+    """What sessions of the image offer beside the terminal."""
+
+    model = App
+    extra = 0
+
+
 @admin.register(Image)
 class ImageAdmin(AmountsAdmin):
     """The images that sessions may run; any OCI image that the hosts have or can pull."""
@@ -219,6 +226,7 @@ class ImageAdmin(AmountsAdmin):
     list_filter = ("is_enabled", "environment")
     list_display_links = ("environment", "version")
     search_fields = ("environment", "version", "reference", "description")
+    inlines = (AppInline,)
 
 
 @admin.register(Installation)

@@ -31,6 +31,8 @@ from resources.models import Gpu, Host, Image
 from resources.units import GIB, size_text
 from sessions.proxy.engine import ExecFailed
 from sessions.reach import engine_behind
+from sessions.runtime import firewall
+from sessions.runtime.container_config import NETWORK
 from sessions.runtime.factory import get_enforcer
 
 OLDEST_PYTHON: Final = (3, 11)
@@ -39,7 +41,6 @@ SCARCE_DISK: Final = 10 * GIB
 NO_DISK: Final = 2 * GIB
 HEARTBEAT_LIMIT: Final = timedelta(seconds=20)
 CLOCK_LIMIT: Final = timedelta(seconds=2)
-NETWORK: Final = "gpuplatform"
 ANSWER_SECONDS: Final = 3
 START: Final = "`make up` starts it"
 
@@ -144,7 +145,7 @@ def _database() -> Finding:
     if problem and settings.DATABASE_URL:
         return Finding(Verdict.FAIL, f"{kind} does not answer: {problem}", "check DATABASE_URL in .env")
     if problem:
-        return Finding(Verdict.WARN, "embedded PostgreSQL is not running", START)
+        return Finding(Verdict.WARN, "embedded PostgreSQL is not running", _kept("postgres/log"))
     executor = MigrationExecutor(connection)
     waiting = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if waiting:
@@ -158,7 +159,12 @@ def _redis() -> Finding:
         return Finding(Verdict.OK, f"{'REDIS_URL' if settings.REDIS_URL else 'embedded'}, version {version}")
     if settings.REDIS_URL:
         return Finding(Verdict.FAIL, "REDIS_URL does not answer", "check REDIS_URL in .env")
-    return Finding(Verdict.WARN, "embedded Redis is not running", START)
+    return Finding(Verdict.WARN, "embedded Redis is not running", _kept("redis/redis.log"))
+
+
+def _kept(log: str) -> str:
+    """Return what to do about an embedded server that is down: `make up` keeps it running, unless it cannot."""
+    return f"{START}, and again should it end; why it ended is in {Path(settings.COMPUTE_VAR_DIR) / log}"
 
 
 def _docker() -> Finding:
@@ -186,6 +192,16 @@ def _iptables() -> Finding:
     if system_packages.program("iptables"):
         return Finding(Verdict.OK, "found")
     return Finding(Verdict.WARN, "not found; the Docker Engine needs it", "apt-get install iptables")
+
+
+def _firewall() -> Finding:
+    if not settings.COMPUTE_FIREWALL:
+        text = "off: sessions reach what this host binds to all interfaces"
+        return Finding(Verdict.WARN, text, "COMPUTE_FIREWALL=true, unless rules of your own keep them away")
+    if problem := firewall.problem(settings.COMPUTE_DOCKER_URL):
+        text = f"sessions reach what this host binds to all interfaces: {problem}"
+        return Finding(Verdict.WARN, text, "run the host worker as root, with iptables")
+    return Finding(Verdict.OK, "the host worker keeps sessions away from this host's own services")
 
 
 def _disk() -> Finding:
@@ -296,6 +312,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "disk": _disk,
     "Docker": _docker,
     "iptables": _iptables,
+    "firewall": _firewall,
     "network": _docker_network,
     "GPUs": _gpus,
     "fGPU": _fgpu,

@@ -126,8 +126,12 @@ def test_hosts_are_cordoned_and_uncordoned(superadmin: Client) -> None:
         assert Host.objects.get().is_cordoned is cordoned
 
 
+NO_APPS = {"apps-TOTAL_FORMS": "0", "apps-INITIAL_FORMS": "0"}
+
+
 def test_amounts_are_typed_as_people_write_them(superadmin: Client) -> None:
     form = {"environment": "Any", "version": "1", "reference": "any/image:1", "is_enabled": "on", "min_cpu": "1"}
+    form |= NO_APPS
     superadmin.post(url(Image, "add"), form | {"min_memory": "1.5g", "min_fgpu": "0.35"})
     image = Image.objects.get()
     assert (image.min_memory, image.min_fgpu) == (1536 * MIB, 350)
@@ -232,12 +236,25 @@ def test_an_image_that_cannot_be_offered_so_is_refused_at_its_field(
 ) -> None:
     make_image(environment="Python", version="3.11", is_default=True)
     form = {"environment": "Python", "version": "3.14", "reference": "python:3.14", "min_cpu": "1"}
-    form |= {"min_memory": "64m", "min_fgpu": "0"}
+    form |= {"min_memory": "64m", "min_fgpu": "0"} | NO_APPS
     answer = superadmin.post(url(Image, "add"), form | changes)
     errors = answer.context["adminform"].form.errors
     assert list(errors) == [field]
     assert words in str(errors[field])
     assert superadmin.post(url(Image, "add"), form).status_code == 302
+
+
+def test_the_apps_of_an_image_are_edited_with_it(superadmin: Client) -> None:
+    image = make_image()
+    form = {name: str(getattr(image, name)) for name in ("environment", "version", "reference", "min_cpu")}
+    form |= {"min_memory": "64m", "min_fgpu": "0", "apps-TOTAL_FORMS": "1", "apps-INITIAL_FORMS": "0"}
+    app = {"name": "code", "title": "Code", "port": "8080", "command": "exec code", "position": "0"}
+    app |= {"readiness_path": "/", "start_path": "/"}
+    form |= {f"apps-0-{name}": value for name, value in app.items()}
+    answer = superadmin.post(url(Image, "change", image.pk), form | {"apps-0-start_path": "https://evil.example"})
+    assert answer.status_code == 200
+    assert superadmin.post(url(Image, "change", image.pk), form).status_code == 302
+    assert image.apps.get().command == "exec code"
 
 
 def test_a_host_stays_in_its_group_while_sessions_hold_leases(superadmin: Client) -> None:

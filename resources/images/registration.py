@@ -1,12 +1,14 @@
 """Enter images into the table that users choose from."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from enum import StrEnum
 
 from django.core.exceptions import ValidationError
+from django.db import transaction
 
 from resources.images.catalog import Entry, reference_problem
-from resources.models import Image
+from resources.models import App, Image
 from resources.units import MIB
 
 
@@ -46,11 +48,13 @@ def register_image(
     )
 
 
+@transaction.atomic
 def register_entry(entry: Entry, *, enable: bool = True) -> Change:
     """Bring the row of a catalogue's entry up to date; a second call changes nothing.
 
     The catalogue decides names, reference, description and minimums. Administrators decide the rest: `enable` and the
-    default apply to a new row alone, and no default is set where the environment has one. Raises ValidationError.
+    default apply to a new row alone, and no default is set where the environment has one. The entry's apps are entered
+    for an image that has none; from then on they are the administrators' too. Raises ValidationError.
     """
     fields: dict[str, str | int] = {
         "environment": entry.environment,
@@ -64,17 +68,29 @@ def register_entry(entry: Entry, *, enable: bool = True) -> Change:
     row = Image.objects.filter(environment=entry.environment, version=entry.version).first()
     if row is None:
         has_default = Image.objects.filter(environment=entry.environment, is_default=True).exists()
-        _save(Image(is_enabled=enable, is_default=entry.is_default and not has_default), fields)
+        row = _save(Image(is_enabled=enable, is_default=entry.is_default and not has_default), fields)
+        _add_apps(row, entry)
         return Change.ADDED
-    if all(getattr(row, name) == value for name, value in fields.items()):
-        return Change.UNCHANGED
-    _save(row, fields)
-    return Change.UPDATED
+    has_changed = any(getattr(row, name) != value for name, value in fields.items())
+    if has_changed:
+        _save(row, fields)
+    return Change.UPDATED if _add_apps(row, entry) or has_changed else Change.UNCHANGED
 
 
 def is_registered(entry: Entry) -> bool:
     """Tell whether the entry's version of its environment is in the table, under whatever reference."""
     return Image.objects.filter(environment=entry.environment, version=entry.version).exists()
+
+
+def _add_apps(image: Image, entry: Entry) -> bool:
+    """Give an image without apps those of its entry; return whether any were added."""
+    if not entry.apps or image.apps.exists():
+        return False
+    for position, app in enumerate(entry.apps):
+        row = App(image=image, position=position, **asdict(app))
+        row.full_clean()
+        row.save()
+    return True
 
 
 def _save(image: Image, fields: Mapping[str, str | int]) -> Image:

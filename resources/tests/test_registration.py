@@ -1,13 +1,14 @@
 """Entering images into the table: by the catalogue again and again, and by administrators."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 from django.core.exceptions import ValidationError
 
 from resources.images.catalog import Entry
+from resources.images.catalog_apps import AppEntry
 from resources.images.registration import Change, register_entry, register_image
-from resources.models import Image
+from resources.models import App, Image
 from resources.units import GIB
 
 pytestmark = pytest.mark.django_db
@@ -63,6 +64,36 @@ def test_a_new_version_does_not_take_the_default_away_from_another() -> None:
     register_entry(ENTRY)
     register_entry(replace(ENTRY, version="3.13", reference="lab/python:3.13"))
     assert list(Image.objects.values_list("version", "is_default")) == [("3.11", True), ("3.13", False)]
+
+
+APP = AppEntry(
+    name="web",
+    title="Web",
+    icon="chart",
+    port=8080,
+    command="exec serve",
+    readiness_path="/health",
+    start_path="/start",
+    token_variable="WEB_TOKEN",
+)
+WITH_APPS = replace(ENTRY, apps=(APP, replace(APP, name="other", title="Other")))
+
+
+def test_the_apps_of_an_entry_become_rows_in_their_order() -> None:
+    assert register_entry(WITH_APPS) is Change.ADDED
+    web, other = App.objects.all()
+    assert {name: getattr(web, name) for name in asdict(APP)} == asdict(APP)
+    assert (other.name, other.position) == ("other", 1)
+    assert register_entry(WITH_APPS) is Change.UNCHANGED
+
+
+def test_an_image_of_before_gets_its_apps_and_what_administrators_changed_stays() -> None:
+    register_entry(ENTRY)
+    assert register_entry(WITH_APPS) is Change.UPDATED
+    App.objects.get(name="other").delete()
+    App.objects.update(command="mine")
+    assert register_entry(replace(WITH_APPS, description="new")) is Change.UPDATED
+    assert list(App.objects.values_list("name", "command")) == [("web", "mine")]
 
 
 def test_an_entry_can_be_added_disabled() -> None:

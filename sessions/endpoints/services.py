@@ -74,11 +74,14 @@ def open_app(session: Session, app: str, *, actor: User, preferred_port: int | N
     return Opened(endpoint, note)
 
 
-def report(endpoint: Endpoint, state: EndpointState, detail: str = "") -> bool:
-    """Write what the host has found of the app; return False where that no longer matters: closed, or ended."""
+def report(endpoint: Endpoint, state: EndpointState, detail: str = "", output: str = "") -> bool:
+    """Write what the host has found of the app; return False where that no longer matters: closed, or ended.
+
+    `output` is what the app wrote last, for its owner to read.
+    """
     current = Endpoint.objects.unclosed().filter(pk=endpoint.pk, session__status=Status.RUNNING)
     with transaction.atomic():
-        is_current = bool(current.update(state=state.value, detail=detail[:300]))
+        is_current = bool(current.update(state=state.value, detail=detail[:300], output=output))
         if is_current:
             _changed(endpoint)
     return is_current
@@ -112,7 +115,7 @@ def unpublish(endpoint: Endpoint, *, actor: User | None) -> Endpoint:
             return row
         row.is_public, row.public_until, row.epoch = False, None, row.epoch + 1
         row.save(update_fields=["is_public", "public_until", "epoch"])
-        _record(row, "No longer public" if actor else "No longer public: its time was over", actor)
+        _record(row, "No longer public" if actor else "No longer public: its time is over", actor)
         _changed(row)
     return row
 
@@ -133,14 +136,14 @@ def share(endpoint: Endpoint, *, expires: datetime, note: str = "", actor: User)
 
 
 def revoke(link: ShareLink, *, actor: User | None) -> None:
-    """Void the link and what it has opened; one that is void already is left as it is. No actor: it has expired."""
+    """Void the link and what it has opened; one that is void already is left as it is. No actor: its time is over."""
     with transaction.atomic():
         now = timezone.now()
         if not ShareLink.objects.filter(pk=link.pk, revoked_at=None).update(revoked_at=now):
             return
         revocations.revoke_login(link.digest, now)
         endpoint = Endpoint.objects.select_related("session").get(pk=link.endpoint_id)
-        _record(endpoint, f"Share link {'revoked' if actor else 'expired'}: {link}", actor)
+        _record(endpoint, f"Share link {'revoked' if actor else 'over'}: {link}", actor)
 
 
 def close(endpoint: Endpoint, *, actor: User) -> None:
@@ -178,7 +181,7 @@ def _prepare(endpoint: Endpoint, offer: _Offer, actor: User) -> None:
     endpoint.title, endpoint.port = offer.title, offer.port
     endpoint.token = (endpoint.token or _token(endpoint)) if offer.takes_token else ""
     if endpoint.pk is None or endpoint.state != EndpointState.STARTING:
-        endpoint.state, endpoint.detail = EndpointState.STARTING.value, ""
+        endpoint.state, endpoint.detail, endpoint.output = EndpointState.STARTING.value, "", ""
         endpoint.opened_by, endpoint.opened_at = actor, timezone.now()
     endpoint.save()
 

@@ -1,19 +1,19 @@
 """Tickets: how a browser that is known at the platform, or holds a share link, comes to an endpoint's own origin."""
 
+import hmac
 import secrets
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final
 
-from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import User
+from sessions.endpoints.revocations import COOKIE_LIFE
 from sessions.lifecycle import Status
-from sessions.models import Endpoint, EndpointState, ShareLink, Ticket
-from sessions.models.endpoint import TICKET_LIFE
+from sessions.models import TICKET_LIFE, Endpoint, EndpointState, Revocation, ShareLink, Ticket
 from sessions.proxy.signing import Grant, digest
 
-COOKIE_LIFE: Final = timedelta(hours=12)
 SECRET_BYTES: Final = 32
 
 
@@ -33,36 +33,45 @@ def issue(endpoint: Endpoint, *, user: User | None, login: str, state: str, path
 
 
 def redeem(secret: str, label: str, state: str) -> tuple[Grant, str] | None:
-    """Use a ticket up; return what it grants and where to go, None unless it is good, for this endpoint and browser."""
+    """Use a ticket up; return what it grants and where to go, None unless it is good, for this endpoint and browser.
+
+    A ticket that is shown is used up, wherever it is shown and by whomever.
+    """
     now = timezone.now()
-    with transaction.atomic():
-        unused = Ticket.objects.filter(digest=digest(secret), state=state, used_at=None, expires_at__gt=now)
-        ticket = unused.select_related("endpoint__session", "user").select_for_update(of=("self",)).first()
-        if ticket is None or ticket.endpoint.label != label:
-            return None
-        ticket.used_at = now
-        ticket.save(update_fields=["used_at"])
-    endpoint, user = ticket.endpoint, ticket.user
-    if endpoint.state != EndpointState.READY or endpoint.session.status != Status.RUNNING:
+    mine = Ticket.objects.filter(digest=digest(secret))
+    if not mine.filter(used_at=None, expires_at__gt=now).update(used_at=now):
         return None
-    until = _until(ticket, user, now)
-    if until is None:
+    ticket = mine.select_related("endpoint__session", "user").get()
+    if ticket.endpoint.label != label or not hmac.compare_digest(ticket.state, state):
+        return None
+    issued_at = ticket.expires_at - TICKET_LIFE
+    until = _until(ticket, issued_at)
+    if until is None or _is_void(ticket, issued_at):
         return None
     grant = Grant(
         label=label,
-        epoch=endpoint.epoch,
-        user=user.pk if user else 0,
+        epoch=ticket.endpoint.epoch,
+        user=ticket.user_id or 0,
         login=ticket.login,
-        issued_at=now.timestamp(),
+        issued_at=issued_at.timestamp(),  # so that what is revoked on the way is void
         expires_at=until.timestamp(),
     )
     return grant, ticket.next
 
 
-def _until(ticket: Ticket, user: User | None, now: datetime) -> datetime | None:
+def _until(ticket: Ticket, issued_at: datetime) -> datetime | None:
     """Return until when the ticket's holder may use the endpoint; None if not even now."""
-    longest = now + COOKIE_LIFE
+    endpoint, user = ticket.endpoint, ticket.user
+    if endpoint.state != EndpointState.READY or endpoint.session.status != Status.RUNNING:
+        return None
+    longest = issued_at + COOKIE_LIFE
     if user is not None:
-        return longest if user.is_active else None
-    link = ShareLink.objects.filter(digest=ticket.login, endpoint=ticket.endpoint, revoked_at=None).first()
-    return min(longest, link.expires_at) if link and link.expires_at > now else None
+        may = user.is_active and (user.is_superuser or user == endpoint.session.owner)
+        return longest if may else None
+    link = ShareLink.objects.valid().filter(digest=ticket.login, endpoint=endpoint).first()
+    return min(longest, link.expires_at) if link else None
+
+
+def _is_void(ticket: Ticket, issued_at: datetime) -> bool:
+    whose = Q(login=ticket.login) | Q(user=ticket.user) if ticket.user else Q(login=ticket.login)
+    return Revocation.objects.filter(whose, at__gte=issued_at).exists()

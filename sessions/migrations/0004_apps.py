@@ -41,6 +41,7 @@ class Migration(migrations.Migration):
                 ('token', models.CharField(blank=True, help_text='What the app takes as its own log-in; never shown', max_length=64)),
                 ('state', models.CharField(choices=[('STARTING', 'starting'), ('READY', 'ready'), ('FAILED', 'failed'), ('CLOSED', 'closed')], default='STARTING', max_length=8)),
                 ('detail', models.CharField(blank=True, help_text='What it is doing, or why it failed', max_length=300)),
+                ('output', models.TextField(blank=True, help_text='Its last lines while it starts, and where it failed')),
                 ('epoch', models.PositiveIntegerField(default=1, help_text='Cookies of another epoch are void')),
                 ('is_public', models.BooleanField(default=False, help_text='Anybody who knows the address may use it')),
                 ('public_until', models.DateTimeField(blank=True, null=True)),

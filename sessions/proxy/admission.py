@@ -127,7 +127,9 @@ class Admission:
             label = self.site.label_of(host)
             route = self.table.get(label) if label else None
             if label is None or route is None:
-                return unknown(is_ours=self.site.is_of_apps(host))
+                return unknown(
+                    is_ours=self.site.is_of_apps(host), launch_url=self.site.launch_url(label) if label else ""
+                )
             visitor = self._look_up(route, host, cookie)
         else:
             route = visitor.route
@@ -311,11 +313,15 @@ def has_body(sorted_: Sorted) -> bool:
     return noted.get(b"content-length", b"0").strip(b"0") != b"" or b"transfer-encoding" in noted or b"upgrade" in noted
 
 
-def unknown(*, is_ours: bool) -> Answer:
-    """Return the answer for a host that has no app, or that is none of the apps' at all."""
+def unknown(*, is_ours: bool, launch_url: str = "") -> Answer:
+    """Return the answer for a host that has no app, or that is none of the apps' at all.
+
+    `launch_url` is where its owner opens it again; whether there is such an app is not told here.
+    """
     if not is_ours:
         return answers.text(421, "This address serves the apps of sessions only.", closes=True)
-    words = Words(title="No such app", text="The app was closed, or its session has ended.")
+    link = (launch_url, "Look in its session") if launch_url else None
+    words = Words(title="No such app", text="The app was closed, or its session has ended.", link=link)
     return answers.page(404, words, closes=True)
 
 

@@ -35,7 +35,6 @@ logger = logging.getLogger(__name__)
 
 REQUEST_SECONDS: Final = 10.0
 BODY_LIMIT: Final = 64 * 1024
-LINGER_SECONDS: Final = 30.0  # for the last output to be taken by a slow reader
 CONTAINER: Final = re.compile(r"/containers/([A-Za-z0-9][A-Za-z0-9_.-]{0,127})/(json|exec|logs)")
 HANDLE: Final = re.compile(r"/exec/([A-Za-z0-9_.-]{1,400})/(json|start|resize)")
 SIZE: Final = re.compile(r"w=\d{1,4}&h=\d{1,4}")
@@ -112,6 +111,8 @@ class Passage:
             await self._serve(reader, writer)
         except (OSError, asyncio.IncompleteReadError):
             logger.info("gateway: a caller left in the middle of its request")
+        except asyncio.CancelledError:
+            pass  # by `close`; nobody awaits this task, and asyncio would report it
         finally:
             writer.transport.abort()
             self._tasks.discard(task)
@@ -138,7 +139,8 @@ class Passage:
             logger.warning("gateway: %s did not finish its request", _peer(writer))
         else:
             writer.write(answer)
-        await _flush(writer)
+        writer.close()
+        await writer.wait_closed()  # what a slow reader has yet to take; one that vanished is noticed by `keep_alive`
 
     async def _read(self, reader: asyncio.StreamReader) -> Request:
         """Return the request. Raises Refused, or Forged, for one that is not as Engine sends it."""
@@ -254,14 +256,6 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> b
             await writer.drain()
         return True
     return False
-
-
-async def _flush(writer: asyncio.StreamWriter) -> None:
-    """Close once what was written is on its way, or give up on a reader that does not take it."""
-    with suppress(OSError, TimeoutError):
-        async with asyncio.timeout(LINGER_SECONDS):
-            writer.close()
-            await writer.wait_closed()
 
 
 class _Head:

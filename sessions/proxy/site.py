@@ -43,6 +43,11 @@ class Site:
         suffix = f":{port}" if port and port != DEFAULT_PORTS[self.scheme] else ""
         return f"{self.scheme}://{label}.{self.apps_domain}{suffix}"
 
+    def launch_url(self, label: str) -> str:
+        """Return the platform's page that starts the app of this label and shows how far it is."""
+        app, _, session = label.partition("--")
+        return f"{self.platform_url}/sessions/{session}/apps/{app}/"
+
     def is_of_apps(self, host: bytes) -> bool:
         """Return whether a Host header's value is the apps' domain or anything below it."""
         name = _name(host)

@@ -9,7 +9,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
@@ -24,22 +24,25 @@ from sessions.runtime.base import (
     EnforcementFailed,
     EngineUnreachable,
     Equipment,
+    Executed,
+    ExecutionFailed,
     ImageUnavailable,
     Key,
     StartFailed,
 )
 from sessions.runtime.container_config import (
-    ATTEMPT_LABEL,
     HOST_LABEL,
     HOSTNAME_LABEL,
     INSTALLATION_LABEL,
-    SESSION_LABEL,
+    NETWORK,
     container_config,
     container_name,
     joined_network,
     network_options,
 )
+from sessions.runtime.docker_exec import execute
 from sessions.runtime.docker_requests import CONFLICT, explanation, gone_is_fine, has_labels, inspect, race, translated
+from sessions.runtime.docker_states import PHASES, exit_from_event, listed_state
 from sessions.runtime.enforcement.enforcer import Enforcer
 from sessions.runtime.enforcement.shares import needs_hook
 from sessions.runtime.hostnames import give_name
@@ -51,18 +54,8 @@ logger = logging.getLogger(__name__)
 REQUEST_SECONDS: Final = 60
 POOLED_CONNECTIONS: Final = 32  # above this many requests at once, connections are opened and thrown away
 STOPPED_CHECK_SECONDS: Final = 0.2
-KILLED: Final = 137  # exit code of a process ended by SIGKILL
 
 Labels = dict[str, str]
-PHASES: Final = {
-    "created": ContainerPhase.CREATED,
-    "running": ContainerPhase.RUNNING,
-    "paused": ContainerPhase.RUNNING,
-    "restarting": ContainerPhase.RUNNING,
-    "removing": ContainerPhase.EXITED,
-    "exited": ContainerPhase.EXITED,
-    "dead": ContainerPhase.EXITED,
-}
 
 
 class _Created(NamedTuple):
@@ -85,7 +78,7 @@ class DockerRuntime:
         installation: str,
         host: str,
         engine_url: str = "unix:///var/run/docker.sock",
-        network: str = "gpuplatform",
+        network: str = NETWORK,
         pull_seconds: float = 30 * 60,
         enforcer: Enforcer | None = None,
         sandboxes: int = 0,
@@ -208,7 +201,7 @@ class DockerRuntime:
         with translated(EngineUnreachable):
             client = self._client()
             listed = client.containers(all=True, filters={"label": self._label_filter()})
-            states = (_listed_state(client, container) for container in listed)
+            states = (listed_state(client, container) for container in listed)
             return [state for state in states if state is not None]
 
     def traces(self) -> set[Key]:
@@ -228,6 +221,15 @@ class DockerRuntime:
             if container := self._find(client, session, attempt):
                 return client.logs(container["Id"], tail=tail).decode(errors="replace")
         return ""
+
+    def execute(self, session: str, attempt: int, command: Sequence[str], environment: Mapping[str, str]) -> Executed:
+        """Run a program in the container; see Runtime."""
+        with translated(ExecutionFailed, "The container engine refused: {}".format):
+            client = self._client()
+            container = self._find(client, session, attempt)
+            if not (container and container["State"]["Running"]):
+                raise ExecutionFailed("The session's container is not running.")
+            return execute(client, str(container["Id"]), command, environment)
 
     def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
         """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""
@@ -250,7 +252,7 @@ class DockerRuntime:
                         continue
                     if event["Action"] == "oom":
                         out_of_memory.add(container_id)
-                    elif state := _exit_from_event(client, event, container_id in out_of_memory):
+                    elif state := exit_from_event(client, event, container_id in out_of_memory):
                         out_of_memory.discard(container_id)
                         yield state
         finally:
@@ -355,50 +357,6 @@ def _create_network(client: APIClient, name: str) -> None:
 def _pull_lines(client: APIClient, reference: str) -> Iterator[PullLine]:
     lines: Iterator[PullLine] = client.pull(reference, stream=True, decode=True)
     yield from lines
-
-
-def _key(labels: Labels) -> Key | None:
-    """Return the container's key, or None for one that somebody gave our labels by hand."""
-    session, attempt = labels.get(SESSION_LABEL, ""), labels.get(ATTEMPT_LABEL, "")
-    return (session, int(attempt)) if session and attempt.isdecimal() else None
-
-
-def _listed_state(client: APIClient, container: dict[str, Any]) -> ContainerState | None:
-    """Return the state of a container of the engine's list; None for one that is gone by now."""
-    key, container_id = _key(container["Labels"]), str(container["Id"])
-    if key is None:
-        return None
-    phase = PHASES[container["State"]]
-    if phase is not ContainerPhase.EXITED:
-        return ContainerState(session=key[0], attempt=key[1], container_id=container_id, phase=phase)
-    if (inspected := inspect(client, container_id)) is None:
-        return None
-    state = inspected["State"]
-    return _exited(key, container_id, int(state["ExitCode"]), bool(state["OOMKilled"]))
-
-
-def _exit_from_event(client: APIClient, event: dict[str, Any], out_of_memory: bool) -> ContainerState | None:
-    """Return the state that a `die` event tells; the container itself may be gone already."""
-    attributes, container_id = event["Actor"]["Attributes"], str(event["Actor"]["ID"])
-    key, exit_code = _key(attributes), int(attributes["exitCode"])
-    if key is None:
-        return None
-    if exit_code == KILLED and not out_of_memory:  # the `oom` event may lie before our stream, or come too late
-        inspected = inspect(client, container_id)
-        out_of_memory = bool(inspected and inspected["State"]["OOMKilled"])
-    return _exited(key, container_id, exit_code, out_of_memory)
-
-
-def _exited(key: tuple[str, int], container_id: str, exit_code: int, out_of_memory: bool) -> ContainerState:
-    """Return the state of an ended container; running out of memory counts only where it was the main process's end."""
-    return ContainerState(
-        session=key[0],
-        attempt=key[1],
-        container_id=container_id,
-        phase=ContainerPhase.EXITED,
-        exit_code=exit_code,
-        out_of_memory=out_of_memory and exit_code == KILLED,
-    )
 
 
 def _close_once_stopped(

@@ -2,15 +2,16 @@
 
 import json
 import secrets
+import shlex
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 from docker.api import APIClient
 from docker.errors import NotFound
 
-from sessions.runtime.base import ContainerSpec, Runtime
+from sessions.runtime.base import ContainerSpec, Executed, Runtime
 from sessions.runtime.container_config import (
     ATTEMPT_LABEL,
     HOST_LABEL,
@@ -72,6 +73,9 @@ class World(Protocol):
     def write_log(self, session: str, attempt: int, line: str) -> None:
         """Let the container write a line."""
 
+    def teach(self, exit_code: int, output: str) -> Sequence[str]:
+        """Return the command of a program that ends so."""
+
     def clean_up(self) -> None:
         """Remove what the test left behind."""
 
@@ -107,6 +111,10 @@ class MemoryWorld:
 
     def write_log(self, session: str, attempt: int, line: str) -> None:
         self.runtime().write_log(session, attempt, line)
+
+    def teach(self, exit_code: int, output: str) -> Sequence[str]:
+        self.runtime().teach(lambda command, environment: Executed(exit_code=exit_code, output=output))
+        return ["anything"]
 
     def clean_up(self) -> None:
         pass
@@ -186,6 +194,9 @@ class DockerWorld:
 
     def write_log(self, session: str, attempt: int, line: str) -> None:
         self.execute(session, attempt, f"echo {json.dumps(line)} > /proc/1/fd/1")
+
+    def teach(self, exit_code: int, output: str) -> Sequence[str]:
+        return ["sh", "-c", f"printf %s {shlex.quote(output)}; exit {exit_code}"]
 
     def inspect(self, session: str, attempt: int) -> dict[str, Any]:
         """Return the engine's own view of the container."""

@@ -46,10 +46,15 @@ def labels() -> dict[str, str]:
     return {INSTALLATION_LABEL: Installation.current_key(), HOST_LABEL: FAR}
 
 
+@pytest.fixture
+def passage(labels: dict[str, str]) -> Passage:
+    """What the gateway in this process serves."""
+    return Passage(Engine(ENGINE_URL), reach.signing_keys(), FAR, labels)
+
+
 @pytest_asyncio.fixture
-async def gateway(labels: dict[str, str]) -> AsyncIterator[str]:
+async def gateway(passage: Passage) -> AsyncIterator[str]:
     """A gateway of the host FAR in this process; its URL."""
-    passage = Passage(Engine(ENGINE_URL), reach.signing_keys(), FAR, labels)
     async with await asyncio.start_server(passage.serve, "127.0.0.1", 0, limit=HEAD_LIMIT) as server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     await passage.close()
@@ -108,14 +113,13 @@ def move_to_another_host(session: Session) -> None:
 async def test_what_is_typed_runs_on_the_other_host_and_nothing_is_left_behind(
     session: Session, cookie: str, container: Container, process: Gateway
 ) -> None:
-    idle = process.open_connections()
     async with terminal(session.pk, cookie) as client:
         await client.tell({"resize": [132, 43]})
         await client.type("echo grüße $((6*7)); busybox stty size\r")
         assert "grüße 42\r\n43 132" in await client.read_until("43 132")
-        assert process.open_connections() == idle + 2  # one to us, one to its engine
+        assert process.open_connections() == 1
     await eventually(lambda: not container.processes())
-    await eventually(lambda: process.open_connections() == idle)
+    await eventually(lambda: process.open_connections() == 0)
 
 
 async def test_the_logs_come_from_the_other_host(session: Session, container: Container, owner: User) -> None:
@@ -178,6 +182,17 @@ async def test_a_gateway_that_is_killed_closes_the_terminal_at_once_and_says_so(
         await sync_to_async(logs.read)(session, 10)
     answer = await sync_to_async(lambda: client_of(owner).get(f"/api/v1/sessions/{session.pk}/logs/"))()
     assert answer.status_code == 503
+
+
+async def test_a_connection_that_breaks_is_told_and_its_shell_is_hung_up(
+    session: Session, cookie: str, container: Container, passage: Passage
+) -> None:
+    async with terminal(session.pk, cookie) as client:
+        await client.type("echo rea''dy; sleep 1000\r")
+        await client.read_until("ready\r\n")
+        await passage.close()
+        assert await client.closed() == (CloseCode.ENGINE_TROUBLE, "The connection to the shell broke.")
+    await eventually(lambda: not container.processes())
 
 
 async def test_after_a_restart_of_the_gateway_terminals_open_again(

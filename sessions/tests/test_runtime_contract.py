@@ -14,6 +14,8 @@ from sessions.runtime.base import (
     ContainerSpec,
     ContainerState,
     EngineUnreachable,
+    Executed,
+    ExecutionFailed,
     ImageUnavailable,
     Runtime,
     StartFailed,
@@ -364,6 +366,33 @@ def test_logs_outlive_the_exit(runtime: Runtime, running: ContainerSpec) -> None
     assert "ready" in runtime.logs(running.session, running.attempt, 10)
 
 
+def test_a_program_in_the_container_tells_its_exit_code_and_all_that_it_wrote(
+    world: World, runtime: Runtime, running: ContainerSpec
+) -> None:
+    output = "one\ntwö\n" * 1000
+    command = world.teach(3, output)
+    assert runtime.execute(running.session, running.attempt, command, {}) == Executed(exit_code=3, output=output)
+
+
+@pytest.mark.parametrize("ending", ["never created", "created", "stopped", "gone"])
+def test_no_program_is_run_where_no_container_runs(world: World, runtime: Runtime, ending: str) -> None:
+    spec, command = make_spec(world.image), world.teach(0, "")
+    if ending != "never created":
+        runtime.create(spec)
+    if ending in ("stopped", "gone"):
+        runtime.start(spec.session, spec.attempt)
+        runtime.stop(spec.session, spec.attempt, 5)
+    if ending == "gone":
+        world.vanish(spec.session, spec.attempt)
+    with pytest.raises(ExecutionFailed, match="not running"):
+        runtime.execute(spec.session, spec.attempt, command, {})
+
+
+def test_no_program_is_run_in_another_hosts_container(world: World, running: ContainerSpec) -> None:
+    with pytest.raises(ExecutionFailed):
+        world.runtime(host="elsewhere").execute(running.session, running.attempt, world.teach(0, ""), {})
+
+
 def test_an_engine_that_does_not_answer_is_told_apart(tmp_path_factory: pytest.TempPathFactory, world: World) -> None:
     runtime = unreachable_runtime(world, str(tmp_path_factory.mktemp("empty") / "docker.sock"))
     operations: list[Callable[[], object]] = [
@@ -375,6 +404,7 @@ def test_an_engine_that_does_not_answer_is_told_apart(tmp_path_factory: pytest.T
         lambda: runtime.remove("s", 1),
         lambda: runtime.containers(),
         lambda: runtime.logs("s", 1, 5),
+        lambda: runtime.execute("s", 1, ["true"], {}),
         lambda: next(runtime.exits(threading.Event())),
     ]
     for operation in operations:
@@ -386,6 +416,7 @@ def unreachable_runtime(world: World, socket_path: str) -> Runtime:
     if isinstance(world, DockerWorld):
         return type(world.runtime())(world.installation, "here", f"unix://{socket_path}")
     runtime = MemoryWorld().runtime()
-    for name in ("ensure_image", "create", "start", "address", "stop", "remove", "containers", "logs", "exits"):
+    names = ("ensure_image", "create", "start", "address", "stop", "remove", "containers", "logs", "execute", "exits")
+    for name in names:
         runtime.fail_next(name, EngineUnreachable("The container engine does not answer."))
     return runtime

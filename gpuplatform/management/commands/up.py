@@ -70,7 +70,12 @@ class Command(BaseCommand):
             for line in _announcement(where, logins, ready):
                 progress.say(line)
 
-        supervisor = Supervisor(commands, folder=Path(settings.BASE_DIR), output=self.stdout)  # type: ignore[arg-type]
+        supervisor = Supervisor(
+            commands,
+            folder=Path(settings.BASE_DIR),
+            output=self.stdout,  # type: ignore[arg-type]
+            services=installation.kept_services(),
+        )
         started_at = timezone.now()
         ended = asyncio.run(supervisor.run(lambda: _is_ready(where, started_at), announce))
         if ended:
