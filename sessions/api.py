@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from django.db.models import Prefetch, QuerySet
 from django.http import HttpResponse
+from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
 from rest_framework import status
@@ -36,8 +37,10 @@ from sessions.serializers import (
     SessionEventSerializer,
     SessionQuery,
     SessionSerializer,
+    StatsSerializer,
     group_for,
 )
+from sessions.stats import stats_of
 
 OPENED = Prefetch("endpoints", Endpoint.objects.unclosed())
 DEPENDENCIES = Prefetch("depends_on", Session.objects.only("pk").order_by("pk"))
@@ -116,6 +119,12 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Session]
         events = self.get_object().events.select_related("actor").order_by("id")
         page = cast(list[SessionEvent], self.paginate_queryset(cast(Any, events)))  # the stubs expect sessions only
         return self.get_paginated_response(SessionEventSerializer(page, many=True).data)
+
+    @extend_schema(responses=StatsSerializer)
+    @action(detail=True, pagination_class=None)
+    def stats(self, request: Request, pk: str) -> Response:
+        """Show what the session used of its GPUs over the last day, down-sampled."""
+        return Response(StatsSerializer(stats_of(self.get_object(), timezone.now())).data)
 
     @extend_schema(
         parameters=[LogsQuery],

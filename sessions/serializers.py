@@ -110,6 +110,24 @@ class SessionEventSerializer(serializers.ModelSerializer[SessionEvent]):
         read_only_fields = fields
 
 
+class StatsPointSerializer(serializers.Serializer[Any]):
+    """What the session used about a moment."""
+
+    at = serializers.DateTimeField()
+    gpu_memory = serializers.IntegerField(help_text="Most bytes held")
+    gpu_utilisation = serializers.FloatField(
+        allow_null=True, help_text="Mean percent of its devices' time; null where it cannot be told apart"
+    )
+
+
+class StatsSerializer(serializers.Serializer[Any]):
+    """What a session used of its GPUs over the last day, oldest first; no points where nothing was recorded."""
+
+    step = SpanField(help_text="Seconds that a point stands for")
+    gpu_memory_share = serializers.IntegerField(allow_null=True, help_text="Bytes; null once it holds no GPU")
+    points = StatsPointSerializer(many=True)
+
+
 class SessionQuery(serializers.Serializer[Any]):
     """The filters of the list of sessions."""
 

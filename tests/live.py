@@ -34,6 +34,11 @@ class LiveServer:
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
+    def port(self) -> int:
+        """Of 127.0.0.1, where it answers."""
+        return self._port
+
+    @property
     def url(self) -> str:
         """Where it answers, without a slash at the end."""
         return f"http://127.0.0.1:{self._port}"

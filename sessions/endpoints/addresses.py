@@ -12,15 +12,15 @@ def origin(label: str) -> str:
     return _site().origin(label)
 
 
-def port_origin(port: int) -> str:
-    """Return scheme, host and port of the endpoint that has this port to itself."""
-    return f"{_site().scheme}://ports.{settings.COMPUTE_APPS_DOMAIN}:{port}"
-
-
 def first_page(endpoint: Endpoint) -> str:
     """Return the address at which the app begins."""
-    app = next((app for app in endpoint.session.image.apps.all() if app.name == endpoint.app), None)
-    return origin(endpoint.label) + (app.start_path if app else "/")
+    return origin(endpoint.label) + _start_path(endpoint)
+
+
+def first_page_at_port(endpoint: Endpoint) -> str:
+    """Return the address at which the app begins at the port that it has to itself; "" where it has none."""
+    port = endpoint.listen_port
+    return _site().origin(endpoint.label, port) + _start_path(endpoint) if port else ""
 
 
 def launch_path(endpoint: Endpoint) -> str:
@@ -31,6 +31,11 @@ def launch_path(endpoint: Endpoint) -> str:
 def share_url(secret: str) -> str:
     """Return the address that a share link consists of."""
     return settings.COMPUTE_PUBLIC_URL.rstrip("/") + reverse("endpoints:shared", args=[secret])
+
+
+def _start_path(endpoint: Endpoint) -> str:
+    app = next((app for app in endpoint.session.image.apps.all() if app.name == endpoint.app), None)
+    return app.start_path if app else "/"
 
 
 def _site() -> Site:

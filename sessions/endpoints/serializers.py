@@ -42,7 +42,7 @@ class EndpointSerializer(serializers.ModelSerializer[Endpoint]):
 
     def get_port_url(self, endpoint: Endpoint) -> str:
         """Return the address of its own port."""
-        return f"{addresses.port_origin(endpoint.listen_port)}/" if endpoint.listen_port else ""
+        return addresses.first_page_at_port(endpoint)
 
 
 class OpenedSerializer(EndpointSerializer):
