@@ -3,9 +3,8 @@
 import threading
 from collections.abc import Iterator
 from contextlib import closing
-from datetime import timedelta
 from email.message import Message
-from http.client import HTTPConnection
+from http.client import HTTPConnection, IncompleteRead
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
@@ -14,10 +13,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from django.utils import timezone
 
-from accounts.models import User
 from sessions.endpoints import revocations, tickets
 from sessions.models import Endpoint
-from sessions.proxy.signing import Grant, digest
+from sessions.proxy.signing import digest
 from tests.factories import make_endpoint
 from tests.live import LiveServer, serving
 from tests.wait import until
@@ -90,10 +88,12 @@ def ask(web: LiveServer, host: str, path: str = "/", cookie: str = "") -> Got:
         return Got(response.status, response.headers, response.read())
 
 
-def redeemed(endpoint: Endpoint, user: User | None) -> tuple[Grant, str] | None:
-    """Return what a new ticket is good for."""
-    secret = tickets.issue(endpoint, user=user, login=LOGIN, state="s" * 64, path="/")
-    return tickets.redeem(secret, endpoint.label, "s" * 64)
+def is_sent_away(web: LiveServer, host: str, cookie: str) -> bool:
+    """Return whether the cookie is worth nothing any more; an answer that is under way then is cut."""
+    try:
+        return ask(web, host, "/lab", cookie).status == 303
+    except (IncompleteRead, ConnectionError):
+        return False
 
 
 def test_a_ticket_opens_the_app_in_one_browser_once_until_the_login_ends(web: LiveServer, endpoint: Endpoint) -> None:
@@ -111,46 +111,9 @@ def test_a_ticket_opens_the_app_in_one_browser_once_until_the_login_ends(web: Li
     shown = ask(web, host, "/lab", f"{cookie}; gp_session=x; own=1")
     assert (shown.status, b"Cookie: own=1" in shown.body, b"gp_" in shown.body) == (200, True, False)
     revocations.revoke_login(LOGIN, timezone.now())
-    until(lambda: ask(web, host, "/lab", cookie).status == 303, seconds=5)
+    until(lambda: is_sent_away(web, host, cookie), seconds=5)
 
 
 def test_the_platform_answers_at_the_same_address(web: LiveServer, endpoint: Endpoint) -> None:
     answer = ask(web, "localhost", "/healthz")
     assert (answer.status, bool(answer.body)) == (200, True)
-
-
-@pytest.mark.parametrize("spoiled", ["over", "used", "other state", "other endpoint", "user disabled", "not ready"])
-def test_a_ticket_is_refused_when_anything_about_it_is_wrong(endpoint: Endpoint, spoiled: str) -> None:
-    owner = endpoint.session.owner
-    secret = tickets.issue(endpoint, user=owner, login=LOGIN, state="s" * 64, path="/")
-    ticket = endpoint.tickets.get()
-    assert ticket.digest == digest(secret)
-    match spoiled:
-        case "over":
-            ticket.expires_at = timezone.now()
-            ticket.save()
-        case "used":
-            assert tickets.redeem(secret, endpoint.label, "s" * 64)
-        case "user disabled":
-            owner.is_active = False
-            owner.save()
-        case "not ready":
-            Endpoint.objects.update(state="FAILED")
-    label = "other--s1" if spoiled == "other endpoint" else endpoint.label
-    state = "t" * 64 if spoiled == "other state" else "s" * 64
-    assert tickets.redeem(secret, label, state) is None
-
-
-def test_a_share_link_opens_the_app_until_it_expires_or_is_revoked(endpoint: Endpoint) -> None:
-    link = endpoint.share_links.create(
-        digest=LOGIN, created_by=endpoint.session.owner, expires_at=timezone.now() + timedelta(minutes=5)
-    )
-
-    found = redeemed(endpoint, None)
-    assert found
-    grant, path = found
-    assert (grant.user, grant.login, path) == (0, LOGIN, "/")
-    assert grant.expires_at == link.expires_at.timestamp()
-    link.revoked_at = timezone.now()
-    link.save()
-    assert redeemed(endpoint, None) is None
