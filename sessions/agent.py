@@ -67,8 +67,11 @@ class HostAgent:
         """Stop the background work; sessions keep running."""
         self._stopped.set()
         app_starter.end()
-        for thread in self._threads:
+        begun = [thread for thread in self._threads if thread.ident is not None]
+        for thread in begun:
             thread.join()
+        if not begun:  # told to end while it began; what an earlier worker kept ready is put away all the same
+            self._once(self.keep_warm)
         for pool in (self._starts, self._stops):
             pool.shutdown(cancel_futures=True)
 

@@ -1,8 +1,8 @@
 """What a scheduler remembers between passes is what it would read, whatever others have committed meanwhile.
 
-Seen to fail under these faults, planted in the product and taken out again: a status, a start time or a dependency that
-is not noted; notes read from the youngest transaction on instead of the oldest that is open; what was placed is not
-read again; a host that changes without a note; the state kept although the pass has failed.
+Seen to fail under these faults, planted in the product and taken out again: a start time, or a GPU that goes, is not
+noted; words that another scheduler has written are not noted; notes are read from the youngest transaction on instead
+of the oldest that is open; what was decided is not read again.
 """
 
 import threading
@@ -24,7 +24,7 @@ from scheduler.memory import Memory
 from sessions import services
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import Session
-from tests.factories import make_group, make_host, make_image, make_policy, make_session, make_user
+from tests.factories import make_group, make_host, make_image, make_policy, make_session, make_user, run_session
 
 MINUTE = timedelta(minutes=1)
 pytestmark = pytest.mark.django_db(
@@ -184,6 +184,43 @@ def test_a_commit_is_not_missed_though_younger_ones_came_before_it() -> None:
         may_commit.set()
         slow.result(10)
     assert passes.run_pass() == 1
+
+
+def test_what_was_decided_but_never_written_is_forgotten() -> None:
+    host = make_host(cpu=4)
+    passes.run_pass()
+    session = make_session(resource_group=host.group, cpu=3)
+    now = timezone.now()
+    kept = passes.memory.current(now)
+    assert [placement.session_id for placement in kept.serve(now)] == [session.pk]
+    passes.memory.keep(kept)
+    check()
+    assert passes.run_pass() == 1
+
+
+def test_who_depends_on_a_session_is_looked_at_again_when_it_succeeds() -> None:
+    host = make_host(cpu=4)
+    first = run_session(host=host)
+    second = make_session(resource_group=host.group)
+    second.depends_on.set([first])
+    assert [passes.run_pass(), passes.run_pass()] == [0, 0]
+    first.move_to(Status.TERMINATED, Reason.CONTAINER_EXITED)
+    assert passes.run_pass() == 1
+
+
+def test_who_is_limited_no_longer_is_told_so_even_where_there_is_no_room() -> None:
+    owner, host = make_user(policy=make_policy(max_sessions=1)), make_host(cpu=1)
+    first = run_session(owner=owner)
+    run_session(host=host)
+    second = make_session(owner=owner, resource_group=host.group)
+    passes.run_pass()
+    second.refresh_from_db()
+    assert second.reason == Reason.USER_LIMIT
+    passes.run_pass()
+    first.move_to(Status.TERMINATED, Reason.CONTAINER_EXITED)
+    passes.run_pass()
+    second.refresh_from_db()
+    assert second.reason == Reason.NO_CAPACITY
 
 
 def test_a_pass_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
