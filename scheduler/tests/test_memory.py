@@ -223,12 +223,25 @@ def test_who_is_limited_no_longer_is_told_so_even_where_there_is_no_room() -> No
     assert second.reason == Reason.NO_CAPACITY
 
 
+def test_those_who_wait_are_told_anew_when_more_is_free_but_not_enough() -> None:
+    host = make_host(cpu=4)
+    small = run_session(host=host)
+    run_session(host=host, cpu=3)
+    waiting = make_session(resource_group=host.group, cpu=4)
+    assert [passes.run_pass(), passes.run_pass()] == [0, 0]
+    small.move_to(Status.TERMINATED, Reason.CONTAINER_EXITED)
+    passes.run_pass()
+    waiting.refresh_from_db()
+    assert waiting.detail == "Waiting for 4 CPU cores on one host: at most 1 is free."
+
+
 def test_a_pass_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     host = make_host(cpu=4)
     passes.run_pass()
     session = make_session(resource_group=host.group, cpu=3)
+    assign = services.assign
     with monkeypatch.context() as broken:
-        broken.setattr(snapshot, "forget_changes", lambda since: 1 / 0)
+        broken.setattr(services, "assign", lambda placements: assign(placements) / 0)
         with pytest.raises(ZeroDivisionError):
             passes.run_pass()
     session.refresh_from_db()
@@ -264,7 +277,7 @@ def test_a_pass_over_what_stands_still_reads_no_sessions(django_assert_num_queri
         make_session(resource_group=host.group)
     passes.run_pass()
     passes.run_pass()
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(6):
         passes.run_pass()
 
 
@@ -279,5 +292,6 @@ def test_old_notes_of_changes_are_removed_and_young_ones_are_not() -> None:
     assert notes() > 0
     with connection.cursor() as cursor:
         cursor.execute("UPDATE compute_change SET at = at - interval '1 hour'")
+    passes.memory.forget()
     passes.run_pass()
     assert notes() == 0
