@@ -73,14 +73,18 @@ class Kept:
                 used = usage_of(self._running.values()) if used is None else used
                 self.standing.board.admit(owner_id, Owner(limits=its, used=used.get(owner_id, NOTHING)))
 
-    def serve(self, now: datetime) -> list[Placement]:
-        """Place everybody who can start, by the state as it is known; return where."""
+    def release(self, now: datetime) -> None:
+        """Let those into the queue who wait for nothing but room from now on."""
         for session_id in [name for name in self._held if self.waiters[name].held(now) is None]:
             self._held.remove(session_id)
             request = self.waiters[session_id].request
             self.standing.add(request)
             self._index(request)
             self._unexplained.add(session_id)
+
+    def serve(self, now: datetime) -> list[Placement]:
+        """Place everybody who can start, by the state as it is known; return where."""
+        self.release(now)
         placements = self.standing.serve(now)
         for placement in placements:
             request = self.waiters.pop(placement.session_id).request

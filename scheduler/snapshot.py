@@ -76,11 +76,11 @@ class Changes:
 
 def load(now: datetime) -> Loaded:
     """Return the whole state, in nine queries; inactive groups offer no host."""
-    since = _oldest_open()
+    since = oldest_open()
     waiters = _waiting(None)
     queue = tuple(waiter.request for waiter in waiters if waiter.held(now) is None)
     running = _running(None)
-    limits = limits_of({request.owner_id for request in queue})
+    limits = limits_of({waiter.request.owner_id for waiter in waiters})
     held = usage_of(running)
     hosts, closed_groups = hosts_of(None, running)
     snapshot = Snapshot(
@@ -146,7 +146,7 @@ def usage_of(running: Iterable[Running]) -> dict[int, Amounts]:
     }
 
 
-def _oldest_open() -> str:
+def oldest_open() -> str:
     """Return the oldest transaction that is still open: what older ones have written is committed, or never will be."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")

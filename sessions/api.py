@@ -27,7 +27,7 @@ from resources.totals import largest_amounts
 from sessions import logs, services, usage
 from sessions.errors import GENERAL, Refused
 from sessions.lifecycle import TABS, Tab
-from sessions.models import SESSION_ID, Session, SessionEvent
+from sessions.models import SESSION_ID, Endpoint, Session, SessionEvent
 from sessions.serializers import (
     AMOUNTS,
     LimitsQuery,
@@ -42,6 +42,7 @@ from sessions.serializers import (
 )
 from sessions.stats import stats_of
 
+OPENED = Prefetch("endpoints", Endpoint.objects.unclosed())
 DEPENDENCIES = Prefetch("depends_on", Session.objects.only("pk").order_by("pk"))
 
 
@@ -81,7 +82,7 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Session]
         related = ("owner", "image", "resource_group", "host", "lease")
         return (
             sessions.select_related(*related)
-            .prefetch_related("lease__shares__gpu", DEPENDENCIES)
+            .prefetch_related("lease__shares__gpu", "image__apps", DEPENDENCIES, OPENED)
             .order_by("-created_at", "-id")
         )
 

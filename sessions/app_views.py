@@ -54,14 +54,14 @@ def app(request: Page, session_id: str, name: str) -> HttpResponse:
     offered = session.image.apps.filter(name=name).first()
     if not (offered or _PORT_APP.fullmatch(name)):
         raise Http404
-    endpoint = Endpoint.objects.unclosed().filter(session=session, app=name).select_related("session").first()
+    endpoint = Endpoint.objects.unclosed().filter(session=session, app=name).select_related("session__image").first()
     form = OpenForm({"app": name} if request.method == "POST" else None)
     if form.is_bound and form.is_valid():
         if endpoint and "stopped" in request.GET:
             services.report(endpoint, EndpointState.STARTING, "Looking whether it still runs …")
         if (note := _open(request, session, form)) is not None:
             return _to_page(request, session, name, note)
-    address = _first_page(endpoint, offered) if endpoint and _is_ready(session, endpoint) else ""
+    address = addresses.first_page(endpoint) if endpoint and _is_ready(session, endpoint) else ""
     if not form.is_bound and (elsewhere := _elsewhere(request, address)):
         return HttpResponseClientRedirect(elsewhere) if request.htmx else redirect(elsewhere)
     context = {
@@ -115,7 +115,7 @@ def share(request: Page, session_id: str, name: str) -> HttpResponse:
             secret = services.share(
                 endpoint, expires=expires, note=form.cleaned_data["note"], actor=request.user
             ).secret
-            link = f"{settings.COMPUTE_PUBLIC_URL}/apps/shared/{secret}"
+            link = addresses.share_url(secret)
         except Refused as refusal:
             form.add_error(None, " ".join(refusal.errors.values()))
     context = _launcher_context(session, OpenForm()) | {"share_form": form, "share_link": link, "shared": endpoint}
@@ -170,7 +170,7 @@ def _launcher_again(request: Page, session: Session) -> HttpResponse:
 
 def _launcher_context(session: Session, form: OpenForm) -> dict[str, Any]:
     apps = list(session.image.apps.all())
-    endpoints = Endpoint.objects.unclosed().filter(session=session)
+    endpoints = Endpoint.objects.unclosed().filter(session=session).select_related("session__image")
     by_name = {app.name: app for app in apps}
     return {
         "session": session,
@@ -190,14 +190,9 @@ class _Opened:
     def __init__(self, endpoint: Endpoint, app: App | None) -> None:
         self.endpoint = endpoint
         self.icon_name = (app.icon if app else "") or "plug"
-        self.address = _first_page(endpoint, app)
-        self.port_address = addresses.port_origin(endpoint.listen_port) + "/" if endpoint.listen_port else ""
-        self.links = endpoint.share_links.filter(revoked_at=None, expires_at__gt=timezone.now())
-
-
-def _first_page(endpoint: Endpoint, app: App | None) -> str:
-    """Return the address at which the app begins."""
-    return addresses.origin(endpoint.label) + (app.start_path if app else "/")
+        self.address = addresses.first_page(endpoint)
+        self.port_address = addresses.first_page_at_port(endpoint)
+        self.links = endpoint.share_links.valid()
 
 
 def _is_ready(session: Session, endpoint: Endpoint) -> bool:

@@ -50,6 +50,11 @@ def is_preparing(session_id: str, attempt: int) -> bool:
     return (session_id, attempt) in _preparing
 
 
+def is_any_preparing() -> bool:
+    """Return whether this process is at work on any start."""
+    return bool(_preparing)
+
+
 def start(runtime: Runtime, session_id: str, attempt: int) -> None:
     """Bring the attempt from SCHEDULED, or from PREPARING where an earlier worker died, to RUNNING or ERROR."""
     session = _claim(session_id, attempt)

@@ -9,8 +9,25 @@ from pathlib import Path
 from docker.api import APIClient
 from docker.errors import ImageNotFound
 
-SHELL_IMAGE = "gptest/shell:2"  # raise the tag when the content changes
-PROGRAMS = ("bash", "dash", "tmux", "stty", "cat", "sleep", "ls", "head", "dd", "tail", "wc", "seq", "yes", "grep")
+SHELL_IMAGE = "gptest/shell:3"  # raise the tag when the content changes
+PROGRAMS = (
+    "bash",
+    "dash",
+    "tmux",
+    "stty",
+    "cat",
+    "sleep",
+    "ls",
+    "head",
+    "dd",
+    "tail",
+    "wc",
+    "seq",
+    "yes",
+    "grep",
+    "mv",
+    "rm",
+)
 SFTP_SERVER = Path("/usr/lib/openssh/sftp-server")
 TERMINFO = ("xterm-256color", "tmux-256color", "screen", "screen-256color")
 PASSWD = "root:x:0:0:root:/root:/bin/bash\nwork:x:1000:1000:work:/home/work:/bin/bash\n"

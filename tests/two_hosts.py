@@ -14,6 +14,7 @@ from django.conf import settings
 
 from sessions.lifecycle import Status
 from sessions.models import Session
+from tests.containers import ENGINE_URL
 from tests.far_machine import FarMachine, far_machine
 from tests.fgpu_sessions import group_of, submit, wait_for
 from tests.gateways import Gateway, running_gateway
@@ -39,6 +40,13 @@ class TwoHosts:
         """Return the header that signs the session's owner in."""
         cookie = login_cookie(session.owner, self.web.url)
         return f"{cookie['name']}={cookie['value']}"
+
+    def run(self, session: Session, command: str) -> None:
+        """Start a shell command in the session's container and leave it alone."""
+        url = ENGINE_URL if session is self.near else self.machine.engine_url
+        client = docker.APIClient(url, version="auto")
+        client.exec_start(client.exec_create(session.container_id, ["sh", "-c", command])["Id"], detach=True)
+        client.close()
 
     def get(self, path: str, session: Session) -> requests.Response:
         """Return what the web process answers to the session's owner."""

@@ -25,6 +25,11 @@ class Address:
     port: int
 
     @property
+    def text(self) -> str:
+        """As it is written in a setting."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
     def url(self) -> str:
         """What to open in a browser on this machine."""
         host = EVERYWHERE.get(self.host, self.host)

@@ -31,6 +31,8 @@ from resources.models import Gpu, Host, Image
 from resources.units import GIB, size_text
 from sessions.proxy.engine import ExecFailed
 from sessions.reach import engine_behind
+from sessions.runtime import firewall
+from sessions.runtime.container_config import NETWORK
 from sessions.runtime.factory import get_enforcer
 
 OLDEST_PYTHON: Final = (3, 11)
@@ -39,7 +41,6 @@ SCARCE_DISK: Final = 10 * GIB
 NO_DISK: Final = 2 * GIB
 HEARTBEAT_LIMIT: Final = timedelta(seconds=20)
 CLOCK_LIMIT: Final = timedelta(seconds=2)
-NETWORK: Final = "gpuplatform"
 ANSWER_SECONDS: Final = 3
 START: Final = "`make up` starts it"
 
@@ -193,6 +194,16 @@ def _iptables() -> Finding:
     return Finding(Verdict.WARN, "not found; the Docker Engine needs it", "apt-get install iptables")
 
 
+def _firewall() -> Finding:
+    if not settings.COMPUTE_FIREWALL:
+        text = "off: sessions reach what this host binds to all interfaces"
+        return Finding(Verdict.WARN, text, "COMPUTE_FIREWALL=true, unless rules of your own keep them away")
+    if problem := firewall.problem(settings.COMPUTE_DOCKER_URL):
+        text = f"sessions reach what this host binds to all interfaces: {problem}"
+        return Finding(Verdict.WARN, text, "run the host worker as root, with iptables")
+    return Finding(Verdict.OK, "the host worker keeps sessions away from this host's own services")
+
+
 def _disk() -> Finding:
     places = {str(settings.BASE_DIR): shutil.disk_usage(settings.BASE_DIR).free}
     root = Path("/var/lib/docker")
@@ -301,6 +312,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "disk": _disk,
     "Docker": _docker,
     "iptables": _iptables,
+    "firewall": _firewall,
     "network": _docker_network,
     "GPUs": _gpus,
     "fGPU": _fgpu,

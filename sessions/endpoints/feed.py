@@ -35,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 RECONCILE_SECONDS: Final = 10.0
 ALONE_SECONDS: Final = 1.0  # between readings, and between attempts to reach Redis, while it is away
+CANCEL_SECONDS: Final = 0.2  # between requests to a task to end
 POLL_SECONDS: Final = 5.0  # after which a silent connection to Redis is probed
 
 
@@ -79,9 +80,10 @@ class Feed:
 
     async def end(self) -> None:
         """Stop the background work."""
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        while left := [task for task in self._tasks if not task.done()]:
+            for task in left:  # more than once: a connection that fails in its turn replaces the cancellation
+                task.cancel()
+            await asyncio.wait(left, timeout=CANCEL_SECONDS)
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)

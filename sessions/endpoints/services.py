@@ -115,7 +115,7 @@ def unpublish(endpoint: Endpoint, *, actor: User | None) -> Endpoint:
             return row
         row.is_public, row.public_until, row.epoch = False, None, row.epoch + 1
         row.save(update_fields=["is_public", "public_until", "epoch"])
-        _record(row, "No longer public" if actor else "No longer public: its time was over", actor)
+        _record(row, "No longer public" if actor else "No longer public: its time is over", actor)
         _changed(row)
     return row
 
@@ -136,14 +136,14 @@ def share(endpoint: Endpoint, *, expires: datetime, note: str = "", actor: User)
 
 
 def revoke(link: ShareLink, *, actor: User | None) -> None:
-    """Void the link and what it has opened; one that is void already is left as it is. No actor: it has expired."""
+    """Void the link and what it has opened; one that is void already is left as it is. No actor: its time is over."""
     with transaction.atomic():
         now = timezone.now()
         if not ShareLink.objects.filter(pk=link.pk, revoked_at=None).update(revoked_at=now):
             return
         revocations.revoke_login(link.digest, now)
         endpoint = Endpoint.objects.select_related("session").get(pk=link.endpoint_id)
-        _record(endpoint, f"Share link {'revoked' if actor else 'expired'}: {link}", actor)
+        _record(endpoint, f"Share link {'revoked' if actor else 'over'}: {link}", actor)
 
 
 def close(endpoint: Endpoint, *, actor: User) -> None:

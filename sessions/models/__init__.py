@@ -4,9 +4,11 @@ from sessions.models.endpoint import (
     TICKET_LIFE,
     Endpoint,
     EndpointEvent,
+    EndpointQuerySet,
     EndpointState,
     Revocation,
     ShareLink,
+    ShareLinkQuerySet,
     Ticket,
 )
 from sessions.models.session import (
@@ -30,6 +32,7 @@ __all__ = [
     "TICKET_LIFE",
     "Endpoint",
     "EndpointEvent",
+    "EndpointQuerySet",
     "EndpointState",
     "GpuShare",
     "Lease",
@@ -41,6 +44,7 @@ __all__ = [
     "SessionQuerySet",
     "SessionUsage",
     "ShareLink",
+    "ShareLinkQuerySet",
     "StaleSession",
     "Ticket",
     "Told",

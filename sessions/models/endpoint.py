@@ -101,6 +101,16 @@ class Ticket(models.Model):
         return f"{self.endpoint_id} until {self.expires_at}"
 
 
+class ShareLinkQuerySet(models.QuerySet["ShareLink"]):
+    """Questions about share links."""
+
+    def valid(self) -> "ShareLinkQuerySet":
+        """Return the links that open their endpoint now, if it is ready."""
+        owner = "endpoint__session__owner"
+        may = {f"{owner}__is_active": True, f"{owner}__policy__allow_public_apps": True}
+        return self.filter(revoked_at=None, expires_at__gt=timezone.now(), **may)
+
+
 class ShareLink(models.Model):
     """A link by which anybody who holds it may use one endpoint until it expires or is revoked."""
 
@@ -112,6 +122,8 @@ class ShareLink(models.Model):
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
+
+    objects: ClassVar[ShareLinkQuerySet] = ShareLinkQuerySet.as_manager()  # type: ignore[assignment]
 
     class Meta:
         ordering = ("-created_at", "-id")

@@ -119,13 +119,17 @@ class Admission:
         return not visitor.login or not self.table.is_void(visitor.login, visitor.user, visitor.issued_at)
 
     def _judge(self, request: Request, sorted_: Sorted, host: bytes, peer: str, listen_port: int | None) -> Judgement:
+        if listen_port is not None and self.site.is_of_ports(host):
+            return self._to_own_host(request, sorted_, listen_port)
         cookie = sorted_.noted.get(b"cookie", b"")
         visitor = self._visitors.get((host, cookie))
         if visitor is None or not self.still_holds(visitor):
             label = self.site.label_of(host)
             route = self.table.get(label) if label else None
             if label is None or route is None:
-                return unknown(is_ours=self.site.is_of_apps(host))
+                return unknown(
+                    is_ours=self.site.is_of_apps(host), launch_url=self.site.launch_url(label) if label else ""
+                )
             visitor = self._look_up(route, host, cookie)
         else:
             route = visitor.route
@@ -143,6 +147,14 @@ class Admission:
         if not visitor.is_reachable:
             return answers.text(502, "This app is not where apps may be.", closes=has_body(sorted_))
         return self._forward(request, sorted_, visitor, peer)
+
+    def _to_own_host(self, request: Request, sorted_: Sorted, listen_port: int) -> Answer:
+        """Lead from the name that all ports share, and its cookies with them, to the app's own; the port stays."""
+        route = self.table.at_port(listen_port)
+        target = request.target.decode("latin-1")
+        if route is None or request.method not in (b"GET", b"HEAD") or b"upgrade" in sorted_.noted:
+            return unknown(is_ours=False)
+        return answers.redirect(f"{self.site.origin(route.label, listen_port)}{target}")
 
     def _look_up(self, route: Route, host: bytes, cookie: bytes) -> Visitor | None:
         """Return the visitor with this Cookie header, remembered; None if they must log in first."""
@@ -301,11 +313,15 @@ def has_body(sorted_: Sorted) -> bool:
     return noted.get(b"content-length", b"0").strip(b"0") != b"" or b"transfer-encoding" in noted or b"upgrade" in noted
 
 
-def unknown(*, is_ours: bool) -> Answer:
-    """Return the answer for a host that has no app, or that is none of the apps' at all."""
+def unknown(*, is_ours: bool, launch_url: str = "") -> Answer:
+    """Return the answer for a host that has no app, or that is none of the apps' at all.
+
+    `launch_url` is where its owner opens it again; whether there is such an app is not told here.
+    """
     if not is_ours:
         return answers.text(421, "This address serves the apps of sessions only.", closes=True)
-    words = Words(title="No such app", text="The app was closed, or its session has ended.")
+    link = (launch_url, "Look in its session") if launch_url else None
+    words = Words(title="No such app", text="The app was closed, or its session has ended.", link=link)
     return answers.page(404, words, closes=True)
 
 

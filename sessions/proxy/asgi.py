@@ -21,7 +21,7 @@ from sessions.proxy.site import Site
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+Send = Callable[[Any], Awaitable[None]]  # of messages
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 AHEAD_BYTES: Final = 256 * 1024  # read from the app before the server has taken them

@@ -21,7 +21,7 @@ from sessions.proxy.plane import DataPlane, Seat
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Message], Awaitable[None]]
+Send = Callable[[Any], Awaitable[None]]  # of messages
 
 AHEAD_BYTES: Final = 256 * 1024
 DENIAL: Final = "websocket.http.response"
@@ -295,8 +295,7 @@ class SocketExchange(asyncio.Protocol):
         self._close(CloseCode.POLICY_VIOLATION, "Access has ended.")
 
     def shut_down(self) -> None:
-        """End: what goes through may last for ever."""
-        self.cut()
+        """Nothing to do: the server ends its websockets."""
 
 
 def _message(content: bytes, *, is_text: bool) -> Message:

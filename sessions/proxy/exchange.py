@@ -16,7 +16,11 @@ SILENT: Final = answers.page(
 )
 UNREACHABLE: Final = answers.page(
     502,
-    Words(title="The app is not running", text="Nothing listens on its port in the session."),
+    Words(
+        title="The app is not running",
+        text="Nothing listens on its port in the session.",
+        link=("/.gp/again", "Start it again"),
+    ),
     closes=True,
 )
 BROKEN: Final = answers.page(

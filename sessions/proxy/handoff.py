@@ -20,7 +20,8 @@ from sessions.proxy.site import Site
 CALLBACK: Final = b"/.gp/callback"
 LOGOUT: Final = b"/.gp/logout"
 STATUS: Final = b"/.gp/status"
-RESERVED: Final = frozenset((CALLBACK, LOGOUT, STATUS))
+AGAIN: Final = b"/.gp/again"  # where the pages lead that say that an app is not running
+RESERVED: Final = frozenset((CALLBACK, LOGOUT, STATUS, AGAIN))
 LONGEST_LIFE: Final = 12 * 3600  # seconds of a cookie
 STATE_SECONDS: Final = 120
 STATE: Final = re.compile(rb"([A-Za-z0-9_-]{43})(?:\.([0-9]{1,5}))?")  # a nonce, and the port to return to
@@ -70,6 +71,8 @@ class Handoff:
             return self._status(visit)
         if visit.path == LOGOUT:
             return self._log_out()
+        if visit.path == AGAIN:
+            return answers.redirect(f"{self._site.launch_url(visit.label)}?stopped")
         if visit.method != b"GET":
             return answers.text(405, "GET it.", (b"Allow", b"GET"), closes=True)
         return await self._arrive(visit)

@@ -17,6 +17,7 @@ from sessions.proxy.lanes import Lane
 from sessions.proxy.limits import Limits
 from sessions.proxy.routes import Holds, RouteTable
 
+DRAIN_POLL_SECONDS: Final = 0.1
 Counted = TypeVar("Counted", int, str)
 SWEEP_SECONDS: Final = 1.0  # how exact the deadlines of connections are
 
@@ -105,9 +106,16 @@ class DataPlane:
             lane.clear()
 
     def shut_down(self) -> None:
-        """End what is idle now, and the rest when its answer is whole."""
+        """End what is idle now, and what is being answered when its answer is whole; websockets go on."""
         for live in list(self.connections):
             live.shut_down()
+
+    async def drain(self, seconds: float) -> None:
+        """Return when all connections have ended, or after so many seconds."""
+        self.shut_down()
+        deadline = asyncio.get_running_loop().time() + seconds
+        while self.connections and asyncio.get_running_loop().time() < deadline:
+            await asyncio.sleep(DRAIN_POLL_SECONDS)
 
     def sit(self, visitor: Visitor, client: str) -> Seat | Answer:
         """Return a seat at the visitor's endpoint, or why there is none."""

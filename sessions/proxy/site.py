@@ -43,10 +43,19 @@ class Site:
         suffix = f":{port}" if port and port != DEFAULT_PORTS[self.scheme] else ""
         return f"{self.scheme}://{label}.{self.apps_domain}{suffix}"
 
+    def launch_url(self, label: str) -> str:
+        """Return the platform's page that starts the app of this label and shows how far it is."""
+        app, _, session = label.partition("--")
+        return f"{self.platform_url}/sessions/{session}/apps/{app}/"
+
     def is_of_apps(self, host: bytes) -> bool:
         """Return whether a Host header's value is the apps' domain or anything below it."""
         name = _name(host)
         return name == self._domain or name.endswith(self._ending)
+
+    def is_of_ports(self, host: bytes) -> bool:
+        """Return whether a Host header's value is the name under which all ports of apps can be reached."""
+        return _name(host) == b"ports." + self._domain
 
     def label_of(self, host: bytes) -> str | None:
         """Return the label that a Host header's value names; None if none can have this name."""

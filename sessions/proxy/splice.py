@@ -281,7 +281,7 @@ class ClientConnection(asyncio.Protocol):
         """Go on to the next request."""
         exchange = self._exchanges[0]
         exchange.app = None
-        self._finish(exchange, closes=not exchange.is_kept_alive)
+        self._finish(exchange, closes=self._closes_when_idle or not exchange.is_kept_alive)
 
     def answer_switches(self, head: AnswerHead, first: bytes) -> None:
         """Leave the connections to each other."""

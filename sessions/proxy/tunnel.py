@@ -49,8 +49,7 @@ class Tunnel:
             transport.abort()
 
     def shut_down(self) -> None:
-        """End both sides: what goes through may last for ever."""
-        self.cut()
+        """Go on: no moment is better than another. `DataPlane.stop` cuts."""
 
 
 class End(asyncio.Protocol):

@@ -203,7 +203,8 @@ class SandboxPool:
             self._make()
 
     def _dismiss(self) -> None:
-        """Remove what is free or discarded; what fails is found by the next worker's survey, or as a trace."""
+        """Remove what is free or discarded, an earlier worker's too; what fails is for the next worker's survey."""
+        self._survey()
         with self._lock:
             discarded, self._discarded = self._discarded, set()
         for sandbox_id in discarded:

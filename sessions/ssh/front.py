@@ -3,7 +3,8 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Final
 
 import asyncssh
@@ -36,8 +37,9 @@ class SshFront:
         self.connections: set[Connection] = set()
         self.channels: set[Channel] = set()
 
-    async def serve(self, host: str, port: int, host_key: asyncssh.SSHKey, stop: asyncio.Event) -> None:
-        """Listen until `stop` is set, then end everything. Raises OSError where the address cannot be had."""
+    @asynccontextmanager
+    async def listening(self, host: str, port: int, host_key: asyncssh.SSHKey) -> AsyncIterator[int]:
+        """Let people in during the block, which gets the port, then end all. Raises OSError for a bad address."""
         server = await asyncssh.create_server(
             lambda: Connection(self),
             host,
@@ -55,7 +57,7 @@ class SshFront:
         watch = asyncio.create_task(self._watch())
         logger.info("SSH at %s port %d, host key %s", host, server.get_port(), host_key.get_fingerprint())
         try:
-            await stop.wait()
+            yield server.get_port()
         finally:
             server.close()
             watch.cancel()

@@ -149,7 +149,7 @@ async def test_an_older_reading_does_not_bring_back_what_was_withdrawn(
     read, reading, go_on = routes.read, asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    def read_and_dawdle(sessions: set[str]) -> object:
+    def read_and_dawdle(sessions: set[str] | None = None) -> object:
         found = read(sessions)
         loop.call_soon_threadsafe(reading.set)
         asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(5)

@@ -15,6 +15,7 @@ from accounts.services import add_ssh_key, delete_ssh_key
 from resources.models import Host, Installation
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
+from sessions.own_keys import OwnKeys
 from sessions.runtime.container_config import (
     ATTEMPT_LABEL,
     HOST_LABEL,
@@ -23,6 +24,7 @@ from sessions.runtime.container_config import (
     container_name,
 )
 from sessions.ssh.host_key import NAME, load_host_key
+from sessions.tests.runtime_worlds import DockerWorld, make_spec
 from sessions.tests.ssh_client import SshClient, run
 from tests.containers import Container, running_container
 from tests.factories import make_host, make_session, make_user, run_session
@@ -151,6 +153,19 @@ def test_a_key_that_nobody_added_opens_nothing(client: SshClient) -> None:
     assert "Permission denied (publickey)" in done.stderr
 
 
+@pytest.mark.usefixtures("session", "key")
+def test_who_only_knows_the_public_half_of_a_key_is_not_its_owner(client: SshClient, tmp_path: Path) -> None:
+    add_ssh_key(make_user(), client.new_key("mine"))
+    (tmp_path / "id.pub").rename(tmp_path / "theirs.pub")
+    (tmp_path / "theirs").write_text((tmp_path / "mine").read_text())
+    (tmp_path / "theirs").chmod(0o600)
+    both = ["-v", "-i", str(tmp_path / "theirs"), "-i", str(tmp_path / "mine")]
+    done = run(["ssh", *both, *client.command("train", "echo in", key="mine")[1:]])
+    assert done.stderr.count("Server accepts key") == 2, "theirs was offered too, and exists"
+    assert "No session of yours has the id or name 'train'" in done.stderr
+    assert done.stdout == ""
+
+
 @pytest.mark.usefixtures("key")
 def test_the_sessions_of_others_do_not_exist_for_a_user(client: SshClient, host: Host, container: Container) -> None:
     foreign = session_in(container, host, make_user(), "theirs")
@@ -241,6 +256,39 @@ def test_every_front_of_an_installation_has_the_same_host_key(client: SshClient,
     with ssh_front(free_port(), str(session.host)) as _:
         known = (client.folder / "known_hosts").read_text().split()[2]
         assert known == load_host_key(path.parent).export_public_key().decode().split()[1]
+
+
+def test_the_sessions_own_key_opens_this_session_and_no_other(
+    client: SshClient, host: Host, owner: User, tmp_path: Path
+) -> None:
+    world = DockerWorld(ensure_shell_image())
+    try:
+        session = session_in_world(world, host, owner)
+        other = run_session(make_session(owner=owner, name="other", resource_group=host.group), host=host)
+        OwnKeys(world.runtime(), host).look()
+        shown = world.execute(session.pk, 1, "ls -ln id_container; cat id_container", user="work")[1]
+        mode, private = shown.split("\n", 1)
+        assert mode.startswith("-rw------- 1 1000 ")
+        (tmp_path / "own").write_text(private)
+        (tmp_path / "own").chmod(0o600)
+        for name in (session.pk, "train"):
+            assert client.run(name, "echo in", key="own").stdout == "in\n"
+        for name in (other.pk, "other", "nothing"):
+            assert "Permission denied" in client.run(name, "echo in", key="own").stderr
+        session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
+        assert "Permission denied" in client.run("train", "echo in", key="own").stderr
+    finally:
+        world.clean_up()
+
+
+def session_in_world(world: DockerWorld, host: Host, owner: User) -> Session:
+    """Return a running session, `train`, in a container that the runtime made."""
+    session = run_session(make_session(owner=owner, name="train", resource_group=host.group), host=host)
+    runtime = world.runtime()
+    container_id = runtime.create(make_spec(world.image, session=session.pk, attempt=1))
+    runtime.start(session.pk, 1)
+    Session.objects.filter(pk=session.pk).update(container_id=container_id)
+    return session
 
 
 @pytest.mark.usefixtures("key")

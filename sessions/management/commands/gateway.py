@@ -10,8 +10,12 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from resources.models import Installation
-from sessions.proxy.engine import HEAD_LIMIT, Engine
+from sessions.endpoints.data_plane import gateway_plane, running
+from sessions.proxy.engine import GATEWAY_PREFIX, HEAD_LIMIT, Engine
+from sessions.proxy.front import FirstHead
 from sessions.proxy.passage import Passage
+from sessions.proxy.plane import DataPlane
+from sessions.proxy.splice import ClientConnection
 from sessions.reach import signing_keys
 from sessions.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL
 
@@ -33,21 +37,31 @@ class Command(BaseCommand):
         keys = signing_keys()
         passage = Passage(Engine(settings.COMPUTE_DOCKER_URL), keys, settings.COMPUTE_HOST_NAME, labels)
         try:
-            uvloop.run(_serve(passage, settings.COMPUTE_GATEWAY_ADDRESS))
+            uvloop.run(_serve(passage, gateway_plane(), settings.COMPUTE_GATEWAY_ADDRESS))
         except OSError as error:
             raise CommandError(f"cannot listen on {settings.COMPUTE_GATEWAY_ADDRESS}: {error}") from error
 
 
-async def _serve(passage: Passage, address: str) -> None:
+async def _serve(passage: Passage, plane: DataPlane, address: str) -> None:
     """Serve at `address`, host:port, until a signal; then cut what is open."""
     stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(number, stopped.set)
+
+    def choose(head: bytes) -> asyncio.Protocol:
+        if head.partition(b" ")[2].startswith(GATEWAY_PREFIX.encode()):
+            return asyncio.StreamReaderProtocol(asyncio.StreamReader(HEAD_LIMIT), passage.serve)
+        return ClientConnection(plane)
+
     host, _, port = address.rpartition(":")
-    server = await asyncio.start_server(passage.serve, host.strip("[]"), int(port), limit=HEAD_LIMIT, backlog=WAITING)
-    logger.info("gateway of %s: listens on %s", settings.COMPUTE_HOST_NAME, address)
-    try:
-        await stopped.wait()
-    finally:
-        server.close()
-        await passage.close()
+    async with running(plane):
+        server = await loop.create_server(
+            lambda: FirstHead(plane, choose), host.strip("[]"), int(port), backlog=WAITING
+        )
+        logger.info("gateway of %s: listens on %s", settings.COMPUTE_HOST_NAME, address)
+        try:
+            await stopped.wait()
+        finally:
+            server.close()
+            await passage.close()

@@ -8,6 +8,7 @@ import pytest
 
 from sessions.proxy.admission import Admission
 from sessions.proxy.answers import Answer
+from sessions.proxy.exchange import UNREACHABLE
 from sessions.proxy.handoff import Reserved
 from sessions.proxy.heads import Request
 from sessions.proxy.signing import Grant, digest
@@ -126,6 +127,19 @@ async def test_a_cookie_lives_twelve_hours_at_most() -> None:
 async def test_logging_out_of_an_app_forgets_its_cookie() -> None:
     answer = await visit(admission(), "/.gp/logout", cookie())
     assert values(answer, "Set-Cookie") == ["gp_app=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax"]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_an_app_that_is_not_running_is_started_again_from_its_page(is_known: bool) -> None:
+    assert b'href="/.gp/again"' in UNREACHABLE.body
+    page = "http://platform.localhost:8000/sessions/s1/apps/echo/"
+    admission_ = admission()
+    assert values(await visit(admission_, "/.gp/again", cookie() if is_known else ""), "Location") == [
+        f"{page}?stopped"
+    ]
+    admission_.table.replace([])
+    gone = await visit(admission_, "/")
+    assert (gone.status, f'href="{page}"'.encode() in gone.body) == (404, True)
 
 
 async def test_the_status_is_for_those_who_may_use_the_app() -> None:

@@ -1,0 +1,287 @@
+"""What a scheduler remembers between passes is what it would read, whatever others have committed meanwhile.
+
+Seen to fail under these faults, planted in the product and taken out again: a start time, or a GPU that goes, is not
+noted; words that another scheduler has written are not noted; notes are read from the youngest transaction on instead
+of the oldest that is open; what was decided is not read again.
+"""
+
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from random import Random
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from resources.models import Gpu, Host, ResourceGroup
+from resources.tiers import Tier
+from resources.units import GIB
+from scheduler import passes, snapshot
+from scheduler.kept import Kept
+from scheduler.memory import Memory
+from sessions import services
+from sessions.lifecycle import HOSTED, Reason, Status
+from sessions.models import Session
+from tests.factories import make_group, make_host, make_image, make_policy, make_session, make_user, run_session
+
+MINUTE = timedelta(minutes=1)
+pytestmark = pytest.mark.django_db(
+    transaction=True
+)  # notes are read once, and again until their writer is known to be done
+
+
+def known(kept: Kept) -> dict[str, Any]:
+    """Return all that a state says, in words that do not depend on how it came about."""
+    board = kept.standing.board
+    return {
+        "waiting": {name: (waiter.request, *waiter[1:]) for name, waiter in kept.waiters.items()},
+        "queue": set(kept.standing.requests),
+        "running": {one.session_id: one._replace(shares=tuple(sorted(one.shares))) for one in board.everyone()},
+        "rooms": {
+            room.host_id: (room.cpu, room.memory, room.frees, room.fgpu, room.grain)
+            for group in board.groups.values()
+            for room in group.room.rooms
+        },
+        "closed": board.closed_groups,
+        "ends": {group_id: [end[:2] for end in group.ends] for group_id, group in board.groups.items()},
+        "allowed": {
+            waiter.request.owner_id: [
+                (holder.cpu, holder.memory, holder.fgpu, holder.sessions, holder.limits)
+                for holder in board.holders(waiter.request.owner_id, None)
+            ]
+            for waiter in kept.waiters.values()
+        },
+    }
+
+
+def check() -> None:
+    """Compare what the scheduler's process knows once it is up to date with what it would read afresh."""
+    now = timezone.now()
+    kept, afresh = passes.memory.current(now), Kept(snapshot.load(now))
+    for state in (kept, afresh):
+        state.standing.board.clear_heads()
+        state.release(now)
+    assert known(kept) == known(afresh)
+    passes.memory.keep(kept)
+
+
+class Lab:
+    """A small platform to which things happen."""
+
+    def __init__(self, random: Random, soon: timedelta) -> None:
+        self.random = random
+        self.soon = soon  # within which sessions may ask to start
+        self.groups = [make_group(), make_group(queue_order="drf")]
+        self.hosts = [make_host(group=group, gpus=2, cpu=6) for group in self.groups for _ in range(2)]
+        self.users = [make_user(), make_user(policy=make_policy(max_sessions=3, max_lifetime=60 * MINUTE))]
+        self.image = make_image()
+
+    def happen(self) -> None:
+        name = self.random.choice(["submit", "submit", "submit", "move", "move", "end", "edit", "host", "late", "say"])
+        getattr(self, name)()
+
+    def submit(self) -> None:
+        soon = timezone.now() + self.random.random() * self.soon
+        session = make_session(
+            owner=self.random.choice(self.users),
+            image=self.image,
+            resource_group=self.random.choice(self.groups),
+            cpu=self.random.randint(1, 3),
+            fgpu=self.random.choice([0, 500, 1000, 2500]),
+            priority=self.random.choice([10, 10, 11]),
+            time_limit=self.random.choice([None, 5 * MINUTE]),
+            not_before=self.random.choice([None, None, soon, soon + 60 * MINUTE]),
+        )
+        others = list(Session.objects.exclude(pk=session.pk).order_by("?")[:1])
+        session.depends_on.set(others if self.random.random() < 0.3 else [])
+
+    def move(self) -> None:
+        """Bring a hosted session a step further."""
+        steps = {Status.SCHEDULED: Status.PREPARING, Status.PREPARING: Status.RUNNING}
+        session = Session.objects.filter(status__in=steps).order_by("?").first()
+        if session is not None:
+            session.move_to(steps[Status(session.status)], Reason.CLAIMED)
+
+    def end(self) -> None:
+        session = Session.objects.filter(status__in=(*HOSTED, Status.PENDING)).order_by("?").first()
+        if session is not None and session.status == Status.RUNNING and self.random.random() < 0.7:
+            session.move_to(Status.TERMINATED, Reason.CONTAINER_EXITED)
+        elif session is not None and session.status != Status.TERMINATING:
+            services.terminate(session, actor=session.owner)
+
+    def edit(self) -> None:
+        """Change what a pass reads, behind the platform's back."""
+        changes: dict[str, Any] = self.random.choice(
+            [
+                {"priority": 12},
+                {"time_limit": 9 * MINUTE},
+                {"not_before": None},
+                {"created_at": timezone.now() - MINUTE},
+            ]
+        )
+        Session.objects.filter(pk__in=Session.objects.order_by("?").values("pk")[:2]).update(**changes)
+
+    def host(self) -> None:
+        changes: dict[str, Any] = self.random.choice([{"is_cordoned": True}, {"is_cordoned": False}, {"cpu": 7}])
+        Host.objects.filter(pk=self.random.choice(self.hosts).pk).update(**changes)
+
+    def late(self) -> None:
+        Session.objects.filter(started_at__isnull=False).update(started_at=timezone.now() - MINUTE)
+
+    def say(self) -> None:
+        """Another scheduler tells somebody something."""
+        Session.objects.filter(status=Status.PENDING).update(detail=f"Waiting for {self.random.random()}.")
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_is_kept_is_what_would_be_read(seed: int) -> None:
+    random = Random(seed)
+    lab = Lab(random, timedelta(milliseconds=50))
+    for _ in range(40):
+        for _ in range(random.randint(0, 4)):
+            lab.happen()
+        check()
+        if random.random() < 0.5:
+            passes.run_pass()
+            check()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_two_schedulers_in_turn_tell_what_one_that_reads_everything_would(seed: int) -> None:
+    random = Random(100 + seed)
+    lab, memories = Lab(random, timedelta(0)), [Memory(), Memory()]
+    for _ in range(30):
+        for _ in range(random.randint(0, 3)):
+            lab.happen()
+        passes.memory = random.choice(memories)
+        passes.run_pass()
+        written = dict(Session.objects.filter(status=Status.PENDING).values_list("pk", "detail"))
+        kept = Kept(snapshot.load(timezone.now()))
+        assert kept.serve(timezone.now()) == []
+        assert [told for told in kept.news(timezone.now()) if told.detail != written[told.session_id]] == []
+
+
+def test_a_commit_is_not_missed_though_younger_ones_came_before_it() -> None:
+    host, owner, image = make_host(cpu=4), make_user(), make_image()
+    written, may_commit = threading.Event(), threading.Event()
+
+    def submit_slowly() -> None:
+        try:
+            with transaction.atomic():
+                make_session(resource_group=host.group, owner=owner, image=image, cpu=3)
+                written.set()
+                assert may_commit.wait(10)
+        finally:
+            connection.close()
+
+    with ThreadPoolExecutor(1) as threads:
+        slow = threads.submit(submit_slowly)
+        assert written.wait(10)
+        make_session(resource_group=host.group, owner=owner, image=image)  # a younger transaction, which commits first
+        assert passes.run_pass() == 1
+        assert passes.run_pass() == 0
+        may_commit.set()
+        slow.result(10)
+    assert passes.run_pass() == 1
+
+
+def test_what_was_decided_but_never_written_is_forgotten() -> None:
+    host = make_host(cpu=4)
+    passes.run_pass()
+    session = make_session(resource_group=host.group, cpu=3)
+    now = timezone.now()
+    kept = passes.memory.current(now)
+    assert [placement.session_id for placement in kept.serve(now)] == [session.pk]
+    passes.memory.keep(kept)
+    check()
+    assert passes.run_pass() == 1
+
+
+def test_who_depends_on_a_session_is_looked_at_again_when_it_succeeds() -> None:
+    host = make_host(cpu=4)
+    first = run_session(host=host)
+    second = make_session(resource_group=host.group)
+    second.depends_on.set([first])
+    assert [passes.run_pass(), passes.run_pass()] == [0, 0]
+    first.move_to(Status.TERMINATED, Reason.CONTAINER_EXITED)
+    assert passes.run_pass() == 1
+
+
+def test_who_is_limited_no_longer_is_told_so_even_where_there_is_no_room() -> None:
+    owner, host = make_user(policy=make_policy(max_sessions=1)), make_host(cpu=1)
+    first = run_session(owner=owner)
+    run_session(host=host)
+    second = make_session(owner=owner, resource_group=host.group)
+    passes.run_pass()
+    second.refresh_from_db()
+    assert second.reason == Reason.USER_LIMIT
+    passes.run_pass()
+    first.move_to(Status.TERMINATED, Reason.CONTAINER_EXITED)
+    passes.run_pass()
+    second.refresh_from_db()
+    assert second.reason == Reason.NO_CAPACITY
+
+
+def test_a_pass_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = make_host(cpu=4)
+    passes.run_pass()
+    session = make_session(resource_group=host.group, cpu=3)
+    with monkeypatch.context() as broken:
+        broken.setattr(snapshot, "forget_changes", lambda since: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            passes.run_pass()
+    session.refresh_from_db()
+    assert session.status == Status.PENDING
+    assert passes.run_pass() == 1
+
+
+@pytest.mark.parametrize("change", ["host", "gpu", "tier", "group", "limit", "policy"])
+def test_what_is_no_session_is_read_again_too(change: str) -> None:
+    owner, host = make_user(policy=make_policy(cpu=2)), make_host(cpu=2, gpus=1)
+    session = make_session(owner=owner, resource_group=host.group, cpu=2, fgpu=2500)
+    passes.run_pass()
+    check()
+    if change == "host":
+        Host.objects.update(memory=2 * GIB)
+    elif change == "gpu":
+        Gpu.objects.update(is_present=False)
+    elif change == "tier":
+        Gpu.objects.update(tier=Tier.NONE)
+    elif change == "group":
+        ResourceGroup.objects.update(fgpu_per_gpu=3)
+    elif change == "limit":
+        type(owner.policy).objects.update(cpu=1)
+    else:
+        owner.policy = make_policy(cpu=1)
+        owner.save()
+    check()
+    passes.run_pass()
+    assert Session.objects.get(pk=session.pk).status == (Status.SCHEDULED if change == "group" else Status.PENDING)
+
+
+def test_a_pass_over_what_stands_still_reads_no_sessions(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    host = make_host(cpu=1)
+    for _ in range(3):
+        make_session(resource_group=host.group)
+    passes.run_pass()
+    passes.run_pass()
+    with django_assert_num_queries(7):
+        passes.run_pass()
+
+
+def test_old_notes_of_changes_are_removed_and_young_ones_are_not() -> None:
+    def notes() -> int:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT count(*) FROM compute_change")
+            return int(cursor.fetchone()[0])
+
+    make_session()
+    passes.run_pass()
+    assert notes() > 0
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE compute_change SET at = at - interval '1 hour'")
+    passes.run_pass()
+    assert notes() == 0
