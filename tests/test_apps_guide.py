@@ -78,7 +78,7 @@ def page(context: BrowserContext) -> Page:
     """The list of sessions with one that runs, whose launcher has opened by itself."""
     (sessions,) = context.pages
     sessions.get_by_role("link", name="START").first.click()
-    sessions.get_by_label("Environment", exact=True).select_option("scikit-learn")
+    sessions.get_by_role("combobox", name="Environment", exact=True).select_option("scikit-learn")
     sessions.get_by_label("Session name").fill(NAME)
     sessions.locator(".preset", has_text="medium").click()
     sessions.get_by_role("button", name="LAUNCH").click()

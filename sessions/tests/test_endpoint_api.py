@@ -78,7 +78,7 @@ def test_a_preferred_port_that_is_taken_is_replaced_and_told(
     settings.COMPUTE_APP_PORTS = "10200-10201"
     make_endpoint(listen_port=10200)
     opened = client.post(path(session, "p8080/"), {"preferred_port": 10200}).json()
-    assert (opened["port"], opened["port_url"]) == (10201, "http://ports.apps.localhost:10201/")
+    assert (opened["port"], opened["port_url"]) == (10201, f"http://p8080--{session.pk}.apps.localhost:10201/")
     assert "10200 is taken" in opened["note"]
 
 
