@@ -15,6 +15,7 @@ from accounts.api import MeView, SshKeyViewSet, TokenView
 from resources.api import HostViewSet, ImageViewSet, PresetViewSet, ResourceGroupViewSet
 from scheduler.api import EstimateView
 from sessions.api import LimitsView, SessionViewSet
+from sessions.endpoints.api_urls import urlpatterns as app_patterns
 
 
 @extend_schema(exclude=True)
@@ -44,6 +45,7 @@ v1_patterns = [
     path("me/", MeView.as_view()),
     path("me/limits/", LimitsView.as_view()),
     path("sessions/estimate/", EstimateView.as_view()),
+    path("", include(app_patterns)),
     *router.urls,
     re_path("", NoSuchAddress.as_view()),
 ]

@@ -30,6 +30,7 @@ class Line:
         self._barred: dict[tuple[int, int | None], list[Entry]] = {}  # by user and project
         self._new: set[Kind] = set()  # kinds in which somebody is new, or no longer barred
         self._grown: dict[int, list[Room]] = {}  # rooms that grew since the last serving, by group
+        self._complete: set[int] = set()  # groups in which everybody's turn comes by itself
         self.were_barred: set[str] = set()
 
     @property
@@ -109,8 +110,10 @@ class Line:
     def serve(self, at: datetime) -> list[tuple[Request, Placement]]:
         """Start those who can, in order, and take them out of the line; return who started where."""
         started: list[tuple[Request, Placement]] = []
-        turns = [self._turn(kind) for group_id in self._kinds for kind in self._candidates(group_id, at)]
+        chosen = {group_id: self._candidates(group_id, at) for group_id in self._kinds}
+        turns = [self._turn(kind) for kinds in chosen.values() for kind in kinds]
         heapify(turns)
+        self._complete = {group_id for group_id, kinds in chosen.items() if len(kinds) == len(self._kinds[group_id])}
         while turns:
             place, kind = heappop(turns)
             entries = self._kinds[kind[0]].get(kind)
@@ -125,6 +128,7 @@ class Line:
                 started.append((request, placement))
                 del entries[0]
             else:
+                self._complete.discard(kind[0])
                 continue
             self._go_on(turns, kind)
         self._new.clear()
@@ -138,7 +142,7 @@ class Line:
             heappush(turns, self._turn(kind))
         else:
             del kinds[kind]
-        if kinds and self._board.groups[group_id].head is None:
+        if kinds and group_id not in self._complete and self._board.groups[group_id].head is None:
             heappush(turns, self._turn(self._first(group_id)))  # starts, or becomes the head before others start
 
     def _bar(self, entry: Entry) -> None:
@@ -179,7 +183,8 @@ class Line:
     def _fitting(self, group_id: int, room: Room) -> list[Kind]:
         """Return the kinds that fit a room."""
         cpu, memory, fgpu = room.cpu, room.memory, room.fgpu
-        return [kind for kind in self._kinds[group_id] if kind[3] <= fgpu and kind[1] <= cpu and kind[2] <= memory]
+        fitting = [kind for kind in self._kinds[group_id] if kind[3] <= fgpu and kind[1] <= cpu and kind[2] <= memory]
+        return fitting if room.grain == 1 else [kind for kind in fitting if not kind[3] % room.grain]
 
     def _drop_head(self, barred: Request) -> list[Kind]:
         """Keep room no longer for somebody who is barred now; return the kinds that fit the room that was kept."""

@@ -12,6 +12,7 @@ from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host
 from sessions import app_starter, own_keys, reconciler, runner
+from sessions.activity import ASK_SECONDS, JupyterActivity
 from sessions.own_keys import OwnKeys
 from sessions.runtime.base import EngineUnreachable, Runtime
 from sessions.runtime.firewall import Firewall, FirewallFailed
@@ -44,6 +45,7 @@ class HostAgent:
             (self.listen, 1),
             (self.keep_warm, KEEP_WARM_SECONDS),
             (OwnKeys(runtime, host).look, own_keys.LOOK_SECONDS),
+            (JupyterActivity(host).look, ASK_SECONDS),
         ]
         if watchdog:
             loops.append((watchdog.look, LOOK_SECONDS))
@@ -65,8 +67,11 @@ class HostAgent:
         """Stop the background work; sessions keep running."""
         self._stopped.set()
         app_starter.end()
-        for thread in self._threads:
+        begun = [thread for thread in self._threads if thread.ident is not None]
+        for thread in begun:
             thread.join()
+        if not begun:  # told to end while it began; what an earlier worker kept ready is put away all the same
+            self._once(self.keep_warm)
         for pool in (self._starts, self._stops):
             pool.shutdown(cancel_futures=True)
 

@@ -1,6 +1,7 @@
 """Django configuration of the sessions app."""
 
 from django.apps import AppConfig
+from django.core.checks import register
 
 
 class SessionsConfig(AppConfig):
@@ -11,5 +12,8 @@ class SessionsConfig(AppConfig):
     verbose_name = "Compute sessions"
 
     def ready(self) -> None:
-        """Connect what ends access to apps."""
-        from sessions.endpoints import signals  # noqa: F401  # the models must be there first
+        """Connect what ends access to apps, and register the checks of what leads to them."""
+        from sessions.endpoints import checks, signals  # noqa: F401  # the models must be there first
+
+        for check in checks.CHECKS:
+            register(check)

@@ -12,7 +12,7 @@ from channels.generic.websocket import AsyncWebsocketConsumer
 from redis.exceptions import RedisError
 
 from accounts.models import User
-from sessions import notify
+from sessions import activity, notify
 from sessions.lifecycle import Status
 from sessions.models import SESSION_ID, Session
 from sessions.proxy.credit import Credit
@@ -80,6 +80,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         if self._shell is None or self._is_closed:
             return
         if bytes_data is not None:
+            activity.used(self._session_id)
             self._input_size += len(bytes_data)
             if self._input_size > INPUT_WINDOW:
                 return await self._finish(CloseCode.PROTOCOL_BROKEN, "Input came faster than it was confirmed.")

@@ -1,8 +1,8 @@
 """The platform under uvicorn for tests with a browser: a process of its own on the test's database and Redis."""
 
 import os
-import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,7 +20,6 @@ from accounts.models import User
 from gpuplatform import embedded
 
 ROOT = Path(__file__).resolve().parent.parent
-ADDRESS = re.compile(r"Uvicorn running on http://127\.0\.0\.1:(\d+)")
 START_SECONDS = 60.0
 
 
@@ -32,6 +31,11 @@ class LiveServer:
         self._environment = environment
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def port(self) -> int:
+        """Of 127.0.0.1, where it answers."""
+        return self._port
 
     @property
     def url(self) -> str:
@@ -47,16 +51,16 @@ class LiveServer:
 
     def start(self) -> None:
         """Start it and return once it listens."""
-        command = [sys.executable, "-m", "uvicorn", "gpuplatform.asgi:application", "--port", str(self._port)]
+        self._port = self._port or free_port()
+        command = [sys.executable, "manage.py", "web", "--address", f"127.0.0.1:{self._port}"]
         with self.log.open("wb") as output:
             variables = _environment() | dict(self._environment)
             self._process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=output, stderr=output)
         deadline = time.monotonic() + START_SECONDS
-        while not (found := ADDRESS.search(self.log.read_text())):
+        while not _listens(self._port):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"The server did not start:\n{self.log.read_text()}")
             time.sleep(0.05)
-        self._port = int(found[1])
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End it as a supervisor would, or with SIGKILL as a crash would."""
@@ -64,6 +68,17 @@ class LiveServer:
             self._process.send_signal(how)
             self._process.wait(START_SECONDS)
             self._process = None
+
+
+def free_port() -> int:
+    """Return a port that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from django.conf import settings
 
 from sessions.lifecycle import Status
 from sessions.models import Session
+from tests.containers import ENGINE_URL
 from tests.far_machine import FarMachine, far_machine
 from tests.fgpu_sessions import group_of, submit, wait_for
 from tests.gateways import Gateway, running_gateway
@@ -40,6 +41,13 @@ class TwoHosts:
         cookie = login_cookie(session.owner, self.web.url)
         return f"{cookie['name']}={cookie['value']}"
 
+    def run(self, session: Session, command: str) -> None:
+        """Start a shell command in the session's container and leave it alone."""
+        url = ENGINE_URL if session is self.near else self.machine.engine_url
+        client = docker.APIClient(url, version="auto")
+        client.exec_start(client.exec_create(session.container_id, ["sh", "-c", command])["Id"], detach=True)
+        client.close()
+
     def get(self, path: str, session: Session) -> requests.Response:
         """Return what the web process answers to the session's owner."""
         return requests.get(f"{self.web.url}{path}", headers={"Cookie": self.cookie(session)}, timeout=SECONDS)
@@ -52,12 +60,12 @@ def two_hosts(folder: Path, image: str) -> Iterator[TwoHosts]:
     names = settings.COMPUTE_HOST_NAME, f"far-{token}"
     with ExitStack() as stack:
         stack.callback(_remove_containers, names[0])
+        stack.enter_context(host_worker(names[0], COMPUTE_HOST_GROUP=f"near-{token}", **QUIET))
         machine = stack.enter_context(far_machine())
         machine.take_image(image)
         there = {**QUIET, "COMPUTE_DOCKER_URL": machine.engine_url}
         gateway = stack.enter_context(running_gateway(names[1], folder / "gateway.log", machine=machine, **there))
         there |= {"COMPUTE_GATEWAY_URL": gateway.url, "COMPUTE_HOST_GROUP": f"far-{token}"}
-        stack.enter_context(host_worker(names[0], COMPUTE_HOST_GROUP=f"near-{token}", **QUIET))
         stack.enter_context(host_worker(names[1], on=machine.on_it, **there))
         web = stack.enter_context(serving(folder / "web.log", COMPUTE_RUNTIME=REAL))
         for name in names:

@@ -1,6 +1,7 @@
 """The administration: open to superadmins for every model, shut to everybody else."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 from django.contrib import admin
@@ -11,15 +12,18 @@ from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from knox.models import AuthToken
 
 from accounts.models import ResourcePolicy, SshKey, User
 from resources.models import Host, Image, Installation, Preset, ResourceGroup
 from resources.units import GIB, MIB
+from sessions.endpoints.services import share
 from sessions.lifecycle import Status
-from sessions.models import GpuShare, Lease, Session, SessionEvent
+from sessions.models import Endpoint, GpuShare, Lease, Session, SessionEvent
 from tests.factories import (
     PASSWORD,
+    make_endpoint,
     make_group,
     make_host,
     make_image,
@@ -33,7 +37,7 @@ from tests.factories import (
 OURS = ("accounts", "resources", "compute", "knox")
 MODELS = sorted((model for model in admin.site._registry if model._meta.app_label in OURS), key=lambda m: m.__name__)
 ADDABLE = {User, ResourcePolicy, ResourceGroup, Preset, Image}
-WRITTEN_BY_SERVICES = (Session, SessionEvent, Lease, GpuShare)
+WRITTEN_BY_SERVICES = (Endpoint, Session, SessionEvent, Lease, GpuShare)
 pytestmark = pytest.mark.django_db
 
 
@@ -51,6 +55,7 @@ def populate() -> None:
     """Make at least one row of every model."""
     session = run_session(fgpu=2500)
     session.events.create(new_status="RUNNING", reason="STARTED", actor=session.owner)
+    make_endpoint(session).events.create(what="Opened.", actor=session.owner)
     make_preset(group=session.resource_group)
     session.resource_group.users.add(session.owner)
     AuthToken.objects.create(user=session.owner)
@@ -64,7 +69,7 @@ def text_of(page: HttpResponseBase) -> str:
 
 
 def test_every_model_of_ours_is_administered() -> None:
-    assert len(MODELS) == 14
+    assert len(MODELS) == 15
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
@@ -117,6 +122,29 @@ def test_sessions_are_ended_by_the_services(superadmin: Client, action: str, sta
     answer = superadmin.post(url(Session, "changelist"), {"action": action, "_selected_action": rows}, follow=True)
     assert "2 of 2 were live and are ended" in text_of(answer)
     assert [Session.objects.get(pk=pk).status for pk in rows] == [status, Status.CANCELLED]
+
+
+def test_the_token_of_an_app_is_shown_to_nobody(superadmin: Client) -> None:
+    endpoint = make_endpoint(token="hunter2")
+    assert "hunter2" not in text_of(superadmin.get(url(Endpoint, "change", endpoint.pk)))
+
+
+def test_apps_are_closed_to_others_and_to_everybody_by_the_services(superadmin: Client) -> None:
+    endpoint = make_endpoint(is_public=True)
+    link, _ = share(endpoint, expires=timezone.now() + timedelta(hours=1), actor=endpoint.session.owner)
+    told = {
+        "unpublish": "1 of 1 were public and are so no longer",
+        "revoke_links": "1 links are void",
+        "close": "1 closed",
+    }
+    for action, words in told.items():
+        body = {"action": action, "_selected_action": [endpoint.pk]}
+        assert words in text_of(superadmin.post(url(Endpoint, "changelist"), body, follow=True))
+    endpoint.refresh_from_db()
+    link.refresh_from_db()
+    assert (endpoint.is_public, endpoint.state, bool(link.revoked_at)) == (False, "CLOSED", True)
+    whats = [event.what for event in endpoint.events.filter(actor__is_superuser=True)]
+    assert whats == ["No longer public", f"Share link revoked: {link}", "Closed"]
 
 
 def test_hosts_are_cordoned_and_uncordoned(superadmin: Client) -> None:

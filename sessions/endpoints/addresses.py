@@ -34,7 +34,7 @@ def share_url(secret: str) -> str:
 
 
 def _start_path(endpoint: Endpoint) -> str:
-    app = endpoint.session.image.apps.filter(name=endpoint.app).first()
+    app = next((app for app in endpoint.session.image.apps.all() if app.name == endpoint.app), None)
     return app.start_path if app else "/"
 
 

@@ -1,5 +1,6 @@
 """The ports that apps may have to themselves: COMPUTE_APP_PORTS, handed out one by one."""
 
+import re
 import secrets
 from collections.abc import Iterator
 from typing import Final
@@ -11,6 +12,8 @@ from sessions.lifecycle import FINAL
 from sessions.models import Endpoint
 
 PORTS_LOCK: Final = 0x504F5254  # "PORT": the advisory lock under which one transaction at a time hands out ports
+HIGHEST_PORT: Final = 65535
+_RANGE: Final = re.compile("([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
 def pool() -> list[int]:
@@ -48,8 +51,8 @@ def assign(endpoint: Endpoint, preferred: int) -> str:
 
 def _read(written: str) -> Iterator[int]:
     for part in filter(None, (part.strip() for part in written.split(","))):
-        first, _, last = part.partition("-")
-        ports = range(int(first), int(last or first) + 1)
-        if not ports or ports[0] < 1 or ports[-1] > 65535:
+        match = _RANGE.fullmatch(part)
+        ports = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
+        if not ports or ports[0] < 1 or ports[-1] > HIGHEST_PORT:
             raise ValueError(f"{part!r} is no range of ports")
         yield from ports

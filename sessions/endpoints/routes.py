@@ -11,6 +11,7 @@ from django.utils import timezone
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
 from sessions.proxy.routes import Route
+from sessions.reach import OutOfReach, gateway_of
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -41,7 +42,7 @@ def route_of(endpoint: Endpoint, now: datetime) -> Route | None:
         epoch=endpoint.epoch,
         is_public=is_public(endpoint, now),
         token=endpoint.token,
-        gateway="" if session.host.name == settings.COMPUTE_HOST_NAME else session.host.gateway_url,
+        gateway=gateway_of(session.host),
         listen_port=endpoint.listen_port,
     )
 
@@ -54,8 +55,10 @@ def obstacle(session: Session) -> str:
         return "The address of the session's container is not known yet."
     if not any(ipaddress.ip_address(session.address) in network for network in _subnets()):
         return f"Its container's address {session.address} is in none of the networks of COMPUTE_SESSION_SUBNETS."
-    if session.host.name != settings.COMPUTE_HOST_NAME and not session.host.gateway_url:
-        return f"Host {session.host} has no gateway, so its apps cannot be reached; ask an administrator."
+    try:
+        gateway_of(session.host)
+    except OutOfReach as reason:
+        return str(reason)
     return ""
 
 

@@ -6,7 +6,9 @@ whatever order they come. The scheduler removes rows that are too old for every 
 guard of grants has them follow the sessions.
 """
 
-from django.db import migrations
+from django.conf import settings
+from django.db import migrations, models
+from django.db.models import deletion
 
 SESSION = ", ".join(
     f"{{row}}.{name}"
@@ -18,7 +20,7 @@ SESSION = ", ".join(
 )
 WATCHED = {  # table: the columns on which a pass depends
     "resources_host": ("name", "group_id", "status", "is_cordoned", "cpu", "memory"),
-    "resources_gpu": ("host_id", "index", "is_present"),
+    "resources_gpu": ("host_id", "index", "is_present", "tier"),
     "resources_resourcegroup": ("fgpu_per_gpu", "placement", "queue_order", "ageing", "hold_after", "is_active"),
     "accounts_resourcepolicy": ("cpu", "memory", "fgpu", "max_sessions", "max_lifetime"),
     "accounts_user": ("policy_id",),
@@ -94,9 +96,25 @@ CREATE TRIGGER note_insert_or_delete AFTER INSERT OR DELETE ON {table}
     for table in ("resources_host", "resources_gpu", "resources_resourcegroup")
 )
 
+PROTECT = {"on_delete": deletion.PROTECT}
+OPTIONAL = {"blank": True, "null": True, "editable": False, "to": "resources.host"}
+FOREIGN_KEYS = {
+    "owner": {"to": settings.AUTH_USER_MODEL, "related_name": "compute_sessions", **PROTECT},
+    "image": {"to": "resources.image", "related_name": "sessions", **PROTECT},
+    "resource_group": {"to": "resources.resourcegroup", "related_name": "sessions", **PROTECT},
+    "host": {"related_name": "sessions", **PROTECT, **OPTIONAL},
+    "avoided_host": {"related_name": "+", "on_delete": deletion.SET_NULL, **OPTIONAL},
+}
+
 
 class Migration(migrations.Migration):
-    """Adds the notes of changes."""
+    """Adds the notes of changes, and takes away indexes that only cost time whenever a session moves."""
 
     dependencies = [("compute", "0004_apps"), ("resources", "0002_apps"), ("accounts", "0001_initial")]
-    operations = [migrations.RunSQL(SQL)]
+    operations = [
+        migrations.RunSQL(SQL),
+        *(
+            migrations.AlterField("session", name, models.ForeignKey(db_index=False, **its))
+            for name, its in FOREIGN_KEYS.items()
+        ),
+    ]

@@ -152,10 +152,10 @@ class Session(models.Model):
     """A user's container with its resources. `status` is written by `move_to` alone."""
 
     id = models.CharField(primary_key=True, max_length=16, default=new_session_id, editable=False)
-    owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="compute_sessions")
+    owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="compute_sessions", db_index=False)
     name = models.CharField(max_length=64)
-    image = models.ForeignKey(Image, on_delete=models.PROTECT, related_name="sessions")
-    resource_group = models.ForeignKey(ResourceGroup, on_delete=models.PROTECT, related_name="sessions")
+    image = models.ForeignKey(Image, on_delete=models.PROTECT, related_name="sessions", db_index=False)
+    resource_group = models.ForeignKey(ResourceGroup, on_delete=models.PROTECT, related_name="sessions", db_index=False)
     cpu = models.PositiveIntegerField("CPU cores")
     memory = models.PositiveBigIntegerField("memory (bytes)")
     shared_memory = models.PositiveBigIntegerField("shared memory (bytes)")
@@ -183,10 +183,10 @@ class Session(models.Model):
     )
     attempt = models.PositiveIntegerField(default=0, editable=False, help_text="How often it was placed")
     host = models.ForeignKey(
-        Host, on_delete=models.PROTECT, null=True, blank=True, related_name="sessions", editable=False
+        Host, on_delete=models.PROTECT, null=True, blank=True, related_name="sessions", editable=False, db_index=False
     )
     avoided_host = models.ForeignKey(
-        Host, on_delete=models.SET_NULL, null=True, blank=True, related_name="+", editable=False
+        Host, on_delete=models.SET_NULL, null=True, blank=True, related_name="+", editable=False, db_index=False
     )
     container_id = models.CharField(max_length=64, blank=True, editable=False)
     address = models.GenericIPAddressField(null=True, editable=False, help_text="Of its container, on its host")
@@ -203,6 +203,8 @@ class Session(models.Model):
 
     class Meta:
         ordering = ("-created_at", "-id")
+        # Each index is written whenever a session moves, so there is none that only the removal of a host, image or
+        # group would use.
         indexes = (
             models.Index(fields=("owner", "-created_at"), name="session_owner_created"),
             models.Index(

@@ -1,7 +1,9 @@
 """The key by which SSH clients know this platform again: a file that all fronts of an installation share."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
+from tempfile import mkstemp
 from typing import Final
 
 import asyncssh
@@ -23,16 +25,14 @@ def load_host_key(folder: Path) -> asyncssh.SSHKey:
 def _make(path: Path) -> None:
     """Write a new key and give it its name in one step, so that no half of a key is ever read."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f"{path.name}.{os.getpid()}")
-    draft.unlink(missing_ok=True)
     key = asyncssh.generate_private_key("ssh-ed25519", comment="GPU Platform")
+    descriptor, draft = mkstemp(prefix=f"{path.name}.", dir=path.parent)  # for our own user alone
     try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        with open(descriptor, "wb") as file:
             file.write(key.export_private_key())
             file.flush()
-            os.fsync(file.fileno())
-        os.link(draft, path)
-    except FileExistsError:
-        return  # another process was quicker
+            os.fsync(descriptor)
+        with suppress(FileExistsError):  # another was quicker
+            os.link(draft, path)
     finally:
-        draft.unlink(missing_ok=True)
+        os.unlink(draft)

@@ -153,6 +153,19 @@ def test_a_key_that_nobody_added_opens_nothing(client: SshClient) -> None:
     assert "Permission denied (publickey)" in done.stderr
 
 
+@pytest.mark.usefixtures("session", "key")
+def test_who_only_knows_the_public_half_of_a_key_is_not_its_owner(client: SshClient, tmp_path: Path) -> None:
+    add_ssh_key(make_user(), client.new_key("mine"))
+    (tmp_path / "id.pub").rename(tmp_path / "theirs.pub")
+    (tmp_path / "theirs").write_text((tmp_path / "mine").read_text())
+    (tmp_path / "theirs").chmod(0o600)
+    both = ["-v", "-i", str(tmp_path / "theirs"), "-i", str(tmp_path / "mine")]
+    done = run(["ssh", *both, *client.command("train", "echo in", key="mine")[1:]])
+    assert done.stderr.count("Server accepts key") == 2, "theirs was offered too, and exists"
+    assert "No session of yours has the id or name 'train'" in done.stderr
+    assert done.stdout == ""
+
+
 @pytest.mark.usefixtures("key")
 def test_the_sessions_of_others_do_not_exist_for_a_user(client: SshClient, host: Host, container: Container) -> None:
     foreign = session_in(container, host, make_user(), "theirs")

@@ -37,4 +37,6 @@ async def _serve() -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    await SshFront(activity.used).serve(where.host, where.port, load_host_key(Path(settings.COMPUTE_VAR_DIR)), stop)
+    host_key = load_host_key(Path(settings.COMPUTE_VAR_DIR))
+    async with SshFront(activity.used).listening(where.host, where.port, host_key):
+        await stop.wait()

@@ -1,6 +1,8 @@
 """`manage.py hostworker`: the one process that a GPU host runs for its sessions."""
 
 import logging
+import signal
+import sys
 from typing import Any
 
 from celery import current_app
@@ -55,26 +57,24 @@ class Command(BaseCommand):
             gateway_url=settings.COMPUTE_GATEWAY_URL,
         )
         agent = HostAgent(get_runtime(), host, _watchdog(host, machine), _firewall(host))
-        agent.begin()
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())  # until Celery takes it over
         try:
-            current_app.worker_main(
-                [
-                    *(
-                        "--quiet",
-                        "worker",
-                        "--queues",
-                        host_queue(name),
-                        "--hostname",
-                        f"host@{name}",
-                        "--loglevel",
-                        settings.COMPUTE_LOG_LEVEL,
-                    ),
-                    *("--pool", "threads", "--concurrency", str(TASKS_AT_ONCE)),
-                    *("--without-gossip", "--without-mingle", "--without-heartbeat"),
-                ]
-            )
+            agent.begin()
+            current_app.worker_main(_celery_arguments(name))
         finally:
             agent.end()
+
+
+def _celery_arguments(host_name: str) -> list[str]:
+    options = {
+        "queues": host_queue(host_name),
+        "hostname": f"host@{host_name}",
+        "loglevel": settings.COMPUTE_LOG_LEVEL,
+        "pool": "threads",
+        "concurrency": TASKS_AT_ONCE,
+    }
+    named = [f"--{name}={value}" for name, value in options.items()]
+    return ["--quiet", "worker", *named, "--without-gossip", "--without-mingle", "--without-heartbeat"]
 
 
 def _firewall(host: Host) -> Firewall | None:
