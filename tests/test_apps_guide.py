@@ -139,6 +139,17 @@ def test_the_classic_notebook_shows_the_same_files_by_the_same_server(page: Page
     typed(terminal, "clear; pgrep -fc jupyter-la[b]", "1")
 
 
+def test_an_app_that_died_is_started_again_from_its_own_window(page: Page, terminal: Page) -> None:
+    lab = launched(page, "JupyterLab")
+    lab.wait_for_url("http://jupyterlab--*.apps.localhost:*/lab*")
+    typed(terminal, "clear; pkill -9 -f jupyter-la[b]; sleep 1; pgrep -fc jupyter-la[b]", "0")
+    lab.goto(lab.url.partition("/lab")[0] + "/lab")
+    lab.get_by_role("link", name="Start it again").click()
+    lab.get_by_role("button", name="Start it again").click()
+    lab.wait_for_url("http://jupyterlab--*.apps.localhost:*/lab*")
+    expect(lab.locator("#jp-MainLogo")).to_be_visible()
+
+
 def test_tensorboard_shows_what_was_logged(page: Page, terminal: Page) -> None:
     write_file(terminal, "events.py", EVENTS)
     typed(terminal, "clear; python events.py; ls logs", "first-run")
@@ -157,7 +168,6 @@ def test_two_trainings_are_seen_in_mlflow_that_was_started_in_the_terminal(page:
     typed(terminal, "clear; python train.py 0.2 0.05", "trained 0.2")
     ui = launched(page, "MLflow UI")
     ui.wait_for_url("http://mlflow--*.apps.localhost:*/**")
-    ui.get_by_role("link", name="Default").first.click()
     for run in ("net-0.05-0.05", "net-0.2-0.05"):
         expect(ui.get_by_text(run).first).to_be_visible()
     typed(terminal, "clear; pgrep -fc 'bin/mlflow u[i]'", "1")
