@@ -218,3 +218,21 @@ async def test_every_entry_is_logged_a_superadmins_into_what_is_anothers_as_such
         words = f"as superadmin, into what is user {other.pk}'s, came by SSH from 127.0.0.1"
         assert f"session {session.pk}: user {session.owner_id} with key" in caplog.text
         assert words in caplog.text
+
+
+@pytest.mark.docker
+async def test_neither_input_that_nobody_reads_nor_output_that_nobody_takes_is_heaped_up(
+    front: SshFront, port: int, session: Session
+) -> None:
+    async with await enter(port, session.pk, KEY) as connection:
+        reader = await connection.create_process("sleep 1000", encoding=None)
+        (reading,) = front.channels
+        writer = await connection.create_process("yes", encoding=None, window=64 * 1024)
+        (writing,) = front.channels - {reading}
+        reader.stdin.write(b"x" * 2**24)
+        assert len(await writer.stdout.readexactly(1000)) == 1000
+        for _ in range(100):  # more than long enough for 16 MB
+            await asyncio.sleep(0.01)
+            assert reading._input_size < 2**22
+            assert writing._channel is not None
+            assert writing._channel.get_write_buffer_size() < 2**20
