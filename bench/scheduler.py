@@ -17,12 +17,14 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from bench.calibration import calibrate
 from bench.database import measure_database
 from bench.trace import Trace, read_trace, synthetic_trace
 from bench.worlds import after_release, big_world
-from scheduler.advisor import advise
+from scheduler.advisor import advise_on
 from scheduler.placement import plan
 from scheduler.simulator import simulate
+from scheduler.standing import Standing
 from scheduler.terms import EPOCH, Where
 
 SIZES = ((100, 1_000), (1_000, 10_000), (5_000, 10_000))  # hosts x waiting
@@ -58,11 +60,13 @@ def measure_release(runs: int) -> Figures:
     """Return the milliseconds of a pass after one release with the backlog standing, and of an advisor's answer."""
     snapshot = after_release(*SIZES[1])
     mine = snapshot.queue[0]._replace(id="mine")
+    kept = Standing(snapshot)
+    kept.serve(EPOCH)
     freeze()
     figures = {
         "pass": best_of(runs, lambda: plan(snapshot, EPOCH, look_ahead=0)),
         "pass_with_estimates": best_of(runs, lambda: plan(snapshot, EPOCH)),
-        "advice": best_of(runs, lambda: advise(snapshot, mine, EPOCH)),
+        "advice": best_of(runs, lambda: advise_on(kept.twin(), mine, EPOCH)),
     }
     figures = {name: round(1000 * seconds, 1) for name, seconds in figures.items()}
     say(f"after one release at {SIZES[1][0]} x {SIZES[1][1]}: {figures} ms")
@@ -106,6 +110,13 @@ def measure_closed_loop(trace: Trace, limit: int) -> dict[str, Figures]:
     return met
 
 
+def measure_estimates(trace: Trace, limit: int) -> Figures:
+    """Return how well the estimates held that the sessions of the closed loop were given as they joined."""
+    found = calibrate(*trace.crowded(Where.PACK, limit))
+    say(f"estimates: {found}")
+    return found
+
+
 def freeze() -> None:
     """Keep the collector from walking through the snapshot over and over, as the scheduler's process does."""
     gc.collect()
@@ -134,6 +145,7 @@ def main() -> None:
     figures["release_milliseconds"] = measure_release(options.runs)
     figures["openb_allocation"] = measure_allocation(trace, options.seeds)
     figures["openb_closed_loop"] = measure_closed_loop(trace, options.loop)
+    figures["estimates"] = measure_estimates(trace, options.loop)
     figures |= measure_database(*SIZES[1], say)
     figures["load_averages"] = os.getloadavg()
     print(json.dumps(figures))

@@ -173,11 +173,11 @@ async def digest_of(terminal: WebTerminal) -> str:
 
 def web_process(platform: Platform) -> Path:
     """Return the folder in /proc of the platform's web process."""
-    port = platform.url.rsplit(":", 1)[1].encode()
+    address = platform.url.removeprefix("http://").encode()
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             words = (folder / "cmdline").read_bytes().split(b"\0")
-            if b"uvicorn" in words and port in words:
+            if b"web" in words and address in words:
                 return folder
     raise RuntimeError("the web process is not there")
 

@@ -73,7 +73,6 @@ class _Table:
 
     def __init__(self, able: Sequence[tuple[Shape, float]], capacity: int) -> None:
         self._capacity = capacity
-        self._chance: list[float] = []  # by w: how likely it is that a request asks for w whole devices
         self._smallest: list[list[int]] = []  # by w: what a device must have free to be of use, ascending
         self._useful: list[list[float]] = []  # by w: chance that a device with at least that much free is of use
         by_whole: dict[int, dict[int, float]] = {}

@@ -17,6 +17,7 @@ class Memory:
         """Begin without anything."""
         self._kept: Kept | None = None
         self._until = 0.0
+        self.is_fresh = False  # whether everything was read the last time
 
     def current(self, now: datetime) -> Kept:
         """Return the state as it is now, taken out of the memory: who fails with it leaves nothing wrong behind."""
@@ -25,8 +26,10 @@ class Memory:
             changes = snapshot.load_changes(kept.since, kept.supposed)
             if changes is not None:
                 kept.take_in(changes)
+                self.is_fresh = False
                 return kept
         self._until = time.monotonic() + EVERYTHING_AGAIN_SECONDS
+        self.is_fresh = True
         return Kept(snapshot.load(now))
 
     def keep(self, kept: Kept) -> None:

@@ -1,5 +1,8 @@
 """One scheduling pass: lock, read, plan, write the leases; then tell the others why they wait, and until when."""
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from django.db import connection, transaction
@@ -14,6 +17,19 @@ LOCK: Final = 0x47505550  # "GPUP": the advisory lock that lets one pass at a ti
 memory = Memory()
 
 
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Keep the collector from walking through all that is remembered; it may do so between passes."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+@_uncollected()
 def run_pass() -> int:
     """Place every waiting session that fits and tell the others why they wait; return how many were placed.
 
@@ -30,7 +46,8 @@ def run_pass() -> int:
         kept = memory.current(now)
         placements = kept.serve(now)
         placed = services.assign(placements) if placements else 0
-        snapshot.forget_changes(kept.since)
+        if memory.is_fresh:
+            snapshot.forget_changes(kept.since)
     with transaction.atomic():
         telling.write(kept.news(now), lambda session_id: kept.waiters[session_id].request.owner_id)
     memory.keep(kept)

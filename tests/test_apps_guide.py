@@ -78,7 +78,7 @@ def page(context: BrowserContext) -> Page:
     """The list of sessions with one that runs, whose launcher has opened by itself."""
     (sessions,) = context.pages
     sessions.get_by_role("link", name="START").first.click()
-    sessions.get_by_label("Environment", exact=True).select_option("scikit-learn")
+    sessions.get_by_role("combobox", name="Environment", exact=True).select_option("scikit-learn")
     sessions.get_by_label("Session name").fill(NAME)
     sessions.locator(".preset", has_text="medium").click()
     sessions.get_by_role("button", name="LAUNCH").click()
@@ -121,9 +121,11 @@ def test_a_notebook_is_created_runs_a_cell_and_is_listed_in_the_terminal(page: P
     lab = launched(page, "JupyterLab")
     lab.wait_for_url("http://jupyterlab--*.apps.localhost:*/lab*")
     lab.locator(".jp-LauncherCard[data-category=Notebook]").first.click()
-    lab.locator(".jp-Notebook .cm-content").first.click()
-    lab.keyboard.type("print('answer', 6 * 7)")
-    lab.keyboard.press("Shift+Enter")
+    expect(lab.get_by_role("button", name="| Idle")).to_be_visible()  # Lab draws the notebook anew until then
+    cell = lab.locator(".jp-Notebook .cm-content").first
+    cell.fill("print('answer', 6 * 7)")
+    expect(cell).to_contain_text("6 * 7")
+    cell.press("Shift+Enter")
     expect(lab.locator(".jp-OutputArea-output").first).to_contain_text("answer 42")
     lab.keyboard.press("Control+s")
     lab.locator(".jp-Dialog .jp-mod-accept").click()  # keeps the name that it has
@@ -137,6 +139,16 @@ def test_the_classic_notebook_shows_the_same_files_by_the_same_server(page: Page
     tree.wait_for_url("http://jupyter--*.apps.localhost:*/tree*")
     expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
     typed(terminal, "clear; pgrep -fc jupyter-la[b]", "1")
+
+
+def test_an_app_that_died_is_started_again_from_its_own_window(page: Page, terminal: Page) -> None:
+    tree = launched(page, "Jupyter Notebook")
+    expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
+    typed(terminal, "clear; pkill -9 -f jupyter-la[b]; sleep 1; pgrep -fc jupyter-la[b]", "0")
+    tree.reload()
+    tree.get_by_role("link", name="Start it again").click()
+    tree.get_by_role("button", name="Start it again").click()
+    expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
 
 
 def test_tensorboard_shows_what_was_logged(page: Page, terminal: Page) -> None:
@@ -157,7 +169,6 @@ def test_two_trainings_are_seen_in_mlflow_that_was_started_in_the_terminal(page:
     typed(terminal, "clear; python train.py 0.2 0.05", "trained 0.2")
     ui = launched(page, "MLflow UI")
     ui.wait_for_url("http://mlflow--*.apps.localhost:*/**")
-    ui.get_by_role("link", name="Default").first.click()
     for run in ("net-0.05-0.05", "net-0.2-0.05"):
         expect(ui.get_by_text(run).first).to_be_visible()
     typed(terminal, "clear; pgrep -fc 'bin/mlflow u[i]'", "1")

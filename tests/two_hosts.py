@@ -60,12 +60,12 @@ def two_hosts(folder: Path, image: str) -> Iterator[TwoHosts]:
     names = settings.COMPUTE_HOST_NAME, f"far-{token}"
     with ExitStack() as stack:
         stack.callback(_remove_containers, names[0])
+        stack.enter_context(host_worker(names[0], COMPUTE_HOST_GROUP=f"near-{token}", **QUIET))
         machine = stack.enter_context(far_machine())
         machine.take_image(image)
         there = {**QUIET, "COMPUTE_DOCKER_URL": machine.engine_url}
         gateway = stack.enter_context(running_gateway(names[1], folder / "gateway.log", machine=machine, **there))
         there |= {"COMPUTE_GATEWAY_URL": gateway.url, "COMPUTE_HOST_GROUP": f"far-{token}"}
-        stack.enter_context(host_worker(names[0], COMPUTE_HOST_GROUP=f"near-{token}", **QUIET))
         stack.enter_context(host_worker(names[1], on=machine.on_it, **there))
         web = stack.enter_context(serving(folder / "web.log", COMPUTE_RUNTIME=REAL))
         for name in names:

@@ -13,6 +13,7 @@ FOR_TESTS: Final = {
     "chromium": "chromium",
     "git": "git",
     "ip": "iproute2",
+    "nginx": "nginx-light",
     "sftp-server": "openssh-sftp-server",
     "ssh": "openssh-client",
     "tmux": "tmux",

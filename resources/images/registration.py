@@ -1,4 +1,4 @@
-"""Enter images into the table that users choose from."""
+"""Enter the catalogue's images into the table that users choose from; any other comes by the administration."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -9,7 +9,6 @@ from django.db import transaction
 
 from resources.images.catalog import Entry, reference_problem
 from resources.models import App, Image
-from resources.units import MIB
 
 
 class Change(StrEnum):
@@ -18,34 +17,6 @@ class Change(StrEnum):
     ADDED = "added"
     UPDATED = "updated"
     UNCHANGED = "unchanged"
-
-
-def register_image(
-    *,
-    reference: str,
-    environment: str,
-    version: str,
-    description: str = "",
-    min_cpu: int = 1,
-    min_memory: int = 64 * MIB,
-    min_fgpu: int = 0,
-) -> Image:
-    """Offer any OCI image to users; hosts that lack it pull it at a session's start. Amounts in bytes and milli-fGPU.
-
-    Raises ValidationError, by field, for a malformed reference or one of the names already taken.
-    """
-    return _save(
-        Image(),
-        {
-            "reference": reference,
-            "environment": environment,
-            "version": version,
-            "description": description,
-            "min_cpu": min_cpu,
-            "min_memory": min_memory,
-            "min_fgpu": min_fgpu,
-        },
-    )
 
 
 @transaction.atomic

@@ -17,6 +17,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from resources.models import Gpu, Host, ResourceGroup
+from resources.tiers import Tier
 from resources.units import GIB
 from scheduler import passes, snapshot
 from scheduler.kept import Kept
@@ -40,10 +41,11 @@ def known(kept: Kept) -> dict[str, Any]:
         "queue": set(kept.standing.requests),
         "running": {one.session_id: one._replace(shares=tuple(sorted(one.shares))) for one in board.everyone()},
         "rooms": {
-            room.host_id: (room.cpu, room.memory, room.frees, room.fgpu)
+            room.host_id: (room.cpu, room.memory, room.frees, room.fgpu, room.grain)
             for group in board.groups.values()
             for room in group.room.rooms
         },
+        "closed": board.closed_groups,
         "ends": {group_id: [end[:2] for end in group.ends] for group_id, group in board.groups.items()},
         "allowed": {
             waiter.request.owner_id: [
@@ -223,12 +225,25 @@ def test_who_is_limited_no_longer_is_told_so_even_where_there_is_no_room() -> No
     assert second.reason == Reason.NO_CAPACITY
 
 
+def test_those_who_wait_are_told_anew_when_more_is_free_but_not_enough() -> None:
+    host = make_host(cpu=4)
+    small = run_session(host=host)
+    run_session(host=host, cpu=3)
+    waiting = make_session(resource_group=host.group, cpu=4)
+    assert [passes.run_pass(), passes.run_pass()] == [0, 0]
+    small.move_to(Status.TERMINATED, Reason.CONTAINER_EXITED)
+    passes.run_pass()
+    waiting.refresh_from_db()
+    assert waiting.detail == "Waiting for 4 CPU cores on one host: at most 1 is free."
+
+
 def test_a_pass_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     host = make_host(cpu=4)
     passes.run_pass()
     session = make_session(resource_group=host.group, cpu=3)
+    assign = services.assign
     with monkeypatch.context() as broken:
-        broken.setattr(snapshot, "forget_changes", lambda since: 1 / 0)
+        broken.setattr(services, "assign", lambda placements: assign(placements) / 0)
         with pytest.raises(ZeroDivisionError):
             passes.run_pass()
     session.refresh_from_db()
@@ -236,7 +251,7 @@ def test_a_pass_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch
     assert passes.run_pass() == 1
 
 
-@pytest.mark.parametrize("change", ["host", "gpu", "group", "limit", "policy"])
+@pytest.mark.parametrize("change", ["host", "gpu", "tier", "group", "limit", "policy"])
 def test_what_is_no_session_is_read_again_too(change: str) -> None:
     owner, host = make_user(policy=make_policy(cpu=2)), make_host(cpu=2, gpus=1)
     session = make_session(owner=owner, resource_group=host.group, cpu=2, fgpu=2500)
@@ -246,6 +261,8 @@ def test_what_is_no_session_is_read_again_too(change: str) -> None:
         Host.objects.update(memory=2 * GIB)
     elif change == "gpu":
         Gpu.objects.update(is_present=False)
+    elif change == "tier":
+        Gpu.objects.update(tier=Tier.NONE)
     elif change == "group":
         ResourceGroup.objects.update(fgpu_per_gpu=3)
     elif change == "limit":
@@ -264,7 +281,7 @@ def test_a_pass_over_what_stands_still_reads_no_sessions(django_assert_num_queri
         make_session(resource_group=host.group)
     passes.run_pass()
     passes.run_pass()
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(6):
         passes.run_pass()
 
 
@@ -279,5 +296,6 @@ def test_old_notes_of_changes_are_removed_and_young_ones_are_not() -> None:
     assert notes() > 0
     with connection.cursor() as cursor:
         cursor.execute("UPDATE compute_change SET at = at - interval '1 hour'")
+    passes.memory.forget()
     passes.run_pass()
     assert notes() == 0

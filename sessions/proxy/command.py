@@ -25,12 +25,20 @@ class Command(Exec):
 
     @classmethod
     async def start(
-        cls, engine: Engine, container_id: str, command: Sequence[str], environment: Mapping[str, str]
+        cls,
+        engine: Engine,
+        container_id: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        what: str = "command",
     ) -> Self:
-        """Start `command`, which must say its process id first and lead a session of processes. Raises ExecFailed."""
+        """Start `command`, which must say its process id first and lead a session of processes.
+
+        Raises ExecFailed, which calls it `what`.
+        """
         made = cls(engine, *await start_attached(engine, container_id, command, environment, is_terminal=False))
         try:
-            made._process_id, made._container_id = await shell.told_process_id(made._first_line), container_id
+            made._process_id, made._container_id = await shell.told_process_id(made._first_line, what), container_id
         except BaseException:
             made.close()
             raise

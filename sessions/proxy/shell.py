@@ -84,15 +84,15 @@ class Shell(ExecStream):
         await hang_up(self, self._engine, self.container_id, self.process_id)
 
 
-async def told_process_id(read_line: Callable[[], Awaitable[bytes]]) -> int:
-    """Return the process id that the process says in its first line of output. Raises ExecFailed."""
+async def told_process_id(read_line: Callable[[], Awaitable[bytes]], what: str = "shell") -> int:
+    """Return the process id that the process says in its first line of output. Raises ExecFailed, which says `what`."""
     try:
         async with asyncio.timeout(START_SECONDS):
             first_line = (await read_line()).decode(errors="replace").strip()
     except TimeoutError as error:
-        raise ExecFailed("The shell did not start in time.") from error
+        raise ExecFailed(f"The {what} did not start in time.") from error
     if not first_line.isdecimal():
-        raise ExecFailed(f"No shell could be started: {first_line or 'the container ended'}")
+        raise ExecFailed(f"No {what} could be started: {first_line or 'the container ended'}")
     return int(first_line)
 
 

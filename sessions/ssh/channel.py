@@ -13,10 +13,10 @@ from sessions.proxy.command import Command
 from sessions.proxy.engine import ExecFailed
 from sessions.proxy.shell import PLAIN_START, Shell
 from sessions.ssh.access import Visitor
+from sessions.ssh.carrier import Carrier, Process
 
 logger = logging.getLogger(__name__)
 
-INPUT_LIMIT: Final = 256 * 1024  # bytes received and not yet taken by the process; then the client has to wait
 SFTP: Final = "sftp"
 FAILED: Final = 255  # exit code where the process could not be started, as of ssh itself
 RESIZE_SECONDS: Final = 3.0
@@ -32,32 +32,19 @@ images get it with Debian's package openssh-sftp-server. 'scp -O' works where th
 exit 127
 """
 
-Process = Shell | Command
 
+class Channel(Carrier, asyncssh.SSHServerSession[bytes]):
+    """A shell, a command or SFTP."""
 
-class Channel(asyncssh.SSHServerSession[bytes]):
-    """Bytes between an SSH channel and a process, with the back-pressure of both; `used` hears of each input."""
+    _channel: asyncssh.SSHServerChannel[bytes] | None
 
-    def __init__(self, visitor: Visitor, used: Callable[[], None], ended: Callable[["Channel"], None]) -> None:
-        self._visitor = visitor
-        self._used = used
-        self._ended = ended
-        self._channel: asyncssh.SSHServerChannel[bytes] | None = None
+    def __init__(self, visitor: Visitor, used: Callable[[], None], ended: Callable[[Carrier], None]) -> None:
+        super().__init__(visitor, used, ended)
         self._arguments: list[str] = []
         self._has_terminal = False
         self._terminal_name = ""
         self._size = (80, 24)  # columns, rows
         self._resized = asyncio.Event()
-        self._input: asyncio.Queue[bytes] = asyncio.Queue()  # empty: the end
-        self._input_size = 0
-        self._is_reading = True
-        self._can_write = asyncio.Event()
-        self._can_write.set()
-        self._task: asyncio.Task[None] | None = None
-
-    def connection_made(self, chan: asyncssh.SSHServerChannel[bytes]) -> None:
-        """Keep the channel."""
-        self._channel = chan
 
     def pty_requested(
         self, term_type: str, term_size: tuple[int, int, int, int], term_modes: Mapping[int, int]
@@ -83,54 +70,14 @@ class Channel(asyncssh.SSHServerSession[bytes]):
         self._arguments = ["sh", "-c", SFTP_START, "sh"]
         return subsystem == SFTP
 
-    def session_started(self) -> None:
-        """Start the process."""
-        self._used()
-        self._task = asyncio.create_task(self._run())
-
     def terminal_size_changed(self, width: int, height: int, pixwidth: int, pixheight: int) -> None:
         """Note the window's new size."""
         self._note_size(width, height)
-
-    def data_received(self, data: bytes, datatype: int | None) -> None:
-        """Queue input; a client that sends faster than the process reads has to wait."""
-        self._used()
-        self._input.put_nowait(data)
-        self._input_size += len(data)
-        if self._input_size > INPUT_LIMIT and self._channel and self._is_reading:
-            self._is_reading = False
-            self._channel.pause_reading()
-
-    def eof_received(self) -> bool:
-        """Queue the end of the input; the output goes on."""
-        self._input.put_nowait(b"")
-        return True
-
-    def pause_writing(self) -> None:
-        """Hold the output back: the client lags behind."""
-        self._can_write.clear()
-
-    def resume_writing(self) -> None:
-        """Let the output go on."""
-        self._can_write.set()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End the process with the channel."""
-        self._channel = None
-        if self._task is None:
-            self._ended(self)
-        else:
-            self._task.cancel()
 
     def tell(self, words: str) -> None:
         """Show the words to the user, if the channel still takes any."""
         with suppress(OSError):
             self._write(f"\r\n{words}\r\n".encode(), is_error=not self._has_terminal)
-
-    async def finished(self) -> None:
-        """Return once nothing of the channel is left."""
-        if self._task:
-            await asyncio.wait([self._task])
 
     def _note_size(self, columns: int, rows: int) -> None:
         if 0 < columns < 10_000 and 0 < rows < 10_000:
@@ -147,6 +94,9 @@ class Channel(asyncssh.SSHServerSession[bytes]):
             code = FAILED
         except OSError:
             logger.info("session %s: an SSH client left", self._visitor.session_id)
+            code = FAILED
+        except Exception:
+            logger.exception("session %s: an SSH channel broke", self._visitor.session_id)
             code = FAILED
         finally:
             self._ended(self)
@@ -188,28 +138,6 @@ class Channel(asyncssh.SSHServerSession[bytes]):
             terminal = {"TERM": self._terminal_name}
             return await Shell.start(visitor.engine, visitor.container_id, self._arguments, terminal)
         return await Command.start(visitor.engine, visitor.container_id, self._arguments, {})
-
-    async def _pump_output(self, process: Process) -> None:
-        while True:
-            data, is_error = await process.read() if isinstance(process, Command) else (await process.read(), False)
-            if not data:
-                return
-            self._write(data, is_error)
-            await self._can_write.wait()
-
-    def _write(self, data: bytes, is_error: bool) -> None:
-        if self._channel:
-            self._channel.write(data, asyncssh.EXTENDED_DATA_STDERR if is_error else None)
-
-    async def _pump_input(self, process: Process) -> None:
-        while data := await self._input.get():
-            await process.write(data)
-            self._input_size -= len(data)
-            if self._input_size <= INPUT_LIMIT // 2 and self._channel and not self._is_reading:
-                self._is_reading = True
-                self._channel.resume_reading()
-        if isinstance(process, Command):
-            await process.end_input()
 
     async def _pump_size(self, shell: Shell) -> None:
         while True:

@@ -5,7 +5,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 import asyncssh
 from channels.db import database_sync_to_async
@@ -14,7 +14,9 @@ from django.db import DatabaseError
 from accounts.public_keys import UnusableKey, public_key_from
 from sessions.ssh.access import NoEntry, Visitor, find_visitor, note_entry, still_welcome
 from sessions.ssh.attempts import Attempts
+from sessions.ssh.carrier import Carrier
 from sessions.ssh.channel import Channel
+from sessions.ssh.forward import OWN_NAMES, Forward
 
 logger = logging.getLogger(__name__)
 
@@ -25,6 +27,7 @@ KEYS_OFFERED: Final = 12  # of one connection; an agent may hold many
 MOST_STRANGERS: Final = 100  # connections that have not logged in yet
 MOST_OF_A_USER: Final = 40  # connections
 MOST_CHANNELS: Final = 10  # of one connection
+MOST_FORWARDED: Final = 50  # channels of one connection, forwarded connections included
 LEAVE_SECONDS: Final = 5.0  # for the processes of all connections to be ended when the front is stopped
 
 
@@ -35,7 +38,7 @@ class SshFront:
         self.used = used
         self.attempts = Attempts()
         self.connections: set[Connection] = set()
-        self.channels: set[Channel] = set()
+        self.channels: set[Carrier] = set()
 
     @asynccontextmanager
     async def listening(self, host: str, port: int, host_key: asyncssh.SSHKey) -> AsyncIterator[int]:
@@ -94,7 +97,7 @@ class Connection(asyncssh.SSHServer):
         self._front = front
         self._link: asyncssh.SSHServerConnection | None = None
         self._address = ""
-        self._channels: set[Channel] = set()
+        self._channels: set[Carrier] = set()
         self._offered = 0
         self._found: Visitor | NoEntry | None = None  # by the key offered last, which need not be proven yet
         self._is_proven = False
@@ -156,19 +159,36 @@ class Connection(asyncssh.SSHServer):
         if sum(visitor.user_id == self._found.user_id for visitor in visitors) >= MOST_OF_A_USER:
             self.end(f"You have {MOST_OF_A_USER} SSH connections already.")
             return
-        self.visitor = self._found
-        await database_sync_to_async(note_entry)(self.visitor, self._address)
+        self.visitor = self._found  # before anything is waited for: the client asks for a channel at once
+        logger.info("session %s: %s came by SSH from %s", self.visitor.session_id, self.visitor, self._address)
+        try:
+            await database_sync_to_async(note_entry)(self.visitor)
+        except DatabaseError as error:
+            logger.warning("SSH: the use of key %s could not be noted: %s", self.visitor.key_id, error)
 
     def session_requested(self) -> Channel:
         """Return a new channel to the session. Raises ChannelOpenError where there are enough."""
-        if self.visitor is None or len(self._channels) >= MOST_CHANNELS:
+        if self.visitor is None or sum(isinstance(each, Channel) for each in self._channels) >= MOST_CHANNELS:
             reason = f"No more than {MOST_CHANNELS} at once."
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, reason)
-        session_id = self.visitor.session_id
-        channel = Channel(self.visitor, lambda: self._front.used(session_id), self._forget)
-        self._channels.add(channel)
-        self._front.channels.add(channel)
+        channel = Channel(self.visitor, self._used, self._forget)
+        self._keep(channel)
         return channel
+
+    def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> Any:
+        """Return what connects to a port of the session's own. Raises ChannelOpenError for any other place."""
+        if self.visitor is None or dest_host not in OWN_NAMES or len(self._channels) >= MOST_FORWARDED:
+            reason = f"Only localhost of the session can be forwarded to, {MOST_FORWARDED} times at once."
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, reason)
+        return self._forward(self.visitor, dest_port)
+
+    async def _forward(self, visitor: Visitor, port: int) -> Forward:
+        forward = await Forward.connect(port, visitor, self._used, self._forget)
+        if self._link is None:  # the client has left meanwhile
+            await forward.hang_up()
+            raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "The connection is closed.")
+        self._keep(forward)
+        return forward
 
     def end(self, words: str) -> None:
         """Close the connection; the client shows the words, unless the channels' end is enough for it to leave."""
@@ -177,6 +197,14 @@ class Connection(asyncssh.SSHServer):
         if self._link:
             self._link.disconnect(asyncssh.DISC_BY_APPLICATION, words)
 
-    def _forget(self, channel: Channel) -> None:
+    def _used(self) -> None:
+        if self.visitor:
+            self._front.used(self.visitor.session_id)
+
+    def _keep(self, channel: Carrier) -> None:
+        self._channels.add(channel)
+        self._front.channels.add(channel)
+
+    def _forget(self, channel: Carrier) -> None:
         self._channels.discard(channel)
         self._front.channels.discard(channel)

@@ -4,10 +4,11 @@ import json
 import secrets
 import shlex
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+import pytest
 from docker.api import APIClient
 from docker.errors import NotFound
 
@@ -22,6 +23,7 @@ from sessions.runtime.container_config import (
 from sessions.runtime.docker import DockerRuntime
 from sessions.runtime.memory import MemoryRuntime
 from sessions.runtime.sandboxes import SANDBOX_LABEL
+from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
 
 MIB = 1 << 20
@@ -228,3 +230,24 @@ def cgroup_value(v1_path: str, v2_path: str) -> str:
     """Return the shell command that prints a limit as the container itself sees it, for either cgroup version."""
     is_v2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
     return f"cat /sys/fs/cgroup/{v2_path if is_v2 else v1_path}"
+
+
+EVERY_WORLD: Final = [
+    "memory",
+    *(pytest.param(name, marks=pytest.mark.docker) for name in ("docker", "docker with sandboxes")),
+]
+
+
+def each_world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Be a fixture with EVERY_WORLD as its parameters."""
+    sandboxes = 1 if request.param == "docker with sandboxes" else 0
+    made: World = MemoryWorld() if request.param == "memory" else DockerWorld(ensure_tiny_image(), sandboxes)
+    yield made
+    made.clean_up()
+
+
+def launch(runtime: Runtime, spec: ContainerSpec) -> ContainerSpec:
+    """Run a container and return its spec."""
+    runtime.create(spec)
+    runtime.start(spec.session, spec.attempt)
+    return spec

@@ -14,26 +14,26 @@ from sessions.runtime.base import (
     ContainerSpec,
     ContainerState,
     EngineUnreachable,
-    Executed,
-    ExecutionFailed,
     ImageUnavailable,
     Runtime,
     StartFailed,
 )
-from sessions.tests.runtime_worlds import MIB, DockerWorld, MemoryWorld, World, make_spec, new_session
-from tests.tiny_image import ensure_tiny_image
+from sessions.tests.runtime_worlds import (
+    EVERY_WORLD,
+    MIB,
+    DockerWorld,
+    MemoryWorld,
+    World,
+    each_world,
+    launch,
+    make_spec,
+    new_session,
+)
 
 WAIT_SECONDS = 15
 
 
-@pytest.fixture(
-    params=["memory", *(pytest.param(name, marks=pytest.mark.docker) for name in ("docker", "docker with sandboxes"))]
-)
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    sandboxes = 1 if request.param == "docker with sandboxes" else 0
-    made: World = MemoryWorld() if request.param == "memory" else DockerWorld(ensure_tiny_image(), sandboxes)
-    yield made
-    made.clean_up()
+world = pytest.fixture(params=EVERY_WORLD)(each_world)
 
 
 @pytest.fixture
@@ -44,12 +44,6 @@ def runtime(world: World) -> Runtime:
 @pytest.fixture
 def running(world: World, runtime: Runtime) -> ContainerSpec:
     return launch(runtime, make_spec(world.image))
-
-
-def launch(runtime: Runtime, spec: ContainerSpec) -> ContainerSpec:
-    runtime.create(spec)
-    runtime.start(spec.session, spec.attempt)
-    return spec
 
 
 def settled(runtime: Runtime, ended: ContainerSpec) -> list[ContainerState]:
@@ -364,33 +358,6 @@ def test_logs_outlive_the_exit(runtime: Runtime, running: ContainerSpec) -> None
         runtime.stop(running.session, running.attempt, grace_seconds=5)
         exit_.result(WAIT_SECONDS)
     assert "ready" in runtime.logs(running.session, running.attempt, 10)
-
-
-def test_a_program_in_the_container_tells_its_exit_code_and_all_that_it_wrote(
-    world: World, runtime: Runtime, running: ContainerSpec
-) -> None:
-    output = "one\ntwö\n" * 1000
-    command = world.teach(3, output)
-    assert runtime.execute(running.session, running.attempt, command, {}) == Executed(exit_code=3, output=output)
-
-
-@pytest.mark.parametrize("ending", ["never created", "created", "stopped", "gone"])
-def test_no_program_is_run_where_no_container_runs(world: World, runtime: Runtime, ending: str) -> None:
-    spec, command = make_spec(world.image), world.teach(0, "")
-    if ending != "never created":
-        runtime.create(spec)
-    if ending in ("stopped", "gone"):
-        runtime.start(spec.session, spec.attempt)
-        runtime.stop(spec.session, spec.attempt, 5)
-    if ending == "gone":
-        world.vanish(spec.session, spec.attempt)
-    with pytest.raises(ExecutionFailed, match="not running"):
-        runtime.execute(spec.session, spec.attempt, command, {})
-
-
-def test_no_program_is_run_in_another_hosts_container(world: World, running: ContainerSpec) -> None:
-    with pytest.raises(ExecutionFailed):
-        world.runtime(host="elsewhere").execute(running.session, running.attempt, world.teach(0, ""), {})
 
 
 def test_an_engine_that_does_not_answer_is_told_apart(tmp_path_factory: pytest.TempPathFactory, world: World) -> None:
