@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up setup test fgpu lint format doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler
+.PHONY: help up setup test fgpu lint format doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy
 
 PYTHON := .venv/bin/python
 MANAGE := $(PYTHON) manage.py
@@ -48,6 +48,12 @@ bench-fgpu: $(DEV) .env ## Measure what the hook costs and how exact its gate is
 
 bench-scheduler: $(DEV) ## Measure the scheduler: speed, memory, packing; ARGS="--nodes CSV --pods CSV" for a trace
 	@$(PYTHON) -m bench.scheduler $(ARGS)
+
+bench-terminal: $(DEV) $(NODE) .env ## Measure a keystroke's echo in a terminal against the raw exec socket, and a flood of output
+	@$(PYTHON) -m bench.terminal
+
+bench-proxy: $(DEV) $(NODE) ## Measure the way to apps against configurable-http-proxy and nginx; ARGS="--rounds N"
+	@$(PYTHON) -m bench.proxy $(ARGS)
 
 clean: ## Remove what make installed here; keeps .env and the data in var/
 	@rm -rf .venv node_modules fgpu/build var/static .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

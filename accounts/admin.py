@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.http import HttpRequest
 from knox.models import AuthToken
 
-from accounts.models import ResourcePolicy, User
+from accounts.models import ResourcePolicy, SshKey, User
 
 admin.site.unregister(Group)  # users are granted resource groups; Django's own groups would only confuse
 admin.site.unregister(AuthToken)
@@ -87,4 +87,23 @@ class TokenAdmin(admin.ModelAdmin[AuthToken]):
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Nothing about a token can change."""
+        return False
+
+
+@admin.register(SshKey)
+class SshKeyAdmin(admin.ModelAdmin[SshKey]):
+    """Public SSH keys, which administrators may only delete."""
+
+    list_display = ("owner", "title", "fingerprint", "created_at", "last_used_at")
+    list_filter = ("created_at", "last_used_at")
+    list_select_related = ("owner",)
+    search_fields = ("owner__email", "title", "fingerprint")
+    fields = ("owner", "title", "text", "fingerprint", "created_at", "last_used_at")
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Keys are added by their owners."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Nothing about a key can change."""
         return False

@@ -1,4 +1,4 @@
-"""API of people: tokens, and who I am."""
+"""API of people: tokens, who I am, and my SSH keys."""
 
 import math
 from datetime import timedelta
@@ -7,21 +7,32 @@ from axes.handlers.proxy import AxesProxyHandler
 from axes.helpers import get_cool_off
 from django.contrib.auth import authenticate
 from django.contrib.auth.signals import user_logged_in, user_logged_out
+from django.db.models import QuerySet
 from drf_spectacular.contrib.knox_auth_token import KnoxTokenScheme
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from knox.models import AuthToken
 from rest_framework import status
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import NotAuthenticated, Throttled, ValidationError
+from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
 from rest_framework.permissions import AllowAny, BasePermission, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
+from rest_framework.viewsets import GenericViewSet
 
+from accounts import services
 from accounts.authentication import ApiTokenAuthentication
-from accounts.models import User
-from accounts.serializers import CredentialsSerializer, MeSerializer, TokenSerializer
+from accounts.models import SshKey, User
+from accounts.public_keys import UnusableKey
+from accounts.serializers import (
+    CredentialsSerializer,
+    MeSerializer,
+    NewSshKeySerializer,
+    SshKeySerializer,
+    TokenSerializer,
+)
 from accounts.throttling import TokenThrottle
 
 
@@ -112,3 +123,34 @@ class MeView(APIView):
     def get(self, request: Request) -> Response:
         """Show who calls, and the policy that bounds them."""
         return Response(MeSerializer(user_of(request)).data)
+
+
+class SshKeyViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, GenericViewSet[SshKey]):
+    """The caller's public SSH keys, which open their sessions."""
+
+    queryset = SshKey.objects.all()
+    serializer_class = SshKeySerializer
+    lookup_value_regex = "[0-9]{1,18}"
+
+    def get_queryset(self) -> QuerySet[SshKey]:
+        """Return the caller's own keys."""
+        return super().get_queryset().filter(owner=user_of(self.request))
+
+    @extend_schema(
+        request=NewSshKeySerializer,
+        responses={201: SshKeySerializer, 400: OpenApiResponse(description="What is wrong: {field: [message, ...]}")},
+    )
+    def create(self, request: Request) -> Response:
+        """Add a public key."""
+        body = NewSshKeySerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked = body.validated_data
+        try:
+            key = services.add_ssh_key(user_of(request), asked["key"], asked.get("title", ""))
+        except UnusableKey as error:
+            raise ValidationError({"key": [str(error)]}) from error
+        return Response(self.get_serializer(key).data, status=status.HTTP_201_CREATED)
+
+    def perform_destroy(self, instance: SshKey) -> None:
+        """Forget the key; connections that it opened are closed within seconds."""
+        services.delete_ssh_key(instance)

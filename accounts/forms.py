@@ -1,7 +1,11 @@
-"""Forms of signing in."""
+"""Forms of signing in, and of SSH keys."""
 
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm
+
+from accounts import services
+from accounts.models import SshKey, User
+from accounts.public_keys import LONGEST, UnusableKey
 
 
 class SignInForm(AuthenticationForm):
@@ -23,3 +27,28 @@ class SignInForm(AuthenticationForm):
     def clean_username(self) -> str:
         """Fold the case, so that one address is one account and one count of failures."""
         return str(self.cleaned_data["username"]).lower()
+
+
+class SshKeyForm(forms.Form):
+    """A public key to add, with a title for telling it apart."""
+
+    key = forms.CharField(
+        label="Public key",
+        max_length=LONGEST,
+        help_text="The line in the file that ends in .pub, such as ssh-ed25519 AAAA... you@laptop",
+        widget=forms.Textarea(attrs={"class": "form-control", "rows": 4, "spellcheck": "false", "autocomplete": "off"}),
+    )
+    title = forms.CharField(
+        max_length=services.TITLE_LENGTH,
+        required=False,
+        help_text="Where its private half is; empty: the key's own comment",
+        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
+    )
+
+    def save(self, owner: User) -> SshKey | None:
+        """Add the key, or note at its field why it cannot be had and return None."""
+        try:
+            return services.add_ssh_key(owner, self.cleaned_data["key"], self.cleaned_data["title"])
+        except UnusableKey as error:
+            self.add_error("key", str(error))
+            return None

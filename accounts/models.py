@@ -7,6 +7,7 @@ from django.contrib.auth.models import AbstractUser, BaseUserManager
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models.functions import Lower
+from django.utils import timezone
 
 from accounts.limits import Limits
 
@@ -29,6 +30,9 @@ class ResourcePolicy(models.Model):
         help_text="A session ends this long after it started running",
     )
     allow_sudo = models.BooleanField(default=False, help_text="Sessions may gain root inside their container")
+    allow_public_apps = models.BooleanField(
+        default=True, help_text="Apps of sessions may be opened to people without an account"
+    )
 
     class Meta:
         ordering = ("name",)
@@ -92,3 +96,21 @@ class User(AbstractUser):
 
     def __str__(self) -> str:
         return self.email
+
+
+class SshKey(models.Model):
+    """A public key by which its owner opens sessions over SSH. One key is one person's: it says who connects."""
+
+    owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="ssh_keys")
+    title = models.CharField(max_length=64)
+    text = models.TextField("public key", help_text="One line in OpenSSH's format")
+    fingerprint = models.CharField(max_length=64, unique=True)
+    created_at = models.DateTimeField(default=timezone.now)
+    last_used_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        ordering = ("created_at", "id")
+        verbose_name = "SSH key"
+
+    def __str__(self) -> str:
+        return self.title

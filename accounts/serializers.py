@@ -6,7 +6,9 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
-from accounts.models import ResourcePolicy, User
+from accounts.models import ResourcePolicy, SshKey, User
+from accounts.public_keys import LONGEST
+from accounts.services import TITLE_LENGTH
 
 
 class StrictSerializer(serializers.Serializer[Any]):
@@ -51,7 +53,7 @@ class PolicySerializer(serializers.ModelSerializer[ResourcePolicy]):
 
     class Meta:
         model = ResourcePolicy
-        fields = ("name", "max_lifetime", "allow_sudo")
+        fields = ("name", "max_lifetime", "allow_sudo", "allow_public_apps")
         read_only_fields = fields
 
 
@@ -66,3 +68,23 @@ class MeSerializer(serializers.ModelSerializer[User]):
         model = User
         fields = ("email", "name", "is_superadmin", "policy")
         read_only_fields = fields
+
+
+class SshKeySerializer(serializers.ModelSerializer[SshKey]):
+    """A public key that opens its owner's sessions over SSH."""
+
+    key = serializers.CharField(source="text", read_only=True, help_text="One line in OpenSSH's format")
+
+    class Meta:
+        model = SshKey
+        fields = ("id", "title", "key", "fingerprint", "created_at", "last_used_at")
+        read_only_fields = fields
+
+
+class NewSshKeySerializer(StrictSerializer):
+    """A public key to add."""
+
+    key = serializers.CharField(max_length=LONGEST, help_text="One line in OpenSSH's format")
+    title = serializers.CharField(
+        max_length=TITLE_LENGTH, required=False, allow_blank=True, help_text="The key's own comment when left out"
+    )

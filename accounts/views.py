@@ -1,8 +1,22 @@
-"""Pages of signing in and out."""
+"""Pages of signing in and out, and of one's SSH keys."""
 
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import LoginView, LogoutView
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
 
-from accounts.forms import SignInForm
+from accounts import services
+from accounts.forms import SignInForm, SshKeyForm
+from accounts.models import User
+
+
+class Page(HttpRequest):
+    """A request of somebody who is signed in."""
+
+    user: User
 
 
 class SignInView(LoginView):
@@ -15,3 +29,26 @@ class SignInView(LoginView):
 
 class SignOutView(LogoutView):
     """Sign out, by POST alone: a link on a foreign page must not end a login session."""
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+def ssh_keys(request: Page) -> HttpResponse:
+    """Show one's SSH keys, or add one."""
+    form = SshKeyForm(request.POST or None)
+    if request.method == "POST" and form.is_valid() and (added := form.save(request.user)):
+        messages.success(request, f"The key {added.title} opens your sessions now.")
+        return redirect("accounts:ssh-keys")
+    context = {"form": form, "keys": request.user.ssh_keys.all()}
+    return render(request, "accounts/ssh_keys.html", context, status=422 if form.is_bound else 200)
+
+
+@require_POST
+@login_required
+def delete_ssh_key(request: Page, key_id: int) -> HttpResponse:
+    """Forget one of one's own keys."""
+    key = get_object_or_404(request.user.ssh_keys, pk=key_id)
+    services.delete_ssh_key(key)
+    messages.success(request, f"The key {key.title} is deleted; connections that it opened are being closed.")
+    return redirect("accounts:ssh-keys")

@@ -27,9 +27,15 @@ def shapes(random: Random, count: int = 200) -> list[Shape]:
 def empty_host(number: int) -> HostView:
     """Return a host of 8 GPUs, 128 cores and 1 TiB."""
     gpus = tuple(GpuView(number * 8 + index, 1000, 1000) for index in range(8))
-    size = {"cpu": 128, "memory": 1024 * GIB}
     return HostView(
-        id=number, name=f"host-{number:05}", group_id=1, **size, cpu_free=128, memory_free=1024 * GIB, gpus=gpus
+        id=number,
+        name=f"host-{number:05}",
+        group_id=1,
+        cpu=128,
+        memory=1024 * GIB,
+        cpu_free=128,
+        memory_free=1024 * GIB,
+        gpus=gpus,
     )
 
 

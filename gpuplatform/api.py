@@ -11,10 +11,11 @@ from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
 from rest_framework.views import APIView
 
-from accounts.api import MeView, TokenView
+from accounts.api import MeView, SshKeyViewSet, TokenView
 from resources.api import HostViewSet, ImageViewSet, PresetViewSet, ResourceGroupViewSet
 from scheduler.api import EstimateView
 from sessions.api import LimitsView, SessionViewSet
+from sessions.endpoints.api_urls import urlpatterns as app_patterns
 
 
 @extend_schema(exclude=True)
@@ -35,6 +36,7 @@ router.register("images", ImageViewSet)
 router.register("presets", PresetViewSet)
 router.register("resource-groups", ResourceGroupViewSet)
 router.register("sessions", SessionViewSet)
+router.register("ssh-keys", SshKeyViewSet)
 
 api_docs = SpectacularSwaggerView.as_view(permission_classes=[AllowAny], url_name="api-schema")
 
@@ -43,6 +45,7 @@ v1_patterns = [
     path("me/", MeView.as_view()),
     path("me/limits/", LimitsView.as_view()),
     path("sessions/estimate/", EstimateView.as_view()),
+    path("", include(app_patterns)),
     *router.urls,
     re_path("", NoSuchAddress.as_view()),
 ]

@@ -1,4 +1,7 @@
-"""The ASGI application: HTTP goes to Django, websockets to the apps' consumers."""
+"""The ASGI applications: `platform` is Django and its websockets, `application` serves the apps of sessions too.
+
+`manage.py web` runs the former beside the fast carrier; any other ASGI server may run the latter.
+"""
 
 import os
 
@@ -10,11 +13,14 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
 http = get_asgi_application()  # sets Django up, which must be before the apps' modules are imported
 
-from sessions.routing import websocket_urlpatterns  # noqa: E402  # see the line above
+from sessions.endpoints.data_plane import LazyPlane, site  # noqa: E402  # see the line above
+from sessions.proxy.asgi import AppsByAsgi  # noqa: E402
+from sessions.routing import websocket_urlpatterns  # noqa: E402
 
-application = ProtocolTypeRouter(
+platform = ProtocolTypeRouter(
     {
         "http": http,
         "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
+application = AppsByAsgi(site(), LazyPlane(), platform)

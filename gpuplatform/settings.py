@@ -10,6 +10,8 @@ from urllib.parse import quote
 
 import django_stubs_ext
 import environ
+from redis.asyncio.retry import Retry
+from redis.backoff import ExponentialBackoff
 
 from gpuplatform import embedded
 
@@ -44,6 +46,7 @@ COMPUTE_SIMULATED_GPUS = env("COMPUTE_SIMULATED_GPUS", default="")
 COMPUTE_FGPU_DIR = env("COMPUTE_FGPU_DIR", default="") or str(COMPUTE_VAR_DIR / "fgpu")
 COMPUTE_GPU_CONTEXT_MEMORY = env("COMPUTE_GPU_CONTEXT_MEMORY", default="512m")
 COMPUTE_MPS_DIR = env("COMPUTE_MPS_DIR", default="")
+COMPUTE_FIREWALL = env.bool("COMPUTE_FIREWALL", default=True)
 COMPUTE_LOG_LEVEL = env("COMPUTE_LOG_LEVEL", default="INFO")
 
 # --- apps of sessions, each on an origin of its own below the apps' domain
@@ -52,6 +55,7 @@ COMPUTE_APPS_DOMAIN = env("COMPUTE_APPS_DOMAIN", default="apps.localhost")
 COMPUTE_APPS_KEYS = env.list("COMPUTE_APPS_KEYS", default=[]) or [f"default:{SECRET_KEY}"]
 COMPUTE_APP_PORTS = env("COMPUTE_APP_PORTS", default="")
 COMPUTE_SESSION_SUBNETS = env.list("COMPUTE_SESSION_SUBNETS", default=["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"])
+COMPUTE_TRUSTED_FRONTS = env.list("COMPUTE_TRUSTED_FRONTS", default=[])
 COMPUTE_GATEWAY_ADDRESS = env("COMPUTE_GATEWAY_ADDRESS", default="")
 COMPUTE_GATEWAY_URL = env("COMPUTE_GATEWAY_URL", default="") or (
     f"http://{COMPUTE_GATEWAY_ADDRESS}" if COMPUTE_GATEWAY_ADDRESS else ""
@@ -84,6 +88,7 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
+    "gpuplatform.middleware.NoNulInAdmin",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
@@ -116,8 +121,11 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 _redis_socket = quote(str(embedded.redis_socket(COMPUTE_VAR_DIR)))
 CHANNEL_REDIS_URL = REDIS_URL or f"unix://{_redis_socket}"
+# The layer keeps connections open on which nobody listens; one that Redis has closed meanwhile is opened anew, not
+# answered with an error to whoever comes first after an outage.
+_redis_host = {"address": CHANNEL_REDIS_URL, "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=3)}
 CHANNEL_LAYERS = {
-    "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [CHANNEL_REDIS_URL]}}
+    "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [_redis_host]}}
 }
 
 CACHES = {

@@ -13,7 +13,7 @@ from accounts.models import ResourcePolicy, User
 from resources import services
 from resources.forms import FgpuField, HostForm, ImageForm, PresetForm, ResourceGroupForm, SizeField
 from resources.kick import kick_scheduler
-from resources.models import Gpu, Host, Image, Installation, Preset, ResourceGroup
+from resources.models import App, Gpu, Host, Image, Installation, Preset, ResourceGroup
 from resources.units import fgpu_text, size_text
 
 FGPU_FIELDS = ("fgpu", "min_fgpu")
@@ -101,7 +101,7 @@ class ResourcePolicyAdmin(KickingAdmin, AmountsAdmin):
 
     list_display = (
         *("name", "cpu", memory_column("memory", "memory"), fgpu_column("fgpu", "fGPU")),
-        *("max_sessions", "max_pending", "max_lifetime", "allow_sudo"),
+        *("max_sessions", "max_pending", "max_lifetime", "allow_sudo", "allow_public_apps"),
     )
     search_fields = ("name",)
 
@@ -155,7 +155,10 @@ class HostAdmin(KickingAdmin, ReportedAdmin):
     list_filter = ("status", "is_cordoned", "group")
     list_select_related = ("group",)
     search_fields = ("name",)
-    readonly_fields = ("name", "status", "cpu", memory_column("memory", "memory"), "heartbeat_at", "lost_at")
+    readonly_fields = (
+        *("name", "status", "cpu", memory_column("memory", "memory")),
+        *("gateway_url", "heartbeat_at", "lost_at"),
+    )
     fields = ("group", "is_cordoned", *readonly_fields)
     inlines = (GpuInline,)
     actions = ("cordon", "uncordon")
@@ -204,6 +207,13 @@ class PresetAdmin(AmountsAdmin):
     search_fields = ("name",)
 
 
+class AppInline(admin.StackedInline[App, Image]):
+    """What sessions of the image offer beside the terminal."""
+
+    model = App
+    extra = 0
+
+
 @admin.register(Image)
 class ImageAdmin(AmountsAdmin):
     """The images that sessions may run; any OCI image that the hosts have or can pull."""
@@ -216,6 +226,7 @@ class ImageAdmin(AmountsAdmin):
     list_filter = ("is_enabled", "environment")
     list_display_links = ("environment", "version")
     search_fields = ("environment", "version", "reference", "description")
+    inlines = (AppInline,)
 
 
 @admin.register(Installation)

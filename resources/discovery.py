@@ -142,7 +142,7 @@ def _nvml_device(index: int, handle: Any, can_hook: bool) -> Device | None:
             index=index,
             name=pynvml.nvmlDeviceGetName(handle),
             memory=pynvml.nvmlDeviceGetMemoryInfo(handle).total,
-            tier=Tier.MIG if found.startswith("MIG-") else detect(handle, can_hook=can_hook),
+            tier=Tier.MIG if can_hook and found.startswith("MIG-") else detect(handle, can_hook=can_hook),
         )
     except pynvml.NVMLError as error:
         logger.warning("GPU %d does not answer and is left out: %s", index, error)

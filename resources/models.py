@@ -14,6 +14,9 @@ from resources.tiers import Tier
 from resources.units import MIB, fgpu_text
 
 APP_NAME: Final = "[a-z0-9]{1,20}"  # part of a host name; `p` and a number is kept for ports that users open
+DECLARED_NAME: Final = f"^(?!p[0-9]+$){APP_NAME}$"
+APP_PATH: Final = r"^/(?![/\\])[!-~]*$"  # of the app's own origin: no host, nothing that ends a line
+VARIABLE_NAME: Final = "^[A-Za-z_][A-Za-z0-9_]*$"
 
 
 class Installation(models.Model):
@@ -231,25 +234,31 @@ class App(models.Model):
     """A service that sessions of an image offer: how it is started there, and when it is ready."""
 
     image = models.ForeignKey(Image, on_delete=models.CASCADE, related_name="apps")
-    name = models.CharField(
-        max_length=20, validators=[RegexValidator(f"^(?!p[0-9]+$){APP_NAME}$")], help_text="Part of its address"
-    )
+    name = models.CharField(max_length=20, validators=[RegexValidator(DECLARED_NAME)], help_text="Part of its address")
     title = models.CharField(max_length=64)
     icon = models.CharField(max_length=32, blank=True, help_text="One of static/img/icons.svg")
     port = models.PositiveIntegerField(validators=[MinValueValidator(1024), MaxValueValidator(65535)])
-    command = models.TextField(blank=True, help_text="A line of the shell; empty: users start it themselves")
-    readiness_path = models.CharField(max_length=200, default="/", help_text="It is ready once this answers")
+    command = models.TextField(blank=True, help_text="What the shell runs; empty: users start it themselves")
+    readiness_path = models.CharField(
+        max_length=200, default="/", validators=[RegexValidator(APP_PATH)], help_text="It is ready once this answers"
+    )
+    start_path = models.CharField(
+        max_length=200,
+        default="/",
+        validators=[RegexValidator(APP_PATH)],
+        help_text="What is shown first; two apps may be one server's pages",
+    )
     token_variable = models.CharField(
-        max_length=64, blank=True, help_text="Environment variable in which it takes its log-in token, if it has one"
+        max_length=64,
+        blank=True,
+        validators=[RegexValidator(VARIABLE_NAME)],
+        help_text="Environment variable in which it takes its log-in token, if it has one",
     )
     position = models.PositiveSmallIntegerField(default=0, help_text="Order in the launcher")
 
     class Meta:
         ordering = ("position", "name")
-        constraints = (
-            models.UniqueConstraint(fields=("image", "name"), name="app_name_unique_in_image"),
-            models.UniqueConstraint(fields=("image", "port"), name="app_port_unique_in_image"),
-        )
+        constraints = (models.UniqueConstraint(fields=("image", "name"), name="app_name_unique_in_image"),)
 
     def __str__(self) -> str:
         return self.title

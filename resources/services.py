@@ -19,15 +19,17 @@ HEARTBEAT_SECONDS: Final = 5
 SILENCE: Final = timedelta(seconds=20)  # a host not heard from for this long is LOST
 
 
-def register_host(name: str, machine: Machine, group_name: str, *, has_mps: bool = False) -> Host:
+def register_host(
+    name: str, machine: Machine, group_name: str, *, has_mps: bool = False, gateway_url: str = ""
+) -> Host:
     """Write down what the host has and return it as JOINING: known, but given no sessions until it is reconciled.
 
     A new host joins the group called `group_name`, made if need be; a known one stays in its group. Safe to repeat.
-    With `has_mps` an MPS control daemon runs on it.
+    With `has_mps` an MPS control daemon runs on it; `gateway_url` is where its gateway is reached, "" without one.
     """
     with transaction.atomic():
         host = Host.objects.select_for_update().filter(name=name).first() or _join(name, machine, group_name)
-        host.cpu, host.memory = machine.cpu, machine.memory
+        host.cpu, host.memory, host.gateway_url = machine.cpu, machine.memory, gateway_url
         host.status = HostStatus.JOINING.value
         host.heartbeat_at = timezone.now()
         host.save()

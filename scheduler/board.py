@@ -62,7 +62,14 @@ class Group:
         self.rules = rules
         self.running = {one.session_id: one for one in running}
         rooms = [
-            Room(host_id=host.id, index=index, cpu=host.cpu_free, memory=host.memory_free, gpus=host.gpus)
+            Room(
+                host_id=host.id,
+                index=index,
+                cpu=host.cpu_free,
+                memory=host.memory_free,
+                gpus=host.gpus,
+                divides=host.divides,
+            )
             for index, host in enumerate(self.hosts)
         ]
         self.capacity = max(room.capacity for room in rooms)
@@ -173,6 +180,7 @@ class Board:
         self._projects = {project_id: Allowance(owner) for project_id, owner in snapshot.projects.items()}
         self._shares: dict[int, _Shares] = {}
         self.groups: dict[int, Group] = {}
+        self.closed_groups = snapshot.closed_groups
         self._elsewhere: dict[str, Running] = {}  # on hosts that take no sessions now
         members: dict[int, list[HostView]] = {}
         for host in snapshot.hosts:

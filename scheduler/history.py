@@ -40,7 +40,7 @@ def recorded(since: datetime, group: ResourceGroup | None = None, most: int = MO
     groups = {job.request.group_id for job in jobs} | ({group.pk} if group else set())
     return (
         Snapshot(
-            hosts=hosts_of(groups),
+            hosts=hosts_of(groups)[0],
             queue=(),
             owners={user.pk: Owner(limits=user.policy.limits(), used=Amounts()) for user in owners},
             rules=rules_of(groups),

@@ -183,7 +183,8 @@ class Line:
     def _fitting(self, group_id: int, room: Room) -> list[Kind]:
         """Return the kinds that fit a room."""
         cpu, memory, fgpu = room.cpu, room.memory, room.fgpu
-        return [kind for kind in self._kinds[group_id] if kind[3] <= fgpu and kind[1] <= cpu and kind[2] <= memory]
+        fitting = [kind for kind in self._kinds[group_id] if kind[3] <= fgpu and kind[1] <= cpu and kind[2] <= memory]
+        return fitting if room.grain == 1 else [kind for kind in fitting if not kind[3] % room.grain]
 
     def _drop_head(self, barred: Request) -> list[Kind]:
         """Keep room no longer for somebody who is barred now; return the kinds that fit the room that was kept."""

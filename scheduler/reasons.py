@@ -17,6 +17,7 @@ from scheduler.terms import Request, Shape, Waiting
 from sessions.lifecycle import Reason
 
 NO_HOST_TEXT: Final = "No host of this session's resource group is ready."
+CLOSED_TEXT: Final = "Every ready host of this session's resource group is closed for new sessions at present."
 RESERVED_TEXT: Final = (
     "What it needs is free, but kept for a session that waits in front of it: there it could start only if it were "
     "sure to end in time."
@@ -32,7 +33,7 @@ class Explainer:
     def __init__(self, board: Board) -> None:
         """Take the board; it must not change before the last question."""
         self._board = board
-        self._shortages: dict[int, Shortage] = {}
+        self._shortages: dict[tuple[int, bool], Shortage] = {}  # by group, and whether a GPU must be divided
         self._known: dict[tuple[int, Shape], Words] = {}
         self._barred: dict[tuple[Limits, str, tuple[str, ...], Shape], Words] = {}
 
@@ -52,13 +53,14 @@ class Explainer:
     def _room(self, group_id: int, shape: Shape) -> Words:
         group = self._board.groups.get(group_id)
         if group is None:
-            return Reason.NO_HOST, NO_HOST_TEXT
+            return Reason.NO_HOST, CLOSED_TEXT if group_id in self._board.closed_groups else NO_HOST_TEXT
         kept = group.reservation
         if kept is not None and kept.room.fits(shape):
             return Reason.RESERVED, HELD_TEXT if kept.at is None else RESERVED_TEXT
-        shortage = self._shortages.get(group_id)
+        divided = bool(group.capacity and shape.fgpu % group.capacity)
+        shortage = self._shortages.get((group_id, divided))
         if shortage is None:
-            shortage = self._shortages[group_id] = Shortage(group.room.rooms)
+            shortage = self._shortages[group_id, divided] = Shortage(group.room.rooms, divided=divided)
         return Reason.NO_CAPACITY, shortage.text(shape)
 
     def _limit(self, request: Request) -> Words:
@@ -117,12 +119,18 @@ def _limits_reached(count: int) -> str:
 class Shortage:
     """Says what a group lacks for a shape that fits on none of its hosts; cheap to ask for many shapes."""
 
-    def __init__(self, rooms: Iterable[Room]) -> None:
-        """Take the rooms of the group's hosts, at least one, as the pass has left them."""
-        by_fgpu = sorted(rooms, key=lambda room: room.fgpu, reverse=True)
+    def __init__(self, rooms: Iterable[Room], *, divided: bool = False) -> None:
+        """Take the rooms of the group's hosts, at least one, as the pass has left them.
+
+        `divided`: for shapes that need a part of a GPU. Hosts that lend whole ones only have no GPU for them.
+        """
+        offered = [(0 if divided and room.grain > 1 else room.fgpu, room) for room in rooms]
+        offered.sort(key=lambda each: each[0], reverse=True)
+        by_fgpu = [room for _, room in offered]
         self._texts: dict[Shape, str] = {}
         self._gpu_capacity = max(room.capacity for room in by_fgpu)  # 0 without GPUs
-        self._negated_fgpus = [-room.fgpu for room in by_fgpu]  # ascending, for bisect
+        self._none_divides = divided and all(room.grain > 1 for room in by_fgpu if room.capacity)
+        self._negated_fgpus = [-fgpu for fgpu, _ in offered]  # ascending, for bisect
         self._most_cpu = list(accumulate((room.cpu for room in by_fgpu), max, initial=0))
         self._most_memory = list(accumulate((room.memory for room in by_fgpu), max, initial=0))
 
@@ -168,6 +176,8 @@ class Shortage:
         most = fgpu_text(self._most_fgpu)
         if not self._gpu_capacity:
             return f"{wanted}: no ready host of this session's resource group has a GPU."
+        if self._none_divides:
+            return f"{wanted}: no ready host of this session's resource group can divide a GPU; whole ones can be had."
         if fgpu <= self._gpu_capacity:
             return f"{wanted} on one GPU: the most that is free on a single GPU is {most}."
         whole, remainder = divmod(fgpu, self._gpu_capacity)

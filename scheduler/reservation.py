@@ -82,7 +82,10 @@ def hold(
     able = [
         (max(since, started.get(room.host_id, EPOCH)), *_lacking(room, shape), room.index)
         for room, host in zip(group.rooms, hosts, strict=True)
-        if host.cpu >= shape.cpu and host.memory >= shape.memory and len(host.gpus) * room.capacity >= shape.fgpu
+        if host.cpu >= shape.cpu
+        and host.memory >= shape.memory
+        and len(host.gpus) * room.capacity >= shape.fgpu
+        and not shape.fgpu % room.grain
     ]
     if not able:
         return None

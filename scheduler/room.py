@@ -12,7 +12,8 @@ class Room:
     """What one host has left.
 
     `fgpu` is the largest GPU request that fits its devices now: its whole free devices, and the largest part that is
-    free on another. As a request takes whole devices and one rest, it fits exactly if it is not above that.
+    free on another. As a request takes whole devices and one rest, it fits exactly if it is not above that. A host that
+    does not divide its devices takes multiples of `grain` only: of a whole one.
     """
 
     __slots__ = (
@@ -22,6 +23,7 @@ class Room:
         "free",
         "frees",
         "gpu_ids",
+        "grain",
         "host_id",
         "index",
         "is_closed",
@@ -30,13 +32,16 @@ class Room:
         "stamp",
     )
 
-    def __init__(self, *, host_id: int, index: int, cpu: int, memory: int, gpus: Sequence[GpuView]) -> None:
+    def __init__(
+        self, *, host_id: int, index: int, cpu: int, memory: int, gpus: Sequence[GpuView], divides: bool = True
+    ) -> None:
         """Take what is free on the host and its devices; `index` is its place among the hosts of its group."""
         self.host_id = host_id
         self.index = index
         self.cpu = cpu
         self.memory = memory
         self.capacity = gpus[0].capacity if gpus else 0
+        self.grain = 1 if divides else self.capacity or 1
         self.gpu_ids = [gpu.id for gpu in gpus]
         self.frees = [gpu.free if gpu.free > 0 else 0 for gpu in gpus]
         self.is_closed = False
@@ -53,11 +58,16 @@ class Room:
         for free in frees:
             if part < free < capacity:
                 part = free
-        self.fgpu = whole * capacity + part
+        self.fgpu = whole * capacity + (part if self.grain == 1 else 0)
 
     def fits(self, shape: Shape) -> bool:
         """Say whether the host can take `shape` now."""
-        return self.fgpu >= shape.fgpu and self.cpu >= shape.cpu and self.memory >= shape.memory
+        return (
+            self.fgpu >= shape.fgpu
+            and self.cpu >= shape.cpu
+            and self.memory >= shape.memory
+            and not shape.fgpu % self.grain
+        )
 
     def split(self, fgpu: int, rest_on: Sequence[int]) -> dict[int, int]:
         """Return {device: share}: whole devices, and the rest on the first of `rest_on`. It must fit."""
@@ -221,6 +231,8 @@ class _Search:
             if room.stamp <= seen:
                 break
             if room.fgpu < fgpu or room.cpu < cpu or room.memory < memory or room.is_closed or room.host_id == avoided:
+                continue
+            if fgpu % room.grain:
                 continue
             heappush(self._changed, policy.rank(room, self._shape) if policy.by_shape else room.rank)
         self._seen = self._group.changes

@@ -14,6 +14,7 @@ from psycopg.types.datetime import TimestamptzLoader
 from accounts.limits import Amounts, Limits
 from accounts.models import User
 from resources.models import Gpu, Host, HostStatus, ResourceGroup
+from resources.tiers import Tier
 from scheduler.terms import EPOCH, GpuView, HostView, Order, Owner, Request, Rules, Running, Snapshot, Where
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import GpuShare, Session, SessionQuerySet, Told, has_succeeded
@@ -81,12 +82,14 @@ def load(now: datetime) -> Loaded:
     running = _running(None)
     limits = limits_of({waiter.request.owner_id for waiter in waiters})
     held = usage_of(running)
+    hosts, closed_groups = hosts_of(None, running)
     snapshot = Snapshot(
-        hosts=hosts_of(None, running),
+        hosts=hosts,
         queue=queue,
         owners={owner_id: Owner(limits=its, used=held.get(owner_id, NOTHING)) for owner_id, its in limits.items()},
         running=tuple(running),
         rules=rules_of(None),
+        closed_groups=closed_groups,
     )
     return Loaded(snapshot=snapshot, waiters=tuple(waiters), since=since)
 
@@ -238,8 +241,13 @@ def _with_times(hosted: SessionQuerySet) -> QuerySet[Session, HostedRow]:
     )
 
 
-def hosts_of(group_ids: set[int] | None, running: Iterable[Running] = ()) -> tuple[HostView, ...]:
-    """Return the hosts of these groups, or of all, that may take sessions, with what `running` leaves; two queries."""
+def hosts_of(
+    group_ids: set[int] | None, running: Iterable[Running] = ()
+) -> tuple[tuple[HostView, ...], frozenset[int]]:
+    """Return the hosts of these groups, or of all, that may take sessions, with what `running` leaves; two queries.
+
+    And the groups that have ready hosts which are closed for new sessions.
+    """
     cpu_held: dict[int, int] = {}
     memory_held: dict[int, int] = {}
     milli_held: dict[int, int] = {}
@@ -250,13 +258,17 @@ def hosts_of(group_ids: set[int] | None, running: Iterable[Running] = ()) -> tup
             milli_held[gpu_id] = milli_held.get(gpu_id, 0) + milli
     gpus: dict[int, list[GpuView]] = {}
     present = Gpu.objects.filter(is_present=True).order_by("host", "index")
-    hosts = Host.objects.filter(group__is_active=True, status=HostStatus.READY, is_cordoned=False)
+    hosts = Host.objects.filter(group__is_active=True, status=HostStatus.READY)
     if group_ids is not None:
         present, hosts = present.filter(host__group__in=group_ids), hosts.filter(group__in=group_ids)
-    for pk, host_id, per_gpu in _fetch(present.values_list("pk", "host_id", "host__group__fgpu_per_gpu")):
+    undivided: set[int] = set()
+    for pk, host_id, per_gpu, tier in _fetch(present.values_list("pk", "host_id", "host__group__fgpu_per_gpu", "tier")):
         capacity = per_gpu * 1000
+        if tier == Tier.NONE:  # it is the host that cannot: the same for all its devices
+            undivided.add(host_id)
         gpus.setdefault(host_id, []).append(GpuView(pk, capacity, capacity - milli_held.get(pk, 0)))
-    return tuple(
+    rows = list(hosts.order_by("name").values_list("pk", "name", "group_id", "cpu", "memory", "is_cordoned"))
+    views = tuple(
         HostView(
             id=pk,
             name=name,
@@ -266,8 +278,9 @@ def hosts_of(group_ids: set[int] | None, running: Iterable[Running] = ()) -> tup
             cpu_free=cpu - cpu_held.get(pk, 0),
             memory_free=memory - memory_held.get(pk, 0),
             gpus=tuple(gpus.get(pk, ())),
+            divides=pk not in undivided,
         )
-        for pk, name, group_id, cpu, memory in hosts.order_by("name").values_list(
-            "pk", "name", "group_id", "cpu", "memory"
-        )
+        for pk, name, group_id, cpu, memory, is_cordoned in rows
+        if not is_cordoned
     )
+    return views, frozenset(group_id for _, _, group_id, _, _, is_cordoned in rows if is_cordoned)

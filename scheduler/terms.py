@@ -65,6 +65,7 @@ class HostView:
     cpu_free: int
     memory_free: int
     gpus: tuple[GpuView, ...] = ()
+    divides: bool = True  # its devices; where it cannot, they are lent whole
 
 
 class Request(NamedTuple):
@@ -135,6 +136,7 @@ class Rules:
 class Snapshot:
     """The state that a pass decides on; `hosts` are those that may take sessions.
 
+    `closed_groups` have ready hosts which the administration has closed for new sessions; this matters to words alone.
     `owners` has an entry for every user in the queue, `projects` for every project, `rules` for the groups that differ
     from the default. Equals in the queue are served as they stand in it.
     """
@@ -145,6 +147,7 @@ class Snapshot:
     projects: Mapping[int, Owner] = field(default_factory=dict)
     running: tuple[Running, ...] = ()
     rules: Mapping[int, Rules] = field(default_factory=dict)
+    closed_groups: frozenset[int] = frozenset()
 
 
 class Placement(NamedTuple):

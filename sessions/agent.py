@@ -11,8 +11,11 @@ from django.db import close_old_connections, connections
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host
-from sessions import reconciler, runner
+from sessions import app_starter, own_keys, reconciler, runner
+from sessions.activity import ASK_SECONDS, JupyterActivity
+from sessions.own_keys import OwnKeys
 from sessions.runtime.base import EngineUnreachable, Runtime
+from sessions.runtime.firewall import Firewall, FirewallFailed
 from sessions.watchdog import LOOK_SECONDS, Watchdog
 
 logger = logging.getLogger(__name__)
@@ -25,9 +28,12 @@ AT_ONCE: Final = 8  # starts, and stops, taken up again by the reconciler
 class HostAgent:
     """Keeps one host's rows and containers together while its worker lives."""
 
-    def __init__(self, runtime: Runtime, host: Host, watchdog: Watchdog | None = None) -> None:
+    def __init__(
+        self, runtime: Runtime, host: Host, watchdog: Watchdog | None = None, firewall: Firewall | None = None
+    ) -> None:
         self.runtime = runtime
         self.host = host
+        self._firewall = firewall
         self._stopped = threading.Event()
         self._engine_answers = True
         self._under_way: set[tuple[object, ...]] = set()
@@ -38,15 +44,21 @@ class HostAgent:
             (self.reconcile, RECONCILE_SECONDS),
             (self.listen, 1),
             (self.keep_warm, KEEP_WARM_SECONDS),
+            (OwnKeys(runtime, host).look, own_keys.LOOK_SECONDS),
+            (JupyterActivity(host).look, ASK_SECONDS),
         ]
         if watchdog:
             loops.append((watchdog.look, LOOK_SECONDS))
+        if firewall:
+            loops.append((self.keep_apart, RECONCILE_SECONDS))
         self._threads = [
             threading.Thread(target=self._repeat, args=loop, name=loop[0].__name__, daemon=True) for loop in loops
         ]
 
     def begin(self) -> None:
         """Reconcile once, so that the host is ready if its engine is, and go on in the background."""
+        if self._firewall:
+            self._once(self.keep_apart)
         self._once(self.reconcile)
         for thread in self._threads:
             thread.start()
@@ -54,8 +66,12 @@ class HostAgent:
     def end(self) -> None:
         """Stop the background work; sessions keep running."""
         self._stopped.set()
-        for thread in self._threads:
+        app_starter.end()
+        begun = [thread for thread in self._threads if thread.ident is not None]
+        for thread in begun:
             thread.join()
+        if not begun:  # told to end while it began; what an earlier worker kept ready is put away all the same
+            self._once(self.keep_warm)
         for pool in (self._starts, self._stops):
             pool.shutdown(cancel_futures=True)
 
@@ -74,6 +90,7 @@ class HostAgent:
             self._engine_answers = False
             return
         self._engine_answers = True
+        app_starter.resume(self.runtime, self.host)
         if hosts.declare_ready(self.host):
             logger.info("host %s: ready", self.host)
             kick_scheduler()
@@ -87,6 +104,11 @@ class HostAgent:
     def keep_warm(self) -> None:
         """Keep ready what makes the next starts quick; returns when the agent ends, or where there is nothing to."""
         self.runtime.keep_warm(self._stopped)
+
+    def keep_apart(self) -> None:
+        """Have the rules in place that keep sessions from the host's own services."""
+        if self._firewall:
+            self._firewall.hold()
 
     def _act(self, *action: Any) -> None:
         """Do (function, *arguments) in the background unless it is waiting there or under way already.
@@ -114,7 +136,8 @@ class HostAgent:
         try:
             close_old_connections()
             function(*arguments)
-        except EngineUnreachable as error:  # says all; a page of traceback for every attempt would hide the rest
+        except (EngineUnreachable, FirewallFailed) as error:
+            # Says all; a page of traceback for every attempt would hide the rest.
             logger.warning("host %s: %s failed, will try again: %s", self.host, function.__name__, error)
         except Exception:
             logger.exception("host %s: %s failed, will try again", self.host, function.__name__)

@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from django.db.models import Prefetch, QuerySet
 from django.http import HttpResponse
+from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
 from rest_framework import status
@@ -26,7 +27,7 @@ from resources.totals import largest_amounts
 from sessions import logs, services, usage
 from sessions.errors import GENERAL, Refused
 from sessions.lifecycle import TABS, Tab
-from sessions.models import SESSION_ID, Session, SessionEvent
+from sessions.models import SESSION_ID, Endpoint, Session, SessionEvent
 from sessions.serializers import (
     AMOUNTS,
     LimitsQuery,
@@ -36,9 +37,12 @@ from sessions.serializers import (
     SessionEventSerializer,
     SessionQuery,
     SessionSerializer,
+    StatsSerializer,
     group_for,
 )
+from sessions.stats import stats_of
 
+OPENED = Prefetch("endpoints", Endpoint.objects.unclosed())
 DEPENDENCIES = Prefetch("depends_on", Session.objects.only("pk").order_by("pk"))
 
 
@@ -78,7 +82,7 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Session]
         related = ("owner", "image", "resource_group", "host", "lease")
         return (
             sessions.select_related(*related)
-            .prefetch_related("lease__shares__gpu", DEPENDENCIES)
+            .prefetch_related("lease__shares__gpu", "image__apps", DEPENDENCIES, OPENED)
             .order_by("-created_at", "-id")
         )
 
@@ -115,6 +119,12 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Session]
         events = self.get_object().events.select_related("actor").order_by("id")
         page = cast(list[SessionEvent], self.paginate_queryset(cast(Any, events)))  # the stubs expect sessions only
         return self.get_paginated_response(SessionEventSerializer(page, many=True).data)
+
+    @extend_schema(responses=StatsSerializer)
+    @action(detail=True, pagination_class=None)
+    def stats(self, request: Request, pk: str) -> Response:
+        """Show what the session used of its GPUs over the last day, down-sampled."""
+        return Response(StatsSerializer(stats_of(self.get_object(), timezone.now())).data)
 
     @extend_schema(
         parameters=[LogsQuery],

@@ -18,6 +18,16 @@ AMOUNTS: Final = ("cpu", "memory", "shared_memory", "fgpu")
 MOMENTS: Final = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")  # UTC unless it says otherwise
 MOST_OFFERED: Final = 50  # of the sessions to depend on
 ADVANCED: Final = ("command", "time_limit", "not_before", "depends_on")
+NEEDED: Final = ("image", "resource_group", *AMOUNTS)  # to say whether it could be granted
+LEFT_OUT: Final[dict[str, Any]] = {
+    "name": "",
+    "count": 1,
+    "environment": {},
+    "command": "",
+    "time_limit": None,
+    "not_before": None,
+    "depends_on": (),
+}  # in place of a field that is wrong
 CUSTOM: Final = ""  # the preset field's value for custom allocation
 
 
@@ -170,11 +180,18 @@ class LaunchForm(forms.Form):
                 cleaned[name] = getattr(preset, name)
         elif "preset" not in self.errors:
             self._require_amounts(cleaned)
+        if self.errors and all(cleaned.get(name) is not None for name in NEEDED):
+            self._tell_the_rest()
         return cleaned
 
+    def _tell_the_rest(self) -> None:
+        """Add what is never granted to what is wrong with other fields, so that all is told at once."""
+        found = services.problems(self.owner, self.order())
+        self._show({name: message for name, message in found.items() if name not in self.errors})
+
     def order(self) -> services.Order:
-        """Return what the valid form asks for."""
-        cleaned = self.cleaned_data
+        """Return what the form asks for; what is wrong with it, if anything, is left out."""
+        cleaned = LEFT_OUT | self.cleaned_data
         return services.Order(
             image=cleaned["image"],
             resource_group=cleaned["resource_group"],
@@ -190,7 +207,7 @@ class LaunchForm(forms.Form):
         try:
             return services.submit(self.owner, self.order())
         except Refused as refusal:
-            self._show(refusal)
+            self._show(refusal.errors)
             return []
 
     @property
@@ -230,9 +247,9 @@ class LaunchForm(forms.Form):
             if cleaned.get(name) is None and name not in self.errors:
                 self.add_error(name, f"Say how much: {words}.")
 
-    def _show(self, refusal: Refused) -> None:
+    def _show(self, errors: Mapping[str, str]) -> None:
         """Put each message where the person can act on it: an amount that a preset set, at the preset."""
-        for name, message in refusal.errors.items():
+        for name, message in errors.items():
             field: str | None = name
             if name in AMOUNTS and self.cleaned_data.get("preset"):
                 field = "preset"

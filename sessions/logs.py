@@ -2,11 +2,15 @@
 
 from typing import Final
 
-from django.conf import settings
+from asgiref.sync import async_to_sync
 
 from sessions.lifecycle import FINAL, IN_CONTAINER, Status
 from sessions.models import Session
+from sessions.proxy.engine import ExecFailed
+from sessions.proxy.output import last_lines
+from sessions.reach import OutOfReach, engine_of, is_here
 from sessions.runtime.base import EngineUnreachable, RuntimeFailure
+from sessions.runtime.container_config import container_name
 from sessions.runtime.factory import get_runtime
 
 PANEL_LINES: Final = 500
@@ -23,15 +27,20 @@ def read(session: Session, tail: int) -> str:
         return "\n".join(session.log_tail.splitlines()[-tail:])
     if Status(session.status) not in IN_CONTAINER or session.host is None:
         return ""
-    host = session.host.name
-    if host != settings.COMPUTE_HOST_NAME:
-        raise LogsUnavailable(
-            f"This session runs on host {host}, whose output cannot be read from here while it runs. "
-            "Its last lines are kept when it ends."
-        )
+    if is_here(session.host):
+        return _read_here(session, tail)
+    try:
+        name = container_name(session.pk, session.attempt)
+        return async_to_sync(last_lines)(engine_of(session.host), name, tail)
+    except (OutOfReach, ExecFailed) as failure:
+        raise LogsUnavailable(f"{failure} The session's last lines are kept when it ends.") from failure
+
+
+def _read_here(session: Session, tail: int) -> str:
     try:
         return get_runtime().logs(session.pk, session.attempt, tail)
     except EngineUnreachable as failure:
-        raise LogsUnavailable(f"The container engine of host {host} does not answer. Try again later.") from failure
+        words = f"The container engine of host {session.host} does not answer. Try again later."
+        raise LogsUnavailable(words) from failure
     except RuntimeFailure as failure:
-        raise LogsUnavailable(f"Host {host} cannot read the output: {failure}") from failure
+        raise LogsUnavailable(f"Host {session.host} cannot read the output: {failure}") from failure

@@ -1,30 +1,37 @@
-"""What happens after a commit beside the kick: tell a host, tell the browsers. Messages only, never decisions.
+"""What happens after a commit beside the kick: tell a host, the browsers, the proxies. Messages only, no decisions.
 
 Tasks go by name, so that this module does not know them. A message that cannot be sent is logged and dropped: the row
 is the truth, and the periodic tasks make up for it.
 """
 
+import json
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
+from functools import lru_cache, partial
 from typing import Final
 
+import redis
 from asgiref.sync import async_to_sync
 from celery import current_app
 from channels.layers import get_channel_layer
+from django.conf import settings
 from django.db import transaction
 from kombu.exceptions import OperationalError
+from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
+from redis.retry import Retry
 
 logger = logging.getLogger(__name__)
 
 SUPERADMINS: Final = "superadmins"
+ROUTES_CHANNEL: Final = "gp.routes"  # of Redis; sessions/endpoints/feed.py says what its messages mean
 
 FEW: Final = 20  # messages that the sender waits for; told together, browsers are told to fetch everything again
 ALL: Final = ""  # in place of a session: many have changed
 
 _hosts = ThreadPoolExecutor(max_workers=1, thread_name_prefix="notify-hosts")
+_proxies = ThreadPoolExecutor(max_workers=1, thread_name_prefix="notify-proxies")
 _browsers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="notify")  # keeps them off the way of a launch
 
 
@@ -38,9 +45,9 @@ def host_queue(host_name: str) -> str:
     return f"host.{host_name}"
 
 
-def tell_host(host_name: str, task: str, session_id: str, attempt: int) -> None:
-    """Send `sessions.tasks.<task>` for this attempt to the host's worker once the current transaction commits."""
-    send = partial(_send_task, f"sessions.tasks.{task}", (session_id, attempt), host_queue(host_name))
+def tell_host(host_name: str, task: str, *arguments: object) -> None:
+    """Send `sessions.tasks.<task>` with these arguments to the host's worker once the current transaction commits."""
+    send = partial(_send_task, f"sessions.tasks.{task}", arguments, host_queue(host_name))
     transaction.on_commit(send)
 
 
@@ -59,6 +66,36 @@ def tell_hosts(task: str, starts: Iterable[tuple[str, str, int]]) -> None:
 def sessions_changed(changed: Iterable[tuple[str, int]]) -> None:
     """Tell the browsers of the owners and superadmins, after the commit, to fetch these (session, owner) again."""
     transaction.on_commit(partial(_browsers.submit, _broadcast, tuple(changed)))
+
+
+def routes_changed(session_id: str) -> None:
+    """Have every proxy read the routes of this session again once the current transaction commits."""
+    tell_proxies({"session": session_id})
+
+
+def tell_proxies(message: Mapping[str, object]) -> None:
+    """Send the message to every process that keeps routes once the current transaction commits."""
+    transaction.on_commit(partial(_proxies.submit, _tell_proxies, message))
+
+
+def publish(message: Mapping[str, object]) -> int:
+    """Send the message to every process that keeps routes; return how many got it. Raises RedisError, OSError."""
+    return int(proxies_redis().publish(ROUTES_CHANNEL, json.dumps(message)))
+
+
+@lru_cache
+def proxies_redis() -> redis.Redis:
+    """Return this process's client for the proxies' channel; safe for many threads, and quick to give up."""
+    return redis.Redis.from_url(
+        settings.CHANNEL_REDIS_URL, socket_connect_timeout=1, socket_timeout=2, retry=Retry(NoBackoff(), 1)
+    )
+
+
+def _tell_proxies(message: Mapping[str, object]) -> None:
+    try:
+        publish(message)
+    except (RedisError, OSError) as error:
+        logger.warning("could not tell the proxies %s: %s; they look by themselves", message, error)
 
 
 def _send_tasks(messages: Iterable[tuple[str, tuple[object, ...], str]]) -> None:

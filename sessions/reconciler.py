@@ -61,15 +61,17 @@ def reconcile(runtime: Runtime, host: Host, run: Callable[..., object]) -> None:
 
     Raises EngineUnreachable when the engine does not answer; then nothing has been judged.
     """
-    running_before = [key for key, status in _rows(host).items() if status == Status.RUNNING]
+    running_before = [key for key, status in _rows(host)[0].items() if status == Status.RUNNING]
     containers, traces = runtime.containers(), runtime.traces()
-    rows = _rows(host)
+    rows, without_address = _rows(host)
     findings = decide(running_before, containers, rows, traces)
     for session_id, attempt in findings.orphans:
         logger.warning("session %s: removing what is left of attempt %d", session_id, attempt)
         runner.clear_away(runtime, session_id, attempt)
     for state in findings.exited:
         runner.note_exit(runtime, state)
+    for key in without_address:
+        runner.note_address(runtime, *key)
     for session in Session.objects.filter(pk__in=[key[0] for key in findings.lost], status=Status.RUNNING):
         runner.note_lost(runtime, session)
     for key in findings.to_start:
@@ -79,6 +81,12 @@ def reconcile(runtime: Runtime, host: Host, run: Callable[..., object]) -> None:
         run(runner.stop, runtime, *key)
 
 
-def _rows(host: Host) -> dict[Key, Status]:
+def _rows(host: Host) -> tuple[dict[Key, Status], list[Key]]:
+    """Return the status of each of the host's sessions, and which RUNNING ones nobody knows the address of."""
     sessions = Session.objects.filter(host=host, status__in=HOSTED).in_queue_order()
-    return {(pk, attempt): Status(status) for pk, attempt, status in sessions.values_list("pk", "attempt", "status")}
+    rows, without_address = {}, []
+    for pk, attempt, status, address in sessions.values_list("pk", "attempt", "status", "address"):
+        rows[pk, attempt] = Status(status)
+        if status == Status.RUNNING and address is None:
+            without_address.append((pk, attempt))
+    return rows, without_address

@@ -1,6 +1,6 @@
 """The host's side of a session: claim, act, apply. Safe to run twice and to die anywhere; the reconciler goes on.
 
-A start and a stop of the same session never overlap (`_hands`); what each finds done by another, it leaves.
+A start and a stop of the same session never overlap (`hands`); what each finds done by another, it leaves.
 """
 
 import logging
@@ -13,7 +13,8 @@ from django.db import connection, transaction
 from django.db.models import prefetch_related_objects
 
 from resources.kick import kick_scheduler
-from sessions import notify
+from sessions import app_environment, notify
+from sessions.endpoints.withdrawal import withdraw
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import Session, StaleSession
 from sessions.runtime.base import (
@@ -49,6 +50,11 @@ def is_preparing(session_id: str, attempt: int) -> bool:
     return (session_id, attempt) in _preparing
 
 
+def is_any_preparing() -> bool:
+    """Return whether this process is at work on any start."""
+    return bool(_preparing)
+
+
 def start(runtime: Runtime, session_id: str, attempt: int) -> None:
     """Bring the attempt from SCHEDULED, or from PREPARING where an earlier worker died, to RUNNING or ERROR."""
     session = _claim(session_id, attempt)
@@ -57,7 +63,7 @@ def start(runtime: Runtime, session_id: str, attempt: int) -> None:
     _preparing.add((session_id, attempt))
     try:
         runtime.ensure_image(session.image.reference, lambda text: _show_progress(session, text))
-        with _starting, _hands(session_id):
+        with _starting, hands(session_id):
             _run(runtime, session)
     except tuple(REFUSALS) as failure:
         _finish(runtime, session, Status.ERROR, REFUSALS[type(failure)], str(failure))
@@ -69,10 +75,11 @@ def start(runtime: Runtime, session_id: str, attempt: int) -> None:
 
 def stop(runtime: Runtime, session_id: str, attempt: int) -> None:
     """Stop the container of a TERMINATING attempt and end the session."""
-    with _hands(session_id):
+    with hands(session_id):
         session = _read(session_id, attempt, Status.TERMINATING)
         if session is None:
             return
+        withdraw(session_id)  # before the engine gives its address to another
         try:
             runtime.stop(session_id, attempt, STOP_GRACE_SECONDS)
         except RuntimeFailure as failure:
@@ -104,12 +111,23 @@ def note_lost(runtime: Runtime, session: Session) -> None:
     _finish(runtime, session, Status.ERROR, Reason.CONTAINER_LOST, "Its container was removed outside the platform.")
 
 
+def note_address(runtime: Runtime, session_id: str, attempt: int) -> None:
+    """Write where the container of a RUNNING attempt is reached, for one that came to run without it being known."""
+    if address := runtime.address(session_id, attempt):
+        running = Session.objects.filter(pk=session_id, attempt=attempt, status=Status.RUNNING)
+        with transaction.atomic():
+            running.update(address=address)
+            notify.routes_changed(session_id)
+
+
 def clear_away(runtime: Runtime, session_id: str, attempt: int) -> None:
     """Remove a container that no live session owns, keeping its last output in the session's row if there is one."""
     without_log = Session.objects.filter(pk=session_id, attempt=attempt, ended_at__isnull=False, log_tail="")
     if without_log.exists():
         text = runtime.logs(session_id, attempt, LOG_TAIL_LINES).replace("\0", "")
         without_log.update(log_tail=text[-LOG_TAIL_CHARACTERS:])
+    if not Session.objects.filter(pk=session_id, status=Status.RUNNING).exists():  # in another attempt, that is
+        withdraw(session_id)
     runtime.remove(session_id, attempt)
 
 
@@ -130,8 +148,9 @@ def _run(runtime: Runtime, session: Session) -> None:
         return
     container_id = runtime.create(_spec(session))
     runtime.start(session.pk, session.attempt)
+    fields = {"container_id": container_id, "address": runtime.address(session.pk, session.attempt)}
     try:
-        session.move_to(Status.RUNNING, Reason.STARTED, "Running.", fields={"container_id": container_id})
+        session.move_to(Status.RUNNING, Reason.STARTED, "Running.", fields=fields)
     except StaleSession:
         _clear_if_ended(runtime, session)
 
@@ -185,6 +204,7 @@ def _spec(session: Session) -> ContainerSpec:
             for share, tier in session.held_shares
         ),
         environment={
+            **app_environment.variables(),
             **session.environment,
             "GPUPLATFORM_SESSION_ID": session.pk,
             "GPUPLATFORM_SESSION_NAME": session.name,
@@ -206,7 +226,7 @@ def _show_progress(session: Session, text: str) -> None:
 
 
 @contextmanager
-def _hands(session_id: str) -> Iterator[None]:
+def hands(session_id: str) -> Iterator[None]:
     """Let one thread at a time, of whatever process, act on the session's container.
 
     An advisory lock of the database connection, outside any transaction: the death of the holder frees it.

@@ -15,9 +15,11 @@ from resources.serializers import MAX_INTEGER, FgpuField, FgpuTextField, SizeFie
 from resources.tiers import Tier
 from resources.units import MIB
 from sessions import validation
+from sessions.endpoints.serializers import EndpointSerializer
 from sessions.lifecycle import Kind, Reason, Status, Tab
 from sessions.models import Session, SessionEvent
 from sessions.services import Order
+from sessions.ssh.command_line import command_line
 
 AS_WRITTEN = ("name", "count", "priority", "command", "time_limit", "not_before")
 SESSION_ID = re.compile("[a-z2-7]{16}")
@@ -51,6 +53,10 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
     gpus = serializers.SerializerMethodField()
     env = serializers.SerializerMethodField(help_text="Environment variables; null for anybody but the owner")
 
+    ssh = serializers.SerializerMethodField(help_text="The command that opens it over SSH; empty while there is none")
+
+    apps = EndpointSerializer(source="endpoints", many=True, read_only=True, help_text="Those that were opened")
+
     kind = serializers.ChoiceField(choices=[kind.value for kind in Kind], read_only=True)
     command = serializers.SerializerMethodField(help_text="What a batch session runs; null for anybody but the owner")
     time_limit = SpanField(read_only=True, allow_null=True, help_text="Seconds from its start to its end")
@@ -68,6 +74,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
             *("resource_group", "cpu", "memory", "shared_memory", "fgpu", "host", "gpus", "env", "priority"),
             *("kind", "command", "time_limit", "not_before", "depends_on", "eta", "because", "result"),
             *("attempt", "exit_code", "created_at", "status_at", "started_at", "ended_at"),
+            *("last_activity_at", "ssh", "apps"),
         )
         read_only_fields = fields
 
@@ -78,6 +85,10 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
             {"uuid": share.gpu.uuid, "fgpu": share.milli, "tier": tier.value} for share, tier in session.held_shares
         ]
         return GpuShareSerializer(held, many=True).data
+
+    def get_ssh(self, session: Session) -> str:
+        """Return the command that opens the session over SSH, "" while there is none."""
+        return command_line(session)
 
     def get_command(self, session: Session) -> str | None:
         """Return the command, which may hold secrets as the variables may, to the owner alone."""
@@ -97,6 +108,24 @@ class SessionEventSerializer(serializers.ModelSerializer[SessionEvent]):
         model = SessionEvent
         fields = ("at", "old_status", "new_status", "reason", "detail", "actor")
         read_only_fields = fields
+
+
+class StatsPointSerializer(serializers.Serializer[Any]):
+    """What the session used about a moment."""
+
+    at = serializers.DateTimeField()
+    gpu_memory = serializers.IntegerField(help_text="Most bytes held")
+    gpu_utilisation = serializers.FloatField(
+        allow_null=True, help_text="Mean percent of its devices' time; null where it cannot be told apart"
+    )
+
+
+class StatsSerializer(serializers.Serializer[Any]):
+    """What a session used of its GPUs over the last day, oldest first; no points where nothing was recorded."""
+
+    step = SpanField(help_text="Seconds that a point stands for")
+    gpu_memory_share = serializers.IntegerField(allow_null=True, help_text="Bytes; null once it holds no GPU")
+    points = StatsPointSerializer(many=True)
 
 
 class SessionQuery(serializers.Serializer[Any]):

@@ -125,9 +125,17 @@ def assign(placements: Sequence[Placed]) -> int:
     return len(scheduled)
 
 
+def problems(owner: User, order: Order) -> dict[str, str]:
+    """Return {field: message} for what is never granted, whoever waits or runs: of each field the first that counts."""
+    if ResourceGroup.objects.usable_by(owner).filter(pk=order.resource_group.pk).exists():
+        refused = _capacity_errors(order) | _grant_errors(owner, order)
+    else:
+        refused = {"resource_group": "You may not use this resource group."}
+    return refused | _shape_errors(order)
+
+
 def _check_order(owner: User, order: Order) -> None:
-    """Raise Refused for what is never granted, whoever waits or runs."""
-    errors = _shape_errors(order) or _grant_errors(owner, order)
+    errors = problems(owner, order)
     if errors:
         raise Refused(errors)
 
@@ -177,9 +185,7 @@ def _shape_errors(order: Order) -> dict[str, str]:
 
 
 def _grant_errors(owner: User, order: Order) -> dict[str, str]:
-    """Return {field: message} for what this user, image or group never allows, whatever is free."""
-    if not ResourceGroup.objects.usable_by(owner).filter(pk=order.resource_group.pk).exists():
-        return {"resource_group": "You may not use this resource group."}
+    """Return {field: message} for what this user's policy or the image never allows, whatever is free."""
     errors = {}
     if not order.image.is_enabled:
         errors["image"] = f"{order.image} is not offered at present."
@@ -199,7 +205,7 @@ def _grant_errors(owner: User, order: Order) -> dict[str, str]:
         errors["time_limit"] = f"Your policy ends sessions after {span_text(most)}."
     if error := _dependency_error(owner, order):
         errors["depends_on"] = error
-    return errors or _capacity_errors(order)
+    return errors
 
 
 def _dependency_error(owner: User, order: Order) -> str | None:

@@ -13,6 +13,7 @@ from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import HostStatus
 from sessions import services
+from sessions.endpoints import sweeps as ends
 from sessions.lifecycle import IN_CONTAINER, Reason, Status
 from sessions.models import Session, StaleSession
 
@@ -33,6 +34,8 @@ def enforce_deadlines() -> None:
     end_over_limit()
     cancel_timed_out()
     cancel_dependents()
+    ends.end_what_is_over()
+    ends.forget()
 
 
 def requeue_unclaimed() -> None:

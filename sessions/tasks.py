@@ -2,7 +2,7 @@
 
 from celery import shared_task
 
-from sessions import runner, sweeps
+from sessions import app_starter, runner, sweeps
 from sessions.runtime.factory import get_runtime
 
 
@@ -16,6 +16,12 @@ def start_session(session_id: str, attempt: int) -> None:
 def stop_session(session_id: str, attempt: int) -> None:
     """Stop this attempt on this host."""
     runner.stop(get_runtime(), session_id, attempt)
+
+
+@shared_task
+def open_app(endpoint_id: int) -> None:
+    """Find or start the app of this endpoint on this host."""
+    app_starter.begin(get_runtime(), endpoint_id)
 
 
 @shared_task

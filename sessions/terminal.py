@@ -9,16 +9,16 @@ from typing import Any, Final
 from channels.auth import get_user
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
-from django.conf import settings
 from redis.exceptions import RedisError
 
 from accounts.models import User
-from sessions import notify
+from sessions import activity, notify
 from sessions.lifecycle import Status
 from sessions.models import SESSION_ID, Session
 from sessions.proxy.credit import Credit
 from sessions.proxy.engine import ExecFailed
 from sessions.proxy.shell import Shell
+from sessions.reach import OutOfReach, engine_of
 from sessions.terminal_messages import (
     PONG,
     Ack,
@@ -80,6 +80,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         if self._shell is None or self._is_closed:
             return
         if bytes_data is not None:
+            activity.used(self._session_id)
             self._input_size += len(bytes_data)
             if self._input_size > INPUT_WINDOW:
                 return await self._finish(CloseCode.PROTOCOL_BROKEN, "Input came faster than it was confirmed.")
@@ -128,12 +129,9 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             logger.warning("session %s: its terminal will hear of no changes: %s", session.pk, error)
 
     async def _start(self, session: Session) -> None:
-        if session.host is None or session.host.name != settings.COMPUTE_HOST_NAME:
-            words = f"Terminals of host {session.host} cannot be reached from this server yet."
-            return await self._finish(CloseCode.ENGINE_TROUBLE, words)
         try:
-            self._shell = await Shell.start(settings.COMPUTE_DOCKER_URL, session.container_id)
-        except ExecFailed as error:
+            self._shell = await Shell.start(engine_of(session.host), session.container_id)
+        except (OutOfReach, ExecFailed) as error:
             logger.warning("session %s: no terminal: %s", session.pk, error)
             return await self._finish(CloseCode.ENGINE_TROUBLE, str(error))
         logger.info("session %s: terminal opened by user %s", session.pk, self.scope["user"].pk)
@@ -201,13 +199,16 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             await self.session_changed({"session": self._session_id})
 
     async def _finish_after_shell(self, shell: Shell) -> None:
-        """Close after the last output: the user left the shell, or the container went and took it along."""
+        """Close after the last output: the user left the shell, the container took it along, or the way there broke."""
         try:
             has_session_ended = await self._find_running() is None or not await shell.is_container_running()
+            is_shell_alive = not has_session_ended and await shell.exit_code() is None
         except ExecFailed as error:
             return await self._finish(CloseCode.ENGINE_TROUBLE, str(error))
         if has_session_ended:
             await self._finish(CloseCode.SESSION_ENDED, "The session has ended.")
+        elif is_shell_alive:
+            await self._finish(CloseCode.ENGINE_TROUBLE, "The connection to the shell broke.")
         else:
             await self._finish(CloseCode.SHELL_EXITED, "The shell has ended.")
 

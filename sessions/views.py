@@ -9,6 +9,7 @@ from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django.views.decorators.vary import vary_on_headers
@@ -18,8 +19,9 @@ from accounts.models import User
 from resources.models import ResourceGroup
 from sessions import logs, queries, services
 from sessions.forms import LaunchForm
-from sessions.lifecycle import Status, Tab
+from sessions.lifecycle import Kind, Status, Tab
 from sessions.models import SESSION_ID, Session, SessionQuerySet
+from sessions.ssh.command_line import command_line
 
 PAGE_SIZE: Final = 25
 BULK_LIMIT: Final = 200
@@ -68,7 +70,7 @@ def launch(request: Page) -> HttpResponse:
     form = LaunchForm(request.user, request.POST or None)
     if request.method == "POST" and form.is_valid() and (started := form.save()):
         messages.success(request, _launched(started))
-        return redirect("sessions:list")
+        return redirect(reverse("sessions:list") + _wish_for_apps(started))
     context = {"form": form, "facts": queries.launch_facts(request.user)}
     return render(request, "sessions/launch.html", context, status=422 if form.is_bound else 200)
 
@@ -85,6 +87,7 @@ def detail(request: Page, session_id: str) -> HttpResponse:
         "events": session.events.select_related("actor"),
         "usage": session.usages.first() if session.fgpu else None,
         "dependencies": session.depends_on.order_by("name"),
+        "ssh_command": command_line(session),
     }
     if request.htmx:
         return render(request, "sessions/_detail.html", context)
@@ -165,6 +168,12 @@ def _log_context(session: Session) -> dict[str, Any]:
     except logs.LogsUnavailable as problem:
         return {"log_problem": str(problem)}
     return {"log_text": TERMINAL_CODE.sub("", text), "log_is_live": session.status == Status.RUNNING}
+
+
+def _wish_for_apps(sessions: list[Session]) -> str:
+    """Return the part of an address by which the page opens the launcher of the first of these that runs."""
+    ids = [session.pk for session in sessions if session.kind == Kind.INTERACTIVE]
+    return f"#launched={','.join(ids)}" if ids else ""
 
 
 def _launched(sessions: list[Session]) -> str:

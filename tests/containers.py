@@ -1,7 +1,7 @@
 """Containers that a test starts for itself and removes again."""
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -37,12 +37,15 @@ class Container:
 
 
 @contextmanager
-def running_container(image: str) -> Iterator[Container]:
+def running_container(
+    image: str, *, name: str = "", labels: Mapping[str, str] | None = None, engine_url: str = ENGINE_URL
+) -> Iterator[Container]:
     """Start a container of `image` that idles, without network; remove it at the end."""
-    client = APIClient(ENGINE_URL, version="auto")
+    client = APIClient(engine_url, version="auto")
     config = client.create_host_config(init=True, network_mode="none")
-    name = f"gptest-{secrets.token_hex(6)}"
-    container_id = str(client.create_container(image, IDLE, name=name, host_config=config)["Id"])
+    name = name or f"gptest-{secrets.token_hex(6)}"
+    created = client.create_container(image, IDLE, name=name, labels=dict(labels or {}), host_config=config)
+    container_id = str(created["Id"])
     try:
         client.start(container_id)
         yield Container(container_id, client)

@@ -3,14 +3,15 @@
 import itertools
 from typing import Any, Final
 
+from django.conf import settings
 from django.db import transaction
 from django.db.models import Sum
 
 from accounts.models import ResourcePolicy, User
-from resources.models import Gpu, Host, HostStatus, Image, Preset, ResourceGroup
+from resources.models import App, Gpu, Host, HostStatus, Image, Preset, ResourceGroup
 from resources.units import GIB, MIB
 from sessions.lifecycle import Reason, Status
-from sessions.models import GpuShare, Lease, Session
+from sessions.models import Endpoint, EndpointState, GpuShare, Lease, Session
 
 PASSWORD = "a long enough password"
 
@@ -89,9 +90,29 @@ def run_session(session: Session | None = None, *, host: Host | None = None, **o
     with transaction.atomic():
         lease_session(session, host)
         session.move_to(Status.PREPARING, Reason.CLAIMED)
-        session.move_to(Status.RUNNING, Reason.STARTED, fields={"container_id": f"container-{session.pk}"})
+        number = next(_numbers)
+        fields = {"container_id": f"container-{session.pk}", "address": f"10.9.{number // 256 % 256}.{number % 256}"}
+        session.move_to(Status.RUNNING, Reason.STARTED, fields=fields)
     session.refresh_from_db()
     return session
+
+
+def make_app(image: Image, **overrides: Any) -> App:
+    """Return an app of the image: Jupyter on port 8888, started by a command, with a token."""
+    fields = {"name": "jupyter", "title": "Jupyter", "port": 8888, "command": "run", "token_variable": "TOKEN"}
+    return App.objects.create(image=image, **fields | overrides)
+
+
+def run_reachable_session(**overrides: Any) -> Session:
+    """Return a session RUNNING on this very host, so that no gateway is between."""
+    host = Host.objects.filter(name=settings.COMPUTE_HOST_NAME).first()
+    return run_session(host=host or make_host(name=settings.COMPUTE_HOST_NAME), **overrides)
+
+
+def make_endpoint(session: Session | None = None, **overrides: Any) -> Endpoint:
+    """Return a READY endpoint for the port 8080 of a session, one that can be reached unless it is given."""
+    fields = {"app": "p8080", "title": "Port 8080", "port": 8080, "state": EndpointState.READY.value} | overrides
+    return Endpoint.objects.create(session=session or run_reachable_session(), **fields)
 
 
 def _hold_gpus(lease: Lease, fgpu: int, capacity: int) -> None:

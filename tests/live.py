@@ -1,12 +1,12 @@
 """The platform under uvicorn for tests with a browser: a process of its own on the test's database and Redis."""
 
 import os
-import re
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,34 +20,49 @@ from accounts.models import User
 from gpuplatform import embedded
 
 ROOT = Path(__file__).resolve().parent.parent
-ADDRESS = re.compile(r"Uvicorn running on http://127\.0\.0\.1:(\d+)")
 START_SECONDS = 60.0
 
 
 class LiveServer:
     """A server that can be ended and started again at the same address; its output goes to `log`."""
 
-    def __init__(self, log: Path) -> None:
+    def __init__(self, log: Path, environment: Mapping[str, str], role: str = "web") -> None:
+        """`role` is the management command that serves: web or appproxy."""
         self.log = log
+        self._role = role
+        self._environment = environment
         self._port = 0
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def port(self) -> int:
+        """Of 127.0.0.1, where it answers."""
+        return self._port
 
     @property
     def url(self) -> str:
         """Where it answers, without a slash at the end."""
         return f"http://127.0.0.1:{self._port}"
 
+    @property
+    def pid(self) -> int:
+        """Id of its process."""
+        if self._process is None:
+            raise RuntimeError("The server does not run.")
+        return self._process.pid
+
     def start(self) -> None:
         """Start it and return once it listens."""
-        command = [sys.executable, "-m", "uvicorn", "gpuplatform.asgi:application", "--port", str(self._port)]
+        self._port = self._port or free_port()
+        command = [sys.executable, "manage.py", self._role, "--address", f"127.0.0.1:{self._port}"]
         with self.log.open("wb") as output:
-            self._process = subprocess.Popen(command, cwd=ROOT, env=_environment(), stdout=output, stderr=output)
+            variables = _environment() | dict(self._environment)
+            self._process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=output, stderr=output)
         deadline = time.monotonic() + START_SECONDS
-        while not (found := ADDRESS.search(self.log.read_text())):
+        while not _listens(self._port):
             if self._process.poll() is not None or time.monotonic() > deadline:
                 raise RuntimeError(f"The server did not start:\n{self.log.read_text()}")
             time.sleep(0.05)
-        self._port = int(found[1])
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
         """End it as a supervisor would, or with SIGKILL as a crash would."""
@@ -57,10 +72,24 @@ class LiveServer:
             self._process = None
 
 
+def free_port() -> int:
+    """Return a port that is free now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @contextmanager
-def serving(log: Path) -> Iterator[LiveServer]:
-    """Serve the test's database; the fixture `django_db_setup` must have run, and rows must be committed."""
-    server = LiveServer(log)
+def serving(log: Path, *, role: str = "web", **environment: str) -> Iterator[LiveServer]:
+    """Serve the test's database; the fixture `django_db_setup` must have run, and rows must be committed.
+
+    `environment` replaces settings.
+    """
+    server = LiveServer(log, environment, role)
     try:
         server.start()
         yield server

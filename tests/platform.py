@@ -58,6 +58,7 @@ def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
     environment = os.environ | {
         "COMPUTE_VAR_DIR": str(var_dir),
         "COMPUTE_HTTP_ADDRESS": f"127.0.0.1:{port}",
+        "COMPUTE_SSH_ADDRESS": f"127.0.0.1:{_free_port()}",
         "COMPUTE_HOST_NAME": host_name,
         "COMPUTE_RUNTIME": "sessions.runtime.docker.DockerRuntime",
         "COMPUTE_SIMULATED_GPUS": "1x8GiB",

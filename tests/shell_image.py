@@ -9,8 +9,26 @@ from pathlib import Path
 from docker.api import APIClient
 from docker.errors import ImageNotFound
 
-SHELL_IMAGE = "gptest/shell:1"  # raise the tag when the content changes
-PROGRAMS = ("bash", "dash", "tmux", "stty", "cat", "sleep", "ls", "head", "dd", "tail", "wc", "seq", "yes", "grep")
+SHELL_IMAGE = "gptest/shell:3"  # raise the tag when the content changes
+PROGRAMS = (
+    "bash",
+    "dash",
+    "tmux",
+    "stty",
+    "cat",
+    "sleep",
+    "ls",
+    "head",
+    "dd",
+    "tail",
+    "wc",
+    "seq",
+    "yes",
+    "grep",
+    "mv",
+    "rm",
+)
+SFTP_SERVER = Path("/usr/lib/openssh/sftp-server")
 TERMINFO = ("xterm-256color", "tmux-256color", "screen", "screen-256color")
 PASSWD = "root:x:0:0:root:/root:/bin/bash\nwork:x:1000:1000:work:/home/work:/bin/bash\n"
 FOLDERS = {"tmp": 0o1777, "root": 0o700, "proc": 0o755, "etc": 0o755}
@@ -19,7 +37,7 @@ FOLDERS = {"tmp": 0o1777, "root": 0o700, "proc": 0o755, "etc": 0o755}
 def ensure_shell_image(engine_url: str = "unix:///var/run/docker.sock") -> str:
     """Return the reference of the image, importing it into the engine first where it is missing.
 
-    It has bash, dash as sh, tmux, a few coreutils, the locale C.UTF-8 and the users root and work (1000).
+    It has bash, dash as sh, tmux, sftp-server, a few coreutils, the locale C.UTF-8 and the users root and work (1000).
     """
     client = APIClient(engine_url, version="auto")
     try:
@@ -49,7 +67,7 @@ def _root_filesystem() -> bytes:
 
 def _files() -> set[Path]:
     """Return the programs as /bin/<name>, the libraries that they load, and what they read."""
-    files = {Path("/usr/lib/locale/C.utf8")}
+    files = {Path("/usr/lib/locale/C.utf8"), SFTP_SERVER, *_libraries(SFTP_SERVER)}
     for name in PROGRAMS:
         if shutil.which(name) is None:
             raise RuntimeError(f"The tests of the terminal need {name} on this machine.")

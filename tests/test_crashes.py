@@ -129,7 +129,9 @@ def test_a_worker_killed_while_stopping_a_session_leaves_nothing_over(
         services.terminate(session, actor=session.owner)
         assert crashed.wait(30) == -9
 
+    declare_joining(host)  # so that it is ready again only when the next worker has looked
     with host_worker(host.name):
+        wait_until_ready(host.name)
         until(lambda: status_of(session) == Status.TERMINATED)
         until(lambda: not containers_of(engine, host.name))
     assert not Lease.objects.exists()

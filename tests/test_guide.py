@@ -47,11 +47,14 @@ def page(browser: Browser, platform: Platform) -> Iterator[Page]:
 
 
 def launch(page: Page, *, name: str, preset: str, count: int = 1) -> None:
+    """Launch sessions, and put the launcher away that opens by itself when the first of them runs."""
     page.get_by_role("link", name="START").first.click()
     page.get_by_label("Session name").fill(name)
     page.locator(".preset", has_text=preset).click()
     page.locator("input[name=count]").fill(str(count))
     page.get_by_role("button", name="LAUNCH").click()
+    expect(page.get_by_role("dialog")).to_contain_text(f"Apps of {name}", timeout=30 * SECONDS)
+    page.keyboard.press("Escape")
 
 
 def end(page: Page, name: str) -> None:

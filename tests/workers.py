@@ -2,9 +2,10 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -24,8 +25,11 @@ def database_url() -> str:
 
 
 @contextmanager
-def host_worker(name: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `manage.py hostworker` for the host `name` until the block ends; `environment` replaces settings."""
+def host_worker(name: str, *, on: Sequence[str] = (), **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `manage.py hostworker` for the host `name` until the block ends; `environment` replaces settings.
+
+    `on` are words before the command that run it on another machine.
+    """
     variables = os.environ | {
         "DATABASE_URL": database_url(),
         "COMPUTE_VAR_DIR": str(settings.COMPUTE_VAR_DIR),
@@ -33,7 +37,7 @@ def host_worker(name: str, **environment: str) -> Iterator[subprocess.Popen[byte
         "COMPUTE_RUNTIME": "sessions.runtime.docker.DockerRuntime",
     }
     process = subprocess.Popen(
-        [sys.executable, "manage.py", "hostworker"], cwd=ROOT, env=variables | environment, start_new_session=True
+        [*on, sys.executable, "manage.py", "hostworker"], cwd=ROOT, env=variables | environment, start_new_session=True
     )
     try:
         yield process
@@ -41,6 +45,34 @@ def host_worker(name: str, **environment: str) -> Iterator[subprocess.Popen[byte
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(30)
+
+
+@contextmanager
+def ssh_front(port: int, host_name: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `manage.py sshfront` at this port of this machine until the block ends; `environment` replaces settings."""
+    variables = os.environ | {
+        "DATABASE_URL": database_url(),
+        "COMPUTE_VAR_DIR": str(settings.COMPUTE_VAR_DIR),
+        "COMPUTE_HOST_NAME": host_name,
+        "COMPUTE_SSH_ADDRESS": f"127.0.0.1:{port}",
+    }
+    process = subprocess.Popen(
+        [sys.executable, "manage.py", "sshfront"], cwd=ROOT, env=variables | environment, start_new_session=True
+    )
+    try:
+        until(lambda: process.poll() is not None or is_listening(port))
+        assert process.poll() is None, "the SSH front did not come up"
+        yield process
+    finally:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+
+def is_listening(port: int) -> bool:
+    """Return whether something of this machine accepts connections at the port."""
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def is_ready(name: str) -> bool:

@@ -29,6 +29,7 @@ class Migration(migrations.Migration):
                 ('max_pending', models.PositiveIntegerField(blank=True, null=True, verbose_name='pending sessions')),
                 ('max_lifetime', models.DurationField(blank=True, help_text='A session ends this long after it started running', null=True, validators=[django.core.validators.MinValueValidator(limit_value=datetime.timedelta(seconds=60))])),
                 ('allow_sudo', models.BooleanField(default=False, help_text='Sessions may gain root inside their container')),
+                ('allow_public_apps', models.BooleanField(default=True, help_text='Apps of sessions may be opened to people without an account')),
             ],
             options={
                 'verbose_name_plural': 'resource policies',

@@ -153,5 +153,5 @@ def test_me_shows_who_i_am() -> None:
         "email": user.email,
         "name": "Ada Lovelace",
         "is_superadmin": False,
-        "policy": {"name": user.policy.name, "max_lifetime": None, "allow_sudo": False},
+        "policy": {"name": user.policy.name, "max_lifetime": None, "allow_sudo": False, "allow_public_apps": True},
     }

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../src/symbols.h"
+#include "driver.h"
 #include "state.h"
 
 enum { BAD_HANDLE = 400 };

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "../src/symbols.h"
+#include "../src/abi.h"
 #include "state.h"
 
 #define API __attribute__((visibility("default")))

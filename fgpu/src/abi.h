@@ -1,6 +1,5 @@
 /* The few declarations of the CUDA driver and NVML interfaces that the hook needs, written from their published ABI. */
-#ifndef FGPU_ABI_H
-#define FGPU_ABI_H
+#pragma once
 
 #include <stddef.h>
 #include <stdint.h>
@@ -15,8 +14,8 @@ typedef struct { unsigned char bytes[16]; } CUuuid;
 
 enum {
     CUDA_SUCCESS = 0, CUDA_INVALID_VALUE = 1, CUDA_OUT_OF_MEMORY = 2, CUDA_NOT_INITIALIZED = 3,
-    CUDA_INVALID_DEVICE = 101, CUDA_INVALID_CONTEXT = 201, CUDA_NOT_FOUND = 500, CUDA_NOT_READY = 600, CUDA_NOT_SUPPORTED = 801,
-    CUDA_SYSTEM_NOT_READY = 802,
+    CUDA_INVALID_DEVICE = 101, CUDA_INVALID_CONTEXT = 201, CUDA_NOT_FOUND = 500, CUDA_NOT_READY = 600,
+    CUDA_NOT_SUPPORTED = 801, CUDA_SYSTEM_NOT_READY = 802,
 };
 enum { LOCATION_DEVICE = 1, NODE_MEM_ALLOC = 10, CAPTURE_MODE_RELAXED = 2, EVENT_BLOCKING_SYNC = 1 };
 enum { POOL_RESERVED_CURRENT = 5, POOL_USED_CURRENT = 7 };
@@ -34,7 +33,7 @@ typedef struct {
     union { long long size[29]; CUallocNode alloc; };
     long long reserved2;
 } CUnodeParams;
-typedef struct { unsigned grid[3], block[3], shared; CUstream stream; void *attrs; unsigned attr_count; } CUlaunchConfig;
+typedef struct { unsigned grid[3], block[3], shared; CUstream stream; void *attrs; unsigned count; } CUlaunchConfig;
 typedef struct { CUfunction f; unsigned grid[3], block[3], shared; CUstream stream; void **params; } CUlaunchParams;
 
 _Static_assert(sizeof(CUpoolProps) == 88 && sizeof(CUallocNode) == 120, "CUDA ABI");
@@ -52,5 +51,3 @@ enum {
     NVML_SUCCESS = 0, NVML_INVALID_ARGUMENT = 2, NVML_NOT_SUPPORTED = 3, NVML_NO_PERMISSION = 4,
     NVML_INSUFFICIENT_SIZE = 7, NVML_LIBRARY_NOT_FOUND = 12, NVML_FUNCTION_NOT_FOUND = 13,
 };
-
-#endif

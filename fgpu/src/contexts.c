@@ -1,107 +1,75 @@
-/* A context costs device memory of its own, charged once per process and GPU, and its end frees what was made in it. */
-#include <pthread.h>
+/* A context costs device memory of its own: charged once per process and GPU, when the first one is asked for, until
+ * the process ends. The end of a context frees what was made in it. */
+#include <string.h>
 
 #include "fgpu.h"
 
-static pthread_mutex_t contexts = PTHREAD_MUTEX_INITIALIZER;
+HELPER(cuDevicePrimaryCtxGetState, (CUdevice, unsigned *, int *));
 
-/* Take the lock and this GPU's context charge, shared by all contexts on it: the first one pays. */
-static CUresult begin(CUdevice device, struct hold **hold) {
+static pthread_mutex_t contexts = PTHREAD_MUTEX_INITIALIZER;
+static struct hold *paid[MAX_GPUS];
+static CUcontext primary[MAX_GPUS];
+
+static CUresult pay(CUdevice device) {
     CUresult rc = fgpu_ready();
     int gpu = rc ? -1 : fgpu_index(device);
-    if (gpu < 0)
-        return rc ? rc : CUDA_INVALID_DEVICE;
-    pthread_mutex_lock(&contexts);
-    *hold = ledger_search(HELD_CTX, ANYWHERE, gpu);
-    if (!*hold)
-        rc = hold_new(gpu, fgpu_limits.gpu[gpu].ctx_bytes, NULL, hold);
-    if (rc)
-        pthread_mutex_unlock(&contexts);
-    return rc;
+    if (gpu < 0) return rc ? rc : CUDA_INVALID_DEVICE;
+    LOCKED(contexts);
+    return paid[gpu] ? CUDA_SUCCESS : hold_new(gpu, fgpu_limits.gpu[gpu].ctx_bytes, NULL, &paid[gpu]);
 }
 
-static CUresult end(CUresult rc, struct hold *hold, uint64_t key, CUcontext context) {
-    if (!rc && !ledger_find(HELD_CTX, key, -1))
-        ledger_put(HELD_CTX, key, KEY(context), hold);
-    else if (!hold->refs)
-        hold_undo(hold);
-    pthread_mutex_unlock(&contexts);
-    return rc;
-}
-
-static void forget(uint64_t key) {
-    uint64_t context = 0;
-    pthread_mutex_lock(&contexts);
-    if (ledger_drop(HELD_CTX, key, &context)) {
-        ledger_drop_context((CUcontext)context);
-        gate_forget_context((CUcontext)context);
+static CUresult gone(CUresult rc, CUcontext context) {
+    if (!rc && context) {
+        ledger_drop_context(context);
+        gate_forget_context(context);
     }
-    pthread_mutex_unlock(&contexts);
+    return rc;
 }
 
-#define CREATE(device, call, created) \
-    struct hold *hold; \
-    CUresult rc = begin(device, &hold); \
-    if (rc) \
-        return rc; \
-    rc = call; \
-    return end(rc, hold, rc ? 0 : KEY(*created), rc ? NULL : *created)
+#define CREATE(name, params, args) \
+    WRAP(name, params) { \
+        CUresult rc = pay(device); \
+        return rc ? rc : CALL(name, args); \
+    }
+CREATE(cuCtxCreate, (CUcontext *out, unsigned flags, CUdevice device), (out, flags, device))
+CREATE(cuCtxCreate_v2, (CUcontext *out, unsigned flags, CUdevice device), (out, flags, device))
+CREATE(cuCtxCreate_v3, (CUcontext *out, void *affinity, int count, unsigned flags, CUdevice device),
+       (out, affinity, count, flags, device))
+CREATE(cuCtxCreate_v4, (CUcontext *out, void *params, unsigned flags, CUdevice device), (out, params, flags, device))
+CREATE(cuGreenCtxCreate, (CUgreenCtx *out, CUresourceDesc desc, CUdevice device, unsigned flags),
+       (out, desc, device, flags))
 
-EXPORT CUresult cuCtxCreate(CUcontext *out, unsigned flags, CUdevice device) {
-    CREATE(device, CALL(cuCtxCreate, out, flags, device), out);
+#define DESTROY(name) \
+    WRAP(name, (CUcontext context)) { return gone(CALL(name, (context)), context); }
+DESTROY(cuCtxDestroy)
+DESTROY(cuCtxDestroy_v2)
+DESTROY(cuGreenCtxDestroy)
+
+WRAP(cuDevicePrimaryCtxRetain, (CUcontext *out, CUdevice device)) {
+    CUresult rc = pay(device);
+    if (!rc && !(rc = CALL(cuDevicePrimaryCtxRetain, (out, device))))
+        primary[fgpu_index(device)] = *out;
+    return rc;
 }
 
-EXPORT CUresult cuCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice device) {
-    CREATE(device, CALL(cuCtxCreate_v2, out, flags, device), out);
-}
-
-EXPORT CUresult cuCtxCreate_v3(CUcontext *out, void *affinity, int count, unsigned flags, CUdevice device) {
-    CREATE(device, CALL(cuCtxCreate_v3, out, affinity, count, flags, device), out);
-}
-
-EXPORT CUresult cuCtxCreate_v4(CUcontext *out, void *params, unsigned flags, CUdevice device) {
-    CREATE(device, CALL(cuCtxCreate_v4, out, params, flags, device), out);
-}
-
-EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *out, CUresourceDesc desc, CUdevice device, unsigned flags) {
-    CREATE(device, CALL(cuGreenCtxCreate, out, desc, device, flags), out);
-}
-
-/* The primary context is known by its device, and counted once however often it is retained. */
-#define PRIMARY(device) ((uint64_t)(device) + 1)
-
-EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice device) {
-    struct hold *hold;
-    CUresult rc = begin(device, &hold);
-    if (rc)
-        return rc;
-    rc = CALL(cuDevicePrimaryCtxRetain, out, device);
-    return end(rc, hold, PRIMARY(device), rc ? NULL : *out);
-}
-
+/* The primary context ends when the last one that retained it lets it go, or when it is reset. */
 static CUresult released(CUresult rc, CUdevice device) {
     unsigned flags;
-    int active = 0;
-    if (!rc && (CALL(cuDevicePrimaryCtxGetState, device, &flags, &active) || !active))
-        forget(PRIMARY(device));
+    int active = 0, gpu = fgpu_index(device);
+    if (!rc && gpu >= 0 && (CALL(cuDevicePrimaryCtxGetState, (device, &flags, &active)) || !active))
+        gone(rc, primary[gpu]);
     return rc;
 }
 
 #define RELEASE(name) \
-    EXPORT CUresult name(CUdevice device) { return released(CALL(name, device), device); }
+    WRAP(name, (CUdevice device)) { return released(CALL(name, (device)), device); }
 RELEASE(cuDevicePrimaryCtxRelease)
 RELEASE(cuDevicePrimaryCtxRelease_v2)
 RELEASE(cuDevicePrimaryCtxReset)
 RELEASE(cuDevicePrimaryCtxReset_v2)
 
-#define DESTROY(name, type) \
-    EXPORT CUresult name(type context) \
-    { \
-        CUresult rc = CALL(name, context); \
-        if (!rc) \
-            forget(KEY(context)); \
-        return rc; \
-    }
-DESTROY(cuCtxDestroy, CUcontext)
-DESTROY(cuCtxDestroy_v2, CUcontext)
-DESTROY(cuGreenCtxDestroy, CUgreenCtx)
+/* After fork: what the parent paid for is the parent's. */
+void contexts_forget_process(void) {
+    pthread_mutex_init(&contexts, NULL);
+    memset(paid, 0, sizeof paid);
+}

@@ -1,133 +1,114 @@
 /* The real driver behind the hook, and the decision whether this process may use it. Fails closed. */
 #include <dlfcn.h>
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "fgpu.h"
 
-#define LIMITS_PATH "/run/fgpu/limits.conf"
-#define REGION_PATH "/run/fgpu/region"
+enum { MAX_ORDINALS = 64 };
 
-enum { UNKNOWN, GOOD, REFUSED };
+HELPER(cuDeviceGetCount, (int *));
+HELPER(cuDeviceGetUuid, (CUuuid *, CUdevice));
+HELPER(cuDeviceGetUuid_v2, (CUuuid *, CUdevice));
+HELPER(cuCtxGetCurrent, (CUcontext *));
+HELPER(cuCtxGetDevice, (CUdevice *));
 
 struct limits fgpu_limits;
-void *fgpu_cuda, *fgpu_nvml, *fgpu_real[S_COUNT];
+bool fgpu_gated;
 
 static pthread_mutex_t setup = PTHREAD_MUTEX_INITIALIZER;
-static _Atomic int attached, ready;
-static signed char index_of[MAX_ORDINALS];
-
-static const char *path_of(const char *variable, const char *fixed) {
-#ifdef FGPU_TEST
-    if (getenv(variable))
-        return getenv(variable);
-#endif
-    (void)variable;
-    return fixed;
-}
+static bool attached;
+static _Atomic bool ready;
+static signed char index_of[MAX_ORDINALS]; /* plus one */
 
 static void in_child(void) {
     pthread_mutex_init(&setup, NULL);
-    atomic_store(&ready, 0);
+    atomic_store(&ready, false);
     region_forget_process();
     ledger_forget();
+    contexts_forget_process();
     gate_forget_process();
 }
 
-static bool attach_once(void) {
-    const char *problem = region_attach(path_of("FGPU_REGION", REGION_PATH));
+static void attach(void) {
+    const char *problem = region_attach(system_region_path());
     if (!problem)
-        problem = limits_load(path_of("FGPU_LIMITS", LIMITS_PATH), &fgpu_limits);
+        problem = limits_load(system_limits_path(), &fgpu_limits);
     if (problem) {
         region_note(problem);
-        return false;
+        return;
     }
     for (int i = 0; i < fgpu_limits.count; i++)
-        fgpu_gated |= fgpu_limits.gpu[i].sm_points < 10000;
-    return pthread_atfork(NULL, NULL, in_child) == 0;
+        fgpu_gated |= fgpu_limits.gpu[i].sm_points < ALL_SMS;
+    attached = pthread_atfork(NULL, NULL, in_child) == 0;
 }
 
 bool fgpu_attach(void) {
-    if (atomic_load(&attached) == UNKNOWN) {
-        pthread_mutex_lock(&setup);
-        if (atomic_load(&attached) == UNKNOWN)
-            atomic_store(&attached, attach_once() ? GOOD : REFUSED);
-        pthread_mutex_unlock(&setup);
-    }
-    return atomic_load(&attached) == GOOD;
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    pthread_once(&once, attach);
+    return attached;
 }
 
-static bool bind(void **handle, int first, int last, const char *library) {
-    pthread_mutex_lock(&setup);
-    if (!*handle) {
-        void *found = dlopen(library, RTLD_LAZY | RTLD_NOLOAD);
-        found = found ? found : dlopen(library, RTLD_LAZY);
-        for (int i = first; found && i < last; i++)
-            fgpu_real[i] = fgpu_real_dlsym(found, fgpu_names[i]);
-        *handle = found;
-    }
-    pthread_mutex_unlock(&setup);
+/* Find the driver's own functions whose names begin so. A library that is not there yet is looked for again. */
+static bool bind(void **handle, const char *library, const char *prefix) {
+    LOCKED(setup);
+    if (!*handle && (*handle = dlopen(library, RTLD_LAZY)))
+        for EACH_SYMBOL(s)
+            if (!strncmp(s->name, prefix, strlen(prefix)))
+                s->real = fgpu_real_dlsym(*handle, s->name);
     return *handle != NULL;
 }
 
 bool fgpu_bind_cuda(void) {
-    return bind(&fgpu_cuda, 0, S_CUDA_END, "libcuda.so.1");
+    static void *handle;
+    return bind(&handle, "libcuda.so.1", "cu");
 }
 
 bool fgpu_bind_nvml(void) {
-    return bind(&fgpu_nvml, S_CUDA_END, S_COUNT, "libnvidia-ml.so.1");
+    static void *handle;
+    return bind(&handle, "libnvidia-ml.so.1", "nvml");
 }
 
 static int limit_of(CUdevice device) {
     CUuuid id;
     char text[48] = "GPU-", *at = text + 4;
-    CUresult rc = CALL(cuDeviceGetUuid_v2, &id, device); /* of the MIG slice, if it is one */
-    if (rc && CALL(cuDeviceGetUuid, &id, device))
-        return -1;
+    CUresult rc = CALL(cuDeviceGetUuid_v2, (&id, device)); /* of the MIG slice, if it is one */
+    if (rc && CALL(cuDeviceGetUuid, (&id, device))) return -1;
     for (int i = 0; i < 16; i++)
         at += sprintf(at, i == 4 || i == 6 || i == 8 || i == 10 ? "-%02x" : "%02x", id.bytes[i]);
     return limits_find(&fgpu_limits, text);
 }
 
-/* Match every visible GPU with its limit, by UUID: ordinals depend on the tenant's environment. */
-static CUresult map_devices(void) {
-    int count = 0;
-    CUresult rc = CALL(cuDeviceGetCount, &count);
-    if (rc)
-        return rc;
-    for (int i = 0; i < count; i++) {
-        int index = i < MAX_ORDINALS ? limit_of(i) : -1;
-        if (index < 0) {
-            region_note("a visible GPU has no limit");
-            return CUDA_SYSTEM_NOT_READY;
-        }
-        index_of[i] = (signed char)(index + 1);
-    }
-    if (region_join())
-        return CUDA_SUCCESS;
-    region_note("no slot left in the region");
+static CUresult refuse(const char *why) {
+    region_note(why);
     return CUDA_SYSTEM_NOT_READY;
 }
 
+/* Match every visible GPU with its limit, by UUID: ordinals depend on the tenant's environment. */
+static CUresult map_devices(void) {
+    int count = 0;
+    CUresult rc = CALL(cuDeviceGetCount, (&count));
+    for (int i = 0; !rc && i < count; i++) {
+        int index = i < MAX_ORDINALS ? limit_of(i) : -1;
+        if (index < 0) return refuse("a visible GPU has no limit");
+        index_of[i] = (signed char)(index + 1);
+    }
+    return rc ? rc : region_join() ? CUDA_SUCCESS : refuse("no slot left in the region");
+}
+
 CUresult fgpu_ready(void) {
-    if (atomic_load_explicit(&ready, memory_order_acquire))
-        return CUDA_SUCCESS;
-    if (!fgpu_attach() || !fgpu_bind_cuda())
-        return CUDA_SYSTEM_NOT_READY;
-    pthread_mutex_lock(&setup);
+    if (atomic_load_explicit(&ready, memory_order_acquire)) return CUDA_SUCCESS;
+    if (!fgpu_attach() || !fgpu_bind_cuda()) return CUDA_SYSTEM_NOT_READY;
+    LOCKED(setup);
     CUresult rc = atomic_load(&ready) ? CUDA_SUCCESS : map_devices();
     atomic_store(&ready, rc == CUDA_SUCCESS);
-    pthread_mutex_unlock(&setup);
     return rc;
 }
 
-EXPORT CUresult cuInit(unsigned flags) {
-    if (!fgpu_attach() || !fgpu_bind_cuda())
-        return CUDA_SYSTEM_NOT_READY;
-    CUresult rc = CALL(cuInit, flags);
+WRAP(cuInit, (unsigned flags)) {
+    if (!fgpu_attach() || !fgpu_bind_cuda()) return CUDA_SYSTEM_NOT_READY;
+    CUresult rc = CALL(cuInit, (flags));
     return rc ? rc : fgpu_ready();
 }
 
@@ -135,14 +116,12 @@ int fgpu_index(CUdevice device) {
     return device >= 0 && device < MAX_ORDINALS ? index_of[device] - 1 : -1;
 }
 
-/* The current context's GPU; CUDA's own error where there is none. */
-CUresult fgpu_here(int *gpu, CUdevice *device, CUcontext *context) {
-    CUresult rc = fgpu_ready();
-    if (!rc)
-        rc = CALL(cuCtxGetDevice, device);
-    if (!rc)
-        rc = CALL(cuCtxGetCurrent, context);
-    if (!rc)
-        *gpu = fgpu_index(*device);
-    return rc ? rc : *gpu < 0 ? CUDA_SYSTEM_NOT_READY : CUDA_SUCCESS;
+/* CUDA's own error where the thread has no context. */
+CUresult fgpu_here(struct place *here) {
+    CUresult rc;
+    if ((rc = fgpu_ready()) || (rc = CALL(cuCtxGetDevice, (&here->device)))
+        || (rc = CALL(cuCtxGetCurrent, (&here->context))))
+        return rc;
+    here->gpu = fgpu_index(here->device);
+    return here->gpu < 0 ? CUDA_SYSTEM_NOT_READY : CUDA_SUCCESS;
 }

@@ -1,51 +1,44 @@
 /* What this process holds: handle -> charge. Several handles may keep one charge alive (a VMM allocation and its
  * mappings, a pool and the pointers in it, a graph and its executables); the last one gone releases it. */
-#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "fgpu.h"
 
-enum { BUCKETS = 16384 };
+enum { BUCKET_BITS = 14, BUCKETS = 1 << BUCKET_BITS };
 
 struct entry {
     struct entry *next;
+    enum kind kind;
     uint64_t key, size;
     struct hold *hold;
-    enum kind kind;
 };
 
 static struct entry *table[BUCKETS];
 static pthread_mutex_t ledger_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct entry **bucket(enum kind kind, uint64_t key) {
-    uint64_t hash = (key ^ (uint64_t)kind << 56) * 0x9E3779B97F4A7C15ull;
-    return &table[hash >> 50];
+    return &table[(key ^ (uint64_t)kind << 56) * 0x9E3779B97F4A7C15ull >> (64 - BUCKET_BITS)];
 }
 
 static CUresult charge(int gpu, uint64_t bytes) {
-    return gpu < 0 || !bytes ? CUDA_SUCCESS : region_charge(gpu, bytes, fgpu_limits.gpu[gpu].mem_bytes);
+    return gpu < 0 || !bytes ? CUDA_SUCCESS : region_charge(gpu, bytes);
 }
 
-/* Charge `bytes`; before saying no, take back what this process' pools do not use. */
-static CUresult charge_or_reconcile(int gpu, uint64_t bytes) {
-    CUresult rc = charge(gpu, bytes);
-    if (rc != CUDA_OUT_OF_MEMORY)
-        return rc;
-    pools_reconcile(true);
-    return charge(gpu, bytes);
-}
-
+/* Before saying no, take back what this process' pools do not use. */
 CUresult hold_new(int gpu, uint64_t bytes, CUcontext context, struct hold **out) {
-    struct hold *hold = calloc(1, sizeof *hold);
-    CUresult rc = hold ? charge_or_reconcile(gpu, bytes) : CUDA_OUT_OF_MEMORY;
-    if (rc) {
-        free(hold);
-        return rc;
+    CUresult rc = charge(gpu, bytes);
+    if (rc == CUDA_OUT_OF_MEMORY) {
+        pools_reconcile(true);
+        rc = charge(gpu, bytes);
     }
-    *hold = (struct hold){.gpu = gpu, .bytes = bytes, .context = context};
-    *out = hold;
-    return CUDA_SUCCESS;
+    if (rc) return rc;
+    *out = malloc(sizeof **out);
+    if (*out)
+        **out = (struct hold){.gpu = gpu, .bytes = bytes, .context = context};
+    else if (gpu >= 0)
+        region_release(gpu, bytes);
+    return *out ? CUDA_SUCCESS : CUDA_OUT_OF_MEMORY;
 }
 
 /* The caller serialises changes of one hold. */
@@ -61,109 +54,97 @@ CUresult hold_resize(struct hold *hold, uint64_t bytes) {
 }
 
 void hold_undo(struct hold *hold) {
-    if (hold->gpu >= 0 && hold->bytes)
-        region_release(hold->gpu, hold->bytes);
+    hold_resize(hold, 0);
     free(hold);
 }
 
+/* After the driver's answer: book the charge under its handle, or take it back. `hold` may be NULL: nothing to pay. */
+CUresult hold_settle(CUresult rc, struct hold *hold, enum kind kind, uint64_t key) {
+    if (hold && rc)
+        hold_undo(hold);
+    else if (hold)
+        ledger_put(kind, key, 0, hold);
+    return rc;
+}
+
 /* Without memory for an entry the charge stays for ever: too much is charged then, never too little. */
-void ledger_put(enum kind kind, uint64_t key, uint64_t size, struct hold *hold) {
+static void insert(enum kind kind, uint64_t key, uint64_t size, struct hold *hold) {
     struct entry *entry = malloc(sizeof *entry), **at = bucket(kind, key);
-    pthread_mutex_lock(&ledger_lock);
     hold->refs++;
     if (entry) {
-        *entry = (struct entry){*at, key, size, hold, kind};
+        *entry = (struct entry){*at, kind, key, size, hold};
         *at = entry;
     }
-    pthread_mutex_unlock(&ledger_lock);
 }
 
-struct hold *ledger_find(enum kind kind, uint64_t key, int gpu) {
-    struct hold *found = NULL;
-    pthread_mutex_lock(&ledger_lock);
-    for (struct entry *e = *bucket(kind, key); e && !found; e = e->next)
-        if (e->kind == kind && e->key == key && (gpu == -1 || e->hold->gpu == gpu))
-            found = e->hold;
-    pthread_mutex_unlock(&ledger_lock);
-    return found;
+void ledger_put(enum kind kind, uint64_t key, uint64_t size, struct hold *hold) {
+    LOCKED(ledger_lock);
+    insert(kind, key, size, hold);
 }
 
-/* The hold of any entry of that kind and GPU whose range has the address. */
-struct hold *ledger_search(enum kind kind, uint64_t address, int gpu) {
-    struct hold *found = NULL;
-    pthread_mutex_lock(&ledger_lock);
-    for (int i = 0; i < BUCKETS && !found; i++)
-        for (struct entry *e = table[i]; e && !found; e = e->next)
-            if (e->kind == kind && (address == ANYWHERE || address - e->key < e->size)
-                && (gpu == -1 || e->hold->gpu == gpu))
-                found = e->hold;
-    pthread_mutex_unlock(&ledger_lock);
-    return found;
+struct hold *ledger_find(enum kind kind, uint64_t key) {
+    LOCKED(ledger_lock);
+    for (struct entry *e = *bucket(kind, key); e; e = e->next)
+        if (e->kind == kind && e->key == key) return e->hold;
+    return NULL;
 }
 
-/* Take the entry at `at` out of its chain; return its hold if that was the last reference. */
-static struct hold *unlink_entry(struct entry **at) {
+/* The hold of the entry of that kind whose range has the address. */
+struct hold *ledger_find_address(enum kind kind, uint64_t address) {
+    LOCKED(ledger_lock);
+    for (int i = 0; i < BUCKETS; i++)
+        for (struct entry *e = table[i]; e; e = e->next)
+            if (e->kind == kind && address - e->key < e->size) return e->hold;
+    return NULL;
+}
+
+/* Take the entry at `at` out of its chain, and release its charge if that was the last reference. */
+static void remove_entry(struct entry **at) {
     struct entry *entry = *at;
-    struct hold *hold = entry->hold;
     *at = entry->next;
+    if (--entry->hold->refs == 0)
+        hold_undo(entry->hold);
     free(entry);
-    return --hold->refs == 0 ? hold : NULL;
 }
 
 /* Drop the oldest entry of that key: a freed address may have been handed out again already. */
 bool ledger_drop(enum kind kind, uint64_t key, uint64_t *size) {
+    LOCKED(ledger_lock);
     struct entry **found = NULL;
-    struct hold *last = NULL;
-    pthread_mutex_lock(&ledger_lock);
     for (struct entry **at = bucket(kind, key); *at; at = &(*at)->next)
         if ((*at)->kind == kind && (*at)->key == key)
             found = at;
-    if (found) {
-        if (size)
-            *size = (*found)->size;
-        last = unlink_entry(found);
-    }
-    pthread_mutex_unlock(&ledger_lock);
-    if (last)
-        hold_undo(last);
-    return found != NULL;
+    if (!found) return false;
+    if (size)
+        *size = (*found)->size;
+    remove_entry(found);
+    return true;
 }
 
 void ledger_drop_context(CUcontext context) {
-    struct hold *last;
-    pthread_mutex_lock(&ledger_lock);
-    for (int i = 0; context && i < BUCKETS; i++)
-        for (struct entry **at = &table[i]; *at;) {
-            if ((*at)->hold->context != context) {
+    LOCKED(ledger_lock);
+    for (int i = 0; i < BUCKETS; i++)
+        for (struct entry **at = &table[i]; *at;)
+            if ((*at)->hold->context == context)
+                remove_entry(at);
+            else
                 at = &(*at)->next;
-                continue;
-            }
-            last = unlink_entry(at);
-            if (last)
-                hold_undo(last);
-        }
-    pthread_mutex_unlock(&ledger_lock);
 }
 
+/* Whatever `key` keeps alive, `other` keeps alive too. */
 void ledger_share(enum kind from, uint64_t key, enum kind to, uint64_t other) {
-    struct hold *shared[MAX_GPUS];
-    int count = 0;
-    pthread_mutex_lock(&ledger_lock);
+    LOCKED(ledger_lock);
     for (struct entry *e = *bucket(from, key); e; e = e->next)
-        if (e->kind == from && e->key == key && count < MAX_GPUS)
-            shared[count++] = e->hold;
-    pthread_mutex_unlock(&ledger_lock);
-    for (int i = 0; i < count; i++)
-        ledger_put(to, other, 0, shared[i]);
+        if (e->kind == from && e->key == key)
+            insert(to, other, 0, e->hold);
 }
 
 void ledger_each(enum kind kind, void (*visit)(struct hold *)) {
-    pthread_mutex_lock(&ledger_lock);
+    LOCKED(ledger_lock);
     for (int i = 0; i < BUCKETS; i++)
         for (struct entry *e = table[i]; e; e = e->next)
             if (e->kind == kind)
                 visit(e->hold);
-    pthread_mutex_unlock(&ledger_lock);
 }
 
 /* After fork: the memory is the parent's, and its charges are too. */

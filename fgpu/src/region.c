@@ -4,9 +4,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -15,52 +15,43 @@
 #include <unistd.h>
 
 enum { LOCK_SECONDS = 10, FRAME_NS = 100000000 };
+#define FIVE " %*s %*s %*s %*s %*s"
 
 static struct region *region;
 static int region_fd = -1;
-static struct region_slot *mine;   /* NULL until this process joins */
-static struct region_slot own;     /* what `mine` must say; the file may be tampered with, this cannot */
+static struct region_slot *mine; /* NULL until this process joins */
+static struct region_slot own;   /* what `mine` must say; the file may be tampered with, this cannot */
 
 static const char *prepare(struct region *r) {
     pthread_mutexattr_t attr;
-    if (r->magic == REGION_MAGIC)
-        return r->version == REGION_VERSION ? NULL : "region has another version";
-    if (r->magic || r->version)
-        return "region is garbled";
+    if (r->magic == REGION_MAGIC) return r->version == REGION_VERSION ? NULL : "region has another version";
+    if (r->magic || r->version) return "region is garbled";
     pthread_mutexattr_init(&attr);
     pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
     pthread_mutex_init(&r->lock, &attr);
-    pthread_mutexattr_destroy(&attr);
     r->version = REGION_VERSION;
     r->magic = REGION_MAGIC;
     return NULL;
 }
 
+/* Once per process, so what is open when something is wrong stays open: the process gets no GPU anyway. */
 const char *region_attach(const char *path) {
     struct stat info;
     int fd = open(path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
-    if (fd < 0)
-        return "region missing";
-    if (fstat(fd, &info) || !S_ISREG(info.st_mode) || info.st_size != REGION_BYTES) {
-        close(fd);
-        return "region has the wrong size";
-    }
-    void *map = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-    const char *problem = map == MAP_FAILED || flock(fd, LOCK_EX) ? "region cannot be mapped" : prepare(map);
-    flock(fd, LOCK_UN);
-    if (problem) {
-        if (map != MAP_FAILED)
-            munmap(map, REGION_BYTES);
-        close(fd);
-        return problem;
-    }
+    if (fd < 0) return "region missing";
     int high = fcntl(fd, F_DUPFD_CLOEXEC, 200); /* out of the way of programs that count on low numbers */
     if (high >= 0)
         close(fd);
     region_fd = high >= 0 ? high : fd;
-    region = map;
-    return NULL;
+    if (fstat(region_fd, &info) || !S_ISREG(info.st_mode) || info.st_size != REGION_BYTES)
+        return "region has the wrong size";
+    struct region *map = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, region_fd, 0);
+    const char *problem = map == MAP_FAILED || flock(region_fd, LOCK_EX) ? "region cannot be mapped" : prepare(map);
+    flock(region_fd, LOCK_UN);
+    if (!problem)
+        region = map;
+    return problem;
 }
 
 void region_note(const char *text) {
@@ -81,48 +72,41 @@ static bool lock(void) {
             region->gpu[i].spans = 0;
         rc = pthread_mutex_consistent(&region->lock);
     }
-    if (rc)
-        return false;
+    if (rc) return false;
     if (region->magic == REGION_MAGIC && region->version == REGION_VERSION && region->high <= REGION_SLOTS)
         return true;
     pthread_mutex_unlock(&region->lock);
     return false;
 }
 
-static void unlock(void) {
-    pthread_mutex_unlock(&region->lock);
-}
+static void unlock(void) { pthread_mutex_unlock(&region->lock); }
 
 /* Read start time and stack address of a process; false when it is gone. */
 static bool identify(int pid, uint64_t *started, uint64_t *stack) {
     char path[32], text[1024];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0)
-        return false;
-    ssize_t size = read(fd, text, sizeof text - 1);
-    close(fd);
+    ssize_t size = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
+    if (fd >= 0)
+        close(fd);
     text[size > 0 ? size : 0] = 0;
-    char *field = strrchr(text, ')'); /* the end of field 2, which may hold anything */
-    for (int n = 2; field && n < 28; n++) {
-        field = strchr(field + 1, ' ');
-        if (field && n + 1 == 22)
-            *started = strtoull(field + 1, NULL, 10);
-    }
-    *stack = field ? strtoull(field + 1, NULL, 10) : 0;
-    return field != NULL;
+    static const char from_3_to_28[] = FIVE FIVE FIVE " %*s %*s %*s %*s %" SCNu64 FIVE " %" SCNu64;
+    const char *name_end = strrchr(text, ')'); /* of field 2, which may hold anything */
+    return name_end && sscanf(name_end + 1, from_3_to_28, started, stack) == 2;
+}
+
+static struct flock lock_byte(const struct region_slot *slot) {
+    off_t offset = REGION_LOCK_BASE + (slot - region->slot);
+    return (struct flock){.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = offset, .l_len = 1};
 }
 
 /* A slot lives while its process holds the slot's lock byte (works across pid namespaces, ends with exec). Should the
  * program have closed the file behind our back, the process itself is looked at. */
 static bool alive(const struct region_slot *slot) {
-    struct flock probe = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = REGION_LOCK_BASE + (slot - region->slot),
-                          .l_len = 1};
+    struct flock probe = lock_byte(slot);
     uint64_t started, stack;
-    if (fcntl(region_fd, F_GETLK, &probe) == 0 && probe.l_type != F_UNLCK)
-        return true;
-    if (!identify(slot->pid, &started, &stack))
-        return kill(slot->pid, 0) == 0 || errno != ESRCH;
+    if (fcntl(region_fd, F_GETLK, &probe) == 0 && probe.l_type != F_UNLCK) return true;
+    if (!identify(slot->pid, &started, &stack)) return kill(slot->pid, 0) == 0 || errno != ESRCH;
     return started == slot->started && (!stack || !slot->stack || stack == slot->stack);
 }
 
@@ -157,18 +141,15 @@ static bool take_slot(void) {
         reap();
         mine = free_slot();
     }
-    if (!mine)
-        return false;
-    struct flock hold = {.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = REGION_LOCK_BASE + (mine - region->slot),
-                         .l_len = 1};
+    if (!mine) return false;
+    struct flock hold = lock_byte(mine);
     fcntl(region_fd, F_SETLK, &hold);
     *mine = own;
     return true;
 }
 
 bool region_join(void) {
-    if (!lock())
-        return false;
+    if (!lock()) return false;
     bool joined = mine || take_slot();
     unlock();
     return joined;
@@ -189,46 +170,36 @@ static uint64_t total(int gpu) {
     return sum;
 }
 
-CUresult region_charge(int gpu, uint64_t bytes, uint64_t limit) {
-    if (!lock())
-        return CUDA_SYSTEM_NOT_READY;
+CUresult region_charge(int gpu, uint64_t bytes) {
+    uint64_t used, limit = fgpu_limits.gpu[gpu].mem_bytes;
+    CUresult rc = CUDA_SYSTEM_NOT_READY;
+    if (!lock()) return rc;
     if (mine)
         *mine = own; /* heals whatever somebody wrote there */
-    else if (!take_slot()) {
-        unlock();
-        return CUDA_SYSTEM_NOT_READY;
-    }
-    uint64_t used = total(gpu);
-    if (used > limit || bytes > limit - used) {
-        reap();
+    if (mine || take_slot()) {
         used = total(gpu);
+        if (used > limit || bytes > limit - used) {
+            reap();
+            used = total(gpu);
+        }
+        rc = used <= limit && bytes <= limit - used ? CUDA_SUCCESS : CUDA_OUT_OF_MEMORY;
     }
-    bool fits = used <= limit && bytes <= limit - used;
-    struct region_gpu *state = &region->gpu[gpu];
-    if (fits) {
-        own.used[gpu] += bytes;
-        mine->used[gpu] = own.used[gpu];
-        if (used + bytes > state->peak_bytes)
-            state->peak_bytes = used + bytes;
-    } else {
-        state->refused++;
-    }
+    if (!rc)
+        mine->used[gpu] = own.used[gpu] += bytes;
     unlock();
-    return fits ? CUDA_SUCCESS : CUDA_OUT_OF_MEMORY;
+    return rc;
 }
 
 void region_release(int gpu, uint64_t bytes) {
-    if (!lock())
-        return;
-    own.used[gpu] -= bytes < own.used[gpu] ? bytes : own.used[gpu];
+    if (!lock()) return;
+    own.used[gpu] -= least(bytes, own.used[gpu]);
     if (mine)
         mine->used[gpu] = own.used[gpu];
     unlock();
 }
 
 bool region_used(int gpu, uint64_t *used) {
-    if (!lock())
-        return false;
+    if (!lock()) return false;
     reap();
     *used = total(gpu);
     unlock();
@@ -237,8 +208,7 @@ bool region_used(int gpu, uint64_t *used) {
 
 int region_processes(int gpu, nvmlProcessV2 *out, int room) {
     int count = 0;
-    if (!lock())
-        return -1;
+    if (!lock()) return -1;
     reap();
     for (uint32_t i = 0; i < region->high; i++) {
         const struct region_slot *slot = &region->slot[i];
@@ -257,8 +227,7 @@ bool region_gate_wait(int gpu, uint64_t now, uint64_t *wait_ns) {
     const struct limit *limit = &fgpu_limits.gpu[gpu];
     uint64_t phase = limit->phase_ms * 1000000ull, frame = (now - phase) / FRAME_NS;
     int64_t quota = (int64_t)limit->sm_points * (FRAME_NS / 10000);
-    if (!lock())
-        return false;
+    if (!lock()) return false;
     struct region_gpu *state = &region->gpu[gpu];
     if (frame != state->frame) {
         uint64_t passed = frame > state->frame && frame - state->frame < 1000000 ? frame - state->frame : 1;
@@ -279,14 +248,11 @@ static uint64_t cover(struct region_gpu *state, uint64_t start, uint64_t end) {
     uint32_t first = 0, last;
     while (first < state->spans && state->span[first].end < start)
         first++;
-    for (last = first; last < state->spans && state->span[last].start <= end; last++) {
-        uint64_t from = state->span[last].start > start ? state->span[last].start : start;
-        uint64_t to = state->span[last].end < end ? state->span[last].end : end;
-        fresh -= to - from;
-    }
+    for (last = first; last < state->spans && state->span[last].start <= end; last++)
+        fresh -= least(state->span[last].end, end) - most(state->span[last].start, start);
     if (last > first) {
-        start = state->span[first].start < start ? state->span[first].start : start;
-        end = state->span[last - 1].end > end ? state->span[last - 1].end : end;
+        start = least(state->span[first].start, start);
+        end = most(state->span[last - 1].end, end);
     } else if (state->spans == REGION_SPANS) { /* full: the oldest span is forgotten */
         memmove(&state->span[0], &state->span[1], (REGION_SPANS - 1) * sizeof state->span[0]);
         state->spans--;
@@ -300,8 +266,7 @@ static uint64_t cover(struct region_gpu *state, uint64_t start, uint64_t end) {
 }
 
 void region_gate_busy(int gpu, uint64_t start, uint64_t end) {
-    if (end <= start || !lock())
-        return;
+    if (end <= start || !lock()) return;
     struct region_gpu *state = &region->gpu[gpu];
     if (state->spans > REGION_SPANS)
         state->spans = 0;
@@ -315,21 +280,13 @@ void region_gate_busy(int gpu, uint64_t start, uint64_t end) {
     unlock();
 }
 
-void region_gate_throttled(int gpu, uint64_t ns) {
-    if (!lock())
-        return;
-    region->gpu[gpu].throttled_ns += ns;
-    unlock();
-}
-
 /* How much of its share of the SMs the container used in the last full second. */
 unsigned region_gate_percent(int gpu, uint64_t now) {
     uint64_t second = now / 1000000000u - 1, busy = 0;
-    if (!lock())
-        return 0;
+    if (!lock()) return 0;
     if (region->gpu[gpu].second[second % 4] == second)
         busy = region->gpu[gpu].busy_ns[second % 4];
     unlock();
-    busy = busy * 10000 / fgpu_limits.gpu[gpu].sm_points / 10000000u; /* ns of a second -> percent of the share */
-    return busy > 100 ? 100 : (unsigned)busy;
+    /* ns of a second -> percent of the share */
+    return (unsigned)least(busy * ALL_SMS / fgpu_limits.gpu[gpu].sm_points / 10000000u, 100);
 }

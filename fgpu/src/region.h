@@ -1,8 +1,5 @@
 /* The layout of the accounting file: one per session, mapped by all of its processes, made by the host, 64 KiB. */
-#ifndef FGPU_REGION_H
-#define FGPU_REGION_H
-
-#include <pthread.h>
+#pragma once
 
 #include "fgpu.h"
 
@@ -11,7 +8,6 @@ enum { REGION_BYTES = 65536, REGION_SLOTS = 256, REGION_SPANS = 32, REGION_VERSI
 #define REGION_LOCK_BASE (1 << 20) /* one lockable byte per slot, past the end of the file */
 
 struct region_gpu {
-    uint64_t peak_bytes, refused, throttled_ns; /* for the host's records */
     uint64_t frame;                             /* the gate: last frame whose share was paid in */
     int64_t budget_ns;                          /* GPU time left in it; negative is debt */
     struct { uint64_t start, end; } span[REGION_SPANS]; /* when the GPU was last seen busy for us: sorted, disjoint */
@@ -32,5 +28,3 @@ struct region {
     struct region_slot slot[REGION_SLOTS];
 };
 _Static_assert(sizeof(struct region) <= REGION_BYTES, "the region must fit its file");
-
-#endif

@@ -9,12 +9,6 @@
 #error "the trampolines below are written for x86-64"
 #endif
 
-#define AS_NAME(name, args) #name,
-#define AS_WRAPPER(name, args) [S_##name] = (void *)(uintptr_t)name,
-const char *const fgpu_names[S_COUNT] = {
-    WRAPPED_CUDA(AS_NAME) HELPERS_CUDA(AS_NAME) WRAPPED_NVML(AS_NAME) HELPERS_NVML(AS_NAME)};
-static void *const wrappers[S_COUNT] = {WRAPPED_CUDA(AS_WRAPPER) WRAPPED_NVML(AS_WRAPPER)};
-
 /* What no wrapper is known for although it allocates, launches or tells sizes is kept from the program. */
 static const char *const guarded[] = {
     "cuMemAlloc", "cuMemCreate", "cuMemPoolCreate", "cuMemGetInfo", "cuDeviceTotalMem", "cuArrayCreate",
@@ -39,20 +33,17 @@ EARLY static bool same(const char *a, const char *b) {
     return *a == *b;
 }
 
-EARLY static int wrapped(const char *name) {
-    for (int i = 0; i < S_COUNT; i++)
-        if (wrappers[i] && same(fgpu_names[i], name))
-            return i;
-    return -1;
+EARLY static void *wrapper_of(const char *name) {
+    for EACH_SYMBOL(s)
+        if (s->wrapper && same(s->name, name)) return s->wrapper;
+    return NULL;
 }
 
 EARLY static bool refused(const char *name) {
     for (unsigned i = 0; i < sizeof harmless / sizeof *harmless; i++)
-        if (begins(name, harmless[i]))
-            return false;
+        if (begins(name, harmless[i])) return false;
     for (unsigned i = 0; i < sizeof guarded / sizeof *guarded; i++)
-        if (begins(name, guarded[i]))
-            return true;
+        if (begins(name, guarded[i])) return true;
     return false;
 }
 
@@ -67,8 +58,7 @@ EARLY static void *hashed(const struct link_map *object, const char *name) {
         strings = dyn->d_tag == DT_STRTAB ? (const void *)dyn->d_un.d_ptr : strings;
         table = dyn->d_tag == DT_GNU_HASH ? (const void *)dyn->d_un.d_ptr : table;
     }
-    if (!symbols || !strings || !table)
-        return NULL;
+    if (!symbols || !strings || !table) return NULL;
     for (const char *c = name; *c; c++)
         hash = hash * 33 + (unsigned char)*c;
     const uint32_t *buckets = table + 4 + table[2] * 2, *chain = buckets + table[0];
@@ -100,34 +90,26 @@ EARLY static void *libc_function(const char *name, void *_Atomic *cache) {
 static void *_Atomic dlsym_cache, *_Atomic dlvsym_cache;
 
 EARLY void *fgpu_real_dlsym(void *handle, const char *name) {
-    void *(*real)(void *, const char *) = (void *(*)(void *, const char *))libc_function("dlsym", &dlsym_cache);
+    __typeof__(&dlsym) real = (__typeof__(&dlsym))libc_function("dlsym", &dlsym_cache);
     return real(handle, name);
 }
 
-EARLY void *fgpu_real_dlvsym(void *handle, const char *name, const char *version) {
-    void *(*real)(void *, const char *, const char *) =
-        (void *(*)(void *, const char *, const char *))libc_function("dlvsym", &dlvsym_cache);
+EARLY static void *real_dlvsym(void *handle, const char *name, const char *version) {
+    __typeof__(&dlvsym) real = (__typeof__(&dlvsym))libc_function("dlvsym", &dlvsym_cache);
     return real(handle, name, version);
 }
 
 /* RTLD_DEFAULT and RTLD_NEXT would find ourselves; what counts is whether the driver is loaded and has the name. */
 static void *routed(void *handle, const char *name, const char *version) {
-    void *library = handle, *found;
-    if (handle == RTLD_DEFAULT || handle == RTLD_NEXT) {
-        library = dlopen(name[0] == 'c' ? "libcuda.so.1" : "libnvidia-ml.so.1", RTLD_LAZY | RTLD_NOLOAD);
-        if (!library)
-            return NULL;
-    }
-    found = version ? fgpu_real_dlvsym(library, name, version) : fgpu_real_dlsym(library, name);
-    int symbol = wrapped(name);
-    if (found && symbol < 0)
-        return fgpu_real_dlsym(library, "(withheld by libfgpu)"); /* NULL, with a message for dlerror */
-    return found ? wrappers[symbol] : NULL;
+    if (handle == RTLD_DEFAULT || handle == RTLD_NEXT)
+        handle = dlopen(name[0] == 'c' ? "libcuda.so.1" : "libnvidia-ml.so.1", RTLD_LAZY | RTLD_NOLOAD);
+    if (!handle || !(version ? real_dlvsym(handle, name, version) : fgpu_real_dlsym(handle, name)))
+        return NULL;
+    void *wrapper = wrapper_of(name);
+    return wrapper ? wrapper : fgpu_real_dlsym(handle, "(withheld by libfgpu)"); /* NULL, with a message for dlerror */
 }
 
-static void *routed_dlsym(void *handle, const char *name) {
-    return routed(handle, name, NULL);
-}
+static void *routed_dlsym(void *handle, const char *name) { return routed(handle, name, NULL); }
 
 extern char dlsym_entry[], dlvsym_entry[];
 
@@ -139,10 +121,9 @@ static void *ours_dlsym(void *handle, const char *name) {
 /* Choose who answers a lookup. The trampoline then jumps there with the caller's return address in place, since
  * glibc tells from it what RTLD_NEXT means. */
 EARLY __attribute__((used, visibility("hidden"))) void *fgpu_pick(const char *name, int versioned) {
-    if (name && (wrapped(name) >= 0 || refused(name)))
+    if (name && (wrapper_of(name) || refused(name)))
         return versioned ? (void *)(uintptr_t)routed : (void *)(uintptr_t)routed_dlsym;
-    if (name && (same(name, "dlsym") || same(name, "dlvsym")))
-        return (void *)(uintptr_t)ours_dlsym;
+    if (name && (same(name, "dlsym") || same(name, "dlvsym"))) return (void *)(uintptr_t)ours_dlsym;
     return versioned ? libc_function("dlvsym", &dlvsym_cache) : libc_function("dlsym", &dlsym_cache);
 }
 
@@ -156,29 +137,25 @@ TRAMPOLINE("dlvsym", "1");
 
 /* The driver picks the variant (version, per-thread stream); its address tells which one, so no table of versions. */
 static CUresult substitute(CUresult rc, const char *name, void **function, int *status) {
-    if (rc || !function || !*function)
-        return rc;
-    for (int i = 0; i < S_CUDA_WRAPPED_END; i++)
-        if (fgpu_real[i] == *function) {
-            *function = wrappers[i];
+    if (rc || !function || !*function) return rc;
+    for EACH_SYMBOL(s)
+        if (s->wrapper && s->real == *function) {
+            *function = s->wrapper;
             return CUDA_SUCCESS;
         }
-    if (!refused(name) && wrapped(name) < 0)
-        return CUDA_SUCCESS;
+    if (!refused(name) && !wrapper_of(name)) return CUDA_SUCCESS;
     *function = NULL;
     if (status)
         *status = 1; /* symbol not found */
     return CUDA_NOT_FOUND;
 }
 
-EXPORT CUresult cuGetProcAddress(const char *name, void **function, int version, uint64_t flags) {
-    if (!fgpu_bind_cuda())
-        return CUDA_SYSTEM_NOT_READY;
-    return substitute(CALL(cuGetProcAddress, name, function, version, flags), name, function, NULL);
+WRAP(cuGetProcAddress, (const char *name, void **function, int version, uint64_t flags)) {
+    if (!fgpu_bind_cuda()) return CUDA_SYSTEM_NOT_READY;
+    return substitute(CALL(cuGetProcAddress, (name, function, version, flags)), name, function, NULL);
 }
 
-EXPORT CUresult cuGetProcAddress_v2(const char *name, void **function, int version, uint64_t flags, int *status) {
-    if (!fgpu_bind_cuda())
-        return CUDA_SYSTEM_NOT_READY;
-    return substitute(CALL(cuGetProcAddress_v2, name, function, version, flags, status), name, function, status);
+WRAP(cuGetProcAddress_v2, (const char *name, void **function, int version, uint64_t flags, int *status)) {
+    if (!fgpu_bind_cuda()) return CUDA_SYSTEM_NOT_READY;
+    return substitute(CALL(cuGetProcAddress_v2, (name, function, version, flags, status)), name, function, status);
 }

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from fgpu.region import GPU_BASE, GPU_BYTES, HIGH, SLOT_BASE, SLOT_BYTES, GpuUsage, read_usage
 from fgpu.tests.host import GIB, MIB, OUT_OF_MEMORY, SYSTEM_NOT_READY, Host, Session, limit
+from fgpu.tests.region import GPU_BASE, GPU_BYTES, HIGH, SLOT_BASE, SLOT_BYTES, read_note
 
 
 def edit(region: Path, offset: int, data: bytes) -> None:
@@ -160,26 +160,13 @@ def test_the_256th_process_is_the_last_one(host: Host) -> None:
         edit(session.region, HIGH, struct.pack("<I", 256))
         with session.probe(enter=False) as late:
             assert late.code("init") == SYSTEM_NOT_READY
-        assert "no slot left" in read_usage(session.region, 1).note
+        assert "no slot left" in read_note(session.region)
         probe.kill()
         with session.probe() as later:
             assert later.alloc(2 * GIB) == 0
 
 
-def test_the_region_tells_the_host_use_peak_and_refusals(host: Host) -> None:
-    session = host.session()
-    assert read_usage(session.region, 1).gpus == [GpuUsage(used=0, peak=0, refused=0, throttled_ns=0)]
-    with session.probe() as probe:
-        assert probe.alloc(GIB) == 0
-        assert probe.alloc(512 * MIB, slot=1) == 0
-        assert probe.alloc(2 * GIB, slot=2) == OUT_OF_MEMORY
-        assert probe.code("free 0") == 0
-        [usage] = read_usage(session.region, 1).gpus
-    assert (usage.used, usage.peak) == (512 * MIB, GIB + 512 * MIB)
-    assert usage.refused >= 1
-
-
-def test_the_offsets_python_reads_at_are_those_of_the_c_struct(host: Host) -> None:
+def test_the_offsets_that_tests_read_at_are_those_of_the_c_struct(host: Host) -> None:
     with host.session().probe() as probe:
         assert probe.ask("layout") == [str(GPU_BYTES), str(SLOT_BYTES), str(GPU_BASE), str(SLOT_BASE), str(HIGH)]
 

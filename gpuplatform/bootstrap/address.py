@@ -1,4 +1,4 @@
-"""Where the web process listens: what the setting says, whether it is free, and what a browser types."""
+"""Where the platform's servers listen: what the setting says, whether it is free, and what a browser types."""
 
 import contextlib
 import http.client
@@ -13,6 +13,8 @@ from gpuplatform.bootstrap.progress import SetupProblem
 ADDRESS: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
 EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # recognised, not bound
 TIMEOUT_SECONDS: Final = 3
+HTTP_SETTING: Final = "COMPUTE_HTTP_ADDRESS"
+SSH_SETTING: Final = "COMPUTE_SSH_ADDRESS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,12 +25,17 @@ class Address:
     port: int
 
     @property
+    def text(self) -> str:
+        """As it is written in a setting."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
     def url(self) -> str:
         """What to open in a browser on this machine."""
         host = EVERYWHERE.get(self.host, self.host)
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
-    def is_free(self) -> bool:
+    def is_free(self, setting: str = HTTP_SETTING) -> bool:
         """Return whether a server could listen here now. Raise SetupProblem if this is no address of the machine."""
         try:
             family, kind, protocol, _, where = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
@@ -38,17 +45,17 @@ class Address:
         except PermissionError:
             raise SetupProblem(f"you may not listen on port {self.port}: choose one from 1024 up") from None
         except socket.gaierror as error:
-            raise SetupProblem(f"COMPUTE_HTTP_ADDRESS: {self.host} is not an address here: {error.strerror}") from None
+            raise SetupProblem(f"{setting}: {self.host} is not an address here: {error.strerror}") from None
         except OSError:
             return False
         return True
 
 
-def address_from(text: str) -> Address:
-    """Return the address in "host:port" or "[ipv6]:port"; raise SetupProblem for anything else."""
+def address_from(text: str, setting: str = HTTP_SETTING) -> Address:
+    """Return the address in "host:port" or "[ipv6]:port"; raise SetupProblem, naming the setting, for anything else."""
     match = ADDRESS.fullmatch(text)
     if not match or not 0 < int(match["port"]) < 65536:
-        raise SetupProblem(f"COMPUTE_HTTP_ADDRESS is {text!r}, which is not host:port, such as 127.0.0.1:8000")
+        raise SetupProblem(f"{setting} is {text!r}, which is not host:port, such as 127.0.0.1:8000")
     return Address(match["host"].strip("[]"), int(match["port"]))
 
 

@@ -1,5 +1,6 @@
 """Looks over the machine and the installation: one line per check, what is wrong, and what to do. Changes nothing."""
 
+import asyncio
 import os
 import shutil
 import stat
@@ -28,6 +29,10 @@ from gpuplatform.bootstrap.progress import SetupProblem
 from resources.checks import check_simulated_gpus
 from resources.models import Gpu, Host, Image
 from resources.units import GIB, size_text
+from sessions.proxy.engine import ExecFailed
+from sessions.reach import engine_behind
+from sessions.runtime import firewall
+from sessions.runtime.container_config import NETWORK
 from sessions.runtime.factory import get_enforcer
 
 OLDEST_PYTHON: Final = (3, 11)
@@ -36,7 +41,6 @@ SCARCE_DISK: Final = 10 * GIB
 NO_DISK: Final = 2 * GIB
 HEARTBEAT_LIMIT: Final = timedelta(seconds=20)
 CLOCK_LIMIT: Final = timedelta(seconds=2)
-NETWORK: Final = "gpuplatform"
 ANSWER_SECONDS: Final = 3
 START: Final = "`make up` starts it"
 
@@ -141,7 +145,7 @@ def _database() -> Finding:
     if problem and settings.DATABASE_URL:
         return Finding(Verdict.FAIL, f"{kind} does not answer: {problem}", "check DATABASE_URL in .env")
     if problem:
-        return Finding(Verdict.WARN, "embedded PostgreSQL is not running", START)
+        return Finding(Verdict.WARN, "embedded PostgreSQL is not running", _kept("postgres/log"))
     executor = MigrationExecutor(connection)
     waiting = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if waiting:
@@ -155,7 +159,12 @@ def _redis() -> Finding:
         return Finding(Verdict.OK, f"{'REDIS_URL' if settings.REDIS_URL else 'embedded'}, version {version}")
     if settings.REDIS_URL:
         return Finding(Verdict.FAIL, "REDIS_URL does not answer", "check REDIS_URL in .env")
-    return Finding(Verdict.WARN, "embedded Redis is not running", START)
+    return Finding(Verdict.WARN, "embedded Redis is not running", _kept("redis/redis.log"))
+
+
+def _kept(log: str) -> str:
+    """Return what to do about an embedded server that is down: `make up` keeps it running, unless it cannot."""
+    return f"{START}, and again should it end; why it ended is in {Path(settings.COMPUTE_VAR_DIR) / log}"
 
 
 def _docker() -> Finding:
@@ -183,6 +192,16 @@ def _iptables() -> Finding:
     if system_packages.program("iptables"):
         return Finding(Verdict.OK, "found")
     return Finding(Verdict.WARN, "not found; the Docker Engine needs it", "apt-get install iptables")
+
+
+def _firewall() -> Finding:
+    if not settings.COMPUTE_FIREWALL:
+        text = "off: sessions reach what this host binds to all interfaces"
+        return Finding(Verdict.WARN, text, "COMPUTE_FIREWALL=true, unless rules of your own keep them away")
+    if problem := firewall.problem(settings.COMPUTE_DOCKER_URL):
+        text = f"sessions reach what this host binds to all interfaces: {problem}"
+        return Finding(Verdict.WARN, text, "run the host worker as root, with iptables")
+    return Finding(Verdict.OK, "the host worker keeps sessions away from this host's own services")
 
 
 def _disk() -> Finding:
@@ -249,6 +268,22 @@ def _web() -> Finding:
     return Finding(Verdict.FAIL, f"{settings.COMPUTE_HTTP_ADDRESS} is taken by another program", "COMPUTE_HTTP_ADDRESS")
 
 
+def _gateway() -> Finding:
+    if not settings.COMPUTE_GATEWAY_ADDRESS:
+        return Finding(Verdict.OK, "none is set; a host needs one where the web process is on another machine")
+    engine = engine_behind(settings.COMPUTE_GATEWAY_URL, settings.COMPUTE_HOST_NAME)
+    try:
+        answer = asyncio.run(engine.request("GET", "/containers/gp-none-0/json"))
+    except ExecFailed as failure:
+        hint = "run `manage.py gateway` here, with the COMPUTE_APPS_KEYS and COMPUTE_HOST_NAME of this .env"
+        return Finding(Verdict.FAIL, f"{settings.COMPUTE_GATEWAY_URL}: {failure}", hint)
+    if answer.status == 404:
+        return Finding(Verdict.OK, f"passes requests on at {settings.COMPUTE_GATEWAY_URL}")
+    return Finding(
+        Verdict.FAIL, f"{settings.COMPUTE_GATEWAY_URL} is taken by another program", "COMPUTE_GATEWAY_ADDRESS"
+    )
+
+
 def _clock() -> Finding:
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
@@ -277,12 +312,14 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "disk": _disk,
     "Docker": _docker,
     "iptables": _iptables,
+    "firewall": _firewall,
     "network": _docker_network,
     "GPUs": _gpus,
     "fGPU": _fgpu,
     "database": _database,
     "Redis": _redis,
     "web": _web,
+    "gateway": _gateway,
     "images": _images,
     "hosts": _hosts,
     "clock": _clock,

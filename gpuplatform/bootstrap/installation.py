@@ -12,6 +12,7 @@ from django.db import connections
 from gpuplatform import embedded
 from gpuplatform.bootstrap import demo, docker_engine, gpus, services, static_files, system_packages
 from gpuplatform.bootstrap.progress import Progress
+from gpuplatform.bootstrap.supervisor import Service
 
 SIMULATED_GPUS: Final = "1x8GiB"
 
@@ -35,6 +36,13 @@ def own_services(progress: Progress, *, take_over: bool) -> Iterator[None]:
             yield
         finally:
             connections.close_all()
+
+
+def kept_services() -> list[Service]:
+    """Return the servers that `own_services` has up, for the supervisor to look after."""
+    return services.kept(
+        Path(settings.COMPUTE_VAR_DIR), with_postgres=not settings.DATABASE_URL, with_redis=not settings.REDIS_URL
+    )
 
 
 def prepare_machine(progress: Progress, *, for_tests: bool) -> None:

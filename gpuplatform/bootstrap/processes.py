@@ -7,17 +7,17 @@ from typing import Final
 from gpuplatform.bootstrap.address import Address
 from gpuplatform.bootstrap.supervisor import Command
 
-LARGEST_MESSAGE: Final = 2**20  # bytes a browser may send over a websocket at once: ample for what people paste
-SHUTDOWN_SECONDS: Final = 5  # after which open websockets are closed
 QUIET_ROOT: Final = "ignore:You're running the worker with superuser privileges"  # containers run as root too
 CELERY: Final = (sys.executable, "-m", "celery", "--quiet", "-A", "gpuplatform")
 
 
-def commands(address: Address, var_dir: Path, host_environment: dict[str, str]) -> list[Command]:
-    """Return what to run: web, scheduler, beat and this host's worker."""
+def commands(
+    address: Address, var_dir: Path, host_environment: dict[str, str], *, has_ssh: bool = False
+) -> list[Command]:
+    """Return what to run: web, scheduler, beat, this host's worker and, if wanted, the SSH front."""
     worker = "worker -Q scheduler -n scheduler@%h --pool solo --concurrency 1 --without-gossip --without-mingle"
     return [
-        Command(name="web", arguments=_web(address)),
+        Command(name="web", arguments=(sys.executable, "manage.py", "web", "--address", address.text)),
         Command(
             name="scheduler",
             arguments=(*CELERY, *worker.split(), "--loglevel", "INFO"),
@@ -32,19 +32,5 @@ def commands(address: Address, var_dir: Path, host_environment: dict[str, str]) 
             arguments=(sys.executable, "manage.py", "hostworker"),
             environment={"PYTHONWARNINGS": QUIET_ROOT, **host_environment},
         ),
+        *([Command(name="ssh", arguments=(sys.executable, "manage.py", "sshfront"))] if has_ssh else []),
     ]
-
-
-def _web(address: Address) -> tuple[str, ...]:
-    options = {
-        "host": address.host,
-        "port": address.port,
-        "loop": "uvloop",
-        "http": "httptools",
-        "lifespan": "off",
-        "ws-max-size": LARGEST_MESSAGE,
-        "timeout-graceful-shutdown": SHUTDOWN_SECONDS,
-        "log-level": "warning",
-    }
-    arguments = [part for name, value in options.items() for part in (f"--{name}", str(value))]
-    return (sys.executable, "-m", "uvicorn", "gpuplatform.asgi:application", *arguments, "--no-access-log")

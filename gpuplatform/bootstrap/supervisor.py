@@ -1,4 +1,6 @@
-"""Runs the platform's processes as one: all start together, their lines are shown in order, and all end together."""
+"""Runs the platform's processes as one: all start together, their lines are shown in order, and all end together.
+
+What ends by itself once the platform is up is started again, a few times."""
 
 import asyncio
 import os
@@ -11,9 +13,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from gpuplatform.bootstrap.restarts import FIRST_DELAY, MOST, Restarts
+
 GRACE_SECONDS: Final = 15.0  # for a worker to finish what it is doing
 READY_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.3
+LOOK_SECONDS: Final = 2.0  # between looks at the services
 DRAIN_SECONDS: Final = 2.0
 CHUNK: Final = 65536
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -29,43 +34,75 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
+class ServiceProblem(Exception):
+    """A service could not be started; the text says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Service:
+    """A server that the commands need and that is no child of ours. Both functions may block."""
+
+    name: str
+    is_up: Callable[[], bool]
+    start: Callable[[], None]  # raises ServiceProblem
+
+
 class Supervisor:
-    """Runs commands until it is told to stop or one of them ends by itself.
+    """Runs commands until it is told to stop or one of them ends by itself and cannot be kept running.
+
+    Before the platform is ready, an end is a fault of its set-up and ends all. Afterwards a process, or a service, that
+    ends is started again, later each time, until it has ended too often within a minute.
 
     Each runs in a process group of its own, so that Ctrl-C reaches it once, through us. Should this process be killed,
     the kernel ends them (prctl PR_SET_PDEATHSIG): no half of a platform is left behind.
     """
 
-    def __init__(self, commands: Sequence[Command], *, folder: Path, output: TextIO) -> None:
+    def __init__(
+        self,
+        commands: Sequence[Command],
+        *,
+        folder: Path,
+        output: TextIO,
+        services: Sequence[Service] = (),
+        first_delay: float = FIRST_DELAY,
+        look_every: float = LOOK_SECONDS,
+    ) -> None:
         self._commands = commands
+        self._services = services
+        self._first_delay = first_delay
+        self._look_every = look_every
         self._folder = folder
         self._output = output
         self._width = max(len(command.name) for command in commands)
         self._stop = asyncio.Event()
         self._hurry = asyncio.Event()
+        self._is_ready = asyncio.Event()
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._relays: set[asyncio.Task[None]] = set()
 
     async def run(self, is_ready: Callable[[], bool], on_ready: Callable[[bool], None]) -> str | None:
-        """Return None after a signal asked to stop, or a sentence that names the process that ended by itself.
+        """Return None after a signal asked to stop, or a sentence that names what could not be kept running.
 
         `is_ready` is polled in a thread; `on_ready` is called once, with False when that took too long.
         """
         loop = asyncio.get_running_loop()
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self._on_signal)
-        processes: dict[str, asyncio.subprocess.Process] = {}
-        relays: list[asyncio.Task[None]] = []
+        tasks: list[asyncio.Task[Any]] = []
         try:
             for index, command in enumerate(self._commands):
-                process = await self._start(command)
-                processes[command.name] = process
-                relays.append(asyncio.create_task(self._relay(command.name, index, process)))
-            announcer = asyncio.create_task(self._announce(is_ready, on_ready))
-            ended = await self._first_end(processes)
-            announcer.cancel()
+                await self._start(index, command)
+            keepers = [asyncio.create_task(self._keep(index, command)) for index, command in enumerate(self._commands)]
+            keepers += [asyncio.create_task(self._guard(service)) for service in self._services]
+            tasks = [*keepers, asyncio.create_task(self._announce(is_ready, on_ready))]
+            ended = await self._first_end(keepers)
         finally:
-            await self._end_all(processes)
-            if relays:
-                await asyncio.wait(relays, timeout=DRAIN_SECONDS)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)  # so that nothing is started any more
+            await self._end_all(self._processes)
+            if self._relays:
+                await asyncio.wait(self._relays, timeout=DRAIN_SECONDS)
             for number in STOP_SIGNALS:
                 loop.remove_signal_handler(number)
         return ended
@@ -75,9 +112,9 @@ class Supervisor:
             self._hurry.set()
         self._stop.set()
 
-    async def _start(self, command: Command) -> asyncio.subprocess.Process:
+    async def _start(self, index: int, command: Command) -> None:
         follow_us = ["setpriv", "--pdeathsig", "TERM", "--"] if shutil.which("setpriv") else []
-        return await asyncio.create_subprocess_exec(
+        process = await asyncio.create_subprocess_exec(
             *follow_us,
             *command.arguments,
             cwd=self._folder,
@@ -87,19 +124,63 @@ class Supervisor:
             stderr=asyncio.subprocess.STDOUT,
             start_new_session=True,
         )
+        self._processes[command.name] = process
+        relay = asyncio.create_task(self._relay(command.name, index, process))
+        self._relays.add(relay)
+        relay.add_done_callback(self._relays.discard)
 
-    async def _first_end(self, processes: Mapping[str, asyncio.subprocess.Process]) -> str | None:
-        """Wait for a stop signal or the first process to end; a stop is not an end."""
-        names = {asyncio.create_task(process.wait()): name for name, process in processes.items()}
+    async def _keep(self, index: int, command: Command) -> str:
+        """Start the command again whenever it ends by itself; return a sentence once it must not be."""
+        restarts = Restarts(self._first_delay)
+        while True:
+            process = self._processes[command.name]
+            await _exit_of(process.pid)
+            _signal_groups({command.name: process}, signal.SIGKILL)  # what it has left behind
+            status = await process.wait()
+            ended = f"the process {command.name!r} ended by itself, {_how(status)}"
+            if not self._is_ready.is_set():
+                return f"{ended}; its last lines are above"
+            delay = restarts.delay(time.monotonic())
+            if delay is None:
+                return f"{ended}, {MOST + 1} times within a minute; its last lines are above"
+            self._say(f"WARNING: {ended}; it is started again in {delay:g} s")
+            await asyncio.sleep(delay)
+            await self._start(index, command)
+
+    async def _guard(self, service: Service) -> str:
+        """Start the service again whenever it is down; return a sentence once it must not be."""
+        restarts = Restarts(self._first_delay)
+        while True:
+            await asyncio.sleep(self._look_every)
+            if await asyncio.to_thread(service.is_up):
+                continue
+            delay = restarts.delay(time.monotonic())
+            if delay is None:
+                return f"{service.name} was down {MOST + 1} times within a minute; the lines above say why"
+            self._say(f"WARNING: {service.name} is down; it is started again in {delay:g} s")
+            await asyncio.sleep(delay)
+            await self._start_service(service)
+
+    async def _start_service(self, service: Service) -> None:
+        """Start it; should we be told to stop meanwhile, it is either up or not before anybody stops it."""
+        start = asyncio.create_task(asyncio.to_thread(service.start))
+        try:
+            await asyncio.shield(start)
+        except ServiceProblem as problem:
+            self._say(f"WARNING: {service.name} does not start: {problem}")
+        finally:
+            await asyncio.wait({start})
+
+    async def _first_end(self, keepers: Sequence[asyncio.Task[str]]) -> str | None:
+        """Wait for a stop signal or the first keeper to give up; a stop is not an end."""
         stop = asyncio.create_task(self._stop.wait())
-        done, pending = await asyncio.wait({stop, *names}, return_when=asyncio.FIRST_COMPLETED)
-        for task in pending:
-            task.cancel()
+        waited_for: set[asyncio.Task[Any]] = {stop, *keepers}
+        done, _ = await asyncio.wait(waited_for, return_when=asyncio.FIRST_COMPLETED)
+        stop.cancel()
         if stop in done:
             self._say("Stopping; press Ctrl-C again to end at once")
             return None
-        first = next(iter(done & names.keys()))
-        return f"the process {names[first]!r} ended by itself, {_how(first.result())}; its last lines are above"
+        return next(keeper.result() for keeper in keepers if keeper in done)
 
     async def _announce(self, is_ready: Callable[[], bool], on_ready: Callable[[bool], None]) -> None:
         deadline = time.monotonic() + READY_SECONDS
@@ -108,6 +189,7 @@ class Supervisor:
             ready = await asyncio.to_thread(is_ready)
             if not ready:
                 await asyncio.sleep(POLL_SECONDS)
+        self._is_ready.set()
         await asyncio.to_thread(on_ready, ready)
 
     async def _end_all(self, processes: Mapping[str, asyncio.subprocess.Process]) -> None:
@@ -148,6 +230,21 @@ class Supervisor:
         with suppress(OSError):  # the terminal may be gone, and the processes must be stopped nonetheless
             self._output.write(f"{line}\n")
             self._output.flush()
+
+
+async def _exit_of(pid: int) -> None:
+    """Wait until a child has exited; its `wait()` would also wait for whoever else has its output open."""
+    try:
+        handle = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    loop, exited = asyncio.get_running_loop(), asyncio.Event()
+    loop.add_reader(handle, exited.set)
+    try:
+        await exited.wait()
+    finally:
+        loop.remove_reader(handle)
+        os.close(handle)
 
 
 def _signal_groups(processes: Mapping[str, asyncio.subprocess.Process], number: signal.Signals) -> None:

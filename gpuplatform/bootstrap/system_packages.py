@@ -9,9 +9,19 @@ from typing import Final
 from gpuplatform.bootstrap.progress import SetupProblem
 
 FOR_IMAGES: Final = {"debootstrap": "debootstrap"}
-FOR_TESTS: Final = {"chromium": "chromium", "git": "git", "tmux": "tmux"}
+FOR_TESTS: Final = {
+    "chromium": "chromium",
+    "git": "git",
+    "ip": "iproute2",
+    "nginx": "nginx-light",
+    "sftp-server": "openssh-sftp-server",
+    "ssh": "openssh-client",
+    "tmux": "tmux",
+}
 APT: Final = ("apt-get", "-q", "-y", "-o", "DPkg::Lock::Timeout=300")
-SYSTEM_FOLDERS: Final = "/usr/local/sbin:/usr/sbin:/sbin"  # not on everybody's PATH, but where such programs are
+SYSTEM_FOLDERS: Final = (
+    "/usr/local/sbin:/usr/sbin:/sbin:/usr/lib/openssh"  # not on everybody's PATH, but where such programs are
+)
 
 
 def program(name: str) -> str | None:

@@ -1,6 +1,7 @@
 """The administration: open to superadmins for every model, shut to everybody else."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 from django.contrib import admin
@@ -11,15 +12,18 @@ from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 from knox.models import AuthToken
 
-from accounts.models import ResourcePolicy, User
+from accounts.models import ResourcePolicy, SshKey, User
 from resources.models import Host, Image, Installation, Preset, ResourceGroup
 from resources.units import GIB, MIB
+from sessions.endpoints.services import share
 from sessions.lifecycle import Status
-from sessions.models import GpuShare, Lease, Session, SessionEvent
+from sessions.models import Endpoint, GpuShare, Lease, Session, SessionEvent
 from tests.factories import (
     PASSWORD,
+    make_endpoint,
     make_group,
     make_host,
     make_image,
@@ -33,7 +37,7 @@ from tests.factories import (
 OURS = ("accounts", "resources", "compute", "knox")
 MODELS = sorted((model for model in admin.site._registry if model._meta.app_label in OURS), key=lambda m: m.__name__)
 ADDABLE = {User, ResourcePolicy, ResourceGroup, Preset, Image}
-WRITTEN_BY_SERVICES = (Session, SessionEvent, Lease, GpuShare)
+WRITTEN_BY_SERVICES = (Endpoint, Session, SessionEvent, Lease, GpuShare)
 pytestmark = pytest.mark.django_db
 
 
@@ -51,9 +55,11 @@ def populate() -> None:
     """Make at least one row of every model."""
     session = run_session(fgpu=2500)
     session.events.create(new_status="RUNNING", reason="STARTED", actor=session.owner)
+    make_endpoint(session).events.create(what="Opened.", actor=session.owner)
     make_preset(group=session.resource_group)
     session.resource_group.users.add(session.owner)
     AuthToken.objects.create(user=session.owner)
+    SshKey.objects.create(owner=session.owner, title="laptop", text="ssh-ed25519 AAAA", fingerprint="SHA256:AAAA")
     Installation.current_key()
 
 
@@ -63,7 +69,7 @@ def text_of(page: HttpResponseBase) -> str:
 
 
 def test_every_model_of_ours_is_administered() -> None:
-    assert len(MODELS) == 13
+    assert len(MODELS) == 15
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
@@ -75,6 +81,11 @@ def test_every_page_of_every_model_opens_for_a_superadmin(superadmin: Client, mo
     assert superadmin.get(url(model, "changelist"), {"q": "a"}).status_code == 200
     assert superadmin.get(url(model, "change", row.pk)).status_code == 200
     assert superadmin.get(url(model, "add")).status_code == (200 if model in ADDABLE else 403)
+
+
+@pytest.mark.parametrize("query", ["?q=a%00b", "?e=%00", "?pk__exact=%00", "a%00b/change/"])
+def test_an_address_with_a_nul_is_a_bad_request(superadmin: Client, query: str) -> None:
+    assert superadmin.get(url(Session, "changelist") + query).status_code == 400
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
@@ -113,6 +124,29 @@ def test_sessions_are_ended_by_the_services(superadmin: Client, action: str, sta
     assert [Session.objects.get(pk=pk).status for pk in rows] == [status, Status.CANCELLED]
 
 
+def test_the_token_of_an_app_is_shown_to_nobody(superadmin: Client) -> None:
+    endpoint = make_endpoint(token="hunter2")
+    assert "hunter2" not in text_of(superadmin.get(url(Endpoint, "change", endpoint.pk)))
+
+
+def test_apps_are_closed_to_others_and_to_everybody_by_the_services(superadmin: Client) -> None:
+    endpoint = make_endpoint(is_public=True)
+    link, _ = share(endpoint, expires=timezone.now() + timedelta(hours=1), actor=endpoint.session.owner)
+    told = {
+        "unpublish": "1 of 1 were public and are so no longer",
+        "revoke_links": "1 links are void",
+        "close": "1 closed",
+    }
+    for action, words in told.items():
+        body = {"action": action, "_selected_action": [endpoint.pk]}
+        assert words in text_of(superadmin.post(url(Endpoint, "changelist"), body, follow=True))
+    endpoint.refresh_from_db()
+    link.refresh_from_db()
+    assert (endpoint.is_public, endpoint.state, bool(link.revoked_at)) == (False, "CLOSED", True)
+    whats = [event.what for event in endpoint.events.filter(actor__is_superuser=True)]
+    assert whats == ["No longer public", f"Share link revoked: {link}", "Closed"]
+
+
 def test_hosts_are_cordoned_and_uncordoned(superadmin: Client) -> None:
     host = make_host()
     for action, cordoned in (("cordon", True), ("uncordon", False)):
@@ -120,8 +154,12 @@ def test_hosts_are_cordoned_and_uncordoned(superadmin: Client) -> None:
         assert Host.objects.get().is_cordoned is cordoned
 
 
+NO_APPS = {"apps-TOTAL_FORMS": "0", "apps-INITIAL_FORMS": "0"}
+
+
 def test_amounts_are_typed_as_people_write_them(superadmin: Client) -> None:
     form = {"environment": "Any", "version": "1", "reference": "any/image:1", "is_enabled": "on", "min_cpu": "1"}
+    form |= NO_APPS
     superadmin.post(url(Image, "add"), form | {"min_memory": "1.5g", "min_fgpu": "0.35"})
     image = Image.objects.get()
     assert (image.min_memory, image.min_fgpu) == (1536 * MIB, 350)
@@ -226,12 +264,25 @@ def test_an_image_that_cannot_be_offered_so_is_refused_at_its_field(
 ) -> None:
     make_image(environment="Python", version="3.11", is_default=True)
     form = {"environment": "Python", "version": "3.14", "reference": "python:3.14", "min_cpu": "1"}
-    form |= {"min_memory": "64m", "min_fgpu": "0"}
+    form |= {"min_memory": "64m", "min_fgpu": "0"} | NO_APPS
     answer = superadmin.post(url(Image, "add"), form | changes)
     errors = answer.context["adminform"].form.errors
     assert list(errors) == [field]
     assert words in str(errors[field])
     assert superadmin.post(url(Image, "add"), form).status_code == 302
+
+
+def test_the_apps_of_an_image_are_edited_with_it(superadmin: Client) -> None:
+    image = make_image()
+    form = {name: str(getattr(image, name)) for name in ("environment", "version", "reference", "min_cpu")}
+    form |= {"min_memory": "64m", "min_fgpu": "0", "apps-TOTAL_FORMS": "1", "apps-INITIAL_FORMS": "0"}
+    app = {"name": "code", "title": "Code", "port": "8080", "command": "exec code", "position": "0"}
+    app |= {"readiness_path": "/", "start_path": "/"}
+    form |= {f"apps-0-{name}": value for name, value in app.items()}
+    answer = superadmin.post(url(Image, "change", image.pk), form | {"apps-0-start_path": "https://evil.example"})
+    assert answer.status_code == 200
+    assert superadmin.post(url(Image, "change", image.pk), form).status_code == 302
+    assert image.apps.get().command == "exec code"
 
 
 def test_a_host_stays_in_its_group_while_sessions_hold_leases(superadmin: Client) -> None:

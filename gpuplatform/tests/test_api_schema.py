@@ -19,6 +19,12 @@ PATHS = {
     "/api/v1/sessions/{id}/events/": {"get"},
     "/api/v1/sessions/{id}/logs/": {"get"},
     "/api/v1/sessions/{id}/terminate/": {"post"},
+    "/api/v1/sessions/{session_id}/apps/": {"get"},
+    "/api/v1/sessions/{session_id}/apps/{app}/": {"get", "post", "delete"},
+    "/api/v1/sessions/{session_id}/apps/{app}/share/": {"get", "post"},
+    "/api/v1/sessions/{session_id}/apps/{app}/share/{link_id}/": {"delete"},
+    "/api/v1/ssh-keys/": {"get", "post"},
+    "/api/v1/ssh-keys/{id}/": {"get", "delete"},
 }
 
 

@@ -1,8 +1,10 @@
 """What doctor says when all is well and when everything is down."""
 
 import os
+import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from pytest_django import Settings
 from gpuplatform.bootstrap import doctor
 from gpuplatform.bootstrap.doctor import Verdict
 from tests.factories import make_gpu, make_host
+from tests.gateways import running_gateway
 
 
 def test_doctor_works_when_everything_is_down_and_fails(tmp_path: Path) -> None:
@@ -83,3 +86,33 @@ def test_a_database_that_refuses_at_length_takes_one_line(settings: Settings) ->
 def test_a_line_has_verdict_name_text_and_hint() -> None:
     finding = doctor.Finding(Verdict.WARN, "not running", "start it")
     assert finding.line("Redis") == "WARN  Redis          not running -> start it"
+
+
+def test_without_a_gateway_there_is_nothing_to_say(settings: Settings) -> None:
+    settings.COMPUTE_GATEWAY_ADDRESS = ""
+    assert doctor.CHECKS["gateway"]().verdict is Verdict.OK
+
+
+@pytest.mark.docker
+@pytest.mark.django_db(transaction=True)
+def test_a_gateway_is_asked_whether_it_passes_requests_on(tmp_path: Path, settings: Settings) -> None:
+    with running_gateway(settings.COMPUTE_HOST_NAME, tmp_path / "gateway.log") as gateway:
+        settings.COMPUTE_GATEWAY_URL = gateway.url
+        settings.COMPUTE_GATEWAY_ADDRESS = gateway.url.removeprefix("http://")
+        assert doctor.CHECKS["gateway"]().line("gateway") == f"OK    gateway        passes requests on at {gateway.url}"
+        settings.COMPUTE_HOST_NAME = "another"
+        finding = doctor.CHECKS["gateway"]()
+        assert finding.verdict is Verdict.FAIL
+        assert "refused the request" in finding.text
+    assert "cannot be reached" in doctor.CHECKS["gateway"]().text
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        settings.COMPUTE_GATEWAY_URL = f"http://127.0.0.1:{other.getsockname()[1]}"
+        threading.Thread(target=answer_nonsense, args=(other,)).start()
+        assert "is not understood" in doctor.CHECKS["gateway"]().text
+
+
+def answer_nonsense(server: socket.socket) -> None:
+    connection, _ = server.accept()
+    with connection:
+        connection.recv(65536)
+        connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")

@@ -1,6 +1,10 @@
 """The embedded PostgreSQL and Redis, in folders of their own."""
 
+import io
+import os
 import shutil
+import signal
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +14,8 @@ import pytest
 
 from gpuplatform import embedded
 from gpuplatform.bootstrap import services
+from gpuplatform.bootstrap.supervisor import Command, Supervisor
+from tests.wait import until
 
 
 @pytest.fixture
@@ -36,6 +42,29 @@ def test_the_services_start_stop_and_start_again_with_their_data(folder: Path, n
             pass
         assert services.redis_answers(var_dir), "what ran before is left running"
     assert not services.postgres_runs(var_dir)
+
+
+@pytest.mark.parametrize("name", ["PostgreSQL", "Redis"])
+async def test_a_server_that_is_killed_under_a_running_platform_is_started_again(folder: Path, name: str) -> None:
+    """With real servers and a process that waits, as `make up` has them."""
+    var_dir, output = folder / "var", io.StringIO()
+    pid_file = var_dir / ("postgres/postmaster.pid" if name == "PostgreSQL" else "redis/redis.pid")
+    is_up = services.postgres_runs if name == "PostgreSQL" else services.redis_answers
+    waits = Command(name="web", arguments=[sys.executable, "-c", "import signal; signal.pause()"])
+    kept = services.kept(var_dir, with_postgres=name == "PostgreSQL", with_redis=name == "Redis")
+    supervisor = Supervisor([waits], folder=folder, output=output, services=kept, look_every=0.1)
+
+    def kill_and_stop(ready: bool) -> None:
+        pid = int(pid_file.read_text().splitlines()[0])
+        os.kill(pid, signal.SIGKILL)
+        until(lambda: f"the embedded {name} is down" in output.getvalue())
+        until(lambda: is_up(var_dir))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with services.running(var_dir, take_over=True, with_postgres=name == "PostgreSQL", with_redis=name == "Redis"):
+        assert [service.is_up() for service in kept] == [True]
+        assert await supervisor.run(lambda: True, kill_and_stop) is None
+    assert [service.is_up() for service in kept] == [False]
 
 
 def test_stopping_what_does_not_run_is_success(folder: Path) -> None:

@@ -10,14 +10,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from gpuplatform.bootstrap.supervisor import GRACE_SECONDS, Command, Supervisor
+from gpuplatform.bootstrap.restarts import MOST, WINDOW_SECONDS, Restarts
+from gpuplatform.bootstrap.supervisor import GRACE_SECONDS, Command, Service, ServiceProblem, Supervisor
+from tests.wait import until
 
 WAIT = "import signal, os; print('ready', os.getpid(), flush=True); signal.pause()"
 STUBBORN = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); " + WAIT
 FAIL = "import sys; print('out of luck', flush=True); sys.exit(3)"
 FOLLOWED = "import os, signal, sys; file = open(sys.argv[1], 'w'); print('open', file=file, flush=True); signal.pause()"
+PARENT = f"import subprocess, sys; subprocess.Popen([sys.executable, '-c', {WAIT!r}]); " + WAIT
+ONCE = "import pathlib, sys; path = pathlib.Path('ran'); path.exists() and sys.exit(3); path.touch(); " + WAIT
 OUTER = """
 import asyncio, pathlib, sys
 from gpuplatform.bootstrap.supervisor import Command, Supervisor
@@ -52,9 +54,7 @@ async def test_a_signal_stops_all_and_is_no_fault(tmp_path: Path) -> None:
     output = io.StringIO()
     supervisor = Supervisor([python("web", WAIT), python("scheduler", WAIT)], folder=tmp_path, output=output)
     assert await supervisor.run(all_up(output, 2), ask_to_stop) is None
-    for pid in pids(output):
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, 0)
+    assert not any(_alive(pid) for pid in pids(output))
     assert f"web       | ready {pids(output)[0]}" in output.getvalue() or "scheduler | ready" in output.getvalue()
 
 
@@ -66,6 +66,65 @@ async def test_a_process_that_ends_by_itself_ends_all_and_is_named(tmp_path: Pat
     assert "'beat' ended by itself, with status 3" in ended
     assert "beat | out of luck" in output.getvalue()
     assert not any(_alive(pid) for pid in pids(output))
+
+
+async def test_a_process_that_is_killed_once_all_is_up_is_started_again_and_leaves_nothing_behind(
+    tmp_path: Path,
+) -> None:
+    output = io.StringIO()
+    supervisor = Supervisor([python("host", PARENT)], folder=tmp_path, output=output, first_delay=0.01)
+    left: list[int] = []
+
+    def kill_and_stop(ready: bool) -> None:
+        killed = pids(output)
+        leader = next(pid for pid in killed if os.getpgid(pid) == pid)
+        os.kill(leader, signal.SIGKILL)
+        until(lambda: len(pids(output)) == 4)
+        left.extend(pid for pid in killed if _alive(pid))
+        ask_to_stop(ready)
+
+    assert await supervisor.run(all_up(output, 2), kill_and_stop) is None
+    assert "WARNING: the process 'host' ended by itself, killed by SIGKILL; it is started again" in output.getvalue()
+    assert not left
+    assert not any(_alive(pid) for pid in pids(output))
+
+
+async def test_a_process_that_ends_again_and_again_ends_all(tmp_path: Path) -> None:
+    output = io.StringIO()
+    commands = [python("web", ONCE), python("beat", WAIT)]
+    supervisor = Supervisor(commands, folder=tmp_path, output=output, first_delay=0.001)
+
+    def end_web(ready: bool) -> None:
+        (line,) = (line for line in output.getvalue().splitlines() if line.startswith("web"))
+        os.kill(int(line.rsplit(maxsplit=1)[1]), signal.SIGTERM)
+
+    ended = await supervisor.run(all_up(output, 2), end_web)
+    assert ended is not None
+    assert f"'web' ended by itself, with status 3, {MOST + 1} times within a minute" in ended
+    assert not any(_alive(pid) for pid in pids(output))
+
+
+async def test_a_service_that_does_not_start_again_ends_all(tmp_path: Path) -> None:
+    def fail() -> None:
+        raise ServiceProblem("the disk is full")
+
+    output = io.StringIO()
+    service = Service(name="the database", is_up=lambda: False, start=fail)
+    supervisor = Supervisor(
+        [python("web", WAIT)], folder=tmp_path, output=output, services=[service], first_delay=0.001, look_every=0.001
+    )
+    ended = await supervisor.run(lambda: True, lambda ready: None)
+    assert ended == f"the database was down {MOST + 1} times within a minute; the lines above say why"
+    assert output.getvalue().count("the database does not start: the disk is full") == MOST
+    assert not any(_alive(pid) for pid in pids(output))
+
+
+def test_restarts_wait_longer_each_time_and_are_bounded_within_the_window() -> None:
+    restarts = Restarts(first_delay=1)
+    assert [restarts.delay(second) for second in range(MOST + 1)] == [1, 2, 4, 8, 16, None]
+    assert restarts.delay(WINDOW_SECONDS + 0.5) == 16  # the first has left the window
+    assert restarts.delay(WINDOW_SECONDS + 0.6) is None
+    assert restarts.delay(3 * WINDOW_SECONDS) == 1
 
 
 async def test_even_a_process_that_ends_well_was_not_asked_to(tmp_path: Path) -> None:
@@ -111,8 +170,8 @@ def test_processes_end_with_a_supervisor_that_is_killed(tmp_path: Path) -> None:
 
 
 def _alive(pid: int) -> bool:
+    """Return whether the process runs; one that has ended and was not reaped yet has no command line."""
     try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
+        return Path(f"/proc/{pid}/cmdline").read_bytes() != b""
+    except (FileNotFoundError, ProcessLookupError):
         return False
-    return True

@@ -3,18 +3,17 @@
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, TypeVar
+from typing import Final
 
+from resources.images.catalog_apps import AppEntry, listed_apps, parse_apps
+from resources.images.tables import refuse_rest, take
 from resources.units import MIB, bytes_from, milli_fgpu_from
-
-T = TypeVar("T")
 
 NAME_LENGTH: Final = 64  # of environments and versions, as in the table of images
 _NAME = re.compile(r"[^\s:](?:[^:\n]*[^\s:])?")  # no colon: --only takes ENVIRONMENT:VERSION
-_KINDS: Final[dict[type, str]] = {str: "text in quotes", int: "a whole number", bool: "true or false", list: "a list"}
 _SUITE = re.compile(r"[a-z][a-z0-9]*")
 # Pinned, and free of whatever a shell would act on: the words reach the Dockerfile's last RUN unquoted.
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9,._-]+\])?==[A-Za-z0-9][A-Za-z0-9.+_-]*")
@@ -51,6 +50,7 @@ class Entry:
     min_fgpu: int  # milli-fGPU
     is_default: bool  # the version offered first in its environment
     recipe: Recipe | None  # None: a registry has it
+    apps: tuple[AppEntry, ...] = ()  # in the order of the launcher
 
     @property
     def label(self) -> str:
@@ -73,14 +73,14 @@ def parse(text: str) -> tuple[Entry, ...]:
     except tomllib.TOMLDecodeError as error:
         raise CatalogError(f"not valid TOML: {error}") from None
     tables = document.pop("image", [])
+    apps, problems = parse_apps(document.pop("app", {}))
     if document or not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise CatalogError("the catalogue is a list of [[image]] tables and nothing else")
+        raise CatalogError("the catalogue is a list of [[image]] tables, [app.<name>] tables, and nothing else")
     entries: list[Entry] = []
-    problems: list[str] = []
     for number, table in enumerate(tables, start=1):
         name = f"image {number} ({table.get('environment', '?')} {table.get('version', '?')})"
         try:
-            entries.append(_entry(dict(table)))
+            entries.append(_entry(dict(table), apps))
         except ValueError as error:
             problems.append(f"{name}: {error}")
     problems += _clashes(entries)
@@ -123,22 +123,23 @@ def registry_of(reference: str) -> str:
     return first if slash and (first == "localhost" or set(first) & set(".:")) else "docker.io"
 
 
-def _entry(table: dict[str, object]) -> Entry:
+def _entry(table: dict[str, object], apps: Mapping[str, AppEntry]) -> Entry:
     build = table.pop("build", None)
     if build is not None and not isinstance(build, dict):
         raise ValueError("build must be a table, [image.build]")
     entry = Entry(
         environment=_name(table, "environment"),
         version=_name(table, "version"),
-        reference=_take(table, "reference", str),
-        description=_take(table, "description", str, ""),
-        min_cpu=_take(table, "min_cpu", int, 1),
-        min_memory=bytes_from(_take(table, "min_memory", str, str(64 * MIB))),
-        min_fgpu=milli_fgpu_from(_take(table, "min_fgpu", str, "0")),
-        is_default=_take(table, "default", bool, False),
+        reference=take(table, "reference", str),
+        description=take(table, "description", str, ""),
+        min_cpu=take(table, "min_cpu", int, 1),
+        min_memory=bytes_from(take(table, "min_memory", str, str(64 * MIB))),
+        min_fgpu=milli_fgpu_from(take(table, "min_fgpu", str, "0")),
+        is_default=take(table, "default", bool, False),
         recipe=None if build is None else _recipe(dict(build)),
+        apps=listed_apps(take(table, "apps", list, []), apps),
     )
-    _refuse_rest(table)
+    refuse_rest(table)
     if problem := reference_problem(entry.reference):
         raise ValueError(problem)
     if entry.recipe and "@" in entry.reference:
@@ -149,37 +150,22 @@ def _entry(table: dict[str, object]) -> Entry:
 
 
 def _recipe(table: dict[str, object]) -> Recipe:
-    suite = _take(table, "suite", str)
+    suite = take(table, "suite", str)
     if not _SUITE.fullmatch(suite):
         raise ValueError(f"suite {suite!r} is not the name of a Debian release, such as bookworm")
-    packages: list[object] = _take(table, "packages", list, [])
+    packages: list[object] = take(table, "packages", list, [])
     for package in packages:
         if not isinstance(package, str) or not _PACKAGE.fullmatch(package):
             raise ValueError(f"package {package!r} must be pinned as name==version")
-    _refuse_rest(table)
+    refuse_rest(table)
     return Recipe(suite=suite, packages=tuple(str(package) for package in packages))
 
 
 def _name(table: dict[str, object], key: str) -> str:
-    value = _take(table, key, str)
+    value = take(table, key, str)
     if not _NAME.fullmatch(value) or len(value) > NAME_LENGTH:
         raise ValueError(f"{key} must have 1 to {NAME_LENGTH} characters, no colon, no space at its ends")
     return value
-
-
-def _take(table: dict[str, object], key: str, kind: type[T], default: T | None = None) -> T:
-    """Remove and return the value of a key, which must be of exactly this type (True is no number here)."""
-    value = table.pop(key, default)
-    if value is None:
-        raise ValueError(f"{key} is missing")
-    if type(value) is not kind:
-        raise ValueError(f"{key} must be {_KINDS[kind]}, not {value!r}")
-    return value
-
-
-def _refuse_rest(table: dict[str, object]) -> None:
-    if table:
-        raise ValueError(f"unknown key {', '.join(sorted(table))}")
 
 
 def _clashes(entries: Sequence[Entry]) -> list[str]:

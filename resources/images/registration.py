@@ -1,13 +1,14 @@
-"""Enter images into the table that users choose from."""
+"""Enter the catalogue's images into the table that users choose from; any other comes by the administration."""
 
 from collections.abc import Mapping
+from dataclasses import asdict
 from enum import StrEnum
 
 from django.core.exceptions import ValidationError
+from django.db import transaction
 
 from resources.images.catalog import Entry, reference_problem
-from resources.models import Image
-from resources.units import MIB
+from resources.models import App, Image
 
 
 class Change(StrEnum):
@@ -18,39 +19,13 @@ class Change(StrEnum):
     UNCHANGED = "unchanged"
 
 
-def register_image(
-    *,
-    reference: str,
-    environment: str,
-    version: str,
-    description: str = "",
-    min_cpu: int = 1,
-    min_memory: int = 64 * MIB,
-    min_fgpu: int = 0,
-) -> Image:
-    """Offer any OCI image to users; hosts that lack it pull it at a session's start. Amounts in bytes and milli-fGPU.
-
-    Raises ValidationError, by field, for a malformed reference or one of the names already taken.
-    """
-    return _save(
-        Image(),
-        {
-            "reference": reference,
-            "environment": environment,
-            "version": version,
-            "description": description,
-            "min_cpu": min_cpu,
-            "min_memory": min_memory,
-            "min_fgpu": min_fgpu,
-        },
-    )
-
-
+@transaction.atomic
 def register_entry(entry: Entry, *, enable: bool = True) -> Change:
     """Bring the row of a catalogue's entry up to date; a second call changes nothing.
 
     The catalogue decides names, reference, description and minimums. Administrators decide the rest: `enable` and the
-    default apply to a new row alone, and no default is set where the environment has one. Raises ValidationError.
+    default apply to a new row alone, and no default is set where the environment has one. The entry's apps are entered
+    for an image that has none; from then on they are the administrators' too. Raises ValidationError.
     """
     fields: dict[str, str | int] = {
         "environment": entry.environment,
@@ -64,17 +39,29 @@ def register_entry(entry: Entry, *, enable: bool = True) -> Change:
     row = Image.objects.filter(environment=entry.environment, version=entry.version).first()
     if row is None:
         has_default = Image.objects.filter(environment=entry.environment, is_default=True).exists()
-        _save(Image(is_enabled=enable, is_default=entry.is_default and not has_default), fields)
+        row = _save(Image(is_enabled=enable, is_default=entry.is_default and not has_default), fields)
+        _add_apps(row, entry)
         return Change.ADDED
-    if all(getattr(row, name) == value for name, value in fields.items()):
-        return Change.UNCHANGED
-    _save(row, fields)
-    return Change.UPDATED
+    has_changed = any(getattr(row, name) != value for name, value in fields.items())
+    if has_changed:
+        _save(row, fields)
+    return Change.UPDATED if _add_apps(row, entry) or has_changed else Change.UNCHANGED
 
 
 def is_registered(entry: Entry) -> bool:
     """Tell whether the entry's version of its environment is in the table, under whatever reference."""
     return Image.objects.filter(environment=entry.environment, version=entry.version).exists()
+
+
+def _add_apps(image: Image, entry: Entry) -> bool:
+    """Give an image without apps those of its entry; return whether any were added."""
+    if not entry.apps or image.apps.exists():
+        return False
+    for position, app in enumerate(entry.apps):
+        row = App(image=image, position=position, **asdict(app))
+        row.full_clean()
+        row.save()
+    return True
 
 
 def _save(image: Image, fields: Mapping[str, str | int]) -> Image:

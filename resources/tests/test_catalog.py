@@ -1,9 +1,13 @@
 """The catalogue file: what it may say, and how a mistake in it is reported."""
 
+import subprocess
+from dataclasses import replace
+
 import pytest
 from django.conf import settings
 
 from resources.images.catalog import CatalogError, Entry, Recipe, load, parse, reference_problem, registry_of, select
+from resources.images.catalog_apps import AppEntry
 from resources.units import MIB
 
 ONE = """
@@ -54,8 +58,8 @@ def test_an_entry_without_a_build_table_names_an_image_of_a_registry() -> None:
     ("text", "message"),
     [
         ("[[image", "not valid TOML"),
-        ("images = 3", "a list of [[image]] tables and nothing else"),
-        ("image = 3", "a list of [[image]] tables and nothing else"),
+        ("images = 3", "a list of [[image]] tables, [app.<name>] tables, and nothing else"),
+        ("image = 3", "a list of [[image]] tables, [app.<name>] tables, and nothing else"),
         (ONE.replace('"3.11"', "3.11", 1), "version must be text in quotes, not 3.11"),
         (ONE.replace('reference = "lab/python:3.11"', ""), "image 1 (Python 3.11): reference is missing"),
         (ONE.replace("lab/python:3.11", "lab/python"), "'lab/python' names no tag; write for example lab/python:1.0"),
@@ -85,6 +89,74 @@ def test_a_mistake_is_named_with_its_place(text: str, message: str) -> None:
     with pytest.raises(CatalogError) as caught:
         parse(text)
     assert message in str(caught.value)
+
+
+LISTED = ONE + 'apps = ["web", "admin"]\n'
+APPS = """
+[app.web]
+title = "Web"
+icon = "chart"
+port = 8080
+readiness_path = "/health"
+token_variable = "WEB_TOKEN"
+command = "exec serve"
+[app.admin]
+title = "Web administration"
+start_path = "/admin"
+server = "web"
+"""
+
+
+def test_an_image_lists_apps_and_two_may_be_pages_of_one_server() -> None:
+    web, admin = parse(LISTED + APPS)[0].apps
+    assert web == AppEntry(
+        name="web",
+        title="Web",
+        icon="chart",
+        port=8080,
+        command="exec serve",
+        readiness_path="/health",
+        start_path="/",
+        token_variable="WEB_TOKEN",
+    )
+    assert admin == replace(web, name="admin", title="Web administration", icon="", start_path="/admin")
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("app.admin]", "app.other]", "app 'admin' has no table [app.admin]"),
+        ('"web", "admin"', '"web", "web"', "app 'web' is listed 2 times"),
+        ('server = "web"', "port = 8080", "apps web and admin share port 8080 but are started differently"),
+        ('server = "web"', 'server = "none"', "app admin: server 'none' is no app that says how it is started"),
+        ("app.web]", "app.p80]", "app p80: its name must have 1 to 20 small letters and digits, and not be p and"),
+        ("app.web]", "app.Web]", "app Web: its name must have"),
+        ('title = "Web"', 'title = ""', "app web: title is empty"),
+        ('title = "Web"', f'title = "{"x" * 65}"', "app web: title has more than 64 characters"),
+        ("port = 8080", "port = 80", "app web: port must be between 1024 and 65535"),
+        ("port = 8080", 'port = "8080"', "app web: port must be a whole number"),
+        ('icon = "chart"', 'icon = "../x"', "app web: icon '../x' is no name of a drawing"),
+        ('"/health"', '"health"', "app web: readiness_path and start_path must begin with one slash"),
+        ('"/admin"', '"//evil.example"', "app admin: readiness_path and start_path must begin with one slash"),
+        ('"WEB_TOKEN"', '"WEB-TOKEN"', "app web: token_variable 'WEB-TOKEN' is no name of an environment variable"),
+        ("port = 8080", "port = 8080\ncolour = 1", "app web: unknown key colour"),
+        ("[app.web]", "[[app]]", "app: write one table an app, such as [app.jupyter]"),
+    ],
+)
+def test_a_mistake_in_an_app_is_named(old: str, new: str, message: str) -> None:
+    text = (LISTED + APPS).replace(old, new)
+    with pytest.raises(CatalogError) as caught:
+        parse(text if "[[app]]" not in new else LISTED + "[[app]]\n")
+    assert message in str(caught.value)
+
+
+def test_the_apps_of_the_catalogue_have_drawings_and_commands_that_a_shell_can_read() -> None:
+    drawings = (settings.BASE_DIR / "static" / "img" / "icons.svg").read_text()
+    apps = {app for entry in load(settings.BASE_DIR / "images" / "catalog.toml") for app in entry.apps}
+    assert {app.name for app in apps} == {"jupyter", "jupyterlab", "tensorboard", "mlflow"}
+    for app in apps:
+        assert f'id="{app.icon}"' in drawings
+        subprocess.run(["sh", "-n", "-c", app.command], check=True)
 
 
 def test_two_default_versions_of_one_environment_are_refused() -> None:

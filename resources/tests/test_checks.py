@@ -23,6 +23,9 @@ def test_the_settings_of_a_test_run_are_good() -> None:
         ("COMPUTE_HOST_MEMORY", "lots", "resources.E003"),
         ("COMPUTE_GPU_CONTEXT_MEMORY", "some", "resources.E005"),
         *[("COMPUTE_HTTP_ADDRESS", value, "resources.E004") for value in BAD_ADDRESSES],
+        *[("COMPUTE_GATEWAY_ADDRESS", value, "resources.E006") for value in BAD_ADDRESSES if value],
+        *[("COMPUTE_GATEWAY_URL", value, "resources.E007") for value in ("10.0.0.5:8010", "https://a:1", "http://a")],
+        *[("COMPUTE_GATEWAY_URL", value, "resources.E008") for value in ("http://0.0.0.0:8010", "http://[::]:8010")],
     ],
 )
 def test_a_bad_value_is_named_with_a_hint(settings: Settings, name: str, value: object, identifier: str) -> None:
@@ -39,6 +42,8 @@ def test_a_bad_value_is_named_with_a_hint(settings: Settings, name: str, value: 
         ("COMPUTE_HTTP_ADDRESS", "[::1]:8000"),
         ("COMPUTE_HTTP_ADDRESS", "0.0.0.0:80"),
         ("COMPUTE_HOST_MEMORY", "48g"),
+        ("COMPUTE_GATEWAY_ADDRESS", "0.0.0.0:8010"),
+        ("COMPUTE_GATEWAY_URL", "http://gpu7.example.org:8010"),
     ],
 )
 def test_a_good_value_passes(settings: Settings, name: str, value: str) -> None:

@@ -134,11 +134,14 @@ def test_a_built_image_has_what_a_session_needs(engine: DockerClient, built: Non
         assert output_of(container, "python --version").startswith(f"Python {python}.")
         assert output_of(container, "bash -lc 'command -v python'") == "/opt/python/bin/python"
         assert output_of(container, "jupyter lab --version").startswith("4.")
+        assert output_of(container, "jupyter notebook --version").startswith("7.")
         assert output_of(container, "tmux -V").startswith("tmux 3.")
         assert output_of(container, "git --version").startswith("git version 2.")
         if entry.environment == "scikit-learn":
             version = output_of(container, "python -c 'import sklearn; print(sklearn.__version__)'")
             assert version.startswith(f"{entry.version}.")
+        for app in {"tensorboard", "mlflow"} & {app.name for app in entry.apps}:
+            assert output_of(container, f"{app} --version 2>/dev/null")
 
 
 @pytest.mark.docker

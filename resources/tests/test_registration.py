@@ -1,13 +1,15 @@
-"""Entering images into the table: by the catalogue again and again, and by administrators."""
+"""Entering images into the table: by the catalogue, again and again."""
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from typing import Any
 
 import pytest
 from django.core.exceptions import ValidationError
 
 from resources.images.catalog import Entry
-from resources.images.registration import Change, register_entry, register_image
-from resources.models import Image
+from resources.images.catalog_apps import AppEntry
+from resources.images.registration import Change, register_entry
+from resources.models import App, Image
 from resources.units import GIB
 
 pytestmark = pytest.mark.django_db
@@ -65,15 +67,39 @@ def test_a_new_version_does_not_take_the_default_away_from_another() -> None:
     assert list(Image.objects.values_list("version", "is_default")) == [("3.11", True), ("3.13", False)]
 
 
+APP = AppEntry(
+    name="web",
+    title="Web",
+    icon="chart",
+    port=8080,
+    command="exec serve",
+    readiness_path="/health",
+    start_path="/start",
+    token_variable="WEB_TOKEN",
+)
+WITH_APPS = replace(ENTRY, apps=(APP, replace(APP, name="other", title="Other")))
+
+
+def test_the_apps_of_an_entry_become_rows_in_their_order() -> None:
+    assert register_entry(WITH_APPS) is Change.ADDED
+    web, other = App.objects.all()
+    assert {name: getattr(web, name) for name in asdict(APP)} == asdict(APP)
+    assert (other.name, other.position) == ("other", 1)
+    assert register_entry(WITH_APPS) is Change.UNCHANGED
+
+
+def test_an_image_of_before_gets_its_apps_and_what_administrators_changed_stays() -> None:
+    register_entry(ENTRY)
+    assert register_entry(WITH_APPS) is Change.UPDATED
+    App.objects.get(name="other").delete()
+    App.objects.update(command="mine")
+    assert register_entry(replace(WITH_APPS, description="new")) is Change.UPDATED
+    assert list(App.objects.values_list("name", "command")) == [("web", "mine")]
+
+
 def test_an_entry_can_be_added_disabled() -> None:
     register_entry(ENTRY, enable=False)
     assert not Image.objects.get().is_enabled
-
-
-def test_an_administrator_registers_any_image() -> None:
-    row = register_image(reference="ghcr.io/lab/r:4.4", environment="R", version="4.4", min_memory=GIB)
-    assert Image.objects.get() == row
-    assert (row.is_enabled, row.is_default, row.min_memory, row.min_fgpu) == (True, False, GIB, 0)
 
 
 @pytest.mark.parametrize(
@@ -84,13 +110,12 @@ def test_an_administrator_registers_any_image() -> None:
         ({"environment": ""}, "environment"),
         ({"version": "x" * 65}, "version"),
         ({"min_memory": -1}, "min_memory"),
-        ({"environment": "Python", "version": "3.11"}, "__all__"),
     ],
 )
-def test_a_bad_registration_is_refused_at_its_field(changes: dict[str, str | int], field: str) -> None:
+def test_a_bad_entry_is_refused_at_its_field(changes: dict[str, Any], field: str) -> None:
     register_entry(ENTRY)
-    good: dict[str, str | int] = {"reference": "lab/r:4.4", "environment": "R", "version": "4.4"}
+    other = replace(ENTRY, reference="lab/r:4.4", environment="R", version="4.4")
     with pytest.raises(ValidationError) as caught:
-        register_image(**{**good, **changes})  # type: ignore[arg-type]  # the point is to pass bad values
+        register_entry(replace(other, **changes))
     assert list(caught.value.message_dict) == [field]
     assert Image.objects.count() == 1

@@ -55,6 +55,13 @@ def test_a_known_host_keeps_its_group_and_its_cordon_and_brings_its_amounts_up_t
 
 
 @pytest.mark.django_db
+def test_the_gateway_of_a_host_is_the_one_it_registered_with_last() -> None:
+    for url in ("http://10.0.0.7:8010", "http://10.0.0.8:8010", ""):
+        services.register_host("alpha", machine(), "lab", gateway_url=url)
+        assert Host.objects.get().gateway_url == url
+
+
+@pytest.mark.django_db
 def test_a_gpu_that_is_gone_is_kept_but_absent_until_it_is_back() -> None:
     services.register_host("alpha", machine(device("GPU-a"), device("GPU-b", 1)), "lab")
     services.register_host("alpha", machine(device("GPU-b", 0)), "lab")

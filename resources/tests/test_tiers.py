@@ -92,6 +92,7 @@ def test_the_instances_of_a_gpu_in_mig_mode_stand_in_its_place(driver: Callable[
         ("MIG-a", 0, Tier.MIG),
         ("MIG-b", 0, Tier.MIG),
     ]
+    assert [device.tier for device in nvml_devices(can_hook=False)] == [Tier.NONE, Tier.NONE]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from resources.models import Gpu, Host, ResourceGroup
+from resources.tiers import Tier
 from resources.units import GIB
 from scheduler import passes, snapshot
 from scheduler.kept import Kept
@@ -40,10 +41,11 @@ def known(kept: Kept) -> dict[str, Any]:
         "queue": set(kept.standing.requests),
         "running": {one.session_id: one._replace(shares=tuple(sorted(one.shares))) for one in board.everyone()},
         "rooms": {
-            room.host_id: (room.cpu, room.memory, room.frees, room.fgpu)
+            room.host_id: (room.cpu, room.memory, room.frees, room.fgpu, room.grain)
             for group in board.groups.values()
             for room in group.room.rooms
         },
+        "closed": board.closed_groups,
         "ends": {group_id: [end[:2] for end in group.ends] for group_id, group in board.groups.items()},
         "allowed": {
             waiter.request.owner_id: [
@@ -249,7 +251,7 @@ def test_a_pass_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch
     assert passes.run_pass() == 1
 
 
-@pytest.mark.parametrize("change", ["host", "gpu", "group", "limit", "policy"])
+@pytest.mark.parametrize("change", ["host", "gpu", "tier", "group", "limit", "policy"])
 def test_what_is_no_session_is_read_again_too(change: str) -> None:
     owner, host = make_user(policy=make_policy(cpu=2)), make_host(cpu=2, gpus=1)
     session = make_session(owner=owner, resource_group=host.group, cpu=2, fgpu=2500)
@@ -259,6 +261,8 @@ def test_what_is_no_session_is_read_again_too(change: str) -> None:
         Host.objects.update(memory=2 * GIB)
     elif change == "gpu":
         Gpu.objects.update(is_present=False)
+    elif change == "tier":
+        Gpu.objects.update(tier=Tier.NONE)
     elif change == "group":
         ResourceGroup.objects.update(fgpu_per_gpu=3)
     elif change == "limit":

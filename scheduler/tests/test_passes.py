@@ -9,6 +9,7 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from resources import kick
 from resources.models import Host, HostStatus, ResourceGroup
+from resources.tiers import Tier
 from scheduler import passes, tasks
 from sessions import services
 from sessions.lifecycle import Reason, Status
@@ -184,3 +185,29 @@ def _wait_for_a_waiter() -> None:
             if cursor.fetchone()[0]:
                 return
     raise AssertionError("nobody waits for the lock")
+
+
+@pytest.mark.django_db
+def test_a_gpu_that_its_host_cannot_divide_is_lent_whole() -> None:
+    host = make_host(gpus=1)
+    host.gpus.update(tier=Tier.NONE)
+    part = make_session(resource_group=host.group, fgpu=500)
+    assert passes.run_pass() == 0
+    assert "can divide a GPU" in Session.objects.get(pk=part.pk).detail
+    whole = make_session(resource_group=host.group, fgpu=2000)
+    assert passes.run_pass() == 1
+    assert Session.objects.get(pk=whole.pk).status == Status.SCHEDULED
+    services.terminate(whole, actor=whole.owner)
+    host.gpus.update(tier=Tier.HOOK)  # its worker was started anew, with the hook
+    assert passes.run_pass() == 1
+    assert Session.objects.get(pk=part.pk).status == Status.SCHEDULED
+
+
+@pytest.mark.django_db
+def test_a_host_that_is_closed_is_told_as_closed() -> None:
+    waiting = make_session(resource_group=make_host(is_cordoned=True).group)
+    assert passes.run_pass() == 0
+    assert "closed for new sessions" in Session.objects.get(pk=waiting.pk).detail
+    Host.objects.update(status=HostStatus.LOST)
+    passes.run_pass()
+    assert Session.objects.get(pk=waiting.pk).detail == "No host of this session's resource group is ready."

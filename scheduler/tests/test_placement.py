@@ -143,6 +143,32 @@ def test_the_owner_is_told_which_limit_is_reached(limits: Limits, text: str) -> 
     assert told(plan(make_snapshot([make_host(1, [1000])], [request], {1: owner}))) == {"a": ("USER_LIMIT", text)}
 
 
+def test_parts_of_a_gpu_are_not_placed_on_a_host_that_lends_whole_ones() -> None:
+    whole_only = make_host(1, [1000, 1000], divides=False)
+    queue = [make_request("part", 500), make_request("rest", 1500), make_request("whole", 1000), make_request("none")]
+    result = plan(make_snapshot([whole_only], queue))
+    assert placed(result) == {"whole": (1, ((100, 1000),)), "none": (1, ())}
+    assert told(result)["part"] == (
+        "NO_CAPACITY",
+        "Waiting for 0.5 fGPU: no ready host of this session's resource group can divide a GPU; whole ones can be had.",
+    )
+    assert "can divide a GPU" in told(result)["rest"][1]
+
+
+def test_beside_a_host_that_divides_what_is_free_on_others_does_not_count() -> None:
+    hosts = [make_host(1, [1000], divides=False), make_host(2, [250])]
+    result = plan(make_snapshot(hosts, [make_request("part", 500), make_request("small", 250)]))
+    assert placed(result) == {"small": (2, ((200, 250),))}
+    assert told(result)["part"][1] == ("Waiting for 0.5 fGPU on one GPU: the most that is free on a single GPU is 0.")
+
+
+def test_a_group_whose_ready_hosts_are_closed_says_so() -> None:
+    snapshot = replace(make_snapshot([], [make_request("a"), make_request("b", group=2)]), closed_groups=frozenset({1}))
+    closed = "Every ready host of this session's resource group is closed for new sessions at present."
+    assert told(plan(snapshot))["a"] == ("NO_HOST", closed)
+    assert told(plan(snapshot))["b"] == ("NO_HOST", "No host of this session's resource group is ready.")
+
+
 def test_a_group_without_ready_hosts_is_named_as_the_reason() -> None:
     result = plan(make_snapshot([make_host(1, [1000])], [make_request("a", group=2)]))
     assert told(result) == {"a": ("NO_HOST", "No host of this session's resource group is ready.")}

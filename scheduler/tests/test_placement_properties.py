@@ -6,7 +6,8 @@ Each property was seen to fail under the faults named, planted in the product an
 |---|---|
 | no_device_is_over | a placement's shares are not taken from the devices |
 | no_host_gives_more | its cores are not taken from the host; memory is not compared |
-| a_grant_is_the_request | no remainder beside whole devices; a share split over two; the loosest device taken |
+| a_grant_is_the_request | no remainder beside whole devices; a share split over two; the loosest device taken; |
+| | a part of a device where the host lends whole ones |
 | nothing_is_placed_on_another_group | the hosts of all groups are one group |
 | nobody_holds_more | what the pass places is not counted against limits |
 | each_request_is_placed_or_told | waiting listed from the last; one over its limit dropped; a too long detail |
@@ -40,7 +41,10 @@ def random_host(random: Random, host_id: int) -> HostView:
     host = make_host(host_id, free, capacity=GROUPS[group], cpu=12, memory=12, group=group)
     name = f"host-{random.randint(0, 2)}"
     free_now = (12, 12, random.randint(0, 12))  # often equal, so that ties are broken
-    return replace(host, name=name, cpu_free=random.choice(free_now), memory_free=random.choice(free_now))
+    divides = random.random() < 0.75
+    return replace(
+        host, name=name, cpu_free=random.choice(free_now), memory_free=random.choice(free_now), divides=divides
+    )
 
 
 def random_request(random: Random, name: str) -> Request:
@@ -120,6 +124,7 @@ def test_a_grant_is_the_request_exactly_on_one_device_or_on_whole_ones_and_one_m
         devices = [gpu_id for gpu_id, _ in placement.shares]
         parts = sorted(share for _, share in placement.shares)
         assert sum(parts) == request.fgpu
+        assert host.divides or not request.fgpu % capacity
         assert len(set(devices)) == len(devices)
         assert set(devices) <= {gpu.id for gpu in host.gpus}
         assert all(part == capacity for part in parts[1:])
@@ -251,6 +256,8 @@ def plain_shares(host: HostView, request: Request) -> tuple[tuple[int, int], ...
         return None
     whole, rest = divmod(request.fgpu, GROUPS[host.group_id])
     shares: dict[int, int] = {}
+    if rest and not host.divides:
+        return None
     if rest:
         tightest = sorted((gpu.free, place, gpu) for place, gpu in enumerate(host.gpus) if gpu.free >= rest)
         if not tightest:

@@ -20,6 +20,7 @@ def make_host(
     cpu: int = 16,
     memory: int = 64 * GIB,
     group: int = 1,
+    divides: bool = True,
 ) -> HostView:
     """Return a host with `cpu` cores free whose devices have `free` milli-fGPU; device i has the id 100 * host + i."""
     gpus = tuple(GpuView(id=100 * host_id + i, capacity=capacity, free=amount) for i, amount in enumerate(free))
@@ -32,6 +33,7 @@ def make_host(
         cpu_free=cpu,
         memory_free=memory,
         gpus=gpus,
+        divides=divides,
     )
 
 

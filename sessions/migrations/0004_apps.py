@@ -25,6 +25,12 @@ class Migration(migrations.Migration):
             name='last_activity_at',
             field=models.DateTimeField(blank=True, editable=False, help_text='When it was last used', null=True),
         ),
+        migrations.AddField(
+            model_name='session',
+            name='ssh_public_key',
+            field=models.TextField(blank=True, default='', editable=False, help_text='Of the key in its home, id_container'),
+            preserve_default=False,
+        ),
         migrations.CreateModel(
             name='Endpoint',
             fields=[
@@ -33,8 +39,9 @@ class Migration(migrations.Migration):
                 ('title', models.CharField(max_length=64)),
                 ('port', models.PositiveIntegerField(help_text='In the container')),
                 ('token', models.CharField(blank=True, help_text='What the app takes as its own log-in; never shown', max_length=64)),
-                ('state', models.CharField(choices=[('STARTING', 'starting'), ('READY', 'ready'), ('FAILED', 'failed')], default='STARTING', max_length=8)),
+                ('state', models.CharField(choices=[('STARTING', 'starting'), ('READY', 'ready'), ('FAILED', 'failed'), ('CLOSED', 'closed')], default='STARTING', max_length=8)),
                 ('detail', models.CharField(blank=True, help_text='What it is doing, or why it failed', max_length=300)),
+                ('output', models.TextField(blank=True, help_text='Its last lines while it starts, and where it failed')),
                 ('epoch', models.PositiveIntegerField(default=1, help_text='Cookies of another epoch are void')),
                 ('is_public', models.BooleanField(default=False, help_text='Anybody who knows the address may use it')),
                 ('public_until', models.DateTimeField(blank=True, null=True)),

@@ -20,7 +20,7 @@ SESSION = ", ".join(
 )
 WATCHED = {  # table: the columns on which a pass depends
     "resources_host": ("name", "group_id", "status", "is_cordoned", "cpu", "memory"),
-    "resources_gpu": ("host_id", "index", "is_present"),
+    "resources_gpu": ("host_id", "index", "is_present", "tier"),
     "resources_resourcegroup": ("fgpu_per_gpu", "placement", "queue_order", "ageing", "hold_after", "is_active"),
     "accounts_resourcepolicy": ("cpu", "memory", "fgpu", "max_sessions", "max_lifetime"),
     "accounts_user": ("policy_id",),

@@ -1,6 +1,16 @@
 """The tables of sessions: sessions with their leases and events, and the endpoints by which their apps are reached."""
 
-from sessions.models.endpoint import Endpoint, EndpointEvent, Revocation, ShareLink, Ticket
+from sessions.models.endpoint import (
+    TICKET_LIFE,
+    Endpoint,
+    EndpointEvent,
+    EndpointQuerySet,
+    EndpointState,
+    Revocation,
+    ShareLink,
+    ShareLinkQuerySet,
+    Ticket,
+)
 from sessions.models.session import (
     SESSION_ID,
     GpuShare,
@@ -19,8 +29,11 @@ from sessions.models.session import (
 
 __all__ = [
     "SESSION_ID",
+    "TICKET_LIFE",
     "Endpoint",
     "EndpointEvent",
+    "EndpointQuerySet",
+    "EndpointState",
     "GpuShare",
     "Lease",
     "Placed",
@@ -31,6 +44,7 @@ __all__ = [
     "SessionQuerySet",
     "SessionUsage",
     "ShareLink",
+    "ShareLinkQuerySet",
     "StaleSession",
     "Ticket",
     "Told",

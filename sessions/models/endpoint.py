@@ -3,6 +3,7 @@
 Tickets, share links and login sessions are stored as SHA-256 digests: a reader of the tables can open nothing.
 """
 
+import re
 from datetime import timedelta
 from typing import ClassVar, Final
 
@@ -13,8 +14,9 @@ from django.utils import timezone
 
 from accounts.models import User
 from resources.models import APP_NAME
-from sessions.models.session import Session
+from sessions.models.session import SESSION_ID, Session
 
+_LABEL: Final = re.compile(f"(?P<app>{APP_NAME})--(?P<session>{SESSION_ID})")
 DIGEST_LENGTH: Final = 64  # hex digits of SHA-256
 TICKET_LIFE: Final = timedelta(seconds=30)
 
@@ -25,6 +27,7 @@ class EndpointState(models.TextChoices):
     STARTING = "STARTING", "starting"  # the host starts it, or waits for its first answer
     READY = "READY", "ready"
     FAILED = "FAILED", "failed"  # it ended or never answered; `detail` says more
+    CLOSED = "CLOSED", "closed"  # no way leads to it until it is opened again; the row keeps its record
 
 
 class EndpointQuerySet(models.QuerySet["Endpoint"]):
@@ -33,6 +36,15 @@ class EndpointQuerySet(models.QuerySet["Endpoint"]):
     def visible_to(self, user: User) -> "EndpointQuerySet":
         """Return the endpoints of the sessions that `user` may see."""
         return self if user.is_superuser else self.filter(session__owner=user)
+
+    def unclosed(self) -> "EndpointQuerySet":
+        """Return the endpoints that were opened and not closed since."""
+        return self.exclude(state=EndpointState.CLOSED)
+
+    def labelled(self, label: str) -> "EndpointQuerySet":
+        """Return the endpoint of this label, if there is one; labels that are none find nothing."""
+        match = _LABEL.fullmatch(label)
+        return self.filter(app=match["app"], session=match["session"]) if match else self.none()
 
 
 class Endpoint(models.Model):
@@ -45,6 +57,7 @@ class Endpoint(models.Model):
     token = models.CharField(max_length=64, blank=True, help_text="What the app takes as its own log-in; never shown")
     state = models.CharField(max_length=8, choices=EndpointState.choices, default=EndpointState.STARTING.value)
     detail = models.CharField(max_length=300, blank=True, help_text="What it is doing, or why it failed")
+    output = models.TextField(blank=True, help_text="Its last lines while it starts, and where it failed")
     epoch = models.PositiveIntegerField(default=1, help_text="Cookies of another epoch are void")
     is_public = models.BooleanField(default=False, help_text="Anybody who knows the address may use it")
     public_until = models.DateTimeField(null=True, blank=True)
@@ -88,6 +101,16 @@ class Ticket(models.Model):
         return f"{self.endpoint_id} until {self.expires_at}"
 
 
+class ShareLinkQuerySet(models.QuerySet["ShareLink"]):
+    """Questions about share links."""
+
+    def valid(self) -> "ShareLinkQuerySet":
+        """Return the links that open their endpoint now, if it is ready."""
+        owner = "endpoint__session__owner"
+        may = {f"{owner}__is_active": True, f"{owner}__policy__allow_public_apps": True}
+        return self.filter(revoked_at=None, expires_at__gt=timezone.now(), **may)
+
+
 class ShareLink(models.Model):
     """A link by which anybody who holds it may use one endpoint until it expires or is revoked."""
 
@@ -99,6 +122,8 @@ class ShareLink(models.Model):
     expires_at = models.DateTimeField()
     revoked_at = models.DateTimeField(null=True, blank=True)
     last_used_at = models.DateTimeField(null=True, blank=True)
+
+    objects: ClassVar[ShareLinkQuerySet] = ShareLinkQuerySet.as_manager()  # type: ignore[assignment]
 
     class Meta:
         ordering = ("-created_at", "-id")

@@ -191,6 +191,7 @@ class Session(models.Model):
     container_id = models.CharField(max_length=64, blank=True, editable=False)
     address = models.GenericIPAddressField(null=True, editable=False, help_text="Of its container, on its host")
     last_activity_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="When it was last used")
+    ssh_public_key = models.TextField(blank=True, editable=False, help_text="Of the key in its home, id_container")
     exit_code = models.IntegerField(null=True, blank=True, editable=False)
     log_tail = models.TextField(blank=True, editable=False, help_text="Last output, kept when the container goes")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -305,6 +306,8 @@ class Session(models.Model):
                 at=now, old_status=old.value, new_status=target.value, reason=reason.value, detail=detail, actor=actor
             )
             notify.sessions_changed([(self.pk, self.owner_id)])
+            if old == Status.RUNNING:
+                notify.routes_changed(self.pk)
         for name, value in changes.items():
             setattr(self, name, value)
         logger.info("session %s: %s -> %s (%s) %s", self.pk, old, target, reason, detail)

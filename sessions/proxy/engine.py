@@ -1,12 +1,16 @@
-"""Requests to a Docker-compatible engine over its socket, one connection each; never the SDK, never a thread."""
+"""Requests to a Docker-compatible engine, one connection each; never the SDK, never a thread.
+
+Over its socket, or through the gateway of another host, which passes on the few of them that passage.py lists.
+"""
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import httptools
 
@@ -14,8 +18,14 @@ CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 30.0  # an engine under load takes seconds to start a process
 HEAD_LIMIT: Final = 64 * 1024  # bytes of a response head; also half of what a hijacked stream reads ahead
 BODY_LIMIT: Final = 4 * 2**20  # bytes of a JSON answer
+GATEWAY_PREFIX: Final = "/.gp/engine"  # of the paths under which a gateway offers its engine
+CLOSE: Final = {"Connection": "close"}
+UPGRADE: Final = {"Connection": "Upgrade", "Upgrade": "tcp"}
+# A peer that vanished without a word is noticed after about a minute and a half, busy or idle.
+KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 90_000}
 
 Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Sign = Callable[[str, str, bytes], Mapping[str, str]]  # headers that let method, path and body through a gateway
 
 
 class ExecFailed(Exception):
@@ -74,54 +84,109 @@ class _Response:
 
 @dataclass(frozen=True, slots=True)
 class Engine:
-    """The engine at `url`: `unix:///path` or `tcp://host:port`."""
+    """The engine at `url`: `unix:///path` or `tcp://host:port`; with `sign`, the one behind a gateway, `http://host:port`.
+
+    What a gateway does not pass is refused by it, as are requests that are not signed as it expects.
+    """
 
     url: str
+    sign: Sign | None = None
 
-    async def request(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Answer:
-        """Return the engine's answer, whatever its status. Raises ExecFailed when the engine does not give one."""
-        async with self._connected() as (reader, writer), _translated():
-            writer.write(_request_bytes(method, path, body, connection="close"))
-            return await _read_answer(reader, _Response())
+    async def request(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, limit: int = BODY_LIMIT
+    ) -> Answer:
+        """Return the engine's answer of up to `limit` bytes, whatever its status.
+
+        Raises ExecFailed when the engine does not give one, or its gateway does not.
+        """
+        async with self._translated():
+            reader, writer = await self.begin(method, path, body)
+            try:
+                return self._passed(await _read_answer(reader, _Response(), limit))
+            finally:
+                writer.close()
 
     async def hijack(self, path: str, body: Mapping[str, Any]) -> Streams:
         """POST and return the connection as the raw byte stream that it becomes; the caller closes the writer.
 
         Raises ExecFailed, with the engine's words when it refuses.
         """
-        reader, writer = await self._connect()
-        try:
-            async with _translated():
-                writer.write(_request_bytes("POST", path, body, connection="Upgrade\r\nUpgrade: tcp"))
+        async with self._translated():
+            reader, writer = await self.begin("POST", path, body, upgrade=True)
+            try:
                 response = _Response()
                 response.feed(await reader.readuntil(b"\r\n\r\n"))
                 # 200 is what engines before the upgrade dance, and podman, answer; the stream is raw all the same.
                 if response.parser.get_status_code() in (101, 200):
                     return reader, writer
-                raise ExecFailed(refusal(await _read_answer(reader, response)))
-        except BaseException:
-            writer.close()
-            raise
+                raise ExecFailed(refusal(self._passed(await _read_answer(reader, response, BODY_LIMIT))))
+            except BaseException:
+                writer.close()
+                raise
 
-    @asynccontextmanager
-    async def _connected(self) -> AsyncIterator[Streams]:
+    async def begin(
+        self, method: str, path: str, body: Mapping[str, Any] | None = None, *, upgrade: bool = False
+    ) -> Streams:
+        """Send the request and return the connection, on which the answer is to come; the caller closes the writer.
+
+        Raises ExecFailed when there is no connection.
+        """
+        content = b"" if body is None else json.dumps(body).encode()
+        headers = dict(UPGRADE if upgrade else CLOSE)
         reader, writer = await self._connect()
-        try:
-            yield reader, writer
-        finally:
-            writer.close()
+        if self.sign:
+            headers |= self.sign(method, path, content)
+            path = GATEWAY_PREFIX + path
+        writer.write(_request_bytes(method, path, headers, content))
+        return reader, writer
 
     async def _connect(self) -> Streams:
         address = urlsplit(self.url)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                if address.scheme == "unix":
+                if address.scheme == "unix" and not self.sign:
                     return await asyncio.open_unix_connection(unquote(address.path), limit=HEAD_LIMIT)
-                if address.scheme == "tcp" and address.port:
-                    return await asyncio.open_connection(address.hostname, address.port, limit=HEAD_LIMIT)
+                if address.scheme == ("http" if self.sign else "tcp") and _port(address):
+                    streams = await asyncio.open_connection(address.hostname, address.port, limit=HEAD_LIMIT)
+                    keep_alive(streams[1])
+                    return streams
         except (OSError, TimeoutError) as error:
-            raise ExecFailed("The container engine cannot be reached.") from error
-        raise ExecFailed("The container engine's address is neither unix:///path nor tcp://host:port.")
+            raise ExecFailed(f"The {self._name} cannot be reached.") from error
+        kinds = "not http://host:port" if self.sign else "neither unix:///path nor tcp://host:port"
+        raise ExecFailed(f"The {self._name}'s address is {kinds}.")
+
+    def _passed(self, answer: Answer) -> Answer:
+        """Return the engine's answer. Raises ExecFailed when it is its gateway's own."""
+        if self.sign and answer.status == 403:
+            raise ExecFailed("The gateway of the session's host refused the request; its log says why.")
+        if self.sign and answer.status == 502:
+            raise ExecFailed(answer.explanation())
+        return answer
+
+    @property
+    def _name(self) -> str:
+        return "gateway of the session's host" if self.sign else "container engine"
+
+    @asynccontextmanager
+    async def _translated(self) -> AsyncIterator[None]:
+        """Bound one exchange in time, and turn what may go wrong in it into ExecFailed."""
+        try:
+            async with asyncio.timeout(ANSWER_SECONDS):
+                yield
+        except TimeoutError as error:
+            raise ExecFailed(f"The {self._name} does not answer.") from error
+        except (OSError, asyncio.IncompleteReadError) as error:
+            raise ExecFailed(f"The {self._name} broke off its answer.") from error
+        except (httptools.HttpParserError, asyncio.LimitOverrunError) as error:
+            raise ExecFailed(f"The {self._name} sent an answer that is not understood.") from error
+
+
+def keep_alive(writer: asyncio.StreamWriter) -> None:
+    """Have the kernel notice when the other machine of this TCP connection has vanished."""
+    connection = writer.get_extra_info("socket")
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in KEEPALIVE.items():
+        connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def refusal(answer: Answer) -> str:
@@ -134,35 +199,27 @@ def refusal(answer: Answer) -> str:
     return f"The container engine refused: {answer.explanation()}"
 
 
-def _request_bytes(method: str, path: str, body: Mapping[str, Any] | None, *, connection: str) -> bytes:
-    content = b"" if body is None else json.dumps(body).encode()
+def _port(address: SplitResult) -> int | None:
+    with suppress(ValueError):  # out of range
+        return address.port
+    return None
+
+
+def _request_bytes(method: str, path: str, headers: Mapping[str, str], content: bytes) -> bytes:
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     head = (
-        f"{method} {path} HTTP/1.1\r\nHost: engine\r\nConnection: {connection}\r\n"
+        f"{method} {path} HTTP/1.1\r\nHost: engine\r\n{lines}"
         f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
 
 
-async def _read_answer(reader: asyncio.StreamReader, response: _Response) -> Answer:
+async def _read_answer(reader: asyncio.StreamReader, response: _Response, limit: int) -> Answer:
     while not response.is_complete:
         data = await reader.read(HEAD_LIMIT)
         if not data:
-            raise ExecFailed("The container engine broke off its answer.")
+            raise asyncio.IncompleteReadError(b"", None)
         response.feed(data)
-        if len(response.body) > BODY_LIMIT:
+        if len(response.body) > limit:
             raise ExecFailed("The container engine sent an answer that is too long.")
     return response.answer
-
-
-@asynccontextmanager
-async def _translated() -> AsyncIterator[None]:
-    """Bound one exchange in time, and turn what may go wrong in it into ExecFailed."""
-    try:
-        async with asyncio.timeout(ANSWER_SECONDS):
-            yield
-    except TimeoutError as error:
-        raise ExecFailed("The container engine does not answer.") from error
-    except (OSError, asyncio.IncompleteReadError) as error:
-        raise ExecFailed("The container engine broke off its answer.") from error
-    except (httptools.HttpParserError, asyncio.LimitOverrunError) as error:
-        raise ExecFailed("The container engine sent an answer that is not understood.") from error

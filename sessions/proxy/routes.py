@@ -39,6 +39,7 @@ class RouteTable:
         self._logins: dict[str, float] = {}
         self._users: dict[int, float] = {}
         self._observers: list[Cut] = []
+        self._readers: list[Callable[[], None]] = []
 
     def __iter__(self) -> Iterator[Route]:
         return iter(list(self._routes.values()))
@@ -46,6 +47,10 @@ class RouteTable:
     def on_cut(self, observer: Cut) -> None:
         """Have `observer` called with every test that connections must not pass."""
         self._observers.append(observer)
+
+    def on_change(self, reader: Callable[[], None]) -> None:
+        """Have `reader` called after every change of the routes, or what may be one."""
+        self._readers.append(reader)
 
     def get(self, label: str) -> Route | None:
         """Return the route with this label."""
@@ -70,6 +75,8 @@ class RouteTable:
         self._ports = {route.listen_port: route for route in self if route.listen_port}
         if gone:
             self._cut(lambda route, login, user: route in gone)
+        for reader in self._readers:
+            reader()
 
     def revoke_login(self, login: str, at: float) -> None:
         """Void the cookies of this login digest that were issued until `at` (Unix seconds), and cut its connections."""
@@ -82,6 +89,11 @@ class RouteTable:
         if self._users.get(user, 0.0) < at:
             self._users[user] = at
             self._cut(lambda route, login, its_user: its_user == user)
+
+    def forget_revocations(self, until: float) -> None:
+        """Forget what was revoked until then (Unix seconds), when every cookie that it could void has expired."""
+        self._logins = {login: at for login, at in self._logins.items() if at > until}
+        self._users = {user: at for user, at in self._users.items() if at > until}
 
     def _cut(self, holds: Holds) -> None:
         for observer in self._observers:

@@ -2,10 +2,11 @@
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Self
 
 from sessions.proxy.engine import Engine, ExecFailed
-from sessions.proxy.exec_stream import ExecStream, is_running, run_detached
+from sessions.proxy.exec_stream import Exec, ExecStream, is_running, run_detached
 
 logger = logging.getLogger(__name__)
 
@@ -21,6 +22,15 @@ export LANG="${LANG:-C.UTF-8}"
 if command -v tmux >/dev/null 2>&1; then exec tmux -u new-session -A -s gp; fi
 if command -v bash >/dev/null 2>&1; then exec bash -l; fi
 exec sh -l
+"""
+# Without tmux, for those who come with a terminal of their own and may bring a command.
+PLAIN_START: Final = """
+echo $$
+export LANG="${LANG:-C.UTF-8}"
+shell=sh
+if command -v bash >/dev/null 2>&1; then shell=bash; fi
+if [ $# -gt 0 ]; then exec "$shell" -c "$1"; fi
+exec "$shell" -l
 """
 # What a vanishing terminal does to its processes, since the engine keeps the terminal open: all processes of the
 # terminal's session, whose id is the shell's process id ($0), are told. A tmux server has a session of its own.
@@ -40,19 +50,20 @@ class Shell(ExecStream):
     container_id = ""
 
     @classmethod
-    async def start(cls, engine_url: str, container_id: str) -> Self:
-        """Start a shell in the container. Raises ExecFailed, when the image has no shell too."""
-        shell = await cls.open(Engine(engine_url), container_id, ["sh", "-c", START], ENVIRONMENT)
+    async def start(
+        cls,
+        engine: Engine,
+        container_id: str,
+        command: Sequence[str] = ("sh", "-c", START),
+        environment: Mapping[str, str] = ENVIRONMENT,
+    ) -> Self:
+        """Run in the container what is a shell or becomes one, and first says its process id. Raises ExecFailed."""
+        shell = await cls.open(engine, container_id, command, environment)
         try:
-            async with asyncio.timeout(START_SECONDS):
-                first_line = (await shell.read_line()).decode(errors="replace").strip()
-        except TimeoutError as error:
+            shell.process_id, shell.container_id = await told_process_id(shell.read_line), container_id
+        except BaseException:
             shell.close()
-            raise ExecFailed("The shell did not start in time.") from error
-        if not first_line.isdecimal():
-            shell.close()
-            raise ExecFailed(f"No shell could be started: {first_line or 'the container ended'}")
-        shell.process_id, shell.container_id = int(first_line), container_id
+            raise
         return shell
 
     async def is_container_running(self) -> bool:
@@ -70,9 +81,26 @@ class Shell(ExecStream):
 
     async def hang_up(self) -> None:
         """End the shell and what it runs; a tmux client detaches, and its shells go on. Ended already is success."""
-        self.close()
-        try:
-            if await self.exit_code() is None:
-                await run_detached(self._engine, self.container_id, ["sh", "-c", HANG_UP, str(self.process_id)])
-        except ExecFailed as error:
-            logger.info("container %s: could not hang up a shell: %s", self.container_id, error)
+        await hang_up(self, self._engine, self.container_id, self.process_id)
+
+
+async def told_process_id(read_line: Callable[[], Awaitable[bytes]], what: str = "shell") -> int:
+    """Return the process id that the process says in its first line of output. Raises ExecFailed, which says `what`."""
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            first_line = (await read_line()).decode(errors="replace").strip()
+    except TimeoutError as error:
+        raise ExecFailed(f"The {what} did not start in time.") from error
+    if not first_line.isdecimal():
+        raise ExecFailed(f"No {what} could be started: {first_line or 'the container ended'}")
+    return int(first_line)
+
+
+async def hang_up(process: Exec, engine: Engine, container_id: str, process_id: int) -> None:
+    """Leave the process, and end it with all of its session; ended already is success."""
+    process.close()
+    try:
+        if await process.exit_code() is None:
+            await run_detached(engine, container_id, ["sh", "-c", HANG_UP, str(process_id)])
+    except ExecFailed as error:
+        logger.info("container %s: could not hang up a shell: %s", container_id, error)

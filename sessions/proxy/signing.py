@@ -1,4 +1,4 @@
-"""What the data plane signs and checks: the cookies of endpoints, and the requests of a web process to a gateway.
+"""What the data plane signs and checks: cookies of endpoints, requests of a web process to a gateway, and its execs.
 
 HMAC-SHA256 over `<purpose>.<fields>`, so that one kind never passes for another; the key's name goes along, so that
 keys can be changed while both are in use.
@@ -14,6 +14,7 @@ from typing import Final, Self
 
 COOKIE: Final = "cookie"
 GATEWAY: Final = "gateway"
+EXEC: Final = "exec"
 
 
 def digest(secret: str) -> str:

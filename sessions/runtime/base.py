@@ -1,7 +1,7 @@
 """What the platform asks of a container engine. No Django, no database; the engine's exceptions stop here."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -26,6 +26,10 @@ class StartFailed(RuntimeFailure):
 
 class EnforcementFailed(RuntimeFailure):
     """The container would not be held to its shares of GPUs, so it may not run."""
+
+
+class ExecutionFailed(RuntimeFailure):
+    """No program can be run in the container, or the one that was did not end in time."""
 
 
 class EngineUnreachable(RuntimeFailure):
@@ -89,6 +93,14 @@ class ContainerState:
     out_of_memory: bool = False
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Executed:
+    """What became of a program that was run in a container."""
+
+    exit_code: int
+    output: str  # stdout and stderr as they came, the first 64 KiB; undecodable bytes replaced
+
+
 class Runtime(Protocol):
     """A container engine on this host, bounded to one installation's containers of one host name.
 
@@ -114,6 +126,9 @@ class Runtime(Protocol):
         Raises EnforcementFailed where it runs but is not held to its shares of GPUs; the caller removes it.
         """
 
+    def address(self, session: str, attempt: int) -> str | None:
+        """Return the IP address of the running container on this host; None where it has none, or does not run."""
+
     def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
         """End the container's processes, killing those left after the grace; already ended or gone is success."""
 
@@ -128,6 +143,12 @@ class Runtime(Protocol):
 
     def logs(self, session: str, attempt: int, tail: int) -> str:
         """Return the last `tail` lines that the container wrote, stdout and stderr in order; "" when it is gone."""
+
+    def execute(self, session: str, attempt: int, command: Sequence[str], environment: Mapping[str, str]) -> Executed:
+        """Run a short program in the running container, as its own user, and return once it has ended.
+
+        What the program leaves in the background outlives it. Raises ExecutionFailed, also where no container runs.
+        """
 
     def keep_warm(self, stopped: threading.Event) -> None:
         """Keep ready what makes the next starts quick until `stopped` is set, then put it away.

@@ -62,6 +62,7 @@ echo "$0 ready"
 while :; do sleep 86400 & wait $!; done
 """
 
+NETWORK: Final = "gpuplatform"  # of all sessions on a host
 BRIDGE_DEVICE_LIMIT: Final = 15  # characters of a network device's name (IFNAMSIZ less the NUL)
 
 
@@ -102,15 +103,20 @@ def joined_network(sandbox: str) -> str:
     return f"container:{sandbox}"
 
 
+def bridge_device(network: str) -> str:
+    """Return the name of the bridge that the network of this name is on."""
+    if len(network) <= BRIDGE_DEVICE_LIMIT:
+        return network
+    return f"gp-{hashlib.sha256(network.encode()).hexdigest()[:12]}"
+
+
 def network_options(name: str) -> dict[str, str]:
     """Return the bridge driver's options: no traffic between containers, and a device name of our own.
 
     The device name lets firewall rules name the bridge, and makes the driver refuse a second network: the engine's
     own check for duplicate names has a race.
     """
-    device = name
-    if len(name) > BRIDGE_DEVICE_LIMIT:
-        device = f"gp-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    device = bridge_device(name)
     return {"com.docker.network.bridge.enable_icc": "false", "com.docker.network.bridge.name": device}
 
 

@@ -9,9 +9,9 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from docker.api import APIClient
 from docker.errors import APIError, ImageNotFound, NotFound
@@ -24,45 +24,46 @@ from sessions.runtime.base import (
     EnforcementFailed,
     EngineUnreachable,
     Equipment,
+    Executed,
+    ExecutionFailed,
     ImageUnavailable,
     Key,
     StartFailed,
 )
 from sessions.runtime.container_config import (
-    ATTEMPT_LABEL,
     HOST_LABEL,
     HOSTNAME_LABEL,
     INSTALLATION_LABEL,
-    SESSION_LABEL,
+    NETWORK,
     container_config,
     container_name,
     joined_network,
     network_options,
 )
+from sessions.runtime.docker_exec import execute
 from sessions.runtime.docker_requests import CONFLICT, explanation, gone_is_fine, has_labels, inspect, race, translated
+from sessions.runtime.docker_states import PHASES, exit_from_event, listed_state
 from sessions.runtime.enforcement.enforcer import Enforcer
 from sessions.runtime.enforcement.shares import needs_hook
 from sessions.runtime.hostnames import give_name
 from sessions.runtime.pull import PullLine, explain_failure, follow
-from sessions.runtime.sandboxes import SandboxPool
+from sessions.runtime.sandboxes import SandboxPool, address_in
 
 logger = logging.getLogger(__name__)
 
 REQUEST_SECONDS: Final = 60
 POOLED_CONNECTIONS: Final = 32  # above this many requests at once, connections are opened and thrown away
 STOPPED_CHECK_SECONDS: Final = 0.2
-KILLED: Final = 137  # exit code of a process ended by SIGKILL
 
 Labels = dict[str, str]
-PHASES: Final = {
-    "created": ContainerPhase.CREATED,
-    "running": ContainerPhase.RUNNING,
-    "paused": ContainerPhase.RUNNING,
-    "restarting": ContainerPhase.RUNNING,
-    "removing": ContainerPhase.EXITED,
-    "exited": ContainerPhase.EXITED,
-    "dead": ContainerPhase.EXITED,
-}
+
+
+class _Created(NamedTuple):
+    """A container that waits to be started."""
+
+    id: str
+    has_sandbox: bool
+    address: str | None = None  # of its sandbox, where that is known
 
 
 class DockerRuntime:
@@ -77,7 +78,7 @@ class DockerRuntime:
         installation: str,
         host: str,
         engine_url: str = "unix:///var/run/docker.sock",
-        network: str = "gpuplatform",
+        network: str = NETWORK,
         pull_seconds: float = 30 * 60,
         enforcer: Enforcer | None = None,
         sandboxes: int = 0,
@@ -88,7 +89,8 @@ class DockerRuntime:
         self._pull_seconds = pull_seconds
         self._enforcer = enforcer
         self._pool = SandboxPool(self._client, self._owner, self._network_anew, sandboxes)
-        self._created: dict[Key, tuple[str, bool]] = {}  # id, and whether it joins a sandbox, until it is started
+        self._created: dict[Key, _Created] = {}  # until it is started
+        self._addresses: dict[Key, str] = {}  # what was learnt on the way, until it is asked for
         self._lock = threading.Lock()  # guards the two below
         self._connection: tuple[int, APIClient] | None = None  # process id and its client
         self._is_network_ensured = False
@@ -115,7 +117,7 @@ class DockerRuntime:
             client = self._client()
             self._ensure_network(client)
             sandbox = self._pool.take(key)
-            network = joined_network(sandbox) if sandbox else self._network
+            network = joined_network(sandbox.id) if sandbox else self._network
             config = container_config(spec, self._owner, network, equipment)
             for _ in race():
                 try:
@@ -126,7 +128,7 @@ class DockerRuntime:
                     if error.status_code != CONFLICT:
                         raise
                 else:
-                    self._created[key] = str(created["Id"]), bool(sandbox)
+                    self._created[key] = _Created(str(created["Id"]), bool(sandbox), sandbox and sandbox.address)
                     return str(created["Id"])
                 # The name is taken: by ours, by a stranger's, or by one that is only coming or just going.
                 if (existing := inspect(client, name)) is None:
@@ -146,21 +148,34 @@ class DockerRuntime:
         key = (session, attempt)
         with translated(StartFailed, "The container could not be started: {}".format), self._pool.undisturbed():
             client = self._client()
-            container_id, has_sandbox = self._created.pop(key, ("", False))
-            if not container_id:
-                container_id, has_sandbox = self._startable(client, key)
-            self._start(client, container_id, key if has_sandbox else None)
+            created = self._created.pop(key, None)
+            container_id, has_sandbox, address = created or self._startable(client, key)
+            is_as_it_was = self._start(client, container_id, key if has_sandbox else None)
             is_enforced = self._enforcer is not None and self._enforcer.concerns(key)
             if not (has_sandbox or is_enforced):
                 return
             container = client.inspect_container(container_id)
         if has_sandbox:
             _name(container)
+        if address := address if has_sandbox and is_as_it_was else address_in(container):
+            self._addresses[key] = address
         if self._enforcer and is_enforced:
             self._enforcer.verify(key, int(container["State"]["Pid"]))
 
+    def address(self, session: str, attempt: int) -> str | None:
+        """Return what the container's own network, or its sandbox's, gave it; no request right after the start."""
+        key = (session, attempt)
+        if known := self._addresses.pop(key, None):
+            return known
+        with translated(EngineUnreachable):
+            container = self._find(self._client(), session, attempt)
+            if container is None or not container["State"]["Running"]:
+                return None
+            return self._pool.address(key) if _has_sandbox(container) else address_in(container)
+
     def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
         """End the container's processes; see Runtime."""
+        self._addresses.pop((session, attempt), None)
         with translated(EngineUnreachable), gone_is_fine():
             client = self._client()
             if (container := self._find(client, session, attempt)) and container["State"]["Running"]:
@@ -169,6 +184,7 @@ class DockerRuntime:
     def remove(self, session: str, attempt: int) -> None:
         """Remove the container with its writable layer and anonymous volumes; see Runtime."""
         self._created.pop((session, attempt), None)
+        self._addresses.pop((session, attempt), None)
         with translated(EngineUnreachable), gone_is_fine():
             client = self._client()
             if container := self._find(client, session, attempt):
@@ -185,7 +201,7 @@ class DockerRuntime:
         with translated(EngineUnreachable):
             client = self._client()
             listed = client.containers(all=True, filters={"label": self._label_filter()})
-            states = (_listed_state(client, container) for container in listed)
+            states = (listed_state(client, container) for container in listed)
             return [state for state in states if state is not None]
 
     def traces(self) -> set[Key]:
@@ -205,6 +221,15 @@ class DockerRuntime:
             if container := self._find(client, session, attempt):
                 return client.logs(container["Id"], tail=tail).decode(errors="replace")
         return ""
+
+    def execute(self, session: str, attempt: int, command: Sequence[str], environment: Mapping[str, str]) -> Executed:
+        """Run a program in the container; see Runtime."""
+        with translated(ExecutionFailed, "The container engine refused: {}".format):
+            client = self._client()
+            container = self._find(client, session, attempt)
+            if not (container and container["State"]["Running"]):
+                raise ExecutionFailed("The session's container is not running.")
+            return execute(client, str(container["Id"]), command, environment)
 
     def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
         """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""
@@ -227,7 +252,7 @@ class DockerRuntime:
                         continue
                     if event["Action"] == "oom":
                         out_of_memory.add(container_id)
-                    elif state := _exit_from_event(client, event, container_id in out_of_memory):
+                    elif state := exit_from_event(client, event, container_id in out_of_memory):
                         out_of_memory.discard(container_id)
                         yield state
         finally:
@@ -264,10 +289,11 @@ class DockerRuntime:
                     _create_network(client, self._network)
             self._is_network_ensured = True
 
-    def _start(self, client: APIClient, container_id: str, key_of_sandbox: Key | None) -> None:
-        """Start the container; where its network or its sandbox is gone, after making that again."""
+    def _start(self, client: APIClient, container_id: str, key_of_sandbox: Key | None) -> bool:
+        """Start the container; where its network or its sandbox is gone, after making that again: then return False."""
         try:
             client.start(container_id)
+            return True
         except APIError as error:
             if key_of_sandbox:
                 if not self._pool.revive(key_of_sandbox):
@@ -277,6 +303,7 @@ class DockerRuntime:
             else:
                 raise
             client.start(container_id)
+            return False
 
     def _network_anew(self) -> str:
         """Return the network's name after looking whether it is there."""
@@ -287,14 +314,14 @@ class DockerRuntime:
         container = inspect(client, container_name(session, attempt))
         return container if container and has_labels(container, self._owner) else None
 
-    def _startable(self, client: APIClient, key: Key) -> tuple[str, bool]:
-        """Return id, and whether it joins a sandbox, of a container that another has created."""
+    def _startable(self, client: APIClient, key: Key) -> "_Created":
+        """Return a container that another has created."""
         container = self._find(client, *key)
         if container is None:
             raise StartFailed("The container is not there.")
         if PHASES[container["State"]["Status"]] is ContainerPhase.EXITED:
             raise StartFailed("The container has already ended.")
-        return str(container["Id"]), _has_sandbox(container)
+        return _Created(str(container["Id"]), _has_sandbox(container))
 
     def _label_filter(self) -> list[str]:
         return [f"{name}={value}" for name, value in self._owner.items()]
@@ -330,50 +357,6 @@ def _create_network(client: APIClient, name: str) -> None:
 def _pull_lines(client: APIClient, reference: str) -> Iterator[PullLine]:
     lines: Iterator[PullLine] = client.pull(reference, stream=True, decode=True)
     yield from lines
-
-
-def _key(labels: Labels) -> Key | None:
-    """Return the container's key, or None for one that somebody gave our labels by hand."""
-    session, attempt = labels.get(SESSION_LABEL, ""), labels.get(ATTEMPT_LABEL, "")
-    return (session, int(attempt)) if session and attempt.isdecimal() else None
-
-
-def _listed_state(client: APIClient, container: dict[str, Any]) -> ContainerState | None:
-    """Return the state of a container of the engine's list; None for one that is gone by now."""
-    key, container_id = _key(container["Labels"]), str(container["Id"])
-    if key is None:
-        return None
-    phase = PHASES[container["State"]]
-    if phase is not ContainerPhase.EXITED:
-        return ContainerState(session=key[0], attempt=key[1], container_id=container_id, phase=phase)
-    if (inspected := inspect(client, container_id)) is None:
-        return None
-    state = inspected["State"]
-    return _exited(key, container_id, int(state["ExitCode"]), bool(state["OOMKilled"]))
-
-
-def _exit_from_event(client: APIClient, event: dict[str, Any], out_of_memory: bool) -> ContainerState | None:
-    """Return the state that a `die` event tells; the container itself may be gone already."""
-    attributes, container_id = event["Actor"]["Attributes"], str(event["Actor"]["ID"])
-    key, exit_code = _key(attributes), int(attributes["exitCode"])
-    if key is None:
-        return None
-    if exit_code == KILLED and not out_of_memory:  # the `oom` event may lie before our stream, or come too late
-        inspected = inspect(client, container_id)
-        out_of_memory = bool(inspected and inspected["State"]["OOMKilled"])
-    return _exited(key, container_id, exit_code, out_of_memory)
-
-
-def _exited(key: tuple[str, int], container_id: str, exit_code: int, out_of_memory: bool) -> ContainerState:
-    """Return the state of an ended container; running out of memory counts only where it was the main process's end."""
-    return ContainerState(
-        session=key[0],
-        attempt=key[1],
-        container_id=container_id,
-        phase=ContainerPhase.EXITED,
-        exit_code=exit_code,
-        out_of_memory=out_of_memory and exit_code == KILLED,
-    )
 
 
 def _close_once_stopped(

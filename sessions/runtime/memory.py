@@ -1,13 +1,15 @@
 """A container engine in this process's memory: the whole Runtime without containers, for tests, races and laptops.
 
 Every MemoryRuntime of one `engine_url` sees the same containers, as every worker of a host sees the same engine. Beside
-the protocol it offers what goes wrong in life: `end`, `vanish`, `withhold_image`, `write_log`, `fail_next`.
+the protocol it offers what goes wrong in life: `end`, `vanish`, `withhold_image`, `write_log`, `fail_next`; and
+`teach`, for it runs no programs.
 """
 
+import ipaddress
 import itertools
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -16,6 +18,8 @@ from sessions.runtime.base import (
     ContainerPhase,
     ContainerSpec,
     ContainerState,
+    Executed,
+    ExecutionFailed,
     ImageUnavailable,
     Key,
     RuntimeFailure,
@@ -27,7 +31,11 @@ from sessions.runtime.enforcement.enforcer import Enforcer
 KILLED: Final = 137  # exit code of a process ended by SIGKILL
 STOPPED_CHECK_SECONDS: Final = 0.1
 
+_FIRST_ADDRESS: Final = ipaddress.IPv4Address("10.255.0.0")
+_ADDRESSES: Final = 1 << 16
+
 Owner = tuple[str, str]  # installation, host
+Program = Callable[[Sequence[str], Mapping[str, str]], Executed]  # of a command and its environment
 
 
 @dataclass(slots=True)
@@ -53,6 +61,7 @@ class _Engine:
     withheld_images: dict[str, bool] = field(default_factory=dict)  # not on the host; whether a pull gets it
     listeners: list[tuple[Owner, "queue.SimpleQueue[ContainerState]"]] = field(default_factory=list)
     failures: dict[tuple[Owner, str], list[_Failure]] = field(default_factory=dict)  # by owner and operation
+    program: Program = lambda command, environment: Executed(exit_code=0, output="")
     serial: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
 
@@ -114,6 +123,14 @@ class MemoryRuntime:
                 container.state = replace(container.state, phase=ContainerPhase.RUNNING)
                 container.log.append(f"{session} ready")
 
+    def address(self, session: str, attempt: int) -> str | None:
+        """Return an address that nothing has; see Runtime."""
+        with self._operation("address"):
+            container = self._find(session, attempt)
+            if container is None or container.state.phase is not ContainerPhase.RUNNING:
+                return None
+            return str(_FIRST_ADDRESS + int(container.state.container_id, 16) % _ADDRESSES)
+
     def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
         """End the container at once, for its processes know no delay; see Runtime."""
         with self._operation("stop"):
@@ -142,6 +159,15 @@ class MemoryRuntime:
             lines = container.log[-tail:] if container and tail > 0 else []
             return "".join(f"{line}\n" for line in lines)
 
+    def execute(self, session: str, attempt: int, command: Sequence[str], environment: Mapping[str, str]) -> Executed:
+        """Return what `teach` was given; see Runtime."""
+        with self._operation("execute"):
+            container = self._find(session, attempt)
+            if container is None or container.state.phase is not ContainerPhase.RUNNING:
+                raise ExecutionFailed("The session's container is not running.")
+            program = self._engine.program
+        return program(command, environment)
+
     def keep_warm(self, stopped: threading.Event) -> None:
         """Return at once: every start is quick here; see Runtime."""
 
@@ -167,6 +193,11 @@ class MemoryRuntime:
         with self._engine.lock:
             if container := self._find(session, attempt):
                 container.log.append(line)
+
+    def teach(self, program: Program) -> None:
+        """Have `execute` do this in every container of the engine."""
+        with self._engine.lock:
+            self._engine.program = program
 
     def spec(self, session: str, attempt: int) -> ContainerSpec | None:
         """Return what the container was created from, or None when it is not there."""

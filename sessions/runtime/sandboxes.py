@@ -12,7 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from docker.api import APIClient
 from docker.errors import APIError, ImageNotFound, NotFound
@@ -34,6 +34,19 @@ QUIET_SECONDS: Final = 0.3  # without any start, before the engine is given work
 STEP_SECONDS: Final = 0.1
 SURVEY_SECONDS: Final = 30.0
 FAILURE_SECONDS: Final = 10.0
+
+
+class Sandbox(NamedTuple):
+    """A sandbox that runs, and the address that whoever joins it has."""
+
+    id: str
+    address: str | None
+
+
+def address_in(container: Mapping[str, Any]) -> str | None:
+    """Return the IP address that the engine's view of a container shows; None where it has none now."""
+    networks = (container.get("NetworkSettings") or {}).get("Networks") or {}
+    return next((str(each["IPAddress"]) for each in networks.values() if each.get("IPAddress")), None)
 
 
 def sandbox_name(key: Key) -> str:
@@ -78,7 +91,7 @@ class SandboxPool:
         self._ensure_network = ensure_network
         self._size = size if sandbox_image.is_possible() else 0
         self._lock = threading.Lock()  # guards all that follow
-        self._free: dict[str, str] = {}  # ids by name; what they say may be out of date
+        self._free: dict[str, Sandbox] = {}  # by name; what they say may be out of date
         self._discarded: set[str] = set()  # ids of used ones that `keep` is to remove
         self._is_kept = False
         self._starts_under_way = 0
@@ -98,13 +111,13 @@ class SandboxPool:
                 self._starts_under_way -= 1
                 self._disturbed_at = time.monotonic()
 
-    def take(self, key: Key) -> str | None:
-        """Return the id of a sandbox that is the attempt's alone from now on; None where there is none to be had.
+    def take(self, key: Key) -> Sandbox | None:
+        """Return a sandbox that is the attempt's alone from now on; None where there is none to be had.
 
         It may have died meanwhile; see `revive`. Raises what the SDK raises.
         """
         while candidate := self._pop():
-            name, sandbox_id = candidate
+            name, sandbox = candidate
             try:
                 self._client().rename(name, sandbox_name(key))
             except NotFound:  # gone, or another worker's
@@ -113,9 +126,9 @@ class SandboxPool:
                 if error.status_code != CONFLICT:
                     raise
                 with self._lock:  # the attempt has one already, from a worker that died
-                    self._free[name] = sandbox_id
+                    self._free[name] = sandbox
                 return None
-            return sandbox_id
+            return sandbox
         return None
 
     def revive(self, key: Key) -> bool:
@@ -125,6 +138,11 @@ class SandboxPool:
             return False
         self._client().start(sandbox["Id"])
         return True
+
+    def address(self, key: Key) -> str | None:
+        """Return the IP address of the attempt's sandbox, which is its session's; None without one that runs."""
+        sandbox = self._of(key)
+        return address_in(sandbox) if sandbox else None
 
     def discard(self, key: Key) -> None:
         """Remove the attempt's sandbox, or have `keep` do it as soon as nothing starts; none is fine."""
@@ -185,7 +203,8 @@ class SandboxPool:
             self._make()
 
     def _dismiss(self) -> None:
-        """Remove what is free or discarded; what fails is found by the next worker's survey, or as a trace."""
+        """Remove what is free or discarded, an earlier worker's too; what fails is for the next worker's survey."""
+        self._survey()
         with self._lock:
             discarded, self._discarded = self._discarded, set()
         for sandbox_id in discarded:
@@ -198,7 +217,9 @@ class SandboxPool:
         """Adopt what an earlier worker left free, forget what is gone, remove what is dead, retired or too much."""
         listed = self._listed()
         free = {name: each for name, each in listed.items() if name.startswith(FREE)}
-        alive = {name: each["Id"] for name, each in free.items() if each["State"] == "running"}
+        alive = {
+            name: Sandbox(each["Id"], address_in(each)) for name, each in free.items() if each["State"] == "running"
+        }
         with self._lock:
             known = {name: each for name, each in self._free.items() if name in alive}
             self._free = dict(list((known | alive).items())[: self._size])
@@ -225,9 +246,10 @@ class SandboxPool:
         except APIError:
             self._remove(made["Id"])
             raise
-        if can_name(client.inspect_container(made["Id"])):
+        inspected = client.inspect_container(made["Id"])
+        if can_name(inspected):
             with self._lock:
-                self._free[name] = made["Id"]
+                self._free[name] = Sandbox(made["Id"], address_in(inspected))
             return
         logger.warning("no network sandboxes: this worker is not root on the engine's own host, as naming takes")
         self._size = 0
@@ -254,7 +276,7 @@ class SandboxPool:
         listed = self._client().containers(all=True, filters={"label": labels})
         return {name.lstrip("/"): sandbox for sandbox in listed for name in sandbox["Names"][:1]}
 
-    def _pop(self) -> tuple[str, str] | None:
+    def _pop(self) -> tuple[str, Sandbox] | None:
         with self._lock:
             return self._free.popitem() if self._free else None
 

@@ -2,15 +2,17 @@
 
 import json
 import secrets
+import shlex
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+import pytest
 from docker.api import APIClient
 from docker.errors import NotFound
 
-from sessions.runtime.base import ContainerSpec, Runtime
+from sessions.runtime.base import ContainerSpec, Executed, Runtime
 from sessions.runtime.container_config import (
     ATTEMPT_LABEL,
     HOST_LABEL,
@@ -21,6 +23,7 @@ from sessions.runtime.container_config import (
 from sessions.runtime.docker import DockerRuntime
 from sessions.runtime.memory import MemoryRuntime
 from sessions.runtime.sandboxes import SANDBOX_LABEL
+from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
 
 MIB = 1 << 20
@@ -72,6 +75,9 @@ class World(Protocol):
     def write_log(self, session: str, attempt: int, line: str) -> None:
         """Let the container write a line."""
 
+    def teach(self, exit_code: int, output: str) -> Sequence[str]:
+        """Return the command of a program that ends so."""
+
     def clean_up(self) -> None:
         """Remove what the test left behind."""
 
@@ -107,6 +113,10 @@ class MemoryWorld:
 
     def write_log(self, session: str, attempt: int, line: str) -> None:
         self.runtime().write_log(session, attempt, line)
+
+    def teach(self, exit_code: int, output: str) -> Sequence[str]:
+        self.runtime().teach(lambda command, environment: Executed(exit_code=exit_code, output=output))
+        return ["anything"]
 
     def clean_up(self) -> None:
         pass
@@ -187,6 +197,9 @@ class DockerWorld:
     def write_log(self, session: str, attempt: int, line: str) -> None:
         self.execute(session, attempt, f"echo {json.dumps(line)} > /proc/1/fd/1")
 
+    def teach(self, exit_code: int, output: str) -> Sequence[str]:
+        return ["sh", "-c", f"printf %s {shlex.quote(output)}; exit {exit_code}"]
+
     def inspect(self, session: str, attempt: int) -> dict[str, Any]:
         """Return the engine's own view of the container."""
         container: dict[str, Any] = self.client.inspect_container(container_name(session, attempt))
@@ -217,3 +230,24 @@ def cgroup_value(v1_path: str, v2_path: str) -> str:
     """Return the shell command that prints a limit as the container itself sees it, for either cgroup version."""
     is_v2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
     return f"cat /sys/fs/cgroup/{v2_path if is_v2 else v1_path}"
+
+
+EVERY_WORLD: Final = [
+    "memory",
+    *(pytest.param(name, marks=pytest.mark.docker) for name in ("docker", "docker with sandboxes")),
+]
+
+
+def each_world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Be a fixture with EVERY_WORLD as its parameters."""
+    sandboxes = 1 if request.param == "docker with sandboxes" else 0
+    made: World = MemoryWorld() if request.param == "memory" else DockerWorld(ensure_tiny_image(), sandboxes)
+    yield made
+    made.clean_up()
+
+
+def launch(runtime: Runtime, spec: ContainerSpec) -> ContainerSpec:
+    """Run a container and return its spec."""
+    runtime.create(spec)
+    runtime.start(spec.session, spec.attempt)
+    return spec

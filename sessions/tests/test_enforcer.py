@@ -176,6 +176,10 @@ def test_mps_needs_a_folder_and_gets_the_share_as_percentage(programs: Programs,
     assert equipment.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50.00"
     assert equipment.mounts[-1].source == tmp_path
     assert not equipment.mounts[-1].read_only
+    (tmp_path / "shm").mkdir()
+    pipes, shared = Enforcer(programs, tmp_path / "host", mps_folder=tmp_path).equip(spec).mounts[-2:]
+    assert (pipes.source, shared.source) == (tmp_path, tmp_path / "shm")
+    assert (shared.target, shared.read_only) == ("/dev/shm", False)
 
 
 def test_the_kernel_tier_keeps_for_the_start_what_the_driver_is_to_limit(enforcer: Enforcer) -> None:

@@ -171,3 +171,19 @@ def test_the_page_says_so_when_there_is_nothing_to_launch(owner: User) -> None:
     assert "No resource group is open to you yet" in browser_of(owner).get("/sessions/launch/").content.decode()
     make_group()
     assert "No environment is offered yet" in browser_of(owner).get("/sessions/launch/").content.decode()
+
+
+def test_what_is_never_granted_is_told_together_with_what_is_wrong(group: ResourceGroup, image: Image) -> None:
+    owner = make_user(policy=make_policy(cpu=4))
+    form = LaunchForm(owner, typed(group, image, name="abc", count="many", cpu="8", fgpu="7", time_limit="soon"))
+    assert not form.is_valid()
+    assert set(form.errors) == {"name", "count", "time_limit", "cpu", "fgpu"}
+    assert "Your policy allows at most 4 CPU cores." in form.errors["cpu"]
+    assert "The largest host of this group has 2 fGPU." in form.errors["fgpu"]
+
+
+def test_an_amount_of_a_preset_that_is_never_granted_is_told_at_once_too(group: ResourceGroup, image: Image) -> None:
+    owner = make_user(policy=make_policy(cpu=4))
+    form = LaunchForm(owner, typed(group, image, name="abc", preset=make_preset(cpu=8).pk))
+    assert not form.is_valid()
+    assert set(form.errors) == {"name", "preset"}

@@ -189,3 +189,12 @@ def test_a_quiet_host_costs_two_queries(
         started(runtime, host)
     with django_assert_num_queries(2):
         reconcile(runtime, host, at_once)
+
+
+def test_a_session_that_came_to_run_without_a_known_address_gets_it(runtime: MeddledRuntime, host: Host) -> None:
+    session = started(runtime, host)
+    known = session.address
+    Session.objects.filter(pk=session.pk).update(address=None)
+    reconcile(runtime, host, at_once)
+    session.refresh_from_db()
+    assert session.address == known == runtime.address(session.pk, 1)

@@ -4,7 +4,7 @@ import pytest
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from resources.units import GIB
-from sessions import runner, services
+from sessions import app_environment, runner, services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Lease, Session
 from sessions.runtime.base import (
@@ -70,7 +70,7 @@ def test_a_scheduled_session_comes_to_run_in_the_container_it_asked_for(runtime:
         memory=2 * GIB,
         shared_memory=GIB,
         fgpu=2500,
-        environment={"LANG": "C", "GPUPLATFORM_SESSION_ID": "forged"},
+        environment={"LANG": "C", "GPUPLATFORM_SESSION_ID": "forged", "MLFLOW_WORKERS": "4"},
         allow_sudo=True,
     )
     runner.start(runtime, session.pk, 1)
@@ -79,12 +79,14 @@ def test_a_scheduled_session_comes_to_run_in_the_container_it_asked_for(runtime:
     assert [event.new_status for event in session.events.all()] == ["SCHEDULED", "PREPARING", "RUNNING"]
     (container,) = runtime.containers()
     assert (container.container_id, container.phase) == (stored.container_id, ContainerPhase.RUNNING)
+    assert stored.address == runtime.address(session.pk, 1)
     spec = runtime.spec(session.pk, 1)
     assert spec
     assert (spec.image, spec.cpu, spec.memory, spec.shared_memory) == (session.image.reference, 3, 2 * GIB, GIB)
     assert (spec.allow_sudo, spec.hostname) == (True, "My-work-1")
-    assert spec.environment == {
+    assert spec.environment == app_environment.variables() | {
         "LANG": "C",
+        "MLFLOW_WORKERS": "4",
         "GPUPLATFORM_SESSION_ID": session.pk,
         "GPUPLATFORM_SESSION_NAME": "My_work.1",
     }

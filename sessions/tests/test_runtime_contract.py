@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from ipaddress import ip_address
 
 import pytest
 
@@ -17,20 +18,22 @@ from sessions.runtime.base import (
     Runtime,
     StartFailed,
 )
-from sessions.tests.runtime_worlds import MIB, DockerWorld, MemoryWorld, World, make_spec, new_session
-from tests.tiny_image import ensure_tiny_image
+from sessions.tests.runtime_worlds import (
+    EVERY_WORLD,
+    MIB,
+    DockerWorld,
+    MemoryWorld,
+    World,
+    each_world,
+    launch,
+    make_spec,
+    new_session,
+)
 
 WAIT_SECONDS = 15
 
 
-@pytest.fixture(
-    params=["memory", *(pytest.param(name, marks=pytest.mark.docker) for name in ("docker", "docker with sandboxes"))]
-)
-def world(request: pytest.FixtureRequest) -> Iterator[World]:
-    sandboxes = 1 if request.param == "docker with sandboxes" else 0
-    made: World = MemoryWorld() if request.param == "memory" else DockerWorld(ensure_tiny_image(), sandboxes)
-    yield made
-    made.clean_up()
+world = pytest.fixture(params=EVERY_WORLD)(each_world)
 
 
 @pytest.fixture
@@ -41,12 +44,6 @@ def runtime(world: World) -> Runtime:
 @pytest.fixture
 def running(world: World, runtime: Runtime) -> ContainerSpec:
     return launch(runtime, make_spec(world.image))
-
-
-def launch(runtime: Runtime, spec: ContainerSpec) -> ContainerSpec:
-    runtime.create(spec)
-    runtime.start(spec.session, spec.attempt)
-    return spec
 
 
 def settled(runtime: Runtime, ended: ContainerSpec) -> list[ContainerState]:
@@ -181,6 +178,24 @@ def test_stopping_what_never_started_leaves_it_created(world: World, runtime: Ru
     runtime.create(spec)
     runtime.stop(spec.session, spec.attempt, grace_seconds=5)
     assert phases(runtime) == {(spec.session, 1): ContainerPhase.CREATED}
+
+
+def test_a_running_container_has_an_address_of_its_own_that_every_worker_sees(world: World, runtime: Runtime) -> None:
+    first, second = (launch(runtime, make_spec(world.image)) for _ in range(2))
+    seen = [[each.address(spec.session, 1) for spec in (first, second)] for each in (runtime, runtime, world.runtime())]
+    assert seen[0] == seen[1] == seen[2]
+    assert len({str(ip_address(str(address))) for address in seen[0]}) == 2
+
+
+def test_what_does_not_run_has_no_address(world: World, runtime: Runtime, running: ContainerSpec) -> None:
+    created = make_spec(world.image)
+    runtime.create(created)
+    runtime.stop(running.session, running.attempt, grace_seconds=5)
+    assert [runtime.address(*key) for key in ((created.session, 1), (running.session, 1), (new_session(), 1))] == [
+        None,
+        None,
+        None,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -351,10 +366,12 @@ def test_an_engine_that_does_not_answer_is_told_apart(tmp_path_factory: pytest.T
         lambda: runtime.ensure_image(world.image, print),
         lambda: runtime.create(make_spec(world.image)),
         lambda: runtime.start("s", 1),
+        lambda: runtime.address("s", 1),
         lambda: runtime.stop("s", 1, 5),
         lambda: runtime.remove("s", 1),
         lambda: runtime.containers(),
         lambda: runtime.logs("s", 1, 5),
+        lambda: runtime.execute("s", 1, ["true"], {}),
         lambda: next(runtime.exits(threading.Event())),
     ]
     for operation in operations:
@@ -366,6 +383,7 @@ def unreachable_runtime(world: World, socket_path: str) -> Runtime:
     if isinstance(world, DockerWorld):
         return type(world.runtime())(world.installation, "here", f"unix://{socket_path}")
     runtime = MemoryWorld().runtime()
-    for name in ("ensure_image", "create", "start", "stop", "remove", "containers", "logs", "exits"):
+    names = ("ensure_image", "create", "start", "address", "stop", "remove", "containers", "logs", "execute", "exits")
+    for name in names:
         runtime.fail_next(name, EngineUnreachable("The container engine does not answer."))
     return runtime

@@ -91,14 +91,6 @@ async def test_a_page_of_another_origin_is_refused(cookie: str) -> None:
         assert client.close[1] == "refused"
 
 
-async def test_a_terminal_on_another_host_says_so(owner: User, cookie: str) -> None:
-    session = await sync_to_async(lambda: run_session(host=make_host(name="far-away"), owner=owner))()
-    async with terminal(session.pk, cookie) as client:
-        code, reason = await client.closed()
-    assert code == CloseCode.ENGINE_TROUBLE
-    assert "far-away" in reason
-
-
 @pytest.mark.docker
 async def test_a_container_that_is_gone_is_told_in_words(host: Host, owner: User, cookie: str) -> None:
     session = await sync_to_async(session_in)("gptest-none", host, owner)

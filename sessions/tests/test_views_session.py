@@ -1,8 +1,11 @@
 """The page of one session, its logs, and ending it."""
 
 import json
+from datetime import timedelta
 
 import pytest
+from django.test import override_settings
+from django.utils import timezone
 
 from resources.units import GIB
 from sessions import logs
@@ -33,6 +36,25 @@ def test_the_page_tells_the_story_of_the_session() -> None:
         assert words in page
     assert host.gpus.get().uuid in page
     assert "simulated" in page
+
+
+def test_the_page_shows_the_ssh_command_of_a_running_session_and_when_it_was_last_used() -> None:
+    session = run_session()
+    shown = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
+    assert f"ssh -p 8022 {session.pk}@127.0.0.1" in shown
+    assert "not yet" in shown
+    assert "id_container" not in shown
+    used_at = timezone.now() - timedelta(minutes=3)
+    Session.objects.filter(pk=session.pk).update(last_activity_at=used_at, ssh_public_key="ssh-ed25519 AAAA")
+    shown = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
+    assert "id_container" in shown
+    assert "3\xa0minutes</time> ago" in shown
+
+
+@override_settings(COMPUTE_SSH_ADDRESS="")
+def test_without_a_front_no_page_speaks_of_ssh() -> None:
+    session = run_session()
+    assert "ssh-command" not in text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
 
 
 @pytest.mark.parametrize(
@@ -102,13 +124,6 @@ def test_an_engine_that_does_not_answer_is_told_once_and_in_words() -> None:
     with pytest.raises(logs.LogsUnavailable) as caught:
         logs.read(session, 10)
     assert str(caught.value) == "The container engine of host test-host does not answer. Try again later."
-
-
-def test_the_logs_of_another_host_are_said_to_be_out_of_reach() -> None:
-    session = run_session(host=make_host(name="far-away"))
-    with pytest.raises(logs.LogsUnavailable, match="far-away"):
-        logs.read(session, 10)
-    assert "runs on host far-away" in text_of(browser_of(session.owner), f"/sessions/{session.pk}/logs/")
 
 
 def test_a_waiting_session_has_written_nothing() -> None:

@@ -36,9 +36,14 @@ if (dialog) {
   dialog.addEventListener("close", giveFocusBack);
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close(); // the backdrop
+    if (event.target.closest("a[data-dialog-leaves]")) setTimeout(() => dialog.close());
     if (!event.target.closest("[data-dialog-close]")) return;
     event.preventDefault();
     dialog.close();
+  });
+  // What opens in another window is on its way by then.
+  dialog.addEventListener("submit", (event) => {
+    if (event.target.matches("[data-dialog-leaves]")) setTimeout(() => dialog.close());
   });
   document.addEventListener("sessions:ended", (event) => {
     if (dialog.open) dialog.close();

@@ -1,7 +1,7 @@
 /* Linked against the driver, so that the loader itself binds its calls: no lookup to intercept. */
 #include <stdio.h>
 
-#include "../../src/symbols.h"
+#include "../../sim/driver.h"
 
 CUresult cuCtxSetCurrent(CUcontext context);
 

@@ -45,11 +45,12 @@ class Command(BaseCommand):
         started = time.monotonic()
         progress = Progress(self.stdout)  # type: ignore[arg-type]  # OutputWrapper writes and flushes like a stream
         where = address.address_from(settings.COMPUTE_HTTP_ADDRESS)
-        if not setup_only and not where.is_free():
-            raise SetupProblem(
-                f"port {where.port} of {where.host} is taken. Stop the program that listens there, or set "
-                "COMPUTE_HTTP_ADDRESS in .env to another address."
-            )
+        if not setup_only:
+            _require_free(where, address.HTTP_SETTING)
+            if settings.COMPUTE_SSH_ADDRESS:
+                _require_free(
+                    address.address_from(settings.COMPUTE_SSH_ADDRESS, address.SSH_SETTING), address.SSH_SETTING
+                )
         installation.prepare_machine(progress, for_tests=False)
         progress.say("==> Services")
         with installation.own_services(progress, take_over=True):
@@ -62,17 +63,31 @@ class Command(BaseCommand):
 
     def _run(self, progress: Progress, where: address.Address, host_environment: dict[str, str]) -> None:
         logins = demo.logins(installation.logins_file())
-        commands = processes.commands(where, Path(settings.COMPUTE_VAR_DIR), host_environment)
+        has_ssh = bool(settings.COMPUTE_SSH_ADDRESS)
+        commands = processes.commands(where, Path(settings.COMPUTE_VAR_DIR), host_environment, has_ssh=has_ssh)
 
         def announce(ready: bool) -> None:
             for line in _announcement(where, logins, ready):
                 progress.say(line)
 
-        supervisor = Supervisor(commands, folder=Path(settings.BASE_DIR), output=self.stdout)  # type: ignore[arg-type]
+        supervisor = Supervisor(
+            commands,
+            folder=Path(settings.BASE_DIR),
+            output=self.stdout,  # type: ignore[arg-type]
+            services=installation.kept_services(),
+        )
         started_at = timezone.now()
         ended = asyncio.run(supervisor.run(lambda: _is_ready(where, started_at), announce))
         if ended:
             raise CommandError(f"the platform stopped: {ended}")
+
+
+def _require_free(where: address.Address, setting: str) -> None:
+    if not where.is_free(setting):
+        raise SetupProblem(
+            f"port {where.port} of {where.host} is taken. Stop the program that listens there, or set "
+            f"{setting} in .env to another address."
+        )
 
 
 def _is_ready(where: address.Address, started_at: datetime) -> bool:

@@ -1,6 +1,8 @@
 """`manage.py hostworker`: the one process that a GPU host runs for its sessions."""
 
 import logging
+import signal
+import sys
 from typing import Any
 
 from celery import current_app
@@ -12,10 +14,13 @@ from resources.models import Host
 from resources.services import register_host
 from sessions.agent import HostAgent
 from sessions.notify import host_queue
+from sessions.runtime import firewall
+from sessions.runtime.container_config import NETWORK, bridge_device
 from sessions.runtime.enforcement.programs import NVML, Unbuilt
 from sessions.runtime.enforcement.simulation import load_nvml
 from sessions.runtime.enforcement.telemetry import NvmlTelemetry
 from sessions.runtime.factory import get_enforcer, get_runtime
+from sessions.runtime.firewall import Firewall
 from sessions.watchdog import Watchdog
 
 TASKS_AT_ONCE = 16  # threads: they wait for the engine most of the time
@@ -44,28 +49,42 @@ class Command(BaseCommand):
             )
         except ValueError as error:
             raise CommandError(str(error)) from error
-        host = register_host(name, machine, settings.COMPUTE_HOST_GROUP, has_mps=bool(settings.COMPUTE_MPS_DIR))
-        agent = HostAgent(get_runtime(), host, _watchdog(host, machine))
-        agent.begin()
+        host = register_host(
+            name,
+            machine,
+            settings.COMPUTE_HOST_GROUP,
+            has_mps=bool(settings.COMPUTE_MPS_DIR),
+            gateway_url=settings.COMPUTE_GATEWAY_URL,
+        )
+        agent = HostAgent(get_runtime(), host, _watchdog(host, machine), _firewall(host))
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())  # until Celery takes it over
         try:
-            current_app.worker_main(
-                [
-                    *(
-                        "--quiet",
-                        "worker",
-                        "--queues",
-                        host_queue(name),
-                        "--hostname",
-                        f"host@{name}",
-                        "--loglevel",
-                        settings.COMPUTE_LOG_LEVEL,
-                    ),
-                    *("--pool", "threads", "--concurrency", str(TASKS_AT_ONCE)),
-                    *("--without-gossip", "--without-mingle", "--without-heartbeat"),
-                ]
-            )
+            agent.begin()
+            current_app.worker_main(_celery_arguments(name))
         finally:
             agent.end()
+
+
+def _celery_arguments(host_name: str) -> list[str]:
+    options = {
+        "queues": host_queue(host_name),
+        "hostname": f"host@{host_name}",
+        "loglevel": settings.COMPUTE_LOG_LEVEL,
+        "pool": "threads",
+        "concurrency": TASKS_AT_ONCE,
+    }
+    named = [f"--{name}={value}" for name, value in options.items()]
+    return ["--quiet", "worker", *named, "--without-gossip", "--without-mingle", "--without-heartbeat"]
+
+
+def _firewall(host: Host) -> Firewall | None:
+    """Return the rules that keep sessions from the host's own services; None where they are not wanted or not to be."""
+    if not settings.COMPUTE_FIREWALL:
+        return None
+    if problem := firewall.problem(settings.COMPUTE_DOCKER_URL):
+        logger.error("host %s: sessions can reach what the host binds to all interfaces: %s", host, problem)
+        return None
+    return Firewall(bridge_device(NETWORK))
 
 
 def _watchdog(host: Host, machine: Machine) -> Watchdog | None:

@@ -1,11 +1,14 @@
-"""Containers and shells for the tests of the proxy."""
+"""Containers, shells and carriers for the tests of the proxy."""
 
 from collections.abc import AsyncIterator, Iterator
 
 import pytest
 import pytest_asyncio
+import uvloop
 
+from sessions.proxy.engine import Engine
 from sessions.proxy.shell import Shell
+from sessions.proxy.tests.carriers import CARRIERS, Carrier, running
 from tests.containers import ENGINE_URL, Container, running_container
 from tests.shell_image import ensure_shell_image
 from tests.tiny_image import ensure_tiny_image
@@ -28,6 +31,26 @@ def full() -> Iterator[Container]:
 @pytest_asyncio.fixture
 async def shell(bare: Container) -> AsyncIterator[Shell]:
     """A shell in the bare container."""
-    started = await Shell.start(ENGINE_URL, bare.id)
+    started = await Shell.start(Engine(ENGINE_URL), bare.id)
     yield started
     await started.hang_up()
+
+
+@pytest.fixture
+def event_loop_policy() -> uvloop.EventLoopPolicy:
+    """The event loop of production."""
+    return uvloop.EventLoopPolicy()
+
+
+@pytest_asyncio.fixture(params=CARRIERS)
+async def carrier(request: pytest.FixtureRequest) -> AsyncIterator[Carrier]:
+    """A running carrier with an app behind it."""
+    async with running(request.param) as running_:
+        yield running_
+
+
+@pytest_asyncio.fixture(params=["splice", "asgi"])
+async def public(request: pytest.FixtureRequest) -> AsyncIterator[Carrier]:
+    """A running carrier with a public app behind it."""
+    async with running(request.param, is_public=True) as running_:
+        yield running_

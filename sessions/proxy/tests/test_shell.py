@@ -110,9 +110,9 @@ async def test_an_unread_shell_stops_writing(bare: Container) -> None:
 async def test_a_shell_in_a_stopped_or_missing_container_is_refused_in_words(bare: Container) -> None:
     bare.stop()
     with pytest.raises(ExecFailed, match="is not running"):
-        await Shell.start(ENGINE_URL, bare.id)
+        await Shell.start(Engine(ENGINE_URL), bare.id)
     with pytest.raises(ExecFailed, match="no longer exists"):
-        await Shell.start(ENGINE_URL, "gptest-none")
+        await Shell.start(Engine(ENGINE_URL), "gptest-none")
 
 
 async def test_reading_ends_when_the_container_is_killed(shell: Shell, bare: Container) -> None:
@@ -127,7 +127,7 @@ async def test_reading_ends_when_the_container_is_killed(shell: Shell, bare: Con
 
 
 async def test_thirty_shells_at_once_answer_and_leave_nothing(bare: Container) -> None:
-    shells = await asyncio.gather(*(Shell.start(ENGINE_URL, bare.id) for _ in range(30)))
+    shells = await asyncio.gather(*(Shell.start(Engine(ENGINE_URL), bare.id) for _ in range(30)))
     await asyncio.gather(*(one.write(b"echo $((%d*1000))\r" % number) for number, one in enumerate(shells, 1)))
     await asyncio.gather(*(read_until(one, f"\r\n{number * 1000}\r\n") for number, one in enumerate(shells, 1)))
     await asyncio.gather(*(one.hang_up() for one in shells))
@@ -136,7 +136,7 @@ async def test_thirty_shells_at_once_answer_and_leave_nothing(bare: Container) -
 
 @pytest.mark.parametrize("running", ["", "sleep 1000", "sleep 1001 & sleep 1002", "cat"])
 async def test_hanging_up_ends_the_shell_and_what_it_runs(bare: Container, running: str) -> None:
-    shell = await Shell.start(ENGINE_URL, bare.id)
+    shell = await Shell.start(Engine(ENGINE_URL), bare.id)
     await shell.write(b"echo rea''dy; " + running.encode() + b"\r")
     await read_until(shell, "ready")
     await shell.hang_up()
@@ -144,7 +144,7 @@ async def test_hanging_up_ends_the_shell_and_what_it_runs(bare: Container, runni
 
 
 async def test_hanging_up_detaches_tmux_and_its_shell_lives_on(full: Container) -> None:
-    first = await Shell.start(ENGINE_URL, full.id)
+    first = await Shell.start(Engine(ENGINE_URL), full.id)
     await first.resize(100, 30)
     await read_until(first, "$ ")
     await first.write(b"mine=4711; sleep 1234 & echo rea''dy\r")
@@ -152,7 +152,7 @@ async def test_hanging_up_detaches_tmux_and_its_shell_lives_on(full: Container) 
     await first.hang_up()
     await eventually(lambda: full.run("tmux list-clients -t gp") == "")
     assert any("sleep 1234" in line for line in full.processes())
-    second = await Shell.start(ENGINE_URL, full.id)
+    second = await Shell.start(Engine(ENGINE_URL), full.id)
     await second.resize(100, 30)
     assert "ready" in await read_until(second, "ready")  # the old screen is drawn again
     await second.write(b"echo =$mine=\r")
@@ -161,7 +161,7 @@ async def test_hanging_up_detaches_tmux_and_its_shell_lives_on(full: Container) 
 
 
 async def test_utf8_is_kept_by_bash_and_tmux(full: Container) -> None:
-    shell = await Shell.start(ENGINE_URL, full.id)
+    shell = await Shell.start(Engine(ENGINE_URL), full.id)
     await shell.resize(100, 30)
     await read_until(shell, "$ ")
     await shell.write("echo grüße 日本 🚀 > ~/out.txt; cat ~/out.txt | wc -c\r".encode())

@@ -60,7 +60,7 @@ class Enforcer:
         if self._mps_folder is None:
             raise EnforcementFailed("Its group shares GPUs through MPS, and its host names no MPS folder.")
         return Equipment(
-            mounts=(*mounts, Mount(source=self._mps_folder, target=mps.MPS_PATH, read_only=False)),
+            mounts=(*mounts, *mps.mounts(self._mps_folder)),
             environment=mps.environment(shared_by_mps),
         )
 

@@ -1,0 +1,147 @@
+"""SSH keys of people: what is taken, what is refused with which words, and whose they are."""
+
+import asyncssh
+import pytest
+from django.db import IntegrityError, transaction
+from django.test import Client
+
+from accounts.models import SshKey, User
+from accounts.public_keys import UnusableKey, public_key_from
+from accounts.services import MOST_KEYS, add_ssh_key
+from tests.api import client_of
+from tests.factories import make_user
+
+PAGE = "/accounts/ssh-keys/"
+API = "/api/v1/ssh-keys/"
+
+
+def new_key(algorithm: str = "ssh-ed25519", comment: str = "ada@laptop", **options: int) -> str:
+    """Return the public half of a new key, as its file has it."""
+    key = asyncssh.generate_private_key(algorithm, comment=comment, **options)
+    return key.export_public_key().decode()
+
+
+KINDS = [new_key(), new_key("ssh-rsa", key_size=2048), new_key("ecdsa-sha2-nistp256")]
+
+
+@pytest.mark.parametrize("pasted", KINDS)
+def test_a_good_key_is_kept_without_its_comment_under_the_fingerprint_that_openssh_shows(pasted: str) -> None:
+    key = public_key_from(f"  {pasted}\n")
+    assert key.text == " ".join(pasted.split()[:2])
+    assert key.fingerprint == asyncssh.import_public_key(pasted).get_fingerprint("sha256")
+    assert key.comment == "ada@laptop"
+
+
+BAD = {
+    "": "Paste one public key",
+    "ssh-ed25519": "no public key",
+    "ssh-ed25519 AAAA": "no public key",
+    "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAAQ== x": "no public key",
+    "ssh-ed25519\0 AAAA": "no public key",
+    "ssh-ed25519 \u00e4\u00f6": "no public key",
+    "one\ntwo": "Paste one public key",
+    "x" * 20_000: "Paste one public key",
+    "-----BEGIN OPENSSH PRIVATE KEY-----": "private key",
+    f'command="sh" {new_key()}': "no public key",
+    new_key("ssh-dss"): "DSA keys are too weak",
+    new_key("ssh-rsa", key_size=1024): "1024 bits is too weak; 2048 is the least",
+}
+
+
+@pytest.mark.parametrize(("pasted", "words"), BAD.items())
+def test_what_is_no_safe_public_key_is_refused_with_what_to_do(pasted: str, words: str) -> None:
+    with pytest.raises(UnusableKey, match=words):
+        public_key_from(pasted)
+
+
+@pytest.fixture
+def user(db: None) -> User:
+    return make_user()
+
+
+@pytest.fixture
+def browser(user: User, client: Client) -> Client:
+    client.force_login(user)
+    return client
+
+
+def test_one_key_is_one_persons_and_whose_stays_unsaid(user: User) -> None:
+    pasted = new_key()
+    add_ssh_key(user, pasted, "laptop")
+    with pytest.raises(UnusableKey, match="added this key already, as 'laptop'"):
+        add_ssh_key(user, pasted.replace("ada@laptop", "another comment"))
+    with pytest.raises(UnusableKey, match=r"belongs to another account\.$"):
+        add_ssh_key(make_user(), pasted)
+    with pytest.raises(IntegrityError), transaction.atomic():
+        SshKey.objects.create(owner=user, title="x", fingerprint=SshKey.objects.get().fingerprint)
+
+
+def test_nobody_has_keys_without_end(user: User) -> None:
+    SshKey.objects.bulk_create(SshKey(owner=user, title="x", fingerprint=str(each)) for each in range(MOST_KEYS))
+    with pytest.raises(UnusableKey, match="which is the most"):
+        add_ssh_key(user, new_key())
+
+
+def test_a_key_without_title_is_called_by_its_comment_and_else_by_its_fingerprint(user: User) -> None:
+    assert add_ssh_key(user, new_key()).title == "ada@laptop"
+    unnamed = add_ssh_key(user, new_key(comment=""))
+    assert unnamed.title == unnamed.fingerprint
+
+
+def test_the_page_adds_shows_and_deletes_keys(browser: Client, user: User) -> None:
+    assert browser.post(PAGE, {"key": new_key(), "title": "my laptop"}).status_code == 302
+    key = user.ssh_keys.get()
+    shown = browser.get(PAGE).content.decode()
+    assert "my laptop" in shown
+    assert key.fingerprint in shown
+    assert "never used" in shown
+    assert browser.post(f"{PAGE}{key.pk}/delete/").status_code == 302
+    assert not user.ssh_keys.exists()
+
+
+def test_the_page_says_at_the_field_what_is_wrong_and_keeps_what_was_typed(browser: Client, user: User) -> None:
+    answer = browser.post(PAGE, {"key": "ssh-ed25519 nonsense", "title": "<b>x"})
+    assert answer.status_code == 422
+    assert "This is no public key" in answer.content.decode()
+    assert "ssh-ed25519 nonsense" in answer.content.decode()
+    assert "&lt;b&gt;x" in answer.content.decode()
+    assert not user.ssh_keys.exists()
+
+
+def test_the_keys_of_others_are_neither_shown_nor_deleted(browser: Client) -> None:
+    foreign = add_ssh_key(make_user(), new_key(), "their laptop")
+    assert "their laptop" not in browser.get(PAGE).content.decode()
+    assert browser.post(f"{PAGE}{foreign.pk}/delete/").status_code == 404
+    assert browser.get(f"{PAGE}{foreign.pk}/delete/").status_code == 405
+    assert SshKey.objects.filter(pk=foreign.pk).exists()
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_a_stranger_has_to_sign_in(client: Client, method: str) -> None:
+    assert getattr(client, method)(PAGE).headers["Location"].startswith("/accounts/sign-in/")
+    assert client_of().get(API).status_code == 401
+
+
+def test_the_api_adds_lists_and_deletes_keys(user: User) -> None:
+    api, pasted = client_of(user), new_key()
+    added = api.post(API, {"key": pasted, "title": "laptop"})
+    assert added.status_code == 201
+    assert added.json()["key"] == " ".join(pasted.split()[:2])
+    assert [key["title"] for key in api.get(API).json()["results"]] == ["laptop"]
+    address = f"{API}{added.json()['id']}/"
+    assert client_of(make_user()).get(address).status_code == 404
+    assert client_of(make_user()).delete(address).status_code == 404
+    assert api.get(address).json()["last_used_at"] is None
+    assert api.delete(address).status_code == 204
+    assert not user.ssh_keys.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [({"key": "nonsense"}, "key"), ({}, "key"), ({"key": new_key(), "titel": "x"}, "titel"), ({"key": ["x"]}, "key")],
+)
+def test_the_api_refuses_by_field(user: User, body: dict[str, object], field: str) -> None:
+    answer = client_of(user).post(API, body)
+    assert answer.status_code == 400
+    assert set(answer.json()) == {field}

@@ -1,0 +1,97 @@
+/* The driver's functions that the simulation offers and the hook knows, as the published ABI has them. */
+#pragma once
+
+#include "../src/abi.h"
+
+#define DRIVER __attribute__((visibility("default")))
+#define LAUNCH_SHAPE CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned
+
+DRIVER int cuInit(unsigned);
+DRIVER int cuGetProcAddress(const char *, void **, int, uint64_t);
+DRIVER int cuGetProcAddress_v2(const char *, void **, int, uint64_t, int *);
+DRIVER int cuMemGetInfo(void);
+DRIVER int cuMemGetInfo_v2(size_t *, size_t *);
+DRIVER int cuDeviceTotalMem(void);
+DRIVER int cuDeviceTotalMem_v2(size_t *, CUdevice);
+DRIVER int cuMemAlloc(void);
+DRIVER int cuMemAlloc_v2(CUdeviceptr *, size_t);
+DRIVER int cuMemAllocPitch(void);
+DRIVER int cuMemAllocPitch_v2(CUdeviceptr *, size_t *, size_t, size_t, unsigned);
+DRIVER int cuMemAllocManaged(CUdeviceptr *, size_t, unsigned);
+DRIVER int cuMemAllocAsync(CUdeviceptr *, size_t, CUstream);
+DRIVER int cuMemAllocAsync_ptsz(CUdeviceptr *, size_t, CUstream);
+DRIVER int cuMemAllocFromPoolAsync(CUdeviceptr *, size_t, CUmemPool, CUstream);
+DRIVER int cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *, size_t, CUmemPool, CUstream);
+DRIVER int cuMemFree_v2(CUdeviceptr);
+DRIVER int cuMemFreeAsync(CUdeviceptr, CUstream);
+DRIVER int cuMemFreeAsync_ptsz(CUdeviceptr, CUstream);
+DRIVER int cuMemPoolCreate(CUmemPool *, const CUpoolProps *);
+DRIVER int cuMemPoolDestroy(CUmemPool);
+DRIVER int cuMemPoolTrimTo(CUmemPool, size_t);
+DRIVER int cuMemCreate(CUmemHandle *, size_t, const CUmemProp *, unsigned long long);
+DRIVER int cuMemRelease(CUmemHandle);
+DRIVER int cuMemMap(CUdeviceptr, size_t, size_t, CUmemHandle, unsigned long long);
+DRIVER int cuMemUnmap(CUdeviceptr, size_t);
+DRIVER int cuMemRetainAllocationHandle(CUmemHandle *, void *);
+DRIVER int cuArrayCreate(void);
+DRIVER int cuArrayCreate_v2(CUarray *, const CUarrayDesc *);
+DRIVER int cuArray3DCreate(void);
+DRIVER int cuArray3DCreate_v2(CUarray *, const CUarray3DDesc *);
+DRIVER int cuArrayDestroy(CUarray);
+DRIVER int cuMipmappedArrayCreate(CUmipmap *, const CUarray3DDesc *, unsigned);
+DRIVER int cuMipmappedArrayDestroy(CUmipmap);
+DRIVER int cuGraphAddMemAllocNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUallocNode *);
+DRIVER int cuGraphAddNode(CUgraphNode *, CUgraph, const CUgraphNode *, size_t, CUnodeParams *);
+DRIVER int cuGraphAddNode_v2(CUgraphNode *, CUgraph, const CUgraphNode *, const void *, size_t, CUnodeParams *);
+DRIVER int cuGraphInstantiate(CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t);
+DRIVER int cuGraphInstantiate_v2(CUgraphExec *, CUgraph, CUgraphNode *, char *, size_t);
+DRIVER int cuGraphInstantiateWithFlags(CUgraphExec *, CUgraph, unsigned long long);
+DRIVER int cuGraphInstantiateWithParams(CUgraphExec *, CUgraph, void *);
+DRIVER int cuGraphInstantiateWithParams_ptsz(CUgraphExec *, CUgraph, void *);
+DRIVER int cuGraphExecDestroy(CUgraphExec);
+DRIVER int cuGraphDestroy(CUgraph);
+DRIVER int cuCtxCreate(CUcontext *, unsigned, CUdevice);
+DRIVER int cuCtxCreate_v2(CUcontext *, unsigned, CUdevice);
+DRIVER int cuCtxCreate_v3(CUcontext *, void *, int, unsigned, CUdevice);
+DRIVER int cuCtxCreate_v4(CUcontext *, void *, unsigned, CUdevice);
+DRIVER int cuCtxDestroy(CUcontext);
+DRIVER int cuCtxDestroy_v2(CUcontext);
+DRIVER int cuDevicePrimaryCtxRetain(CUcontext *, CUdevice);
+DRIVER int cuDevicePrimaryCtxRelease(CUdevice);
+DRIVER int cuDevicePrimaryCtxRelease_v2(CUdevice);
+DRIVER int cuDevicePrimaryCtxReset(CUdevice);
+DRIVER int cuDevicePrimaryCtxReset_v2(CUdevice);
+DRIVER int cuGreenCtxCreate(CUgreenCtx *, CUresourceDesc, CUdevice, unsigned);
+DRIVER int cuGreenCtxDestroy(CUgreenCtx);
+DRIVER int cuLaunch(CUfunction);
+DRIVER int cuLaunchGrid(CUfunction, int, int);
+DRIVER int cuLaunchGridAsync(CUfunction, int, int, CUstream);
+DRIVER int cuLaunchKernel(LAUNCH_SHAPE, CUstream, void **, void **);
+DRIVER int cuLaunchKernel_ptsz(LAUNCH_SHAPE, CUstream, void **, void **);
+DRIVER int cuLaunchKernelEx(const CUlaunchConfig *, CUfunction, void **, void **);
+DRIVER int cuLaunchKernelEx_ptsz(const CUlaunchConfig *, CUfunction, void **, void **);
+DRIVER int cuLaunchCooperativeKernel(LAUNCH_SHAPE, CUstream, void **);
+DRIVER int cuLaunchCooperativeKernel_ptsz(LAUNCH_SHAPE, CUstream, void **);
+DRIVER int cuLaunchCooperativeKernelMultiDevice(CUlaunchParams *, unsigned, unsigned);
+DRIVER int cuGraphLaunch(CUgraphExec, CUstream);
+DRIVER int cuGraphLaunch_ptsz(CUgraphExec, CUstream);
+DRIVER int cuDeviceGetCount(int *);
+DRIVER int cuDeviceGetUuid(CUuuid *, CUdevice);
+DRIVER int cuDeviceGetUuid_v2(CUuuid *, CUdevice);
+DRIVER int cuDeviceGetMemPool(CUmemPool *, CUdevice);
+DRIVER int cuDeviceGetDefaultMemPool(CUmemPool *, CUdevice);
+DRIVER int cuDeviceGraphMemTrim(CUdevice);
+DRIVER int cuDevicePrimaryCtxGetState(CUdevice, unsigned *, int *);
+DRIVER int cuCtxGetCurrent(CUcontext *);
+DRIVER int cuCtxGetDevice(CUdevice *);
+DRIVER int cuMemPoolGetAttribute(CUmemPool, int, void *);
+DRIVER int cuThreadExchangeStreamCaptureMode(int *);
+DRIVER int cuStreamIsCapturing(CUstream, int *);
+DRIVER int cuStreamGetCaptureInfo_v2(CUstream, int *, uint64_t *, CUgraph *, const void **, size_t *);
+DRIVER int cuStreamGetCaptureInfo_v3(CUstream, int *, uint64_t *, CUgraph *, const void **, const void **, size_t *);
+DRIVER int cuEventCreate(CUevent *, unsigned);
+DRIVER int cuEventDestroy_v2(CUevent);
+DRIVER int cuEventRecord(CUevent, CUstream);
+DRIVER int cuEventQuery(CUevent);
+DRIVER int cuEventSynchronize(CUevent);
+DRIVER int cuEventElapsedTime(float *, CUevent, CUevent);

@@ -1,0 +1,42 @@
+"""`manage.py sshfront`: let people into their sessions over SSH."""
+
+import asyncio
+import logging
+import signal
+from pathlib import Path
+from typing import Any
+
+import asyncssh
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from gpuplatform.bootstrap.address import SSH_SETTING, address_from
+from gpuplatform.bootstrap.progress import SetupProblem
+from sessions import activity
+from sessions.ssh.front import SshFront
+from sessions.ssh.host_key import load_host_key
+
+
+class Command(BaseCommand):
+    """Runs until SIGTERM or Ctrl-C; any number may run at once, on one host key."""
+
+    help = "Listen for SSH at COMPUTE_SSH_ADDRESS and let people into their running sessions."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Serve until stopped. Raises CommandError where that cannot be."""
+        logging.getLogger("asyncssh").setLevel(logging.WARNING)  # a line for every packet's turn otherwise
+        try:
+            asyncio.run(_serve())
+        except (OSError, SetupProblem, asyncssh.KeyImportError) as error:
+            raise CommandError(str(error)) from error
+
+
+async def _serve() -> None:
+    where = address_from(settings.COMPUTE_SSH_ADDRESS, SSH_SETTING)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    host_key = load_host_key(Path(settings.COMPUTE_VAR_DIR))
+    async with SshFront(activity.used).listening(where.host, where.port, host_key):
+        await stop.wait()

@@ -1,0 +1,69 @@
+"""`manage.py web`: the pages, the API and the apps of sessions, in one process at one address."""
+
+import asyncio
+import contextlib
+import socket
+from argparse import ArgumentParser
+from typing import Any, Final
+
+import uvloop
+from django.conf import settings
+from django.core.management.base import BaseCommand
+from uvicorn import Config, Server
+
+from gpuplatform.bootstrap.address import Address, address_from
+from sessions.endpoints.data_plane import data_plane, running, site
+from sessions.proxy.front import PlatformOnly, uvicorn_protocol
+from sessions.proxy.listeners import listening
+from sessions.proxy.plane import DataPlane
+
+LARGEST_MESSAGE: Final = 2**20  # bytes a browser may send to the platform at once: ample for what people paste
+SHUTDOWN_SECONDS: Final = 5  # after which open websockets are closed
+
+
+class Command(BaseCommand):
+    """Uvicorn with Django, and the fast carrier for connections to the apps' hosts."""
+
+    help = "Serve the platform, and the apps of sessions below COMPUTE_APPS_DOMAIN, until stopped."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        parser.add_argument("--address", default=settings.COMPUTE_HTTP_ADDRESS, help="host:port to listen on")
+
+    def handle(self, *args: Any, address: str, **options: Any) -> None:
+        """Run until SIGTERM or Ctrl-C."""
+        uvloop.run(_serve(address_from(address)))
+
+
+class _Server(Server):
+    """Ends idle connections to apps when uvicorn ends its own."""
+
+    def __init__(self, config: Config, plane: DataPlane) -> None:
+        super().__init__(config)
+        self._plane = plane
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Let answers under way be finished; what is left when this returns is cut."""
+        self._plane.shut_down()
+        await super().shutdown(sockets)
+
+
+async def _serve(address: Address) -> None:
+    from gpuplatform.asgi import platform
+
+    plane = data_plane()
+    config = Config(
+        PlatformOnly(site(), platform),
+        host=address.host,
+        port=address.port,
+        http=uvicorn_protocol(plane, site()),
+        lifespan="off",
+        ws_max_size=LARGEST_MESSAGE,
+        ws_per_message_deflate=False,  # would more than double the time of a key's echo in a terminal
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        log_level="warning",
+        access_log=False,
+    )
+    async with running(plane), listening(plane, address.host):
+        with contextlib.suppress(asyncio.CancelledError):
+            await _Server(config, plane).serve()

@@ -1,0 +1,42 @@
+"""Where endpoints are reached. Every app has an origin of its own, so that none can script another or the platform."""
+
+from django.conf import settings
+from django.urls import reverse
+
+from sessions.models import Endpoint
+from sessions.proxy.site import Site
+
+
+def origin(label: str) -> str:
+    """Return scheme, host and port of the endpoint with this label."""
+    return _site().origin(label)
+
+
+def first_page(endpoint: Endpoint) -> str:
+    """Return the address at which the app begins."""
+    return origin(endpoint.label) + _start_path(endpoint)
+
+
+def first_page_at_port(endpoint: Endpoint) -> str:
+    """Return the address at which the app begins at the port that it has to itself; "" where it has none."""
+    port = endpoint.listen_port
+    return _site().origin(endpoint.label, port) + _start_path(endpoint) if port else ""
+
+
+def launch_path(endpoint: Endpoint) -> str:
+    """Return the path of the platform's page that starts the app and shows how far it is."""
+    return reverse("sessions:app", args=[endpoint.session_id, endpoint.app])
+
+
+def share_url(secret: str) -> str:
+    """Return the address that a share link consists of."""
+    return settings.COMPUTE_PUBLIC_URL.rstrip("/") + reverse("endpoints:shared", args=[secret])
+
+
+def _start_path(endpoint: Endpoint) -> str:
+    app = next((app for app in endpoint.session.image.apps.all() if app.name == endpoint.app), None)
+    return app.start_path if app else "/"
+
+
+def _site() -> Site:
+    return Site(platform_url=settings.COMPUTE_PUBLIC_URL, apps_domain=settings.COMPUTE_APPS_DOMAIN)

@@ -1,0 +1,60 @@
+"""System checks of the settings that lead to apps: a bad value stops the start with a message and a hint."""
+
+import ipaddress
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from django.conf import settings
+from django.core.checks import CheckMessage, Error
+
+from sessions.endpoints import ports
+from sessions.proxy.signing import Keys
+
+
+def check_app_ports(**kwargs: Any) -> list[CheckMessage]:
+    """Return an error if COMPUTE_APP_PORTS names no ports that can be read."""
+    try:
+        ports.pool()
+    except ValueError as error:
+        hint = "Write for example 10200-10299; leave it empty for none."
+        return [Error(f"COMPUTE_APP_PORTS: {error}.", hint=hint, id="compute.E001")]
+    return []
+
+
+def check_session_subnets(**kwargs: Any) -> list[CheckMessage]:
+    """Return an error if COMPUTE_SESSION_SUBNETS names something that is no network."""
+    try:
+        for written in settings.COMPUTE_SESSION_SUBNETS:
+            ipaddress.ip_network(written)
+    except ValueError as error:
+        hint = "Write networks such as 172.16.0.0/12, separated by commas."
+        return [Error(f"COMPUTE_SESSION_SUBNETS: {error}.", hint=hint, id="compute.E002")]
+    return []
+
+
+def check_apps_keys(**kwargs: Any) -> list[CheckMessage]:
+    """Return an error if COMPUTE_APPS_KEYS names no keys that can sign."""
+    try:
+        Keys(settings.COMPUTE_APPS_KEYS)
+    except ValueError as error:
+        hint = "Write for example 2026a:<32 random characters>; leave it empty to use SECRET_KEY."
+        return [Error(f"COMPUTE_APPS_KEYS: {error}.", hint=hint, id="compute.E003")]
+    return []
+
+
+def check_public_url(**kwargs: Any) -> list[CheckMessage]:
+    """Return an error if COMPUTE_PUBLIC_URL is no origin, or not one of COMPUTE_HTTPS."""
+    try:
+        parts = urlsplit(settings.COMPUTE_PUBLIC_URL)
+        is_origin = bool(parts.hostname) and (parts.port or 1) > 0 and parts.path in ("", "/") and not parts.query
+    except ValueError:
+        is_origin = False
+    schemes = ("https",) if settings.COMPUTE_HTTPS else ("http", "https")
+    if is_origin and parts.scheme in schemes:
+        return []
+    message = f"COMPUTE_PUBLIC_URL: {settings.COMPUTE_PUBLIC_URL!r} is no address at which browsers reach this site."
+    hint = "Write for example https://gpu.example.org, without a path; with COMPUTE_HTTPS it begins with https."
+    return [Error(message, hint=hint, id="compute.E004")]
+
+
+CHECKS: Final = (check_app_ports, check_session_subnets, check_apps_keys, check_public_url)

@@ -1,0 +1,58 @@
+"""The ports that apps may have to themselves: COMPUTE_APP_PORTS, handed out one by one."""
+
+import re
+import secrets
+from collections.abc import Iterator
+from typing import Final
+
+from django.conf import settings
+from django.db import connection
+
+from sessions.lifecycle import FINAL
+from sessions.models import Endpoint
+
+PORTS_LOCK: Final = 0x504F5254  # "PORT": the advisory lock under which one transaction at a time hands out ports
+HIGHEST_PORT: Final = 65535
+_RANGE: Final = re.compile("([0-9]{1,5})(?:-([0-9]{1,5}))?")
+
+
+def pool() -> list[int]:
+    """Return the ports that may be handed out. Raises ValueError where COMPUTE_APP_PORTS cannot be read."""
+    return list(_read(settings.COMPUTE_APP_PORTS))
+
+
+def assign(endpoint: Endpoint, preferred: int) -> str:
+    """Give the endpoint, in its transaction, this port or another of the pool; return what the user should know."""
+    ports = pool()
+    if not ports:
+        return "This platform gives apps no ports of their own; it is reached by its address alone."
+    if endpoint.listen_port == preferred:
+        return ""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [PORTS_LOCK])
+    Endpoint.objects.filter(listen_port__isnull=False, session__status__in=FINAL).update(listen_port=None)
+    taken = set(Endpoint.objects.filter(listen_port__in=ports).values_list("listen_port", flat=True))
+    free = [port for port in ports if port not in taken]
+    if preferred in free:
+        chosen = preferred
+    elif endpoint.listen_port:
+        chosen = endpoint.listen_port
+    elif free:
+        chosen = secrets.choice(free)
+    else:
+        return "All ports for apps are taken; it is reached by its address alone."
+    endpoint.listen_port = chosen
+    endpoint.save(update_fields=["listen_port"])
+    if chosen == preferred:
+        return ""
+    why = "is taken" if preferred in ports else f"is not one of {settings.COMPUTE_APP_PORTS}"
+    return f"Port {preferred} {why}; it has port {chosen} instead."
+
+
+def _read(written: str) -> Iterator[int]:
+    for part in filter(None, (part.strip() for part in written.split(","))):
+        match = _RANGE.fullmatch(part)
+        ports = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
+        if not ports or ports[0] < 1 or ports[-1] > HIGHEST_PORT:
+            raise ValueError(f"{part!r} is no range of ports")
+        yield from ports

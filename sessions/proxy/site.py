@@ -1,0 +1,78 @@
+"""The names of the site: the platform's address, the origins of the apps, and the cookies."""
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+from urllib.parse import urlsplit
+
+LABEL: Final = re.compile(r"[a-z0-9]{1,20}--[a-z0-9]{1,32}")
+DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Site:
+    """Where the platform and its apps are, as browsers see them."""
+
+    platform_url: str  # without a path; its scheme and port are those of the apps too
+    apps_domain: str
+
+    @cached_property
+    def scheme(self) -> str:
+        """http or https."""
+        return urlsplit(self.platform_url).scheme
+
+    @cached_property
+    def is_secure(self) -> bool:
+        """Whether browsers speak TLS with the site, to us or to what stands in front of us."""
+        return self.scheme == "https"
+
+    @cached_property
+    def cookie(self) -> str:
+        """Name of the cookie that opens one endpoint."""
+        return "__Host-gp_app" if self.is_secure else "gp_app"
+
+    @cached_property
+    def state_cookie(self) -> str:
+        """Name of the cookie that ties a log-in to the browser that asked for it."""
+        return f"{self.cookie}_state"
+
+    def origin(self, label: str, listen_port: int | None = None) -> str:
+        """Return the origin of an endpoint: the one it always has, or that of a port of its own."""
+        port = listen_port or urlsplit(self.platform_url).port
+        suffix = f":{port}" if port and port != DEFAULT_PORTS[self.scheme] else ""
+        return f"{self.scheme}://{label}.{self.apps_domain}{suffix}"
+
+    def launch_url(self, label: str) -> str:
+        """Return the platform's page that starts the app of this label and shows how far it is."""
+        app, _, session = label.partition("--")
+        return f"{self.platform_url}/sessions/{session}/apps/{app}/"
+
+    def is_of_apps(self, host: bytes) -> bool:
+        """Return whether a Host header's value is the apps' domain or anything below it."""
+        name = _name(host)
+        return name == self._domain or name.endswith(self._ending)
+
+    def is_of_ports(self, host: bytes) -> bool:
+        """Return whether a Host header's value is the name under which all ports of apps can be reached."""
+        return _name(host) == b"ports." + self._domain
+
+    def label_of(self, host: bytes) -> str | None:
+        """Return the label that a Host header's value names; None if none can have this name."""
+        name = _name(host)
+        if not name.endswith(self._ending):
+            return None
+        label = name[: -len(self._ending)].decode("latin-1")
+        return label if LABEL.fullmatch(label) else None
+
+    @cached_property
+    def _domain(self) -> bytes:
+        return self.apps_domain.lower().encode()
+
+    @cached_property
+    def _ending(self) -> bytes:
+        return b"." + self._domain
+
+
+def _name(host: bytes) -> bytes:
+    return host.partition(b":")[0].lower()

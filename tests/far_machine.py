@@ -1,0 +1,105 @@
+"""A second machine for tests: a network namespace with a Docker Engine in it, joined to this machine by one cable.
+
+Its containers have addresses that only it can reach, as those of another host do; processes are run on it with `on_it`.
+PostgreSQL and Redis are reached by their sockets, which are files. Ended with this process, however that ends, save
+for the namespace itself.
+"""
+
+import secrets
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from docker.api import APIClient
+
+from gpuplatform.bootstrap.docker_engine import examine
+from gpuplatform.bootstrap.system_packages import program
+from tests.wait import until
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FarMachine:
+    """The second machine."""
+
+    address: str  # at its end of the cable
+    near_address: str  # of this machine, at ours
+    engine_url: str
+    on_it: tuple[str, ...]  # words before a command that run it there
+
+    def has_container(self, container_id: str) -> bool:
+        """Return whether its engine has this container."""
+        client = APIClient(self.engine_url, version="auto")
+        try:
+            return any(each["Id"] == container_id for each in client.containers(all=True))
+        finally:
+            client.close()
+
+    def take_image(self, reference: str) -> None:
+        """Copy an image of this machine's engine to its own."""
+        near, far = APIClient(version="auto"), APIClient(self.engine_url, version="auto")
+        try:
+            for _ in far.load_image(near.get_image(reference)):
+                pass
+        finally:
+            near.close()
+            far.close()
+
+
+@contextmanager
+def far_machine() -> Iterator[FarMachine]:
+    """Set the machine up, which takes a second or two, and take it down with all that runs in its containers."""
+    token = secrets.token_hex(4)
+    name, near_end, far_end = f"gptest-{token}", f"gpt{token}a", f"gpt{token}b"
+    network = f"198.18.{secrets.randbelow(256)}.{4 * secrets.randbelow(64)}".rsplit(".", 1)  # kept for tests, RFC 2544
+    near, far = (f"{network[0]}.{int(network[1]) + host}" for host in (1, 2))
+    on_it = ("nsenter", f"--net=/run/netns/{name}")
+    with ExitStack() as undo:
+        folder = Path(tempfile.mkdtemp(prefix="gpfar-"))  # short: a socket's path has 107 bytes
+        undo.callback(shutil.rmtree, folder, ignore_errors=True)
+        _run("ip", "netns", "add", name)
+        undo.callback(_run, "ip", "netns", "del", name)
+        _run("ip", "link", "add", near_end, "type", "veth", "peer", "name", far_end, "netns", name)
+        undo.callback(_run, "ip", "link", "del", near_end)
+        _run("ip", "addr", "add", f"{near}/30", "dev", near_end)
+        _run("ip", "link", "set", near_end, "up")
+        for words in (("link", "set", "lo", "up"), ("addr", "add", f"{far}/30", "dev", far_end)):
+            _run(*on_it, "ip", *words)
+        _run(*on_it, "ip", "link", "set", far_end, "up")
+        undo.enter_context(_engine(folder, on_it))
+        yield FarMachine(address=far, near_address=near, engine_url=f"unix://{folder}/docker.sock", on_it=on_it)
+
+
+@contextmanager
+def _engine(folder: Path, on_it: tuple[str, ...]) -> Iterator[None]:
+    """Run a Docker Engine whose every file is below `folder`."""
+    url, log = f"unix://{folder}/docker.sock", folder / "dockerd.log"
+    options = {"data-root": folder / "data", "exec-root": folder / "exec", "pidfile": folder / "pid", "host": url}
+    command = [*on_it, "setpriv", "--pdeathsig", "TERM", str(program("dockerd"))]
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [*command, *(f"--{name}={value}" for name, value in options.items())], stdout=output, stderr=output
+        )
+    try:
+        until(lambda: process.poll() is not None or not examine(url).problem)
+        assert process.poll() is None, log.read_text()
+        yield
+        _remove_containers(url)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(60)
+
+
+def _remove_containers(url: str) -> None:
+    client = APIClient(url, version="auto")
+    for container in client.containers(all=True):
+        client.remove_container(container["Id"], force=True)
+    client.close()
+
+
+def _run(*command: str) -> None:
+    subprocess.run([str(program(command[0])), *command[1:]], check=True)

@@ -1,0 +1,186 @@
+"""The guide's apps on the whole platform, with real containers and a real browser: Jupyter, TensorBoard, MLflow."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, expect
+
+from tests.browser import chromium
+from tests.platform import ROOT, Platform, running_platform
+
+pytestmark = [pytest.mark.docker, pytest.mark.browser]
+
+VAR_DIR = ROOT / "var" / "test-apps-guide"
+USER = "user@example.org"
+SLOW_MS = 120_000  # Jupyter's first start on a busy machine
+NAME = "study"
+
+EVENTS = """
+from tensorboard.compat.proto.event_pb2 import Event
+from tensorboard.compat.proto.summary_pb2 import Summary
+from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+writer = EventFileWriter("logs/first-run")
+for step in range(50):
+    value = Summary.Value(tag="loss", simple_value=1 / (step + 1))
+    writer.add_event(Event(step=step, summary=Summary(value=[value])))
+writer.close()
+"""
+# Elastic net on scikit-learn's diabetes data: alpha and l1_ratio are its arguments.
+TRAIN = """
+import sys
+import mlflow
+from sklearn.datasets import load_diabetes
+from sklearn.linear_model import ElasticNet
+from sklearn.metrics import r2_score
+from sklearn.model_selection import train_test_split
+
+alpha, l1_ratio = (float(word) for word in sys.argv[1:] or ("0.05", "0.05"))
+x, x_test, y, y_test = train_test_split(*load_diabetes(return_X_y=True), random_state=1)
+with mlflow.start_run(run_name=f"net-{alpha}-{l1_ratio}"):
+    net = ElasticNet(alpha=alpha, l1_ratio=l1_ratio).fit(x, y)
+    mlflow.log_params({"alpha": alpha, "l1_ratio": l1_ratio})
+    mlflow.log_metric("r2", r2_score(y_test, net.predict(x_test)))
+print("trained", alpha)
+"""
+
+
+@pytest.fixture(scope="module")
+def platform() -> Iterator[Platform]:
+    with running_platform(VAR_DIR) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def context(browser: Browser, platform: Platform) -> Iterator[BrowserContext]:
+    """A browser in which the demo user is signed in; no page of the platform may log an error."""
+    made = browser.new_context(viewport={"width": 1440, "height": 900})
+    made.set_default_timeout(SLOW_MS)
+    expect.set_options(timeout=SLOW_MS)
+    page = made.new_page()
+    page.goto(platform.url)
+    page.get_by_label("E-mail").fill(USER)
+    page.get_by_label("Password", exact=True).fill(platform.passwords[USER])
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Sessions", exact=True)).to_be_visible()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def page(context: BrowserContext) -> Page:
+    """The list of sessions with one that runs, whose launcher has opened by itself."""
+    (sessions,) = context.pages
+    sessions.get_by_role("link", name="START").first.click()
+    sessions.get_by_role("combobox", name="Environment", exact=True).select_option("scikit-learn")
+    sessions.get_by_label("Session name").fill(NAME)
+    sessions.locator(".preset", has_text="medium").click()
+    sessions.get_by_role("button", name="LAUNCH").click()
+    expect(sessions.get_by_role("dialog")).to_contain_text(f"Apps of {NAME}")
+    return sessions
+
+
+def launched(page: Page, app: str) -> Page:
+    """Open an app from the launcher and return its window."""
+    page.bring_to_front()
+    dialog = page.get_by_role("dialog")
+    if not dialog.is_visible():
+        page.get_by_role("link", name=f"Apps of {NAME}").click()
+    with page.context.expect_page() as opening:
+        dialog.locator(".app-tile", has_text=app).click()
+    return opening.value
+
+
+def typed(terminal: Page, command: str, answer: str) -> None:
+    """Run a command in the terminal and wait for its answer."""
+    terminal.bring_to_front()
+    terminal.locator(".xterm-helper-textarea").focus()
+    terminal.keyboard.type(f"{command}\n")
+    expect(terminal.locator(".xterm-rows")).to_contain_text(answer)
+
+
+def write_file(terminal: Page, name: str, text: str) -> None:
+    """Write a file as people do: cat with a here-document."""
+    typed(terminal, f"clear; cat >{name} <<'END'{text}END\necho written '{name}'", f"written {name}")
+
+
+@pytest.fixture(scope="module")
+def terminal(page: Page) -> Page:
+    window = launched(page, "Terminal")
+    expect(window.locator(".xterm-rows")).to_contain_text("$")
+    return window
+
+
+def test_a_notebook_is_created_runs_a_cell_and_is_listed_in_the_terminal(page: Page, terminal: Page) -> None:
+    lab = launched(page, "JupyterLab")
+    lab.wait_for_url("http://jupyterlab--*.apps.localhost:*/lab*")
+    lab.locator(".jp-LauncherCard[data-category=Notebook]").first.click()
+    expect(lab.get_by_role("button", name="| Idle")).to_be_visible()  # Lab draws the notebook anew until then
+    cell = lab.locator(".jp-Notebook .cm-content").first
+    cell.fill("print('answer', 6 * 7)")
+    expect(cell).to_contain_text("6 * 7")
+    cell.press("Shift+Enter")
+    expect(lab.locator(".jp-OutputArea-output").first).to_contain_text("answer 42")
+    lab.keyboard.press("Control+s")
+    lab.locator(".jp-Dialog .jp-mod-accept").click()  # keeps the name that it has
+    typed(terminal, "clear; ls", "Untitled.ipynb")
+    typed(terminal, "clear; grep -c 'answer 42' Untitled.ipynb", "1")
+
+
+def test_the_classic_notebook_shows_the_same_files_by_the_same_server(page: Page, terminal: Page) -> None:
+    typed(terminal, "clear; echo hello >made-in-terminal.txt; ls", "made-in-terminal.txt")
+    tree = launched(page, "Jupyter Notebook")
+    tree.wait_for_url("http://jupyter--*.apps.localhost:*/tree*")
+    expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
+    typed(terminal, "clear; pgrep -fc jupyter-la[b]", "1")
+
+
+def test_an_app_that_died_is_started_again_from_its_own_window(page: Page, terminal: Page) -> None:
+    tree = launched(page, "Jupyter Notebook")
+    expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
+    typed(terminal, "clear; pkill -9 -f jupyter-la[b]; sleep 1; pgrep -fc jupyter-la[b]", "0")
+    tree.reload()
+    tree.get_by_role("link", name="Start it again").click()
+    tree.get_by_role("button", name="Start it again").click()
+    expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
+
+
+def test_tensorboard_shows_what_was_logged(page: Page, terminal: Page) -> None:
+    write_file(terminal, "events.py", EVENTS)
+    typed(terminal, "clear; python events.py; ls logs", "first-run")
+    board = launched(page, "TensorBoard")
+    board.wait_for_url("http://tensorboard--*.apps.localhost:*/**")
+    expect(board.get_by_text("first-run").first).to_be_visible()
+    expect(board.get_by_text("loss").first).to_be_visible()
+
+
+def test_two_trainings_are_seen_in_mlflow_that_was_started_in_the_terminal(page: Page, terminal: Page) -> None:
+    write_file(terminal, "train.py", TRAIN)
+    typed(terminal, "clear; mlflow ui --host 0.0.0.0", "Application startup complete")
+    terminal.keyboard.press("Control+b")
+    terminal.keyboard.press("c")
+    typed(terminal, "clear; python train.py", "trained 0.05")
+    typed(terminal, "clear; python train.py 0.2 0.05", "trained 0.2")
+    ui = launched(page, "MLflow UI")
+    ui.wait_for_url("http://mlflow--*.apps.localhost:*/**")
+    for run in ("net-0.05-0.05", "net-0.2-0.05"):
+        expect(ui.get_by_text(run).first).to_be_visible()
+    typed(terminal, "clear; pgrep -fc 'bin/mlflow u[i]'", "1")
+
+
+def test_what_ends_with_the_session_says_so(page: Page, platform: Platform) -> None:
+    address = launched(page, "JupyterLab")
+    address.wait_for_url("http://jupyterlab--*.apps.localhost:*/lab*")
+    page.bring_to_front()
+    page.locator("tr", has_text=NAME).get_by_role("link", name="Terminate").click()
+    page.get_by_role("dialog").get_by_role("button", name="Terminate").click()
+    expect(page.locator("tr", has_text=NAME)).to_have_count(0)
+    answer = address.reload()
+    assert answer is not None
+    assert answer.status == 404

@@ -1,0 +1,82 @@
+"""Every app of the catalogue comes to answer in the images that list it, started as the platform starts it."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import requests
+from django.conf import settings
+from docker.api import APIClient
+
+from resources.images.catalog import Entry, load
+from resources.images.registration import register_entry
+from resources.models import Image
+from resources.units import GIB
+from sessions import app_environment
+from sessions.app_starter import open_app
+from sessions.endpoints import services
+from sessions.models import Endpoint, EndpointState, Session
+from sessions.runtime.container_config import container_name
+from sessions.tests.runtime_worlds import DockerWorld, make_spec
+from tests.factories import make_session, make_user, run_session
+
+pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
+
+ENTRIES = {entry.label: entry for entry in load(settings.BASE_DIR / "images" / "catalog.toml")}
+CASES = [(entry.label, app.name) for entry in ENTRIES.values() if entry.recipe for app in entry.apps]
+
+
+@pytest.fixture
+def world() -> Iterator[DockerWorld]:
+    made = DockerWorld("")
+    yield made
+    made.clean_up()
+
+
+def session_of(world: DockerWorld, entry: Entry) -> Session:
+    """Return a session that runs in a container of the entry's image, with the environment that sessions have."""
+    register_entry(entry)
+    row = run_session(make_session(image=Image.objects.get(), owner=make_user(), memory=GIB))
+    variables = app_environment.variables()
+    spec = make_spec(entry.reference, session=row.pk, attempt=row.attempt, memory=GIB, environment=variables)
+    world.runtime().create(spec)
+    world.runtime().start(row.pk, row.attempt)
+    Session.objects.filter(pk=row.pk).update(address=world.runtime().address(row.pk, row.attempt))
+    row.refresh_from_db()
+    return row
+
+
+@pytest.mark.parametrize(("label", "app"), CASES, ids=[f"{label} {app}" for label, app in CASES])
+def test_an_app_answers_on_its_first_page(world: DockerWorld, label: str, app: str) -> None:
+    session = session_of(world, ENTRIES[label])
+    endpoint = services.open_app(session, app, actor=session.owner).endpoint
+    open_app(world.runtime(), endpoint.pk, threading.Event())
+    endpoint.refresh_from_db()
+    assert (endpoint.state, endpoint.output) == (EndpointState.READY, "")
+    start_path = session.image.apps.get(name=app).start_path
+    answer = first_page(endpoint, session, start_path)
+    assert answer.status_code == 200
+    assert not answer.history
+    if endpoint.token:
+        refused = requests.get(url_of(endpoint, session, "/api/contents"), timeout=30)
+        assert refused.status_code == 403
+        assert endpoint.token not in command_lines(session)
+
+
+def first_page(endpoint: Endpoint, session: Session, path: str) -> requests.Response:
+    """Ask as a proxy does: with the Host that the browser sent, and the token."""
+    headers = {"Host": f"{endpoint.label}.{settings.COMPUTE_APPS_DOMAIN}:8000"}
+    if endpoint.token:
+        headers["Authorization"] = f"token {endpoint.token}"
+    return requests.get(url_of(endpoint, session, path), headers=headers, timeout=30)
+
+
+def url_of(endpoint: Endpoint, session: Session, path: str) -> str:
+    return f"http://{session.address}:{endpoint.port}{path}"
+
+
+def command_lines(session: Session) -> str:
+    client = APIClient()
+    listing = client.top(container_name(session.pk, session.attempt), ps_args="-eo pid,args")["Processes"]
+    client.close()
+    return "\n".join(arguments for _, arguments in listing)
