@@ -29,6 +29,7 @@ from tests.wait import until
 pytestmark = pytest.mark.django_db(transaction=True)
 
 LOGIN = digest("a login session")
+GO_ON = threading.Event()
 
 
 class Shown(BaseHTTPRequestHandler):
@@ -37,7 +38,12 @@ class Shown(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """Answer with the request's headers."""
+        """Answer with the request's headers, or with a stream of two pieces, the second after GO_ON."""
+        if self.path == "/stream":
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na")
+            GO_ON.wait(60)
+            self.wfile.write(b"b")
+            return
         body = str(self.headers).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -217,3 +223,20 @@ def test_a_share_link_opens_the_app_until_it_expires_or_is_revoked(endpoint: End
     link.revoked_at = timezone.now()
     link.save()
     assert redeemed(endpoint, None) is None
+
+
+def test_what_goes_through_appproxy_outlives_the_web_process(
+    web: LiveServer, endpoint: Endpoint, tmp_path: Path
+) -> None:
+    services.publish(endpoint, actor=endpoint.session.owner)
+    host = f"{endpoint.label}.apps.localhost"
+    with serving(tmp_path / "apps.log", role="appproxy", COMPUTE_SESSION_SUBNETS="127.0.0.0/8") as apps:
+        assert ask(apps, "localhost", "/healthz").status == 421
+        with closing(HTTPConnection("127.0.0.1", urlsplit(apps.url).port, timeout=60)) as connection:
+            connection.request("GET", "/stream", headers={"Host": host})
+            response = connection.getresponse()
+            assert (response.status, response.read(1)) == (200, b"a")
+            web.end()
+            web.start()
+            GO_ON.set()
+            assert response.read() == b"b"

@@ -64,8 +64,11 @@ class WebTerminal:
 
 @asynccontextmanager
 async def web_terminal(url: str, session_id: str, cookie: str) -> AsyncIterator[WebTerminal]:
-    """Open a session's terminal at the web process at `url`, signed in by the header `cookie`."""
+    """Open a session's terminal at the web process at `url`, signed in by the header `cookie`.
+
+    Offers compression, as browsers do.
+    """
     address = f"{url.replace('http', 'ws', 1)}/ws/sessions/{session_id}/terminal/"
     headers = {"Cookie": cookie, "Origin": url}
-    async with connect(address, additional_headers=headers, compression=None) as websocket:
+    async with connect(address, additional_headers=headers) as websocket:
         yield WebTerminal(websocket)

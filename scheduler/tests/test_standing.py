@@ -1,6 +1,9 @@
 """A board that is kept between passes decides what a pass over the whole state would.
 
-Seen to fail under these faults, planted in the product and taken out again: see the commit.
+Seen to fail under these faults, planted in the product and taken out again: the room kept for the last head, or one
+that grew, is not looked at; whom a limit bars no longer is not; nor who is first, or comes first once another has
+started; nor who is new; rooms keep their order from one pass to the next; who waits stands without priority and ageing;
+what an estimate plays on is not a copy.
 """
 
 from dataclasses import replace

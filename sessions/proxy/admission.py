@@ -26,6 +26,7 @@ SAFE_METHODS: Final = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 EMBEDDED: Final = frozenset((b"iframe", b"frame", b"embed", b"object", b"fencedframe"))
 HOST: Final = re.compile(rb"[a-z0-9.-]{1,253}(:[0-9]{1,5})?|\[[0-9a-f:.]{2,45}\](:[0-9]{1,5})?")
 LENGTH: Final = re.compile(rb"[0-9]{1,18}")
+ANONYMOUS: Final = ("", 0, 0.0, float("inf"))  # log-in, user, and the times of a cookie
 REMEMBERED: Final = 10_000  # visitors; the oldest are looked up anew
 API_SCHEME: Final = b"token "  # of the platform's own API: such a header was not meant for an app
 CONTINUE: Final = b"100-continue"
@@ -40,8 +41,8 @@ class Visitor:
     user: int
     issued_at: float
     expires_at: float  # Unix seconds, infinite for the anonymous
-    cookie: bytes  # what the app gets to see of the Cookie header
     is_reachable: bool  # whether the container's address is one that may be dialled
+    headers: list[Pair]  # what all requests of this visitor bring
 
 
 @dataclass(slots=True, eq=False)
@@ -98,8 +99,8 @@ class Admission:
         """Return what to do with a request from the address `peer`, on a port of its own if the endpoint has one."""
         try:
             sorted_ = heads.sort(request.headers)
-            host = checked(request, sorted_)
-            return self._judge(request, sorted_, host, peer, listen_port)
+            check_framing(request, sorted_.noted)
+            return self._judge(request, sorted_, peer, listen_port)
         except Malformed as error:
             return answers.text(400, f"Bad request: {error}", closes=True)
 
@@ -118,12 +119,14 @@ class Admission:
             return False
         return not visitor.login or not self.table.is_void(visitor.login, visitor.user, visitor.issued_at)
 
-    def _judge(self, request: Request, sorted_: Sorted, host: bytes, peer: str, listen_port: int | None) -> Judgement:
-        if listen_port is not None and self.site.is_of_ports(host):
-            return self._to_own_host(request, sorted_, listen_port)
-        cookie = sorted_.noted.get(b"cookie", b"")
+    def _judge(self, request: Request, sorted_: Sorted, peer: str, listen_port: int | None) -> Judgement:
+        noted = sorted_.noted
+        host, cookie = noted.get(b"host", b""), noted.get(b"cookie", b"")
         visitor = self._visitors.get((host, cookie))
         if visitor is None or not self.still_holds(visitor):
+            check_host(noted)
+            if listen_port is not None and self.site.is_of_ports(host):
+                return self._to_own_host(request, sorted_, listen_port)
             label = self.site.label_of(host)
             route = self.table.get(label) if label else None
             if label is None or route is None:
@@ -159,20 +162,25 @@ class Admission:
     def _look_up(self, route: Route, host: bytes, cookie: bytes) -> Visitor | None:
         """Return the visitor with this Cookie header, remembered; None if they must log in first."""
         seen = heads.without_our_cookies(cookie) if cookie else b""
+        values = heads.cookie_values(cookie, self.site.cookie.encode())
+        grant = next(filter(None, (self._grant(value, route) for value in values)), None)
         visitor = None
-        for value in heads.cookie_values(cookie, self.site.cookie.encode()):
-            grant = self._grant(value, route)
-            if grant:
-                times = (grant.issued_at, grant.expires_at)
-                visitor = Visitor(route, grant.login, grant.user, *times, seen, self._is_inside(route))
-                break
-        if visitor is None and route.is_public:
-            visitor = Visitor(route, "", 0, 0.0, float("inf"), seen, self._is_inside(route))
-        if visitor:
+        if grant or route.is_public:
+            who = (grant.login, grant.user, grant.issued_at, grant.expires_at) if grant else ANONYMOUS
+            visitor = Visitor(route, *who, self._is_inside(route), self._common_headers(route, host, seen))
             while len(self._visitors) >= REMEMBERED:
                 del self._visitors[next(iter(self._visitors))]
             self._visitors[host, cookie] = visitor
         return visitor
+
+    def _common_headers(self, route: Route, host: bytes, cookie: bytes) -> list[Pair]:
+        """Return the headers that all requests of a visitor bring; `cookie` is what the app may see of it."""
+        headers = [(b"Host", host)]
+        if cookie:
+            headers.append((b"Cookie", cookie))
+        if route.token:
+            headers.append((b"Authorization", b"token " + route.token.encode()))
+        return [*headers, (b"X-Forwarded-Proto", self._scheme), (b"X-Forwarded-Host", host)]
 
     def _grant(self, value: bytes, route: Route) -> Grant | None:
         """Return what a cookie's value grants at this route now."""
@@ -210,7 +218,7 @@ class Admission:
         site = noted.get(b"sec-fetch-site")
         if request.method not in SAFE_METHODS or b"upgrade" in noted:
             origin = noted.get(b"origin")
-            if origin is not None and origin.lower() != self._scheme + b"://" + host:
+            if origin is not None and origin.lower() != self._scheme + b"://" + host.lower():
                 return "a page of another origin sent it"
             return "a page of another origin sent it" if site not in (None, b"same-origin", b"none") else ""
         if site in (None, b"same-origin", b"none") or route.is_public:
@@ -220,18 +228,12 @@ class Admission:
         return ""
 
     def _forward(self, request: Request, sorted_: Sorted, visitor: Visitor, peer: str) -> Forward:
-        noted, headers = sorted_.noted, sorted_.kept
-        route = visitor.route
-        headers.append((b"Host", noted[b"host"]))
-        if visitor.cookie:
-            headers.append((b"Cookie", visitor.cookie))
-        authorization = _authorization(noted, route)
-        if authorization:
-            headers.append((b"Authorization", authorization))
+        noted, route = sorted_.noted, visitor.route
+        headers = visitor.headers + sorted_.kept
+        if b"authorization" in noted and not route.token and not noted[b"authorization"].lower().startswith(API_SCHEME):
+            headers.append((b"Authorization", noted[b"authorization"]))
         client = self._client(peer, noted)
         headers.append((b"X-Forwarded-For", client.encode()))
-        headers.append((b"X-Forwarded-Proto", self._scheme))
-        headers.append((b"X-Forwarded-Host", noted[b"host"]))
         if route.gateway:
             headers.append((b"X-GP-Gateway", self._passes.of(route.label)))
         return framed(request, noted, headers, visitor, client)
@@ -256,15 +258,17 @@ def is_inside(address: str, subnets: Sequence[Network]) -> bool:
     return any(parsed in subnet for subnet in subnets)
 
 
-def checked(request: Request, sorted_: Sorted) -> bytes:
-    """Return the Host header's value in lower case. Raises Malformed for a head that can be read in two ways."""
-    noted = sorted_.noted
-    host = noted.get(b"host", b"").lower()
-    if not HOST.fullmatch(host):
+def check_host(noted: dict[bytes, bytes]) -> None:
+    """Raise Malformed unless there is a Host header that names a host."""
+    if not HOST.fullmatch(noted.get(b"host", b"").lower()):
         raise Malformed("one Host header is needed")
+
+
+def check_framing(request: Request, noted: dict[bytes, bytes]) -> None:
+    """Raise Malformed for a head that can be read in two ways, its Host apart."""
     if not request.target.startswith(b"/"):
         raise Malformed("the request target must be a path")
-    if not LENGTH.fullmatch(noted.get(b"content-length", b"0")):
+    if b"content-length" in noted and not LENGTH.fullmatch(noted[b"content-length"]):
         raise Malformed("Content-Length is not a number")
     if b"transfer-encoding" in noted:
         if b"content-length" in noted or request.is_http_10:
@@ -273,33 +277,25 @@ def checked(request: Request, sorted_: Sorted) -> bytes:
             raise Malformed("this Transfer-Encoding is not known")
     if b"upgrade" in noted:
         _check_upgrade(request, noted)
-    if noted.get(b"expect", CONTINUE).lower() != CONTINUE:
+    if b"expect" in noted and noted[b"expect"].lower() != CONTINUE:
         raise Malformed("this Expect is not known")
-    return host
 
 
 def framed(request: Request, noted: dict[bytes, bytes], headers: list[Pair], visitor: Visitor, client: str) -> Forward:
     """Return the request with these headers and those that say how it goes over one hop."""
     is_websocket = b"upgrade" in noted and is_switch(noted)
     is_chunked = b"transfer-encoding" in noted
-    length = int(noted.get(b"content-length", b"0"))
+    length = int(noted[b"content-length"]) if b"content-length" in noted else 0
     if is_websocket:
         headers += heads.SWITCH
     elif is_chunked:
         headers.append((b"Transfer-Encoding", b"chunked"))
     elif b"content-length" in noted:
         headers.append((b"Content-Length", noted[b"content-length"]))
-    return Forward(
-        visitor=visitor,
-        method=request.method,
-        target=request.target,
-        headers=headers,
-        length=None if is_chunked else length,
-        is_websocket=is_websocket,
-        expects_continue=b"expect" in noted and not request.is_http_10,
-        is_http_10=request.is_http_10,
-        client=client,
-    )
+    waits = b"expect" in noted and not request.is_http_10
+    size = None if is_chunked else length
+    method, target, is_old = request.method, request.target, request.is_http_10
+    return Forward(visitor, method, target, headers, size, is_websocket, waits, is_old, client)
 
 
 def is_switch(noted: dict[bytes, bytes]) -> bool:
@@ -335,11 +331,3 @@ def _check_upgrade(request: Request, noted: dict[bytes, bytes]) -> None:
         or noted.get(b"content-length", b"0").strip(b"0")
     ):
         raise Malformed("a websocket begins with a GET of HTTP/1.1 without a body")
-
-
-def _authorization(noted: dict[bytes, bytes], route: Route) -> bytes | None:
-    """Return the Authorization header for the app: its own token, or what the browser sent if that is not for us."""
-    if route.token:
-        return b"token " + route.token.encode()
-    value = noted.get(b"authorization")
-    return None if value is None or value.lower().startswith(API_SCHEME) else value

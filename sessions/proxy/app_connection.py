@@ -141,6 +141,13 @@ class AppConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Take what the app sends; between two requests it has nothing to say."""
+        try:
+            self._take(data)
+        except Exception:  # a fault of ours: nobody must wait for ever
+            self._lose(is_broken=True)
+            raise
+
+    def _take(self, data: bytes) -> None:
         state = self._state
         if state is _State.HEAD:
             self._take_head(data)

@@ -30,6 +30,9 @@ BROKEN: Final = answers.page(
 )
 TOO_LONG: Final = answers.text(431, "The head of this request is too large.", closes=True)
 ENDED: Final = answers.text(403, "Access to this app has ended.", closes=True)
+MALFORMED: Final = answers.text(400, "Bad request: this is not HTTP/1.1 as it should be.", closes=True)
+TOO_SLOW: Final = answers.text(408, "The request took too long.", closes=True)
+FAILED: Final = answers.text(500, "Something went wrong here; it has been noted.", closes=True)
 LAST_CHUNK: Final = b"0\r\n\r\n"
 REPEATABLE: Final = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 

@@ -7,7 +7,17 @@ reads the endpoint from it alone, and finds the container in its own routes.
 from collections.abc import Sequence
 
 from sessions.proxy import answers, heads
-from sessions.proxy.admission import Judgement, Network, Visitor, checked, framed, has_body, is_inside
+from sessions.proxy.admission import (
+    ANONYMOUS,
+    Judgement,
+    Network,
+    Visitor,
+    check_framing,
+    check_host,
+    framed,
+    has_body,
+    is_inside,
+)
 from sessions.proxy.answers import Answer
 from sessions.proxy.handoff import Reserved
 from sessions.proxy.heads import Malformed, Pair, Request
@@ -29,7 +39,8 @@ class GatewayAdmission:
         """Return what to do with a request; 403 without a valid pass, 404 if the endpoint is not on this host."""
         try:
             sorted_ = heads.sort(request.headers, is_relayed=True)
-            checked(request, sorted_)
+            check_host(sorted_.noted)
+            check_framing(request, sorted_.noted)
         except Malformed as error:
             return answers.text(400, f"Bad request: {error}", closes=True)
         noted, headers = sorted_.noted, sorted_.kept
@@ -62,5 +73,5 @@ class GatewayAdmission:
         known = self._visitors.get(label)
         if known is None or known.route is not route:
             self._visitors = {name: each for name, each in self._visitors.items() if self.table.get(name) is each.route}
-            known = self._visitors[label] = Visitor(route, "", 0, 0.0, float("inf"), b"", is_reachable=True)
+            known = self._visitors[label] = Visitor(route, *ANONYMOUS, is_reachable=True, headers=[])
         return known

@@ -19,9 +19,22 @@ class Malformed(Exception):
 class _Fate(Enum):
     """What becomes of a header of a request."""
 
+    FORWARD = "forward"  # of no interest here
     DROP = "drop"
     NOTE = "note"  # read here, and written anew if at all
     KEEP = "keep"  # read here, and forwarded as it is
+    RELAY = "relay"  # forwarded when it comes from a web process
+
+
+class _AnswerFate(Enum):
+    """What becomes of a header of an answer."""
+
+    SEND = "send"
+    DROP = "drop"
+    PUBLIC = "public"  # passes for public apps
+    CONNECTION = "connection"
+    COOKIE = "cookie"
+    POLICY = "policy"
 
 
 HOP_BY_HOP: Final = frozenset(
@@ -49,6 +62,15 @@ OURS_IN_REQUESTS: Final = (b"x-forwarded-", b"x-gp-")
 DANGEROUS: Final = frozenset(
     b"x-sendfile x-lighttpd-send-file clear-site-data alt-svc strict-transport-security".split()
 )
+SPECIAL_IN_ANSWERS: Final = {
+    b"connection": _AnswerFate.CONNECTION,
+    b"set-cookie": _AnswerFate.COOKIE,
+    b"referrer-policy": _AnswerFate.POLICY,
+    b"x-robots-tag": _AnswerFate.DROP,
+}
+NAMES_REMEMBERED: Final = 4096  # of headers, as they were written; others are looked at each time
+_FATES_SEEN: dict[bytes, tuple[_Fate, bytes]] = {}
+_ANSWERS_SEEN: dict[bytes, _AnswerFate] = {}
 OURS_IN_ANSWERS: Final = (b"x-accel-", b"x-gp-")
 NO_INDEX: Final = (b"X-Robots-Tag", b"noindex")
 SAME_ORIGIN_REFERRER: Final = (b"Referrer-Policy", b"same-origin")
@@ -81,28 +103,38 @@ def sort(headers: Iterable[Pair], *, is_relayed: bool = False) -> Sorted:
     noted: dict[bytes, bytes] = {}
     kept: list[Pair] = []
     for pair in headers:
-        name = pair[0].lower()
-        fate = FATES.get(name)
-        if fate is None:
-            if not name.startswith(OURS_IN_REQUESTS):
-                is_kept = b"_" not in name or not _is_disguised(name)
-            else:
-                is_kept = is_relayed and name.startswith(b"x-forwarded-")
-            if is_kept:
+        fate, name = _FATES_SEEN.get(pair[0]) or _learn_fate(pair[0])
+        if fate is _Fate.FORWARD:
+            kept.append(pair)
+        elif fate is _Fate.NOTE or fate is _Fate.KEEP:
+            noted[name] = pair[1] if name not in noted else _joined(name, noted[name], pair[1])
+            if fate is _Fate.KEEP:
                 kept.append(pair)
-            continue
-        if fate is _Fate.DROP:
-            continue
-        noted[name] = pair[1] if name not in noted else _joined(name, noted[name], pair[1])
-        if fate is _Fate.KEEP:
+        elif is_relayed and fate is _Fate.RELAY:
             kept.append(pair)
     if b"connection" in noted:
         kept = without_named(kept, noted[b"connection"])
     return Sorted(noted, kept)
 
 
+def _learn_fate(written: bytes) -> tuple[_Fate, bytes]:
+    """Return what becomes of a header, and its name in lower case; remembered by the name as written."""
+    name = written.lower()
+    fate = FATES.get(name, _Fate.FORWARD)
+    if fate is _Fate.FORWARD:
+        if name.startswith(OURS_IN_REQUESTS):
+            fate = _Fate.RELAY if name.startswith(b"x-forwarded-") else _Fate.DROP
+        elif b"_" in name and _is_disguised(name):
+            fate = _Fate.DROP
+    if len(_FATES_SEEN) < NAMES_REMEMBERED:
+        _FATES_SEEN[written] = fate, name
+    return fate, name
+
+
 def without_named(pairs: list[Pair], connection: bytes) -> list[Pair]:
     """Return the pairs without those that a Connection header names as meant for one hop."""
+    if connection.lower() in (b"keep-alive", b"close", b"upgrade"):
+        return pairs
     named = {token.strip().lower() for token in connection.split(b",")} - {b"keep-alive", b"close", b"upgrade", b""}
     return [pair for pair in pairs if pair[0].lower() not in named] if named else pairs
 
@@ -130,19 +162,37 @@ def answer_headers(headers: Iterable[Pair], *, is_public: bool) -> list[Pair]:
     connection = b""
     has_referrer_policy = False
     for pair in headers:
-        name = pair[0].lower()
-        if name in HOP_BY_HOP:
-            connection += b"," + pair[1] if name == b"connection" else b""
-        elif name == b"set-cookie":
-            kept += _own_cookie(pair)
-        elif not _is_refused(name, is_public=is_public):
-            has_referrer_policy = has_referrer_policy or name == b"referrer-policy"
+        fate = _ANSWERS_SEEN.get(pair[0]) or _learn_answer(pair[0])
+        if fate is _AnswerFate.SEND or (fate is _AnswerFate.PUBLIC and is_public):
             kept.append(pair)
-    kept = without_named(kept, connection) if connection else kept
+        elif fate is _AnswerFate.CONNECTION:
+            connection += b"," + pair[1]
+        elif fate is _AnswerFate.COOKIE:
+            kept += _own_cookie(pair)
+        elif fate is _AnswerFate.POLICY:
+            has_referrer_policy = True
+            kept.append(pair)
+    if connection:
+        kept = without_named(kept, connection)
     kept.append(NO_INDEX)
     if not has_referrer_policy:
         kept.append(SAME_ORIGIN_REFERRER)
     return kept
+
+
+def _learn_answer(written: bytes) -> "_AnswerFate":
+    """Return what becomes of an answer's header; remembered by the name as written."""
+    name = written.lower()
+    fate = _AnswerFate.SEND
+    if name in SPECIAL_IN_ANSWERS:
+        fate = SPECIAL_IN_ANSWERS[name]
+    elif name in HOP_BY_HOP or name in DANGEROUS or name.startswith(OURS_IN_ANSWERS):
+        fate = _AnswerFate.DROP
+    elif name.startswith(b"access-control-"):
+        fate = _AnswerFate.PUBLIC
+    if len(_ANSWERS_SEEN) < NAMES_REMEMBERED:
+        _ANSWERS_SEEN[written] = fate
+    return fate
 
 
 def hop_headers(headers: Iterable[Pair]) -> list[Pair]:
@@ -150,15 +200,6 @@ def hop_headers(headers: Iterable[Pair]) -> list[Pair]:
     pairs = list(headers)
     connection = b",".join(value for name, value in pairs if name.lower() == b"connection")
     return without_named([pair for pair in pairs if pair[0].lower() not in HOP_BY_HOP], connection)
-
-
-def _is_refused(name: bytes, *, is_public: bool) -> bool:
-    return (
-        name in DANGEROUS
-        or name == b"x-robots-tag"
-        or name.startswith(OURS_IN_ANSWERS)
-        or (name.startswith(b"access-control-") and not is_public)
-    )
 
 
 def _own_cookie(pair: Pair) -> list[Pair]:

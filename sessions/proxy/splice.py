@@ -9,11 +9,11 @@ from typing import Final, cast
 
 import httptools
 
-from sessions.proxy import answers
+from sessions.proxy import exchange as own
 from sessions.proxy.admission import Forward
 from sessions.proxy.answers import Answer
 from sessions.proxy.app_connection import AnswerHead, AppConnection, Framing
-from sessions.proxy.exchange import BROKEN, SILENT, TOO_LONG, UNREACHABLE, Exchange, answer_bytes, needs_seat
+from sessions.proxy.exchange import Exchange, answer_bytes, needs_seat
 from sessions.proxy.handoff import Reserved
 from sessions.proxy.heads import Pair, Request
 from sessions.proxy.lanes import WRITE_AHEAD, Lane
@@ -24,9 +24,6 @@ FOREVER: Final = float("inf")
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
 JOINED_BYTES: Final = 64 * 1024  # up to which a head and a body go out in one piece
 EARLY_BYTES: Final = 64 * 1024  # of frames sent before the handshake is over
-MALFORMED: Final = answers.text(400, "Bad request: this is not HTTP/1.1 as it should be.", closes=True)
-TOO_SLOW: Final = answers.text(408, "The request took too long.", closes=True)
-FAILED: Final = answers.text(500, "Something went wrong here; it has been noted.", closes=True)
 
 
 class ClientConnection(asyncio.Protocol):
@@ -77,6 +74,13 @@ class ClientConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, and go on with the request under way or begin the next."""
+        try:
+            self._take(data)
+        except Exception:  # a fault of ours: the client must not wait for ever
+            self.cut()
+            raise
+
+    def _take(self, data: bytes) -> None:
         if self._is_deaf:
             return
         if self._is_switching:
@@ -91,10 +95,10 @@ class ClientConnection(asyncio.Protocol):
             self._is_switching = True
             self._early = data[upgrade.args[0] :]
         except httptools.HttpParserError:
-            self._refuse(MALFORMED)
+            self._refuse(own.MALFORMED)
             return
         if self._is_too_long or (self._is_in_head and self._head_bytes > self._plane.limits.head_bytes):
-            self._refuse(TOO_LONG)
+            self._refuse(own.TOO_LONG)
             return
         self._advance()
 
@@ -196,10 +200,10 @@ class ClientConnection(asyncio.Protocol):
             app = await lane.dial()
         except TimeoutError:
             exchange.task = None
-            self._answer(exchange, SILENT)
+            self._answer(exchange, own.SILENT)
         except OSError:
             exchange.task = None
-            self._answer(exchange, UNREACHABLE)
+            self._answer(exchange, own.UNREACHABLE)
         else:
             exchange.task = None
             self._send(exchange, forward, app)
@@ -210,7 +214,7 @@ class ClientConnection(asyncio.Protocol):
             answer = await self._admission.serve(reserved)
         except Exception:
             exchange.task = None
-            self._answer(exchange, FAILED)
+            self._answer(exchange, own.FAILED)
             raise
         exchange.task = None
         self._answer(exchange, answer)
@@ -311,7 +315,7 @@ class ClientConnection(asyncio.Protocol):
             exchange.is_spare = False
             exchange.task = self._loop.create_task(self._dial(exchange, exchange.forward, self.seat.lane))
         else:
-            self._answer(exchange, BROKEN)
+            self._answer(exchange, own.BROKEN)
 
     def app_blocks(self) -> None:
         """Let the client wait for the app."""
@@ -329,9 +333,9 @@ class ClientConnection(asyncio.Protocol):
         """End what took too long."""
         exchange = self._exchanges[0] if self._exchanges else None
         if exchange and not exchange.is_begun:
-            self._answer(exchange, SILENT)
+            self._answer(exchange, own.SILENT)
         elif self._is_in_head and not self._is_deaf:
-            self._refuse(TOO_SLOW)
+            self._refuse(own.TOO_SLOW)
         else:
             self.cut()
 

@@ -1,6 +1,5 @@
 """Who may enter which session over SSH, by the rows: their own keys, or the session's."""
 
-import logging
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
@@ -15,8 +14,6 @@ from sessions.proxy.engine import Engine
 from sessions.reach import OutOfReach, engine_of
 from sessions.words import reason_text
 
-logger = logging.getLogger(__name__)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visitor:
@@ -25,8 +22,15 @@ class Visitor:
     user_id: int
     key_id: int | None  # None: the session's own key
     session_id: str
+    owner_id: int
     container_id: str
     engine: Engine
+
+    def __str__(self) -> str:
+        """For the log, which is the audit of who entered what."""
+        how = f"key {self.key_id}" if self.key_id else "the session's own key"
+        foreign = "" if self.owner_id == self.user_id else f", as superadmin, into what is user {self.owner_id}'s,"
+        return f"user {self.user_id} with {how}{foreign}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +50,10 @@ def find_visitor(name: str, key: PublicKey) -> Visitor | NoEntry | None:
     return _visitor(session.owner, None, session, name) if session else None
 
 
-def note_entry(visitor: Visitor, address: str) -> None:
-    """Record that the visitor has come in, for the key's owner and for the audit."""
-    if visitor.key_id:
+def note_entry(visitor: Visitor) -> None:
+    """Keep when the key was last used, for its owner to see."""
+    if visitor.key_id is not None:
         SshKey.objects.filter(pk=visitor.key_id).update(last_used_at=timezone.now())
-    owner_id = Session.objects.values_list("owner_id", flat=True).get(pk=visitor.session_id)
-    foreign = "" if owner_id == visitor.user_id else f", as superadmin, into a session of user {owner_id}"
-    how = f"key {visitor.key_id}" if visitor.key_id else "the session's own key"
-    logger.info(
-        "session %s: user %s came by SSH from %s with %s%s", visitor.session_id, visitor.user_id, address, how, foreign
-    )
 
 
 def still_welcome(visitors: Iterable[Visitor]) -> set[Visitor]:
@@ -99,7 +97,12 @@ def _visitor(user: User, key_id: int | None, session: Session | None, name: str)
     except OutOfReach as problem:
         return NoEntry(str(problem))
     return Visitor(
-        user_id=user.pk, key_id=key_id, session_id=session.pk, container_id=session.container_id, engine=engine
+        user_id=user.pk,
+        key_id=key_id,
+        session_id=session.pk,
+        owner_id=session.owner_id,
+        container_id=session.container_id,
+        engine=engine,
     )
 
 

@@ -95,6 +95,9 @@ class Channel(Carrier, asyncssh.SSHServerSession[bytes]):
         except OSError:
             logger.info("session %s: an SSH client left", self._visitor.session_id)
             code = FAILED
+        except Exception:
+            logger.exception("session %s: an SSH channel broke", self._visitor.session_id)
+            code = FAILED
         finally:
             self._ended(self)
         if self._channel:

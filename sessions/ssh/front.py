@@ -159,8 +159,12 @@ class Connection(asyncssh.SSHServer):
         if sum(visitor.user_id == self._found.user_id for visitor in visitors) >= MOST_OF_A_USER:
             self.end(f"You have {MOST_OF_A_USER} SSH connections already.")
             return
-        self.visitor = self._found
-        await database_sync_to_async(note_entry)(self.visitor, self._address)
+        self.visitor = self._found  # before anything is waited for: the client asks for a channel at once
+        logger.info("session %s: %s came by SSH from %s", self.visitor.session_id, self.visitor, self._address)
+        try:
+            await database_sync_to_async(note_entry)(self.visitor)
+        except DatabaseError as error:
+            logger.warning("SSH: the use of key %s could not be noted: %s", self.visitor.key_id, error)
 
     def session_requested(self) -> Channel:
         """Return a new channel to the session. Raises ChannelOpenError where there are enough."""

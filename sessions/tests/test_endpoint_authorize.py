@@ -353,3 +353,21 @@ def test_a_host_without_a_gateway_sends_to_the_page_that_says_why(browser: Clien
     session.host.name = "far-away"
     session.host.save()
     assert authorize(browser, make_endpoint(session)).status_code == 302
+
+
+def test_a_user_who_was_disabled_past_the_signals_stays_out(browser: Client, endpoint: Endpoint, owner: User) -> None:
+    ticket = ticket_in(authorize(browser, endpoint))
+    User.objects.filter(pk=owner.pk).update(is_active=False)
+    assert tickets.redeem(ticket, endpoint.label, STATE) is None
+
+
+def test_the_ticket_of_somebody_else_does_not_open_my_app(endpoint: Endpoint) -> None:
+    ticket = tickets.issue(endpoint, user=make_user(), login=STATE, state=STATE, path="/")
+    assert tickets.redeem(ticket, endpoint.label, STATE) is None
+
+
+def test_the_ticket_of_a_share_link_is_for_its_own_endpoint_alone(endpoint: Endpoint) -> None:
+    link, _ = share(endpoint)
+    other = make_endpoint()
+    ticket = tickets.issue(other, user=None, login=link.digest, state=STATE, path="/")
+    assert tickets.redeem(ticket, other.label, STATE) is None

@@ -4,7 +4,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -13,6 +13,7 @@ from threading import Thread
 
 import pytest
 from django.conf import settings
+from docker.api import APIClient
 from pytest_django import Settings
 
 from gpuplatform import embedded
@@ -62,6 +63,8 @@ def walled() -> Iterator[Walled]:
         yield Walled(world, spec, gateway, Firewall(device, list))
     finally:
         world.clean_up()
+        with closing(APIClient(ENGINE_URL, version="auto")) as client:
+            client.remove_network(NETWORK)
         tear_down(device)
 
 

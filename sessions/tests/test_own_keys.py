@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import asyncssh
 import pytest
-from django.db import connections
+from django.db import connection, connections
 from django.test import override_settings
 from django.utils import timezone
 
@@ -19,6 +19,7 @@ from sessions.runtime.base import EngineUnreachable, Executed
 from sessions.tests.meddling import MeddledRuntime
 from sessions.tests.runtime_worlds import make_spec
 from tests.factories import make_host, run_session, session_in
+from tests.wait import until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -103,16 +104,28 @@ def test_a_worker_that_dies_after_writing_the_file_leaves_it_to_the_next_which_r
 def test_two_workers_at_once_give_one_key(runtime: MeddledRuntime, host: Host, home: Home) -> None:
     session = running(runtime, host)
 
-    def look(keys: OwnKeys) -> None:
-        keys.look()
+    def look() -> None:
+        OwnKeys(runtime, host).look()
         connections.close_all()
 
-    runtime.just_before("execute", lambda: pool.submit(look, OwnKeys(runtime, host)))
+    def overtake() -> None:
+        """Let another worker go as far as it comes while this one is about to write the file."""
+        other = pool.submit(look)
+        until(lambda: other.done() or is_anybody_waiting_for_a_lock())
+
+    runtime.just_before("execute", overtake)
     with ThreadPoolExecutor() as pool:
-        pool.submit(look, OwnKeys(runtime, host)).result(20)
+        pool.submit(look).result(20)
     session.refresh_from_db()
     assert session.ssh_public_key == home.public_key()
     assert len(home.written) == 1
+
+
+def is_anybody_waiting_for_a_lock() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+        (waiting,) = cursor.fetchone() or (0,)
+    return bool(waiting)
 
 
 def test_a_container_that_takes_no_file_is_asked_once(

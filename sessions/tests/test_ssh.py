@@ -240,15 +240,6 @@ def test_one_connection_carries_several_commands_at_once(client: SshClient, tmp_
         master.terminate()
 
 
-@pytest.mark.usefixtures("key", "session")
-@pytest.mark.parametrize("options", [("-A",), ("-R", "0:127.0.0.1:1"), ("-X",), ("-w", "any")])
-def test_nothing_of_the_clients_machine_is_reached_through_the_session(
-    client: SshClient, tmp_path: Path, options: tuple[str, ...]
-) -> None:
-    done = run([*client.command("train", *options), "-v", "echo agent=$SSH_AUTH_SOCK display=$DISPLAY"])
-    assert done.stdout in ("agent= display=\n", ""), done.stderr
-
-
 def test_every_front_of_an_installation_has_the_same_host_key(client: SshClient, session: Session, key: SshKey) -> None:
     path = Path(settings.COMPUTE_VAR_DIR) / NAME
     assert stat.S_IMODE(path.stat().st_mode) == 0o600

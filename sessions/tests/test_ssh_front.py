@@ -2,7 +2,7 @@
 
 import asyncio
 import stat
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,8 +22,8 @@ from sessions.ssh import front as front_module
 from sessions.ssh.attempts import MOST_FAILURES, WINDOW_SECONDS, Attempts
 from sessions.ssh.front import SshFront
 from sessions.ssh.host_key import NAME, load_host_key
-from tests.containers import running_container
-from tests.factories import make_host, run_session
+from tests.containers import Container, running_container
+from tests.factories import make_host, make_user, run_session
 from tests.shell_image import ensure_shell_image
 
 CUT_OFF = (asyncssh.ConnectionLost, ConnectionError)
@@ -85,15 +85,21 @@ async def port(transactional_db: None, front: SshFront) -> AsyncIterator[int]:
         yield port
 
 
+@pytest.fixture
+def container() -> Iterator[Container]:
+    """A container with bash."""
+    with running_container(ensure_shell_image()) as running:
+        yield running
+
+
 @pytest_asyncio.fixture
-async def session(transactional_db: None) -> AsyncIterator[Session]:
-    """A running session in a container, of somebody with the key KEY."""
+async def session(transactional_db: None, container: Container) -> Session:
+    """A running session in that container, of somebody with the key KEY."""
     session = await sync_to_async(lambda: run_session(host=make_host(name=settings.COMPUTE_HOST_NAME)))()
-    with running_container(ensure_shell_image()) as container:
-        await Session.objects.filter(pk=session.pk).aupdate(container_id=container.id)
-        owner = await User.objects.aget(pk=session.owner_id)
-        await sync_to_async(add_ssh_key)(owner, KEY.export_public_key().decode())
-        yield session
+    await Session.objects.filter(pk=session.pk).aupdate(container_id=container.id)
+    owner = await User.objects.aget(pk=session.owner_id)
+    await sync_to_async(add_ssh_key)(owner, KEY.export_public_key().decode())
+    return session
 
 
 @pytest.mark.docker
@@ -176,3 +182,57 @@ async def test_no_ports_but_the_sessions_own_are_forwarded(port: int, session: S
             await connection.forward_remote_port("", 0, "127.0.0.1", port)
         with pytest.raises(asyncssh.ChannelOpenError):
             await connection.open_unix_connection("/var/run/docker.sock")
+
+
+@pytest.mark.docker
+async def test_the_users_agent_is_not_taken_to_the_platform(front: SshFront, port: int, session: Session) -> None:
+    options: dict[str, Any] = {"known_hosts": None, "config": None, "client_keys": [KEY], "agent_forwarding": True}
+    async with asyncssh.connect("127.0.0.1", port, username=session.pk, agent_path="/nowhere", **options) as connection:
+        assert (await connection.run("echo agent=$SSH_AUTH_SOCK")).stdout == "agent=\n"
+        (entered,) = front.connections
+        assert entered._link is not None
+        assert entered._link.get_agent_path() is None
+
+
+@pytest.mark.docker
+async def test_a_front_that_is_stopped_ends_what_its_visitors_run(
+    front: SshFront, session: Session, container: Container
+) -> None:
+    async with front.listening("127.0.0.1", 0, HOST_KEY) as port:
+        connection = await enter(port, session.pk, KEY)
+        commands = [await connection.create_process(command) for command in ("sleep 1000", "cat")]
+        while len(await asyncio.to_thread(container.processes)) < len(commands):
+            await asyncio.sleep(0.05)
+    assert not await asyncio.to_thread(container.processes)
+    assert "is being restarted" in (await commands[0].stderr.read())
+
+
+@pytest.mark.docker
+async def test_every_entry_is_logged_a_superadmins_into_what_is_anothers_as_such(
+    port: int, session: Session, caplog: pytest.LogCaptureFixture
+) -> None:
+    await User.objects.filter(pk=session.owner_id).aupdate(is_superuser=True)
+    other = await sync_to_async(make_user)()
+    await Session.objects.filter(pk=session.pk).aupdate(owner=other)
+    async with await enter(port, session.pk, KEY):
+        words = f"as superadmin, into what is user {other.pk}'s, came by SSH from 127.0.0.1"
+        assert f"session {session.pk}: user {session.owner_id} with key" in caplog.text
+        assert words in caplog.text
+
+
+@pytest.mark.docker
+async def test_neither_input_that_nobody_reads_nor_output_that_nobody_takes_is_heaped_up(
+    front: SshFront, port: int, session: Session
+) -> None:
+    async with await enter(port, session.pk, KEY) as connection:
+        reader = await connection.create_process("sleep 1000", encoding=None)
+        (reading,) = front.channels
+        writer = await connection.create_process("yes", encoding=None, window=64 * 1024)
+        (writing,) = front.channels - {reading}
+        reader.stdin.write(b"x" * 2**24)
+        assert len(await writer.stdout.readexactly(1000)) == 1000
+        for _ in range(100):  # more than long enough for 16 MB
+            await asyncio.sleep(0.01)
+            assert reading._input_size < 2**22
+            assert writing._channel is not None
+            assert writing._channel.get_write_buffer_size() < 2**20

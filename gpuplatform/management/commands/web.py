@@ -59,6 +59,7 @@ async def _serve(address: Address) -> None:
         http=uvicorn_protocol(plane, site()),
         lifespan="off",
         ws_max_size=LARGEST_MESSAGE,
+        ws_per_message_deflate=False,  # would more than double the time of a key's echo in a terminal
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         log_level="warning",
         access_log=False,

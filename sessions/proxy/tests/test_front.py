@@ -5,6 +5,7 @@ import socket
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import pytest
 from uvicorn import Config, Server
 
 from sessions.proxy.app_connection import AppConnection
@@ -148,6 +149,19 @@ async def test_a_plane_that_drains_finishes_answers_and_lets_websockets_be() -> 
             assert await talking.frame() == (0x80 | TEXT, b"x")
             plane.stop()
             await talking.cut()
+
+
+@pytest.mark.parametrize("faulty", ["judge", "answer_headers"])
+async def test_a_fault_of_ours_leaves_nobody_waiting(faulty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise ArithmeticError
+
+    async with running_app() as app, serving(plane := plane_for(app)) as port:
+        monkeypatch.setattr(plane.admission, faulty, fail)
+        async with connected(port) as client:
+            await client.send(request(**log_in()))
+            assert b"200 OK" not in await client.ended()
+        assert plane.connections == set()
 
 
 async def until_open(port: int) -> None:
