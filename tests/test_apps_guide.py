@@ -98,7 +98,7 @@ def launched(page: Page, app: str) -> Page:
 
 
 def typed(terminal: Page, command: str, answer: str) -> None:
-    """Run a command in the terminal and wait for its answer."""
+    """Run a command in the terminal and wait for its answer, which must not be a part of the command."""
     terminal.bring_to_front()
     terminal.locator(".xterm-helper-textarea").focus()
     terminal.keyboard.type(f"{command}\n")
@@ -107,7 +107,7 @@ def typed(terminal: Page, command: str, answer: str) -> None:
 
 def write_file(terminal: Page, name: str, text: str) -> None:
     """Write a file as people do: cat with a here-document."""
-    typed(terminal, f"clear; cat >{name} <<'END'{text}END\necho written '{name}'", f"written {name}")
+    typed(terminal, f"clear; cat >{name} <<'END'{text}END\necho written-$(ls {name})", f"written-{name}")
 
 
 @pytest.fixture(scope="module")
@@ -130,21 +130,21 @@ def test_a_notebook_is_created_runs_a_cell_and_is_listed_in_the_terminal(page: P
     lab.keyboard.press("Control+s")
     lab.locator(".jp-Dialog .jp-mod-accept").click()  # keeps the name that it has
     typed(terminal, "clear; ls", "Untitled.ipynb")
-    typed(terminal, "clear; grep -c 'answer 42' Untitled.ipynb", "1")
+    typed(terminal, "clear; echo saved-$(grep -c 'answer 42' Untitled.ipynb)", "saved-1")
 
 
 def test_the_classic_notebook_shows_the_same_files_by_the_same_server(page: Page, terminal: Page) -> None:
-    typed(terminal, "clear; echo hello >made-in-terminal.txt; ls", "made-in-terminal.txt")
+    typed(terminal, "clear; echo hello >made-in-terminal.txt; echo made-$(ls made*)", "made-made-in-terminal.txt")
     tree = launched(page, "Jupyter Notebook")
     tree.wait_for_url("http://jupyter--*.apps.localhost:*/tree*")
     expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
-    typed(terminal, "clear; pgrep -fc jupyter-la[b]", "1")
+    typed(terminal, "clear; echo servers-$(pgrep -fc jupyter-la[b])", "servers-1")
 
 
 def test_an_app_that_died_is_started_again_from_its_own_window(page: Page, terminal: Page) -> None:
     tree = launched(page, "Jupyter Notebook")
     expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
-    typed(terminal, "clear; pkill -9 -f jupyter-la[b]; sleep 1; pgrep -fc jupyter-la[b]", "0")
+    typed(terminal, "clear; pkill -9 -f jupyter-la[b]; sleep 1; echo left-$(pgrep -fc jupyter-la[b])", "left-0")
     tree.reload()
     tree.get_by_role("link", name="Start it again").click()
     tree.get_by_role("button", name="Start it again").click()
@@ -153,7 +153,7 @@ def test_an_app_that_died_is_started_again_from_its_own_window(page: Page, termi
 
 def test_tensorboard_shows_what_was_logged(page: Page, terminal: Page) -> None:
     write_file(terminal, "events.py", EVENTS)
-    typed(terminal, "clear; python events.py; ls logs", "first-run")
+    typed(terminal, "clear; python events.py; echo logs-$(ls logs)", "logs-first-run")
     board = launched(page, "TensorBoard")
     board.wait_for_url("http://tensorboard--*.apps.localhost:*/**")
     expect(board.get_by_text("first-run").first).to_be_visible()
@@ -171,7 +171,7 @@ def test_two_trainings_are_seen_in_mlflow_that_was_started_in_the_terminal(page:
     ui.wait_for_url("http://mlflow--*.apps.localhost:*/**")
     for run in ("net-0.05-0.05", "net-0.2-0.05"):
         expect(ui.get_by_text(run).first).to_be_visible()
-    typed(terminal, "clear; pgrep -fc 'bin/mlflow u[i]'", "1")
+    typed(terminal, "clear; echo servers-$(pgrep -fc 'bin/mlflow u[i]')", "servers-1")
 
 
 def test_what_ends_with_the_session_says_so(page: Page, platform: Platform) -> None:
