@@ -1,9 +1,14 @@
 """Fixtures that every app's tests may use."""
 
+from collections.abc import Iterator
+
 import pytest
 from django.core.cache import cache
+from playwright.sync_api import Browser
 
 from scheduler import estimate, passes
+from tests.browser import chromium
+from tests.live import LiveServer, serving
 
 
 @pytest.fixture(autouse=True)
@@ -12,3 +17,19 @@ def _no_left_over_kick() -> None:
     cache.clear()
     for memory in (passes.memory, estimate.memory):
         memory.forget()  # the database is rolled back, which no commit tells
+
+
+@pytest.fixture(scope="module")
+def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """The platform's web process on the test's database."""
+    with serving(tmp_path_factory.mktemp("live") / "server.log") as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One real browser; each test gets a profile of its own."""
+    with pytest.MonkeyPatch.context() as patch, chromium() as running:
+        # Playwright keeps an event loop in this thread, where Django then expects no queries.
+        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        yield running

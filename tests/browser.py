@@ -2,8 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any, Final
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
+
+from accounts.models import User
+from tests.live import LiveServer, login_cookie
+
+SLOW_MS: Final = 30_000  # longer than anything takes on a busy machine
 
 FLAGS = [
     "--no-sandbox",
@@ -22,3 +28,20 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
         yield browser
         browser.close()
+
+
+@contextmanager
+def signed_in(browser: Browser, server: LiveServer, user: User, **options: Any) -> Iterator[BrowserContext]:
+    """Give the user a profile of their own in which they are signed in; no page of it may end in an error.
+
+    `options` are those of Playwright's `new_context`.
+    """
+    context = browser.new_context(base_url=server.url, **options)
+    context.add_cookies([login_cookie(user, server.url)])  # type: ignore[list-item]
+    context.set_default_timeout(SLOW_MS)
+    expect.set_options(timeout=SLOW_MS)
+    errors: list[str] = []
+    context.on("weberror", lambda error: errors.append(str(error.error)))
+    yield context
+    context.close()
+    assert errors == []

@@ -9,27 +9,11 @@ from accounts.models import User
 from resources.models import App
 from sessions.endpoints import services
 from sessions.models import Endpoint, EndpointState, Session
-from tests.browser import chromium
+from tests.browser import signed_in
 from tests.factories import make_session, make_user, run_session
-from tests.live import LiveServer, login_cookie, serving
+from tests.live import LiveServer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
-
-SLOW_MS = 30_000
-
-
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    with serving(tmp_path_factory.mktemp("live") / "server.log") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with pytest.MonkeyPatch.context() as patch, chromium() as running:
-        # Playwright keeps an event loop in this thread, where Django then expects no queries.
-        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        yield running
 
 
 @pytest.fixture
@@ -40,16 +24,9 @@ def owner() -> User:
 @pytest.fixture
 def context(browser: Browser, server: LiveServer, owner: User) -> Iterator[BrowserContext]:
     """A browser in which the owner is signed in, with a stand-in for every app's origin; pages must log no error."""
-    made = browser.new_context()
-    made.add_cookies([login_cookie(owner, server.url)])  # type: ignore[list-item]
-    made.route("http://*--*.apps.localhost:*/**", lambda route: route.fulfill(body="<h1>The app itself</h1>"))
-    made.set_default_timeout(SLOW_MS)
-    expect.set_options(timeout=SLOW_MS)
-    errors: list[str] = []
-    made.on("weberror", lambda error: errors.append(str(error.error)))
-    yield made
-    made.close()
-    assert errors == []
+    with signed_in(browser, server, owner) as made:
+        made.route("http://*--*.apps.localhost:*/**", lambda route: route.fulfill(body="<h1>The app itself</h1>"))
+        yield made
 
 
 @pytest.fixture
@@ -146,19 +123,17 @@ def test_a_new_window_shows_the_start_live_and_turns_into_the_app(
 def test_without_scripts_an_app_is_opened_and_gone_on_to_as_well(
     browser: Browser, server: LiveServer, owner: User, session: Session
 ) -> None:
-    plain = browser.new_context(java_script_enabled=False)
-    plain.add_cookies([login_cookie(owner, server.url)])  # type: ignore[list-item]
-    plain.route("http://*--*.apps.localhost:*/**", lambda route: route.fulfill(body="<h1>The app itself</h1>"))
-    page = plain.new_page()
-    page.goto(f"{server.url}/sessions/")
-    page.get_by_role("link", name=f"Apps of {session.name}").click()
-    with plain.expect_page() as opening:
-        page.get_by_role("button", name="The lab").click()
-    expect(opening.value.get_by_role("heading", name="The lab")).to_be_visible()
-    services.report(Endpoint.objects.select_related("session").get(), EndpointState.READY)
-    opening.value.get_by_role("link", name="Look again").click()
-    expect(opening.value.get_by_role("heading", name="The app itself")).to_be_visible()
-    plain.close()
+    with signed_in(browser, server, owner, java_script_enabled=False) as plain:
+        plain.route("http://*--*.apps.localhost:*/**", lambda route: route.fulfill(body="<h1>The app itself</h1>"))
+        page = plain.new_page()
+        page.goto(f"{server.url}/sessions/")
+        page.get_by_role("link", name=f"Apps of {session.name}").click()
+        with plain.expect_page() as opening:
+            page.get_by_role("button", name="The lab").click()
+        expect(opening.value.get_by_role("heading", name="The lab")).to_be_visible()
+        services.report(Endpoint.objects.select_related("session").get(), EndpointState.READY)
+        opening.value.get_by_role("link", name="Look again").click()
+        expect(opening.value.get_by_role("heading", name="The app itself")).to_be_visible()
 
 
 def test_what_was_made_public_is_made_private_in_the_dialog(page: Page, server: LiveServer, session: Session) -> None:

@@ -7,29 +7,11 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from accounts.models import User
-from tests.browser import chromium
+from tests.browser import signed_in
 from tests.factories import make_user, run_session
-from tests.live import LiveServer, login_cookie, serving
+from tests.live import LiveServer
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
-
-SLOW_MS = 30_000  # longer than anything takes on a busy machine
-
-
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    """The platform on the test's database."""
-    with serving(tmp_path_factory.mktemp("live") / "server.log") as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One browser; each test gets a profile of its own."""
-    with pytest.MonkeyPatch.context() as patch, chromium() as running:
-        # Playwright keeps an event loop in this thread, where Django then expects no queries.
-        patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        yield running
 
 
 @pytest.fixture
@@ -41,16 +23,8 @@ def owner() -> User:
 @pytest.fixture
 def page(browser: Browser, server: LiveServer, owner: User) -> Iterator[Page]:
     """A tab in which the owner is signed in and may use the clipboard; it must log no error."""
-    context = browser.new_context(permissions=["clipboard-read", "clipboard-write"])
-    context.add_cookies([login_cookie(owner, server.url)])  # type: ignore[list-item]
-    opened = context.new_page()
-    opened.set_default_timeout(SLOW_MS)
-    expect.set_options(timeout=SLOW_MS)
-    errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    yield opened
-    context.close()
-    assert not errors
+    with signed_in(browser, server, owner, permissions=["clipboard-read", "clipboard-write"]) as context:
+        yield context.new_page()
 
 
 def test_the_ssh_command_is_copied_by_a_button_that_says_so(page: Page, server: LiveServer, owner: User) -> None:
