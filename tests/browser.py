@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
@@ -9,6 +10,7 @@ from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 from accounts.models import User
 from tests.live import LiveServer, login_cookie
 
+STEADY_CHROMIUM: Final = Path(__file__).with_name("steady_chromium.py")
 SLOW_MS: Final = 30_000  # longer than anything takes on a busy machine
 
 FLAGS = [
@@ -25,7 +27,7 @@ FLAGS = [
 def chromium() -> Iterator[Browser]:
     """Run Chromium until the block ends."""
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
+        browser = playwright.chromium.launch(executable_path=STEADY_CHROMIUM, args=FLAGS)
         yield browser
         browser.close()
 
