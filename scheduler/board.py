@@ -287,7 +287,7 @@ class Board:
                 request.id, request.owner_id, seat.host_id, cpu, memory, seat.shares, now, ends_at, request.project_id
             )
         )
-        if request.group_id in self._shares:
+        if self._shares and request.group_id in self._shares:
             self._shares[request.group_id].add(request.owner_id, shape, 1)
         return seat
 

@@ -90,6 +90,8 @@ class Room:
         """Take `shape` as `split` over the devices; return (gpu id, milli-fGPU) in device order."""
         self.cpu -= shape.cpu
         self.memory -= shape.memory
+        if not split:
+            return ()
         for device, share in split.items():
             self.frees[device] -= share
         self.measure()
@@ -245,7 +247,7 @@ class _Search:
     def _catch_up(self) -> None:
         """Take note of the rooms that changed since the last search."""
         cpu, memory, fgpu = self._shape  # Room.fits() written out: most of a pass is spent in this loop
-        seen, avoided, policy = self._seen, self._avoided, self._group.policy
+        seen, avoided, policy, changed = self._seen, self._avoided, self._group.policy, self._changed
         for rooms in self._group.changed[_size_class(fgpu) :]:  # in those before is not enough for it
             for room in reversed(rooms.values()):
                 if room.stamp <= seen:
@@ -254,7 +256,7 @@ class _Search:
                     continue
                 if fgpu % room.grain or room.host_id == avoided:
                     continue
-                heappush(self._changed, policy.rank(room, self._shape) if policy.by_shape else room.rank)
+                heappush(changed, policy.rank(room, self._shape) if policy.by_shape else room.rank)
         self._seen = self._group.changes
 
     def _first_unchanged(self) -> Rank | None:

@@ -50,7 +50,7 @@ class Pack:
     def rank(self, room: "Room", shape: Shape) -> Rank:
         """Return what is free, smallest first."""
         if room.frees:
-            return room.free, len(room.frees), 0, 0, room.index, room.stamp
+            return room.free, len(room.frees), room.index, room.stamp
         return 0, 0, room.cpu, room.memory, room.index, room.stamp
 
     def devices(self, room: "Room", shape: Shape, rest: int) -> Sequence[int]:
