@@ -25,6 +25,7 @@ class _Replay:
     lasts: dict[str, timedelta]
     ends: list[tuple[datetime, str]] = field(default_factory=list)
     started: dict[str, datetime] = field(default_factory=dict)
+    kept_from: dict[str, datetime] = field(default_factory=dict)  # for who was first in line, as told at first
 
     def advance(self, until: datetime | None) -> None:
         """Let sessions end up to then, and give what they held to those who wait."""
@@ -39,6 +40,9 @@ class _Replay:
         for placement in self.standing.serve(now):
             self.started[placement.session_id] = now
             heappush(self.ends, (now + self.lasts[placement.session_id], placement.session_id))
+        for group in self.standing.board.groups.values():
+            if group.head is not None and group.reservation is not None and group.reservation.at is not None:
+                self.kept_from.setdefault(group.head.id, group.reservation.at)
 
 
 def calibrate(world: Snapshot, jobs: Sequence[Job]) -> dict[str, float]:
@@ -66,4 +70,6 @@ def calibrate(world: Snapshot, jobs: Sequence[Job]) -> dict[str, float]:
         "told_percent": round(100 * len(met) / max(1, len(promised)), 1),
         "median_absolute_error_minutes": round(statistics.median(map(abs, early)), 1) if early else 0.0,
         "later_than_told_percent": round(100 * sum(minutes < 0 for minutes in early) / max(1, len(early)), 1),
+        "were_first_in_line": len(replay.kept_from),
+        "first_in_line_later_than_told": sum(replay.started[name] > at for name, at in replay.kept_from.items()),
     }

@@ -281,12 +281,13 @@ class Board:
             return None
         self._count(request.owner_id, request.project_id, shape, -1)
         ends_at = None if request.duration is None else now + request.duration
+        cpu, memory, _ = shape
         group.begin(
             Running(
-                request.id, request.owner_id, seat.host_id, *shape[:2], seat.shares, now, ends_at, request.project_id
+                request.id, request.owner_id, seat.host_id, cpu, memory, seat.shares, now, ends_at, request.project_id
             )
         )
-        if request.group_id in self._shares:
+        if self._shares and request.group_id in self._shares:
             self._shares[request.group_id].add(request.owner_id, shape, 1)
         return seat
 

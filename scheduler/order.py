@@ -27,20 +27,17 @@ def sequence(queue: Iterable[Request], rules: Mapping[int, Rules], share: Share,
     """
     fair: dict[int, list[Request]] = {}
     bonus: dict[tuple[int, int], timedelta] = {}
-    line: list[tuple[datetime, int, Request]] = []
+    line: list[Request] = []
     for request in queue:
-        rule = rules.get(request.group_id, DEFAULT)
-        if rule.order == Order.DRF:
-            fair.setdefault(request.group_id, []).append(request)
-            continue
-        key = (request.group_id, request.priority)
-        earlier = bonus.get(key)
-        if earlier is None:
-            earlier = bonus[key] = request.priority * rule.ageing
-        line.append((request.queued_at - earlier, len(line), request))
-    line.sort()
-    for _, _, request in line:
-        yield request
+        group_id, priority = request.group_id, request.priority
+        if (group_id, priority) not in bonus:
+            bonus[group_id, priority] = priority * rules.get(group_id, DEFAULT).ageing
+        if group_id in rules and rules[group_id].order == Order.DRF:
+            fair.setdefault(group_id, []).append(request)
+        else:
+            line.append(request)
+    line.sort(key=lambda request: request.queued_at - bonus[request.group_id, request.priority])
+    yield from line
     for group_id in sorted(fair):
         yield from fairly(fair[group_id], rules[group_id], share, now)
 

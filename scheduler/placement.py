@@ -39,14 +39,13 @@ def serve(
     left: list[Request] = []
     refused: set[Kind] = set()  # as a pass only takes, there is no room for them until it ends
     for request in sequence(queue, rules, board.share, now):
-        kind = request.kind
-        if kind in refused or board.bars(request):
+        if (refused and request.kind in refused) or board.bars(request):
             left.append(request)
         elif seated := board.seat(request, now):
             placements.append(seated)
         else:
             left.append(request)
-            refused.add(kind)
+            refused.add(request.kind)
     return placements, left
 
 

@@ -91,7 +91,7 @@ class Request(NamedTuple):
     @property
     def kind(self) -> Kind:
         """What decides whether there is room for it: where there is none for one of a kind, there is none for any."""
-        return self.group_id, self.cpu, self.memory, self.fgpu, self.avoided_host_id, self.duration
+        return (*self[2:7], self.duration)
 
 
 class Running(NamedTuple):

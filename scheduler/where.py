@@ -5,6 +5,7 @@ so that no two are equal and an outdated one is known. Ties decide more than sco
 the next.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from math import exp, floor
 from typing import TYPE_CHECKING, Final, Protocol
@@ -32,6 +33,10 @@ class Policy(Protocol):
         """Return the devices with at least `rest` milli-fGPU free, the best first, for what is not whole devices."""
         ...
 
+    def device(self, room: "Room", shape: Shape, rest: int) -> int:
+        """Return the first of `devices`; there must be one."""
+        ...
+
 
 class Pack:
     """The least free GPU, then the fewest GPUs, then the first; on it the tightest device.
@@ -45,16 +50,18 @@ class Pack:
     def rank(self, room: "Room", shape: Shape) -> Rank:
         """Return what is free, smallest first."""
         if room.frees:
-            return room.free, len(room.frees), 0, 0, room.index, room.stamp
+            return room.free, len(room.frees), room.index, room.stamp
         return 0, 0, room.cpu, room.memory, room.index, room.stamp
 
     def devices(self, room: "Room", shape: Shape, rest: int) -> Sequence[int]:
         """Return those that fit, the tightest first."""
         frees = room.frees
-        fitting = [d for d, free in enumerate(frees) if free >= rest]
-        if len(fitting) > 1:
-            fitting.sort(key=frees.__getitem__)
-        return fitting
+        return sorted((d for d in range(len(frees)) if frees[d] >= rest), key=frees.__getitem__)
+
+    def device(self, room: "Room", shape: Shape, rest: int) -> int:
+        """Return the tightest that fits."""
+        levels = room.levels
+        return room.frees.index(levels[bisect_left(levels, rest)])
 
 
 class Spread:
@@ -70,6 +77,10 @@ class Spread:
         """Return those that fit, the emptiest first."""
         frees = room.frees
         return sorted((d for d in range(len(frees)) if frees[d] >= rest), key=lambda d: (-frees[d], d))
+
+    def device(self, room: "Room", shape: Shape, rest: int) -> int:
+        """Return the emptiest."""
+        return room.frees.index(room.levels[-1])
 
 
 class Descent:
@@ -100,6 +111,10 @@ class Descent:
         frees = room.frees
         lost = {free: self._after(room, shape, [frees.index(free)]) for free in set(frees) if free >= rest}
         return sorted((d for d in range(len(frees)) if frees[d] >= rest), key=lambda d: (lost[frees[d]], frees[d], d))
+
+    def device(self, room: "Room", shape: Shape, rest: int) -> int:
+        """Return the first of these."""
+        return self.devices(room, shape, rest)[0]
 
     def _after(self, room: "Room", shape: Shape, rest_on: Sequence[int]) -> float:
         """Return what is out of use once `shape` is taken with its rest on the device given."""

@@ -7,17 +7,22 @@ Each property was seen to fail under the faults named, planted in the product an
 | every_estimate_is_what | ends free no limits; no new head after one has started;|
 | | who was refused once is never asked again; an end to the look-ahead after a few starts |
 | who_was_head_and_is_limited_now | the room stays kept for a head that has become limited |
+| the_first_in_line_starts | those behind take from the kept room what they like; it is not kept; the shadow of |
+| | the kept room forgets who passed |
 """
 
 from dataclasses import replace
+from random import Random
 
 from hypothesis import given
+from hypothesis import strategies as st
 
 from accounts.limits import Amounts, Limits
 from scheduler import placement
-from scheduler.simulator import simulate
+from scheduler.board import Board
+from scheduler.simulator import Job, simulate
 from scheduler.terms import Owner, Running, Snapshot
-from scheduler.tests.timelines import FOREVER, HOUR, at, job, many, worlds
+from scheduler.tests.timelines import FOREVER, HOUR, at, job, many, random_waiting, worlds
 from scheduler.tests.worlds import NOW, UNLIMITED, make_host, make_request, make_snapshot, plan
 
 
@@ -41,6 +46,36 @@ def test_a_shorter_look_ahead_gives_fewer_estimates_but_no_other_ones(world: Sna
         waiting in (far[waiting.session_id], far[waiting.session_id]._replace(eta=None, because=""))
         for waiting in near.waiting
     )
+
+
+@many
+@given(worlds(limited=False, unbounded=0.3), st.randoms(use_true_random=True))
+def test_the_first_in_line_starts_by_what_it_was_told_whoever_joins_behind_and_however_early_others_end(
+    world: Snapshot, random: Random
+) -> None:
+    board = Board(world)
+    placement.serve(board, world.queue, world.rules, NOW)
+    kept = [(group.head, group.reservation) for group in board.groups.values() if group.head and group.reservation]
+    promised = {head.id: reservation.at for head, reservation in kept if reservation.at}
+    etas = {waiting.session_id: waiting.eta for waiting in plan(world).waiting}
+    assert promised == {name: etas[name] for name in promised}
+    late = [random_waiting(random, f"late{n}", 0.3)._replace(queued_at=at(random.randint(0, 20) / 4)) for n in range(9)]
+    early = [Job(request, random.random() * job(request).runs_for) for request in (*world.queue, *late)]
+    starts = simulate(world, early).starts
+    assert all(starts[name] <= moment for name, moment in promised.items())
+
+
+def test_who_is_not_first_may_start_later_than_told_as_who_joins_later_takes_what_is_free() -> None:
+    running = (
+        Running("a", 2, 1, 1, 1, ((100, 1000), (101, 1000)), at(-1), at(1)),
+        Running("b", 2, 2, 1, 1, ((200, 1000),), at(-1), at(2)),
+    )
+    queue = [make_request(name, 2000)._replace(duration=8 * HOUR) for name in ("first", "second")]
+    world = replace(make_snapshot([make_host(1, [0, 0]), make_host(2, [0, 1000])], queue), running=running)
+    assert [waiting.eta for waiting in plan(world).waiting] == [at(1), at(2)]
+    joins = make_request("joins", 1000)._replace(queued_at=at(0.5), duration=5 * HOUR)
+    starts = simulate(world, [job(request) for request in (*queue, joins)]).starts
+    assert starts == {"joins": at(0.5), "first": at(1), "second": at(5.5)}
 
 
 def test_an_estimate_says_what_falls_free_and_names_nobody() -> None:

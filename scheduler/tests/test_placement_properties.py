@@ -12,7 +12,8 @@ Each property was seen to fail under the faults named, planted in the product an
 | nobody_holds_more | what the pass places is not counted against limits |
 | each_request_is_placed_or_told | waiting listed from the last; one over its limit dropped; a too long detail |
 | equal_states_give_equal_plans | hosts are left in the order given; out-of-date ranks are not dropped |
-| who_waits_fits_nowhere | a changed host forgotten; the walk begins too late; who does not fit stops the queue |
+| who_waits_fits_nowhere | a changed host forgotten; a size class of them left out; the walk begins too late; |
+| | who does not fit stops the queue |
 | the_plan_is_that_of_the_plainest | most free GPU first; the avoided host like any other; the avoided host never used |
 | a_pass_changes_no_word | limits judged by what was held before the pass; free amounts by what was free before it |
 """
