@@ -94,8 +94,8 @@ def note_exit(runtime: Runtime, state: ContainerState) -> None:
     if session is None:
         return
     fields = {"exit_code": state.exit_code}
-    if session.status == Status.TERMINATING:
-        _finish(runtime, session, Status.TERMINATED, Reason(session.reason), session.detail, fields)
+    if session.status == Status.TERMINATING:  # the stop, which is under way, clears the container away
+        _end(session, Status.TERMINATED, Reason(session.reason), session.detail, fields)
     elif state.out_of_memory:
         detail = "The session needed more memory than it had and was ended by the kernel."
         _finish(runtime, session, Status.ERROR, Reason.OUT_OF_MEMORY, detail, fields)
@@ -164,16 +164,21 @@ def _finish(
     fields: dict[str, int | None] | None = None,
 ) -> None:
     """End the session and free its lease first, then clear its container away; another who did it first is fine."""
+    _end(session, target, reason, detail, fields)
+    try:
+        _clear_if_ended(runtime, session)
+    except RuntimeFailure as failure:
+        logger.warning("session %s: container left to the reconciler: %s", session.pk, failure)
+
+
+def _end(session: Session, target: Status, reason: Reason, detail: str, fields: dict[str, int | None] | None) -> None:
+    """End the session and free its lease; another who did it first is fine."""
     try:
         with transaction.atomic():
             session.move_to(target, reason, detail[:300], fields=fields)
             kick_scheduler()
     except StaleSession:
         logger.debug("session %s: moved on by another", session.pk)
-    try:
-        _clear_if_ended(runtime, session)
-    except RuntimeFailure as failure:
-        logger.warning("session %s: container left to the reconciler: %s", session.pk, failure)
 
 
 def _clear_if_ended(runtime: Runtime, session: Session) -> None:
