@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from typing import Final
 
 from django.db import connection, transaction
-from django.db.models import prefetch_related_objects
+from django.db.models import Prefetch, prefetch_related_objects
 
 from resources.kick import kick_scheduler
 from sessions import app_environment, notify
 from sessions.endpoints.withdrawal import withdraw
 from sessions.lifecycle import HOSTED, Reason, Status
-from sessions.models import Session, StaleSession
+from sessions.models import GpuShare, Session, StaleSession
 from sessions.runtime.base import (
     ContainerSpec,
     ContainerState,
@@ -57,8 +57,8 @@ def is_any_preparing() -> bool:
 
 def start(runtime: Runtime, session_id: str, attempt: int) -> None:
     """Bring the attempt from SCHEDULED, or from PREPARING where an earlier worker died, to RUNNING or ERROR."""
-    session = _claim(session_id, attempt)
-    if session is None or is_preparing(session_id, attempt):
+    session = None if is_preparing(session_id, attempt) else _claim(session_id, attempt)
+    if session is None:
         return
     _preparing.add((session_id, attempt))
     try:
@@ -189,7 +189,7 @@ def _clear_if_ended(runtime: Runtime, session: Session) -> None:
 
 def _spec(session: Session) -> ContainerSpec:
     capacity = session.resource_group.gpu_capacity
-    prefetch_related_objects([session], "lease__shares__gpu")
+    prefetch_related_objects([session], Prefetch("lease__shares", GpuShare.objects.select_related("gpu")))
     return ContainerSpec(
         session=session.pk,
         attempt=session.attempt,
