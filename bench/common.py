@@ -119,15 +119,14 @@ class BareEngine:
         self._client.remove_container(name)
 
     def _is_settled(self) -> bool:
-        """Return whether there are as many free sandboxes as should be, and no used one without its session."""
+        """Return whether there are as many free sandboxes as should be, and nothing is left of an ended session."""
         listed = self._client.containers(all=True, filters={"label": self._marks})
-        joined = {
-            each["HostConfig"]["NetworkMode"].removeprefix("container:")
-            for each in self._client.containers(all=True, filters={"label": self._marks[:1]})
-        }
-        free = [each for each in listed if each["Names"][0].startswith(f"/{FREE}") and each["State"] == "running"]
+        ours = self._client.containers(all=True, filters={"label": self._marks[:1]})
+        joined = {each["HostConfig"]["NetworkMode"].removeprefix("container:") for each in ours}
+        free = [each for each in listed if each["Names"][0].startswith(f"/{FREE}")]
         used = [each for each in listed if each["Id"] in joined]
-        return len(free) == self._sandboxes and len(listed) == len(free) + len(used)
+        is_ready = len(free) == self._sandboxes and len(listed) == len(free) + len(used)
+        return is_ready and all(each["State"] == "running" for each in ours)
 
 
 def timed(act: Callable[[], None]) -> float:

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from typing import Final
 
 from django.db import connection, transaction
-from django.db.models import prefetch_related_objects
+from django.db.models import Prefetch, prefetch_related_objects
 
 from resources.kick import kick_scheduler
 from sessions import app_environment, notify
 from sessions.endpoints.withdrawal import withdraw
 from sessions.lifecycle import HOSTED, Reason, Status
-from sessions.models import Session, StaleSession
+from sessions.models import GpuShare, Session, StaleSession
 from sessions.runtime.base import (
     ContainerSpec,
     ContainerState,
@@ -57,8 +57,8 @@ def is_any_preparing() -> bool:
 
 def start(runtime: Runtime, session_id: str, attempt: int) -> None:
     """Bring the attempt from SCHEDULED, or from PREPARING where an earlier worker died, to RUNNING or ERROR."""
-    session = _claim(session_id, attempt)
-    if session is None or is_preparing(session_id, attempt):
+    session = None if is_preparing(session_id, attempt) else _claim(session_id, attempt)
+    if session is None:
         return
     _preparing.add((session_id, attempt))
     try:
@@ -94,8 +94,8 @@ def note_exit(runtime: Runtime, state: ContainerState) -> None:
     if session is None:
         return
     fields = {"exit_code": state.exit_code}
-    if session.status == Status.TERMINATING:
-        _finish(runtime, session, Status.TERMINATED, Reason(session.reason), session.detail, fields)
+    if session.status == Status.TERMINATING:  # the stop, which is under way, clears the container away
+        _end(session, Status.TERMINATED, Reason(session.reason), session.detail, fields)
     elif state.out_of_memory:
         detail = "The session needed more memory than it had and was ended by the kernel."
         _finish(runtime, session, Status.ERROR, Reason.OUT_OF_MEMORY, detail, fields)
@@ -164,16 +164,21 @@ def _finish(
     fields: dict[str, int | None] | None = None,
 ) -> None:
     """End the session and free its lease first, then clear its container away; another who did it first is fine."""
+    _end(session, target, reason, detail, fields)
+    try:
+        _clear_if_ended(runtime, session)
+    except RuntimeFailure as failure:
+        logger.warning("session %s: container left to the reconciler: %s", session.pk, failure)
+
+
+def _end(session: Session, target: Status, reason: Reason, detail: str, fields: dict[str, int | None] | None) -> None:
+    """End the session and free its lease; another who did it first is fine."""
     try:
         with transaction.atomic():
             session.move_to(target, reason, detail[:300], fields=fields)
             kick_scheduler()
     except StaleSession:
         logger.debug("session %s: moved on by another", session.pk)
-    try:
-        _clear_if_ended(runtime, session)
-    except RuntimeFailure as failure:
-        logger.warning("session %s: container left to the reconciler: %s", session.pk, failure)
 
 
 def _clear_if_ended(runtime: Runtime, session: Session) -> None:
@@ -184,7 +189,7 @@ def _clear_if_ended(runtime: Runtime, session: Session) -> None:
 
 def _spec(session: Session) -> ContainerSpec:
     capacity = session.resource_group.gpu_capacity
-    prefetch_related_objects([session], "lease__shares__gpu")
+    prefetch_related_objects([session], Prefetch("lease__shares", GpuShare.objects.select_related("gpu")))
     return ContainerSpec(
         session=session.pk,
         attempt=session.attempt,

@@ -8,6 +8,7 @@ from typing import Final
 from redis.exceptions import RedisError
 
 from sessions import notify
+from sessions.models import Endpoint
 
 logger = logging.getLogger(__name__)
 
@@ -18,8 +19,11 @@ ANSWER_SECONDS: Final = 10  # after which answers that nobody reads any more are
 def withdraw(session_id: str) -> bool:
     """Have every proxy forget the session's routes; return whether all that were told said so within a second.
 
-    A proxy that cannot be told finds out by itself when it next reads the routes; see `feed`.
+    A session that never had an app has no routes: nobody is told or waited for. A proxy that cannot be told finds out
+    by itself when it next reads the routes; see `feed`.
     """
+    if not Endpoint.objects.filter(session=session_id).exists():
+        return True
     answers = f"gp.withdrawn:{secrets.token_hex(8)}"
     deadline = time.monotonic() + WITHDRAW_SECONDS
     try:

@@ -133,7 +133,10 @@ class Runtime(Protocol):
         """End the container's processes, killing those left after the grace; already ended or gone is success."""
 
     def remove(self, session: str, attempt: int) -> None:
-        """Remove the container and its writable layer, running or not; already gone is success."""
+        """Remove the container and its writable layer, running or not; already gone is success.
+
+        What does not run is out of everybody's sight at once, and off the disk some seconds later while others start.
+        """
 
     def containers(self) -> list[ContainerState]:
         """Return the state of every container of this installation and host, in any phase."""

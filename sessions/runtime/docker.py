@@ -135,7 +135,7 @@ class DockerRuntime:
                     continue
                 if not has_labels(existing, self._owner):
                     raise StartFailed(f"The name {name} is taken by a container that is not the platform's.")
-                if not _is_stranded(client, existing):
+                if not self._pool.is_discarded(existing["Id"]) and not _is_stranded(client, existing):
                     return str(existing["Id"])
                 client.remove_container(existing["Id"], v=True)
         raise StartFailed(f"The name {name} stays reserved although no container has it.")
@@ -182,13 +182,16 @@ class DockerRuntime:
                 client.stop(container["Id"], timeout=grace_seconds)
 
     def remove(self, session: str, attempt: int) -> None:
-        """Remove the container with its writable layer and anonymous volumes; see Runtime."""
+        """Remove the container with its writable layer and anonymous volumes, later if it has ended; see Runtime."""
         self._created.pop((session, attempt), None)
         self._addresses.pop((session, attempt), None)
         with translated(EngineUnreachable), gone_is_fine():
             client = self._client()
-            if container := self._find(client, session, attempt):
+            container = self._find(client, session, attempt)
+            if container and container["State"]["Running"]:
                 client.remove_container(container["Id"], v=True, force=True)
+            elif container:
+                self._pool.discard_container(container["Id"])
             self._pool.discard((session, attempt))
         if self._enforcer:
             self._enforcer.folders.discard((session, attempt))
@@ -201,7 +204,8 @@ class DockerRuntime:
         with translated(EngineUnreachable):
             client = self._client()
             listed = client.containers(all=True, filters={"label": self._label_filter()})
-            states = (listed_state(client, container) for container in listed)
+            left = (container for container in listed if not self._pool.is_discarded(container["Id"]))
+            states = (listed_state(client, container) for container in left)
             return [state for state in states if state is not None]
 
     def traces(self) -> set[Key]:
@@ -312,7 +316,9 @@ class DockerRuntime:
 
     def _find(self, client: APIClient, session: str, attempt: int) -> dict[str, Any] | None:
         container = inspect(client, container_name(session, attempt))
-        return container if container and has_labels(container, self._owner) else None
+        if container is None or not has_labels(container, self._owner) or self._pool.is_discarded(container["Id"]):
+            return None
+        return container
 
     def _startable(self, client: APIClient, key: Key) -> "_Created":
         """Return a container that another has created."""

@@ -31,6 +31,7 @@ RETIRED: Final = "gp-retired-"
 MEMORY: Final = 16 << 20  # bytes; the program needs some kilobytes, the engine's start of it some megabytes
 PIDS_LIMIT: Final = 32  # one process; the engine's start of it has some threads
 QUIET_SECONDS: Final = 0.3  # without any start, before the engine is given work that nobody waits for
+PUT_OFF_SECONDS: Final = 2.0  # the longest that starts, one after the other, hold up a removal
 STEP_SECONDS: Final = 0.1
 SURVEY_SECONDS: Final = 30.0
 FAILURE_SECONDS: Final = 10.0
@@ -92,7 +93,7 @@ class SandboxPool:
         self._size = size if sandbox_image.is_possible() else 0
         self._lock = threading.Lock()  # guards all that follow
         self._free: dict[str, Sandbox] = {}  # by name; what they say may be out of date
-        self._discarded: set[str] = set()  # ids of used ones that `keep` is to remove
+        self._discarded: dict[str, float] = {}  # ids that `keep` is to remove, oldest first, and by when at the latest
         self._is_kept = False
         self._starts_under_way = 0
         self._disturbed_at = -QUIET_SECONDS
@@ -145,31 +146,43 @@ class SandboxPool:
         return address_in(sandbox) if sandbox else None
 
     def discard(self, key: Key) -> None:
-        """Remove the attempt's sandbox, or have `keep` do it as soon as nothing starts; none is fine."""
-        if (sandbox := self._of(key)) is None:
-            return
+        """Remove the attempt's sandbox; see `discard_container`. None is fine."""
+        if sandbox := self._of(key):
+            self.discard_container(sandbox["Id"])
+
+    def discard_container(self, container_id: str) -> None:
+        """Remove a container that nobody uses, or have `keep` do so once nothing starts, within some two seconds.
+
+        A session that ends makes room for another, whose start is on its way and is not to share the engine with this.
+        What is left when this process dies, or cannot be removed, the reconciler finds.
+        """
         with self._lock:
             if self._is_kept:
-                self._discarded.add(sandbox["Id"])
+                now = self._disturbed_at = time.monotonic()
+                self._discarded.setdefault(container_id, now + PUT_OFF_SECONDS)
                 return
-        self._remove(sandbox["Id"])
+        self._remove(container_id)
+
+    def is_discarded(self, container_id: str) -> bool:
+        """Return whether the container is to be removed: whoever looks for it should not find it any more."""
+        return container_id in self._discarded
 
     def keys(self) -> set[Key]:
         """Return the attempts that have a sandbox, save those whose removal is under way already."""
         return {
             (session, int(attempt))
             for name, sandbox in self._listed().items()
-            if name.startswith(USED) and sandbox["Id"] not in self._discarded
+            if name.startswith(USED) and not self.is_discarded(sandbox["Id"])
             for session, _, attempt in [name.removeprefix(USED).rpartition("-")]
         }
 
     def keep(self, stopped: threading.Event) -> None:
-        """Remove used sandboxes and make new ones while nothing starts, until `stopped`; then remove the free ones."""
+        """Remove what is discarded and make sandboxes while nothing starts, until `stopped`; then remove the free."""
         with self._lock:
             self._is_kept = True
         try:
             while not stopped.wait(STEP_SECONDS):
-                if self._is_quiet() and not self._succeeds(self._step):
+                if not self._succeeds(self._step):
                     stopped.wait(FAILURE_SECONDS)
         finally:
             with self._lock:
@@ -190,25 +203,36 @@ class SandboxPool:
         return True
 
     def _step(self) -> None:
-        """Do at most one thing that takes the engine's time."""
-        with self._lock:
-            discarded = next(iter(self._discarded), None)
-        if discarded:
-            self._remove(discarded)
-            with self._lock:
-                self._discarded.discard(discarded)
+        """Remove what is due, looking before each whether something starts; else do one thing that takes long."""
+        if self._next_due():
+            while due := self._next_due():
+                self._remove_discarded(due)
+        elif not self._is_quiet():
+            return
         elif time.monotonic() - self._surveyed_at >= SURVEY_SECONDS:
             self._survey()
         elif len(self._free) < self._size:
             self._make()
 
+    def _next_due(self) -> str | None:
+        """Return what has been discarded for longest, if it is time to remove it."""
+        is_quiet = self._is_quiet()
+        with self._lock:
+            due = next(iter(self._discarded), None)
+            return due if due and (is_quiet or time.monotonic() >= self._discarded[due]) else None
+
+    def _remove_discarded(self, container_id: str) -> None:
+        try:
+            self._remove(container_id)
+        finally:  # what could not be removed is to be found again
+            with self._lock:
+                self._discarded.pop(container_id, None)
+
     def _dismiss(self) -> None:
         """Remove what is free or discarded, an earlier worker's too; what fails is for the next worker's survey."""
         self._survey()
-        with self._lock:
-            discarded, self._discarded = self._discarded, set()
-        for sandbox_id in discarded:
-            self._remove(sandbox_id)
+        for container_id in tuple(self._discarded):
+            self._remove_discarded(container_id)
         while candidate := self._pop():
             self._retire(candidate[0])
         self._surveyed_at = -SURVEY_SECONDS

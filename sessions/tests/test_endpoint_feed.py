@@ -142,6 +142,15 @@ def test_a_proxy_that_does_not_answer_is_waited_for_a_second_at_most(endpoint: E
     mute.close()
 
 
+def test_nobody_is_told_of_or_waits_for_a_session_that_never_had_an_app() -> None:
+    mute = notify.proxies_redis().pubsub()
+    mute.subscribe(notify.ROUTES_CHANNEL)
+    assert mute.get_message(timeout=5)
+    assert withdrawal.withdraw(session_in(Status.TERMINATING).pk)
+    assert mute.get_message(timeout=0.1) is None
+    mute.close()
+
+
 @pytest.mark.usefixtures("fed")
 async def test_an_older_reading_does_not_bring_back_what_was_withdrawn(
     endpoint: Endpoint, table: RouteTable, monkeypatch: pytest.MonkeyPatch
@@ -225,7 +234,7 @@ async def test_a_redis_that_comes_back_is_heard_again(
         for _ in range(2):
             redis = own_redis()
             await soon(is_heard)
-            assert await database_sync_to_async(withdrawal.withdraw)("a session")
+            assert await database_sync_to_async(withdrawal.withdraw)(endpoint.session_id)
             redis.terminate()
             redis.wait()
         await database_sync_to_async(close)(endpoint, actor=owner)

@@ -317,6 +317,25 @@ def test_an_exit_that_was_asked_for_keeps_the_reason_it_was_asked_for(runtime: M
     assert (stored.status, stored.reason, stored.exit_code) == (Status.TERMINATED, Reason.USER_REQUEST, 143)
 
 
+def test_an_exit_during_a_stop_frees_the_lease_and_leaves_the_container_to_the_stop(runtime: MeddledRuntime) -> None:
+    session = stopping(runtime)
+    cleared: list[bool] = []
+    runtime.just_before("remove", lambda: cleared.append(True))
+
+    def hear_of_it() -> None:
+        runner.note_exit(runtime, exit_of(session, 143))
+        assert not has_lease(session)
+        assert not cleared
+
+    runtime.just_before("stop", hear_of_it)
+    runner.stop(runtime, session.pk, 1)
+    assert cleared
+    assert runtime.containers() == []
+    stored = fresh(session)
+    assert (stored.status, stored.exit_code) == (Status.TERMINATED, 143)
+    assert stored.log_tail == f"{session.pk} ready\n"
+
+
 def test_the_exit_of_another_attempt_or_of_a_stranger_is_none_of_ours(runtime: MeddledRuntime) -> None:
     session = started(runtime)
     runner.note_exit(runtime, exit_of(session, 1, attempt=2))

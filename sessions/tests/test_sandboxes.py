@@ -8,7 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from sessions.runtime.base import ContainerPhase, ContainerSpec, StartFailed
+from sessions.runtime.container_config import container_name
 from sessions.runtime.docker import DockerRuntime
+from sessions.runtime.docker_requests import inspect
 from sessions.runtime.sandboxes import FREE, QUIET_SECONDS, RETIRED, sandbox_name
 from sessions.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
 from tests.tiny_image import ensure_tiny_image
@@ -128,6 +130,62 @@ def test_removing_a_session_removes_its_sandbox(world: DockerWorld, runtime: Doc
     until(lambda: sandbox_name((spec.session, 1)) not in world.sandboxes())
 
 
+def is_there(world: DockerWorld, spec: ContainerSpec) -> bool:
+    return inspect(world.client, container_name(spec.session, spec.attempt)) is not None
+
+
+def ended(runtime: DockerRuntime, spec: ContainerSpec) -> ContainerSpec:
+    """Stop and remove the container of a launched session."""
+    runtime.stop(spec.session, spec.attempt, grace_seconds=0)
+    runtime.remove(spec.session, spec.attempt)
+    return spec
+
+
+def test_what_has_ended_is_removed_once_nothing_starts_and_unseen_until_then(
+    world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessions.runtime.sandboxes.PUT_OFF_SECONDS", 3600)
+    with runtime._pool.undisturbed():
+        spec = ended(runtime, launch(runtime, make_spec(world.image)))
+        time.sleep(4 * QUIET_SECONDS)  # in which it could go, and may not
+        assert is_there(world, spec)
+        assert (runtime.containers(), runtime.traces()) == ([], set())
+        assert runtime.logs(spec.session, 1, 10) == ""
+        with pytest.raises(StartFailed):
+            runtime.start(spec.session, 1)
+    until(lambda: not is_there(world, spec) and sandbox_name((spec.session, 1)) not in world.sandboxes())
+    assert not runtime._pool._discarded
+
+
+def test_starts_that_never_cease_hold_up_a_removal_only_for_a_time(
+    world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessions.runtime.sandboxes.PUT_OFF_SECONDS", 0.5)
+    with runtime._pool.undisturbed():
+        spec = ended(runtime, launch(runtime, make_spec(world.image)))
+        until(lambda: not is_there(world, spec) and sandbox_name((spec.session, 1)) not in world.sandboxes())
+
+
+def test_what_still_runs_is_removed_at_once_whatever_starts(world: DockerWorld, runtime: DockerRuntime) -> None:
+    with runtime._pool.undisturbed():
+        spec = launch(runtime, make_spec(world.image))
+        runtime.remove(spec.session, 1)
+        assert not is_there(world, spec)
+
+
+def test_what_a_worker_that_died_was_to_remove_is_seen_by_the_next(
+    world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessions.runtime.sandboxes.PUT_OFF_SECONDS", 3600)
+    with runtime._pool.undisturbed():
+        spec = ended(runtime, launch(runtime, make_spec(world.image)))
+        following = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network)
+        assert [state.session for state in following.containers()] == [spec.session]
+        assert following.traces() == {(spec.session, 1)}
+        following.remove(spec.session, 1)
+        assert not is_there(world, spec)
+
+
 def test_a_runtime_that_keeps_none_removes_a_sandbox_at_once(world: DockerWorld, runtime: DockerRuntime) -> None:
     spec = launch(runtime, make_spec(world.image))
     without = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network)
@@ -162,14 +220,28 @@ def test_what_an_earlier_worker_left_is_adopted_or_removed(world: DockerWorld, r
     assert len(next_worker._pool._free) == 1
 
 
+def test_a_worker_that_ends_removes_first_what_it_has_put_off(world: DockerWorld) -> None:
+    stopped = threading.Event()
+    runtime = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, sandboxes=1)
+    keeper = threading.Thread(target=runtime.keep_warm, args=(stopped,))
+    keeper.start()
+    until(lambda: len(runtime._pool._free) == 1)
+    with runtime._pool.undisturbed():
+        spec = ended(runtime, launch(runtime, make_spec(world.image)))
+        stopped.set()
+        keeper.join()
+    assert not is_there(world, spec)
+    assert world.sandboxes() == {}
+
+
 def test_a_worker_that_ends_takes_its_sandboxes_along(world: DockerWorld) -> None:
     stopped = threading.Event()
     runtime = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, sandboxes=1)
     keeper = threading.Thread(target=runtime.keep_warm, args=(stopped,))
     keeper.start()
-    until(lambda: len(free(world)) == 1)
+    until(lambda: len(runtime._pool._free) == 1)
     spec = launch(runtime, make_spec(world.image))
-    until(lambda: len(free(world)) == 1)
+    until(lambda: len(runtime._pool._free) == 1)
     stopped.set()
     keeper.join()
     assert set(world.sandboxes()) == {sandbox_name((spec.session, 1))}  # sessions outlive their worker
