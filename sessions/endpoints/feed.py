@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 
 from channels.db import database_sync_to_async
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError
+from django.db import Error
 from django.utils import timezone
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -111,7 +111,7 @@ class Feed:
                 await self._read_everything()
             elif sessions:
                 self._replace(await self._in_background(lambda: routes.read(sessions)), sessions)
-        except (DatabaseError, InterfaceError) as error:
+        except Error as error:
             self._is_everything_wanted = True  # at the next reconciliation
             if str(error) != self._failure:
                 logger.warning("the routes stay as they are, the database does not answer: %s", error)
