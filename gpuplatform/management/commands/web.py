@@ -57,6 +57,7 @@ async def _serve(address: Address) -> None:
         host=address.host,
         port=address.port,
         http=uvicorn_protocol(plane, site()),
+        forwarded_allow_ips=settings.COMPUTE_TRUSTED_FRONTS,
         lifespan="off",
         ws_max_size=LARGEST_MESSAGE,
         ws_per_message_deflate=False,  # would more than double the time of a key's echo in a terminal
