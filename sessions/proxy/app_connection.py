@@ -208,6 +208,11 @@ class AppConnection(asyncio.Protocol):
         self._is_whole = False
 
     def _take_head(self, data: bytes) -> None:
+        while data:
+            data = self._take_one_head(data)
+
+    def _take_one_head(self, data: bytes) -> bytes:
+        """Return what is behind a head that only announces another; nothing behind any other, or half of one."""
         if self._buffer:
             data = self._buffer + data
             self._buffer = b""
@@ -216,27 +221,27 @@ class AppConnection(asyncio.Protocol):
             self._buffer = data
             if len(data) > self._head_limit:
                 self._lose(is_broken=True)
-            return
+            return b""
         try:
             self._parser.feed_data(data[:end])
         except httptools.HttpParserUpgrade:
             pass  # what the status means is judged below
         except httptools.HttpParserError:
             self._lose(is_broken=True)
-            return
-        self._judge_head(data[end:])
+            return b""
+        return self._judge_head(data[end:])
 
-    def _judge_head(self, rest: bytes) -> None:
-        """Go on behind a head: the answer's own, or one that announces another."""
+    def _judge_head(self, rest: bytes) -> bytes:
+        """Go on behind a head, and return `rest` if it is to be read as another."""
         status = self._parser.get_status_code()
         if status == SWITCHING:
             self._switch(rest)
         elif status < 200:
             self._new_parser()  # 100 was answered by us already, and browsers need none of the others
-            if rest:
-                self._take_head(rest)
+            return rest
         else:
             self._begin(status, rest)
+        return b""
 
     def _begin(self, status: int, rest: bytes) -> None:
         owner = self._owner

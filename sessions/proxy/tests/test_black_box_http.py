@@ -233,7 +233,15 @@ async def test_20_a_head_that_is_too_large_is_refused_and_the_next_client_is_ser
 
 @pytest.mark.parametrize(
     ("target", "body"),
-    [("/early", b"ok"), ("/chunks", b"abcdefg"), ("/wide", b"ok"), ("/two", b"a"), ("/until-close", b"all there is")],
+    [
+        ("/early", b"ok"),
+        ("/much-announced", b"ok"),
+        ("/names-its-length", b"ok"),
+        ("/chunks", b"abcdefg"),
+        ("/wide", b"ok"),
+        ("/two", b"a"),
+        ("/until-close", b"all there is"),
+    ],
 )
 async def test_other_answers_that_servers_give(carrier: Carrier, target: str, body: bytes) -> None:
     async with connected(carrier.port) as client:
