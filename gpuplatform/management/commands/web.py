@@ -14,6 +14,7 @@ from uvicorn import Config, Server
 from gpuplatform.bootstrap.address import Address, address_from
 from sessions.endpoints.data_plane import data_plane, running, site
 from sessions.proxy.front import PlatformOnly, uvicorn_protocol
+from sessions.proxy.limits import allow_open_files
 from sessions.proxy.listeners import listening
 from sessions.proxy.plane import DataPlane
 
@@ -32,6 +33,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, address: str, **options: Any) -> None:
         """Run until SIGTERM or Ctrl-C."""
+        allow_open_files()
         uvloop.run(_serve(address_from(address)))
 
 
