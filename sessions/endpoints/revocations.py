@@ -8,9 +8,10 @@ from django.utils import timezone
 from accounts.models import User
 from sessions import notify
 from sessions.models import Revocation, ShareLink, Ticket
+from sessions.proxy.handoff import LONGEST_LIFE
 from sessions.proxy.signing import digest
 
-COOKIE_LIFE: Final = timedelta(hours=12)  # of an app's cookie, at most
+COOKIE_LIFE: Final = timedelta(seconds=LONGEST_LIFE)
 CLOCKS_DIFFER: Final = timedelta(minutes=5)  # those of two web servers, at most
 KEPT: Final = timedelta(days=1)  # after which every cookie that a revocation could be about has expired
 

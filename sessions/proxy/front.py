@@ -8,7 +8,8 @@ from typing import Any, Final, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sessions.proxy.app_connection import END_OF_HEAD
-from sessions.proxy.asgi import Application, Receive, Scope, Send
+from sessions.proxy.asgi import Application
+from sessions.proxy.asgi_socket import Receive, Scope, Send
 from sessions.proxy.limits import Limits
 from sessions.proxy.plane import DataPlane
 from sessions.proxy.site import Site

@@ -26,7 +26,7 @@ LONGEST_LIFE: Final = 12 * 3600  # seconds of a cookie
 STATE_SECONDS: Final = 120
 TICKET: Final = re.compile(rb"t=([A-Za-z0-9_-]{1,100})")  # the whole query
 STATE: Final = re.compile(rb"([A-Za-z0-9_-]{43})(?:\.([0-9]{1,5}))?")  # a nonce, and the port to return to
-NEXT: Final = re.compile(r"/(?![/\\])[!-~]{0,2000}")
+NEXT: Final = re.compile(r"/(?![/\\])[!-~]{0,1990}")  # on the app's own origin; browsers drop tabs and line breaks
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,8 @@ from django.core.management.base import BaseCommand
 from uvicorn import Config, Server
 
 from gpuplatform.bootstrap.address import Address, address_from
-from sessions.endpoints.data_plane import data_plane, running, site
+from sessions.endpoints.addresses import site
+from sessions.endpoints.data_plane import data_plane, running
 from sessions.proxy.front import PlatformOnly, uvicorn_protocol
 from sessions.proxy.limits import allow_open_files
 from sessions.proxy.listeners import listening
