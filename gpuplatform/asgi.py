@@ -7,20 +7,21 @@ import os
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
-from channels.security.websocket import AllowedHostsOriginValidator
 from django.core.asgi import get_asgi_application
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
 http = get_asgi_application()  # sets Django up, which must be before the apps' modules are imported
 
-from sessions.endpoints.data_plane import LazyPlane, site  # noqa: E402  # see the line above
+from gpuplatform.same_origin import SameOrigin  # noqa: E402  # see the line above
+from sessions.endpoints.addresses import site  # noqa: E402
+from sessions.endpoints.data_plane import LazyPlane  # noqa: E402
 from sessions.proxy.asgi import AppsByAsgi  # noqa: E402
 from sessions.routing import websocket_urlpatterns  # noqa: E402
 
 platform = ProtocolTypeRouter(
     {
         "http": http,
-        "websocket": AllowedHostsOriginValidator(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
 application = AppsByAsgi(site(), LazyPlane(), platform)

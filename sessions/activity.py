@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Final, NamedTuple
 
-from django.db import DatabaseError, close_old_connections
+from django.db import Error, close_old_connections
 from django.db.models import F, Q
 from django.utils import timezone
 
@@ -108,7 +108,7 @@ def _write(session_id: str) -> None:
     try:
         close_old_connections()
         note(session_id, timezone.now())
-    except DatabaseError as error:
+    except Error as error:
         _written.pop(session_id, None)
         logger.warning("session %s: its use could not be noted: %s", session_id, error)
     finally:

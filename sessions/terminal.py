@@ -9,6 +9,7 @@ from typing import Any, Final
 from channels.auth import get_user
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
+from django.db import Error
 from redis.exceptions import RedisError
 
 from accounts.models import User
@@ -101,11 +102,14 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
 
     async def session_changed(self, message: dict[str, Any]) -> None:
         """Close when our session is no longer running; a message of the channel layer (sessions.notify)."""
-        if (
-            message["session"] in (notify.ALL, self._session_id)
-            and not self._is_closed
-            and await self._find_running() is None
-        ):
+        if self._is_closed or message["session"] not in (notify.ALL, self._session_id):
+            return
+        try:
+            has_ended = await self._find_running() is None
+        except Error as error:  # looked again with the login
+            logger.warning("session %s: its terminal could not look whether it runs: %s", self._session_id, error)
+            return
+        if has_ended:
             await self._finish(CloseCode.SESSION_ENDED, "The session has ended.")
 
     @property
@@ -189,11 +193,18 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
                 self._resized.set()
 
     async def _watch_login(self) -> None:
-        """Close once the login that opened the terminal is over: signed out, disabled, or given a new password."""
+        """Close once the login that opened the terminal is over: signed out, disabled, or given a new password.
+
+        While the database is away nobody can tell, and the terminal goes on.
+        """
         login = self.scope["session"]
         while True:
             await asyncio.sleep(LOGIN_CHECK_SECONDS)
-            self.scope["user"] = await get_user({**self.scope, "session": login.__class__(login.session_key)})
+            try:
+                self.scope["user"] = await get_user({**self.scope, "session": login.__class__(login.session_key)})
+            except Error as error:
+                logger.warning("session %s: could not look who is signed in: %s", self._session_id, error)
+                continue
             if not self.scope["user"].is_authenticated:
                 return await self._finish(CloseCode.SIGNED_OUT, "You were signed out.")
             await self.session_changed({"session": self._session_id})

@@ -7,9 +7,14 @@ from sessions.models import Endpoint
 from sessions.proxy.site import Site
 
 
+def site() -> Site:
+    """Return the names of this platform."""
+    return Site(platform_url=settings.COMPUTE_PUBLIC_URL.rstrip("/"), apps_domain=settings.COMPUTE_APPS_DOMAIN)
+
+
 def origin(label: str) -> str:
     """Return scheme, host and port of the endpoint with this label."""
-    return _site().origin(label)
+    return site().origin(label)
 
 
 def first_page(endpoint: Endpoint) -> str:
@@ -20,7 +25,7 @@ def first_page(endpoint: Endpoint) -> str:
 def first_page_at_port(endpoint: Endpoint) -> str:
     """Return the address at which the app begins at the port that it has to itself; "" where it has none."""
     port = endpoint.listen_port
-    return _site().origin(endpoint.label, port) + _start_path(endpoint) if port else ""
+    return site().origin(endpoint.label, port) + _start_path(endpoint) if port else ""
 
 
 def launch_path(endpoint: Endpoint) -> str:
@@ -30,13 +35,9 @@ def launch_path(endpoint: Endpoint) -> str:
 
 def share_url(secret: str) -> str:
     """Return the address that a share link consists of."""
-    return settings.COMPUTE_PUBLIC_URL.rstrip("/") + reverse("endpoints:shared", args=[secret])
+    return site().platform_url + reverse("endpoints:shared", args=[secret])
 
 
 def _start_path(endpoint: Endpoint) -> str:
     app = next((app for app in endpoint.session.image.apps.all() if app.name == endpoint.app), None)
     return app.start_path if app else "/"
-
-
-def _site() -> Site:
-    return Site(platform_url=settings.COMPUTE_PUBLIC_URL, apps_domain=settings.COMPUTE_APPS_DOMAIN)

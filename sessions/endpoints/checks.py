@@ -21,15 +21,17 @@ def check_app_ports(**kwargs: Any) -> list[CheckMessage]:
     return []
 
 
-def check_session_subnets(**kwargs: Any) -> list[CheckMessage]:
-    """Return an error if COMPUTE_SESSION_SUBNETS names something that is no network."""
-    try:
-        for written in settings.COMPUTE_SESSION_SUBNETS:
-            ipaddress.ip_network(written)
-    except ValueError as error:
-        hint = "Write networks such as 172.16.0.0/12, separated by commas."
-        return [Error(f"COMPUTE_SESSION_SUBNETS: {error}.", hint=hint, id="compute.E002")]
-    return []
+def check_networks(**kwargs: Any) -> list[CheckMessage]:
+    """Return an error for COMPUTE_SESSION_SUBNETS and COMPUTE_TRUSTED_FRONTS if they name what is no network."""
+    hint = "Write networks such as 172.16.0.0/12, separated by commas."
+    errors: list[CheckMessage] = []
+    for name, code in (("COMPUTE_SESSION_SUBNETS", "compute.E002"), ("COMPUTE_TRUSTED_FRONTS", "compute.E005")):
+        try:
+            for written in getattr(settings, name):
+                ipaddress.ip_network(written)
+        except ValueError as error:
+            errors.append(Error(f"{name}: {error}.", hint=hint, id=code))
+    return errors
 
 
 def check_apps_keys(**kwargs: Any) -> list[CheckMessage]:
@@ -57,4 +59,4 @@ def check_public_url(**kwargs: Any) -> list[CheckMessage]:
     return [Error(message, hint=hint, id="compute.E004")]
 
 
-CHECKS: Final = (check_app_ports, check_session_subnets, check_apps_keys, check_public_url)
+CHECKS: Final = (check_app_ports, check_networks, check_apps_keys, check_public_url)

@@ -10,6 +10,7 @@ from django.conf import settings
 
 from sessions import activity
 from sessions.endpoints import tickets
+from sessions.endpoints.addresses import site
 from sessions.endpoints.feed import Feed, feeding
 from sessions.proxy.admission import Admission
 from sessions.proxy.app_connection import AppConnection, DecodingAppConnection
@@ -18,7 +19,6 @@ from sessions.proxy.limits import FOR_GATEWAY
 from sessions.proxy.plane import DataPlane
 from sessions.proxy.routes import RouteTable
 from sessions.proxy.signing import Grant
-from sessions.proxy.site import Site
 from sessions.reach import signing_keys
 
 
@@ -35,11 +35,6 @@ class DatabaseAuthority:
     def used(self, session: str) -> None:
         """Note that the session is in use."""
         activity.used(session)
-
-
-def site() -> Site:
-    """Return the names of this platform."""
-    return Site(platform_url=settings.COMPUTE_PUBLIC_URL.rstrip("/"), apps_domain=settings.COMPUTE_APPS_DOMAIN)
 
 
 def data_plane(app_connection: type[AppConnection] = AppConnection) -> DataPlane:

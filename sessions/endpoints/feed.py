@@ -15,11 +15,12 @@ import contextlib
 import json
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, NamedTuple, TypeVar
 
 from channels.db import database_sync_to_async
 from django.conf import settings
-from django.db import DatabaseError, InterfaceError
+from django.db import Error
 from django.utils import timezone
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -71,6 +72,7 @@ class Feed:
         self._withdrawn: set[str] = set()  # since the last reading of everything began: older readings may have them
         self._failure = ""
         self._tasks: list[asyncio.Task[None]] = []
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="routes")  # its own: strangers' tickets fill the loop's
 
     async def begin(self) -> None:
         """Read everything once, if the database answers, and go on in the background."""
@@ -84,6 +86,7 @@ class Feed:
             for task in left:  # more than once: a connection that fails in its turn replaces the cancellation
                 task.cancel()
             await asyncio.wait(left, timeout=CANCEL_SECONDS)
+        self._reader.shutdown(wait=False)
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -107,8 +110,8 @@ class Feed:
             if everything:
                 await self._read_everything()
             elif sessions:
-                self._replace(await _in_background(lambda: routes.read(sessions)), sessions)
-        except (DatabaseError, InterfaceError) as error:
+                self._replace(await self._in_background(lambda: routes.read(sessions)), sessions)
+        except Error as error:
             self._is_everything_wanted = True  # at the next reconciliation
             if str(error) != self._failure:
                 logger.warning("the routes stay as they are, the database does not answer: %s", error)
@@ -118,7 +121,7 @@ class Feed:
 
     async def _read_everything(self) -> None:
         known = set(self._withdrawn)
-        found = await _in_background(_read_everything)
+        found = await self._in_background(_read_everything)
         self._table.forget_revocations(timezone.now().timestamp() - KEPT.total_seconds())
         for login, at in found.logins:
             self._table.revoke_login(login, at)
@@ -126,6 +129,12 @@ class Feed:
             self._table.revoke_user(user, at)
         self._table.replace(route for route in found.routes if route.session not in self._withdrawn)
         self._withdrawn -= known
+
+    async def _in_background(self, read: Callable[[], Read]) -> Read:
+        """Call `read` in a thread with a database connection, so that neither loop nor requests wait."""
+        call = database_sync_to_async(read, thread_sensitive=False, executor=self._reader)
+        found: Read = await call()
+        return found
 
     def _replace(self, found: list[Route], sessions: Iterable[str]) -> None:
         for session in sessions:
@@ -200,9 +209,3 @@ def _read_everything() -> _Everything:
         users=[(user, at.timestamp()) for _, user, at in rows if user is not None],
         routes=routes.read(),  # last: what was withdrawn meanwhile is not in it
     )
-
-
-async def _in_background(read: Callable[[], Read]) -> Read:
-    """Call `read` in a thread of its own with a database connection, so that neither loop nor requests wait."""
-    found: Read = await database_sync_to_async(read, thread_sensitive=False)()
-    return found

@@ -8,15 +8,20 @@ from django.utils import timezone
 from accounts.models import User
 from sessions import notify
 from sessions.models import Revocation, ShareLink, Ticket
+from sessions.proxy.handoff import LONGEST_LIFE
 from sessions.proxy.signing import digest
 
-COOKIE_LIFE: Final = timedelta(hours=12)  # of an app's cookie, at most
+COOKIE_LIFE: Final = timedelta(seconds=LONGEST_LIFE)
+CLOCKS_DIFFER: Final = timedelta(minutes=5)  # those of two web servers, at most
 KEPT: Final = timedelta(days=1)  # after which every cookie that a revocation could be about has expired
 
 
 def revoke_login(login: str, at: datetime | None = None) -> None:
-    """Void what this login session or share link, named by its digest, has opened until now."""
-    row = Revocation.objects.create(login=login, at=at or timezone.now())
+    """Void what this login session or share link, named by its digest, has opened: until `at`, or for good.
+
+    One that never comes back is void a little beyond now, for another server's clock may have been ahead of ours.
+    """
+    row = Revocation.objects.create(login=login, at=at or timezone.now() + CLOCKS_DIFFER)
     notify.tell_proxies({"login": login, "at": row.at.timestamp()})
 
 

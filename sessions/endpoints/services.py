@@ -138,10 +138,9 @@ def share(endpoint: Endpoint, *, expires: datetime, note: str = "", actor: User)
 def revoke(link: ShareLink, *, actor: User | None) -> None:
     """Void the link and what it has opened; one that is void already is left as it is. No actor: its time is over."""
     with transaction.atomic():
-        now = timezone.now()
-        if not ShareLink.objects.filter(pk=link.pk, revoked_at=None).update(revoked_at=now):
+        if not ShareLink.objects.filter(pk=link.pk, revoked_at=None).update(revoked_at=timezone.now()):
             return
-        revocations.revoke_login(link.digest, now)
+        revocations.revoke_login(link.digest)
         endpoint = Endpoint.objects.select_related("session").get(pk=link.endpoint_id)
         _record(endpoint, f"Share link {'revoked' if actor else 'over'}: {link}", actor)
 

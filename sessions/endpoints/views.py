@@ -20,12 +20,12 @@ from django.views.decorators.http import require_GET, require_http_methods
 from accounts.models import User
 from sessions.endpoints import addresses, routes, services, tickets
 from sessions.models import Endpoint, EndpointQuerySet, EndpointState, ShareLink, ShareLinkQuerySet
+from sessions.proxy.handoff import NEXT
 from sessions.proxy.signing import digest
 
 SHARE_SECONDS: Final = 120  # between the click on a share link's page and the hand-over
 NOT_RUNNING: Final = "The app behind this link does not run at present."
 _STATE: Final = re.compile("[0-9a-f]{64}")
-_PATH: Final = re.compile(r"/(?![/\\])[!-~]{0,1990}")  # on the app's own origin; browsers drop tabs and line breaks
 
 
 class SeeOther(HttpResponseRedirectBase):
@@ -100,7 +100,7 @@ def _hand_over(
         services.note_access(endpoint, user)
     if user is None:
         ShareLink.objects.filter(digest=login).update(last_used_at=timezone.now())
-    ticket = tickets.issue(endpoint, user=user, login=login, state=state, path=path if _PATH.fullmatch(path) else "/")
+    ticket = tickets.issue(endpoint, user=user, login=login, state=state, path=path if NEXT.fullmatch(path) else "/")
     return SeeOther(f"{addresses.origin(endpoint.label)}/.gp/callback?t={ticket}")
 
 

@@ -28,6 +28,7 @@ HOST: Final = re.compile(rb"[a-z0-9.-]{1,253}(:[0-9]{1,5})?|\[[0-9a-f:.]{2,45}\]
 LENGTH: Final = re.compile(rb"[0-9]{1,18}")
 ANONYMOUS: Final = ("", 0, 0.0, float("inf"))  # log-in, user, and the times of a cookie
 REMEMBERED: Final = 10_000  # visitors; the oldest are looked up anew
+LONGEST_REMEMBERED: Final = 4096  # bytes of cookies; anybody may send a public app as many as a head holds
 API_SCHEME: Final = b"token "  # of the platform's own API: such a header was not meant for an app
 CONTINUE: Final = b"100-continue"
 
@@ -168,10 +169,14 @@ class Admission:
         if grant or route.is_public:
             who = (grant.login, grant.user, grant.issued_at, grant.expires_at) if grant else ANONYMOUS
             visitor = Visitor(route, *who, self._is_inside(route), self._common_headers(route, host, seen))
-            while len(self._visitors) >= REMEMBERED:
-                del self._visitors[next(iter(self._visitors))]
-            self._visitors[host, cookie] = visitor
+            if len(cookie) <= LONGEST_REMEMBERED:
+                self._remember(visitor, host, cookie)
         return visitor
+
+    def _remember(self, visitor: Visitor, host: bytes, cookie: bytes) -> None:
+        while len(self._visitors) >= REMEMBERED:
+            del self._visitors[next(iter(self._visitors))]
+        self._visitors[host, cookie] = visitor
 
     def _common_headers(self, route: Route, host: bytes, cookie: bytes) -> list[Pair]:
         """Return the headers that all requests of a visitor bring; `cookie` is what the app may see of it."""
@@ -240,7 +245,7 @@ class Admission:
 
     def _client(self, peer: str, noted: dict[bytes, bytes]) -> str:
         named = noted.get(b"x-forwarded-for") if self._fronts else None
-        if not named or not any(ip_address(peer) in front for front in self._fronts):
+        if not named or not is_inside(peer, self._fronts):
             return peer
         return named.rpartition(b",")[2].strip().decode("latin-1")
 

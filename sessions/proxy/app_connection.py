@@ -183,8 +183,9 @@ class AppConnection(asyncio.Protocol):
     # --- httptools
 
     def on_status(self, reason: bytes) -> None:
-        """Keep the reason phrase."""
-        self._reason += reason
+        """Keep the reason phrase, if it is one."""
+        if reason.isascii() and reason.decode().isprintable():
+            self._reason += reason
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """Keep a header; what comes after the head are trailers, which pass within the raw chunks."""
@@ -207,6 +208,11 @@ class AppConnection(asyncio.Protocol):
         self._is_whole = False
 
     def _take_head(self, data: bytes) -> None:
+        while data:
+            data = self._take_one_head(data)
+
+    def _take_one_head(self, data: bytes) -> bytes:
+        """Return what is behind a head that only announces another; nothing behind any other, or half of one."""
         if self._buffer:
             data = self._buffer + data
             self._buffer = b""
@@ -215,32 +221,36 @@ class AppConnection(asyncio.Protocol):
             self._buffer = data
             if len(data) > self._head_limit:
                 self._lose(is_broken=True)
-            return
+            return b""
         try:
             self._parser.feed_data(data[:end])
         except httptools.HttpParserUpgrade:
             pass  # what the status means is judged below
         except httptools.HttpParserError:
             self._lose(is_broken=True)
-            return
-        self._judge_head(data[end:])
+            return b""
+        return self._judge_head(data[end:])
 
-    def _judge_head(self, rest: bytes) -> None:
-        """Go on behind a head: the answer's own, or one that announces another."""
+    def _judge_head(self, rest: bytes) -> bytes:
+        """Go on behind a head, and return `rest` if it is to be read as another."""
         status = self._parser.get_status_code()
         if status == SWITCHING:
             self._switch(rest)
         elif status < 200:
             self._new_parser()  # 100 was answered by us already, and browsers need none of the others
-            if rest:
-                self._take_head(rest)
+            return rest
         else:
             self._begin(status, rest)
+        return b""
 
     def _begin(self, status: int, rest: bytes) -> None:
         owner = self._owner
         assert owner
-        framing, length = self._framing(status)
+        found = self._framing(status)
+        if found is None:
+            self._lose(is_broken=True)
+            return
+        framing, length = found
         head = AnswerHead(status, self._reason, self._headers, framing)
         self._headers = []  # what is still to come are trailers
         self._is_reusable = framing is not Framing.UNTIL_CLOSE and self._parser.should_keep_alive()
@@ -259,16 +269,22 @@ class AppConnection(asyncio.Protocol):
             self._state = _State.UNTIL_CLOSE
             owner.answer_begins(head, rest)
 
-    def _framing(self, status: int) -> tuple[Framing, int]:
-        if self._expects_no_body or status in (204, 304):
-            return Framing.NONE, 0
+    def _framing(self, status: int) -> tuple[Framing, int] | None:
+        """Return how the body ends, and its length where that says so; None where readers might not agree on it."""
         length = -1
+        codings: list[bytes] = []
         for name, value in self._headers:
             size = len(name)
             if size == 14 and name.lower() == b"content-length":
                 length = int(value)
             elif size == 17 and name.lower() == b"transfer-encoding":
-                return (Framing.CHUNKED if value.lower().endswith(b"chunked") else Framing.UNTIL_CLOSE), 0
+                codings.append(value.lower())
+        if codings and codings != [b"chunked"]:
+            return None
+        if self._expects_no_body or status in (204, 304):
+            return Framing.NONE, 0
+        if codings:
+            return Framing.CHUNKED, 0
         return (Framing.UNTIL_CLOSE, 0) if length < 0 else (Framing.SIZED, length)
 
     def _take_sized(self, data: bytes) -> None:

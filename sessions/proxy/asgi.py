@@ -5,23 +5,19 @@ It runs under any ASGI server, at the cost of every byte passing through the ser
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from sessions.proxy.admission import Forward
 from sessions.proxy.answers import Answer
 from sessions.proxy.app_connection import AnswerHead, AppConnection
-from sessions.proxy.asgi_socket import relay, to_request
+from sessions.proxy.asgi_socket import Receive, Scope, Send, relay, to_request
 from sessions.proxy.exchange import BROKEN, ENDED, SILENT, TOO_LONG, UNREACHABLE
 from sessions.proxy.handoff import Reserved
 from sessions.proxy.heads import Request
 from sessions.proxy.plane import DataPlane, Seat
 from sessions.proxy.site import Site
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Any], Awaitable[None]]  # of messages
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 AHEAD_BYTES: Final = 256 * 1024  # read from the app before the server has taken them

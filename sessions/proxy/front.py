@@ -8,7 +8,9 @@ from typing import Any, Final, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sessions.proxy.app_connection import END_OF_HEAD
-from sessions.proxy.asgi import Application, Receive, Scope, Send
+from sessions.proxy.asgi import Application
+from sessions.proxy.asgi_socket import Receive, Scope, Send
+from sessions.proxy.limits import Limits
 from sessions.proxy.plane import DataPlane
 from sessions.proxy.site import Site
 from sessions.proxy.splice import ClientConnection
@@ -56,6 +58,49 @@ def is_for_app(site: Site, head: bytes) -> bool:
     return match is not None and site.is_of_apps(match[1])
 
 
+class PlatformConnection(HttpToolsProtocol):
+    """Uvicorn's connection, with our bounds on what comes before a request is there: uvicorn itself has none."""
+
+    def __init__(self, limits: Limits, **uvicorn: Any) -> None:
+        super().__init__(**uvicorn)
+        self._limits = limits
+        self._is_in_head = False
+        self._head_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Parse it, and end the connection if its head grows too long or does not end in time."""
+        super().data_received(data)
+        if not self._is_in_head:
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > self._limits.head_bytes:
+            self.transport.abort()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(self._limits.head_seconds, self.transport.abort)
+
+    def on_message_begin(self) -> None:
+        """Begin to count."""
+        super().on_message_begin()
+        self._is_in_head, self._head_bytes = True, 0
+
+    def on_headers_complete(self) -> None:
+        """Count no more."""
+        self._rest()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._rest()
+        super().connection_lost(exc)
+
+    def _rest(self) -> None:
+        self._is_in_head = False
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+
 def uvicorn_protocol(plane: DataPlane, site: Site) -> type[asyncio.Protocol]:
     """Return the class for uvicorn's option `http`: it takes the apps' connections, and uvicorn all others."""
 
@@ -64,7 +109,9 @@ def uvicorn_protocol(plane: DataPlane, site: Site) -> type[asyncio.Protocol]:
 
         def __init__(self, **uvicorn: Any) -> None:
             def choose(head: bytes) -> asyncio.Protocol:
-                return ClientConnection(plane) if is_for_app(site, head) else HttpToolsProtocol(**uvicorn)
+                return (
+                    ClientConnection(plane) if is_for_app(site, head) else PlatformConnection(plane.limits, **uvicorn)
+                )
 
             super().__init__(plane, choose)
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
-from urllib.parse import parse_qs, urlencode
+from urllib.parse import urlencode
 
 from sessions.proxy import answers, heads
 from sessions.proxy.answers import Answer, Words
@@ -24,8 +24,9 @@ AGAIN: Final = b"/.gp/again"  # where the pages lead that say that an app is not
 RESERVED: Final = frozenset((CALLBACK, LOGOUT, STATUS, AGAIN))
 LONGEST_LIFE: Final = 12 * 3600  # seconds of a cookie
 STATE_SECONDS: Final = 120
+TICKET: Final = re.compile(rb"t=([A-Za-z0-9_-]{1,100})")  # the whole query
 STATE: Final = re.compile(rb"([A-Za-z0-9_-]{43})(?:\.([0-9]{1,5}))?")  # a nonce, and the port to return to
-NEXT: Final = re.compile(r"/(?![/\\])[!-~]{0,2000}")
+NEXT: Final = re.compile(r"/(?![/\\])[!-~]{0,1990}")  # on the app's own origin; browsers drop tabs and line breaks
 
 
 @dataclass(slots=True, eq=False)
@@ -79,11 +80,11 @@ class Handoff:
 
     async def _arrive(self, visit: Reserved) -> Answer:
         """Turn a ticket into the endpoint's cookie."""
-        tickets = parse_qs(visit.query.decode("latin-1"), max_num_fields=10).get("t", [])
+        ticket = TICKET.fullmatch(visit.query)
         states = heads.cookie_values(visit.cookie, self._site.state_cookie.encode())
-        if len(tickets) != 1 or len(states) != 1 or not STATE.fullmatch(states[0]):
+        if not ticket or len(states) != 1 or not STATE.fullmatch(states[0]):
             return self._refuse()
-        redeemed = await self._authority.redeem(tickets[0], visit.label, digest(states[0].decode()))
+        redeemed = await self._authority.redeem(ticket[1].decode(), visit.label, digest(states[0].decode()))
         route = self._table.get(visit.label)  # read after the wait: it may have gone
         if redeemed is None or route is None:
             return self._refuse()

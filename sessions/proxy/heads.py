@@ -74,6 +74,7 @@ _ANSWERS_SEEN: dict[bytes, _AnswerFate] = {}
 OURS_IN_ANSWERS: Final = (b"x-accel-", b"x-gp-")
 NO_INDEX: Final = (b"X-Robots-Tag", b"noindex")
 SAME_ORIGIN_REFERRER: Final = (b"Referrer-Policy", b"same-origin")
+NOT_NAMED: Final = frozenset((b"keep-alive", b"close", b"upgrade", b"content-length", b""))  # by a Connection header
 SWITCH: Final = ((b"Connection", b"Upgrade"), (b"Upgrade", b"websocket"))
 
 
@@ -135,7 +136,7 @@ def without_named(pairs: list[Pair], connection: bytes) -> list[Pair]:
     """Return the pairs without those that a Connection header names as meant for one hop."""
     if connection.lower() in (b"keep-alive", b"close", b"upgrade"):
         return pairs
-    named = {token.strip().lower() for token in connection.split(b",")} - {b"keep-alive", b"close", b"upgrade", b""}
+    named = {token.strip().lower() for token in connection.split(b",")} - NOT_NAMED
     return [pair for pair in pairs if pair[0].lower() not in named] if named else pairs
 
 

@@ -1,5 +1,6 @@
 """How much the data plane takes: sizes, times, connections."""
 
+import resource
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,3 +25,12 @@ class Limits:
 
 # A gateway's clients are web processes, which have counted their visitors already.
 FOR_GATEWAY: Final = Limits(idle_seconds=300, per_endpoint=10_000, per_anonymous_address=10**6)
+
+
+def allow_open_files() -> None:
+    """Let this process have as many files open as the system allows it: each connection is one.
+
+    What systems begin with, often 1024, is a number that any stranger can open and leave idle.
+    """
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -254,7 +254,7 @@ class ClientConnection(asyncio.Protocol):
         if closes:
             self._linger()
         elif self._exchanges:
-            self._advance()
+            self._loop.call_soon(self.data_received, b"")  # not from here: hundreds may wait
         else:
             self.deadline = self._loop.time() + self._plane.limits.idle_seconds
             self._update_reading()

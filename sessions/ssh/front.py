@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import asyncssh
 from channels.db import database_sync_to_async
-from django.db import DatabaseError
+from django.db import Error
 
 from accounts.public_keys import UnusableKey, public_key_from
 from sessions.ssh.access import NoEntry, Visitor, find_visitor, note_entry, still_welcome
@@ -82,7 +82,7 @@ class SshFront:
                 continue
             try:
                 welcome = await database_sync_to_async(still_welcome)(inside)
-            except DatabaseError as error:
+            except Error as error:
                 logger.warning("SSH: could not look who is still welcome, will try again: %s", error)
                 continue
             for connection in list(self.connections):
@@ -143,7 +143,7 @@ class Connection(asyncssh.SSHServer):
             self._found = await database_sync_to_async(find_visitor)(username, offered)
         except UnusableKey:
             return False
-        except DatabaseError as error:
+        except Error as error:
             logger.warning("SSH: nobody can log in, the database does not answer: %s", error)
             raise asyncssh.DisconnectError(asyncssh.DISC_SERVICE_NOT_AVAILABLE, "Try again in a moment.") from error
         return self._found is not None
@@ -163,7 +163,7 @@ class Connection(asyncssh.SSHServer):
         logger.info("session %s: %s came by SSH from %s", self.visitor.session_id, self.visitor, self._address)
         try:
             await database_sync_to_async(note_entry)(self.visitor)
-        except DatabaseError as error:
+        except Error as error:
             logger.warning("SSH: the use of key %s could not be noted: %s", self.visitor.key_id, error)
 
     def session_requested(self) -> Channel:

@@ -2,6 +2,7 @@
 
 import asyncio
 import subprocess
+import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,7 @@ from sessions.endpoints.services import close, publish, report
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
 from sessions.proxy.routes import RouteTable
+from sessions.proxy.signing import digest
 from sessions.tests.meddling import MeddledRuntime
 from tests.factories import make_endpoint, make_user, session_in
 
@@ -183,10 +185,34 @@ async def test_what_is_revoked_is_void_at_once_in_every_proxy(table: RouteTable)
     await database_sync_to_async(revocations.revoke_login)("d" * 64)
     await database_sync_to_async(revocations.revoke_user)(user)
     await soon(lambda: table.is_void("d" * 64, 0, issued_at) and table.is_void("", user.pk, issued_at))
-    assert not table.is_void("d" * 64, user.pk, time.time() + 1)
+    assert not table.is_void("e" * 64, user.pk, time.time() + 1)
     async with feeding(late := RouteTable()):
         assert late.is_void("d" * 64, 0, issued_at)
         assert late.is_void("", user.pk, issued_at)
+
+
+@pytest.mark.usefixtures("fed")
+async def test_a_login_that_has_ended_is_void_whatever_the_clock_of_the_server_was_that_gave_it(
+    table: RouteTable,
+) -> None:
+    ahead = time.time() + 120
+    await database_sync_to_async(revocations.revoke_login_session)("a login")
+    await soon(lambda: table.is_void(digest("a login"), 0, ahead))
+
+
+@pytest.mark.usefixtures("fed")
+async def test_tickets_that_wait_for_the_database_do_not_keep_changes_from_the_table(
+    endpoint: Endpoint, owner: User, table: RouteTable
+) -> None:
+    """Anybody may show tickets, as many as they like; each is looked up in a thread that all others share."""
+    go_on = threading.Event()
+    waiting = [asyncio.get_running_loop().run_in_executor(None, go_on.wait) for _ in range(100)]
+    try:
+        await database_sync_to_async(close)(endpoint, actor=owner)
+        await soon(lambda: table.get(endpoint.label) is None)
+    finally:
+        go_on.set()
+        await asyncio.gather(*waiting)
 
 
 @pytest.mark.usefixtures("fed")

@@ -8,6 +8,7 @@ import pytest
 from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.sessions.models import Session as LoginSession
+from django.db import connection
 
 from accounts.models import User
 from resources.models import Host
@@ -137,6 +138,29 @@ async def test_a_login_that_is_over_closes_the_terminal(
         await client.read_until("\r\n42\r\n")
         await sync_to_async(end)()
         assert await client.closed() == (CloseCode.SIGNED_OUT, "You were signed out.")
+
+
+@pytest.mark.docker
+async def test_a_terminal_goes_on_while_the_database_is_away(
+    session: Session, cookie: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(terminal_module, "LOGIN_CHECK_SECONDS", 0.1)
+    async with terminal(session.pk, cookie) as client:
+        await sync_to_async(rename)("django_session", "django_session_away")
+        try:
+            await eventually(lambda: caplog.text.count("could not look who is signed in") > 1)
+            await client.type("echo $((6*7))\r")
+            await client.read_until("\r\n42\r\n")
+        finally:
+            await sync_to_async(rename)("django_session_away", "django_session")
+        await sync_to_async(LoginSession.objects.all().delete)()
+        assert await client.closed() == (CloseCode.SIGNED_OUT, "You were signed out.")
+
+
+def rename(old: str, new: str) -> None:
+    """Take a table away, as an administrator's mistake would, and bring it back."""
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE {old} RENAME TO {new}")
 
 
 @pytest.mark.docker

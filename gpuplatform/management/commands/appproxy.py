@@ -11,6 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from gpuplatform.bootstrap.address import Address, address_from
 from sessions.endpoints.data_plane import data_plane, running
+from sessions.proxy.limits import allow_open_files
 from sessions.proxy.listeners import listening
 from sessions.proxy.splice import ClientConnection
 
@@ -34,6 +35,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, address: str, drain: float, **options: Any) -> None:
         """Run until SIGTERM or Ctrl-C."""
+        allow_open_files()
         try:
             uvloop.run(_serve(address_from(address), drain))
         except OSError as error:

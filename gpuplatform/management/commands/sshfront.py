@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from gpuplatform.bootstrap.address import SSH_SETTING, address_from
 from gpuplatform.bootstrap.progress import SetupProblem
 from sessions import activity
+from sessions.proxy.limits import allow_open_files
 from sessions.ssh.front import SshFront
 from sessions.ssh.host_key import load_host_key
 
@@ -25,6 +26,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Serve until stopped. Raises CommandError where that cannot be."""
         logging.getLogger("asyncssh").setLevel(logging.WARNING)  # a line for every packet's turn otherwise
+        allow_open_files()
         try:
             asyncio.run(_serve())
         except (OSError, SetupProblem, asyncssh.KeyImportError) as error:

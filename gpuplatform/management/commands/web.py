@@ -12,8 +12,10 @@ from django.core.management.base import BaseCommand
 from uvicorn import Config, Server
 
 from gpuplatform.bootstrap.address import Address, address_from
-from sessions.endpoints.data_plane import data_plane, running, site
+from sessions.endpoints.addresses import site
+from sessions.endpoints.data_plane import data_plane, running
 from sessions.proxy.front import PlatformOnly, uvicorn_protocol
+from sessions.proxy.limits import allow_open_files
 from sessions.proxy.listeners import listening
 from sessions.proxy.plane import DataPlane
 
@@ -32,6 +34,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, address: str, **options: Any) -> None:
         """Run until SIGTERM or Ctrl-C."""
+        allow_open_files()
         uvloop.run(_serve(address_from(address)))
 
 
@@ -57,6 +60,7 @@ async def _serve(address: Address) -> None:
         host=address.host,
         port=address.port,
         http=uvicorn_protocol(plane, site()),
+        forwarded_allow_ips=settings.COMPUTE_TRUSTED_FRONTS,
         lifespan="off",
         ws_max_size=LARGEST_MESSAGE,
         ws_per_message_deflate=False,  # would more than double the time of a key's echo in a terminal

@@ -13,6 +13,7 @@ from resources.models import Installation
 from sessions.endpoints.data_plane import gateway_plane, running
 from sessions.proxy.engine import GATEWAY_PREFIX, HEAD_LIMIT, Engine
 from sessions.proxy.front import FirstHead
+from sessions.proxy.limits import allow_open_files
 from sessions.proxy.passage import Passage
 from sessions.proxy.plane import DataPlane
 from sessions.proxy.splice import ClientConnection
@@ -36,6 +37,7 @@ class Command(BaseCommand):
         labels = {INSTALLATION_LABEL: Installation.current_key(), HOST_LABEL: settings.COMPUTE_HOST_NAME}
         keys = signing_keys()
         passage = Passage(Engine(settings.COMPUTE_DOCKER_URL), keys, settings.COMPUTE_HOST_NAME, labels)
+        allow_open_files()
         try:
             uvloop.run(_serve(passage, gateway_plane(), settings.COMPUTE_GATEWAY_ADDRESS))
         except OSError as error:

@@ -166,6 +166,13 @@ ANSWERS: Final = {
     "nonsense": b"SSH-2.0-OpenSSH_9.2\r\n\r\n",
     "two": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\naHTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nb",
     "two-chunked": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\n\r\nHTTP/1.1 200 OK\r\n\r\nb",
+    "unknown-coding": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: xchunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    "no-coding-after-all": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n"
+    b"1\r\na\r\n0\r\n\r\n",
+    "two-codings": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
+    "much-announced": b"HTTP/1.1 103 Early Hints\r\n\r\n" * 2000 + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    "names-its-length": b"HTTP/1.1 200 OK\r\nConnection: content-length\r\nContent-Length: 2\r\n\r\nok",
+    "odd-reason": b"HTTP/1.1 200 O\x00\x0bK\r\nContent-Length: 2\r\n\r\nok",
     "wide": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Wide: " + b"w" * 12000 + b"\r\n\r\nok",
 }
 CLOSING: Final = frozenset(("dies", "dies-in-chunk", "until-close", "hangs-up", "nonsense"))

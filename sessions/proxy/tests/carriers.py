@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from uvicorn import Config, Server
 
 from sessions.proxy.app_connection import DecodingAppConnection
-from sessions.proxy.asgi import AppsByAsgi, Receive, Scope, Send
+from sessions.proxy.asgi import AppsByAsgi
+from sessions.proxy.asgi_socket import Receive, Scope, Send
 from sessions.proxy.gateway import GatewayAdmission
 from sessions.proxy.limits import FOR_GATEWAY, Limits
 from sessions.proxy.plane import DataPlane

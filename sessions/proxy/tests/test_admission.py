@@ -274,6 +274,21 @@ def test_a_front_of_ours_names_the_client_and_nobody_else_does() -> None:
     assert sent(behind.judge(Request(b"GET", b"/", list(pairs)), PEER))["x-forwarded-for"] == PEER
 
 
+def test_a_client_without_an_address_is_none_of_our_fronts() -> None:
+    pairs = [(b"Host", HOST.encode()), (b"Cookie", cookie().encode()), (b"X-Forwarded-For", b"203.0.113.5")]
+    behind = admission(fronts=[ip_network("127.0.0.1/32")])
+    assert sent(behind.judge(Request(b"GET", b"/", pairs), ""))["x-forwarded-for"] == ""
+
+
+@pytest.mark.parametrize(("size", "is_remembered"), [(100, True), (60_000, False)])
+def test_what_strangers_send_does_not_pile_up_in_memory(size: int, *, is_remembered: bool) -> None:
+    public = admission(route(is_public=True))
+    first, second = (ask(public, Cookie="a=" + "x" * size) for _ in range(2))
+    assert isinstance(first, Forward)
+    assert isinstance(second, Forward)
+    assert (first.visitor is second.visitor) == is_remembered
+
+
 def test_the_names_of_a_site_with_tls_are_bound_to_their_host() -> None:
     site = Site(platform_url="https://gpu.example.org", apps_domain="apps.gpu.example.org")
     assert site.cookie == "__Host-gp_app"

@@ -157,6 +157,22 @@ async def test_39_an_address_that_another_session_has_now_is_reached_by_its_own_
         assert (await client.ask(request(**log_in()))).status == 404
 
 
+async def test_a_callback_that_no_page_of_ours_leads_to_is_refused_quietly(carrier: Carrier) -> None:
+    target = "/.gp/callback?" + "&".join(["t=x"] * 50)
+    async with connected(carrier.port) as client:
+        reply = await client.ask(request("GET", target, Cookie="gp_app_state=" + "n" * 43))
+    assert reply.status == 403
+
+
+async def test_many_requests_at_once_are_answered_one_after_the_other(carrier: Carrier) -> None:
+    async with connected(carrier.port) as client:
+        await client.send(request("GET", "/x") * 500)
+        for _ in range(500):
+            reply = await client.head()
+            await client.body(reply)
+            assert reply.status == 401
+
+
 async def test_a_cookie_that_runs_out_ends_what_it_opened(carrier: Carrier) -> None:
     async with connected(carrier.port) as client:
         await client.send(handshake(**log_in(expires_at=time.time() + 1)))

@@ -233,7 +233,15 @@ async def test_20_a_head_that_is_too_large_is_refused_and_the_next_client_is_ser
 
 @pytest.mark.parametrize(
     ("target", "body"),
-    [("/early", b"ok"), ("/chunks", b"abcdefg"), ("/wide", b"ok"), ("/two", b"a"), ("/until-close", b"all there is")],
+    [
+        ("/early", b"ok"),
+        ("/much-announced", b"ok"),
+        ("/names-its-length", b"ok"),
+        ("/chunks", b"abcdefg"),
+        ("/wide", b"ok"),
+        ("/two", b"a"),
+        ("/until-close", b"all there is"),
+    ],
 )
 async def test_other_answers_that_servers_give(carrier: Carrier, target: str, body: bytes) -> None:
     async with connected(carrier.port) as client:
@@ -249,6 +257,19 @@ async def test_an_answer_that_nobody_asked_for_reaches_nobody(carrier: Carrier) 
     async with connected(carrier.port) as client:
         assert (await client.ask(request("GET", "/two", **log_in()))).body == b"a"
         assert seen(await client.ask(request("GET", "/echo/x", **log_in())))["line"] == "GET /echo/x HTTP/1.1"
+
+
+@pytest.mark.parametrize("target", ["/unknown-coding", "/no-coding-after-all", "/two-codings"])
+async def test_an_answer_that_two_readers_would_end_differently_is_refused(carrier: Carrier, target: str) -> None:
+    """What an app sent behind such an answer could reach whoever asks next on a connection of a server in front."""
+    async with connected(carrier.port) as client:
+        assert (await client.ask(request("GET", target, **log_in()))).status == 502
+
+
+async def test_a_status_line_that_no_server_should_send_becomes_a_plain_one(carrier: Carrier) -> None:
+    async with connected(carrier.port) as client:
+        await client.send(request("GET", "/odd-reason", **log_in()))
+        assert (await client.reader.readuntil(b"\r\n")).split(b" ", 2)[1:] in ([b"200", b"\r\n"], [b"200", b"OK\r\n"])
 
 
 async def test_a_connection_to_the_app_serves_many_requests(carrier: Carrier) -> None:

@@ -3,13 +3,13 @@
 import asyncio
 import socket
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import pytest
 from uvicorn import Config, Server
 
 from sessions.proxy.app_connection import AppConnection
-from sessions.proxy.asgi import Receive, Scope, Send
+from sessions.proxy.asgi_socket import Receive, Scope, Send
 from sessions.proxy.front import PlatformOnly, uvicorn_protocol
 from sessions.proxy.limits import Limits
 from sessions.proxy.listeners import listening
@@ -93,6 +93,36 @@ async def test_a_head_in_pieces_is_waited_for_and_one_that_never_ends_is_not() -
         async with connected(port) as client:
             client.writer.write(b"GET / HTTP/1.1\r\nHost: echo--s1.apps.localhost\r\nX: " + b"x" * 70_000)
             assert (await client.ended()).startswith(b"HTTP/1.1 431")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_head_without_end_is_not_kept_for_the_platform_either(*, is_first: bool) -> None:
+    async with running_app() as app, serving(plane_for(app)) as port, connected(port) as client:
+        if not is_first:
+            assert (await client.ask(request("GET", "/", b"", PLATFORM))).status == 200
+        await client.send(f"GET / HTTP/1.1\r\nHost: {PLATFORM}\r\nX: ".encode())
+        with suppress(ConnectionError):
+            for _ in range(20):
+                await client.send(b"x" * 2**20)
+        assert (await client.ended()).startswith((b"HTTP/1.1 431", b""))
+        assert client.reader.at_eof() or client.writer.transport.is_closing()
+
+
+async def test_a_later_head_that_never_ends_is_not_waited_for_by_the_platform() -> None:
+    limits = Limits(head_seconds=0.3)
+    async with running_app() as app, serving(plane_for(app, limits)) as port, connected(port) as client:
+        assert (await client.ask(request("GET", "/", b"", PLATFORM))).status == 200
+        await client.send(b"GET / HTTP/1.1\r\n")
+        assert await client.ended() == b""
+
+
+async def test_a_body_for_the_platform_may_be_as_long_and_slow_as_ever() -> None:
+    limits = Limits(head_seconds=0.2)
+    async with running_app() as app, serving(plane_for(app, limits)) as port, connected(port) as client:
+        await client.send(f"POST / HTTP/1.1\r\nHost: {PLATFORM}\r\nContent-Length: 300000\r\n\r\n".encode())
+        await asyncio.sleep(0.4)
+        assert (await client.ask(b"x" * 300_000)).body == b"the platform"
+        assert (await client.ask(request("GET", "/", b"", PLATFORM))).status == 200
 
 
 async def test_an_app_has_a_port_of_its_own_as_long_as_its_route_names_it() -> None:

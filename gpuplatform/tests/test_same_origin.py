@@ -1,0 +1,62 @@
+"""Which pages may open the platform's websockets."""
+
+from typing import Any
+
+import pytest
+from asgiref.testing import ApplicationCommunicator
+from pytest_django import Settings
+
+from gpuplatform.asgi import platform
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+HOST = "gpu.example.org:8000"
+OWN = f"http://{HOST}"
+
+
+async def is_let_in(origin: str | None, host: str = HOST) -> bool:
+    """Return whether a page of this origin gets as far as being told that it is signed out."""
+    headers = [(b"host", host.encode())]
+    if origin is not None:
+        headers.append((b"origin", origin.encode()))
+    connect: Any = ApplicationCommunicator  # asgiref types none of it
+    wire = connect(platform, {"type": "websocket", "path": "/ws/sessions/", "headers": headers, "query_string": b""})
+    await wire.send_input({"type": "websocket.connect"})
+    answer = await wire.receive_output(timeout=5)
+    await wire.send_input({"type": "websocket.disconnect", "code": 1000})
+    return bool(answer["type"] == "websocket.accept")
+
+
+@pytest.fixture(autouse=True)
+def _wide(settings: Settings) -> None:
+    """Hosts as a careless administrator allows them."""
+    settings.ALLOWED_HOSTS = [".example.org"]
+
+
+async def test_the_platforms_own_pages_may_open_websockets() -> None:
+    assert await is_let_in(OWN)
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://jupyter--s1.apps.gpu.example.org:8000",  # an app, below a domain that is allowed
+        "http://gpu.example.org:10205",  # the same host, which has the same cookies, at another program's port
+        "http://gpu.example.org",
+        "http://evil.example",
+        "null",
+        "",
+        None,
+    ],
+)
+async def test_pages_of_other_origins_may_not(origin: str | None) -> None:
+    assert not await is_let_in(origin)
+
+
+async def test_a_name_that_was_bound_to_our_address_opens_nothing() -> None:
+    assert not await is_let_in("http://evil.example", "evil.example")
+
+
+async def test_what_django_trusts_behind_a_server_that_renames_the_host_may(settings: Settings) -> None:
+    settings.CSRF_TRUSTED_ORIGINS = ["https://gpu.example.org"]
+    assert await is_let_in("https://gpu.example.org", "internal.example.org:8000")
