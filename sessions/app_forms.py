@@ -59,9 +59,7 @@ class OpenForm(forms.Form):
 class ShareForm(forms.Form):
     """How long a share link is good for, and whom it is for."""
 
-    hours = forms.TypedChoiceField(
-        choices=[(1, "an hour"), (24, "a day"), (168, "a week"), (720, "30 days")], coerce=int
-    )
+    hours = forms.TypedChoiceField(choices=LIVES, coerce=int)
     note = forms.CharField(required=False, max_length=64)
 
     @property
