@@ -32,6 +32,7 @@ from tests.factories import (
     make_session,
     make_user,
     run_session,
+    session_in,
 )
 
 OURS = ("accounts", "resources", "compute", "knox")
@@ -326,3 +327,11 @@ def test_the_unit_is_written_as_everywhere(superadmin: Client, model: type[Model
 
 def test_the_site_has_our_name(superadmin: Client) -> None:
     assert "GPU Platform" in text_of(superadmin.get("/admin/"))
+
+
+def test_an_app_of_a_session_that_has_ended_is_told_from_those_that_can_be_reached(superadmin: Client) -> None:
+    make_endpoint(session_in(Status.TERMINATED), is_public=True)
+    page = text_of(superadmin.get(url(Endpoint, "changelist")))
+    assert '<td class="field-session_status">TERMINATED</td>' in page
+    running = superadmin.get(url(Endpoint, "changelist"), {"session__status__exact": Status.RUNNING})
+    assert "0 endpoints" in text_of(running)
