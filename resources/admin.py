@@ -5,7 +5,7 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db import IntegrityError, models
 from django.db.models import QuerySet
-from django.forms import Field
+from django.forms import Field, Select
 from django.http import HttpRequest, HttpResponse
 
 from accounts.admin import UserAdmin
@@ -16,6 +16,7 @@ from resources.kick import kick_scheduler
 from resources.models import App, Gpu, Host, Image, Installation, Preset, ResourceGroup
 from resources.units import fgpu_text, size_text
 
+APP_ICONS = ("notebook", "lab", "chart", "flask", "terminal", "book", "globe", "gpu", "layers")
 FGPU_FIELDS = ("fgpu", "min_fgpu")
 
 
@@ -212,6 +213,12 @@ class AppInline(admin.StackedInline[App, Image]):
 
     model = App
     extra = 0
+
+    def formfield_for_dbfield(self, db_field: models.Field[Any, Any], request: Any, **kwargs: Any) -> Field | None:
+        """Offer the icons that there are, and none: the launcher's plug."""
+        if db_field.name == "icon":
+            kwargs["widget"] = Select(choices=[("", "plug"), *((name, name) for name in APP_ICONS)])
+        return super().formfield_for_dbfield(db_field, request, **kwargs)
 
 
 @admin.register(Image)

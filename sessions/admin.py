@@ -179,6 +179,7 @@ class EndpointAdmin(ReadOnlyAdmin):
         "label",
         "title",
         "session",
+        "session_status",
         "state",
         "is_public",
         "public_until",
@@ -186,8 +187,9 @@ class EndpointAdmin(ReadOnlyAdmin):
         "listen_port",
         "opened_at",
     )
-    list_filter = ("state", "is_public", "app")
+    list_filter = ("session__status", "state", "is_public", "app")
     list_select_related = ("session",)
+    ordering = ("-opened_at",)
     search_fields = ("session__id", "session__name", "session__owner__email", "app", "title")
     date_hierarchy = "opened_at"
     fields = (
@@ -203,6 +205,11 @@ class EndpointAdmin(ReadOnlyAdmin):
         counted = Subquery(valid.annotate(number=Count("pk")).values("number"))
         found: QuerySet[Endpoint] = super().get_queryset(request).annotate(link_count=Coalesce(counted, 0))
         return found
+
+    @admin.display(description="session's status", ordering="session__status")
+    def session_status(self, endpoint: Endpoint) -> str:
+        """Return the status of its session: with a session that has ended, nothing leads to the app, public or not."""
+        return endpoint.session.status
 
     @admin.display(description="share links", ordering="link_count")
     def links(self, endpoint: Any) -> int:

@@ -183,4 +183,4 @@ def test_what_ends_with_the_session_says_so(page: Page, platform: Platform) -> N
     expect(page.locator("tr", has_text=NAME)).to_have_count(0)
     answer = address.reload()
     assert answer is not None
-    assert answer.status == 404
+    assert answer.status == 410

@@ -100,8 +100,8 @@ def test_apps_of_both_hosts_work_through_the_web_process_alone_and_end_with_thei
         for _ in stream.iter_content(2**20):
             pass
     wait_for(hosts.far, Status.TERMINATED)
-    assert ask(hosts, endless).status_code == 404
-    assert ask(hosts, endpoint).status_code == 404
+    assert ask(hosts, endless).status_code == 410
+    assert ask(hosts, endpoint).status_code == 410
 
 
 def opened(session: Session, app: str) -> Endpoint:

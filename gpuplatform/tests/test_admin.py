@@ -4,6 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
+from django.conf import settings
 from django.contrib import admin
 from django.db import connection
 from django.db.models import Model
@@ -16,6 +17,7 @@ from django.utils import timezone
 from knox.models import AuthToken
 
 from accounts.models import ResourcePolicy, SshKey, User
+from resources.admin import APP_ICONS
 from resources.models import Host, Image, Installation, Preset, ResourceGroup
 from resources.units import GIB, MIB
 from sessions.endpoints.services import share
@@ -32,6 +34,7 @@ from tests.factories import (
     make_session,
     make_user,
     run_session,
+    session_in,
 )
 
 OURS = ("accounts", "resources", "compute", "knox")
@@ -326,3 +329,19 @@ def test_the_unit_is_written_as_everywhere(superadmin: Client, model: type[Model
 
 def test_the_site_has_our_name(superadmin: Client) -> None:
     assert "GPU Platform" in text_of(superadmin.get("/admin/"))
+
+
+def test_an_app_of_a_session_that_has_ended_is_told_from_those_that_can_be_reached(superadmin: Client) -> None:
+    make_endpoint(session_in(Status.TERMINATED), is_public=True)
+    page = text_of(superadmin.get(url(Endpoint, "changelist")))
+    assert '<td class="field-session_status">TERMINATED</td>' in page
+    running = superadmin.get(url(Endpoint, "changelist"), {"session__status__exact": Status.RUNNING})
+    assert "0 endpoints" in text_of(running)
+
+
+def test_the_icons_offered_for_an_app_are_there(superadmin: Client) -> None:
+    page = text_of(superadmin.get(url(Image, "change", make_image().pk)))
+    drawn = (settings.BASE_DIR / "static/img/icons.svg").read_text()
+    for name in APP_ICONS:
+        assert f'<option value="{name}">' in page
+        assert f'id="{name}"' in drawn

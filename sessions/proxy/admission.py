@@ -317,13 +317,19 @@ def has_body(sorted_: Sorted) -> bool:
 def unknown(*, is_ours: bool, launch_url: str = "") -> Answer:
     """Return the answer for a host that has no app, or that is none of the apps' at all.
 
-    `launch_url` is where its owner opens it again; whether there is such an app is not told here.
+    `launch_url` is where its owner opens it again; whether there was such an app is not told here. It is 410 and not
+    404, by which JupyterLab would understand that its folder is missing, and ask for it hundreds of times a second.
     """
     if not is_ours:
         return answers.text(421, "This address serves the apps of sessions only.", closes=True)
-    link = (launch_url, "Look in its session") if launch_url else None
-    words = Words(title="No such app", text="The app was closed, or its session has ended.", link=link)
-    return answers.page(404, words, closes=True)
+    if not launch_url:
+        return answers.page(404, Words(title="No such app", text="This is no address of an app."), closes=True)
+    words = Words(
+        title="This app is gone",
+        text="It was closed, or its session has ended.",
+        link=(launch_url, "Look in its session"),
+    )
+    return answers.page(410, words, closes=True)
 
 
 def _check_upgrade(request: Request, noted: dict[bytes, bytes]) -> None:

@@ -16,9 +16,16 @@ ALWAYS: Final = (
     (b"X-Robots-Tag", b"noindex"),
 )
 PAGE: Final = (
-    '<!doctype html><html lang="en"><meta charset="utf-8"><title>{title}</title>'
-    "<style>body{{font:16px system-ui,sans-serif;max-width:36rem;margin:20vh auto;padding:0 1rem}}</style>"
-    "<h1>{title}</h1><p>{text}</p>{link}</html>"
+    '<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+    '<meta name="color-scheme" content="light dark"><title>{title}</title><style>'
+    "body{{font:15px/1.5 system-ui,sans-serif;max-width:25rem;margin:22vh auto 0;padding:0 1rem;"
+    "background:light-dark(#f5f6fa,#0e1117);color:light-dark(#1c2130,#dfe4ee)}}"
+    "main{{padding:1.75rem;border:1px solid light-dark(#e2e5ee,#2a3140);border-radius:12px;"
+    "background:light-dark(#fff,#161b24)}}"
+    "body>p{{text-align:center;font-weight:650}}h1{{font-size:1.25rem;line-height:1.3;margin:0}}"
+    "main p{{margin:.75rem 0 0}}a{{display:inline-block;padding:.5rem 1rem;border-radius:8px;"
+    "background:#4f46e5;color:#fff;text-decoration:none}}</style>"
+    "<p>GPU Platform</p><main><h1>{title}</h1><p>{text}</p>{link}</main></html>"
 )
 
 

@@ -19,7 +19,7 @@ UNREACHABLE: Final = answers.page(
     Words(
         title="The app is not running",
         text="Nothing listens on its port in the session.",
-        link=("/.gp/again", "Start it again"),
+        link=("/.gp/again", "Open it again"),
     ),
     closes=True,
 )

@@ -198,6 +198,13 @@ def test_an_app_that_stopped_is_offered_again_and_not_gone_on_to(session: Sessio
     assert browser.get(stopped).headers["Location"] == path(session, "lab/")
 
 
+def test_a_port_that_stopped_is_to_be_started_by_its_user_and_waited_for(session: Session, browser: Client) -> None:
+    services.report(services.open_app(session, "p8080", actor=session.owner).endpoint, EndpointState.READY)
+    page = text_of(browser, path(session, "p8080/?stopped"))
+    assert "Start its program again in the terminal" in page
+    assert ("Wait for it" in page, "Start it again" in page) == (True, False)
+
+
 def test_an_app_that_was_not_opened_is_not_opened_by_a_look(session: Session, browser: Client) -> None:
     for part in ("lab/", "p8080/"):
         assert "It is not open." in text_of(browser, path(session, part))

@@ -96,6 +96,37 @@ def test_enter_in_the_port_field_opens_the_port_in_a_new_window(
     assert list(Endpoint.objects.values_list("app", flat=True)) == ["p8080"]
 
 
+@pytest.mark.parametrize("typed", ["", "80", "abc"])
+def test_what_is_no_port_is_refused_in_the_dialog_and_hinders_no_app(
+    page: Page, context: BrowserContext, server: LiveServer, session: Session, typed: str
+) -> None:
+    open_launcher(page, server, session)
+    field = page.get_by_label("Open a port")
+    field.fill(typed)
+    field.press("Enter")
+    expect(page.locator("#id_port:invalid")).to_be_focused()
+    expect(page.get_by_role("dialog")).to_be_visible()
+    with context.expect_page() as opening:
+        page.get_by_role("button", name="The lab").click()
+    expect(opening.value.get_by_role("heading", name="The lab")).to_be_visible()
+    assert len(context.pages) == 2
+
+
+def test_a_share_link_has_the_focus_once_it_is_made_and_is_copied_by_a_button(
+    page: Page, context: BrowserContext, server: LiveServer, session: Session
+) -> None:
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
+    services.open_app(session, "lab", actor=session.owner)
+    open_launcher(page, server, session)
+    page.get_by_text("Share by link").click()
+    page.get_by_label("For whom").press("Enter")
+    expect(page.get_by_label("Share link")).to_be_focused()
+    link = page.get_by_label("Share link").input_value()
+    page.get_by_role("button", name="Copy").click()
+    expect(page.get_by_role("button", name="Copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == link
+
+
 def test_a_new_window_shows_the_start_live_and_turns_into_the_app(
     page: Page, context: BrowserContext, server: LiveServer, session: Session
 ) -> None:

@@ -110,7 +110,7 @@ def test_a_cookie_that_was_good_is_void_at_once_when_its_user_is_disabled() -> N
     assert status(ask(admission_, Cookie=presented)) == 401
 
 
-@pytest.mark.parametrize(("change", "expected"), [([], 404), ([route(epoch=2)], 401), ([route(port=9)], 200)])
+@pytest.mark.parametrize(("change", "expected"), [([], 410), ([route(epoch=2)], 401), ([route(port=9)], 200)])
 def test_a_visitor_is_judged_by_the_route_as_it_is_now(change: list[Route], expected: int) -> None:
     admission_ = admission()
     presented = cookie()
@@ -145,7 +145,7 @@ def test_anybody_may_use_a_public_app_and_a_bad_cookie_does_no_harm() -> None:
 @pytest.mark.parametrize(
     ("host", "expected"),
     [
-        ("nobody--s1.apps.localhost:8000", 404),
+        ("nobody--s1.apps.localhost:8000", 410),
         ("apps.localhost:8000", 404),
         ("a.echo--s1.apps.localhost:8000", 404),
         ("ECHO--S1.Apps.Localhost:8000", 200),

@@ -139,7 +139,7 @@ async def test_an_app_that_is_not_running_is_started_again_from_its_page(is_know
     ]
     admission_.table.replace([])
     gone = await visit(admission_, "/")
-    assert (gone.status, f'href="{page}"'.encode() in gone.body) == (404, True)
+    assert (gone.status, f'href="{page}"'.encode() in gone.body) == (410, True)
 
 
 async def test_the_status_is_for_those_who_may_use_the_app() -> None:
