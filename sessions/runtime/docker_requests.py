@@ -14,6 +14,8 @@ from sessions.runtime.base import EngineUnreachable, RuntimeFailure
 
 RACE_SECONDS: Final = 15.0  # how long another worker's creation of the same thing may take to become visible
 RACE_PAUSE_SECONDS: Final = 0.02
+BAD_REQUEST: Final = 400
+NOT_FOUND: Final = 404
 CONFLICT: Final = 409
 
 

@@ -19,7 +19,15 @@ from docker.errors import APIError, ImageNotFound, NotFound
 
 from sessions.runtime import sandbox_image
 from sessions.runtime.base import Key, RuntimeFailure, StartFailed
-from sessions.runtime.docker_requests import CONFLICT, gone_is_fine, has_labels, inspect, translated
+from sessions.runtime.docker_requests import (
+    BAD_REQUEST,
+    CONFLICT,
+    NOT_FOUND,
+    gone_is_fine,
+    has_labels,
+    inspect,
+    translated,
+)
 from sessions.runtime.hostnames import SANDBOX_HOSTNAME, can_name
 
 logger = logging.getLogger(__name__)
@@ -271,6 +279,9 @@ class SandboxPool:
             self._remove(made["Id"])
             raise
         inspected = client.inspect_container(made["Id"])
+        if not inspected["State"]["Running"]:  # as where another worker, which ends, removes it
+            self._remove(made["Id"])
+            raise StartFailed("A sandbox ended as soon as it was made.")
         if can_name(inspected):
             with self._lock:
                 self._free[name] = Sandbox(made["Id"], address_in(inspected))
@@ -282,9 +293,13 @@ class SandboxPool:
     def _retire(self, name: str) -> None:
         """Remove a free sandbox, unless somebody has taken it meanwhile: only one of us can rename it."""
         retired = name.replace(FREE, RETIRED)
-        with gone_is_fine():
+        try:
             self._client().rename(name, retired)
-            self._remove(retired)
+        except APIError as error:
+            if error.status_code in (NOT_FOUND, CONFLICT, BAD_REQUEST):  # another is at it; 400: it has that name now
+                return
+            raise
+        self._remove(retired)
 
     def _remove(self, sandbox: str) -> None:
         with gone_is_fine():
