@@ -5,15 +5,15 @@ python=.venv/bin/python
 step="sh gpuplatform/bootstrap/step.sh"
 failed=0
 
-# Only sessions/models.py may write a session's status, in move_to; hosts (resources) have a status of their own.
+# Only sessions/models/session.py may write a session's status, in move_to; hosts (resources) have a status of their own.
 status_has_one_writer() {
-    ! git grep -nE '\.status = ' -- '*.py' ':!sessions/models.py' ':!**/tests/**' ':!resources/**'
+    ! git grep -nE '\.status = ' -- '*.py' ':!sessions/models/session.py' ':!**/tests/**' ':!resources/**'
 }
 
 # What a public deployment would run with; nothing is connected to.
 deployed() {
     env SECRET_KEY="$($python -c 'import secrets; print(secrets.token_urlsafe(50))')" \
-        DEBUG=false COMPUTE_HTTPS=true ALLOWED_HOSTS=gpu.example.org "$@"
+        DEBUG=false COMPUTE_HTTPS=true ALLOWED_HOSTS=gpu.example.org COMPUTE_PUBLIC_URL=https://gpu.example.org "$@"
 }
 
 $step "Format" $python -m ruff format --check . || failed=1
