@@ -146,7 +146,7 @@ def test_an_app_that_died_is_started_again_from_its_own_window(page: Page, termi
     expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
     typed(terminal, "clear; pkill -9 -f jupyter-la[b]; sleep 1; echo left-$(pgrep -fc jupyter-la[b])", "left-0")
     tree.reload()
-    tree.get_by_role("link", name="Start it again").click()
+    tree.get_by_role("link", name="Open it again").click()
     tree.get_by_role("button", name="Start it again").click()
     expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
 
