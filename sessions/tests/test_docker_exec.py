@@ -60,4 +60,6 @@ def test_no_more_is_read_than_wanted(
     world: DockerWorld, running: ContainerSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(docker_exec, "OUTPUT_LIMIT", 1000)
-    assert 900 < len(run(world, running, "head -c 20000 /dev/zero")) < 20000
+    program = ["sh", "-c", "head -c 20000 /dev/zero"]
+    executed = world.runtime().execute(running.session, running.attempt, program, {})
+    assert 900 < len(executed.output) < 20000  # how a program ends that nobody listens to is not ours to say
