@@ -12,6 +12,7 @@ logger = logging.getLogger(__name__)
 
 START_SECONDS: Final = 15.0
 KILLED: Final = 128 + 9  # exit code of what SIGKILL ended
+CUT_OFF: Final = 126  # the engine's exit code for what it could not send its output of; the process may well run on
 DEATH_CHECKS: Final = 20
 DEATH_PAUSE_SECONDS: Final = 0.1
 ENVIRONMENT: Final = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
@@ -97,10 +98,19 @@ async def told_process_id(read_line: Callable[[], Awaitable[bytes]], what: str =
 
 
 async def hang_up(process: Exec, engine: Engine, container_id: str, process_id: int) -> None:
-    """Leave the process, and end it with all of its session; ended already is success."""
+    """Leave the process and end all of its session, even if the caller is cancelled; ended already is success."""
     process.close()
+    end = asyncio.create_task(_end(process, engine, container_id, process_id))
     try:
-        if await process.exit_code() is None:
+        await asyncio.shield(end)
+    except asyncio.CancelledError:
+        await end
+        raise
+
+
+async def _end(process: Exec, engine: Engine, container_id: str, process_id: int) -> None:
+    try:
+        if await process.exit_code() in (None, CUT_OFF):
             await run_detached(engine, container_id, ["sh", "-c", HANG_UP, str(process_id)])
     except ExecFailed as error:
         logger.info("container %s: could not hang up a shell: %s", container_id, error)

@@ -5,17 +5,19 @@ import hashlib
 import resource
 import secrets
 from collections.abc import Callable
+from unittest.mock import AsyncMock
 
 import pytest
 
 from sessions.proxy.engine import Engine, ExecFailed
 from sessions.proxy.exec_stream import ExecStream
-from sessions.proxy.shell import Shell
+from sessions.proxy.shell import CUT_OFF, Shell
 from tests.containers import ENGINE_URL, Container
 
 pytestmark = pytest.mark.docker
 
 SECONDS = 20.0  # longer than anything here takes on a busy machine
+FLOOD = "busybox yes | busybox tee /tmp/written"
 
 
 async def read_until(stream: ExecStream, text: str) -> str:
@@ -96,15 +98,19 @@ async def test_20_mb_of_output_come_whole_to_a_slow_reader_within_bounded_memory
 
 
 async def test_an_unread_shell_stops_writing(bare: Container) -> None:
-    command = ["sh", "-c", "busybox yes | busybox tee /tmp/written"]
-    stream = await ExecStream.open(Engine(ENGINE_URL), bare.id, command, {})
+    stream = await ExecStream.open(Engine(ENGINE_URL), bare.id, ["sh", "-c", FLOOD], {})
+    assert await bytes_until_it_stops(bare) < 4 * 2**20
+    stream.close()
+
+
+async def bytes_until_it_stops(container: Container) -> int:
+    """Return how much FLOOD has written once nobody takes any more of it."""
     sizes = [-1, -2]
     async with asyncio.timeout(SECONDS):
         while sizes[-1] != sizes[-2] or sizes[-1] == 0:
             await asyncio.sleep(0.3)
-            sizes.append(int(await asyncio.to_thread(bare.run, "busybox wc -c < /tmp/written")))
-    assert sizes[-1] < 4 * 2**20
-    stream.close()
+            sizes.append(int(await asyncio.to_thread(container.run, "busybox wc -c < /tmp/written")))
+    return sizes[-1]
 
 
 async def test_a_shell_in_a_stopped_or_missing_container_is_refused_in_words(bare: Container) -> None:
@@ -140,6 +146,37 @@ async def test_hanging_up_ends_the_shell_and_what_it_runs(bare: Container, runni
     await shell.write(b"echo rea''dy; " + running.encode() + b"\r")
     await read_until(shell, "ready")
     await shell.hang_up()
+    await eventually(lambda: not bare.processes())
+
+
+async def test_the_engine_says_126_of_a_process_whose_output_it_could_not_deliver(bare: Container) -> None:
+    shell = await Shell.start(Engine(ENGINE_URL), bare.id)
+    await shell.write(FLOOD.encode() + b"\r")
+    await bytes_until_it_stops(bare)
+    shell.close()
+    async with asyncio.timeout(SECONDS):
+        while (code := await shell.exit_code()) is None:
+            await asyncio.sleep(0.05)
+    assert code == CUT_OFF
+    await shell.hang_up()
+
+
+async def test_hanging_up_ends_a_shell_that_runs_on_though_the_engine_says_126(
+    bare: Container, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell = await Shell.start(Engine(ENGINE_URL), bare.id)
+    monkeypatch.setattr(shell, "exit_code", AsyncMock(return_value=CUT_OFF))
+    await shell.hang_up()
+    await eventually(lambda: not bare.processes())
+
+
+async def test_hanging_up_goes_on_though_its_caller_is_cancelled(bare: Container) -> None:
+    shell = await Shell.start(Engine(ENGINE_URL), bare.id)
+    hanging_up = asyncio.create_task(shell.hang_up())
+    await asyncio.sleep(0)
+    hanging_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await hanging_up
     await eventually(lambda: not bare.processes())
 
 
