@@ -316,11 +316,14 @@ class Session(models.Model):
 class Lease(models.Model):
     """The stored fact that a session holds CPU and memory of a host; GPU shares hang on it.
 
-    A database trigger refuses leases beyond what the host has, and a live hosted session without one (migration 0002).
+    Database triggers refuse leases beyond what the host has, a live hosted session without one, and one without its
+    session and host; foreign keys would be checked row by row (migrations 0002 and 0003).
     """
 
-    session = models.OneToOneField(Session, on_delete=models.CASCADE, primary_key=True, related_name="lease")
-    host = models.ForeignKey(Host, on_delete=models.PROTECT, related_name="leases")
+    session = models.OneToOneField(
+        Session, on_delete=models.CASCADE, primary_key=True, related_name="lease", db_constraint=False
+    )
+    host = models.ForeignKey(Host, on_delete=models.PROTECT, related_name="leases", db_constraint=False)
     cpu = models.PositiveIntegerField("CPU cores")
     memory = models.PositiveBigIntegerField("memory (bytes)")
 
@@ -331,8 +334,10 @@ class Lease(models.Model):
 class GpuShare(models.Model):
     """The part of one device that a lease holds; a database trigger refuses shares beyond the device."""
 
-    lease = models.ForeignKey(Lease, on_delete=models.CASCADE, related_name="shares", db_index=False)
-    gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, related_name="shares")
+    lease = models.ForeignKey(
+        Lease, on_delete=models.CASCADE, related_name="shares", db_index=False, db_constraint=False
+    )
+    gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, related_name="shares", db_constraint=False)
     milli = models.PositiveIntegerField("milli-fGPU")
 
     class Meta:
