@@ -33,25 +33,28 @@ CREATE FUNCTION compute_guard_shares() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
     gpus bigint[] := ARRAY(SELECT DISTINCT gpu_id FROM new_rows);
     locked integer;
+    hosts bigint[];
+    groups bigint[];
+    least integer;  -- milli-fGPU that every one of them has
 BEGIN
-    PERFORM 1 FROM resources_gpu WHERE id = ANY (gpus) ORDER BY id FOR NO KEY UPDATE;
-    GET DIAGNOSTICS locked = ROW_COUNT;
+    SELECT count(*), array_agg(DISTINCT host_id) INTO locked, hosts
+    FROM (SELECT host_id FROM resources_gpu WHERE id = ANY (gpus) ORDER BY id FOR NO KEY UPDATE) AS those;
     IF locked < cardinality(gpus) THEN
         RAISE EXCEPTION 'share on a GPU that is not there'
             USING ERRCODE = 'foreign_key_violation', CONSTRAINT = 'share_gpu_exists';
     END IF;
+    groups := ARRAY(SELECT DISTINCT group_id FROM resources_host WHERE id = ANY (hosts));
     -- Holds fgpu_per_gpu still until this transaction ends.
-    PERFORM 1 FROM resources_resourcegroup WHERE id IN (
-        SELECT host.group_id FROM resources_gpu gpu JOIN resources_host host ON host.id = gpu.host_id
-        WHERE gpu.id = ANY (gpus)
-    ) ORDER BY id FOR SHARE;
+    SELECT min(fgpu_per_gpu) * 1000 INTO least
+    FROM (SELECT fgpu_per_gpu FROM resources_resourcegroup WHERE id = ANY (groups) ORDER BY id FOR SHARE) AS those;
     IF EXISTS (
-        SELECT 1 FROM resources_gpu gpu
+        SELECT 1 FROM (
+            SELECT gpu_id, sum(milli) AS milli FROM compute_gpushare WHERE gpu_id = ANY (gpus)
+            GROUP BY gpu_id HAVING sum(milli) > least  -- few, if any, are left to look at closely
+        ) held
+        JOIN resources_gpu gpu ON gpu.id = held.gpu_id
         JOIN resources_host host ON host.id = gpu.host_id
         JOIN resources_resourcegroup grp ON grp.id = host.group_id
-        JOIN (
-            SELECT gpu_id, sum(milli) AS milli FROM compute_gpushare WHERE gpu_id = ANY (gpus) GROUP BY gpu_id
-        ) held ON held.gpu_id = gpu.id
         WHERE held.milli > grp.fgpu_per_gpu * 1000
     ) THEN
         RAISE EXCEPTION 'shares exceed their GPU' USING ERRCODE = 'check_violation', CONSTRAINT = 'shares_within_gpu';
