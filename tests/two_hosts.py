@@ -60,7 +60,7 @@ def two_hosts(folder: Path, image: str, *, memory: int = 256 * MIB) -> Iterator[
     token = uuid4().hex[:8]
     names = settings.COMPUTE_HOST_NAME, f"far-{token}"
     with ExitStack() as stack:
-        stack.callback(_remove_containers, names[0])
+        stack.callback(remove_containers, names[0])
         stack.enter_context(host_worker(names[0], COMPUTE_HOST_GROUP=f"near-{token}", **QUIET))
         machine = stack.enter_context(far_machine())
         there = {**QUIET, "COMPUTE_DOCKER_URL": machine.engine_url}
@@ -85,7 +85,8 @@ async def terminal(hosts: TwoHosts, session: Session) -> AsyncIterator[WebTermin
         yield opened
 
 
-def _remove_containers(host_name: str) -> None:
+def remove_containers(host_name: str) -> None:
+    """Remove what the host's sessions left on this machine's engine."""
     client = docker.from_env()
     for container in client.containers.list(all=True, filters={"label": f"gpuplatform.host={host_name}"}):
         container.remove(force=True)

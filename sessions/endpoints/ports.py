@@ -2,6 +2,7 @@
 
 import re
 import secrets
+import socket
 from collections.abc import Iterator
 from typing import Final
 
@@ -32,14 +33,8 @@ def assign(endpoint: Endpoint, preferred: int) -> str:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [PORTS_LOCK])
     Endpoint.objects.filter(listen_port__isnull=False, session__status__in=FINAL).update(listen_port=None)
     taken = set(Endpoint.objects.filter(listen_port__in=ports).values_list("listen_port", flat=True))
-    free = [port for port in ports if port not in taken]
-    if preferred in free:
-        chosen = preferred
-    elif endpoint.listen_port:
-        chosen = endpoint.listen_port
-    elif free:
-        chosen = secrets.choice(free)
-    else:
+    chosen = _choose([port for port in ports if port not in taken], preferred, endpoint.listen_port)
+    if chosen is None:
         return "All ports for apps are taken; it is reached by its address alone."
     endpoint.listen_port = chosen
     endpoint.save(update_fields=["listen_port"])
@@ -47,6 +42,31 @@ def assign(endpoint: Endpoint, preferred: int) -> str:
         return ""
     why = "is taken" if preferred in ports else f"is not one of {settings.COMPUTE_APP_PORTS}"
     return f"Port {preferred} {why}; it has port {chosen} instead."
+
+
+def _choose(free: list[int], preferred: int, current: int | None) -> int | None:
+    """Return the preferred port if it can be had, else the one that the app has already, else another; None: all taken.
+
+    `free` are those that no app has; another program of this machine may have one all the same.
+    """
+    if preferred in free and _can_listen(preferred):
+        return preferred
+    if current:
+        return current
+    others = (port for port in secrets.SystemRandom().sample(free, len(free)) if port != preferred)
+    return next(filter(_can_listen, others), None)
+
+
+def _can_listen(port: int) -> bool:
+    """Return whether no program listens there, where the web process would: its page would be taken for the app."""
+    host = settings.COMPUTE_HTTP_ADDRESS.rpartition(":")[0].strip("[]")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
 
 
 def _read(written: str) -> Iterator[int]:
