@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
-import docker
 import pytest
 from django.conf import settings
 
@@ -14,6 +13,8 @@ from resources.units import GIB, MIB
 from sessions import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import GpuShare, SessionUsage
+from sessions.runtime.container_config import HOST_LABEL
+from tests.containers import remove_containers
 from tests.fgpu_sessions import (
     NOT_READY,
     OUT_OF_MEMORY,
@@ -44,10 +45,7 @@ def name() -> Iterator[str]:
     """The name of a host; what its worker leaves in the engine is removed at the end."""
     name = f"fgpu-{uuid4().hex[:8]}"
     yield name
-    client = docker.from_env()
-    for container in client.containers.list(all=True, filters={"label": f"gpuplatform.host={name}"}):
-        container.remove(force=True)
-    client.close()
+    remove_containers(f"{HOST_LABEL}={name}")
     shutil.rmtree(folder_of(name).parent, ignore_errors=True)
 
 

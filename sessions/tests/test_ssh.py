@@ -28,7 +28,8 @@ from sessions.tests.runtime_worlds import DockerWorld, make_spec
 from sessions.tests.ssh_client import SshClient, run
 from tests.containers import Container, running_container
 from tests.factories import make_host, make_session, make_user, run_session
-from tests.gateways import free_port, running_gateway
+from tests.gateways import running_gateway
+from tests.ports import free_port
 from tests.shell_image import ensure_shell_image
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
