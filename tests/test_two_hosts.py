@@ -24,8 +24,7 @@ from sessions.terminal_messages import CloseCode
 from tests.fgpu_sessions import wait_for
 from tests.tiny_image import ensure_tiny_image
 from tests.two_hosts import TwoHosts, terminal, two_hosts
-from tests.wait import until
-from tests.web_terminal import SECONDS
+from tests.wait import SECONDS, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
