@@ -4,11 +4,16 @@ from collections.abc import Iterator
 
 import pytest
 from django.core.cache import cache
+from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser
 
 from scheduler import estimate, passes
 from tests.browser import chromium
 from tests.live import LiveServer, serving
+
+# The same examples in every run, however slow; `--hypothesis-profile=default` searches for new ones.
+settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
 
 
 @pytest.fixture(autouse=True)
