@@ -29,6 +29,7 @@ FLAGS = [
 def chromium() -> Iterator[Browser]:
     """Run Chromium until the block ends."""
     with sync_playwright() as playwright:
+        expect.set_options(timeout=SLOW_MS)
         browser = playwright.chromium.launch(executable_path=STEADY_CHROMIUM, args=FLAGS, timeout=SLOW_MS)
         yield browser
         browser.close()
@@ -48,7 +49,6 @@ def signed_in(browser: Browser, server: LiveServer, user: User, **options: Any) 
     context = browser.new_context(base_url=server.url, **options)
     context.add_cookies([login_cookie(user, server.url)])  # type: ignore[list-item]
     context.set_default_timeout(SLOW_MS)
-    expect.set_options(timeout=SLOW_MS)
     errors: list[str] = []
     context.on("weberror", lambda error: errors.append(str(error.error)))
     yield context

@@ -96,7 +96,7 @@ def test_the_processes_of_a_session_share_its_cap_and_a_killed_one_gives_back(gr
     pid = session.hold(GIB)
     beside = ["init", "enter 0", f"alloc plain {GIB + MIB} 0", f"alloc plain {GIB} 0"]
     assert session.cuda(*beside) == ["0", "0", OUT_OF_MEMORY, "0"]
-    assert session.run(f"kill -9 {pid}")[0] == 0
+    assert session.run(f"kill -9 {pid} && while kill -0 {pid}; do sleep 0.02; done 2>/dev/null")[0] == 0
     assert session.cuda(*beside)[2] == "0"
 
 

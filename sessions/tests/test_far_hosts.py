@@ -118,7 +118,7 @@ async def test_what_is_typed_runs_on_the_other_host_and_nothing_is_left_behind(
         await client.tell({"resize": [132, 43]})
         await client.type("echo grüße $((6*7)); busybox stty size\r")
         assert "grüße 42\r\n43 132" in await client.read_until("43 132")
-        assert process.open_connections() == 1
+        await eventually(lambda: process.open_connections() == 1)
     await eventually(lambda: not container.processes())
     await eventually(lambda: process.open_connections() == 0)
 

@@ -191,8 +191,7 @@ def test_a_session_that_waits_says_so(client: SshClient, owner: User, host: Host
 def test_the_last_use_of_a_key_is_noted(client: SshClient, session: Session, key: SshKey) -> None:
     assert key.last_used_at is None
     client.run(session.pk, "true")
-    key.refresh_from_db()
-    assert key.last_used_at is not None
+    until(lambda: SshKey.objects.get(pk=key.pk).last_used_at)
     until(lambda: Session.objects.get(pk=session.pk).last_activity_at)
 
 
