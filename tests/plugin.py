@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+import psycopg
 import pytest
 from django.test import override_settings
 
+from gpuplatform import embedded
 from gpuplatform.bootstrap import services
 
 VAR: Final = Path(__file__).resolve().parent.parent / "var"
@@ -33,6 +35,14 @@ def _own_folder() -> tuple[Path, int]:
     raise AssertionError("unreachable")
 
 
+def _write_without_care() -> None:
+    """Let PostgreSQL wait for no disk: nobody needs these data after a crash of the machine."""
+    with psycopg.connect(embedded.database_url(VAR_DIR), autocommit=True) as connection:
+        for setting in ("fsync", "synchronous_commit", "full_page_writes"):
+            connection.execute(f"ALTER SYSTEM SET {setting} = off")
+        connection.execute("SELECT pg_reload_conf()")
+
+
 VAR_DIR, _LOCK = _own_folder()
 
 os.environ.update(
@@ -50,6 +60,7 @@ os.environ.update(
 (VAR_DIR / "static").mkdir(parents=True, exist_ok=True)  # WhiteNoise warns without it
 services.start_postgres(VAR_DIR)
 services.start_redis(VAR_DIR)
+_write_without_care()
 
 
 @pytest.fixture(autouse=True, scope="session")
