@@ -19,7 +19,7 @@ from docker.api import APIClient
 
 from gpuplatform.bootstrap.docker_engine import examine
 from gpuplatform.bootstrap.system_packages import program
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,7 +91,7 @@ def _engine(folder: Path, on_it: tuple[str, ...]) -> Iterator[None]:
         _remove_containers(url)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(SECONDS)
 
 
 def _remove_containers(url: str) -> None:

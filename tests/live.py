@@ -18,6 +18,7 @@ from django.test import Client
 
 from accounts.models import User
 from gpuplatform import embedded
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60.0
@@ -70,12 +71,6 @@ class LiveServer:
             self._process.send_signal(how)
             self._process.wait(START_SECONDS)
             self._process = None
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def _listens(port: int) -> bool:

@@ -9,7 +9,7 @@ from accounts.models import User
 from resources.models import App
 from sessions.endpoints import services
 from sessions.models import Endpoint, EndpointState, Session
-from tests.browser import signed_in
+from tests.browser import hold_time, signed_in
 from tests.factories import make_session, make_user, run_session
 from tests.live import LiveServer
 
@@ -116,12 +116,14 @@ def test_a_share_link_has_the_focus_once_it_is_made_and_is_copied_by_a_button(
     page: Page, context: BrowserContext, server: LiveServer, session: Session
 ) -> None:
     context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.clock.install()
     services.open_app(session, "lab", actor=session.owner)
     open_launcher(page, server, session)
     page.get_by_text("Share by link").click()
     page.get_by_label("For whom").press("Enter")
     expect(page.get_by_label("Share link")).to_be_focused()
     link = page.get_by_label("Share link").input_value()
+    hold_time(page)
     page.get_by_role("button", name="Copy").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == link

@@ -70,7 +70,8 @@ def test_each_session_has_a_sandbox_of_its_own_that_no_other_ever_gets(
 def test_workers_that_know_the_same_sandboxes_never_use_one_twice(world: DockerWorld) -> None:
     one, other = world.runtime(), world.runtime()  # the second has adopted what the first has made
     assert set(one._pool._free) == set(other._pool._free)
-    specs = [launch(each, make_spec(world.image)) for each in (one, other, one, other)]
+    with one._pool.undisturbed(), other._pool.undisturbed():  # so that none is made meanwhile
+        specs = [launch(each, make_spec(world.image)) for each in (one, other, one, other)]
     joined = [network_of(world, spec) for spec in specs if is_joined(world, spec)]
     assert len(joined) == 2
     assert len(set(joined)) == 2
@@ -213,7 +214,7 @@ def test_what_an_earlier_worker_left_is_adopted_or_removed(world: DockerWorld, r
     world.client.rename(dead, dead.replace(FREE, RETIRED))  # as by a worker that died between the two steps
     runtime._pool._survey()
     until(lambda: set(world.sandboxes()) >= {alive} and len(free(world)) == 2)
-    assert not [name for name in world.sandboxes() if name.startswith(RETIRED)]
+    until(lambda: not [name for name in world.sandboxes() if name.startswith(RETIRED)])
     next_worker = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, sandboxes=1)
     next_worker._pool._survey()  # it wants fewer
     assert set(next_worker._pool._free) <= set(world.sandboxes())
