@@ -19,6 +19,14 @@ static CUcontext context;
 static CUmemPool pool;
 static CUstream stream;
 
+/* From the own pool of a GPU that need not be the current one. */
+static CUresult alloc_default(struct slot *s, size_t bytes, CUdevice device)
+{
+    CUmemPool its = NULL;
+    CU(cuDeviceGetDefaultMemPool, (CUmemPool *, CUdevice), &its, device);
+    return CU(cuMemAllocFromPoolAsync, (CUdeviceptr *, size_t, CUmemPool, CUstream), (CUdeviceptr *)&s->value, bytes, its, NULL);
+}
+
 static CUresult alloc_pool(struct slot *s, size_t bytes)
 {
     CUpoolProps props = {.type = 1, .location = {LOCATION_DEVICE, 0}};
@@ -88,10 +96,12 @@ static CUresult alloc(struct slot *s, size_t bytes)
         return CU(cuMemAllocManaged, (CUdeviceptr *, size_t, unsigned), out, bytes, 0);
     if (!strcmp(s->how, "pitch"))
         return CU(cuMemAllocPitch_v2, (CUdeviceptr *, size_t *, size_t, size_t, unsigned), out, &pitch, bytes / 1024, 1024, 4);
-    if (!strcmp(s->how, "async"))
-        return CU(cuMemAllocAsync, (CUdeviceptr *, size_t, CUstream), out, bytes, NULL);
+    if (!strcmp(s->how, "async") || !strcmp(s->how, "async_stream"))
+        return CU(cuMemAllocAsync, (CUdeviceptr *, size_t, CUstream), out, bytes, s->how[5] ? stream : NULL);
     if (!strcmp(s->how, "async_ptsz"))
         return CU(cuMemAllocAsync_ptsz, (CUdeviceptr *, size_t, CUstream), out, bytes, NULL);
+    if (!strncmp(s->how, "pool_of_", 8))
+        return alloc_default(s, bytes, s->how[8] - '0');
     if (!strncmp(s->how, "pool", 4))
         return alloc_pool(s, bytes);
     if (!strncmp(s->how, "vmm", 3))
@@ -292,7 +302,9 @@ static void answer(char *line, char *out, size_t room)
     else if (!strcmp(verb, "unpool")) {
         rc = CU(cuMemPoolDestroy, (CUmemPool), pool);
         pool = NULL;
-    } else if (!strcmp(verb, "info")) {
+    } else if (!strcmp(verb, "stream"))
+        rc = CU(cuStreamCreate, (CUstream *, unsigned), &stream, 0);
+    else if (!strcmp(verb, "info")) {
         rc = CU(cuMemGetInfo_v2, (size_t *, size_t *), &free_bytes, &total);
         snprintf(out, room, "%d %zu %zu", rc, free_bytes, total);
         return;
