@@ -118,18 +118,14 @@ def ask_smi(bench: Bench, environment: dict[str, str], field: str) -> list[str]:
 def look_around(bench: Bench) -> None:
     """Find out what is measured here; ends the program where there is no GPU."""
     found = run(bench.base(), "workload.py", "about")
-    calibrated = run(bench.base(), "workload.py", "calibrate")
-    if "failed" in found or "failed" in calibrated:
+    calibrated = {} if "failed" in found else run(bench.base(), "workload.py", "calibrate")
+    if "rounds" not in calibrated:
         sys.exit("No GPU can be used here without the hook; nothing was measured.")
     bench.rounds = calibrated["rounds"]
-    bench.gpu = (
-        found
-        | {
-            "context_bytes": found["total"] - found["free"],  # with the driver's own, where nothing else uses the GPU
-            "driver": ask_smi(bench, bench.base(), "driver_version")[:1],
-            "date": datetime.now(UTC).date().isoformat(),
-        }
-    )
+    found["context_bytes"] = found["total"] - found["free"]  # with the driver's own, where nothing else uses the GPU
+    found["driver"] = ask_smi(bench, bench.base(), "driver_version")[:1]
+    found["date"] = datetime.now(UTC).date().isoformat()
+    bench.gpu = found
     say(json.dumps(bench.gpu))
 
 
