@@ -125,13 +125,10 @@ static void reap(void) {
 
 static struct region_slot *free_slot(void) {
     for (uint32_t i = 0; i < REGION_SLOTS; i++) {
-        struct region_slot *slot = &region->slot[i];
-        bool before_exec = slot->pid == own.pid && slot->started == own.started;
-        if (slot->pid && !before_exec)
+        if (region->slot[i].pid)
             continue;
-        if (i >= region->high)
-            region->high = i + 1;
-        return slot;
+        region->high = (uint32_t)most(region->high, i + 1);
+        return &region->slot[i];
     }
     return NULL;
 }
@@ -202,9 +199,8 @@ int region_processes(int gpu, nvmlProcessV2 *out, int room) {
         const struct region_slot *slot = &region->slot[i];
         if (!slot->pid || !slot->used[gpu])
             continue;
-        if (count < room)
-            out[count] = (nvmlProcessV2){(unsigned)slot->pid, slot->used[gpu], UINT32_MAX, UINT32_MAX};
-        count++;
+        if (count++ < room)
+            out[count - 1] = (nvmlProcessV2){(unsigned)slot->pid, slot->used[gpu], UINT32_MAX, UINT32_MAX};
     }
     return count;
 }

@@ -90,17 +90,12 @@ EARLY void *fgpu_real_dlsym(void *handle, const char *name) {
     return real(handle, name);
 }
 
-EARLY static void *real_dlvsym(void *handle, const char *name, const char *version) {
-    __typeof__(&dlvsym) real = (__typeof__(&dlvsym))libc_function("dlvsym", &dlvsym_cache);
-    return real(handle, name, version);
-}
-
 /* RTLD_DEFAULT and RTLD_NEXT would find ourselves; what counts is whether the driver is loaded and has the name. */
 static void *routed(void *handle, const char *name, const char *version) {
     if (handle == RTLD_DEFAULT || handle == RTLD_NEXT)
         handle = dlopen(name[0] == 'c' ? CUDA_LIBRARY : NVML_LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
-    if (!handle || !(version ? real_dlvsym(handle, name, version) : fgpu_real_dlsym(handle, name)))
-        return NULL;
+    __typeof__(&dlvsym) versioned = (__typeof__(&dlvsym))libc_function("dlvsym", &dlvsym_cache);
+    if (!handle || !(version ? versioned(handle, name, version) : fgpu_real_dlsym(handle, name))) return NULL;
     void *wrapper = wrapper_of(name);
     return wrapper ? wrapper : fgpu_real_dlsym(handle, "(withheld by libfgpu)"); /* NULL, with a message for dlerror */
 }
