@@ -55,9 +55,10 @@ class LiveServer:
     def start(self) -> None:
         """Start it and return once it listens."""
         self._port = self._port or free_port()
-        command = [sys.executable, "manage.py", self._role, "--address", f"127.0.0.1:{self._port}"]
+        address = f"127.0.0.1:{self._port}"
+        command = [sys.executable, "manage.py", self._role, "--address", address]
         with self.log.open("wb") as output:
-            variables = _environment() | dict(self._environment)
+            variables = _environment() | {"COMPUTE_HTTP_ADDRESS": address} | dict(self._environment)
             self._process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=output, stderr=output)
         deadline = time.monotonic() + START_SECONDS
         while not _listens(self._port):
