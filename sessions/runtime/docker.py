@@ -359,7 +359,7 @@ def _is_stranded(client: APIClient, container: dict[str, Any]) -> bool:
 
 
 def _name(container: dict[str, Any]) -> None:
-    """Give the container its own host name unless its sandbox had it already; one that has ended keeps the sandbox's."""
+    """Give the container its own host name unless its sandbox had it; one that has ended at once keeps what it had."""
     if container["Config"]["Hostname"] != SANDBOX_HOSTNAME:
         return
     try:
