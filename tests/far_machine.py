@@ -20,7 +20,7 @@ from docker.api import APIClient
 
 from gpuplatform.bootstrap.docker_engine import examine
 from gpuplatform.bootstrap.system_packages import program
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 IN_MEMORY: Final = 'mount -t tmpfs -o size=4g none "$0" && exec "$@"'  # the folder $0, gone with its last process
 
@@ -97,7 +97,7 @@ def _engine(folder: Path, on_it: tuple[str, ...]) -> Iterator[None]:
         _remove_containers(url)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.wait(60)
+        process.wait(SECONDS)
 
 
 def _remove_containers(url: str) -> None:

@@ -137,7 +137,7 @@ def wait_for(session: Session, status: Status) -> None:
         assert session.status == status or session.status not in FINAL, session.detail
         return session.status == status
 
-    until(is_there, seconds=60)
+    until(is_there)
 
 
 def group_of(host_name: str, fgpu_per_gpu: int) -> ResourceGroup:

@@ -1,7 +1,6 @@
 """What is open between browsers and apps, and what becomes of it: real processes, and many connections."""
 
 import asyncio
-import random
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -20,13 +19,13 @@ from websockets.asyncio.server import ServerConnection, serve
 from sessions.models import Endpoint
 from tests.factories import make_endpoint, run_reachable_session
 from tests.live import LiveServer, app_cookie, app_websocket, serving
-from tests.wait import until
+from tests.ports import free_port
+from tests.wait import SECONDS, until
 from tests.workers import is_listening
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-HERE: Final = {"COMPUTE_SESSION_SUBNETS": "127.0.0.0/8", "COMPUTE_HOST_NAME": "test-host"}
-SECONDS: Final = 60.0  # longer than anything takes on a busy machine
+LOOPBACK: Final = "127.0.0.0/8"  # where the apps of these tests are, instead of in containers
 WEBSOCKETS: Final = 100
 PACE: Final = 0.05  # seconds between two messages: about as fast as somebody types
 
@@ -50,7 +49,7 @@ async def talk(connection: ClientConnection, is_over: Callable[[], bool]) -> int
     number = 0
     while number == 0 or not is_over():
         await connection.send(str(number))
-        assert await connection.recv() == str(number)
+        assert await asyncio.wait_for(connection.recv(), SECONDS) == str(number)
         number += 1
         await asyncio.sleep(PACE)
     return number
@@ -64,16 +63,15 @@ async def talk_during(app: socket.socket, proxy: LiveServer, endpoint: Endpoint,
             restarting = group.create_task(asyncio.to_thread(restart))
             talks = [group.create_task(talk(connection, restarting.done)) for connection in connections]
         assert min(each.result() for each in talks) > 1
-        for connection in connections:
-            await talk(connection, lambda: True)
+        await asyncio.gather(*(talk(connection, lambda: True) for connection in connections))
 
 
 def test_a_restart_of_the_web_process_drops_none_of_a_hundred_websockets(tmp_path: Path) -> None:
     with ExitStack() as stack:
         app = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         endpoint = reachable_endpoint(app.getsockname()[1])
-        web = stack.enter_context(serving(tmp_path / "web.log", **HERE))
-        proxy = stack.enter_context(serving(tmp_path / "apps.log", role="appproxy", **HERE))
+        web = stack.enter_context(serving(tmp_path / "web.log", COMPUTE_SESSION_SUBNETS=LOOPBACK))
+        proxy = stack.enter_context(serving(tmp_path / "apps.log", role="appproxy", COMPUTE_SESSION_SUBNETS=LOOPBACK))
 
         def restart() -> None:
             web.end()
@@ -113,24 +111,15 @@ def named_app(called: str) -> Iterator[int]:
         thread.join()
 
 
-def free_ports(count: int) -> list[int]:
-    """Return ports that nobody has, and that the system gives to no outgoing connection either."""
-    found: set[int] = set()
-    while len(found) < count:
-        port = random.randrange(10_000, 30_000)
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) != 0:
-                found.add(port)
-    return sorted(found)
-
-
 def test_who_prefers_a_busy_port_gets_another_of_the_pool_and_is_told(tmp_path: Path) -> None:
-    pool = free_ports(3)
+    pool = [free_port() for _ in range(3)]
     with ExitStack() as stack:
         stack.enter_context(socket.create_server(("127.0.0.1", pool[0])))  # another program
         endpoints = [reachable_endpoint(stack.enter_context(named_app(name))) for name in ("first", "second")]
         ports = ",".join(map(str, pool))
-        web = stack.enter_context(serving(tmp_path / "web.log", COMPUTE_APP_PORTS=ports, **HERE))
+        web = stack.enter_context(
+            serving(tmp_path / "web.log", COMPUTE_APP_PORTS=ports, COMPUTE_SESSION_SUBNETS=LOOPBACK)
+        )
 
         first = opened(web, endpoints[0], pool[0])
         assert first["port"] in pool[1:]

@@ -13,20 +13,22 @@ import requests
 from django.conf import settings
 from django.db import connections
 
+from resources.models import Installation
 from sessions import services
 from sessions.endpoints.services import open_app
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
 from sessions.proxy.tests.wire import Client, connected, request
+from sessions.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL
+from tests.containers import remove_containers
 from tests.fgpu_sessions import ensure_python_image, group_of, submit, wait_for
 from tests.live import LiveServer, app_cookie, app_host, app_websocket, serving
-from tests.two_hosts import QUIET, REAL, remove_containers
-from tests.wait import until
+from tests.two_hosts import QUIET, REAL
+from tests.wait import SECONDS, until
 from tests.workers import host_worker, wait_until_ready
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
-SECONDS: Final = 60.0  # longer than anything takes on a busy machine
 PORT: Final = 8080
 # Echoes on a websocket, sends events and a download without end; asked to stop, it says which of them are open.
 APP: Final = """
@@ -79,7 +81,8 @@ def web(tmp_path: Path, transactional_db: None) -> Iterator[LiveServer]:
     name = settings.COMPUTE_HOST_NAME
     ensure_python_image()
     with ExitStack() as stack:
-        stack.callback(remove_containers, name)
+        own = f"{INSTALLATION_LABEL}={Installation.current_key()}", f"{HOST_LABEL}={name}"
+        stack.callback(remove_containers, *own)
         stack.enter_context(host_worker(name, COMPUTE_HOST_GROUP=f"near-{uuid4().hex[:8]}", **QUIET))
         running = stack.enter_context(serving(tmp_path / "web.log", COMPUTE_RUNTIME=REAL))
         wait_until_ready(name)
@@ -117,7 +120,7 @@ def test_what_is_open_is_cut_before_the_container_is_told_to_stop(
         services.terminate(session, actor=session.owner)
         connections.close_all()  # of the thread
 
-    until(lambda: status() == 404, seconds=SECONDS)  # it has no front page
+    until(lambda: status() == 404)  # it has no front page
     asyncio.run(open_all_and_be_cut(web, endpoint, terminate))
     assert status() == 410
     wait_for(session, Status.TERMINATED)
