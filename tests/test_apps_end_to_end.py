@@ -141,7 +141,7 @@ def cookies(*answers: Got) -> str:
 
 def come_back(web: LiveServer, host: str, sent_away: Got, known_by: str) -> Got:
     """Follow the redirect from an app to the platform, known there by a cookie, and back to the app's callback."""
-    given = ask(web, "localhost", sent_away.headers["Location"].partition("8000")[2], known_by)
+    given = ask(web, "localhost", sent_away.headers["Location"].removeprefix(web.url), known_by)
     assert (given.status, given.headers["Referrer-Policy"]) == (303, "no-referrer")
     callback = urlsplit(given.headers["Location"])
     assert callback.hostname == host

@@ -87,6 +87,7 @@ def test_half_an_fgpu_of_two_is_a_quarter_of_the_gpu_whatever_the_session_does(g
         for path in ("/etc/ld.so.preload", "/usr/local/lib/libfgpu.so", "/run/fgpu/limits.conf"):
             code, _ = session.run("sudo " + attack.format(path))
             assert code != 0, (attack, path)
+    assert session.run("sudo chroot / true")[0] != 0  # elsewhere the loader would find no preload file
     assert session.total_memory() == [2048]
     assert session.cuda(*allocate, "alloc plain 1 1", prefix="sudo") == ["0", "0", "0", OUT_OF_MEMORY]
 

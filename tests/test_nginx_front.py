@@ -10,7 +10,8 @@ from pathlib import Path
 
 from gpuplatform.bootstrap.system_packages import program
 from sessions.proxy.tests.black_box import log_in, seen
-from sessions.proxy.tests.carriers import running
+from sessions.proxy.tests.carriers import running, running_by_port
+from sessions.proxy.tests.site import KEYS, grant
 from sessions.proxy.tests.wire import PING, PONG, TEXT, connected, handshake, masked, request
 from tests.ports import free_port
 from tests.wait import SECONDS
@@ -23,10 +24,10 @@ TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
 def configuration(folder: Path, port: int, apps: int) -> str:
-    """Return the documented text with our ports, without TLS."""
-    found = re.search(r"```nginx\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    assert found
-    body = re.sub(r"ssl_certificate\w* [^;]+;", "", found[1]).replace("443 ssl", f"127.0.0.1:{port}")
+    """Return the documented texts with our ports, without TLS; by port, the public address is 127.0.0.2."""
+    found = "".join(re.findall(r"```nginx\n(.*?)```", DOCS.read_text(), re.DOTALL))
+    body = re.sub(r"ssl_certificate\w* [^;]+;", "", found).replace("443 ssl", f"127.0.0.1:{port}")
+    body = body.replace("192.0.2.5:10200-10299 ssl", f"127.0.0.2:{apps}")
     body = body.replace("127.0.0.1:8001", f"127.0.0.1:{apps}").replace("apps.gpu.example.org", "apps.localhost")
     paths = " ".join(f"{name}_temp_path {folder}/{name};" for name in TEMPORARY)
     return FRAME.format(folder=folder, paths=paths, body=body)
@@ -69,6 +70,15 @@ async def test_nginx_in_front_passes_requests_bodies_and_websockets(tmp_path: Pa
             assert (await client.head()).status == 101
             await client.send(masked(TEXT, b"x") + masked(PING, b"y"))
             assert [await client.frame(), await client.frame()] == [(0x80 | TEXT, b"x"), (0x80 | PONG, b"y")]
+
+
+async def test_nginx_in_front_passes_the_ports_of_apps_on(tmp_path: Path) -> None:
+    async with running_by_port("splice") as carrier, fronted(tmp_path, port := carrier.port):
+        own, cookie = f"127.0.0.1:{port}", f"gp_app_{port}={grant().to_cookie(KEYS)}"
+        async with connected(port, "127.0.0.2") as client:
+            assert (await client.ask(request("GET", "/echo", b"", own))).status == 401
+            assert seen(await client.ask(request("GET", "/echo", b"", own, Cookie=cookie)))["size"] == 0
+            assert (await client.ask(request("GET", "/echo", b"", "127.0.0.1:10999", Cookie=cookie))).status == 421
 
 
 async def test_nginx_in_front_stops_the_app_for_a_client_that_does_not_read(tmp_path: Path) -> None:

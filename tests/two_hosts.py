@@ -13,6 +13,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 
 from resources.models import Installation
+from resources.units import MIB
 from sessions.lifecycle import Status
 from sessions.models import Session
 from sessions.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL
@@ -57,7 +58,7 @@ class TwoHosts:
 
 
 @contextmanager
-def two_hosts(folder: Path, image: str) -> Iterator[TwoHosts]:
+def two_hosts(folder: Path, image: str, *, memory: int = 256 * MIB) -> Iterator[TwoHosts]:
     """Start everything on the test's database, with sessions of `image`; logs go to `folder`."""
     token = uuid4().hex[:8]
     names = settings.COMPUTE_HOST_NAME, f"far-{token}"
@@ -66,15 +67,15 @@ def two_hosts(folder: Path, image: str) -> Iterator[TwoHosts]:
         stack.callback(remove_containers, *own)
         stack.enter_context(host_worker(names[0], COMPUTE_HOST_GROUP=f"near-{token}", **QUIET))
         machine = stack.enter_context(far_machine())
-        machine.take_image(image)
         there = {**QUIET, "COMPUTE_DOCKER_URL": machine.engine_url}
         gateway = stack.enter_context(running_gateway(names[1], folder / "gateway.log", machine=machine, **there))
         there |= {"COMPUTE_GATEWAY_URL": gateway.url, "COMPUTE_HOST_GROUP": f"far-{token}"}
         stack.enter_context(host_worker(names[1], on=machine.on_it, **there))
         web = stack.enter_context(serving(folder / "web.log", COMPUTE_RUNTIME=REAL))
+        machine.take_image(image)
         for name in names:
             wait_until_ready(name)
-        near, far = (submit(group_of(name, 1), "0", image) for name in names)
+        near, far = (submit(group_of(name, 1), "0", image, memory=memory) for name in names)
         for session in (near, far):
             wait_for(session, Status.RUNNING)
         yield TwoHosts(web, machine, gateway, near, far)

@@ -13,8 +13,7 @@ from pytest_django import Settings
 
 from accounts.models import User
 from resources.models import Host, Installation
-from sessions import logs, reach
-from sessions import terminal as terminal_module
+from sessions import login_watch, logs, reach
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.proxy.engine import HEAD_LIMIT, Engine
@@ -136,7 +135,7 @@ async def test_the_logs_come_from_the_other_host(session: Session, container: Co
 async def test_the_end_of_the_session_closes_the_terminal_at_once(
     session: Session, cookie: str, container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal_module, "LOGIN_CHECK_SECONDS", 3600)  # so that only the message can tell
+    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 3600)  # so that only the message can tell
     async with terminal(session.pk, cookie) as client:
         await client.type("echo rea''dy; sleep 1000\r")
         await client.read_until("ready\r\n")
@@ -149,7 +148,7 @@ async def test_the_end_of_the_session_closes_the_terminal_at_once(
 async def test_signing_out_closes_the_terminal(
     session: Session, owner: User, cookie: str, container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal_module, "LOGIN_CHECK_SECONDS", 0.2)
+    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 0.2)
     async with terminal(session.pk, cookie) as client:
         await client.type("echo rea''dy; sleep 1000\r")
         await client.read_until("ready\r\n")

@@ -29,7 +29,7 @@ from sessions.tests.runtime_worlds import (
     make_spec,
     new_session,
 )
-from tests.wait import SECONDS
+from tests.wait import SECONDS, until
 
 GRACE = 60  # seconds: more than a container takes to end well on a busy machine
 
@@ -185,6 +185,25 @@ def test_a_running_container_has_an_address_of_its_own_that_every_worker_sees(wo
     seen = [[each.address(spec.session, 1) for spec in (first, second)] for each in (runtime, runtime, world.runtime())]
     assert seen[0] == seen[1] == seen[2]
     assert len({str(ip_address(str(address))) for address in seen[0]}) == 2
+
+
+def test_an_address_is_announced_before_anything_of_the_session_runs(world: World, runtime: Runtime) -> None:
+    spec, seen = make_spec(world.image), list[tuple[str, ContainerPhase]]()
+    runtime.create(spec)
+    runtime.start(spec.session, 1, lambda address: seen.append((address, phases(runtime)[spec.session, 1])))
+    assert seen == [(runtime.address(spec.session, 1), ContainerPhase.CREATED)]
+
+
+def test_the_address_of_what_has_ended_goes_to_nobody_until_it_is_removed(
+    world: World, runtime: Runtime, running: ContainerSpec
+) -> None:
+    """Its routes may still stand, and would lead to another session's apps."""
+    address = runtime.address(running.session, 1)
+    world.end(running.session, 1, 0)
+    until(lambda: phases(runtime)[running.session, 1] is ContainerPhase.EXITED)
+    for _ in range(3):
+        following = launch(runtime, make_spec(world.image))
+        assert runtime.address(following.session, 1) != address
 
 
 def test_what_does_not_run_has_no_address(world: World, runtime: Runtime, running: ContainerSpec) -> None:

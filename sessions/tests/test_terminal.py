@@ -12,7 +12,7 @@ from django.db import connection
 
 from accounts.models import User
 from resources.models import Host
-from sessions import terminal as terminal_module
+from sessions import login_watch
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.terminal import OUTPUT_WINDOW
@@ -122,7 +122,7 @@ async def test_a_superadmin_may_use_any_terminal(session: Session) -> None:
 
 @pytest.mark.docker
 @pytest.mark.parametrize("ending", ["disabled", "signed out", "new password"])
-async def test_a_login_that_is_over_closes_the_terminal(
+async def test_a_login_that_is_over_closes_the_terminal_at_once(
     session: Session, owner: User, cookie: str, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def end() -> None:
@@ -133,7 +133,7 @@ async def test_a_login_that_is_over_closes_the_terminal(
         owner.set_password("another long one")
         owner.save()
 
-    monkeypatch.setattr(terminal_module, "LOGIN_CHECK_SECONDS", 0.2)
+    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 3600)
     async with terminal(session.pk, cookie) as client:
         await client.type("echo $((6*7))\r")
         await client.read_until("\r\n42\r\n")
@@ -145,7 +145,7 @@ async def test_a_login_that_is_over_closes_the_terminal(
 async def test_a_terminal_goes_on_while_the_database_is_away(
     session: Session, cookie: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(terminal_module, "LOGIN_CHECK_SECONDS", 0.1)
+    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 0.1)
     async with terminal(session.pk, cookie) as client:
         await sync_to_async(rename)("django_session", "django_session_away")
         try:
@@ -175,7 +175,7 @@ async def test_leaving_the_shell_closes_normally(session: Session, cookie: str) 
 async def test_the_end_of_the_session_closes_at_once(
     session: Session, cookie: str, container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal_module, "LOGIN_CHECK_SECONDS", 3600)  # so that only the message can tell
+    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 3600)  # so that only the message can tell
     async with terminal(session.pk, cookie) as client:
         await client.type("echo rea''dy\r")
         await client.read_until("ready\r\n")

@@ -1,5 +1,6 @@
 """The terminal's page, and that of the logs, in a real browser, on a real container with bash and tmux."""
 
+import re
 import secrets
 import signal
 from collections.abc import Iterator
@@ -89,6 +90,43 @@ def test_the_terminal_comes_back_after_the_server_crashed(page: Page, server: Li
     expect(page.locator("#terminal-state")).to_have_attribute("data-state", "open")
     run(page, "echo =$mine=")
     expect(page.locator(".xterm-rows")).to_contain_text("=4711=")
+
+
+@pytest.mark.parametrize("missing", ["terminal.js", "xterm.mjs", "terminal-connection.js"])
+def test_a_script_that_does_not_arrive_is_said_and_a_reload_brings_the_terminal(
+    page: Page, server: LiveServer, session: Session, missing: str
+) -> None:
+    stem, extension = missing.split(".")
+    page.route(re.compile(rf"/{stem}(\.\w+)?\.{extension}$"), lambda route: route.abort())
+    page.goto(f"{server.url}/sessions/{session.pk}/terminal/")
+    trouble = page.get_by_role("alertdialog", name="The terminal does not come up")
+    expect(trouble).to_contain_text("A part of this page did not arrive")
+    page.unroute_all()
+    trouble.get_by_role("button", name="Reload").click()
+    expect(page.locator(".xterm-rows")).to_contain_text("$")
+    expect(trouble).to_be_hidden()
+
+
+def test_a_connection_that_never_opens_is_said_in_time_and_forgotten_once_it_does(
+    page: Page, server: LiveServer, session: Session
+) -> None:
+    page.clock.install()
+    page.add_init_script(
+        """window.RealWebSocket = window.WebSocket;
+        window.WebSocket = class { static OPEN = 1; readyState = 0; close() {} };"""
+    )
+    page.goto(f"{server.url}/sessions/{session.pk}/terminal/")
+    expect(page.locator("#terminal .xterm-rows")).to_be_attached()
+    trouble = page.get_by_role("alertdialog", name="The terminal does not come up")
+    expect(trouble).to_be_hidden()
+    page.clock.fast_forward(16_000)
+    expect(trouble).to_contain_text("may not let websockets pass")
+    expect(trouble.get_by_role("button", name="Reload")).to_be_focused()
+    page.evaluate("() => { window.WebSocket = window.RealWebSocket; }")
+    page.clock.fast_forward(20_000)  # the terminal gives the handshake up, and tries again
+    page.clock.fast_forward(20_000)
+    expect(page.locator(".xterm-rows")).to_contain_text("$")
+    expect(trouble).to_be_hidden()
 
 
 def test_utf8_is_shown_and_typed(page: Page, server: LiveServer, session: Session, container: Container) -> None:

@@ -170,6 +170,11 @@ ANSWERS: Final = {
     b"Set-Cookie: b=2\r\nSet-Cookie: c=3\r\n\r\n",
     "dangerous": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Accel-Redirect: /etc/passwd\r\nAlt-Svc: clear\r\n"
     b'Clear-Site-Data: "cookies"\r\nSet-Cookie: gp_app=x\r\nSet-Cookie: a=1; Domain=apps.localhost\r\n\r\n',
+    "kept": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nCache-Control: max-age=31536000, immutable\r\n"
+    b"Expires: Wed, 21 Oct 2099 07:28:00 GMT\r\nNEL: {}\r\nReport-To: {}\r\n\r\nok",
+    "ours": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nSet-Cookie: gp_session=x; Path=/\r\nSet-Cookie: GP_CSRF=x\r\n"
+    b"Set-Cookie: __Host-gp_session=x; Secure; Path=/\r\nSet-Cookie: gp_app_10200=x\r\nSet-Cookie:  gp_share=x\r\n"
+    b"Set-Cookie: =gp_session=x\r\nSet-Cookie: gp_session\r\nSet-Cookie: own=1; Domain=127.0.0.1; Path=/\r\n\r\n",
     "hop": b"HTTP/1.1 200 OK\r\nConnection: x-foo\r\nX-Foo: 1\r\nProxy-Authenticate: Basic\r\nX-Bar: 2\r\n"
     b"Content-Length: 0\r\n\r\n",
     "early": b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",

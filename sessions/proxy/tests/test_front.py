@@ -17,7 +17,7 @@ from sessions.proxy.plane import DataPlane
 from sessions.proxy.splice import ClientConnection
 from sessions.proxy.tests.app import App, running_app
 from sessions.proxy.tests.black_box import log_in, seen
-from sessions.proxy.tests.site import SITE, FakeAuthority, admission, cookie, route
+from sessions.proxy.tests.site import BY_PORT, SITE, FakeAuthority, admission, cookie, route
 from sessions.proxy.tests.wire import TEXT, connected, handshake, masked, request
 from tests.ports import free_port
 from tests.wait import SECONDS
@@ -145,6 +145,19 @@ async def test_an_app_has_a_port_of_its_own_as_long_as_its_route_names_it() -> N
             table.replace([route(port=app.port, is_public=True)])
             await until_closed(own)
     plane.stop()
+
+
+async def test_a_port_is_held_for_apps_also_while_none_has_it() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        own = probe.getsockname()[1]
+    plane = DataPlane(admission(site=BY_PORT), FakeAuthority())
+    plane.admission.table.replace([])
+    async with listening(plane, "127.0.0.1", [own]):
+        await until_open(own)
+        async with connected(own) as client:
+            assert (await client.ask(request("GET", "/", b"", f"127.0.0.1:{own}"))).status == 410
+    plane.stop()
+    await until_closed(own)
 
 
 async def test_a_port_that_another_program_has_does_no_harm() -> None:
