@@ -33,7 +33,7 @@ SITE = """
 mkdir /tmp/www && cd /tmp/www
 echo I am $GPUPLATFORM_SESSION_ID > index.html
 head -c {size} /dev/urandom > big && busybox md5sum big > sum
-printf 'printf "HTTP/1.1 200 OK\\\\r\\\\n\\\\r\\\\n"; busybox yes\\n' > /tmp/endless
+printf 'read -r asked; printf "HTTP/1.1 200 OK\\\\r\\\\n\\\\r\\\\n"; busybox yes\\n' > /tmp/endless
 busybox nc -ll -p 8081 -e sh /tmp/endless &
 exec busybox httpd -f -p 8080 -h /tmp/www
 """
@@ -93,6 +93,7 @@ def test_apps_of_both_hosts_work_through_the_web_process_alone_and_end_with_thei
     endless = opened(hosts.far, "p8081")
     wait_until_it_answers(hosts, endless, stream=True)
     stream = ask(hosts, endless, stream=True)
+    assert stream.status_code == 200, stream.text
     assert next(stream.iter_content(2)) == b"y\n"
     services.terminate(hosts.far, actor=hosts.far.owner)
     with suppress(requests.RequestException):  # where the cut can be told from an end
