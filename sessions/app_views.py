@@ -163,7 +163,7 @@ def _elsewhere(request: Page, address: str) -> str:
 
 
 def _go_on(request: Page, address: str, *, is_app: bool) -> HttpResponse:
-    """Go on to an address; a page that is shown already leaves to an app by static/js/app.js, and is not come back to."""
+    """Go on to an address; a page that is shown already does so by static/js/app.js where it leads to the app."""
     if not request.htmx:
         return redirect(address)
     if not is_app:
