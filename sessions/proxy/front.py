@@ -10,7 +10,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from sessions.proxy.app_connection import END_OF_HEAD
 from sessions.proxy.arrivals import Arrival
 from sessions.proxy.asgi import Application
-from sessions.proxy.asgi_socket import Receive, Scope, Send
+from sessions.proxy.asgi_request import Receive, Scope, Send
 from sessions.proxy.limits import Limits
 from sessions.proxy.plane import DataPlane
 from sessions.proxy.site import Site

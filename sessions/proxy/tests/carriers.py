@@ -11,7 +11,7 @@ from uvicorn import Config, Server
 from sessions.proxy.admission import Network
 from sessions.proxy.app_connection import AppConnection, DecodingAppConnection
 from sessions.proxy.asgi import AppsByAsgi
-from sessions.proxy.asgi_socket import Receive, Scope, Send
+from sessions.proxy.asgi_request import Receive, Scope, Send
 from sessions.proxy.gateway import GatewayAdmission
 from sessions.proxy.limits import FOR_GATEWAY, Limits
 from sessions.proxy.plane import DataPlane
