@@ -163,7 +163,7 @@ def _elsewhere(request: Page, address: str) -> str:
 
 
 def _go_on(request: Page, address: str, *, is_app: bool) -> HttpResponse:
-    """Go on to an address; a page that is shown already does so by static/js/app.js where it leads to the app."""
+    """Go on to an address; a page that is shown leaves to an app by static/js/app.js, and is not come back to."""
     if not request.htmx:
         return redirect(address)
     if not is_app:
@@ -190,6 +190,7 @@ def _launcher_context(session: Session, form: OpenForm) -> dict[str, Any]:
         "may_publish": session.owner.policy.allow_public_apps,
         "has_ssh": bool(settings.COMPUTE_SSH_ADDRESS),
         "port_pool": settings.COMPUTE_APP_PORTS,
+        "is_by_port": addresses.site().is_by_port,
         "lives": LIVES,
     }
 

@@ -18,6 +18,7 @@ from django.test import Client
 
 from accounts.models import User
 from gpuplatform import embedded
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60.0
@@ -26,12 +27,12 @@ START_SECONDS = 60.0
 class LiveServer:
     """A server that can be ended and started again at the same address; its output goes to `log`."""
 
-    def __init__(self, log: Path, environment: Mapping[str, str], role: str = "web") -> None:
-        """`role` is the management command that serves: web or appproxy."""
+    def __init__(self, log: Path, environment: Mapping[str, str], role: str = "web", port: int = 0) -> None:
+        """`role` is the management command that serves: web or appproxy; a port of 0 is any that is free."""
         self.log = log
         self._role = role
         self._environment = environment
-        self._port = 0
+        self._port = port
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -54,9 +55,10 @@ class LiveServer:
     def start(self) -> None:
         """Start it and return once it listens."""
         self._port = self._port or free_port()
-        command = [sys.executable, "manage.py", self._role, "--address", f"127.0.0.1:{self._port}"]
+        address = f"127.0.0.1:{self._port}"
+        command = [sys.executable, "manage.py", self._role, "--address", address]
         with self.log.open("wb") as output:
-            variables = _environment() | dict(self._environment)
+            variables = _environment() | {"COMPUTE_HTTP_ADDRESS": address} | dict(self._environment)
             self._process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=output, stderr=output)
         deadline = time.monotonic() + START_SECONDS
         while not _listens(self._port):
@@ -72,24 +74,18 @@ class LiveServer:
             self._process = None
 
 
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
-def serving(log: Path, *, role: str = "web", **environment: str) -> Iterator[LiveServer]:
+def serving(log: Path, *, role: str = "web", port: int = 0, **environment: str) -> Iterator[LiveServer]:
     """Serve the test's database; the fixture `django_db_setup` must have run, and rows must be committed.
 
     `environment` replaces settings.
     """
-    server = LiveServer(log, environment, role)
+    server = LiveServer(log, environment, role, port)
     try:
         server.start()
         yield server

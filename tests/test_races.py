@@ -25,6 +25,7 @@ from sessions.runtime.memory import MemoryRuntime
 from sessions.tests.orders import make_order
 from tests.factories import make_group, make_host, make_policy, make_user
 from tests.invariants import broken_amounts, broken_invariants
+from tests.wait import SECONDS
 
 SESSIONS: Final = 200
 BATCH: Final = 20
@@ -96,7 +97,7 @@ def worker(runtime: MemoryRuntime, host: Host) -> Callable[[], None]:
 
 def settle(race: Race, is_settled: Callable[[], bool]) -> None:
     """Wait until it is so, for a minute at most."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + SECONDS
     while not is_settled():
         assert not race.is_over.wait(0.02), "a contestant failed"
         assert time.monotonic() < deadline, "it never settled"

@@ -56,7 +56,8 @@ def open_app(session: Session, app: str, *, actor: User, preferred_port: int | N
     """Have the session's host start the app, or find it running; return its endpoint, STARTING unless it is READY.
 
     `app` is the name of one of the image's apps, or `p<port>` for whatever listens on that port of the container.
-    The host is told either way, for an app may have died. Raises Refused at `app`.
+    The host is told either way, for an app may have died. Raises Refused at `app`, also where it needs a port of its
+    own and none is left.
     """
     with transaction.atomic():
         row = Session.objects.select_for_update(no_key=True, of=("self",)).select_related("host", "image")
@@ -67,7 +68,7 @@ def open_app(session: Session, app: str, *, actor: User, preferred_port: int | N
         endpoint = Endpoint.objects.filter(session=session, app=app).first() or Endpoint(session=session, app=app)
         if endpoint.state != EndpointState.READY or endpoint.pk is None:
             _prepare(endpoint, offer, actor)
-        note = "" if preferred_port is None else ports.assign(endpoint, preferred_port)
+        note = ports.assign(endpoint, preferred_port)
         _record(endpoint, f"Opened. {note}".strip(), actor)
         notify.tell_host(session.host.name, "open_app", endpoint.pk)
         _changed(endpoint)

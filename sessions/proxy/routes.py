@@ -20,7 +20,7 @@ class Route:
     is_public: bool = False
     token: str = ""  # what `Authorization: token` carries to the app; empty: the browser's own header passes
     gateway: str = ""  # URL of the gateway of its host; empty: the container is on this machine
-    listen_port: int | None = None  # a port of its own beside the host name
+    listen_port: int | None = None  # a port of its own, beside the host name or in its place
 
 
 Holds = Callable[[Route, str, int], bool]  # whether a connection's route, login digest and user id are meant

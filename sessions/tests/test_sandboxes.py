@@ -254,7 +254,7 @@ def test_what_an_earlier_worker_left_is_adopted_or_removed(world: DockerWorld, r
     world.client.rename(dead, dead.replace(FREE, RETIRED))  # as by a worker that died between the two steps
     runtime._pool._survey()
     until(lambda: set(world.sandboxes()) >= {alive} and len(free(world)) == 2)
-    assert not [name for name in world.sandboxes() if name.startswith(RETIRED)]
+    until(lambda: not [name for name in world.sandboxes() if name.startswith(RETIRED)])
     next_worker = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, sandboxes=1)
     next_worker._pool._survey()  # it wants fewer
     assert set(next_worker._pool._free) <= set(world.sandboxes())

@@ -18,7 +18,7 @@ from sessions.proxy.plane import DataPlane
 from sessions.proxy.routes import Route, RouteTable
 from sessions.proxy.splice import ClientConnection
 from sessions.proxy.tests.app import App, running_app
-from sessions.proxy.tests.site import KEYS, SITE, SUBNETS, FakeAuthority, admission, route
+from sessions.proxy.tests.site import BY_PORT, KEYS, SITE, SUBNETS, FakeAuthority, admission, route
 
 CARRIERS = ("splice", "asgi", "gateway")
 
@@ -70,13 +70,28 @@ async def running(
 
 
 @asynccontextmanager
-async def _spliced(plane: DataPlane) -> AsyncIterator[int]:
-    """Yield the port of the fast carrier."""
+async def running_by_port(name: str) -> AsyncIterator[Carrier]:
+    """Yield a carrier that has the app at a port of its own, with no host name for it."""
+    async with running(name) as carrier:
+        plane = DataPlane(admission(site=BY_PORT, authority=carrier.authority), carrier.authority)
+        async with _spliced(plane, is_own_port=True) as port:
+            by_port = Carrier(name, port, carrier.app, [plane], plane.admission.table, carrier.authority)
+            by_port.table.replace([carrier.route(listen_port=port)])
+            yield by_port
+
+
+@asynccontextmanager
+async def _spliced(plane: DataPlane, *, is_own_port: bool = False) -> AsyncIterator[int]:
+    """Yield the port of the fast carrier: the one that all apps share, or one that an app may have to itself."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: ClientConnection(plane), "127.0.0.1", 0)
+    own: list[int] = []  # known once the system has chosen it
+    server = await loop.create_server(lambda: ClientConnection(plane, own[0] if own else None), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    if is_own_port:
+        own.append(port)
     plane.start()
     try:
-        yield server.sockets[0].getsockname()[1]
+        yield port
     finally:
         server.close()
         plane.stop()
