@@ -136,7 +136,7 @@ async def test_who_does_not_log_in_holds_a_place_for_a_while_only_and_there_are_
     mute.close()
     await eventually(lambda: not front.connections)
     first = await enter(port, session.pk, KEY)
-    await eventually(lambda: all(each.visitor for each in front.connections))
+    await eventually(lambda: all(each.guest for each in front.connections))
     (await enter(port, session.pk, KEY)).close()
     first.close()
 

@@ -14,7 +14,8 @@ from sessions.proxy.tests.app import running_app
 from sessions.proxy.tests.carriers import running
 from sessions.proxy.tests.site import FakeAuthority, admission, cookie, route
 from sessions.proxy.tests.test_front import PLATFORM, serving
-from sessions.proxy.tests.wire import SECONDS, Client, connected, handshake, request
+from sessions.proxy.tests.wire import Client, connected, handshake, request
+from tests.wait import SECONDS
 
 
 async def idle(stack: AsyncExitStack, port: int, count: int) -> list[Client]:
