@@ -9,7 +9,7 @@ import pytest
 from uvicorn import Config, Server
 
 from sessions.proxy.app_connection import AppConnection
-from sessions.proxy.asgi_socket import Receive, Scope, Send
+from sessions.proxy.asgi_request import Receive, Scope, Send
 from sessions.proxy.front import PlatformOnly, uvicorn_protocol
 from sessions.proxy.limits import Limits
 from sessions.proxy.listeners import listening
