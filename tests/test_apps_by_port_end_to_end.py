@@ -11,6 +11,7 @@ import requests
 from playwright.sync_api import Browser, Page, expect
 from pytest_django import Settings
 
+from sessions.endpoints import ports
 from sessions.models import Endpoint, Session
 from tests.browser import signed_in
 from tests.factories import make_app, make_endpoint, make_user
@@ -119,13 +120,23 @@ def open_in_launcher(page: Page, session: Session, port: str = "") -> str:
     opened.value.close()
     listen_port = Endpoint.objects.values_list("listen_port", flat=True).get(app=f"p{port}" if port else "lab")
     origin = f"http://127.0.0.1:{listen_port}"
-    until(lambda: requests.get(origin, timeout=10).status_code == 401)
+    until(lambda: answers(origin) == 401)
     return origin
+
+
+def answers(origin: str) -> int:
+    """Return the status with which a stranger's program is answered; 0 where nobody listens."""
+    try:
+        return requests.get(origin, timeout=10).status_code
+    except requests.ConnectionError:
+        return 0
 
 
 def test_an_app_opens_at_a_port_of_its_own_for_its_owner_alone(
     browser: Browser, web: LiveServer, session: Session, program: int
 ) -> None:
+    for port in ports.pool():
+        until(lambda port=port: answers(f"http://127.0.0.1:{port}") == 410)  # type: ignore[misc]
     with signed_in(browser, web, session.owner) as context:
         page = context.new_page()
         lab, other = open_in_launcher(page, session), open_in_launcher(page, session, str(program))
