@@ -20,7 +20,7 @@ from pathlib import Path
 from bench.calibration import calibrate
 from bench.database import measure_database
 from bench.trace import Trace, read_trace, synthetic_trace
-from bench.worlds import after_release, big_world
+from bench.worlds import after_release, big_world, with_limits
 from scheduler.advisor import advise_on
 from scheduler.placement import plan
 from scheduler.simulator import simulate
@@ -62,6 +62,7 @@ def measure_passes(runs: int) -> dict[str, Figures]:
 def measure_release(runs: int) -> Figures:
     """Return the milliseconds of a pass after one release with the backlog standing, and of an advisor's answer."""
     snapshot = after_release(*SIZES[1])
+    limited = with_limits(snapshot)
     mine = snapshot.queue[0]._replace(id="mine")
     kept = Standing(snapshot)
     kept.serve(EPOCH)
@@ -69,6 +70,7 @@ def measure_release(runs: int) -> Figures:
     figures = {
         "pass": best_of(runs, lambda: plan(snapshot, EPOCH, look_ahead=0)),
         "pass_with_estimates": best_of(runs, lambda: plan(snapshot, EPOCH)),
+        "pass_with_estimates_and_time_limits": best_of(runs, lambda: plan(limited, EPOCH)),
         "advice": best_of(runs, lambda: advise_on(kept.twin(), mine, EPOCH)),
     }
     figures = {name: round(1000 * seconds, 1) for name, seconds in figures.items()}

@@ -11,6 +11,7 @@ from scheduler.placement import plan
 from scheduler.terms import EPOCH, GpuView, HostView, Owner, Request, Running, Shape, Snapshot
 
 OWNERS = 100
+LIMITS = tuple(timedelta(minutes=minutes) for minutes in (10, 30, 60, 90, 120, 240, 480, 1440, 2880))
 SHARES = (0, 100, 150, 200, 250, 300, 350, 400, 500, 500, 600, 700, 750, 800, 1000, 1000, 1000, 2000, 4000, 8000)
 
 
@@ -74,6 +75,12 @@ def after_release(hosts: int, waiting: int) -> Snapshot:
     left = [asked[entry.session_id] for entry in result.waiting]
     backlog = tuple(left[number % len(left)]._replace(id=f"w{number:05}") for number in range(waiting))
     return replace(world, hosts=views, queue=backlog, running=tuple(running))
+
+
+def with_limits(world: Snapshot) -> Snapshot:
+    """Return the same with a time limit for each who waits, one of nine."""
+    random = Random(3)
+    return replace(world, queue=tuple(request._replace(duration=random.choice(LIMITS)) for request in world.queue))
 
 
 def _with(host: HostView, running: Sequence[Running]) -> HostView:

@@ -19,6 +19,7 @@ from scheduler.room import GroupRoom, Room
 from scheduler.terms import EPOCH, HostView, Owner, Placement, Request, Rules, Running, Shape, Snapshot
 from scheduler.where import policy_for
 
+UNLIMITED: Final = Limits()
 SHARE_UNIT: Final = 10**9  # shares of a group are compared in billionths
 
 
@@ -73,6 +74,7 @@ class Group:
             for index, host in enumerate(self.hosts)
         ]
         self.capacity = max(room.capacity for room in rooms)
+        self.divides = all(host.divides for host in self.hosts)  # into parts what devices they have
         self._queue = queue
         self.room = GroupRoom(rooms, policy_for(rules, self.capacity, self.mix))
         self.by_host = {room.host_id: room for room in rooms}
@@ -248,6 +250,10 @@ class Board:
         """Return whose limits bind a session, the user's first; nobody's for users that the snapshot does not name."""
         found = self._users.get(owner_id), None if project_id is None else self._projects.get(project_id)
         return tuple(allowance for allowance in found if allowance is not None)
+
+    def limits_any(self, owner_id: int, project_id: int | None) -> bool:
+        """Say whether anything binds a session of these holders."""
+        return any(holder.limits != UNLIMITED for holder in self.holders(owner_id, project_id))
 
     def _count(self, owner_id: int, project_id: int | None, shape: Shape, sign: int) -> None:
         """Give back (1) or take (-1) what the limits of a session's holders allow."""

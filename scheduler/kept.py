@@ -33,6 +33,7 @@ class Kept:
         self._running = {running.session_id: running for running in loaded.snapshot.running}
         self._held = set(self.waiters).difference(self.standing.requests)
         self._words: dict[Place, Words | None] = {}  # as told last
+        self._grounds: dict[int, object] = {}  # what they hang on, by group
         self._unexplained = set(self.standing.requests)
         self._promised = {name for name, waiter in self.waiters.items() if waiter.told.eta is not None}
         self._touched: set[Holders] = set()  # who may take more, or less, than when those who wait were told last
@@ -160,12 +161,16 @@ class Kept:
     def _doubtful(self, explain: Explainer) -> set[str]:
         """Return those whose reason, or its words, may be another than they were told."""
         doubtful, self._unexplained = self._unexplained, set()
+        was, groups = self._grounds, {group_id for group_id, _ in self._by_place}
+        self._grounds = {group_id: explain.ground(group_id) for group_id in groups}
+        moved = {group_id for group_id in groups if group_id not in was or self._grounds[group_id] != was[group_id]}
         for place, names in self._by_place.items():
-            words = explain.words(*place) if names else None
+            words = explain.words(*place) if names and place[0] in moved else self._words.get(place)
             if words != self._words.get(place):
                 self._words[place] = words
                 doubtful |= names
-        users, projects = {user for user, _ in self._touched}, {project for _, project in self._touched} - {None}
+        touched = [holders for holders in self._touched if self.standing.board.limits_any(*holders)]
+        users, projects = {user for user, _ in touched}, {project for _, project in touched} - {None}
         for (user, project), names in self._by_holders.items():
             if user in users or project in projects:
                 doubtful |= names

@@ -5,8 +5,7 @@ offered, never the place in the queue or who holds what.
 """
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from itertools import accumulate
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from accounts.limits import FIELDS, Limits
@@ -58,10 +57,26 @@ class Explainer:
         if kept is not None and kept.room.fits(shape):
             return Reason.RESERVED, HELD_TEXT if kept.at is None else RESERVED_TEXT
         divided = bool(group.capacity and shape.fgpu % group.capacity)
+        return Reason.NO_CAPACITY, self._shortage(group_id, divided=divided).text(shape)
+
+    def ground(self, group_id: int) -> object:
+        """Return what all that `words` says of a group hangs on: as long as it is equal, so are the words."""
+        group = self._board.groups.get(group_id)
+        if group is None:
+            return None
+        offered = [self._shortage(group_id, divided=divided).steps for divided in (True, False)]
+        kept = group.reservation
+        if kept is None:
+            return offered, None
+        return offered, (kept.at is None, kept.room.cpu, kept.room.memory, kept.room.fgpu, kept.room.grain)
+
+    def _shortage(self, group_id: int, *, divided: bool) -> "Shortage":
+        group = self._board.groups[group_id]
+        divided = divided and not group.divides
         shortage = self._shortages.get((group_id, divided))
         if shortage is None:
             shortage = self._shortages[group_id, divided] = Shortage(group.room.rooms, divided=divided)
-        return Reason.NO_CAPACITY, shortage.text(shape)
+        return shortage
 
     def _limit(self, request: Request) -> Words:
         user, *_ = holders = self._board.holders(request.owner_id, request.project_id)
@@ -117,22 +132,33 @@ def _limits_reached(count: int) -> str:
 
 
 class Shortage:
-    """Says what a group lacks for a shape that fits on none of its hosts; cheap to ask for many shapes."""
+    """Says what a group lacks for a shape that fits on none of its hosts; cheap to ask for many shapes.
 
-    def __init__(self, rooms: Iterable[Room], *, divided: bool = False) -> None:
+    All that it says hangs on `steps`: the most GPU that a host has; and for less and less GPU, wherever hosts with no
+    less have more of them, the most cores and bytes.
+    """
+
+    def __init__(self, rooms: Collection[Room], *, divided: bool = False) -> None:
         """Take the rooms of the group's hosts, at least one, as the pass has left them.
 
         `divided`: for shapes that need a part of a GPU. Hosts that lend whole ones only have no GPU for them.
         """
-        offered = [(0 if divided and room.grain > 1 else room.fgpu, room) for room in rooms]
-        offered.sort(key=lambda each: each[0], reverse=True)
-        by_fgpu = [room for _, room in offered]
+        most: dict[int, tuple[int, int]] = {}  # cores and bytes that hosts with so much GPU have, each at the most
+        for room in rooms:
+            fgpu = 0 if divided and room.grain > 1 else room.fgpu
+            cpu, memory = most.get(fgpu, (0, 0))
+            if room.cpu > cpu or room.memory > memory or fgpu not in most:
+                most[fgpu] = max(cpu, room.cpu), max(memory, room.memory)
         self._texts: dict[Shape, str] = {}
-        self._gpu_capacity = max(room.capacity for room in by_fgpu)  # 0 without GPUs
-        self._none_divides = divided and all(room.grain > 1 for room in by_fgpu if room.capacity)
-        self._negated_fgpus = [-fgpu for fgpu, _ in offered]  # ascending, for bisect
-        self._most_cpu = list(accumulate((room.cpu for room in by_fgpu), max, initial=0))
-        self._most_memory = list(accumulate((room.memory for room in by_fgpu), max, initial=0))
+        self._gpu_capacity = max(room.capacity for room in rooms)  # 0 without GPUs
+        self._none_divides = divided and all(room.grain > 1 for room in rooms if room.capacity)
+        self.steps: list[tuple[int, int, int]] = []
+        cpu = memory = 0
+        for fgpu, amounts in sorted(most.items(), reverse=True):
+            if not self.steps or amounts[0] > cpu or amounts[1] > memory:
+                cpu, memory = max(cpu, amounts[0]), max(memory, amounts[1])
+                self.steps.append((fgpu, cpu, memory))
+        self._negated_fgpus = [-fgpu for fgpu, _, _ in self.steps]  # ascending, for bisect
 
     def text(self, shape: Shape) -> str:
         """Return what no host has; else what no host has beside the GPU asked for; else that it is not together."""
@@ -148,7 +174,7 @@ class Shortage:
             alone.insert(0, self._gpu_text(shape.fgpu))
         if alone:
             return " ".join(alone)
-        beside_gpu = bisect_right(self._negated_fgpus, -shape.fgpu)  # how many hosts have the GPU asked for
+        beside_gpu = bisect_right(self._negated_fgpus, -shape.fgpu)  # how many steps have the GPU asked for
         beside = self._missing_cpu_and_memory(shape, beside_gpu, " beside the GPU asked for")
         if beside:
             return " ".join(beside)
@@ -159,10 +185,10 @@ class Shortage:
     def _most_fgpu(self) -> int:
         return -self._negated_fgpus[0]
 
-    def _missing_cpu_and_memory(self, shape: Shape, hosts: int, where: str) -> list[str]:
-        """Return a sentence for each that the first `hosts` in order of GPU do not have."""
+    def _missing_cpu_and_memory(self, shape: Shape, steps: int, where: str) -> list[str]:
+        """Return a sentence for each that hosts of the first `steps`, in order of GPU, do not have."""
         texts = []
-        cpu, memory = self._most_cpu[hosts], self._most_memory[hosts]
+        _, cpu, memory = self.steps[steps - 1] if steps else (0, 0, 0)
         if shape.cpu > cpu:
             is_free = f"at most {cpu} {'is' if cpu == 1 else 'are'} free" if cpu else "none is free"
             texts.append(f"Waiting for {amount_text('cpu', shape.cpu)} on one host: {is_free}{where}.")

@@ -111,10 +111,12 @@ class Room:
 
     def copy(self) -> "Room":
         """Return a room that changes by itself."""
-        twin = object.__new__(Room)
-        for name in Room.__slots__:
-            setattr(twin, name, getattr(self, name))
-        twin.frees = list(self.frees)
+        twin: Room = object.__new__(Room)  # written out: an estimate copies all rooms
+        twin.host_id, twin.index = self.host_id, self.index
+        twin.capacity, twin.grain, twin.gpu_ids = self.capacity, self.grain, self.gpu_ids
+        twin.cpu, twin.memory, twin.fgpu, twin.free = self.cpu, self.memory, self.fgpu, self.free
+        twin.frees, twin.levels = self.frees.copy(), self.levels
+        twin.is_closed, twin.stamp, twin.changed_in, twin.rank = self.is_closed, 0, None, ()
         return twin
 
 

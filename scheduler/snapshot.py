@@ -1,13 +1,14 @@
 """Reads what a pass decides on, all of it or what has changed, in a constant number of queries."""
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple, TypeVar, cast
+from functools import cache
+from typing import Any, Final, NamedTuple, TypeVar
 
-from django.core.exceptions import EmptyResultSet
 from django.db import connection
 from django.db.models import Case, Count, F, Max, QuerySet, When
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Greatest, Least
 from psycopg.types.datetime import TimestamptzLoader
 
@@ -15,21 +16,29 @@ from accounts.limits import Amounts, Limits
 from accounts.models import User
 from resources.models import Gpu, Host, HostStatus, ResourceGroup
 from resources.tiers import Tier
-from scheduler.terms import EPOCH, GpuView, HostView, Order, Owner, Request, Rules, Running, Snapshot, Where
+from scheduler.terms import EPOCH, GpuView, HostView, Order, Owner, Request, Rules, Running, Shares, Snapshot, Where
 from sessions.lifecycle import HOSTED, Reason, Status
-from sessions.models import GpuShare, Session, SessionQuerySet, Told, has_succeeded
+from sessions.models import Session, SessionQuerySet, Told, has_succeeded
 
 Row = TypeVar("Row")
 NEVER: Final = EPOCH  # when the last dependency of a session without any succeeded
 NOTHING: Final = Amounts()
 READERS_KEEP: Final = 300  # seconds: longer than anybody goes on without reading everything again
-HostedRow = tuple[str, int, int, int, int, datetime, datetime | None]
+HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None, int | None]
+WaitingRow = tuple[Any, ...]
+RowsOf = Callable[[SessionQuerySet], QuerySet[Any, Row]]
+_IDS: Final = object()  # in a compiled query, in place of the ids
 STOPPING: Final = timedelta(minutes=1)  # after this long a session that is being stopped is thought to be gone
 
 _CHANGED: Final = """
+    WITH changed AS (
+        SELECT unnest(sessions) AS id FROM compute_change WHERE xid >= %(since)s::xid8
+        UNION SELECT unnest(%(also)s::varchar[])
+    )
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text,
            EXISTS (SELECT FROM compute_change WHERE xid >= %(since)s::xid8 AND sessions IS NULL),
-           ARRAY(SELECT DISTINCT unnest(sessions) FROM compute_change WHERE xid >= %(since)s::xid8)
+           ARRAY(SELECT id FROM changed UNION SELECT link.from_session_id FROM compute_session_depends_on link
+                 WHERE link.to_session_id IN (SELECT id FROM changed))
 """
 _FORGET: Final = """
     DELETE FROM compute_change
@@ -75,7 +84,7 @@ class Changes:
 
 
 def load(now: datetime) -> Loaded:
-    """Return the whole state, in nine queries; inactive groups offer no host."""
+    """Return the whole state, in eight queries; inactive groups offer no host."""
     since = oldest_open()
     waiters = _waiting(None)
     queue = tuple(waiter.request for waiter in waiters if waiter.held(now) is None)
@@ -97,21 +106,20 @@ def load(now: datetime) -> Loaded:
 def load_changes(since: str, also: Iterable[str]) -> Changes | None:
     """Return what has changed, and the sessions of `also`; None where the whole state must be read.
 
-    One query if nothing has, else five. What commits meanwhile is read now or the next time, or both; never not at all.
+    One query if nothing has, else three to five. What commits meanwhile is read now or the next time, or both; never
+    not at all.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_CHANGED, {"since": since})
+        cursor.execute(_CHANGED, {"since": since, "also": list(also)})
         next_since, is_all, changed = cursor.fetchone()
     if is_all:
         return None
-    ids = {*changed, *also}
+    ids = frozenset(changed)
     if not ids:
-        return Changes(ids=frozenset(), since=next_since)
-    links = Session.depends_on.through.objects.filter(to_session__in=ids, from_session__status=Status.PENDING)
-    ids.update(links.values_list("from_session_id", flat=True))
+        return Changes(ids=ids, since=next_since)
     waiters = _waiting(ids)
     return Changes(
-        ids=frozenset(ids),
+        ids=ids,
         waiters=waiters,
         running=_running(ids),
         limits=limits_of({waiter.request.owner_id for waiter in waiters}) if waiters else {},
@@ -155,15 +163,7 @@ def oldest_open() -> str:
 
 def _waiting(ids: Collection[str] | None) -> list[Waiter]:
     """Return who waits, or who of `ids` does, in the order of the queue; two queries."""
-    sessions = Session.objects.filter(status=Status.PENDING).order_by()
-    rows = _fetch(
-        (sessions if ids is None else sessions.filter(pk__in=ids)).values_list(
-            *("id", "owner_id", "resource_group_id", "cpu", "memory", "fgpu", "avoided_host_id", "priority"),
-            Greatest("created_at", "not_before"),  # since when it waits for room, dependencies aside
-            Least("time_limit", "owner__policy__max_lifetime"),
-            *("not_before", "reason", "detail", "eta", "because"),
-        )
-    )
+    rows = _fetch(_waiting_rows, ids)
     freed = _dependencies(ids) if rows else {}
     waiters = []
     for row in rows:
@@ -180,27 +180,57 @@ def _in_order(waiter: Waiter) -> tuple[int, datetime, str]:
     return -request.priority, request.queued_at, request.id
 
 
-def _fetch(rows: QuerySet[Any, Row]) -> list[Row]:
-    """Return the rows of a values_list, times read by the driver's own loader: Django's takes ten times as long."""
-    try:
-        sql, parameters = rows.query.sql_with_params()
-    except EmptyResultSet:
-        return []
+def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
+    """Return the rows behind `_waiting`."""
+    return sessions.filter(status=Status.PENDING).values_list(
+        *("id", "owner_id", "resource_group_id", "cpu", "memory", "fgpu", "avoided_host_id", "priority"),
+        Greatest("created_at", "not_before"),  # since when it waits for room, dependencies aside
+        Least("time_limit", "owner__policy__max_lifetime"),
+        *("not_before", "reason", "detail", "eta", "because"),
+    )
+
+
+def _fetch(rows_of: "RowsOf[Row]", ids: Collection[str] | None) -> list[Row]:
+    """Return the rows of all sessions, or of those of `ids`."""
+    sql, parameters = _compiled(rows_of, of_some=ids is not None)
+    return _execute(sql, [list(ids or ()) if parameter is _IDS else parameter for parameter in parameters])
+
+
+@cache
+def _compiled(
+    rows_of: Callable[[SessionQuerySet], QuerySet[Any, Any]], *, of_some: bool
+) -> tuple[str, Sequence[object]]:
+    """Return the query; Django takes longer to write one than PostgreSQL to answer it."""
+    sessions = Session.objects.order_by()
+    if of_some:
+        sessions = sessions.filter(pk__in=RawSQL("SELECT unnest(%s::varchar[])", [_IDS]))
+    return rows_of(sessions).query.sql_with_params()
+
+
+def _execute(sql: str, parameters: Sequence[Any]) -> list[Any]:
+    """Return the rows, times read by the driver's own loader: Django's takes ten times as long."""
     with connection.cursor() as cursor:
         cursor.cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
         cursor.execute(sql, parameters)
-        return cast(list[Row], cursor.fetchall())
+        return list(cursor.fetchall())
 
 
 def _dependencies(ids: Collection[str] | None) -> dict[str, datetime | None]:
     """Return {waiting session that depends on others: when the last of them succeeded, None while one has not}."""
-    links = Session.depends_on.through.objects.filter(from_session__status=Status.PENDING)
-    if ids is not None:
-        links = links.filter(from_session__in=ids)
-    rows = links.values_list("from_session_id").annotate(
-        done=Count("pk", filter=has_succeeded("to_session__")), of=Count("pk"), last=Max("to_session__ended_at")
+    return {session_id: last if done == of else None for session_id, done, of, last in _fetch(_dependency_rows, ids)}
+
+
+def _dependency_rows(sessions: SessionQuerySet) -> QuerySet[Session, tuple[str, int, int, datetime | None]]:
+    """Return the rows behind `_dependencies`."""
+    return (
+        sessions.filter(status=Status.PENDING, depends_on__isnull=False)
+        .values_list("pk")
+        .annotate(
+            done=Count("depends_on", filter=has_succeeded("depends_on__")),
+            of=Count("depends_on"),
+            last=Max("depends_on__ended_at"),
+        )
     )
-    return {session_id: last if done == of else None for session_id, done, of, last in rows}
 
 
 def rules_of(group_ids: set[int] | None) -> dict[int, Rules]:
@@ -218,26 +248,29 @@ def rules_of(group_ids: set[int] | None) -> dict[int, Rules]:
 
 
 def _running(ids: Collection[str] | None) -> list[Running]:
-    """Return who holds a lease, or who of `ids` does, with the time by which each has ended; two queries."""
-    shares: dict[str, list[tuple[int, int]]] = {}
-    held = GpuShare.objects.order_by() if ids is None else GpuShare.objects.filter(lease__in=ids).order_by()
-    for session_id, gpu_id, milli in _fetch(held.values_list("lease_id", "gpu_id", "milli")):
-        shares.setdefault(session_id, []).append((gpu_id, milli))
-    hosted = Session.objects.filter(status__in=HOSTED).order_by()
-    rows = _fetch(_with_times(hosted if ids is None else hosted.filter(pk__in=ids)))
-    return [
-        Running(session_id, owner_id, host_id, cpu, memory, tuple(shares.get(session_id, ())), begun, ends_at)
-        for session_id, owner_id, host_id, cpu, memory, begun, ends_at in rows
-    ]
+    """Return who holds a lease, or who of `ids` does, with the time by which each has ended; one query."""
+    shares: dict[str, Shares] = {}
+    holders: dict[str, HostedRow] = {}
+    for row in _fetch(_hosted_rows, ids):
+        session_id = row[0]
+        holders[session_id] = row
+        if row[7] is not None and row[8] is not None:
+            shares[session_id] = (*shares.get(session_id, ()), (row[7], row[8]))
+    return [Running(*row[:5], shares.get(session_id, ()), *row[5:7]) for session_id, row in holders.items()]
 
 
-def _with_times(hosted: SessionQuerySet) -> QuerySet[Session, HostedRow]:
-    """Return the rows behind `_running`. What is being stopped ends soon; what has not started yet, a limit later."""
+def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
+    """Return the rows behind `_running`, one for each share.
+
+    What is being stopped ends soon; what has not started yet, a limit later.
+    """
     begun = Case(When(started_at__isnull=False, then=F("started_at")), default=F("status_at"))
     bound = Least("time_limit", "owner__policy__max_lifetime")
     ends_at = Case(When(status=Status.TERMINATING, then=F("status_at") + STOPPING), default=F("begun") + bound)
-    return hosted.annotate(begun=begun, ends_at=ends_at).values_list(
-        "pk", "owner_id", "host_id", "cpu", "memory", "begun", "ends_at"
+    hosted = sessions.filter(status__in=HOSTED).annotate(begun=begun, ends_at=ends_at)
+    return hosted.values_list(
+        *("pk", "owner_id", "host_id", "cpu", "memory", "begun", "ends_at"),
+        *("lease__shares__gpu_id", "lease__shares__milli"),
     )
 
 
@@ -262,7 +295,7 @@ def hosts_of(
     if group_ids is not None:
         present, hosts = present.filter(host__group__in=group_ids), hosts.filter(group__in=group_ids)
     undivided: set[int] = set()
-    for pk, host_id, per_gpu, tier in _fetch(present.values_list("pk", "host_id", "host__group__fgpu_per_gpu", "tier")):
+    for pk, host_id, per_gpu, tier in present.values_list("pk", "host_id", "host__group__fgpu_per_gpu", "tier"):
         capacity = per_gpu * 1000
         if tier == Tier.NONE:  # it is the host that cannot: the same for all its devices
             undivided.add(host_id)

@@ -12,8 +12,9 @@ from types import MappingProxyType
 
 from scheduler.board import Board
 from scheduler.forecast import Start, play
-from scheduler.line import Line, Place
+from scheduler.line import Line
 from scheduler.order import DEFAULT, joined
+from scheduler.peers import Place
 from scheduler.placement import serve
 from scheduler.terms import Order, Placement, Request, Running, Snapshot
 

@@ -14,6 +14,7 @@ from accounts.limits import Amounts, Limits
 from sessions.lifecycle import Reason
 
 EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
+Form = tuple[int, int, int, int, int | None]
 Kind = tuple[int, int, int, int, int | None, timedelta | None]
 Shares = tuple[tuple[int, int], ...]  # (gpu id, milli-fGPU) in device order
 
@@ -87,6 +88,11 @@ class Request(NamedTuple):
     def shape(self) -> Shape:
         """What it needs of one host."""
         return Shape(self.cpu, self.memory, self.fgpu)
+
+    @property
+    def form(self) -> Form:
+        """What decides whether there is room for it that is kept for nobody."""
+        return self[2:7]
 
     @property
     def kind(self) -> Kind:

@@ -18,6 +18,7 @@ from django.test import Client
 
 from accounts.models import User
 from gpuplatform import embedded
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60.0
@@ -54,9 +55,10 @@ class LiveServer:
     def start(self) -> None:
         """Start it and return once it listens."""
         self._port = self._port or free_port()
-        command = [sys.executable, "manage.py", self._role, "--address", f"127.0.0.1:{self._port}"]
+        address = f"127.0.0.1:{self._port}"
+        command = [sys.executable, "manage.py", self._role, "--address", address]
         with self.log.open("wb") as output:
-            variables = _environment() | dict(self._environment)
+            variables = _environment() | {"COMPUTE_HTTP_ADDRESS": address} | dict(self._environment)
             self._process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=output, stderr=output)
         deadline = time.monotonic() + START_SECONDS
         while not _listens(self._port):
@@ -70,12 +72,6 @@ class LiveServer:
             self._process.send_signal(how)
             self._process.wait(START_SECONDS)
             self._process = None
-
-
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
 
 
 def _listens(port: int) -> bool:

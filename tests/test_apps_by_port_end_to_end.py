@@ -15,7 +15,8 @@ from sessions.endpoints import ports
 from sessions.models import Endpoint, Session
 from tests.browser import signed_in
 from tests.factories import make_app, make_endpoint, make_user
-from tests.live import LiveServer, free_port, serving
+from tests.live import LiveServer, serving
+from tests.ports import free_port
 from tests.wait import until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]

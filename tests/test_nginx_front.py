@@ -13,7 +13,8 @@ from sessions.proxy.tests.black_box import log_in, seen
 from sessions.proxy.tests.carriers import running, running_by_port
 from sessions.proxy.tests.site import KEYS, grant
 from sessions.proxy.tests.wire import PING, PONG, TEXT, connected, handshake, masked, request
-from tests.live import free_port
+from tests.ports import free_port
+from tests.wait import SECONDS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs/proxy.md"
 FRAME = (
@@ -41,14 +42,14 @@ async def fronted(folder: Path, apps: int) -> AsyncIterator[int]:
     (folder / "nginx.conf").write_text(configuration(folder, port, apps))
     process = subprocess.Popen([nginx, "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")])
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(SECONDS):
             while not await _listens(port):
                 assert process.poll() is None, (folder / "error.log").read_text()
                 await asyncio.sleep(0.02)
         yield port
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(SECONDS)
 
 
 async def _listens(port: int) -> bool:
@@ -85,7 +86,7 @@ async def test_nginx_in_front_stops_the_app_for_a_client_that_does_not_read(tmp_
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await client.send(request("GET", "/big", **log_in()))
         written = -1
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(SECONDS):
             while carrier.app.written != written or not written:
                 written = carrier.app.written
                 await asyncio.sleep(0.3)

@@ -24,8 +24,7 @@ from sessions.terminal_messages import CloseCode
 from tests.fgpu_sessions import wait_for
 from tests.tiny_image import ensure_tiny_image
 from tests.two_hosts import TwoHosts, terminal, two_hosts
-from tests.wait import until
-from tests.web_terminal import SECONDS
+from tests.wait import SECONDS, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
@@ -66,7 +65,7 @@ async def test_terminals_and_logs_of_both_hosts_work_through_the_web_process_alo
 
     async with terminal(hosts, hosts.far) as shell:
         await shell.run("echo rea''dy; sleep 1000", "ready\r\n")
-        assert hosts.gateway.open_connections() == 1
+        await asyncio.to_thread(until, lambda: hosts.gateway.open_connections() == 1)
         await sync_to_async(services.terminate)(hosts.far, actor=hosts.far.owner)
         assert await shell.closed() == CloseCode.SESSION_ENDED
     await sync_to_async(wait_for)(hosts.far, Status.TERMINATED)

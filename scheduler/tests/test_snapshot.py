@@ -26,14 +26,14 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize("count", [1, 30])
-def test_a_snapshot_costs_nine_queries_however_much_there_is(
+def test_a_snapshot_costs_eight_queries_however_much_there_is(
     count: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     for _ in range(count):
         host = make_host(gpus=1)
         run_session(host=host, fgpu=500)
         make_session(resource_group=host.group)
-    with django_assert_num_queries(9):
+    with django_assert_num_queries(8):
         loaded = snapshot.load(timezone.now())
     assert len(loaded.snapshot.hosts) == len(loaded.snapshot.queue) == len(loaded.snapshot.owners) == count
 

@@ -13,6 +13,7 @@ from scheduler.terms import GpuView, HostView, Owner, Request, Rules, Running, S
 from scheduler.tests.worlds import NOW, make_host, make_request
 
 HOUR = timedelta(hours=1)
+COMMON = (Shape(1, 1, 500), Shape(2, 2, 1000), Shape(4, 2, 2000))
 FOREVER = timedelta(days=10_000)  # how long who has no bound runs, unless a test says otherwise
 SHARES = (0, 250, 500, 500, 750, 1000, 1000, 2000, 2000, 3000)
 MIX = tuple((Shape(cpu, 2, fgpu), 1) for cpu in (1, 3, 5) for fgpu in SHARES)  # what requests are usually like
@@ -45,13 +46,16 @@ def random_running(random: Random, host: HostView) -> tuple[HostView, list[Runni
 
 
 def random_waiting(random: Random, name: str, unbounded: float) -> Request:
-    """Return a request that joins now, without a bound with the chance given."""
+    """Return a request that joins now, without a bound with the chance given; every second one has a common shape."""
     duration = None if random.random() < unbounded else random.randint(1, 6) * HOUR
+    shape = Shape(random.randint(1, 5), random.randint(1, 3), random.choice(SHARES))
+    if random.random() < 1 / 2:
+        shape = random.choice(COMMON)
     return make_request(
         name,
-        random.choice(SHARES),
-        cpu=random.randint(1, 5),
-        memory=random.randint(1, 3),
+        shape.fgpu,
+        cpu=shape.cpu,
+        memory=shape.memory,
         owner=random.randint(1, 3),
         group=random.choice((1, 1, 2)),
     )._replace(duration=duration)

@@ -28,7 +28,8 @@ from sessions.tests.runtime_worlds import DockerWorld, make_spec
 from sessions.tests.ssh_client import SshClient, run
 from tests.containers import Container, running_container
 from tests.factories import make_host, make_session, make_user, run_session
-from tests.gateways import free_port, running_gateway
+from tests.gateways import running_gateway
+from tests.ports import free_port
 from tests.shell_image import ensure_shell_image
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
@@ -190,8 +191,7 @@ def test_a_session_that_waits_says_so(client: SshClient, owner: User, host: Host
 def test_the_last_use_of_a_key_is_noted(client: SshClient, session: Session, key: SshKey) -> None:
     assert key.last_used_at is None
     client.run(session.pk, "true")
-    key.refresh_from_db()
-    assert key.last_used_at is not None
+    until(lambda: SshKey.objects.get(pk=key.pk).last_used_at)
     until(lambda: Session.objects.get(pk=session.pk).last_activity_at)
 
 

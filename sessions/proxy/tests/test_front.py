@@ -19,6 +19,8 @@ from sessions.proxy.tests.app import App, running_app
 from sessions.proxy.tests.black_box import log_in, seen
 from sessions.proxy.tests.site import BY_PORT, SITE, FakeAuthority, admission, cookie, route
 from sessions.proxy.tests.wire import TEXT, connected, handshake, masked, request
+from tests.ports import free_port
+from tests.wait import SECONDS
 
 PLATFORM = "platform.localhost:8000"
 
@@ -126,8 +128,7 @@ async def test_a_body_for_the_platform_may_be_as_long_and_slow_as_ever() -> None
 
 
 async def test_an_app_has_a_port_of_its_own_as_long_as_its_route_names_it() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        own = probe.getsockname()[1]
+    own = free_port()
     async with running_app() as app:
         plane = plane_for(app, is_public=True)
         async with listening(plane, "127.0.0.1"):
@@ -162,9 +163,8 @@ async def test_a_port_is_held_for_apps_also_while_none_has_it() -> None:
 async def test_a_port_that_another_program_has_does_no_harm() -> None:
     async with running_app() as app:
         plane = plane_for(app)
-        with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as probe:
-            first, second = taken.getsockname()[1], probe.getsockname()[1]
-            probe.close()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            first, second = taken.getsockname()[1], free_port()
             async with listening(plane, "127.0.0.1"):
                 other = route(label="echo--s2", session="s2", port=app.port, listen_port=second)
                 plane.admission.table.replace([route(port=app.port, listen_port=first), other])
@@ -187,6 +187,8 @@ async def test_a_plane_that_drains_finishes_answers_and_lets_websockets_be() -> 
             assert (await talking.head()).status == 101
             plane.shut_down()
             assert await idle.ended() == b""
+            for _ in range(4):
+                await app.take_event()
             assert (await busy.ended()).endswith(b"0\r\n\r\n")
             await talking.send(masked(TEXT, b"x"))
             assert await talking.frame() == (0x80 | TEXT, b"x")
@@ -209,7 +211,7 @@ async def test_a_fault_of_ours_leaves_nobody_waiting(faulty: str, monkeypatch: p
 
 async def until_open(port: int) -> None:
     """Return once somebody listens on the port."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SECONDS):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -222,7 +224,7 @@ async def until_open(port: int) -> None:
 
 async def until_closed(port: int) -> None:
     """Return once nobody listens on the port."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SECONDS):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -6,11 +6,10 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
 
 from sessions.proxy.tests.site import HOST
+from tests.wait import SECONDS
 
-SECONDS: Final = 10.0  # within which everything that happens at all has happened
 TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 
 
