@@ -92,6 +92,7 @@ def test_apps_of_both_hosts_work_through_the_web_process_alone_and_end_with_thei
     endless = opened(hosts.far, "p8081")
     wait_until_it_answers(hosts, endless, stream=True)
     stream = ask(hosts, endless, stream=True)
+    assert stream.status_code == 200, stream.text
     assert next(stream.iter_content(2)) == b"y\n"
     services.terminate(hosts.far, actor=hosts.far.owner)
     with suppress(requests.RequestException):  # where the cut can be told from an end

@@ -153,6 +153,25 @@ def test_a_share_links_secret_is_not_stored_and_revoking_it_voids_what_it_opened
     assert [what.split(" ")[0] for what in events(endpoint)] == ["Shared", "Share"]
 
 
+@pytest.mark.parametrize("how", ["unpublish", "revoke", "close"])
+def test_whoever_was_let_in_is_left_with_no_key_of_the_session(how: str) -> None:
+    endpoint = make_endpoint(is_public=how != "revoke")
+    owner = endpoint.session.owner
+    link, _ = services.share(endpoint, expires=timezone.now() + SOON, actor=owner)
+    Session.objects.update(ssh_public_key="ssh-ed25519 AAAA")
+    {"unpublish": services.unpublish, "close": services.close}.get(how, lambda *_, **__: None)(endpoint, actor=owner)
+    if how == "revoke":
+        services.revoke(link, actor=owner)
+    assert Session.objects.get().ssh_public_key == ""
+
+
+def test_closing_an_app_that_was_the_owners_alone_leaves_the_session_its_key() -> None:
+    endpoint = make_endpoint()
+    Session.objects.update(ssh_public_key="ssh-ed25519 AAAA")
+    services.close(endpoint, actor=endpoint.session.owner)
+    assert Session.objects.get().ssh_public_key == "ssh-ed25519 AAAA"
+
+
 def test_closing_leaves_no_way_in() -> None:
     endpoint = make_endpoint(is_public=True, listen_port=10200)
     owner = endpoint.session.owner

@@ -183,10 +183,12 @@ async def test_many_requests_at_once_are_answered_one_after_the_other(carrier: C
             assert reply.status == 401
 
 
-async def test_a_cookie_that_runs_out_ends_what_it_opened(carrier: Carrier) -> None:
+async def test_a_cookie_that_runs_out_ends_what_it_opened(carrier: Carrier, monkeypatch: pytest.MonkeyPatch) -> None:
     async with connected(carrier.port) as client:
-        await client.send(handshake(**log_in(expires_at=time.time() + 1)))
+        expires_at = time.time() + 3600
+        await client.send(handshake(**log_in(expires_at=expires_at)))
         assert (await client.head()).status == 101
+        monkeypatch.setattr(time, "time", lambda: expires_at)
         await client.cut()
 
 
