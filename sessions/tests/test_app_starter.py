@@ -47,8 +47,7 @@ def session(world: DockerWorld, runtime: DockerRuntime) -> Session:
     spec = make_spec(world.image, session=row.pk, attempt=row.attempt)
     runtime.create(spec)
     runtime.start(row.pk, row.attempt)
-    networks = world.inspect(row.pk, row.attempt)["NetworkSettings"]["Networks"]
-    Session.objects.filter(pk=row.pk).update(address=next(iter(networks.values()))["IPAddress"])
+    Session.objects.filter(pk=row.pk).update(address=runtime.address(row.pk, row.attempt))
     row.refresh_from_db()
     return row
 

@@ -129,7 +129,7 @@ def test_with_sudo_there_are_the_capabilities_it_needs_and_no_more(world: Docker
 
 def test_containers_cannot_reach_each_other(world: DockerWorld, runtime: DockerRuntime) -> None:
     one, other = (launch(runtime, make_spec(world.image)) for _ in range(2))
-    address = world.inspect(one.session, 1)["NetworkSettings"]["Networks"][world.network]["IPAddress"]
+    address = runtime.address(one.session, 1)
     world.execute(one.session, 1, "nc -ll -p 8080 -e cat </dev/null >/dev/null 2>&1 &")
     request = f"echo hello | nc -w 1 {address} 8080"
     # The one itself reaches its server, as soon as that listens.

@@ -24,6 +24,7 @@ from sessions.runtime.base import ContainerSpec
 from sessions.runtime.container_config import bridge_device
 from sessions.runtime.docker import DockerRuntime
 from sessions.runtime.firewall import Firewall
+from sessions.runtime.sandboxes import sandbox_name
 from sessions.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, until
@@ -61,7 +62,8 @@ def walled() -> Iterator[Walled]:
     world = DockerWorld(ensure_tiny_image())
     runtime = DockerRuntime(world.installation, "here", ENGINE_URL, network=NETWORK)
     spec = launch(runtime, world)
-    gateway = world.inspect(spec.session, 1)["NetworkSettings"]["Networks"][NETWORK]["Gateway"]
+    sandbox = world.client.inspect_container(sandbox_name((spec.session, 1)))
+    gateway = sandbox["NetworkSettings"]["Networks"][NETWORK]["Gateway"]
     device = bridge_device(NETWORK)
     try:
         yield Walled(world, spec, gateway, Firewall(device, list))
@@ -205,10 +207,11 @@ def test_a_session_reaches_the_world_but_not_what_a_cloud_tells_its_host(walled:
 
 
 def test_sessions_reach_each_other_neither_with_the_rules_nor_without(walled: Walled) -> None:
-    other = launch(DockerRuntime(walled.world.installation, "here", ENGINE_URL, network=NETWORK), walled.world)
+    runtime = DockerRuntime(walled.world.installation, "here", ENGINE_URL, network=NETWORK)
+    other = launch(runtime, walled.world)
     served = walled.world.client.exec_create(f"gp-{other.session}-1", ["sh", "-c", "echo heard | nc -l -p 8000"])
     walled.world.client.exec_start(served["Id"], detach=True)
-    address = walled.world.inspect(other.session, 1)["NetworkSettings"]["Networks"][NETWORK]["IPAddress"]
+    address = str(runtime.address(other.session, 1))
     assert walled.is_cut_off(address, 8000)
     walled.wall.hold()
     assert walled.is_cut_off(address, 8000)
