@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
@@ -11,12 +12,13 @@ import requests
 from playwright.sync_api import Browser, Page, expect
 from pytest_django import Settings
 
+from sessions.endpoints import ports
 from sessions.models import Endpoint, Session
 from tests.browser import signed_in
 from tests.factories import make_app, make_endpoint, make_user
 from tests.live import LiveServer, serving
 from tests.ports import free_port
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
 
@@ -120,13 +122,22 @@ def open_in_launcher(page: Page, session: Session, port: str = "") -> str:
     opened.value.close()
     listen_port = Endpoint.objects.values_list("listen_port", flat=True).get(app=f"p{port}" if port else "lab")
     origin = f"http://127.0.0.1:{listen_port}"
-    until(lambda: requests.get(origin, timeout=10).status_code == 401)
+    until(lambda: status_of(origin) == 401)
     return origin
+
+
+def status_of(url: str) -> int:
+    """Return the status with which the URL answers, 0 where nobody listens."""
+    with suppress(requests.ConnectionError):
+        return requests.get(url, timeout=SECONDS).status_code
+    return 0
 
 
 def test_an_app_opens_at_a_port_of_its_own_for_its_owner_alone(
     browser: Browser, web: LiveServer, session: Session, program: int
 ) -> None:
+    for port in ports.pool():
+        until(lambda port=port: status_of(f"http://127.0.0.1:{port}") == 410)  # type: ignore[misc]
     with signed_in(browser, web, session.owner) as context:
         page = context.new_page()
         lab, other = open_in_launcher(page, session), open_in_launcher(page, session, str(program))

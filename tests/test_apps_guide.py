@@ -6,14 +6,13 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from tests.app_windows import launched, save_a_notebook, typed
-from tests.browser import chromium
+from tests.browser import SLOW_MS, chromium
 from tests.platform import ROOT, Platform, running_platform
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser]
 
 VAR_DIR = ROOT / "var" / "test-apps-guide"
 USER = "user@example.org"
-JUPYTER_MS = 180_000  # its first start on a busy machine
 NAME = "study"
 
 EVENTS = """
@@ -62,8 +61,7 @@ def browser() -> Iterator[Browser]:
 def context(browser: Browser, platform: Platform) -> Iterator[BrowserContext]:
     """A browser in which the demo user is signed in; no page of the platform may log an error."""
     made = browser.new_context(viewport={"width": 1440, "height": 900})
-    made.set_default_timeout(JUPYTER_MS)
-    expect.set_options(timeout=JUPYTER_MS)
+    made.set_default_timeout(SLOW_MS)
     page = made.new_page()
     page.goto(platform.url)
     page.get_by_label("E-mail").fill(USER)

@@ -32,7 +32,7 @@ def test_without_a_gpu_it_says_so_and_measures_nothing(built: Path, tmp_path: Pa
 
 
 def test_the_dry_run_checks_everything_and_passes(built: Path, tmp_path: Path) -> None:
-    command = [str(RUN), "--dry-run", "--seconds", "3", "--out", str(tmp_path)]
+    command = [str(RUN), "--dry-run", "--seconds", "1", "--out", str(tmp_path)]
     environment = dict(os.environ) | {"PYTHON": sys.executable, "FGPU_CALLS": "500"}
     result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     report = json.loads((tmp_path / "report.json").read_text())

@@ -337,13 +337,21 @@ def has_body(sorted_: Sorted) -> bool:
 def unknown(*, is_ours: bool, launch_url: str = "") -> Answer:
     """Return the answer for a host that has no app, or that is none of the apps' at all.
 
-    `launch_url` is where its owner opens it again; whether there was such an app is not told here. It is 410 and not
-    404, by which JupyterLab would understand that its folder is missing, and ask for it hundreds of times a second.
+    `launch_url` is where its owner opens it again; whether there was such an app is not told here.
     """
     if not is_ours:
         return answers.text(421, "This address serves the apps of sessions only.", closes=True)
     if not launch_url:
         return answers.page(404, Words(title="No such app", text="This is no address of an app."), closes=True)
+    return gone(launch_url)
+
+
+def gone(launch_url: str) -> Answer:
+    """Return the answer for an app that is not there, with a link to where its owner opens it again.
+
+    It is 410 and not 404, by which JupyterLab would understand that its folder is missing, and ask for it hundreds of
+    times a second.
+    """
     words = Words(
         title="This app is gone",
         text="It was closed, or its session has ended.",

@@ -1,5 +1,6 @@
 """The verbs of endpoints: what may be opened, published, shared and closed, and the record that each leaves."""
 
+import socket
 from datetime import timedelta
 
 import pytest
@@ -204,6 +205,17 @@ def test_another_port_is_given_and_told_where_the_preferred_one_is_taken(session
     assert "10200 is taken" in note
     assert "10201" in note
     assert note in events(endpoint)[0]
+
+
+def test_a_port_that_another_program_listens_on_is_as_good_as_taken(session: Session, settings: Settings) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as program:
+        port = program.getsockname()[1]
+        settings.COMPUTE_APP_PORTS = str(port)
+        endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=port)
+        assert endpoint.listen_port is None
+        assert "All ports for apps are taken" in note
+    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=port)
+    assert (endpoint.listen_port, note) == (port, "")
 
 
 @pytest.mark.usefixtures("pool")

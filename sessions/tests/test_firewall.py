@@ -24,7 +24,6 @@ from sessions.runtime.base import ContainerSpec
 from sessions.runtime.container_config import bridge_device
 from sessions.runtime.docker import DockerRuntime
 from sessions.runtime.firewall import Firewall
-from sessions.runtime.sandboxes import sandbox_name
 from sessions.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, until
@@ -62,8 +61,7 @@ def walled() -> Iterator[Walled]:
     world = DockerWorld(ensure_tiny_image())
     runtime = DockerRuntime(world.installation, "here", ENGINE_URL, network=NETWORK)
     spec = launch(runtime, world)
-    sandbox = world.client.inspect_container(sandbox_name((spec.session, 1)))
-    gateway = sandbox["NetworkSettings"]["Networks"][NETWORK]["Gateway"]
+    gateway = world.client.inspect_network(NETWORK)["IPAM"]["Config"][0]["Gateway"]
     device = bridge_device(NETWORK)
     try:
         yield Walled(world, spec, gateway, Firewall(device, list))
@@ -211,7 +209,8 @@ def test_sessions_reach_each_other_neither_with_the_rules_nor_without(walled: Wa
     other = launch(runtime, walled.world)
     served = walled.world.client.exec_create(f"gp-{other.session}-1", ["sh", "-c", "echo heard | nc -l -p 8000"])
     walled.world.client.exec_start(served["Id"], detach=True)
-    address = str(runtime.address(other.session, 1))
+    address = runtime.address(other.session, 1)
+    assert address
     assert walled.is_cut_off(address, 8000)
     walled.wall.hold()
     assert walled.is_cut_off(address, 8000)

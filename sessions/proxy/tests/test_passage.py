@@ -184,9 +184,9 @@ async def test_a_gateway_that_restarts_ends_the_shell_at_once_and_still_hangs_it
 
 @pytest.mark.docker
 async def test_a_web_process_that_vanishes_leaves_no_connection_at_the_gateway_nor_the_engine(
-    passed: tuple[str, Passage], far: Engine, shared: Container
+    passed: tuple[str, Passage], far: Engine, container: Container
 ) -> None:
-    shells = [await Shell.start(far, shared.id) for _ in range(5)]
+    shells = [await Shell.start(far, container.id) for _ in range(5)]
     await eventually(lambda: passed[1].connections == 5)
     for shell in shells:
         shell.close()
