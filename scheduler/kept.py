@@ -4,6 +4,7 @@
 decided is not written, as when the pass fails.
 """
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
@@ -37,8 +38,8 @@ class Kept:
         self._unexplained = set(self.standing.requests)
         self._promised = {name for name, waiter in self.waiters.items() if waiter.told.eta is not None}
         self._touched: set[Holders] = set()  # who may take more, or less, than when those who wait were told last
-        self._by_place: dict[Place, set[str]] = {}
-        self._by_holders: dict[Holders, set[str]] = {}
+        self._by_place: dict[Place, set[str]] = defaultdict(set)
+        self._by_holders: dict[Holders, set[str]] = defaultdict(set)
         for request in self.standing.requests.values():
             self._index(request)
 
@@ -149,8 +150,8 @@ class Kept:
         self.standing.update(gone, here)
 
     def _index(self, request: Request) -> None:
-        self._by_place.setdefault((request.group_id, request.shape), set()).add(request.id)
-        self._by_holders.setdefault((request.owner_id, request.project_id), set()).add(request.id)
+        self._by_place[request.group_id, request.shape].add(request.id)
+        self._by_holders[request.owner_id, request.project_id].add(request.id)
 
     def _forget_words(self, request: Request) -> None:
         self._by_place[request.group_id, request.shape].remove(request.id)

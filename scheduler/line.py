@@ -239,12 +239,12 @@ class Grown:
 
     def measure(self) -> None:
         """Take in that rooms have changed."""
-        rooms = self._rooms
-        self._most = (
-            max((room.cpu for room in rooms), default=0),
-            max((room.memory for room in rooms), default=0),
-            max((room.fgpu for room in rooms), default=0),
-        )
+        if rooms := self._rooms:
+            self._most = (
+                max(room.cpu for room in rooms),
+                max(room.memory for room in rooms),
+                max(room.fgpu for room in rooms),
+            )
 
     def fits(self, shape: Shape) -> bool:
         """Say whether one of them can take it."""

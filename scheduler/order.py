@@ -15,9 +15,9 @@ Share = Callable[[int, int], int]  # (group id, user id) -> what the user holds 
 DEFAULT = Rules()
 
 
-def joined(request: Request, rules: Rules) -> datetime:
-    """Return when a session of priority 0 would have had to join to stand where `request` does."""
-    return request.queued_at - request.priority * rules.ageing
+def bonus_of(priority: int, rules: Rules) -> timedelta:
+    """Return by how much earlier a session of priority 0 would have had to join to stand in the same place."""
+    return priority * rules.ageing
 
 
 def sequence(queue: Iterable[Request], rules: Mapping[int, Rules], share: Share, now: datetime) -> Iterator[Request]:
@@ -31,7 +31,7 @@ def sequence(queue: Iterable[Request], rules: Mapping[int, Rules], share: Share,
     for request in queue:
         group_id, priority = request.group_id, request.priority
         if (group_id, priority) not in bonus:
-            bonus[group_id, priority] = priority * rules.get(group_id, DEFAULT).ageing
+            bonus[group_id, priority] = bonus_of(priority, rules.get(group_id, DEFAULT))
         if group_id in rules and rules[group_id].order == Order.DRF:
             fair.setdefault(group_id, []).append(request)
         else:

@@ -84,6 +84,9 @@ class Peers:
     def first(self) -> Entry | None:
         """Return the first of those who have a turn."""
         longest, found = self.longest, None
+        if longest is None and len(self.queues) == 1:  # the usual case
+            (queue,) = self.queues.values()
+            return queue[0]
         for duration, queue in self.queues.items():
             if longest is None or (duration is not None and duration <= longest):
                 entry = queue[0]
@@ -92,4 +95,8 @@ class Peers:
         return found
 
     def _find_place(self) -> None:
-        self.place = min((queue[0][0] for queue in self.queues.values()), default=())
+        if len(self.queues) == 1:
+            (queue,) = self.queues.values()
+            self.place = queue[0][0]
+        else:
+            self.place = min((queue[0][0] for queue in self.queues.values()), default=())

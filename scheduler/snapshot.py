@@ -4,10 +4,11 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import cache
+from operator import itemgetter
 from typing import Any, Final, NamedTuple, TypeVar
 
 from django.db import connection
-from django.db.models import Case, Count, F, Max, QuerySet, When
+from django.db.models import Case, Count, F, IntegerField, Max, QuerySet, Value, When
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Greatest, Least
 from psycopg.types.datetime import TimestamptzLoader
@@ -165,19 +166,19 @@ def _waiting(ids: Collection[str] | None) -> list[Waiter]:
     """Return who waits, or who of `ids` does, in the order of the queue; two queries."""
     rows = _fetch(_waiting_rows, ids)
     freed = _dependencies(ids) if rows else {}
-    waiters = []
-    for row in rows:
-        succeeded_at = freed.get(row[0], NEVER)
-        queued_at = row[8] if succeeded_at is None else max(row[8], succeeded_at)
-        request = Request._make((*row[:8], queued_at, row[9], None))
-        waiters.append(Waiter(request, row[10], succeeded_at is not None, Told(row[0], *row[11:])))
-    waiters.sort(key=_in_order)  # quicker here than in the database
-    return waiters
+    if freed:
+        rows = [_since_freed(row, freed) for row in rows]
+    rows.sort(key=itemgetter(8, 0))  # since when, and the id; quicker here than in the database
+    rows.sort(key=itemgetter(7), reverse=True)  # priority; those of the same stay as they are
+    return [
+        Waiter(Request._make(row[:11]), row[11], freed.get(row[0], NEVER) is not None, Told._make(row[12:]))
+        for row in rows
+    ]
 
 
-def _in_order(waiter: Waiter) -> tuple[int, datetime, str]:
-    request = waiter.request
-    return -request.priority, request.queued_at, request.id
+def _since_freed(row: WaitingRow, freed: Mapping[str, datetime | None]) -> WaitingRow:
+    """Return the row with the time since which nothing but room is waited for."""
+    return (*row[:8], max(row[8], freed.get(row[0]) or NEVER), *row[9:])
 
 
 def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
@@ -186,7 +187,10 @@ def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
         *("id", "owner_id", "resource_group_id", "cpu", "memory", "fgpu", "avoided_host_id", "priority"),
         Greatest("created_at", "not_before"),  # since when it waits for room, dependencies aside
         Least("time_limit", "owner__policy__max_lifetime"),
-        *("not_before", "reason", "detail", "eta", "because"),
+        Value(None, output_field=IntegerField()),  # no project
+        "not_before",
+        F("id"),
+        *("reason", "detail", "eta", "because"),
     )
 
 

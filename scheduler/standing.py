@@ -7,13 +7,13 @@ there it does.
 """
 
 from collections.abc import Iterable, Mapping
-from datetime import datetime
+from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from scheduler.board import Board
 from scheduler.forecast import Start, play
 from scheduler.line import Line
-from scheduler.order import DEFAULT, joined
+from scheduler.order import DEFAULT, bonus_of
 from scheduler.peers import Place
 from scheduler.placement import serve
 from scheduler.terms import Order, Placement, Request, Running, Snapshot
@@ -30,6 +30,8 @@ class Standing:
         self._line = Line(self.board)
         self.requests: dict[str, Request] = {}
         self._fair: dict[str, Request] = {}  # those of them in groups that are shared fairly
+        self._fair_groups = {group_id for group_id, rules in snapshot.rules.items() if rules.order == Order.DRF}
+        self._bonus: dict[tuple[int, int], timedelta] = {}  # what a priority is worth in a group
         self._left: list[Request] = []  # of these, as served last
         for request in snapshot.queue:
             self.add(request)
@@ -38,6 +40,7 @@ class Standing:
         """Return one that changes by itself; this one must have been served since it changed."""
         twin = object.__new__(Standing)
         twin._rules, twin._ranks = self._rules, self._ranks
+        twin._fair_groups, twin._bonus = self._fair_groups, self._bonus
         twin.board = self.board.twin()
         twin._line = self._line.twin(twin.board)
         twin.requests, twin._fair, twin._left = self.requests.copy(), self._fair.copy(), self._left
@@ -46,7 +49,7 @@ class Standing:
     def add(self, request: Request) -> None:
         """Let a request wait for room."""
         self.requests[request.id] = request
-        if self._is_fair(request):
+        if request.group_id in self._fair_groups:
             self._fair[request.id] = request
         else:
             self._line.add(self._place(request), request)
@@ -54,7 +57,7 @@ class Standing:
     def remove(self, session_id: str) -> None:
         """Let a request wait no longer."""
         request = self.requests.pop(session_id)
-        if self._is_fair(request):
+        if request.group_id in self._fair_groups:
             del self._fair[session_id]
         else:
             self._line.remove(self._place(request), request)
@@ -107,9 +110,9 @@ class Standing:
             line.add((2, number), request, is_new=False, is_ghost=True)
         return play(self.board, line, now, look_ahead)
 
-    def _is_fair(self, request: Request) -> bool:
-        return self._rules.get(request.group_id, DEFAULT).order == Order.DRF
-
     def _place(self, request: Request) -> Place:
-        since = joined(request, self._rules.get(request.group_id, DEFAULT))
-        return 0, since, -request.priority, request.queued_at, self._ranks.get(request.id, 0), request.id
+        group_id, priority, queued_at = request.group_id, request.priority, request.queued_at
+        bonus = self._bonus.get((group_id, priority))
+        if bonus is None:
+            bonus = self._bonus[group_id, priority] = bonus_of(priority, self._rules.get(group_id, DEFAULT))
+        return 0, queued_at - bonus, -priority, queued_at, self._ranks.get(request.id, 0), request.id

@@ -188,6 +188,7 @@ def _launcher_context(session: Session, form: OpenForm) -> dict[str, Any]:
         "form": form,
         "opened": [_Opened(endpoint, by_name.get(endpoint.app)) for endpoint in endpoints],
         "may_publish": session.owner.policy.allow_public_apps,
+        "has_ssh": bool(settings.COMPUTE_SSH_ADDRESS),
         "port_pool": settings.COMPUTE_APP_PORTS,
         "is_by_port": addresses.site().is_by_port,
         "lives": LIVES,

@@ -27,6 +27,12 @@ _BROKEN: Final = """
        OR lease.session_id IS NOT NULL AND (session.host_id, session.cpu, session.memory, session.fgpu)
           IS DISTINCT FROM (lease.host_id, lease.cpu, lease.memory, coalesce(shares.milli, 0))
     UNION ALL
+    SELECT 'a lease of nobody: ' || session_id FROM compute_lease
+    WHERE session_id NOT IN (SELECT id FROM compute_session) OR host_id NOT IN (SELECT id FROM resources_host)
+    UNION ALL
+    SELECT 'a share of nothing: ' || lease_id FROM compute_gpushare
+    WHERE lease_id NOT IN (SELECT session_id FROM compute_lease) OR gpu_id NOT IN (SELECT id FROM resources_gpu)
+    UNION ALL
     SELECT 'an owner holds more than the policy allows: ' || policy.name
     FROM (
         SELECT owner_id, count(*) AS sessions, sum(cpu) AS cpu, sum(memory) AS memory, sum(fgpu) AS fgpu

@@ -6,8 +6,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,9 +15,14 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.db import connection
 from django.test import Client
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from accounts.models import User
 from gpuplatform import embedded
+from sessions.models import Endpoint
+from sessions.proxy.signing import Grant, digest
+from sessions.reach import signing_keys
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -102,6 +107,40 @@ def login_cookie(user: User, url: str) -> dict[str, Any]:
         "value": client.cookies[settings.SESSION_COOKIE_NAME].value,
         "url": url,
     }
+
+
+def app_cookie(endpoint: Endpoint) -> str:
+    """Return the Cookie header that opens the app to its session's owner, as the hand-over gives it."""
+    now = time.time()
+    grant = Grant(
+        label=endpoint.label,
+        epoch=endpoint.epoch,
+        user=endpoint.session.owner_id,
+        login=digest("a login session"),
+        issued_at=now,
+        expires_at=now + 3600,
+    )
+    return f"gp_app={grant.to_cookie(signing_keys())}"
+
+
+def app_host(server: LiveServer, endpoint: Endpoint) -> str:
+    """Return the Host header by which a server knows the app."""
+    return f"{endpoint.label}.{settings.COMPUTE_APPS_DOMAIN}:{server.port}"
+
+
+@asynccontextmanager
+async def app_websocket(server: LiveServer, endpoint: Endpoint, path: str = "/") -> AsyncIterator[ClientConnection]:
+    """Open a websocket of the app at a server, as a page of the app does that its owner has opened."""
+    host = app_host(server, endpoint)
+    async with connect(
+        f"ws://{host}{path}",
+        host="127.0.0.1",
+        origin=Origin(f"http://{host}"),
+        additional_headers={"Cookie": app_cookie(endpoint)},
+        open_timeout=START_SECONDS,
+        ping_interval=None,  # a busy machine is not to be taken for a dead one
+    ) as websocket:
+        yield websocket
 
 
 def _environment() -> dict[str, str]:

@@ -12,6 +12,7 @@ import requests
 from playwright.sync_api import Browser, Page, expect
 from pytest_django import Settings
 
+from sessions.endpoints import ports
 from sessions.models import Endpoint, Session
 from tests.browser import signed_in
 from tests.factories import make_app, make_endpoint, make_user
@@ -135,6 +136,8 @@ def status_of(url: str) -> int:
 def test_an_app_opens_at_a_port_of_its_own_for_its_owner_alone(
     browser: Browser, web: LiveServer, session: Session, program: int
 ) -> None:
+    for port in ports.pool():
+        until(lambda port=port: status_of(f"http://127.0.0.1:{port}") == 410)  # type: ignore[misc]
     with signed_in(browser, web, session.owner) as context:
         page = context.new_page()
         lab, other = open_in_launcher(page, session), open_in_launcher(page, session, str(program))

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,17 +10,15 @@ import pytest
 import pytest_asyncio
 import requests
 from asgiref.sync import sync_to_async
-from django.conf import settings
 from django.db import connections
 
 from sessions import services
 from sessions.endpoints.services import open_app
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
-from sessions.proxy.signing import Grant, digest
-from sessions.reach import signing_keys
 from sessions.terminal_messages import CloseCode
 from tests.fgpu_sessions import wait_for
+from tests.live import app_cookie, app_host
 from tests.tiny_image import ensure_tiny_image
 from tests.two_hosts import TwoHosts, terminal, two_hosts
 from tests.wait import SECONDS, until
@@ -33,7 +30,7 @@ SITE = """
 mkdir /tmp/www && cd /tmp/www
 echo I am $GPUPLATFORM_SESSION_ID > index.html
 head -c {size} /dev/urandom > big && busybox md5sum big > sum
-printf 'read -r asked; printf "HTTP/1.1 200 OK\\\\r\\\\n\\\\r\\\\n"; busybox yes\\n' > /tmp/endless
+printf 'read -r request; printf "HTTP/1.1 200 OK\\\\r\\\\n\\\\r\\\\n"; busybox yes\\n' > /tmp/endless
 busybox nc -ll -p 8081 -e sh /tmp/endless &
 exec busybox httpd -f -p 8080 -h /tmp/www
 """
@@ -87,7 +84,9 @@ def test_apps_of_both_hosts_work_through_the_web_process_alone_and_end_with_thei
             == hashlib.md5(ask(hosts, endpoint, "/big").content).hexdigest()
         )
         assert ask(hosts, endpoint, cookie="").status_code == 401
-        stranger = requests.get(f"{hosts.gateway.url}/", headers={"Host": host_of(hosts, endpoint)}, timeout=SECONDS)
+        stranger = requests.get(
+            f"{hosts.gateway.url}/", headers={"Host": app_host(hosts.web, endpoint)}, timeout=SECONDS
+        )
         assert stranger.status_code == 403
 
     endless = opened(hosts.far, "p8081")
@@ -115,7 +114,7 @@ def ask(
     hosts: TwoHosts, endpoint: Endpoint, path: str = "/", *, cookie: str | None = None, stream: bool = False
 ) -> requests.Response:
     """Return what the app answers to its owner at the web process, or to another `cookie`."""
-    headers = {"Host": host_of(hosts, endpoint), "Cookie": cookie_of(endpoint) if cookie is None else cookie}
+    headers = {"Host": app_host(hosts.web, endpoint), "Cookie": app_cookie(endpoint) if cookie is None else cookie}
     return requests.get(
         f"{hosts.web.url}{path}", headers=headers, timeout=SECONDS, stream=stream, allow_redirects=False
     )
@@ -123,21 +122,3 @@ def ask(
 
 def wait_until_it_answers(hosts: TwoHosts, endpoint: Endpoint, *, stream: bool = False) -> None:
     until(lambda: ask(hosts, endpoint, stream=stream).status_code == 200)
-
-
-def host_of(hosts: TwoHosts, endpoint: Endpoint) -> str:
-    return f"{endpoint.label}.{settings.COMPUTE_APPS_DOMAIN}:{hosts.web.port}"
-
-
-def cookie_of(endpoint: Endpoint) -> str:
-    """Return the cookie that the hand-over gives to the owner."""
-    now = time.time()
-    grant = Grant(
-        label=endpoint.label,
-        epoch=endpoint.epoch,
-        user=endpoint.session.owner_id,
-        login=digest("a login session"),
-        issued_at=now,
-        expires_at=now + 3600,
-    )
-    return f"gp_app={grant.to_cookie(signing_keys())}"

@@ -147,7 +147,7 @@ def test_an_estimate_costs_the_same_queries_however_many_wait(
         make_session(resource_group=host.group)
         run_session(resource_group=host.group)
     order = make_order(host)
-    with django_assert_num_queries(14):
+    with django_assert_num_queries(13):
         estimate(user, order)
 
 

@@ -7,6 +7,8 @@ Each property was seen to fail under the faults named, planted in the product an
 | every_estimate_is_what | ends free no limits; no new head after one has started;|
 | | who was refused once is never asked again; an end to the look-ahead after a few starts |
 | who_was_head_and_is_limited_now | the room stays kept for a head that has become limited |
+| room_kept_for_somebody_limited | the same; those who wait do not hear of the room |
+| room_kept_for_whoever_was_first | those who wait do not hear of the room |
 | the_first_in_line_starts | those behind take from the kept room what they like; it is not kept; the shadow of |
 | | the kept room forgets who passed |
 """
@@ -119,6 +121,48 @@ def test_who_was_head_and_is_limited_now_keeps_no_room_from_anybody_or_from_itse
     snapshot = make_snapshot(hosts, queue, {1: owner, 2: UNLIMITED})
     (waiting,) = plan(replace(snapshot, running=running)).waiting
     assert (waiting.session_id, waiting.reason, waiting.eta) == ("head", "USER_LIMIT", at(2))
+
+
+def test_room_kept_for_whoever_was_first_is_given_away_when_another_comes_first() -> None:
+    hosts = [make_host(1, [1000, 0]), make_host(2), make_host(3, [0] * 3)]
+    running = (
+        Running("x", 2, 1, 1, 1, ((101, 1000),), at(-1), at(3)),
+        Running("y", 3, 2, 1, 1, (), at(-1), at(1)),  # bars the one who comes first once it has ended
+        Running("z", 2, 3, 1, 1, tuple((300 + n, 1000) for n in range(3)), at(-1), at(6)),
+    )
+    queue = [
+        make_request("limited", 3000, owner=3),
+        make_request("first", 2000),
+        make_request("passes", 1000)._replace(duration=5 * HOUR),
+    ]
+    owner = Owner(limits=Limits(sessions=1), used=Amounts(sessions=1))
+    world = replace(make_snapshot(hosts, queue, {2: UNLIMITED, 3: owner}), running=running)
+    assert {it.session_id: it.eta for it in plan(world).waiting} == {"limited": at(6), "first": at(6), "passes": at(1)}
+    assert simulate(world, [job(request) for request in queue]).starts == {
+        "limited": at(6),
+        "first": at(6),
+        "passes": at(1),
+    }
+
+
+def test_room_kept_for_somebody_limited_by_now_is_given_away_whoever_else_waits() -> None:
+    hosts = [make_host(1, [1000, 0]), make_host(2, [0], group=2)]
+    running = (
+        Running("x", 2, 1, 1, 1, ((101, 1000),), at(-1), at(3)),
+        Running("y", 2, 2, 1, 1, ((200, 1000),), at(-1), at(1)),
+    )
+    queue = [
+        make_request("elsewhere", 1000, group=2)._replace(duration=9 * HOUR),
+        make_request("first", 2000),
+        make_request("too large", 3000, owner=2),
+        make_request("passes", 1000, owner=2)._replace(duration=5 * HOUR),
+    ]
+    owner = Owner(limits=Limits(sessions=1), used=Amounts())
+    world = replace(make_snapshot(hosts, queue, {1: owner}), running=running)
+    etas = {"elsewhere": at(1), "first": at(10), "too large": None, "passes": at(1)}
+    assert {it.session_id: it.eta for it in plan(world).waiting} == etas
+    starts = simulate(world, [job(request) for request in queue]).starts
+    assert starts == {name: eta for name, eta in etas.items() if eta is not None}
 
 
 def test_whoever_is_past_their_bound_may_end_at_any_moment() -> None:

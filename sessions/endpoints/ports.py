@@ -6,6 +6,7 @@ what an origin has stored, so there a port goes on to another person only when n
 
 import re
 import secrets
+import socket
 from collections.abc import Iterator
 from typing import Final
 
@@ -54,7 +55,7 @@ def assign(endpoint: Endpoint, preferred: int | None) -> str:
         return "This platform gives apps no ports of their own; it is reached by its address alone."
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(%s)", [PORTS_LOCK])
-    free = _free(ports, endpoint) if is_needed else _untaken(ports)
+    free = _free(ports, endpoint) if is_needed else list(filter(_can_listen, _untaken(ports)))
     if preferred in free:
         chosen = preferred
     elif endpoint.listen_port:
@@ -83,6 +84,18 @@ def _untaken(ports: list[int]) -> list[int]:
     Endpoint.objects.filter(listen_port__isnull=False, session__status__in=FINAL).update(listen_port=None)
     taken = set(Endpoint.objects.filter(listen_port__in=ports).values_list("listen_port", flat=True))
     return [port for port in ports if port not in taken]
+
+
+def _can_listen(port: int) -> bool:
+    """Return whether no program listens there, where the web process would: its page would be taken for the app."""
+    host = settings.COMPUTE_HTTP_ADDRESS.rpartition(":")[0].strip("[]")
+    with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError:
+            return False
+    return True
 
 
 def _free(ports: list[int], endpoint: Endpoint) -> list[int]:

@@ -91,10 +91,10 @@ class Migration(migrations.Migration):
         migrations.CreateModel(
             name='Lease',
             fields=[
-                ('session', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='lease', serialize=False, to='compute.session')),
+                ('session', models.OneToOneField(db_constraint=False, on_delete=django.db.models.deletion.CASCADE, primary_key=True, related_name='lease', serialize=False, to='compute.session')),
                 ('cpu', models.PositiveIntegerField(verbose_name='CPU cores')),
                 ('memory', models.PositiveBigIntegerField(verbose_name='memory (bytes)')),
-                ('host', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='leases', to='resources.host')),
+                ('host', models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name='leases', to='resources.host')),
             ],
         ),
         migrations.CreateModel(
@@ -102,8 +102,8 @@ class Migration(migrations.Migration):
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('milli', models.PositiveIntegerField(verbose_name='milli-fGPU')),
-                ('gpu', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='shares', to='resources.gpu')),
-                ('lease', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='shares', to='compute.lease')),
+                ('gpu', models.ForeignKey(db_constraint=False, on_delete=django.db.models.deletion.PROTECT, related_name='shares', to='resources.gpu')),
+                ('lease', models.ForeignKey(db_constraint=False, db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='shares', to='compute.lease')),
             ],
         ),
         migrations.AddIndex(

@@ -22,7 +22,9 @@ from sessions.proxy.signing import Forged, Grant, Keys
 from sessions.proxy.site import Site
 
 Network = IPv4Network | IPv6Network
+NOT_FOR_APPS: Final = frozenset((b"CONNECT", b"TRACE"))  # a tunnel elsewhere, and an echo of what we have added
 SAFE_METHODS: Final = frozenset((b"GET", b"HEAD", b"OPTIONS"))
+ALLOW: Final = (b"Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 EMBEDDED: Final = frozenset((b"iframe", b"frame", b"embed", b"object", b"fencedframe"))
 HOST: Final = re.compile(rb"[a-z0-9.-]{1,253}(:[0-9]{1,5})?|\[[0-9a-f:.]{2,45}\](:[0-9]{1,5})?")
 LENGTH: Final = re.compile(rb"[0-9]{1,18}")
@@ -98,6 +100,8 @@ class Admission:
 
     def judge(self, request: Request, peer: str, listen_port: int | None = None) -> Judgement:
         """Return what to do with a request from the address `peer`, on a port of its own if the endpoint has one."""
+        if request.method in NOT_FOR_APPS:
+            return answers.text(405, "Apps do not get such requests.", ALLOW, closes=True)
         try:
             sorted_ = heads.sort(request.headers)
             check_framing(request, sorted_.noted)
@@ -333,13 +337,21 @@ def has_body(sorted_: Sorted) -> bool:
 def unknown(*, is_ours: bool, launch_url: str = "") -> Answer:
     """Return the answer for a host that has no app, or that is none of the apps' at all.
 
-    `launch_url` is where its owner opens it again; whether there was such an app is not told here. It is 410 and not
-    404, by which JupyterLab would understand that its folder is missing, and ask for it hundreds of times a second.
+    `launch_url` is where its owner opens it again; whether there was such an app is not told here.
     """
     if not is_ours:
         return answers.text(421, "This address serves the apps of sessions only.", closes=True)
     if not launch_url:
         return answers.page(404, Words(title="No such app", text="This is no address of an app."), closes=True)
+    return gone(launch_url)
+
+
+def gone(launch_url: str) -> Answer:
+    """Return the answer for an app that is not there, with a link to where its owner opens it again.
+
+    It is 410 and not 404, by which JupyterLab would understand that its folder is missing, and ask for it hundreds of
+    times a second.
+    """
     words = Words(
         title="This app is gone",
         text="It was closed, or its session has ended.",

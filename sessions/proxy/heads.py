@@ -69,12 +69,18 @@ SPECIAL_IN_ANSWERS: Final = {
     b"set-cookie": _AnswerFate.COOKIE,
     b"referrer-policy": _AnswerFate.POLICY,
     b"x-robots-tag": _AnswerFate.DROP,
+    b"cross-origin-resource-policy": _AnswerFate.PUBLIC,
 }
 NAMES_REMEMBERED: Final = 4096  # of headers, as they were written; others are looked at each time
 _FATES_SEEN: dict[bytes, tuple[_Fate, bytes]] = {}
 _ANSWERS_SEEN: dict[bytes, _AnswerFate] = {}
 OURS_IN_ANSWERS: Final = (b"x-accel-", b"x-gp-")
 NO_INDEX: Final = (b"X-Robots-Tag", b"noindex")
+# What admission refuses to other origins they could not show either: over plain HTTP browsers do not say who asks.
+PRIVATE: Final = (
+    (b"Content-Security-Policy", b"frame-ancestors 'self'"),
+    (b"Cross-Origin-Resource-Policy", b"same-origin"),
+)
 SAME_ORIGIN_REFERRER: Final = (b"Referrer-Policy", b"same-origin")
 NOT_NAMED: Final = frozenset((b"keep-alive", b"close", b"upgrade", b"content-length", b""))  # by a Connection header
 SWITCH: Final = ((b"Connection", b"Upgrade"), (b"Upgrade", b"websocket"))
@@ -160,7 +166,7 @@ def is_our_cookie(name: bytes) -> bool:
 
 
 def answer_headers(headers: Iterable[Pair], *, is_public: bool) -> list[Pair]:
-    """Return what of an app's headers the browser gets, without framing; two of ours are added."""
+    """Return what of an app's headers the browser gets, without framing, and those that we add."""
     kept: list[Pair] = []
     connection = b""
     has_referrer_policy = False
@@ -178,6 +184,8 @@ def answer_headers(headers: Iterable[Pair], *, is_public: bool) -> list[Pair]:
     if connection:
         kept = without_named(kept, connection)
     kept.append(NO_INDEX)
+    if not is_public:
+        kept += PRIVATE
     if not has_referrer_policy:
         kept.append(SAME_ORIGIN_REFERRER)
     return kept

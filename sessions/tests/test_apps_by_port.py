@@ -16,7 +16,7 @@ from sessions.app_environment import variables
 from sessions.endpoints import addresses, ports, services
 from sessions.errors import Refused
 from sessions.models import Endpoint, EndpointState, Session
-from sessions.proxy.asgi_socket import Receive, Scope, Send
+from sessions.proxy.asgi_request import Receive, Scope, Send
 from sessions.proxy.signing import digest
 from sessions.tests.web import browser_of, text_of
 from tests.api import client_of

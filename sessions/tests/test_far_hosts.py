@@ -14,6 +14,7 @@ from pytest_django import Settings
 from accounts.models import User
 from resources.models import Host, Installation
 from sessions import login_watch, logs, reach
+from sessions.endpoints import routes
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.proxy.engine import HEAD_LIMIT, Engine
@@ -244,3 +245,12 @@ def test_routes_are_told_the_gateway_too(session: Session) -> None:
     assert reach.gateway_of(make_host(name="test-host", gateway_url="http://10.0.0.1:1")) == ""
     with pytest.raises(reach.OutOfReach):
         reach.gateway_of(None)
+
+
+@pytest.mark.parametrize("url", ["https://10.0.0.5:8010", "http://10.0.0.5", "tcp://10.0.0.5:8010", "10.0.0.5:8010"])
+def test_a_gateway_is_reached_by_plain_http_or_not_at_all(url: str, owner: User) -> None:
+    session = run_session(host=make_host(name=FAR, gateway_url=url), owner=owner)
+    for reach_it in (reach.engine_of, reach.gateway_of):
+        with pytest.raises(reach.OutOfReach, match="is not http://host:port"):
+            reach_it(session.host)
+    assert "is not http://host:port" in routes.obstacle(session)

@@ -38,10 +38,19 @@ def refused(constraint: str, write: Callable[[], object]) -> None:
     assert caught.value.__cause__.diag.constraint_name == constraint  # type: ignore[union-attr]
 
 
+def raw(statement: str, *parameters: object) -> None:
+    """Run a statement as a stranger to the models might."""
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)  # type: ignore[arg-type]
+
+
 def check_now() -> None:
     """Let the constraints that are due at the commit speak now."""
     with connection.cursor() as cursor:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")
+
+
+DELETE_SESSION = "WITH told AS (DELETE FROM compute_sessionevent) DELETE FROM compute_session WHERE id = %s"
 
 
 @pytest.fixture
@@ -88,7 +97,7 @@ def test_a_share_cannot_grow_beyond_the_gpu(host: Host) -> None:
 
 def test_a_share_of_another_hosts_gpu_is_refused(host: Host) -> None:
     elsewhere = make_gpu(host=make_host(group=host.group))
-    refused("share_on_lease_host", lambda: hold(make_session(fgpu=500), host, {elsewhere: 500}))
+    refused("grant_is_request", lambda: hold(make_session(fgpu=500), host, {elsewhere: 500}))
 
 
 def test_a_session_and_its_lease_cannot_leave_the_gpus_host(host: Host) -> None:
@@ -114,6 +123,33 @@ def test_a_lease_without_a_hosted_session_is_refused(host: Host) -> None:
     refused("grant_is_request", lambda: Lease.objects.create(session=session, host=host, cpu=1, memory=GIB))
     running = Session.objects.filter(pk=run_session(host=host).pk)
     refused("grant_is_request", lambda: running.update(status=Status.ERROR, ended_at=timezone.now()))
+
+
+def test_a_lease_cannot_outlive_its_session_nor_a_share_its_lease(host: Host) -> None:
+    session = run_session(host=host, fgpu=500)
+    refused("grant_is_request", lambda: raw("DELETE FROM compute_lease WHERE session_id = %s", session.pk))
+    refused("grant_is_request", lambda: raw(DELETE_SESSION, session.pk))
+    refused("grant_is_request", lambda: raw("UPDATE compute_lease SET session_id = 'nobody'"))
+    assert GpuShare.objects.get().lease.session == session
+
+
+def test_shares_of_nobody_and_leases_of_nobody_are_refused(host: Host, gpu: Gpu) -> None:
+    refused("grant_is_request", lambda: raw("INSERT INTO compute_lease VALUES ('nobody', 1, 1, %s)", host.pk))
+    share = "INSERT INTO compute_gpushare (lease_id, gpu_id, milli) VALUES (%s, %s, 500)"
+    refused("grant_is_request", lambda: raw(share, "nobody", gpu.pk))
+    refused("grant_is_request", lambda: raw(share, make_session(fgpu=500).pk, gpu.pk))
+
+
+def test_a_share_of_no_gpu_is_refused(host: Host, gpu: Gpu) -> None:
+    session = run_session(host=host, fgpu=500)
+    refused("share_gpu_exists", lambda: GpuShare.objects.filter(lease=session.pk).update(gpu=gpu.pk + 1))
+    refused("share_gpu_exists", lambda: raw("DELETE FROM resources_gpu WHERE id = %s", gpu.pk))
+
+
+def test_a_host_with_leases_cannot_go(host: Host) -> None:
+    run_session(host=host)
+    with pytest.raises(IntegrityError):
+        commit(lambda: raw("DELETE FROM resources_gpu; DELETE FROM resources_host WHERE id = %s", host.pk))
 
 
 def test_a_lease_cannot_be_handed_to_another_session(host: Host) -> None:

@@ -67,7 +67,7 @@ def test_the_host_key_is_made_once_by_whoever_comes_first_and_read_by_nobody_els
 
 
 async def enter(port: int, name: str, *keys: asyncssh.SSHKey) -> asyncssh.SSHClientConnection:
-    """Connect as this session's visitor. Raises asyncssh.Error, or OSError where the front does not even answer."""
+    """Connect as this session's guest. Raises asyncssh.Error, or OSError where the front does not even answer."""
     options = {"known_hosts": None, "config": None, "agent_path": None, "client_keys": list(keys)}
     return await asyncssh.connect("127.0.0.1", port, username=name, **options)
 
@@ -136,7 +136,7 @@ async def test_who_does_not_log_in_holds_a_place_for_a_while_only_and_there_are_
     mute.close()
     await eventually(lambda: not front.connections)
     first = await enter(port, session.pk, KEY)
-    await eventually(lambda: all(each.visitor for each in front.connections))
+    await eventually(lambda: all(each.guest for each in front.connections))
     (await enter(port, session.pk, KEY)).close()
     first.close()
 
@@ -204,7 +204,7 @@ async def test_the_users_agent_is_not_taken_to_the_platform(front: SshFront, por
 
 
 @pytest.mark.docker
-async def test_a_front_that_is_stopped_ends_what_its_visitors_run(
+async def test_a_front_that_is_stopped_ends_what_its_guests_run(
     front: SshFront, session: Session, container: Container
 ) -> None:
     async with front.listening("127.0.0.1", 0, HOST_KEY) as port:

@@ -2,15 +2,16 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from uvicorn import Config, Server
 
-from sessions.proxy.app_connection import DecodingAppConnection
+from sessions.proxy.admission import Network
+from sessions.proxy.app_connection import AppConnection, DecodingAppConnection
 from sessions.proxy.asgi import AppsByAsgi
-from sessions.proxy.asgi_socket import Receive, Scope, Send
+from sessions.proxy.asgi_request import Receive, Scope, Send
 from sessions.proxy.gateway import GatewayAdmission
 from sessions.proxy.limits import FOR_GATEWAY, Limits
 from sessions.proxy.plane import DataPlane
@@ -45,7 +46,9 @@ class Carrier:
 
 
 @asynccontextmanager
-async def running(name: str, limits: Limits | None = None, **changes: object) -> AsyncIterator[Carrier]:
+async def running(
+    name: str, limits: Limits | None = None, fronts: Sequence[Network] = (), **changes: object
+) -> AsyncIterator[Carrier]:
     """Yield a carrier, its route to the app changed as told."""
     async with AsyncExitStack() as stack:
         app = await stack.enter_async_context(running_app())
@@ -59,8 +62,8 @@ async def running(name: str, limits: Limits | None = None, **changes: object) ->
             planes.append(DataPlane(judge, FakeAuthority(), FOR_GATEWAY))
             gateway = f"http://127.0.0.1:{await stack.enter_async_context(_spliced(planes[0]))}"
         admission_ = admission(route(**({"port": app.port, "gateway": gateway} | changes)), authority=authority)
-        kind = {"app_connection": DecodingAppConnection} if name == "asgi" else {}
-        plane = DataPlane(admission_, authority, limits, **kind)
+        kind = DecodingAppConnection if name == "asgi" else AppConnection
+        plane = DataPlane(admission_, authority, limits, kind, fronts)
         planes.insert(0, plane)
         port = await stack.enter_async_context(_served(plane) if name == "asgi" else _spliced(plane))
         yield Carrier(name, port, app, planes, admission_.table, authority)

@@ -227,7 +227,6 @@ def test_the_app_gets_its_own_token_and_never_one_of_ours(
     [
         ("GET", "http://echo--s1.apps.localhost/", {}),
         ("OPTIONS", "*", {}),
-        ("CONNECT", "echo--s1.apps.localhost:443", {}),
         ("GET", "/", {"Upgrade": "h2c", "Connection": "Upgrade"}),
         ("POST", "/", {"Content-Length": "3", "Transfer-Encoding": "chunked"}),
         ("POST", "/", {"Content-Length": "+5"}),

@@ -208,7 +208,17 @@ async def test_18_and_19_and_21_a_head_with_two_meanings_gets_nowhere(carrier: C
     assert carrier.app.requests == []
 
 
-@pytest.mark.parametrize("line", ["GET http://echo--s1.apps.localhost:8000/echo", "CONNECT echo--s1:80", "OPTIONS *"])
+@pytest.mark.parametrize("line", ["TRACE /echo", "CONNECT /echo", "CONNECT echo--s1:80"])
+async def test_an_app_is_not_asked_to_echo_what_we_add_nor_to_lead_elsewhere(carrier: Carrier, line: str) -> None:
+    method, target = line.split(" ")
+    async with connected(carrier.port) as client:
+        reply = await client.ask(request(method, target, **log_in()))
+    is_refused_before = carrier.name == "asgi" and line == "CONNECT echo--s1:80"  # by a server that knows paths alone
+    assert reply.status == (400 if is_refused_before else 405)
+    assert carrier.app.requests == []
+
+
+@pytest.mark.parametrize("line", ["GET http://echo--s1.apps.localhost:8000/echo", "OPTIONS *"])
 async def test_21_only_a_path_is_asked_for(carrier: Carrier, line: str) -> None:
     method, target = line.split(" ")
     async with connected(carrier.port) as client:

@@ -164,9 +164,10 @@ async def test_a_public_app_is_open_to_all_and_its_changes_to_its_own_pages(carr
 
 
 async def test_the_address_that_apps_share_elsewhere_serves_none_here(carrier: Carrier) -> None:
-    pairs = [(b"Host", host(carrier).encode()), (b"Cookie", log_in(carrier)["Cookie"].encode())]
+    who = log_in(carrier)
+    pairs = [(b"Host", host(carrier).encode()), (b"Cookie", who["Cookie"].encode())]
     async with connected(carrier.port) as client:
-        assert (await client.ask(ask(carrier, **log_in(carrier)))).status == 200
+        assert (await client.ask(ask(carrier, **who))).status == 200
     judged = carrier.planes[0].admission.judge(Request(b"GET", b"/", pairs), "192.0.2.1")
     assert isinstance(judged, Answer)
     assert judged.status == 421

@@ -9,7 +9,7 @@ import pytest
 from uvicorn import Config, Server
 
 from sessions.proxy.app_connection import AppConnection
-from sessions.proxy.asgi_socket import Receive, Scope, Send
+from sessions.proxy.asgi_request import Receive, Scope, Send
 from sessions.proxy.front import PlatformOnly, uvicorn_protocol
 from sessions.proxy.limits import Limits
 from sessions.proxy.listeners import listening
@@ -151,8 +151,7 @@ async def test_an_app_has_a_port_of_its_own_as_long_as_its_route_names_it() -> N
 
 
 async def test_a_port_is_held_for_apps_also_while_none_has_it() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        own = probe.getsockname()[1]
+    own = free_port()
     plane = DataPlane(admission(site=BY_PORT), FakeAuthority())
     plane.admission.table.replace([])
     async with listening(plane, "127.0.0.1", [own]):
