@@ -4,11 +4,26 @@ from collections.abc import Iterator
 
 import pytest
 from django.core.cache import cache
+from django.test import TransactionTestCase
+from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser
 
 from scheduler import estimate, passes
 from tests.browser import chromium
+from tests.database import empty_tables
 from tests.live import LiveServer, serving
+
+# The same examples in every run, however slow; `--hypothesis-profile=default` searches for new ones.
+settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("steady")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _quick_flush() -> Iterator[None]:
+    """Empty the database after each test that commits in milliseconds: hundreds of tests do."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(TransactionTestCase, "_fixture_teardown", empty_tables)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -14,6 +14,7 @@ from gpuplatform import embedded
 from resources.units import GIB, MIB
 from sessions.runtime.base import ContainerSpec
 from sessions.runtime.container_config import HOST_LABEL, container_config, container_name
+from sessions.runtime.hostnames import SANDBOX_HOSTNAME
 from sessions.runtime.sandboxes import FREE, SANDBOX_LABEL
 from tests.platform import Platform
 
@@ -92,9 +93,9 @@ class BareEngine:
             time.sleep(EVERY_SECONDS * 10)
 
     def has_sandbox(self, session: str) -> bool:
-        """Return whether the session's container joined a sandbox."""
+        """Return whether the session's container joined a sandbox that was ready, not one made for it."""
         container = self._client.inspect_container(container_name(session, 1))
-        return str(container["HostConfig"]["NetworkMode"]).startswith("container:")
+        return bool(container["Config"]["Hostname"] == SANDBOX_HOSTNAME)
 
     def launch(self) -> str:
         """Create and start; return the container's name."""

@@ -1,9 +1,9 @@
 """What the hook costs and how exact the gate is, on the simulated driver: `python -m bench.fgpu`.
 
-Plain and hooked runs alternate within one run of this program; a figure is the least of all its runs, since other work
-on the machine only ever adds to it. The last line is one JSON object. The costs are those of the hook's own code: the
-simulated driver's calls are cheaper than a real one's, so a ratio of plain to hooked here says nothing about real
-programs.
+Plain and hooked runs alternate within one run of this program; a figure is the least of all its runs, and of a run's
+calls that of the fastest part, since other work on the machine only ever adds to it. The last line is one JSON object.
+The costs are those of the hook's own code: the simulated driver's calls are cheaper than a real one's, so a ratio of
+plain to hooked here says nothing about real programs.
 """
 
 from __future__ import annotations

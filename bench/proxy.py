@@ -139,7 +139,7 @@ def our_way(port: int) -> Way:
     """Return the way by one of our carriers, with a cookie for each of the two endpoints."""
     labels = ("http--bench", "echo--bench")
     hosts = [f"{label}.{SITE.apps_domain}:{port}" for label in labels]
-    cookies = [f"a=b; {SITE.cookie}={grant(label).to_cookie(keys())}" for label in labels]
+    cookies = [f"a=b; {SITE.cookie()}={grant(label).to_cookie(keys())}" for label in labels]
     return Way(port, port, *hosts, *cookies)
 
 

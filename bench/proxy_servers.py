@@ -17,7 +17,7 @@ import uvloop
 from sessions.proxy.admission import Admission
 from sessions.proxy.app_connection import AppConnection, DecodingAppConnection
 from sessions.proxy.asgi import AppsByAsgi
-from sessions.proxy.asgi_socket import Receive, Scope, Send
+from sessions.proxy.asgi_request import Receive, Scope, Send
 from sessions.proxy.plane import DataPlane
 from sessions.proxy.routes import Route, RouteTable
 from sessions.proxy.signing import Grant, Keys

@@ -49,7 +49,7 @@ COMPUTE_MPS_DIR = env("COMPUTE_MPS_DIR", default="")
 COMPUTE_FIREWALL = env.bool("COMPUTE_FIREWALL", default=True)
 COMPUTE_LOG_LEVEL = env("COMPUTE_LOG_LEVEL", default="INFO")
 
-# --- apps of sessions, each on an origin of its own below the apps' domain
+# --- apps of sessions, each on an origin of its own: below the apps' domain, or where there is none at a port
 COMPUTE_PUBLIC_URL = env("COMPUTE_PUBLIC_URL", default="") or f"http://{COMPUTE_HTTP_ADDRESS}"
 COMPUTE_APPS_DOMAIN = env("COMPUTE_APPS_DOMAIN", default="apps.localhost")
 COMPUTE_APPS_KEYS = env.list("COMPUTE_APPS_KEYS", default=[]) or [f"default:{SECRET_KEY}"]
@@ -152,6 +152,9 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_keepalive": True,
 }
 CELERY_TIMEZONE = "UTC"
+
+# In the login session, not in a cookie: every cookie of ours has a name that apps can neither see nor set.
+MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 
 # --- people
 AUTH_USER_MODEL = "accounts.User"

@@ -1,15 +1,14 @@
 """System checks of this host's settings: a bad value stops the start with a message and a hint."""
 
-import re
 from typing import Any, Final
 
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 
+from resources.addresses import is_address, is_gateway_url
 from resources.discovery import simulated_devices
 from resources.units import bytes_from
 
-_ADDRESS: Final = re.compile(r"(?P<host>[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
 _EVERYWHERE: Final = ("http://0.0.0.0:", "http://[::]:")  # fit to listen on, and nothing to connect to
 
 
@@ -49,7 +48,7 @@ def check_gpu_amounts(**kwargs: Any) -> list[CheckMessage]:
 
 def check_http_address(**kwargs: Any) -> list[CheckMessage]:
     """Return an error if COMPUTE_HTTP_ADDRESS is no address with a port."""
-    if _is_address(settings.COMPUTE_HTTP_ADDRESS):
+    if is_address(settings.COMPUTE_HTTP_ADDRESS):
         return []
     message = f"COMPUTE_HTTP_ADDRESS: {settings.COMPUTE_HTTP_ADDRESS!r} is no address with a port."
     return [Error(message, hint="Write for example 127.0.0.1:8000 or [::1]:8000.", id="resources.E004")]
@@ -58,26 +57,18 @@ def check_http_address(**kwargs: Any) -> list[CheckMessage]:
 def check_gateway(**kwargs: Any) -> list[CheckMessage]:
     """Return an error for each of COMPUTE_GATEWAY_ADDRESS and COMPUTE_GATEWAY_URL that is set and leads nowhere."""
     errors: list[CheckMessage] = []
-    if settings.COMPUTE_GATEWAY_ADDRESS and not _is_address(settings.COMPUTE_GATEWAY_ADDRESS):
+    if settings.COMPUTE_GATEWAY_ADDRESS and not is_address(settings.COMPUTE_GATEWAY_ADDRESS):
         message = f"COMPUTE_GATEWAY_ADDRESS: {settings.COMPUTE_GATEWAY_ADDRESS!r} is no address with a port."
         errors.append(Error(message, hint="Write for example 10.0.0.5:8010.", id="resources.E006"))
-    elif settings.COMPUTE_GATEWAY_URL and not _is_gateway_url(settings.COMPUTE_GATEWAY_URL):
+    elif settings.COMPUTE_GATEWAY_URL and not is_gateway_url(settings.COMPUTE_GATEWAY_URL):
         message = f"COMPUTE_GATEWAY_URL: {settings.COMPUTE_GATEWAY_URL!r} is not http:// and an address with a port."
-        errors.append(Error(message, hint="Write for example http://10.0.0.5:8010.", id="resources.E007"))
+        hint = "Write for example http://10.0.0.5:8010. A gateway speaks no TLS: a tunnel encrypts, see docs/hosts.md."
+        errors.append(Error(message, hint=hint, id="resources.E007"))
     elif settings.COMPUTE_GATEWAY_URL.startswith(_EVERYWHERE):
         message = f"COMPUTE_GATEWAY_URL: {settings.COMPUTE_GATEWAY_URL!r} leads to no machine."
         hint = "Say how the web process reaches this host, such as http://10.0.0.5:8010."
         errors.append(Error(message, hint=hint, id="resources.E008"))
     return errors
-
-
-def _is_address(text: str) -> bool:
-    match = _ADDRESS.fullmatch(text)
-    return match is not None and 0 < int(match["port"]) < 2**16
-
-
-def _is_gateway_url(text: str) -> bool:
-    return text.startswith("http://") and _is_address(text.removeprefix("http://"))
 
 
 CHECKS: Final = (check_simulated_gpus, check_host_amounts, check_gpu_amounts, check_http_address, check_gateway)

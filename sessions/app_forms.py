@@ -30,10 +30,13 @@ class OpenForm(forms.Form):
     preferred = PortField()
 
     def clean(self) -> dict[str, Any]:
-        """Require the number that belongs to what was chosen, and overlook those that do not."""
+        """Require the number that belongs to what was chosen; overlook a port beside the choice of another app.
+
+        A preferred port that is written is meant, ticked or not: scripts keep the two in step, where there are any.
+        """
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         self._require("port", cleaned.get("app") == PORT)
-        self._require("preferred", bool(cleaned.get("use_preferred")))
+        self._require("preferred", bool(cleaned.get("use_preferred") or self.data.get("preferred", "").strip()))
         return cleaned
 
     @property
@@ -46,7 +49,7 @@ class OpenForm(forms.Form):
     def preferred_port(self) -> int | None:
         """The port that the app shall have to itself; None: that was not asked for."""
         port: int | None = self.cleaned_data["preferred"]
-        return port if self.cleaned_data["use_preferred"] else None
+        return port
 
     def _require(self, name: str, is_meant: bool) -> None:
         if not is_meant:

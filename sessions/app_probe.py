@@ -36,8 +36,11 @@ def probe(address: str, port: int, path: str = "/") -> Answer:
 
 
 def _first_bytes(connection: socket.socket, deadline: float) -> bytes:
+    """Return as many as are needed, or what came before the end. Raises TimeoutError at the deadline."""
     data = b""
-    while len(data) < ENOUGH_BYTES and (left := deadline - time.monotonic()) > 0:
+    while len(data) < ENOUGH_BYTES:
+        if (left := deadline - time.monotonic()) <= 0:
+            raise TimeoutError
         connection.settimeout(left)
         if not (chunk := connection.recv(ENOUGH_BYTES - len(data))):
             break

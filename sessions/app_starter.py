@@ -94,7 +94,7 @@ def open_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -> N
 
 
 def _start(runtime: Runtime, endpoint: Endpoint, app: App, stopping: threading.Event) -> None:
-    """Start the app unless it runs, and wait for its first answer."""
+    """Start the app unless it runs or somebody listens on its port, and wait for its first answer."""
     with runner.hands(endpoint.session_id):
         if _read(endpoint.pk) is None:
             return
@@ -102,8 +102,9 @@ def _start(runtime: Runtime, endpoint: Endpoint, app: App, stopping: threading.E
         if status.is_loopback_only:
             _tell(endpoint, EndpointState.FAILED, _loopback_words(endpoint), status.output)
             return
-        token = {app.token_variable: endpoint.token} if app.token_variable else {}
-        _execute(runtime, endpoint, start_command(app.port, app.command), environment(app.port) | token)
+        if not status.is_listening:  # else a user has started it, and it was only slow to answer
+            token = {app.token_variable: endpoint.token} if app.token_variable else {}
+            _execute(runtime, endpoint, start_command(app.port, app.command), environment(app.port) | token)
     _await_answer(runtime, endpoint, app, stopping)
 
 
@@ -127,14 +128,15 @@ def _await_answer(runtime: Runtime, endpoint: Endpoint, app: App, stopping: thre
 
 def _problem(endpoint: Endpoint, status: AppStatus, seconds: float) -> str:
     """Return why there is nothing to wait for any more; "" while there is."""
-    if not status.runs:
+    if not (status.runs or status.is_listening):
         code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
         memory = ", perhaps for want of memory" if status.exit_code in (None, KILLED) else ""
         return f"{endpoint.title} ended{code}{memory} before it answered."
     if status.is_loopback_only:
         return _loopback_words(endpoint)
     if seconds > START_SECONDS:
-        return f"{endpoint.title} runs, but has not answered on port {endpoint.port} for {seconds:.0f} s."
+        who = f"{endpoint.title} runs, but" if status.runs else "What listens there"
+        return f"{who} has not answered on port {endpoint.port} for {seconds:.0f} s."
     return ""
 
 

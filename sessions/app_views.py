@@ -14,7 +14,7 @@ from django.utils import timezone
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 from django.views.decorators.vary import vary_on_headers
-from django_htmx.http import HttpResponseClientRedirect
+from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
 from resources.models import App
 from sessions.app_forms import LIVES, OpenForm, ShareForm
@@ -63,7 +63,7 @@ def app(request: Page, session_id: str, name: str) -> HttpResponse:
             return _to_page(request, session, name, note)
     address = addresses.first_page(endpoint) if endpoint and _is_ready(session, endpoint) else ""
     if not form.is_bound and (elsewhere := _elsewhere(request, address)):
-        return HttpResponseClientRedirect(elsewhere) if request.htmx else redirect(elsewhere)
+        return _go_on(request, elsewhere, is_app=elsewhere == address)
     context = {
         "session": session,
         "name": name,
@@ -162,6 +162,15 @@ def _elsewhere(request: Page, address: str) -> str:
     return "" if "told" in request.GET else address
 
 
+def _go_on(request: Page, address: str, *, is_app: bool) -> HttpResponse:
+    """Go on to an address; a page that is shown leaves to an app by static/js/app.js, and is not come back to."""
+    if not request.htmx:
+        return redirect(address)
+    if not is_app:
+        return HttpResponseClientRedirect(address)
+    return trigger_client_event(HttpResponse(status=204), "app:ready", {"address": address})
+
+
 def _launcher_again(request: Page, session: Session) -> HttpResponse:
     if request.htmx:
         return render(request, "sessions/_apps.html", _launcher_context(session, OpenForm()))
@@ -179,7 +188,9 @@ def _launcher_context(session: Session, form: OpenForm) -> dict[str, Any]:
         "form": form,
         "opened": [_Opened(endpoint, by_name.get(endpoint.app)) for endpoint in endpoints],
         "may_publish": session.owner.policy.allow_public_apps,
+        "has_ssh": bool(settings.COMPUTE_SSH_ADDRESS),
         "port_pool": settings.COMPUTE_APP_PORTS,
+        "is_by_port": addresses.site().is_by_port,
         "lives": LIVES,
     }
 

@@ -40,6 +40,16 @@ def user_group(user_id: int) -> str:
     return f"user.{user_id}"
 
 
+def login_group(login: str) -> str:
+    """Return the channel-layer group of the websockets that this login session, named by its digest, has opened."""
+    return f"login.{login}"
+
+
+def account_group(user_id: int) -> str:
+    """Return the channel-layer group of the websockets that any login session of this user has opened."""
+    return f"account.{user_id}"
+
+
 def host_queue(host_name: str) -> str:
     """Return the Celery queue that the worker of this host consumes."""
     return f"host.{host_name}"
@@ -66,6 +76,16 @@ def tell_hosts(task: str, starts: Iterable[tuple[str, str, int]]) -> None:
 def sessions_changed(changed: Iterable[tuple[str, int]]) -> None:
     """Tell the browsers of the owners and superadmins, after the commit, to fetch these (session, owner) again."""
     transaction.on_commit(partial(_browsers.submit, _broadcast, tuple(changed)))
+
+
+def login_changed(login: str) -> None:
+    """Have the websockets of this login session, named by its digest, look after the commit whether it still holds."""
+    transaction.on_commit(partial(_browsers.submit, _tell_group, login_group(login)))
+
+
+def account_changed(user_id: int) -> None:
+    """Have the websockets of this user look after the commit what the user may still do."""
+    transaction.on_commit(partial(_browsers.submit, _tell_group, account_group(user_id)))
 
 
 def routes_changed(session_id: str) -> None:
@@ -115,6 +135,13 @@ def _broadcast(changed: tuple[tuple[str, int], ...]) -> None:
         async_to_sync(_send_to_groups)(changed)
     except (RedisError, OSError) as error:
         logger.warning("could not tell the browsers about %d sessions: %s", len(changed), error)
+
+
+def _tell_group(group: str) -> None:
+    try:
+        async_to_sync(get_channel_layer().group_send)(group, {"type": "login.changed"})
+    except (RedisError, OSError) as error:
+        logger.warning("could not tell the websockets of %s: %s; they look by themselves", group, error)
 
 
 async def _send_to_groups(changed: tuple[tuple[str, int], ...]) -> None:

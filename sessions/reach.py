@@ -4,6 +4,7 @@ from functools import lru_cache
 
 from django.conf import settings
 
+from resources.addresses import is_gateway_url
 from resources.models import Host
 from sessions.proxy.engine import Engine
 from sessions.proxy.passage import signer
@@ -25,6 +26,8 @@ def gateway_of(host: Host | None) -> str:
         return ""
     if host is None or not host.gateway_url:
         raise OutOfReach("The host of this session cannot be reached from the web server: it has no gateway.")
+    if not is_gateway_url(host.gateway_url):
+        raise OutOfReach("The address of the gateway of this session's host is not http://host:port.")
     return host.gateway_url
 
 

@@ -147,12 +147,25 @@ def _run(runtime: Runtime, session: Session) -> None:
     if _read(session.pk, session.attempt, Status.PREPARING) is None:
         return
     container_id = runtime.create(_spec(session))
-    runtime.start(session.pk, session.attempt)
+    runtime.start(session.pk, session.attempt, lambda address: _take_over(session, address))
     fields = {"container_id": container_id, "address": runtime.address(session.pk, session.attempt)}
     try:
         session.move_to(Status.RUNNING, Reason.STARTED, "Running.", fields=fields)
     except StaleSession:
         _clear_if_ended(runtime, session)
+
+
+def _take_over(session: Session, address: str) -> None:
+    """Forget that any other session of the host was at the address: the engine has given it to this one's container.
+
+    So its container is gone although nobody has noted that yet, as after a restart of the engine. What leads to its
+    apps would lead to this session's.
+    """
+    before = Session.objects.filter(host=session.host_id, address=address, status__in=HOSTED).exclude(pk=session.pk)
+    for session_id in list(before.values_list("pk", flat=True)):
+        logger.warning("session %s: its address %s is another's now", session_id, address)
+        Session.objects.filter(pk=session_id, address=address).update(address=None)
+        withdraw(session_id)
 
 
 def _finish(

@@ -6,7 +6,6 @@ import re
 from collections.abc import Coroutine
 from typing import Any, Final
 
-from channels.auth import get_user
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import Error
@@ -15,6 +14,7 @@ from redis.exceptions import RedisError
 from accounts.models import User
 from sessions import activity, notify
 from sessions.lifecycle import Status
+from sessions.login_watch import LoginWatch
 from sessions.models import SESSION_ID, Session
 from sessions.proxy.credit import Credit
 from sessions.proxy.engine import ExecFailed
@@ -40,7 +40,6 @@ BURST: Final = 1024  # bytes; a larger read is part of a flood, of which more is
 GATHER_SECONDS: Final = 0.002
 RESIZE_SECONDS: Final = 3.0  # then the engine is asked again
 RESIZE_PAUSE_SECONDS: Final = 1.0
-LOGIN_CHECK_SECONDS: Final = 15.0
 
 
 class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no types
@@ -51,6 +50,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         self._shell: Shell | None = None
         self._is_closed = False
         self._group = ""
+        self._login: LoginWatch | None = None
         self._pumps: list[asyncio.Task[None]] = []
         self._credit = Credit(OUTPUT_WINDOW)
         self._input: asyncio.Queue[bytes] = asyncio.Queue()
@@ -73,8 +73,10 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         session = await self._find_running()
         if session is None:
             return await self._finish(CloseCode.NOT_FOUND, "There is no such running session.")
+        self._login = login = LoginWatch(self)
+        await login.join()
         await self._listen(session)
-        await self._start(session)
+        await self._start(session, login)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Queue input for the shell, or obey a control message."""
@@ -99,6 +101,11 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
                 self._resized.set()
             case Ping():
                 await self.send(text_data=PONG)
+
+    async def login_changed(self, message: dict[str, Any]) -> None:
+        """Look who is signed in; a message of the channel layer (sessions.notify)."""
+        if self._login:
+            self._login.look()
 
     async def session_changed(self, message: dict[str, Any]) -> None:
         """Close when our session is no longer running; a message of the channel layer (sessions.notify)."""
@@ -132,7 +139,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         except (RedisError, OSError) as error:  # the end of the shell will tell, too
             logger.warning("session %s: its terminal will hear of no changes: %s", session.pk, error)
 
-    async def _start(self, session: Session) -> None:
+    async def _start(self, session: Session, login: LoginWatch) -> None:
         try:
             self._shell = await Shell.start(engine_of(session.host), session.container_id)
         except (OutOfReach, ExecFailed) as error:
@@ -143,11 +150,9 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             self._pump_output(self._shell),
             self._pump_input(self._shell),
             self._pump_size(self._shell),
-            self._watch_login(),
+            self._watch_login(login),
         ):
             self._pumps.append(asyncio.create_task(self._guarded(pump)))
-        # What changed between the first look and the listening was told to nobody.
-        await self.session_changed({"session": self._session_id})
 
     async def _pump_output(self, shell: Shell) -> None:
         while data := await shell.read():
@@ -192,20 +197,11 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
                 await asyncio.sleep(RESIZE_PAUSE_SECONDS)
                 self._resized.set()
 
-    async def _watch_login(self) -> None:
-        """Close once the login that opened the terminal is over: signed out, disabled, or given a new password.
-
-        While the database is away nobody can tell, and the terminal goes on.
-        """
-        login = self.scope["session"]
-        while True:
-            await asyncio.sleep(LOGIN_CHECK_SECONDS)
-            try:
-                self.scope["user"] = await get_user({**self.scope, "session": login.__class__(login.session_key)})
-            except Error as error:
-                logger.warning("session %s: could not look who is signed in: %s", self._session_id, error)
-                continue
-            if not self.scope["user"].is_authenticated:
+    async def _watch_login(self, login: LoginWatch) -> None:
+        """Close once the login that opened the terminal is over, or may not see the session any more."""
+        async for user in login.users():
+            self.scope["user"] = user
+            if not user.is_authenticated:
                 return await self._finish(CloseCode.SIGNED_OUT, "You were signed out.")
             await self.session_changed({"session": self._session_id})
 
@@ -235,12 +231,15 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         shell, self._shell = self._shell, None
         pumps, self._pumps = self._pumps, []
         group, self._group = self._group, ""
+        login, self._login = self._login, None
         for pump in pumps:
             if pump is not asyncio.current_task():
                 pump.cancel()
         if shell is not None:
             await shell.hang_up()
             logger.info("session %s: terminal closed", self._session_id)
+        if login:
+            await login.leave()
         if group:
             try:
                 await self.channel_layer.group_discard(group, self.channel_name)

@@ -6,10 +6,23 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from docker.api import APIClient
+from docker.errors import APIError
 
 ENGINE_URL = "unix:///var/run/docker.sock"
 IDLE = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"]
 OWN = ("docker-init", "trap 'exit 0'", "sleep 3600")  # processes of every idling container
+
+
+def remove_containers(*labels: str) -> None:
+    """Remove the containers that have all these labels, those too that another is removing at this moment."""
+    client = APIClient(ENGINE_URL, version="auto")
+    for container in client.containers(all=True, filters={"label": list(labels)}):
+        try:
+            client.remove_container(container["Id"], force=True, v=True)
+        except APIError as error:
+            if error.status_code not in (404, 409):
+                raise
+    client.close()
 
 
 @dataclass(frozen=True)

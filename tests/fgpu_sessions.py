@@ -103,14 +103,16 @@ class InContainer:
         return int(pid)
 
 
-def submit(group: ResourceGroup, fgpu: str, image: str = PYTHON_IMAGE, **more: Any) -> Session:
+def submit(
+    group: ResourceGroup, fgpu: str, image: str = PYTHON_IMAGE, *, memory: int = 256 * MIB, **more: Any
+) -> Session:
     """Return a new session, submitted and placed if it fits; with sudo."""
     owner = factories.make_user(policy=factories.make_policy(allow_sudo=True))
     order = services.Order(
         image=Image.objects.filter(reference=image).first() or factories.make_image(reference=image),
         resource_group=group,
         cpu=1,
-        memory=256 * MIB,
+        memory=memory,
         shared_memory=16 * MIB,
         fgpu=milli_fgpu_from(fgpu),
         **more,
@@ -135,7 +137,7 @@ def wait_for(session: Session, status: Status) -> None:
         assert session.status == status or session.status not in FINAL, session.detail
         return session.status == status
 
-    until(is_there, seconds=60)
+    until(is_there)
 
 
 def group_of(host_name: str, fgpu_per_gpu: int) -> ResourceGroup:

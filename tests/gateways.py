@@ -13,7 +13,8 @@ from pathlib import Path
 from django.conf import settings
 
 from tests.far_machine import FarMachine
-from tests.wait import until
+from tests.ports import free_port
+from tests.wait import SECONDS, until
 from tests.workers import database_url
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -61,7 +62,7 @@ class Gateway:
         """End it as a supervisor would, or with SIGKILL as a crash would."""
         if self.process:
             self.process.send_signal(how)
-            self.process.wait(30)
+            self.process.wait(SECONDS)
             self.process = None
 
     def open_connections(self) -> int:
@@ -89,10 +90,3 @@ def running_gateway(
         yield gateway
     finally:
         gateway.end()
-
-
-def free_port() -> int:
-    """Return a port of the loopback that nobody listens on."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])

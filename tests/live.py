@@ -6,8 +6,8 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,9 +15,15 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.db import connection
 from django.test import Client
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.typing import Origin
 
 from accounts.models import User
 from gpuplatform import embedded
+from sessions.models import Endpoint
+from sessions.proxy.signing import Grant, digest
+from sessions.reach import signing_keys
+from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS = 60.0
@@ -26,12 +32,12 @@ START_SECONDS = 60.0
 class LiveServer:
     """A server that can be ended and started again at the same address; its output goes to `log`."""
 
-    def __init__(self, log: Path, environment: Mapping[str, str], role: str = "web") -> None:
-        """`role` is the management command that serves: web or appproxy."""
+    def __init__(self, log: Path, environment: Mapping[str, str], role: str = "web", port: int = 0) -> None:
+        """`role` is the management command that serves: web or appproxy; a port of 0 is any that is free."""
         self.log = log
         self._role = role
         self._environment = environment
-        self._port = 0
+        self._port = port
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -54,9 +60,10 @@ class LiveServer:
     def start(self) -> None:
         """Start it and return once it listens."""
         self._port = self._port or free_port()
-        command = [sys.executable, "manage.py", self._role, "--address", f"127.0.0.1:{self._port}"]
+        address = f"127.0.0.1:{self._port}"
+        command = [sys.executable, "manage.py", self._role, "--address", address]
         with self.log.open("wb") as output:
-            variables = _environment() | dict(self._environment)
+            variables = _environment() | {"COMPUTE_HTTP_ADDRESS": address} | dict(self._environment)
             self._process = subprocess.Popen(command, cwd=ROOT, env=variables, stdout=output, stderr=output)
         deadline = time.monotonic() + START_SECONDS
         while not _listens(self._port):
@@ -72,24 +79,18 @@ class LiveServer:
             self._process = None
 
 
-def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return int(probe.getsockname()[1])
-
-
 def _listens(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 @contextmanager
-def serving(log: Path, *, role: str = "web", **environment: str) -> Iterator[LiveServer]:
+def serving(log: Path, *, role: str = "web", port: int = 0, **environment: str) -> Iterator[LiveServer]:
     """Serve the test's database; the fixture `django_db_setup` must have run, and rows must be committed.
 
     `environment` replaces settings.
     """
-    server = LiveServer(log, environment, role)
+    server = LiveServer(log, environment, role, port)
     try:
         server.start()
         yield server
@@ -106,6 +107,40 @@ def login_cookie(user: User, url: str) -> dict[str, Any]:
         "value": client.cookies[settings.SESSION_COOKIE_NAME].value,
         "url": url,
     }
+
+
+def app_cookie(endpoint: Endpoint) -> str:
+    """Return the Cookie header that opens the app to its session's owner, as the hand-over gives it."""
+    now = time.time()
+    grant = Grant(
+        label=endpoint.label,
+        epoch=endpoint.epoch,
+        user=endpoint.session.owner_id,
+        login=digest("a login session"),
+        issued_at=now,
+        expires_at=now + 3600,
+    )
+    return f"gp_app={grant.to_cookie(signing_keys())}"
+
+
+def app_host(server: LiveServer, endpoint: Endpoint) -> str:
+    """Return the Host header by which a server knows the app."""
+    return f"{endpoint.label}.{settings.COMPUTE_APPS_DOMAIN}:{server.port}"
+
+
+@asynccontextmanager
+async def app_websocket(server: LiveServer, endpoint: Endpoint, path: str = "/") -> AsyncIterator[ClientConnection]:
+    """Open a websocket of the app at a server, as a page of the app does that its owner has opened."""
+    host = app_host(server, endpoint)
+    async with connect(
+        f"ws://{host}{path}",
+        host="127.0.0.1",
+        origin=Origin(f"http://{host}"),
+        additional_headers={"Cookie": app_cookie(endpoint)},
+        open_timeout=START_SECONDS,
+        ping_interval=None,  # a busy machine is not to be taken for a dead one
+    ) as websocket:
+        yield websocket
 
 
 def _environment() -> dict[str, str]:

@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,12 +13,14 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import docker
 import psycopg
 from psycopg.rows import dict_row
 
 from gpuplatform import embedded
-from tests.wait import until
+from sessions.runtime.container_config import HOST_LABEL
+from tests.containers import remove_containers
+from tests.ports import free_port
+from tests.wait import SECONDS, until
 
 ROOT = Path(__file__).resolve().parent.parent
 ANNOUNCED = "Ctrl-C stops it."
@@ -54,11 +55,11 @@ class Platform:
 def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
     """Set a platform up from nothing in `var_dir`, run it until the block ends, and remove what its sessions left."""
     shutil.rmtree(var_dir, ignore_errors=True)
-    port, host_name = _free_port(), f"e2e-{uuid4().hex[:8]}"
+    port, host_name = free_port(), f"e2e-{uuid4().hex[:8]}"
     environment = os.environ | {
         "COMPUTE_VAR_DIR": str(var_dir),
         "COMPUTE_HTTP_ADDRESS": f"127.0.0.1:{port}",
-        "COMPUTE_SSH_ADDRESS": f"127.0.0.1:{_free_port()}",
+        "COMPUTE_SSH_ADDRESS": f"127.0.0.1:{free_port()}",
         "COMPUTE_HOST_NAME": host_name,
         "COMPUTE_RUNTIME": "sessions.runtime.docker.DockerRuntime",
         "COMPUTE_SIMULATED_GPUS": "1x8GiB",
@@ -88,8 +89,8 @@ def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
         )
     finally:
         process.send_signal(signal.SIGINT)
-        process.wait(60)
-        _remove_containers(host_name)
+        process.wait(2 * SECONDS)
+        remove_containers(f"{HOST_LABEL}={host_name}")
 
 
 def _is_announced(process: subprocess.Popen[bytes], log: Path) -> bool:
@@ -97,18 +98,3 @@ def _is_announced(process: subprocess.Popen[bytes], log: Path) -> bool:
     if process.poll() is not None:
         raise AssertionError(f"the platform did not come up:\n{log.read_text()}")
     return ANNOUNCED in log.read_text()
-
-
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def _remove_containers(host_name: str) -> None:
-    client = docker.from_env()
-    for container in client.containers.list(
-        all=True, ignore_removed=True, filters={"label": f"gpuplatform.host={host_name}"}
-    ):
-        container.remove(force=True)
-    client.close()

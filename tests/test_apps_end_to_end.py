@@ -24,7 +24,7 @@ from sessions.proxy.signing import Grant, digest
 from sessions.tests.web import browser_of
 from tests.factories import make_endpoint
 from tests.live import LiveServer, serving
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -41,7 +41,7 @@ class Shown(BaseHTTPRequestHandler):
         """Answer with the request's headers, or with a stream of two pieces, the second after GO_ON."""
         if self.path == "/stream":
             self.wfile.write(b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\na")
-            GO_ON.wait(60)
+            GO_ON.wait(SECONDS)
             self.wfile.write(b"b")
             return
         body = str(self.headers).encode()
@@ -95,7 +95,7 @@ class Got(NamedTuple):
 
 def ask(web: LiveServer, host: str, path: str = "/", cookie: str = "") -> Got:
     """Navigate to a host of the web process."""
-    with closing(HTTPConnection("127.0.0.1", urlsplit(web.url).port, timeout=10)) as connection:
+    with closing(HTTPConnection("127.0.0.1", urlsplit(web.url).port, timeout=SECONDS)) as connection:
         connection.request("GET", path, headers={"Host": host, "Sec-Fetch-Mode": "navigate", "Cookie": cookie})
         response = connection.getresponse()
         return Got(response.status, response.headers, response.read())
@@ -130,7 +130,7 @@ def test_a_ticket_opens_the_app_in_one_browser_once_until_the_login_ends(web: Li
     shown = ask(web, host, "/lab", f"{cookie}; gp_session=x; own=1")
     assert (shown.status, b"Cookie: own=1" in shown.body, b"gp_" in shown.body) == (200, True, False)
     revocations.revoke_login(LOGIN, timezone.now())
-    until(lambda: is_out(web, host, "/lab", cookie), seconds=5)
+    until(lambda: is_out(web, host, "/lab", cookie))
 
 
 def cookies(*answers: Got) -> str:
@@ -141,7 +141,7 @@ def cookies(*answers: Got) -> str:
 
 def come_back(web: LiveServer, host: str, sent_away: Got, known_by: str) -> Got:
     """Follow the redirect from an app to the platform, known there by a cookie, and back to the app's callback."""
-    given = ask(web, "localhost", sent_away.headers["Location"].partition("8000")[2], known_by)
+    given = ask(web, "localhost", sent_away.headers["Location"].removeprefix(web.url), known_by)
     assert (given.status, given.headers["Referrer-Policy"]) == (303, "no-referrer")
     callback = urlsplit(given.headers["Location"])
     assert callback.hostname == host
@@ -156,7 +156,7 @@ def test_who_signs_out_is_out_of_the_app_as_well(web: LiveServer, endpoint: Endp
     cookie = cookies(arrived)
     assert ask(web, host, "/lab", cookie).status == 200
     browser.post("/accounts/sign-out/")
-    until(lambda: is_out(web, host, "/lab", cookie), seconds=5)
+    until(lambda: is_out(web, host, "/lab", cookie))
 
 
 def test_a_share_link_lets_a_stranger_in_until_it_is_revoked(web: LiveServer, endpoint: Endpoint) -> None:
@@ -169,18 +169,18 @@ def test_a_share_link_lets_a_stranger_in_until_it_is_revoked(web: LiveServer, en
     assert ask(web, host, "/", cookie).status == 200
     other = make_endpoint(endpoint.session, app="p9090", port=9090)
     notify.routes_changed(other.session_id)
-    until(lambda: ask(web, f"{other.label}.apps.localhost", "/").status == 303, seconds=5)
+    until(lambda: ask(web, f"{other.label}.apps.localhost", "/").status == 303)
     assert ask(web, f"{other.label}.apps.localhost", "/", cookie).status == 303
     services.revoke(link, actor=owner)
-    until(lambda: is_out(web, host, "/", cookie), seconds=5)
+    until(lambda: is_out(web, host, "/", cookie))
 
 
 def test_what_is_public_needs_no_cookie_until_it_is_taken_back(web: LiveServer, endpoint: Endpoint) -> None:
     owner, host = endpoint.session.owner, f"{endpoint.label}.apps.localhost"
     services.publish(endpoint, actor=owner)
-    until(lambda: ask(web, host, "/").status == 200, seconds=5)
+    until(lambda: ask(web, host, "/").status == 200)
     services.unpublish(endpoint, actor=owner)
-    until(lambda: is_out(web, host, "/"), seconds=5)
+    until(lambda: is_out(web, host, "/"))
 
 
 def test_the_platform_answers_at_the_same_address(web: LiveServer, endpoint: Endpoint) -> None:
@@ -232,7 +232,7 @@ def test_what_goes_through_appproxy_outlives_the_web_process(
     host = f"{endpoint.label}.apps.localhost"
     with serving(tmp_path / "apps.log", role="appproxy", COMPUTE_SESSION_SUBNETS="127.0.0.0/8") as apps:
         assert ask(apps, "localhost", "/healthz").status == 421
-        with closing(HTTPConnection("127.0.0.1", urlsplit(apps.url).port, timeout=60)) as connection:
+        with closing(HTTPConnection("127.0.0.1", urlsplit(apps.url).port, timeout=SECONDS)) as connection:
             connection.request("GET", "/stream", headers={"Host": host})
             response = connection.getresponse()
             assert (response.status, response.read(1)) == (200, b"a")

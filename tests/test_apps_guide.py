@@ -5,14 +5,14 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
-from tests.browser import chromium
+from tests.app_windows import launched, save_a_notebook, typed
+from tests.browser import SLOW_MS, chromium
 from tests.platform import ROOT, Platform, running_platform
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser]
 
 VAR_DIR = ROOT / "var" / "test-apps-guide"
 USER = "user@example.org"
-SLOW_MS = 120_000  # Jupyter's first start on a busy machine
 NAME = "study"
 
 EVENTS = """
@@ -62,7 +62,6 @@ def context(browser: Browser, platform: Platform) -> Iterator[BrowserContext]:
     """A browser in which the demo user is signed in; no page of the platform may log an error."""
     made = browser.new_context(viewport={"width": 1440, "height": 900})
     made.set_default_timeout(SLOW_MS)
-    expect.set_options(timeout=SLOW_MS)
     page = made.new_page()
     page.goto(platform.url)
     page.get_by_label("E-mail").fill(USER)
@@ -86,25 +85,6 @@ def page(context: BrowserContext) -> Page:
     return sessions
 
 
-def launched(page: Page, app: str) -> Page:
-    """Open an app from the launcher and return its window."""
-    page.bring_to_front()
-    dialog = page.get_by_role("dialog")
-    if not dialog.is_visible():
-        page.get_by_role("link", name=f"Apps of {NAME}").click()
-    with page.context.expect_page() as opening:
-        dialog.locator(".app-tile", has_text=app).click()
-    return opening.value
-
-
-def typed(terminal: Page, command: str, answer: str) -> None:
-    """Run a command in the terminal and wait for its answer, which must not be a part of the command."""
-    terminal.bring_to_front()
-    terminal.locator(".xterm-helper-textarea").focus()
-    terminal.keyboard.type(f"{command}\n")
-    expect(terminal.locator(".xterm-rows")).to_contain_text(answer)
-
-
 def write_file(terminal: Page, name: str, text: str) -> None:
     """Write a file as people do: cat with a here-document."""
     typed(terminal, f"clear; cat >{name} <<'END'{text}END\necho written-$(ls {name})", f"written-{name}")
@@ -112,39 +92,27 @@ def write_file(terminal: Page, name: str, text: str) -> None:
 
 @pytest.fixture(scope="module")
 def terminal(page: Page) -> Page:
-    window = launched(page, "Terminal")
+    window = launched(page, NAME, "Terminal")
     expect(window.locator(".xterm-rows")).to_contain_text("$")
     return window
 
 
 def test_a_notebook_is_created_runs_a_cell_and_is_listed_in_the_terminal(page: Page, terminal: Page) -> None:
-    lab = launched(page, "JupyterLab")
-    lab.wait_for_url("http://jupyterlab--*.apps.localhost:*/lab*")
-    lab.locator(".jp-LauncherCard[data-category=Notebook]").first.click()
-    expect(lab.get_by_role("button", name="| Idle")).to_be_visible()  # Lab draws the notebook anew until then
-    cell = lab.locator(".jp-Notebook .cm-content").first
-    cell.fill("print('answer', 6 * 7)")
-    expect(cell).to_contain_text("6 * 7")
-    cell.press("Shift+Enter")
-    expect(lab.locator(".jp-OutputArea-output").first).to_contain_text("answer 42")
-    lab.keyboard.press("Control+s")
-    lab.locator(".jp-Dialog .jp-mod-accept").click()  # keeps the name that it has
-    typed(terminal, "clear; ls", "Untitled.ipynb")
-    typed(terminal, "clear; echo saved-$(grep -c 'answer 42' Untitled.ipynb)", "saved-1")
+    save_a_notebook(launched(page, NAME, "JupyterLab"), terminal)
 
 
 def test_the_classic_notebook_shows_the_same_files_by_the_same_server(page: Page, terminal: Page) -> None:
     typed(terminal, "clear; echo hello >made-in-terminal.txt; echo made-$(ls made*)", "made-made-in-terminal.txt")
-    tree = launched(page, "Jupyter Notebook")
+    tree = launched(page, NAME, "Jupyter Notebook")
     tree.wait_for_url("http://jupyter--*.apps.localhost:*/tree*")
     expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
     typed(terminal, "clear; echo servers-$(pgrep -fc jupyter-la[b])", "servers-1")
 
 
 def test_an_app_that_died_is_started_again_from_its_own_window(page: Page, terminal: Page) -> None:
-    tree = launched(page, "Jupyter Notebook")
+    tree = launched(page, NAME, "Jupyter Notebook")
     expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
-    typed(terminal, "clear; pkill -9 -f jupyter-la[b]; sleep 1; echo left-$(pgrep -fc jupyter-la[b])", "left-0")
+    typed(terminal, "clear; pkill -9 -f jupyter-la[b]; while pgrep -f jupyter-la[b]; do :; done; echo go''ne", "gone")
     tree.reload()
     tree.get_by_role("link", name="Open it again").click()
     tree.get_by_role("button", name="Start it again").click()
@@ -154,7 +122,7 @@ def test_an_app_that_died_is_started_again_from_its_own_window(page: Page, termi
 def test_tensorboard_shows_what_was_logged(page: Page, terminal: Page) -> None:
     write_file(terminal, "events.py", EVENTS)
     typed(terminal, "clear; python events.py; echo logs-$(ls logs)", "logs-first-run")
-    board = launched(page, "TensorBoard")
+    board = launched(page, NAME, "TensorBoard")
     board.wait_for_url("http://tensorboard--*.apps.localhost:*/**")
     expect(board.get_by_text("first-run").first).to_be_visible()
     expect(board.get_by_text("loss").first).to_be_visible()
@@ -167,7 +135,7 @@ def test_two_trainings_are_seen_in_mlflow_that_was_started_in_the_terminal(page:
     terminal.keyboard.press("c")
     typed(terminal, "clear; python train.py", "trained 0.05")
     typed(terminal, "clear; python train.py 0.2 0.05", "trained 0.2")
-    ui = launched(page, "MLflow UI")
+    ui = launched(page, NAME, "MLflow UI")
     ui.wait_for_url("http://mlflow--*.apps.localhost:*/**")
     for run in ("net-0.05-0.05", "net-0.2-0.05"):
         expect(ui.get_by_text(run).first).to_be_visible()
@@ -175,7 +143,7 @@ def test_two_trainings_are_seen_in_mlflow_that_was_started_in_the_terminal(page:
 
 
 def test_what_ends_with_the_session_says_so(page: Page, platform: Platform) -> None:
-    address = launched(page, "JupyterLab")
+    address = launched(page, NAME, "JupyterLab")
     address.wait_for_url("http://jupyterlab--*.apps.localhost:*/lab*")
     page.bring_to_front()
     page.locator("tr", has_text=NAME).get_by_role("link", name="Terminate").click()

@@ -19,6 +19,7 @@ from sessions.models import Endpoint, EndpointState, Session
 from sessions.runtime.container_config import container_name
 from sessions.tests.runtime_worlds import DockerWorld, make_spec
 from tests.factories import make_session, make_user, run_session
+from tests.wait import SECONDS
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
@@ -58,7 +59,7 @@ def test_an_app_answers_on_its_first_page(world: DockerWorld, label: str, app: s
     assert answer.status_code == 200
     assert not answer.history
     if endpoint.token:
-        refused = requests.get(url_of(endpoint, session, "/api/contents"), timeout=30)
+        refused = requests.get(url_of(endpoint, session, "/api/contents"), timeout=SECONDS)
         assert refused.status_code == 403
         assert endpoint.token not in command_lines(session)
 
@@ -68,7 +69,7 @@ def first_page(endpoint: Endpoint, session: Session, path: str) -> requests.Resp
     headers = {"Host": f"{endpoint.label}.{settings.COMPUTE_APPS_DOMAIN}:8000"}
     if endpoint.token:
         headers["Authorization"] = f"token {endpoint.token}"
-    return requests.get(url_of(endpoint, session, path), headers=headers, timeout=30)
+    return requests.get(url_of(endpoint, session, path), headers=headers, timeout=SECONDS)
 
 
 def url_of(endpoint: Endpoint, session: Session, path: str) -> str:

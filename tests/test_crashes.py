@@ -19,9 +19,10 @@ from sessions.models import GpuShare, Lease, Session
 from sessions.runtime.container_config import HOST_LABEL, SESSION_LABEL
 from sessions.runtime.sandboxes import FREE, SANDBOX_LABEL, sandbox_name
 from tests import factories
+from tests.containers import remove_containers
 from tests.crashing import CRASH_AT
 from tests.tiny_image import ensure_tiny_image
-from tests.wait import until
+from tests.wait import SECONDS, until
 from tests.workers import host_worker, wait_until_ready
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
@@ -45,8 +46,7 @@ def host(engine: docker.DockerClient) -> Iterator[Host]:
     device = Device(uuid=f"GPU-{uuid4()}", index=0, name="Simulated GPU", memory=8 * GIB, is_simulated=True)
     group = factories.make_group()
     yield register_host(name, Machine(cpu=2, memory=4 * GIB, devices=(device,)), group.name)
-    for container in containers_of(engine, name, HOST_LABEL):
-        container.remove(force=True)
+    remove_containers(f"{HOST_LABEL}={name}")
 
 
 def containers_of(engine: docker.DockerClient, host_name: str, kind: str = SESSION_LABEL) -> list[Container]:
@@ -99,7 +99,7 @@ def test_a_worker_killed_while_starting_a_session_loses_nothing(
     session = place(host)
     starts = count_starts(engine, host.name)
     with host_worker(host.name, COMPUTE_RUNTIME=CRASHING, **{CRASH_AT: step}) as crashed:
-        assert crashed.wait(30) == -9
+        assert crashed.wait(SECONDS) == -9
     assert status_of(session) == Status.PREPARING
     assert Lease.objects.count() == 1
 
@@ -127,7 +127,7 @@ def test_a_worker_killed_while_stopping_a_session_leaves_nothing_over(
         until(lambda: status_of(session) == Status.RUNNING)
         session.refresh_from_db()
         services.terminate(session, actor=session.owner)
-        assert crashed.wait(30) == -9
+        assert crashed.wait(SECONDS) == -9
 
     declare_joining(host)  # so that it is ready again only when the next worker has looked
     with host_worker(host.name):

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
-import docker
 import pytest
 from django.conf import settings
 
@@ -14,6 +13,8 @@ from resources.units import GIB, MIB
 from sessions import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import GpuShare, SessionUsage
+from sessions.runtime.container_config import HOST_LABEL
+from tests.containers import remove_containers
 from tests.fgpu_sessions import (
     NOT_READY,
     OUT_OF_MEMORY,
@@ -44,10 +45,7 @@ def name() -> Iterator[str]:
     """The name of a host; what its worker leaves in the engine is removed at the end."""
     name = f"fgpu-{uuid4().hex[:8]}"
     yield name
-    client = docker.from_env()
-    for container in client.containers.list(all=True, filters={"label": f"gpuplatform.host={name}"}):
-        container.remove(force=True)
-    client.close()
+    remove_containers(f"{HOST_LABEL}={name}")
     shutil.rmtree(folder_of(name).parent, ignore_errors=True)
 
 
@@ -89,6 +87,7 @@ def test_half_an_fgpu_of_two_is_a_quarter_of_the_gpu_whatever_the_session_does(g
         for path in ("/etc/ld.so.preload", "/usr/local/lib/libfgpu.so", "/run/fgpu/limits.conf"):
             code, _ = session.run("sudo " + attack.format(path))
             assert code != 0, (attack, path)
+    assert session.run("sudo chroot / true")[0] != 0  # elsewhere the loader would find no preload file
     assert session.total_memory() == [2048]
     assert session.cuda(*allocate, "alloc plain 1 1", prefix="sudo") == ["0", "0", "0", OUT_OF_MEMORY]
 
@@ -98,7 +97,7 @@ def test_the_processes_of_a_session_share_its_cap_and_a_killed_one_gives_back(gr
     pid = session.hold(GIB)
     beside = ["init", "enter 0", f"alloc plain {GIB + MIB} 0", f"alloc plain {GIB} 0"]
     assert session.cuda(*beside) == ["0", "0", OUT_OF_MEMORY, "0"]
-    assert session.run(f"kill -9 {pid}")[0] == 0
+    assert session.run(f"kill -9 {pid} && while kill -0 {pid}; do sleep 0.02; done 2>/dev/null")[0] == 0
     assert session.cuda(*beside)[2] == "0"
 
 

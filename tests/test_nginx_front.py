@@ -10,9 +10,11 @@ from pathlib import Path
 
 from gpuplatform.bootstrap.system_packages import program
 from sessions.proxy.tests.black_box import log_in, seen
-from sessions.proxy.tests.carriers import running
+from sessions.proxy.tests.carriers import running, running_by_port
+from sessions.proxy.tests.site import KEYS, grant
 from sessions.proxy.tests.wire import PING, PONG, TEXT, connected, handshake, masked, request
-from tests.live import free_port
+from tests.ports import free_port
+from tests.wait import SECONDS
 
 DOCS = Path(__file__).resolve().parent.parent / "docs/proxy.md"
 FRAME = (
@@ -22,10 +24,10 @@ TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
 def configuration(folder: Path, port: int, apps: int) -> str:
-    """Return the documented text with our ports, without TLS."""
-    found = re.search(r"```nginx\n(.*?)```", DOCS.read_text(), re.DOTALL)
-    assert found
-    body = re.sub(r"ssl_certificate\w* [^;]+;", "", found[1]).replace("443 ssl", f"127.0.0.1:{port}")
+    """Return the documented texts with our ports, without TLS; by port, the public address is 127.0.0.2."""
+    found = "".join(re.findall(r"```nginx\n(.*?)```", DOCS.read_text(), re.DOTALL))
+    body = re.sub(r"ssl_certificate\w* [^;]+;", "", found).replace("443 ssl", f"127.0.0.1:{port}")
+    body = body.replace("192.0.2.5:10200-10299 ssl", f"127.0.0.2:{apps}")
     body = body.replace("127.0.0.1:8001", f"127.0.0.1:{apps}").replace("apps.gpu.example.org", "apps.localhost")
     paths = " ".join(f"{name}_temp_path {folder}/{name};" for name in TEMPORARY)
     return FRAME.format(folder=folder, paths=paths, body=body)
@@ -40,14 +42,14 @@ async def fronted(folder: Path, apps: int) -> AsyncIterator[int]:
     (folder / "nginx.conf").write_text(configuration(folder, port, apps))
     process = subprocess.Popen([nginx, "-c", str(folder / "nginx.conf"), "-e", str(folder / "error.log")])
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(SECONDS):
             while not await _listens(port):
                 assert process.poll() is None, (folder / "error.log").read_text()
                 await asyncio.sleep(0.02)
         yield port
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(SECONDS)
 
 
 async def _listens(port: int) -> bool:
@@ -70,12 +72,21 @@ async def test_nginx_in_front_passes_requests_bodies_and_websockets(tmp_path: Pa
             assert [await client.frame(), await client.frame()] == [(0x80 | TEXT, b"x"), (0x80 | PONG, b"y")]
 
 
+async def test_nginx_in_front_passes_the_ports_of_apps_on(tmp_path: Path) -> None:
+    async with running_by_port("splice") as carrier, fronted(tmp_path, port := carrier.port):
+        own, cookie = f"127.0.0.1:{port}", f"gp_app_{port}={grant().to_cookie(KEYS)}"
+        async with connected(port, "127.0.0.2") as client:
+            assert (await client.ask(request("GET", "/echo", b"", own))).status == 401
+            assert seen(await client.ask(request("GET", "/echo", b"", own, Cookie=cookie)))["size"] == 0
+            assert (await client.ask(request("GET", "/echo", b"", "127.0.0.1:10999", Cookie=cookie))).status == 421
+
+
 async def test_nginx_in_front_stops_the_app_for_a_client_that_does_not_read(tmp_path: Path) -> None:
     async with running("splice") as carrier, fronted(tmp_path, carrier.port) as port, connected(port) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await client.send(request("GET", "/big", **log_in()))
         written = -1
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(SECONDS):
             while carrier.app.written != written or not written:
                 written = carrier.app.written
                 await asyncio.sleep(0.3)

@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
-import docker
 import pytest
 
 from accounts.services import add_ssh_key
@@ -21,7 +20,8 @@ from sessions.services import Order
 from sessions.tests.ssh_client import SshClient, run
 from sessions.tests.test_firewall import serving
 from tests import factories
-from tests.gateways import free_port
+from tests.containers import remove_containers
+from tests.ports import free_port
 from tests.shell_image import ensure_shell_image
 from tests.wait import until
 from tests.workers import host_worker, ssh_front, wait_until_ready
@@ -34,10 +34,7 @@ def host() -> Iterator[Host]:
     """A registered host; what its worker leaves in the engine is removed at the end."""
     name = f"ssh-{uuid4().hex[:8]}"
     yield register_host(name, Machine(cpu=2, memory=4 * GIB, devices=()), factories.make_group().name)
-    engine = docker.from_env()
-    for container in engine.containers.list(all=True, ignore_removed=True, filters={"label": f"{HOST_LABEL}={name}"}):
-        container.remove(force=True)
-    engine.close()
+    remove_containers(f"{HOST_LABEL}={name}")
 
 
 def launch(host: Host) -> Session:

@@ -12,13 +12,13 @@ from django.conf import settings
 from accounts.services import add_ssh_key
 from sessions.models import Session
 from sessions.ssh.forward import RELAY
-from sessions.tests.ssh_client import SECONDS, SshClient
+from sessions.tests.ssh_client import SshClient
 from tests.containers import Container, running_container
 from tests.factories import make_host, run_session
 from tests.fgpu_sessions import PYTHON_IMAGE, ensure_python_image
-from tests.gateways import free_port
+from tests.ports import free_port
 from tests.tiny_image import ensure_tiny_image
-from tests.wait import until
+from tests.wait import SECONDS, until
 from tests.workers import is_listening, ssh_front
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]

@@ -2,7 +2,6 @@
 
 import asyncio
 import hashlib
-import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -11,21 +10,18 @@ import pytest
 import pytest_asyncio
 import requests
 from asgiref.sync import sync_to_async
-from django.conf import settings
 from django.db import connections
 
 from sessions import services
 from sessions.endpoints.services import open_app
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
-from sessions.proxy.signing import Grant, digest
-from sessions.reach import signing_keys
 from sessions.terminal_messages import CloseCode
 from tests.fgpu_sessions import wait_for
+from tests.live import app_cookie, app_host
 from tests.tiny_image import ensure_tiny_image
 from tests.two_hosts import TwoHosts, terminal, two_hosts
-from tests.wait import until
-from tests.web_terminal import SECONDS
+from tests.wait import SECONDS, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
@@ -34,7 +30,7 @@ SITE = """
 mkdir /tmp/www && cd /tmp/www
 echo I am $GPUPLATFORM_SESSION_ID > index.html
 head -c {size} /dev/urandom > big && busybox md5sum big > sum
-printf 'printf "HTTP/1.1 200 OK\\\\r\\\\n\\\\r\\\\n"; busybox yes\\n' > /tmp/endless
+printf 'read -r request; printf "HTTP/1.1 200 OK\\\\r\\\\n\\\\r\\\\n"; busybox yes\\n' > /tmp/endless
 busybox nc -ll -p 8081 -e sh /tmp/endless &
 exec busybox httpd -f -p 8080 -h /tmp/www
 """
@@ -66,7 +62,7 @@ async def test_terminals_and_logs_of_both_hosts_work_through_the_web_process_alo
 
     async with terminal(hosts, hosts.far) as shell:
         await shell.run("echo rea''dy; sleep 1000", "ready\r\n")
-        assert hosts.gateway.open_connections() == 1
+        await asyncio.to_thread(until, lambda: hosts.gateway.open_connections() == 1)
         await sync_to_async(services.terminate)(hosts.far, actor=hosts.far.owner)
         assert await shell.closed() == CloseCode.SESSION_ENDED
     await sync_to_async(wait_for)(hosts.far, Status.TERMINATED)
@@ -88,12 +84,15 @@ def test_apps_of_both_hosts_work_through_the_web_process_alone_and_end_with_thei
             == hashlib.md5(ask(hosts, endpoint, "/big").content).hexdigest()
         )
         assert ask(hosts, endpoint, cookie="").status_code == 401
-        stranger = requests.get(f"{hosts.gateway.url}/", headers={"Host": host_of(hosts, endpoint)}, timeout=SECONDS)
+        stranger = requests.get(
+            f"{hosts.gateway.url}/", headers={"Host": app_host(hosts.web, endpoint)}, timeout=SECONDS
+        )
         assert stranger.status_code == 403
 
     endless = opened(hosts.far, "p8081")
     wait_until_it_answers(hosts, endless, stream=True)
     stream = ask(hosts, endless, stream=True)
+    assert stream.status_code == 200, stream.text
     assert next(stream.iter_content(2)) == b"y\n"
     services.terminate(hosts.far, actor=hosts.far.owner)
     with suppress(requests.RequestException):  # where the cut can be told from an end
@@ -115,7 +114,7 @@ def ask(
     hosts: TwoHosts, endpoint: Endpoint, path: str = "/", *, cookie: str | None = None, stream: bool = False
 ) -> requests.Response:
     """Return what the app answers to its owner at the web process, or to another `cookie`."""
-    headers = {"Host": host_of(hosts, endpoint), "Cookie": cookie_of(endpoint) if cookie is None else cookie}
+    headers = {"Host": app_host(hosts.web, endpoint), "Cookie": app_cookie(endpoint) if cookie is None else cookie}
     return requests.get(
         f"{hosts.web.url}{path}", headers=headers, timeout=SECONDS, stream=stream, allow_redirects=False
     )
@@ -123,21 +122,3 @@ def ask(
 
 def wait_until_it_answers(hosts: TwoHosts, endpoint: Endpoint, *, stream: bool = False) -> None:
     until(lambda: ask(hosts, endpoint, stream=stream).status_code == 200)
-
-
-def host_of(hosts: TwoHosts, endpoint: Endpoint) -> str:
-    return f"{endpoint.label}.{settings.COMPUTE_APPS_DOMAIN}:{hosts.web.port}"
-
-
-def cookie_of(endpoint: Endpoint) -> str:
-    """Return the cookie that the hand-over gives to the owner."""
-    now = time.time()
-    grant = Grant(
-        label=endpoint.label,
-        epoch=endpoint.epoch,
-        user=endpoint.session.owner_id,
-        login=digest("a login session"),
-        issued_at=now,
-        expires_at=now + 3600,
-    )
-    return f"gp_app={grant.to_cookie(signing_keys())}"

@@ -12,14 +12,18 @@ import requests
 from asgiref.sync import sync_to_async
 from django.conf import settings
 
+from resources.models import Installation
+from resources.units import MIB
 from sessions.lifecycle import Status
 from sessions.models import Session
-from tests.containers import ENGINE_URL
+from sessions.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL
+from tests.containers import ENGINE_URL, remove_containers
 from tests.far_machine import FarMachine, far_machine
 from tests.fgpu_sessions import group_of, submit, wait_for
 from tests.gateways import Gateway, running_gateway
 from tests.live import LiveServer, login_cookie, serving
-from tests.web_terminal import SECONDS, WebTerminal, web_terminal
+from tests.wait import SECONDS
+from tests.web_terminal import WebTerminal, web_terminal
 from tests.workers import host_worker, wait_until_ready
 
 REAL: Final = "sessions.runtime.docker.DockerRuntime"
@@ -54,23 +58,24 @@ class TwoHosts:
 
 
 @contextmanager
-def two_hosts(folder: Path, image: str) -> Iterator[TwoHosts]:
+def two_hosts(folder: Path, image: str, *, memory: int = 256 * MIB) -> Iterator[TwoHosts]:
     """Start everything on the test's database, with sessions of `image`; logs go to `folder`."""
     token = uuid4().hex[:8]
     names = settings.COMPUTE_HOST_NAME, f"far-{token}"
     with ExitStack() as stack:
-        stack.callback(_remove_containers, names[0])
+        own = f"{INSTALLATION_LABEL}={Installation.current_key()}", f"{HOST_LABEL}={names[0]}"
+        stack.callback(remove_containers, *own)
         stack.enter_context(host_worker(names[0], COMPUTE_HOST_GROUP=f"near-{token}", **QUIET))
         machine = stack.enter_context(far_machine())
-        machine.take_image(image)
         there = {**QUIET, "COMPUTE_DOCKER_URL": machine.engine_url}
         gateway = stack.enter_context(running_gateway(names[1], folder / "gateway.log", machine=machine, **there))
         there |= {"COMPUTE_GATEWAY_URL": gateway.url, "COMPUTE_HOST_GROUP": f"far-{token}"}
         stack.enter_context(host_worker(names[1], on=machine.on_it, **there))
         web = stack.enter_context(serving(folder / "web.log", COMPUTE_RUNTIME=REAL))
+        machine.take_image(image)
         for name in names:
             wait_until_ready(name)
-        near, far = (submit(group_of(name, 1), "0", image) for name in names)
+        near, far = (submit(group_of(name, 1), "0", image, memory=memory) for name in names)
         for session in (near, far):
             wait_for(session, Status.RUNNING)
         yield TwoHosts(web, machine, gateway, near, far)
@@ -82,10 +87,3 @@ async def terminal(hosts: TwoHosts, session: Session) -> AsyncIterator[WebTermin
     cookie = await sync_to_async(hosts.cookie)(session)
     async with web_terminal(hosts.web.url, session.pk, cookie) as opened:
         yield opened
-
-
-def _remove_containers(host_name: str) -> None:
-    client = docker.from_env()
-    for container in client.containers.list(all=True, filters={"label": f"gpuplatform.host={host_name}"}):
-        container.remove(force=True)
-    client.close()

@@ -2,12 +2,14 @@
 
 import time
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Final, TypeVar
+
+SECONDS: Final = 60.0  # longer than anything that tests wait for takes on a busy machine
 
 Found = TypeVar("Found")
 
 
-def until(look: Callable[[], Found], *, seconds: float = 30) -> Found:
+def until(look: Callable[[], Found], *, seconds: float = SECONDS) -> Found:
     """Return the first truthy answer of `look`, asked 50 times a second; fail after `seconds`."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -4,12 +4,11 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Final
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed
 
-SECONDS: Final = 30.0  # longer than anything that tests wait for takes on a busy machine
+from tests.wait import SECONDS
 
 
 class WebTerminal:

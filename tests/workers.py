@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import connection
 
 from resources.models import Host, HostStatus
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -44,7 +44,7 @@ def host_worker(name: str, *, on: Sequence[str] = (), **environment: str) -> Ite
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(SECONDS)
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def ssh_front(port: int, host_name: str, **environment: str) -> Iterator[subproc
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-        process.wait(30)
+        process.wait(SECONDS)
 
 
 def is_listening(port: int) -> bool:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -26,6 +28,7 @@ HOOK = ROOT / "build" / "test" / "libfgpu.so"
 SIMULATED = SimulatedGpu(uuid="GPU-00000000-0000-4000-8000-000000000001", name="Simulated GPU 8 GiB", memory=8 << 30)
 SM_TOLERANCE = 5.0  # percentage points
 OVERHEAD_TOLERANCE = 2.0  # percent
+STUCK_SECONDS = 300  # a program that takes longer will not end
 SHARES = (100, 50, 25)
 PATTERNS = ("sync", "async", "graph", "tiny")
 TORCH_ALLOCATORS = {
@@ -86,7 +89,13 @@ def start(environment: dict[str, str], *command: str) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
-    output, _ = process.communicate()
+    """Return what the program found, or {"failed": why}; what it said of its failure is on our standard error."""
+    try:
+        output, _ = process.communicate(timeout=STUCK_SECONDS)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return {"failed": "it did not end"}
     if process.returncode:
         return {"failed": process.returncode}
     result: dict[str, Any] = json.loads(output.splitlines()[-1])
@@ -97,18 +106,32 @@ def run(environment: dict[str, str], *command: str) -> dict[str, Any]:
     return finish(start(environment, *command))
 
 
+def ask_smi(bench: Bench, environment: dict[str, str], field: str) -> list[str]:
+    """Return what nvidia-smi says of each GPU; [] where there is no nvidia-smi."""
+    smi = str(ROOT / "build" / "sim" / "nvidia-smi") if bench.dry else shutil.which("nvidia-smi")
+    if smi is None:
+        return []
+    query = [smi, f"--query-gpu={field}", "--format=csv,noheader,nounits"]
+    return subprocess.run(query, env=environment, capture_output=True, text=True, check=False).stdout.split()
+
+
 def look_around(bench: Bench) -> None:
-    bench.gpu = run(bench.base(), "workload.py", "about")
-    bench.gpu["context_bytes"] = bench.gpu["total"] - bench.gpu["free"]
-    bench.rounds = run(bench.base(), "workload.py", "calibrate")["rounds"]
+    """Find out what is measured here; ends the program where there is no GPU."""
+    found = run(bench.base(), "workload.py", "about")
+    calibrated = {} if "failed" in found else run(bench.base(), "workload.py", "calibrate")
+    if "rounds" not in calibrated:
+        sys.exit("No GPU can be used here without the hook; nothing was measured.")
+    bench.rounds = calibrated["rounds"]
+    found["context_bytes"] = found["total"] - found["free"]  # with the driver's own, where nothing else uses the GPU
+    found["driver"] = ask_smi(bench, bench.base(), "driver_version")[:1]
+    found["date"] = datetime.now(UTC).date().isoformat()
+    bench.gpu = found
     say(json.dumps(bench.gpu))
 
 
 def check_views(bench: Bench) -> None:
     """nvidia-smi shows a quarter of the card; all entry points come from the hook."""
-    smi = str(ROOT / "build" / "sim" / "nvidia-smi") if bench.dry else "nvidia-smi"
-    query = [smi, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
-    shown = subprocess.run(query, env=bench.session(25), capture_output=True, text=True, check=False).stdout.split()
+    shown = ask_smi(bench, bench.session(25), "memory.total")
     expected = bench.gpu["total"] // 4 >> 20
     bench.check("nvidia-smi shows the share", shown[:1] == [str(expected)], shown=shown, expected_mib=expected)
     astray = run(bench.session(25), "workload.py", "routes").get("astray")
@@ -133,15 +156,14 @@ def check_shared_cap(bench: Bench) -> None:
     session = bench.session(25)
     session.pop("FGPU_SIM_CLOCK", None)  # its clock would wait for the sleeping process
     first = start(session, "workload.py", "hold", "plain")
-    held = json.loads(first.stdout.readline() if first.stdout else "{}")
+    held = json.loads((first.stdout.readline() if first.stdout else "") or "{}").get("allocated", 0)
     second = run(session, "workload.py", "fill", "plain")
-    bench.check(
-        "two processes share the cap", second["allocated"] + held["allocated"] <= second["total"], second=second
-    )
+    shared = held > 0 and held + second.get("allocated", held) <= second.get("total", 0)
+    bench.check("two processes share the cap", shared, first=held, second=second)
     first.kill()
     first.communicate()
     third = run(session, "workload.py", "fill", "plain")
-    bench.check("a killed process gives its memory back", third["allocated"] == held["allocated"], third=third)
+    bench.check("a killed process gives its memory back", 0 < held == third.get("allocated"), third=third)
 
 
 def percent_of(plain: dict[str, Any], seen: dict[str, Any], key: str) -> float:
@@ -178,6 +200,9 @@ def check_overhead(bench: Bench) -> None:
     for _ in range(5):
         samples["plain"].append(run(bench.base(), "workload.py", "cost"))
         samples["hooked"].append(run(bench.session(100), "workload.py", "cost"))
+    if any("failed" in sample for runs in samples.values() for sample in runs):
+        bench.check("launches cost no more", passed=False, **samples)
+        return
     figures = {
         key: {name: round(min(sample[key] for sample in runs)) for name, runs in samples.items()}
         for key in ("alloc_free_ns", "launch_ns")
@@ -229,6 +254,8 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("var/fgpu-hardware"), help="where report.json goes")
     parser.add_argument("--seconds", type=float, default=10.0, help="length of each measurement of speed")
     options = parser.parse_args()
+    if not HOOK.exists():
+        sys.exit("Build first: make -C fgpu tests")
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fgpu-hardware-") as folder:
         bench = Bench(Path(folder), options.dry_run, options.seconds)

@@ -202,6 +202,8 @@ def throughput(gpu: Gpu, pattern: str) -> dict[str, float]:
 def calibrate(gpu: Gpu) -> dict[str, int]:
     """Return how many rounds make the kernel take its nominal length on this GPU."""
     rounds = 10_000
+    gpu.launch(KERNEL_NS, c_uint64(rounds))
+    gpu.synchronize()  # the first launch loads the module
     while True:
         began = time.perf_counter()
         for _ in range(20):

@@ -141,6 +141,24 @@ API CUresult cuCtxDestroy(CUcontext c) { return cuCtxDestroy_v2(c); }
 CUresult cuCtxSetCurrent(CUcontext);
 API CUresult cuCtxSetCurrent(CUcontext c) { NEED_INIT; current = c; return CUDA_SUCCESS; }
 API CUresult cuCtxGetCurrent(CUcontext *out) { NEED_INIT; *out = current; return CUDA_SUCCESS; }
+static __thread struct context *below[8]; /* what was current before */
+static __thread unsigned pushed;
+API CUresult cuCtxPushCurrent_v2(CUcontext c)
+{
+    NEED_INIT;
+    if (pushed == sizeof below / sizeof *below)
+        return CUDA_INVALID_VALUE;
+    below[pushed++] = current;
+    current = c;
+    return CUDA_SUCCESS;
+}
+API CUresult cuCtxPopCurrent_v2(CUcontext *out)
+{
+    NEED_CONTEXT;
+    *out = current;
+    current = pushed ? below[--pushed] : NULL;
+    return CUDA_SUCCESS;
+}
 API CUresult cuCtxGetDevice(CUdevice *out) { NEED_CONTEXT; *out = current->device; return CUDA_SUCCESS; }
 
 API CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice d)

@@ -12,8 +12,8 @@ enum { BAD_HANDLE = 400 };
 
 struct context { int device, primary_refs; };
 struct graph { uint64_t ns, bytes; int device, launched; };
-struct stream { uint64_t end; struct graph *capture; };
-struct event { uint64_t at; };
+struct stream { uint64_t end; struct graph *capture; struct context *context; }; /* NULL: whichever is current */
+struct event { uint64_t at; int device; };
 struct pool { int device, host; uint64_t reserved, used, keep; };
 
 extern pthread_mutex_t big; /* guards everything of this process */
@@ -24,6 +24,7 @@ extern struct pool default_pool[SIM_GPUS], *current_pool[SIM_GPUS];
 extern __thread struct context *current;
 
 struct stream *stream_of(CUstream stream, bool per_thread);
+int device_of(const struct stream *stream);
 uint64_t take_addresses(uint64_t bytes);
 void free_all_of(struct context *context);
 void pools_synchronised(void);

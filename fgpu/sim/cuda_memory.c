@@ -284,6 +284,7 @@ API CUresult cuMemPoolSetAttribute(CUmemPool p, int attribute, void *value)
 static CUresult from_pool(CUdeviceptr *out, size_t n, struct pool *pool, struct stream *stream)
 {
     NEED_CONTEXT;
+    pool = pool ? pool : current_pool[device_of(stream)];
     if (stream->capture) {
         stream->capture->bytes += n;
         *out = take_addresses(n);
@@ -304,9 +305,8 @@ static CUresult from_pool(CUdeviceptr *out, size_t n, struct pool *pool, struct 
     return fits ? CUDA_SUCCESS : CUDA_OUT_OF_MEMORY;
 }
 
-#define POOL_NOW (current ? current_pool[current->device] : NULL)
-API CUresult cuMemAllocAsync(CUdeviceptr *out, size_t n, CUstream s) { return from_pool(out, n, POOL_NOW, stream_of(s, false)); }
-API CUresult cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t n, CUstream s) { return from_pool(out, n, POOL_NOW, stream_of(s, true)); }
+API CUresult cuMemAllocAsync(CUdeviceptr *out, size_t n, CUstream s) { return from_pool(out, n, NULL, stream_of(s, false)); }
+API CUresult cuMemAllocAsync_ptsz(CUdeviceptr *out, size_t n, CUstream s) { return from_pool(out, n, NULL, stream_of(s, true)); }
 API CUresult cuMemAllocFromPoolAsync(CUdeviceptr *out, size_t n, CUmemPool p, CUstream s) { return from_pool(out, n, p, stream_of(s, false)); }
 API CUresult cuMemAllocFromPoolAsync_ptsz(CUdeviceptr *out, size_t n, CUmemPool p, CUstream s) { return from_pool(out, n, p, stream_of(s, true)); }
 API CUresult cuMemFreeAsync(CUdeviceptr p, CUstream s) { return stream_of(s, false)->capture ? CUDA_SUCCESS : cuMemFree_v2(p); }

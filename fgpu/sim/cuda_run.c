@@ -17,13 +17,23 @@ struct stream *stream_of(CUstream s, bool per_thread)
     return (uintptr_t)s <= 1 ? &legacy_stream : s;
 }
 
+/* Streams work where they were made, whatever is current; the default ones go with the current context. */
+int device_of(const struct stream *stream) { return (stream->context ? stream->context : current)->device; }
+
 CUresult cuStreamCreate(CUstream *, unsigned), cuStreamDestroy_v2(CUstream), cuStreamSynchronize(CUstream);
 CUresult cuStreamBeginCapture_v2(CUstream, int), cuStreamEndCapture(CUstream, CUgraph *), cuStreamQuery(CUstream);
 API CUresult cuStreamCreate(CUstream *out, unsigned flags)
 {
     NEED_CONTEXT;
     (void)flags;
-    *out = calloc(1, sizeof(struct stream));
+    struct stream *stream = *out = calloc(1, sizeof *stream);
+    stream->context = current;
+    return CUDA_SUCCESS;
+}
+API CUresult cuStreamGetCtx(CUstream s, CUcontext *out)
+{
+    NEED_CONTEXT;
+    *out = stream_of(s, false)->context ? stream_of(s, false)->context : current;
     return CUDA_SUCCESS;
 }
 API CUresult cuStreamDestroy_v2(CUstream s) { free(s); return CUDA_SUCCESS; }
@@ -58,9 +68,8 @@ API CUresult cuStreamBeginCapture_v2(CUstream s, int mode)
 {
     NEED_CONTEXT;
     (void)mode;
-    struct graph *graph = calloc(1, sizeof *graph);
-    graph->device = current->device;
-    stream_of(s, false)->capture = graph;
+    struct graph *graph = stream_of(s, false)->capture = calloc(1, sizeof *graph);
+    graph->device = device_of(stream_of(s, false));
     return CUDA_SUCCESS;
 }
 
@@ -97,10 +106,11 @@ static CUresult run(struct stream *stream, uint64_t ns)
     if (stream->end > sim_now() + QUEUE_NS) /* a full queue of launches makes the program wait */
         sim_sleep_until(stream->end - QUEUE_NS);
     uint64_t now = sim_now();
-    stream->end = sim_run(visible[current->device], stream->end > now ? stream->end : now, ns);
+    int device = device_of(stream);
+    stream->end = sim_run(visible[device], stream->end > now ? stream->end : now, ns);
     pthread_mutex_lock(&big);
-    if (stream->end > gpu_end[current->device])
-        gpu_end[current->device] = stream->end;
+    if (stream->end > gpu_end[device])
+        gpu_end[device] = stream->end;
     pthread_mutex_unlock(&big);
     return CUDA_SUCCESS;
 }
@@ -217,21 +227,29 @@ API CUresult cuGraphLaunch(CUgraphExec exec, CUstream s) { return launch_graph(e
 API CUresult cuGraphLaunch_ptsz(CUgraphExec exec, CUstream s) { return launch_graph(exec, stream_of(s, true)); }
 
 /* Events. */
-API CUresult cuEventCreate(CUevent *out, unsigned flags) { NEED_CONTEXT; (void)flags; *out = calloc(1, sizeof(struct event)); return CUDA_SUCCESS; }
+API CUresult cuEventCreate(CUevent *out, unsigned flags)
+{
+    NEED_CONTEXT;
+    (void)flags;
+    struct event *event = *out = calloc(1, sizeof *event);
+    event->device = current->device;
+    return CUDA_SUCCESS;
+}
 API CUresult cuEventDestroy_v2(CUevent e) { free(e); return CUDA_SUCCESS; }
 
 API CUresult cuEventRecord(CUevent e, CUstream s)
 {
     struct stream *stream = stream_of(s, false);
-    if (!e)
-        return BAD_HANDLE;
+    struct event *event = e;
+    if (!event || (stream->context && event->device != stream->context->device))
+        return BAD_HANDLE; /* an event is recorded on its own GPU only */
     if (stream->capture) { /* stricter than the real one, which would record it: nobody here has reason to */
         free(stream->capture);
         stream->capture = NULL;
         return BAD_HANDLE;
     }
     uint64_t now = sim_now();
-    ((struct event *)e)->at = stream->end > now ? stream->end : now;
+    event->at = stream->end > now ? stream->end : now;
     return CUDA_SUCCESS;
 }
 

@@ -216,20 +216,25 @@ API int nvmlDeviceGetComputeRunningProcesses(nvmlDevice d, unsigned *count, nvml
     return rc;
 }
 
-API int nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice d, unsigned *count, void *out)
+static int none(nvmlDevice d, unsigned *count)
 {
     NEED(d);
-    (void)out;
     *count = 0;
     return NVML_SUCCESS;
 }
+#define NO_PROCESSES(name) NVML(name, nvmlDevice d, unsigned *count, void *out) { (void)out; return none(d, count); }
+NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses)
+NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v2)
+NO_PROCESSES(nvmlDeviceGetGraphicsRunningProcesses_v3)
+NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses)
+NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2)
+NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 
-API int nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice d, unsigned *count, void *out)
-{
-    return nvmlDeviceGetGraphicsRunningProcesses_v3(d, count, out);
-}
-
-API int nvmlDeviceGetProcessUtilization(void) { return NVML_NOT_FOUND; }
+/* Nothing was sampled. The accounting of processes is missing, as in a driver without it. */
+NVML(nvmlDeviceGetProcessUtilization, void) { return NVML_NOT_FOUND; }
+NVML(nvmlDeviceGetProcessesUtilizationInfo, void) { return NVML_NOT_FOUND; }
+NVML(nvmlDeviceGetRunningProcessDetailList, void) { return NVML_NOT_FOUND; }
+NVML(nvmlDeviceGetSamples, void) { return NVML_NOT_FOUND; }
 
 /* The kernel-enforced limits of newer drivers: kept, not enforced; there only if the configuration says so. */
 static struct sim_limit *limit_of(const char *cgroup)

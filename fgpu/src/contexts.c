@@ -1,13 +1,11 @@
 /* A context costs device memory of its own: charged once per process and GPU, when the first one is asked for, until
  * the process ends. The end of a context frees what was made in it. */
-#include <string.h>
-
 #include "fgpu.h"
 
 HELPER(cuDevicePrimaryCtxGetState, (CUdevice, unsigned *, int *));
 
-static pthread_mutex_t contexts = PTHREAD_MUTEX_INITIALIZER;
-static struct hold *paid[MAX_GPUS];
+PER_PROCESS static pthread_mutex_t contexts = PTHREAD_MUTEX_INITIALIZER;
+PER_PROCESS static struct hold *paid[MAX_GPUS];
 static CUcontext primary[MAX_GPUS];
 
 static CUresult pay(CUdevice device) {
@@ -67,9 +65,3 @@ RELEASE(cuDevicePrimaryCtxRelease)
 RELEASE(cuDevicePrimaryCtxRelease_v2)
 RELEASE(cuDevicePrimaryCtxReset)
 RELEASE(cuDevicePrimaryCtxReset_v2)
-
-/* After fork: what the parent paid for is the parent's. */
-void contexts_forget_process(void) {
-    pthread_mutex_init(&contexts, NULL);
-    memset(paid, 0, sizeof paid);
-}

@@ -13,22 +13,22 @@ HELPER(cuDeviceGetUuid, (CUuuid *, CUdevice));
 HELPER(cuDeviceGetUuid_v2, (CUuuid *, CUdevice));
 HELPER(cuCtxGetCurrent, (CUcontext *));
 HELPER(cuCtxGetDevice, (CUdevice *));
+HELPER(cuCtxPushCurrent_v2, (CUcontext));
+HELPER(cuCtxPopCurrent_v2, (CUcontext *));
+HELPER(cuStreamGetCtx, (CUstream, CUcontext *));
 
 struct limits fgpu_limits;
 bool fgpu_gated;
 
-static pthread_mutex_t setup = PTHREAD_MUTEX_INITIALIZER;
+extern char __start_fgpu_process[] __attribute__((visibility("hidden")));
+extern char __stop_fgpu_process[] __attribute__((visibility("hidden")));
+PER_PROCESS static pthread_mutex_t setup = PTHREAD_MUTEX_INITIALIZER;
+PER_PROCESS static _Atomic bool ready;
 static bool attached;
-static _Atomic bool ready;
 static signed char index_of[MAX_ORDINALS]; /* plus one */
 
 static void in_child(void) {
-    pthread_mutex_init(&setup, NULL);
-    atomic_store(&ready, false);
-    region_forget_process();
-    ledger_forget();
-    contexts_forget_process();
-    gate_forget_process();
+    memset(__start_fgpu_process, 0, (size_t)(__stop_fgpu_process - __start_fgpu_process));
 }
 
 static void attach(void) {
@@ -50,24 +50,16 @@ bool fgpu_attach(void) {
     return attached;
 }
 
-/* Find the driver's own functions whose names begin so. A library that is not there yet is looked for again. */
-static bool bind(void **handle, const char *library, const char *prefix) {
+/* Find the driver's own functions. A library that is not there yet is looked for again. */
+bool fgpu_bind(const char *library) {
+    static void *handles[2];
+    bool nvml = !strcmp(library, NVML_LIBRARY);
     LOCKED(setup);
-    if (!*handle && (*handle = dlopen(library, RTLD_LAZY)))
+    if (!handles[nvml] && (handles[nvml] = dlopen(library, RTLD_LAZY)))
         for EACH_SYMBOL(s)
-            if (!strncmp(s->name, prefix, strlen(prefix)))
-                s->real = fgpu_real_dlsym(*handle, s->name);
-    return *handle != NULL;
-}
-
-bool fgpu_bind_cuda(void) {
-    static void *handle;
-    return bind(&handle, "libcuda.so.1", "cu");
-}
-
-bool fgpu_bind_nvml(void) {
-    static void *handle;
-    return bind(&handle, "libnvidia-ml.so.1", "nvml");
+            if ((s->name[0] == 'n') == nvml)
+                s->real = fgpu_real_dlsym(handles[nvml], s->name);
+    return handles[nvml] != NULL;
 }
 
 static int limit_of(CUdevice device) {
@@ -99,7 +91,7 @@ static CUresult map_devices(void) {
 
 CUresult fgpu_ready(void) {
     if (atomic_load_explicit(&ready, memory_order_acquire)) return CUDA_SUCCESS;
-    if (!fgpu_attach() || !fgpu_bind_cuda()) return CUDA_SYSTEM_NOT_READY;
+    if (!fgpu_attach() || !fgpu_bind(CUDA_LIBRARY)) return CUDA_SYSTEM_NOT_READY;
     LOCKED(setup);
     CUresult rc = atomic_load(&ready) ? CUDA_SUCCESS : map_devices();
     atomic_store(&ready, rc == CUDA_SUCCESS);
@@ -107,7 +99,7 @@ CUresult fgpu_ready(void) {
 }
 
 WRAP(cuInit, (unsigned flags)) {
-    if (!fgpu_attach() || !fgpu_bind_cuda()) return CUDA_SYSTEM_NOT_READY;
+    if (!fgpu_attach() || !fgpu_bind(CUDA_LIBRARY)) return CUDA_SYSTEM_NOT_READY;
     CUresult rc = CALL(cuInit, (flags));
     return rc ? rc : fgpu_ready();
 }
@@ -116,12 +108,18 @@ int fgpu_index(CUdevice device) {
     return device >= 0 && device < MAX_ORDINALS ? index_of[device] - 1 : -1;
 }
 
-/* CUDA's own error where the thread has no context. */
-CUresult fgpu_here(struct place *here) {
+/* CUDA's own error where the thread has no context. A stream may be of another context, on another GPU. */
+CUresult fgpu_place(CUstream stream, struct place *out) {
+    CUcontext its;
     CUresult rc;
-    if ((rc = fgpu_ready()) || (rc = CALL(cuCtxGetDevice, (&here->device)))
-        || (rc = CALL(cuCtxGetCurrent, (&here->context))))
+    if ((rc = fgpu_ready()) || (rc = CALL(cuCtxGetDevice, (&out->device)))
+        || (rc = CALL(cuCtxGetCurrent, (&out->context))))
         return rc;
-    here->gpu = fgpu_index(here->device);
-    return here->gpu < 0 ? CUDA_SYSTEM_NOT_READY : CUDA_SUCCESS;
+    if (KEY(stream) > KEY(STREAM_PER_THREAD) && !CALL(cuStreamGetCtx, (stream, &its)) && its != out->context
+        && !CALL(cuCtxPushCurrent_v2, (its))) {
+        CALL(cuCtxGetDevice, (&out->device));
+        CALL(cuCtxPopCurrent_v2, (&out->context));
+    }
+    out->gpu = fgpu_index(out->device);
+    return out->gpu < 0 ? CUDA_SYSTEM_NOT_READY : CUDA_SUCCESS;
 }

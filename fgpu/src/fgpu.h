@@ -33,6 +33,9 @@ extern struct symbol __stop_fgpu_symbols[] __attribute__((visibility("hidden")))
 #define KEY(value) ((uint64_t)(uintptr_t)(value))
 #define PER_THREAD(stream) ((stream) ? (stream) : STREAM_PER_THREAD)
 
+/* What a child of fork must not inherit: zero there again, as at the start. Its memory is its parent's to give back. */
+#define PER_PROCESS __attribute__((section("fgpu_process")))
+
 /* Hold the mutex until the end of the block. */
 #define LOCKED(mutex) \
     pthread_mutex_t *locked __attribute__((cleanup(unlock_mutex))) = &mutex; \
@@ -61,9 +64,7 @@ int limits_find(const struct limits *limits, const char *uuid); /* -1: none */
 /* region.c: the accounting shared by all processes of the container. `gpu` is an index into the limits. */
 const char *region_attach(const char *path);
 bool region_join(void);
-void region_forget_process(void);
-CUresult region_charge(int gpu, uint64_t bytes);
-void region_release(int gpu, uint64_t bytes);
+CUresult region_change(int gpu, uint64_t from, uint64_t to); /* of what this process holds; gpu -1 costs nothing */
 bool region_used(int gpu, uint64_t *used);
 int region_processes(int gpu, nvmlProcessV2 *out, int room); /* -1: the region is garbled */
 void region_note(const char *text);
@@ -73,7 +74,7 @@ void region_gate_busy(int gpu, uint64_t start, uint64_t end);
 unsigned region_gate_percent(int gpu, uint64_t now);
 
 /* driver.c: the real driver behind us, and whether this process may use it. */
-struct place { /* where the calling thread's requests go */
+struct place { /* where a request goes */
     int gpu;
     CUdevice device;
     CUcontext context;
@@ -81,11 +82,10 @@ struct place { /* where the calling thread's requests go */
 extern struct limits fgpu_limits;
 extern bool fgpu_gated;          /* some GPU of this container is gated */
 bool fgpu_attach(void);          /* limits and region are good (any process) */
-bool fgpu_bind_cuda(void);
-bool fgpu_bind_nvml(void);
+bool fgpu_bind(const char *library);
 CUresult fgpu_ready(void);       /* and every visible GPU has a limit (CUDA processes) */
 int fgpu_index(CUdevice device); /* index into the limits, -1 for none */
-CUresult fgpu_here(struct place *here);
+CUresult fgpu_place(CUstream stream, struct place *out); /* NULL: the current context's */
 
 /* ledger.c: what this process holds, and under which handle. */
 enum kind { HELD_POINTER, HELD_HANDLE, HELD_MAP, HELD_ARRAY, HELD_MIPMAP, HELD_POOL, HELD_GRAPH, HELD_EXEC };
@@ -98,7 +98,6 @@ struct hold {          /* a charge, shared by every handle that keeps the memory
 };
 CUresult hold_new(int gpu, uint64_t bytes, CUcontext context, struct hold **out);
 CUresult hold_resize(struct hold *hold, uint64_t bytes);
-void hold_undo(struct hold *hold);
 CUresult hold_settle(CUresult rc, struct hold *hold, enum kind kind, uint64_t key);
 void ledger_put(enum kind kind, uint64_t key, uint64_t size, struct hold *hold);
 struct hold *ledger_find(enum kind kind, uint64_t key);
@@ -106,18 +105,17 @@ struct hold *ledger_find_address(enum kind kind, uint64_t address);
 bool ledger_drop(enum kind kind, uint64_t key, uint64_t *size);
 void ledger_drop_context(CUcontext context);
 void ledger_share(enum kind from, uint64_t key, enum kind to, uint64_t other);
-void ledger_each(enum kind kind, void (*visit)(struct hold *));
-void ledger_forget(void);
+void ledger_each(enum kind kind, CUresult (*visit)(struct hold *, bool), bool how);
 
-/* pools.c, contexts.c */
+/* pools.c: charge every pool what it has reserved. */
 void pools_reconcile(bool and_trim);
-void contexts_forget_process(void);
 
-/* gate.c: launches wait until the container's share of GPU time allows them. */
+/* gate.c: the events of a context went with it. */
 void gate_forget_context(CUcontext context);
-void gate_forget_process(void);
 
 /* route.c: glibc's own lookup, past ours. */
+#define CUDA_LIBRARY "libcuda.so.1"
+#define NVML_LIBRARY "libnvidia-ml.so.1"
 void *fgpu_real_dlsym(void *handle, const char *name);
 
 /* system.c */

@@ -11,6 +11,8 @@
 
 HELPER(cuThreadExchangeStreamCaptureMode, (int *));
 HELPER(cuStreamIsCapturing, (CUstream, int *));
+HELPER(cuCtxPushCurrent_v2, (CUcontext));
+HELPER(cuCtxPopCurrent_v2, (CUcontext *));
 HELPER(cuEventCreate, (CUevent *, unsigned));
 HELPER(cuEventDestroy_v2, (CUevent));
 HELPER(cuEventRecord, (CUevent, CUstream));
@@ -39,8 +41,8 @@ struct lane {
     struct batch ring[RING];
 };
 
-static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-static struct lane lanes[LANES];
+PER_PROCESS static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
+PER_PROCESS static struct lane lanes[LANES];
 static uint64_t launch_ns[MAX_GPUS]; /* running mean of the GPU time per launch */
 static uint64_t polled[MAX_GPUS];
 
@@ -114,9 +116,10 @@ static struct lane *lane_of(const struct place *here, CUstream stream, uint64_t 
 
 static void open_batch(struct lane *lane, uint64_t now) {
     struct batch *batch = at(lane, lane->next);
-    if (!batch->end) {
+    if (!batch->end && !CALL(cuCtxPushCurrent_v2, (lane->context))) {
         CALL(cuEventCreate, (&batch->begin, EVENT_BLOCKING_SYNC));
         CALL(cuEventCreate, (&batch->end, EVENT_BLOCKING_SYNC));
+        CALL(cuCtxPopCurrent_v2, (&lane->context));
     }
     batch->start = now;
     batch->launches = 0;
@@ -135,7 +138,6 @@ struct pass { /* of one launch through the gate */
     struct lane *lane;
     uint64_t wait_ns; /* 0: go, with a batch open if there is room for one */
     bool blocked;     /* work on another stream is unfinished, and might be waiting for this launch */
-    bool entered;
     int mode;
 };
 
@@ -168,23 +170,24 @@ static CUresult enter(CUstream stream, struct pass *pass) {
     struct place here;
     uint64_t waited = 0;
     *pass = (struct pass){.mode = CAPTURE_MODE_RELAXED}; /* our own calls must not spoil a capture elsewhere */
-    CUresult rc = fgpu_here(&here);
+    CUresult rc = fgpu_ready();
+    if (rc || !fgpu_gated) return rc;
+    rc = fgpu_place(stream, &here);
     if (rc || fgpu_limits.gpu[here.gpu].sm_points == ALL_SMS || capturing(stream)) return rc;
     CALL(cuThreadExchangeStreamCaptureMode, (&pass->mode));
     while (!(rc = look(&here, stream, pass->blocked && waited > PATIENCE_NS, pass)) && pass->wait_ns) {
         clock_sleep(pass->wait_ns);
         waited += pass->wait_ns;
     }
-    pass->entered = !rc;
     if (rc)
         CALL(cuThreadExchangeStreamCaptureMode, (&pass->mode));
     return rc;
 }
 
 /* Close the batch if the stream had nothing else to do, or if it holds about a millisecond of work. */
-static void leave(struct pass *pass) {
+static CUresult leave(CUresult rc, struct pass *pass) {
     struct lane *lane = pass->lane;
-    if (!pass->entered) return;
+    if (!lane) return rc;
     LOCKED(gate);
     struct batch *batch = at(lane, lane->next);
     lane->entering -= lane->entering > 0;
@@ -199,6 +202,7 @@ static void leave(struct pass *pass) {
         }
     }
     CALL(cuThreadExchangeStreamCaptureMode, (&pass->mode));
+    return rc;
 }
 
 /* The events went with their context. */
@@ -209,21 +213,12 @@ void gate_forget_context(CUcontext context) {
             memset(&lanes[i], 0, sizeof lanes[i]);
 }
 
-void gate_forget_process(void) {
-    pthread_mutex_init(&gate, NULL);
-    memset(lanes, 0, sizeof lanes);
-}
-
 /* Launches of every kind. The second variant of each sends NULL to the calling thread's own stream. */
 #define GATED(name, at, params, args) \
     WRAP(name, params) { \
-        if (fgpu_ready() == CUDA_SUCCESS && !fgpu_gated) return CALL(name, args); \
         struct pass pass; \
         CUresult rc = enter(at, &pass); \
-        if (rc) return rc; \
-        rc = CALL(name, args); \
-        leave(&pass); \
-        return rc; \
+        return rc ? rc : leave(CALL(name, args), &pass); \
     }
 #define BOTH_GATED(name, at, params, args) \
     GATED(name, at, params, args) \

@@ -1,11 +1,10 @@
 /* What this process holds: handle -> charge. Several handles may keep one charge alive (a VMM allocation and its
  * mappings, a pool and the pointers in it, a graph and its executables); the last one gone releases it. */
 #include <stdlib.h>
-#include <string.h>
 
 #include "fgpu.h"
 
-enum { BUCKET_BITS = 14, BUCKETS = 1 << BUCKET_BITS };
+enum { BUCKET_BITS = 12, BUCKETS = 1 << BUCKET_BITS };
 
 struct entry {
     struct entry *next;
@@ -14,54 +13,46 @@ struct entry {
     struct hold *hold;
 };
 
-static struct entry *table[BUCKETS];
-static pthread_mutex_t ledger_lock = PTHREAD_MUTEX_INITIALIZER;
+PER_PROCESS static struct entry *table[BUCKETS];
+PER_PROCESS static pthread_mutex_t ledger_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct entry **bucket(enum kind kind, uint64_t key) {
     return &table[(key ^ (uint64_t)kind << 56) * 0x9E3779B97F4A7C15ull >> (64 - BUCKET_BITS)];
 }
 
-static CUresult charge(int gpu, uint64_t bytes) {
-    return gpu < 0 || !bytes ? CUDA_SUCCESS : region_charge(gpu, bytes);
-}
-
-/* Before saying no, take back what this process' pools do not use. */
-CUresult hold_new(int gpu, uint64_t bytes, CUcontext context, struct hold **out) {
-    CUresult rc = charge(gpu, bytes);
-    if (rc == CUDA_OUT_OF_MEMORY) {
-        pools_reconcile(true);
-        rc = charge(gpu, bytes);
-    }
-    if (rc) return rc;
-    *out = malloc(sizeof **out);
-    if (*out)
-        **out = (struct hold){.gpu = gpu, .bytes = bytes, .context = context};
-    else if (gpu >= 0)
-        region_release(gpu, bytes);
-    return *out ? CUDA_SUCCESS : CUDA_OUT_OF_MEMORY;
-}
-
 /* The caller serialises changes of one hold. */
 CUresult hold_resize(struct hold *hold, uint64_t bytes) {
-    CUresult rc = CUDA_SUCCESS;
-    if (bytes > hold->bytes)
-        rc = charge(hold->gpu, bytes - hold->bytes);
-    else if (hold->gpu >= 0)
-        region_release(hold->gpu, hold->bytes - bytes);
+    CUresult rc = region_change(hold->gpu, hold->bytes, bytes);
     if (!rc)
         hold->bytes = bytes;
     return rc;
 }
 
-void hold_undo(struct hold *hold) {
+static void undo(struct hold *hold) {
     hold_resize(hold, 0);
     free(hold);
+}
+
+/* Before saying no, take back what this process' pools do not use. */
+CUresult hold_new(int gpu, uint64_t bytes, CUcontext context, struct hold **out) {
+    if (!(*out = malloc(sizeof **out))) return CUDA_OUT_OF_MEMORY;
+    **out = (struct hold){.gpu = gpu, .context = context};
+    CUresult rc = hold_resize(*out, bytes);
+    if (rc == CUDA_OUT_OF_MEMORY) {
+        pools_reconcile(true);
+        rc = hold_resize(*out, bytes);
+    }
+    if (rc) {
+        undo(*out);
+        *out = NULL;
+    }
+    return rc;
 }
 
 /* After the driver's answer: book the charge under its handle, or take it back. `hold` may be NULL: nothing to pay. */
 CUresult hold_settle(CUresult rc, struct hold *hold, enum kind kind, uint64_t key) {
     if (hold && rc)
-        hold_undo(hold);
+        undo(hold);
     else if (hold)
         ledger_put(kind, key, 0, hold);
     return rc;
@@ -103,7 +94,7 @@ static void remove_entry(struct entry **at) {
     struct entry *entry = *at;
     *at = entry->next;
     if (--entry->hold->refs == 0)
-        hold_undo(entry->hold);
+        undo(entry->hold);
     free(entry);
 }
 
@@ -139,16 +130,10 @@ void ledger_share(enum kind from, uint64_t key, enum kind to, uint64_t other) {
             insert(to, other, 0, e->hold);
 }
 
-void ledger_each(enum kind kind, void (*visit)(struct hold *)) {
+void ledger_each(enum kind kind, CUresult (*visit)(struct hold *, bool), bool how) {
     LOCKED(ledger_lock);
     for (int i = 0; i < BUCKETS; i++)
         for (struct entry *e = table[i]; e; e = e->next)
             if (e->kind == kind)
-                visit(e->hold);
-}
-
-/* After fork: the memory is the parent's, and its charges are too. */
-void ledger_forget(void) {
-    pthread_mutex_init(&ledger_lock, NULL);
-    memset(table, 0, sizeof table);
+                visit(e->hold, how);
 }

@@ -12,7 +12,7 @@ static uint64_t times(uint64_t a, uint64_t b) {
 /* Charge the GPU of the current context. */
 static CUresult claim_here(uint64_t bytes, struct hold **hold) {
     struct place here;
-    CUresult rc = fgpu_here(&here);
+    CUresult rc = fgpu_place(NULL, &here);
     return rc ? rc : hold_new(here.gpu, bytes, here.context, hold);
 }
 
@@ -79,14 +79,8 @@ static uint64_t array_bytes(const CUarray3DDesc *d, unsigned levels) {
     return sum;
 }
 
-static uint64_t plane_bytes(const CUarrayDesc *d) {
-    CUarray3DDesc full = {0};
-    if (d)
-        full = (CUarray3DDesc){d->width, d->height, 0, d->format, d->channels, 0};
-    return array_bytes(&full, 1);
-}
-
-ALLOCATE(cuArrayCreate_v2, HELD_ARRAY, *out, claim_here(plane_bytes(d), &hold),
+#define FLAT(d) (d ? &(CUarray3DDesc){d->width, d->height, 0, d->format, d->channels, 0} : NULL)
+ALLOCATE(cuArrayCreate_v2, HELD_ARRAY, *out, claim_here(array_bytes(FLAT(d), 1), &hold),
          (CUarray *out, const CUarrayDesc *d), (out, d))
 ALLOCATE(cuArray3DCreate_v2, HELD_ARRAY, *out, claim_here(array_bytes(d, 1), &hold),
          (CUarray *out, const CUarray3DDesc *d), (out, d))
@@ -176,7 +170,7 @@ WRAP(cuMemGetInfo_v2, (size_t *free, size_t *total)) {
     size_t really_free, really_there;
     uint64_t used;
     CUresult rc;
-    if ((rc = fgpu_here(&here)) || (rc = CALL(cuMemGetInfo_v2, (&really_free, &really_there)))) return rc;
+    if ((rc = fgpu_place(NULL, &here)) || (rc = CALL(cuMemGetInfo_v2, (&really_free, &really_there)))) return rc;
     pools_reconcile(false);
     if (!region_used(here.gpu, &used)) return CUDA_SYSTEM_NOT_READY;
     uint64_t limit = fgpu_limits.gpu[here.gpu].mem_bytes;

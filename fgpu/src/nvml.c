@@ -8,7 +8,7 @@ HELPER(nvmlDeviceGetUUID, (nvmlDevice, char *, unsigned));
 /* Fails closed: no valid limit for the device, no figures. */
 static int share_of(nvmlDevice device, int *gpu) {
     char uuid[96] = "";
-    if (!fgpu_bind_nvml()) return NVML_LIBRARY_NOT_FOUND;
+    if (!fgpu_bind(NVML_LIBRARY)) return NVML_LIBRARY_NOT_FOUND;
     if (!fgpu_attach()) return NVML_NO_PERMISSION;
     int rc = REAL(nvmlDeviceGetUUID) ? REAL(nvmlDeviceGetUUID)(device, uuid, sizeof uuid) : NVML_FUNCTION_NOT_FOUND;
     *gpu = rc ? -1 : limits_find(&fgpu_limits, uuid);

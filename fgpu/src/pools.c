@@ -1,13 +1,13 @@
 /* Stream-ordered memory. What a pool costs is what it has reserved, freed blocks that it keeps included. */
-
 #include "fgpu.h"
 
 HELPER(cuDeviceGetMemPool, (CUmemPool *, CUdevice));
+HELPER(cuDeviceGetDefaultMemPool, (CUmemPool *, CUdevice));
 HELPER(cuMemPoolGetAttribute, (CUmemPool, int, void *));
 HELPER(cuStreamGetCaptureInfo_v2, (CUstream, int *, uint64_t *, CUgraph *, const void **, size_t *));
 HELPER(cuStreamGetCaptureInfo_v3, (CUstream, int *, uint64_t *, CUgraph *, const void **, const void **, size_t *));
 
-static pthread_mutex_t pools = PTHREAD_MUTEX_INITIALIZER;
+PER_PROCESS static pthread_mutex_t pools = PTHREAD_MUTEX_INITIALIZER;
 
 WRAP(cuMemPoolTrimTo, (CUmemPool pool, size_t keep)) {
     CUresult rc = CALL(cuMemPoolTrimTo, (pool, keep));
@@ -20,31 +20,34 @@ static uint64_t attribute(struct hold *hold, int which, uint64_t otherwise) {
     return CALL(cuMemPoolGetAttribute, (hold->pool, which, &value)) ? otherwise : value;
 }
 
-static CUresult correct(struct hold *hold) {
-    return hold_resize(hold, attribute(hold, POOL_RESERVED_CURRENT, hold->bytes));
-}
-
-static void reconcile(struct hold *hold) { correct(hold); }
-
-/* Like the driver when memory runs out: what pools keep unused is given back before anybody is refused. */
-static void trim(struct hold *hold) {
-    if (hold->gpu >= 0)
+/* `and_trim`, like the driver when memory runs out: what pools keep unused is given back before anybody is refused. */
+static CUresult correct(struct hold *hold, bool and_trim) {
+    if (and_trim && hold->gpu >= 0)
         CALL(cuMemPoolTrimTo, (hold->pool, 0));
-    correct(hold);
+    return hold_resize(hold, attribute(hold, POOL_RESERVED_CURRENT, hold->bytes));
 }
 
 void pools_reconcile(bool and_trim) {
     LOCKED(pools);
-    ledger_each(HELD_POOL, and_trim ? trim : reconcile);
+    ledger_each(HELD_POOL, correct, and_trim);
 }
 
-/* The charge of a pool; one that the program did not create is charged from when it is first seen. */
-static struct hold *hold_of(CUmemPool pool, int gpu) {
-    struct hold *hold = ledger_find(HELD_POOL, KEY(pool));
-    if (hold || hold_new(gpu, 0, NULL, &hold)) return hold;
+static struct hold *charge(CUmemPool pool, int gpu) {
+    struct hold *hold;
+    if (hold_new(gpu, 0, NULL, &hold)) return NULL;
     hold->pool = pool;
     ledger_put(HELD_POOL, KEY(pool), 0, hold);
     return hold;
+}
+
+/* The charge of a pool. One that the program did not create is a GPU's own, and charged from when it is first seen. */
+static struct hold *hold_of(CUmemPool pool, int gpu) {
+    struct hold *hold = ledger_find(HELD_POOL, KEY(pool));
+    CUmemPool own;
+    for (CUdevice device = 0; !hold && fgpu_index(device) >= 0; device++)
+        if (!CALL(cuDeviceGetDefaultMemPool, (&own, device)) && own == pool)
+            hold = charge(pool, fgpu_index(device));
+    return hold ? hold : charge(pool, gpu);
 }
 
 /* Charge for what the pool may have to grow by, beyond the blocks it has idle; trim once before saying no. */
@@ -55,7 +58,7 @@ static CUresult reserve(struct hold *hold, uint64_t bytes) {
         uint64_t growth = bytes > idle ? bytes - idle : 0;
         if (growth <= UINT64_MAX - reserved && hold_resize(hold, reserved + growth) == CUDA_SUCCESS)
             return CUDA_SUCCESS;
-        ledger_each(HELD_POOL, trim);
+        ledger_each(HELD_POOL, correct, true);
     }
     return CUDA_OUT_OF_MEMORY;
 }
@@ -95,7 +98,7 @@ struct request {
  * with a pool. */
 static CUresult begin(struct request *request, CUmemPool pool) {
     struct place here;
-    CUresult rc = fgpu_here(&here);
+    CUresult rc = fgpu_place(request->stream, &here);
     if (rc) return rc;
     request->graph = recording(request->stream);
     if (request->graph) return hold_new(here.gpu, request->bytes, NULL, &request->hold);
@@ -111,13 +114,12 @@ static CUresult begin(struct request *request, CUmemPool pool) {
 static CUresult end(CUresult rc, const struct request *request, const CUdeviceptr *out) {
     struct hold *hold = request->hold;
     if (request->graph) return hold_settle(rc, hold, HELD_GRAPH, KEY(request->graph));
-    if (!rc && correct(hold)) { /* it grew by more than fits */
+    if (!rc && correct(hold, false)) { /* it grew by more than fits */
         CALL(cuMemFreeAsync, (*out, request->stream));
-        CALL(cuMemPoolTrimTo, (hold->pool, 0));
         rc = CUDA_OUT_OF_MEMORY;
     }
     if (rc)
-        correct(hold);
+        correct(hold, true);
     else
         ledger_put(HELD_POINTER, *out, request->bytes, hold);
     pthread_mutex_unlock(&pools);
@@ -146,7 +148,7 @@ WRAP(cuMemPoolCreate, (CUmemPool *out, const CUpoolProps *props)) {
     if (!rc)
         rc = CALL(cuMemPoolCreate, (out, props));
     if (!rc)
-        hold_of(*out, props->location.type == LOCATION_DEVICE ? fgpu_index(props->location.id) : -1);
+        charge(*out, props->location.type == LOCATION_DEVICE ? fgpu_index(props->location.id) : -1);
     return rc;
 }
 

@@ -19,8 +19,11 @@ enum { LOCK_SECONDS = 10, FRAME_NS = 100000000 };
 
 static struct region *region;
 static int region_fd = -1;
-static struct region_slot *mine; /* NULL until this process joins */
-static struct region_slot own;   /* what `mine` must say; the file may be tampered with, this cannot */
+PER_PROCESS static struct region_slot *mine; /* NULL until this process joins */
+PER_PROCESS static struct region_slot own;   /* what `mine` must say; the file may be tampered with, this cannot */
+
+/* Hold the region's lock until the end of the block; `locked` says whether it could be had and the region is sound. */
+#define LOCKED_REGION bool locked __attribute__((cleanup(unlock))) = lock()
 
 static const char *prepare(struct region *r) {
     pthread_mutexattr_t attr;
@@ -79,7 +82,10 @@ static bool lock(void) {
     return false;
 }
 
-static void unlock(void) { pthread_mutex_unlock(&region->lock); }
+static void unlock(const bool *locked) {
+    if (*locked)
+        pthread_mutex_unlock(&region->lock);
+}
 
 /* Read start time and stack address of a process; false when it is gone. */
 static bool identify(int pid, uint64_t *started, uint64_t *stack) {
@@ -87,8 +93,7 @@ static bool identify(int pid, uint64_t *started, uint64_t *stack) {
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t size = fd < 0 ? 0 : read(fd, text, sizeof text - 1);
-    if (fd >= 0)
-        close(fd);
+    close(fd);
     text[size > 0 ? size : 0] = 0;
     static const char from_3_to_28[] = FIVE FIVE FIVE " %*s %*s %*s %*s %" SCNu64 FIVE " %" SCNu64;
     const char *name_end = strrchr(text, ')'); /* of field 2, which may hold anything */
@@ -120,13 +125,10 @@ static void reap(void) {
 
 static struct region_slot *free_slot(void) {
     for (uint32_t i = 0; i < REGION_SLOTS; i++) {
-        struct region_slot *slot = &region->slot[i];
-        bool before_exec = slot->pid == own.pid && slot->started == own.started;
-        if (slot->pid && !before_exec)
+        if (region->slot[i].pid)
             continue;
-        if (i >= region->high)
-            region->high = i + 1;
-        return slot;
+        region->high = (uint32_t)most(region->high, i + 1);
+        return &region->slot[i];
     }
     return NULL;
 }
@@ -149,16 +151,8 @@ static bool take_slot(void) {
 }
 
 bool region_join(void) {
-    if (!lock()) return false;
-    bool joined = mine || take_slot();
-    unlock();
-    return joined;
-}
-
-/* After fork the child holds nothing of its parent's. */
-void region_forget_process(void) {
-    mine = NULL;
-    memset(&own, 0, sizeof own);
+    LOCKED_REGION;
+    return locked && (mine || take_slot());
 }
 
 static uint64_t total(int gpu) {
@@ -170,55 +164,44 @@ static uint64_t total(int gpu) {
     return sum;
 }
 
-CUresult region_charge(int gpu, uint64_t bytes) {
-    uint64_t used, limit = fgpu_limits.gpu[gpu].mem_bytes;
-    CUresult rc = CUDA_SYSTEM_NOT_READY;
-    if (!lock()) return rc;
-    if (mine)
-        *mine = own; /* heals whatever somebody wrote there */
-    if (mine || take_slot()) {
-        used = total(gpu);
-        if (used > limit || bytes > limit - used) {
-            reap();
-            used = total(gpu);
-        }
-        rc = used <= limit && bytes <= limit - used ? CUDA_SUCCESS : CUDA_OUT_OF_MEMORY;
-    }
-    if (!rc)
-        mine->used[gpu] = own.used[gpu] += bytes;
-    unlock();
-    return rc;
+static bool fits(int gpu, uint64_t bytes) {
+    uint64_t used = total(gpu), limit = fgpu_limits.gpu[gpu].mem_bytes;
+    return used <= limit && bytes <= limit - used;
 }
 
-void region_release(int gpu, uint64_t bytes) {
-    if (!lock()) return;
-    own.used[gpu] -= least(bytes, own.used[gpu]);
-    if (mine)
-        mine->used[gpu] = own.used[gpu];
-    unlock();
+CUresult region_change(int gpu, uint64_t from, uint64_t to) {
+    if (gpu < 0 || from == to) return CUDA_SUCCESS;
+    LOCKED_REGION;
+    if (!locked || (!mine && !take_slot())) return CUDA_SYSTEM_NOT_READY;
+    *mine = own; /* heals whatever somebody wrote there */
+    if (to > from && !fits(gpu, to - from)) {
+        reap();
+        if (!fits(gpu, to - from)) return CUDA_OUT_OF_MEMORY;
+    }
+    mine->used[gpu] = own.used[gpu] += to - from;
+    return CUDA_SUCCESS;
 }
 
 bool region_used(int gpu, uint64_t *used) {
-    if (!lock()) return false;
+    LOCKED_REGION;
+    if (!locked) return false;
     reap();
     *used = total(gpu);
-    unlock();
     return true;
 }
 
 int region_processes(int gpu, nvmlProcessV2 *out, int room) {
     int count = 0;
-    if (!lock()) return -1;
+    LOCKED_REGION;
+    if (!locked) return -1;
     reap();
     for (uint32_t i = 0; i < region->high; i++) {
         const struct region_slot *slot = &region->slot[i];
         if (!slot->pid || !slot->used[gpu])
             continue;
-        if (count < room)
-            out[count] = (nvmlProcessV2){(unsigned)slot->pid, slot->used[gpu], UINT32_MAX, UINT32_MAX};
-        count++;
+        if (count++ < room)
+            out[count - 1] = (nvmlProcessV2){(unsigned)slot->pid, slot->used[gpu], UINT32_MAX, UINT32_MAX};
     }
-    unlock();
     return count;
 }
 
@@ -227,7 +210,8 @@ bool region_gate_wait(int gpu, uint64_t now, uint64_t *wait_ns) {
     const struct limit *limit = &fgpu_limits.gpu[gpu];
     uint64_t phase = limit->phase_ms * 1000000ull, frame = (now - phase) / FRAME_NS;
     int64_t quota = (int64_t)limit->sm_points * (FRAME_NS / 10000);
-    if (!lock()) return false;
+    LOCKED_REGION;
+    if (!locked) return false;
     struct region_gpu *state = &region->gpu[gpu];
     if (frame != state->frame) {
         uint64_t passed = frame > state->frame && frame - state->frame < 1000000 ? frame - state->frame : 1;
@@ -238,7 +222,6 @@ bool region_gate_wait(int gpu, uint64_t now, uint64_t *wait_ns) {
     }
     uint64_t frames = state->budget_ns > 0 ? 0 : (uint64_t)(-state->budget_ns / quota) + 1;
     *wait_ns = frames ? (frame + frames) * FRAME_NS + phase - now : 0;
-    unlock();
     return true;
 }
 
@@ -266,7 +249,8 @@ static uint64_t cover(struct region_gpu *state, uint64_t start, uint64_t end) {
 }
 
 void region_gate_busy(int gpu, uint64_t start, uint64_t end) {
-    if (end <= start || !lock()) return;
+    LOCKED_REGION;
+    if (!locked || end <= start) return;
     struct region_gpu *state = &region->gpu[gpu];
     if (state->spans > REGION_SPANS)
         state->spans = 0;
@@ -277,16 +261,14 @@ void region_gate_busy(int gpu, uint64_t start, uint64_t end) {
         state->busy_ns[second % 4] = 0;
     }
     state->busy_ns[second % 4] += fresh;
-    unlock();
 }
 
 /* How much of its share of the SMs the container used in the last full second. */
 unsigned region_gate_percent(int gpu, uint64_t now) {
-    uint64_t second = now / 1000000000u - 1, busy = 0;
-    if (!lock()) return 0;
-    if (region->gpu[gpu].second[second % 4] == second)
-        busy = region->gpu[gpu].busy_ns[second % 4];
-    unlock();
+    uint64_t second = now / 1000000000u - 1;
+    LOCKED_REGION;
+    if (!locked || region->gpu[gpu].second[second % 4] != second) return 0;
+    uint64_t busy = region->gpu[gpu].busy_ns[second % 4];
     /* ns of a second -> percent of the share */
     return (unsigned)least(busy * ALL_SMS / fgpu_limits.gpu[gpu].sm_points / 10000000u, 100);
 }

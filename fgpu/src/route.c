@@ -27,11 +27,7 @@ EARLY static bool begins(const char *text, const char *prefix) {
     return *prefix == 0;
 }
 
-EARLY static bool same(const char *a, const char *b) {
-    while (*a && *a == *b)
-        a++, b++;
-    return *a == *b;
-}
+EARLY static bool same(const char *a, const char *b) { return begins(a, b) && begins(b, a); }
 
 EARLY static void *wrapper_of(const char *name) {
     for EACH_SYMBOL(s)
@@ -94,17 +90,12 @@ EARLY void *fgpu_real_dlsym(void *handle, const char *name) {
     return real(handle, name);
 }
 
-EARLY static void *real_dlvsym(void *handle, const char *name, const char *version) {
-    __typeof__(&dlvsym) real = (__typeof__(&dlvsym))libc_function("dlvsym", &dlvsym_cache);
-    return real(handle, name, version);
-}
-
 /* RTLD_DEFAULT and RTLD_NEXT would find ourselves; what counts is whether the driver is loaded and has the name. */
 static void *routed(void *handle, const char *name, const char *version) {
     if (handle == RTLD_DEFAULT || handle == RTLD_NEXT)
-        handle = dlopen(name[0] == 'c' ? "libcuda.so.1" : "libnvidia-ml.so.1", RTLD_LAZY | RTLD_NOLOAD);
-    if (!handle || !(version ? real_dlvsym(handle, name, version) : fgpu_real_dlsym(handle, name)))
-        return NULL;
+        handle = dlopen(name[0] == 'c' ? CUDA_LIBRARY : NVML_LIBRARY, RTLD_LAZY | RTLD_NOLOAD);
+    __typeof__(&dlvsym) versioned = (__typeof__(&dlvsym))libc_function("dlvsym", &dlvsym_cache);
+    if (!handle || !(version ? versioned(handle, name, version) : fgpu_real_dlsym(handle, name))) return NULL;
     void *wrapper = wrapper_of(name);
     return wrapper ? wrapper : fgpu_real_dlsym(handle, "(withheld by libfgpu)"); /* NULL, with a message for dlerror */
 }
@@ -151,11 +142,11 @@ static CUresult substitute(CUresult rc, const char *name, void **function, int *
 }
 
 WRAP(cuGetProcAddress, (const char *name, void **function, int version, uint64_t flags)) {
-    if (!fgpu_bind_cuda()) return CUDA_SYSTEM_NOT_READY;
+    if (!fgpu_bind(CUDA_LIBRARY)) return CUDA_SYSTEM_NOT_READY;
     return substitute(CALL(cuGetProcAddress, (name, function, version, flags)), name, function, NULL);
 }
 
 WRAP(cuGetProcAddress_v2, (const char *name, void **function, int version, uint64_t flags, int *status)) {
-    if (!fgpu_bind_cuda()) return CUDA_SYSTEM_NOT_READY;
+    if (!fgpu_bind(CUDA_LIBRARY)) return CUDA_SYSTEM_NOT_READY;
     return substitute(CALL(cuGetProcAddress_v2, (name, function, version, flags, status)), name, function, status);
 }

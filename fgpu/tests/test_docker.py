@@ -65,6 +65,7 @@ class Container:
             *hook_mounts(session.limits, session.region),
             *simulated_mounts(folder / "gpus.conf", folder / "state"),
             Mount(BUILD / "test" / "probe", "/usr/bin/probe"),
+            Mount(BUILD / "test" / "static", "/usr/bin/static"),
         ]
         (folder / "state").touch(mode=0o666)
         bound = [mount for mount in mounts if mount.target != leave_out]
@@ -118,6 +119,11 @@ def test_root_in_the_container_cannot_put_the_hook_aside(container: Container, a
     assert container.run("sh", "-c", attack.format(path)).returncode != 0
     assert "/ 2048MiB" in container.run("nvidia-smi").stdout
     assert container.ask("init", "enter 0", f"alloc plain {3 * GIB} 0")[-1] == str(OUT_OF_MEMORY)
+
+
+def test_a_static_program_runs_as_ever(container: Container) -> None:
+    done = container.run("static")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "static\n", "")
 
 
 def test_the_region_can_be_neither_removed_nor_replaced(container: Container) -> None:

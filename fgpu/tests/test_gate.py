@@ -11,7 +11,10 @@ from fgpu.tests.region import GPU_BASE
 
 TOLERANCE = 3.0  # percentage points
 SHARES = [10.0, 25.0, 50.0, 100.0]
-PATTERNS = ["sync", "async", "graph", "streams", "steps", "mixed", "cooperative", "extended"]
+PATTERNS = ["sync", "async", "graph", "streams", "steps", "mixed"]
+LAUNCHES = ["cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuGraphLaunch"]
+PER_THREAD = [f"{name}_ptsz" for name in LAUNCHES]
+OLD = ["cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync"]
 
 
 def busy(
@@ -34,6 +37,14 @@ def share(host: Host, percent: float, phase_ms: int = 0) -> Session:
 def test_one_process_gets_its_share(host: Host, percent: float, pattern: str) -> None:
     [seen] = busy(share(host, percent), pattern, 1000, 4000)
     assert seen == pytest.approx(percent, abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("name", [*LAUNCHES, *PER_THREAD, *OLD])
+def test_every_function_that_launches_is_gated(host: Host, name: str) -> None:
+    [free] = busy(host.bare(), name, 1000, 1000)
+    [seen] = busy(share(host, 25), name, 1000, 4000)
+    assert free == pytest.approx(100, abs=1)
+    assert seen == pytest.approx(25, abs=TOLERANCE)
 
 
 @pytest.mark.parametrize("pattern", ["sync", "async", "graph"])
@@ -114,6 +125,13 @@ def test_utilisation_is_shown_as_percent_of_the_share(host: Host) -> None:
     query = ("sim/nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
     assert int(session.run(*query, **clock)) == 100
     assert int(host.bare().run(*query, **clock)) == pytest.approx(25, abs=TOLERANCE)
+
+
+def test_a_graph_launched_on_a_stream_of_another_gpu_passes_the_gate_of_that_one(host: Host) -> None:
+    host.configure(gpus=2)
+    session = host.session(limit(UUIDS[0], sm="25"), limit(UUIDS[1], sm="100"))
+    [seen] = busy(session, "elsewhere", 1000, 4000)
+    assert seen == pytest.approx(25, abs=TOLERANCE)
 
 
 def test_a_whole_gpu_is_not_gated_beside_a_gated_one(host: Host) -> None:

@@ -21,12 +21,23 @@ CHECKS = [
 ]
 
 
+def test_without_a_gpu_it_says_so_and_measures_nothing(built: Path, tmp_path: Path) -> None:
+    environment = dict(os.environ) | {"PYTHON": sys.executable, "CUDA_VISIBLE_DEVICES": ""}
+    result = subprocess.run(
+        [str(RUN), "--dry-run", "--out", str(tmp_path)], capture_output=True, text=True, env=environment, check=False
+    )
+    assert result.returncode == 1
+    assert "nothing was measured" in result.stderr
+    assert result.stdout == ""
+
+
 def test_the_dry_run_checks_everything_and_passes(built: Path, tmp_path: Path) -> None:
-    command = [str(RUN), "--dry-run", "--seconds", "3", "--out", str(tmp_path)]
+    command = [str(RUN), "--dry-run", "--seconds", "1", "--out", str(tmp_path)]
     environment = dict(os.environ) | {"PYTHON": sys.executable, "FGPU_CALLS": "500"}
     result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     report = json.loads((tmp_path / "report.json").read_text())
     assert [check["check"] for check in report["checks"] if not check["passed"]] == []
     assert [check["check"] for check in report["checks"]] == CHECKS
     assert report["simulated"]
+    assert report["gpu"]["driver"] == ["570.00-simulated"]
     assert result.returncode == 0

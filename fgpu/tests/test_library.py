@@ -13,6 +13,7 @@ from fgpu.tests.host import Host
 
 LIBRARIES = ["libfgpu.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1", "sim/nvidia-smi"]
 OLDEST_GLIBC = (2, 17)
+MOST_LINES = 1500  # of code: what a reader who distrusts it has to go through
 SOURCES = sorted((BUILD.parent / "src").glob("*.[ch]"))
 
 
@@ -51,6 +52,13 @@ def test_the_hook_starts_no_threads_takes_no_signals_and_prints_nothing(source: 
         r"\b(pthread_create|sigaction|signal|printf|fprintf|puts|perror|exit|abort|setenv|putenv|constructor)\s*\("
     )
     assert not re.search(forbidden, source.read_text())
+
+
+def test_the_hook_is_small_enough_to_be_read() -> None:
+    text = "\n".join(source.read_text() for source in SOURCES)
+    code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
+    assert len([line for line in code.splitlines() if line.strip()]) < MOST_LINES
+    assert max(map(len, text.splitlines())) <= 120
 
 
 def test_a_program_that_uses_no_gpu_is_untouched_by_the_hook(host: Host) -> None:

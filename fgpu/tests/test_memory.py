@@ -210,6 +210,19 @@ def test_each_gpu_has_its_own_share_whatever_order_the_program_sees_them_in(host
         assert probe.alloc(3 * GIB, slot=2) == 0
 
 
+@pytest.mark.parametrize("how", ["async_stream", "pool_of_0"])
+def test_stream_ordered_memory_is_charged_where_it_lies_whatever_gpu_is_current(host: Host, how: str) -> None:
+    host.configure(gpus=2)
+    with host.session(limit(UUIDS[0], memory=GIB), limit(UUIDS[1], memory=3 * GIB)).probe() as probe:
+        assert probe.code("stream") == 0
+        assert probe.code("enter 1") == 0
+        assert probe.alloc(2 * GIB, how) == OUT_OF_MEMORY
+        assert probe.alloc(GIB, how) == 0
+        assert probe.free() == 3 * GIB
+        assert probe.code("enter 0") == 0
+        assert probe.free() == 0
+
+
 def test_launching_on_several_gpus_at_once_is_refused_where_one_is_gated(host: Host) -> None:
     with host.session(limit(sm="100")).probe() as free, host.session().probe() as gated:
         assert gated.code("multi 2") == NOT_SUPPORTED

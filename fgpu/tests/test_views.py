@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from fgpu.tests.host import GIB, MIB, UUIDS, Host, limit
+
+NOT_SUPPORTED = "3"  # NVML's code
 
 
 def test_cuda_shows_the_share_as_the_total(host: Host) -> None:
@@ -27,6 +31,39 @@ def test_nvml_shows_the_share_and_the_sessions_processes(host: Host) -> None:
         assert words[:6] == ["0", str(2 * GIB), str(768 * MIB)] * 2
         assert words[6] == "0"
         assert set(words[7:]) == {f"{first.pid}:{512 * MIB}", f"{second.pid}:{256 * MIB}"}
+
+
+@pytest.mark.parametrize(("version", "form"), [("", 1), ("_v2", 2), ("_v3", 2)])
+def test_every_list_of_processes_has_the_sessions_own_alone(host: Host, version: str, form: int) -> None:
+    with host.session().probe() as stranger, host.session().probe() as probe:
+        assert stranger.alloc(GIB) == 0
+        assert probe.alloc(MIB) == 0
+        assert probe.ask(f"listed nvmlDeviceGetComputeRunningProcesses{version} {form}") == [
+            "0",
+            "1",
+            f"{probe.pid}:{MIB}",
+        ]
+        for kind in ("Graphics", "MPSCompute"):
+            name = f"nvmlDeviceGet{kind}RunningProcesses{version}"
+            assert probe.ask(f"lookup nvml {name}")[0] == "hook"
+            assert probe.ask(f"listed {name} {form}")[:2] == ["0", "0"]
+
+
+@pytest.mark.parametrize(
+    "name", ["ProcessUtilization", "ProcessesUtilizationInfo", "RunningProcessDetailList", "Samples"]
+)
+def test_what_the_driver_knows_of_other_tenants_is_withheld(host: Host, name: str) -> None:
+    with host.session().probe() as probe:
+        assert probe.ask(f"lookup nvml nvmlDeviceGet{name}")[0] == "hook"
+        assert probe.ask(f"listed nvmlDeviceGet{name} 2")[0] == NOT_SUPPORTED
+
+
+def test_a_gpu_that_is_not_gated_shows_the_drivers_utilisation(host: Host) -> None:
+    clock = {"FGPU_SIM_CLOCK": "virtual"}
+    session = host.session(limit(sm="100"))
+    session.run("test/load", "async", "1000", "2000", **clock)
+    query = ("sim/nvidia-smi", "--query-gpu=utilization.gpu", "--format=csv,noheader,nounits")
+    assert int(session.run(*query, **clock)) == int(host.bare().run(*query, **clock)) > 90
 
 
 def test_nvidia_smi_shows_the_share(host: Host) -> None:

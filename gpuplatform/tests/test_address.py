@@ -6,6 +6,7 @@ import pytest
 
 from gpuplatform.bootstrap.address import Address, address_from, health
 from gpuplatform.bootstrap.progress import SetupProblem
+from tests.ports import free_port
 
 
 @pytest.mark.parametrize(
@@ -29,8 +30,8 @@ def test_anything_else_is_refused_by_the_name_of_the_setting(text: str) -> None:
 
 
 def test_a_port_on_which_somebody_listens_is_not_free_and_not_healthy() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        address = Address("127.0.0.1", server.getsockname()[1])
+    address = Address("127.0.0.1", free_port())
+    with socket.create_server(("127.0.0.1", address.port)):
         assert not address.is_free()
     assert address.is_free()
     assert health(address, ["*"]) is None

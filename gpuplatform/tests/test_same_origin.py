@@ -7,6 +7,7 @@ from asgiref.testing import ApplicationCommunicator
 from pytest_django import Settings
 
 from gpuplatform.asgi import platform
+from tests.wait import SECONDS
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -22,7 +23,7 @@ async def is_let_in(origin: str | None, host: str = HOST) -> bool:
     connect: Any = ApplicationCommunicator  # asgiref types none of it
     wire = connect(platform, {"type": "websocket", "path": "/ws/sessions/", "headers": headers, "query_string": b""})
     await wire.send_input({"type": "websocket.connect"})
-    answer = await wire.receive_output(timeout=5)
+    answer = await wire.receive_output(timeout=SECONDS)
     await wire.send_input({"type": "websocket.disconnect", "code": 1000})
     return bool(answer["type"] == "websocket.accept")
 

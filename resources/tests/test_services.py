@@ -14,6 +14,7 @@ from resources.discovery import Device, Machine
 from resources.models import Gpu, Host, HostStatus, ResourceGroup
 from resources.units import GIB
 from tests.factories import make_gpu, make_group, make_host, run_session
+from tests.wait import SECONDS
 
 SECOND = timedelta(seconds=1)
 
@@ -88,7 +89,7 @@ def test_a_gpu_that_was_plugged_in_elsewhere_moves_once_it_is_free(caplog: pytes
 
 @pytest.mark.django_db(transaction=True)
 def test_two_workers_that_register_one_new_host_at_the_same_moment_agree() -> None:
-    together = threading.Barrier(4, timeout=10)
+    together = threading.Barrier(4, timeout=SECONDS)
 
     def register(_: int) -> int:
         try:

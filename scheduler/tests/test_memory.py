@@ -26,6 +26,7 @@ from sessions import services
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import Session
 from tests.factories import make_group, make_host, make_image, make_policy, make_session, make_user, run_session
+from tests.wait import SECONDS
 
 MINUTE = timedelta(minutes=1)
 pytestmark = pytest.mark.django_db(
@@ -173,13 +174,13 @@ def test_a_commit_is_not_missed_though_younger_ones_came_before_it() -> None:
             with transaction.atomic():
                 make_session(resource_group=host.group, owner=owner, image=image, cpu=3)
                 written.set()
-                assert may_commit.wait(10)
+                assert may_commit.wait(SECONDS)
         finally:
             connection.close()
 
     with ThreadPoolExecutor(1) as threads:
         slow = threads.submit(submit_slowly)
-        assert written.wait(10)
+        assert written.wait(SECONDS)
         make_session(resource_group=host.group, owner=owner, image=image)  # a younger transaction, which commits first
         assert passes.run_pass() == 1
         assert passes.run_pass() == 0

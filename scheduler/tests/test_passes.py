@@ -17,6 +17,7 @@ from sessions.models import GpuShare, Lease, Session
 from sessions.tests.orders import make_order
 from tests.factories import make_host, make_policy, make_session, make_user, run_session
 from tests.queues import take_all
+from tests.wait import SECONDS
 
 KICK = ("scheduler.tasks.run_pass", ())
 
@@ -133,7 +134,7 @@ def test_a_commit_during_a_pass_asks_for_one_more_pass() -> None:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [passes.LOCK])
             holder_has_it.set()
-            assert may_go_on.wait(10)
+            assert may_go_on.wait(SECONDS)
         connection.close()
 
     def run() -> int:
@@ -145,7 +146,7 @@ def test_a_commit_during_a_pass_asks_for_one_more_pass() -> None:
     kick.kick_scheduler()
     with ThreadPoolExecutor(2) as threads:
         holder = threads.submit(hold_the_lock)
-        assert holder_has_it.wait(10)
+        assert holder_has_it.wait(SECONDS)
         running = threads.submit(run)
         _wait_for_a_waiter()
         services.submit(make_user(), make_order(host))
@@ -159,7 +160,7 @@ def test_a_commit_during_a_pass_asks_for_one_more_pass() -> None:
 def test_two_passes_at_the_same_moment_place_each_session_once() -> None:
     host = make_host(gpus=2, cpu=16)
     services.submit(make_user(), make_order(host, fgpu=500, count=20))
-    together = threading.Barrier(4, timeout=10)
+    together = threading.Barrier(4, timeout=SECONDS)
 
     def run(_: int) -> int:
         try:

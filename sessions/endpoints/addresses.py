@@ -12,14 +12,18 @@ def site() -> Site:
     return Site(platform_url=settings.COMPUTE_PUBLIC_URL.rstrip("/"), apps_domain=settings.COMPUTE_APPS_DOMAIN)
 
 
-def origin(label: str) -> str:
-    """Return scheme, host and port of the endpoint with this label."""
-    return site().origin(label)
+def origin(endpoint: Endpoint) -> str:
+    """Return scheme, host and port of the endpoint; "" where it needs a port of its own and has none."""
+    names = site()
+    if not names.is_by_port:
+        return names.origin(endpoint.label)
+    return names.origin(endpoint.label, endpoint.listen_port) if endpoint.listen_port else ""
 
 
 def first_page(endpoint: Endpoint) -> str:
-    """Return the address at which the app begins."""
-    return origin(endpoint.label) + _start_path(endpoint)
+    """Return the address at which the app begins; "" where it has none."""
+    where = origin(endpoint)
+    return where + _start_path(endpoint) if where else ""
 
 
 def first_page_at_port(endpoint: Endpoint) -> str:

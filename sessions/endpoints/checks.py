@@ -5,10 +5,17 @@ from typing import Any, Final
 from urllib.parse import urlsplit
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Error
+from django.core.checks import CheckMessage, Error, Warning
 
-from sessions.endpoints import ports
+from sessions.endpoints import addresses, ports
 from sessions.proxy.signing import Keys
+from sessions.proxy.site import DEFAULT_PORTS
+
+WEAKER: Final = (
+    "COMPUTE_APPS_DOMAIN is empty: apps are at ports of the platform's own host name, and browsers keep them apart "
+    "less well, from each other and from the platform."
+)
+WEAKER_HINT: Final = "docs/proxy.md says what that means. A wildcard name such as *.apps.gpu.example.org is the cure."
 
 
 def check_app_ports(**kwargs: Any) -> list[CheckMessage]:
@@ -19,6 +26,28 @@ def check_app_ports(**kwargs: Any) -> list[CheckMessage]:
         hint = "Write for example 10200-10299; leave it empty for none."
         return [Error(f"COMPUTE_APP_PORTS: {error}.", hint=hint, id="compute.E001")]
     return []
+
+
+def check_apps_origins(**kwargs: Any) -> list[CheckMessage]:
+    """Return a warning where apps share the platform's host name, and errors where that cannot work at all."""
+    if not addresses.site().is_by_port or check_app_ports() or check_public_url():
+        return []
+    found: list[CheckMessage] = [Warning(WEAKER, hint=WEAKER_HINT, id="compute.W001")]
+    if not ports.pool():
+        message = "COMPUTE_APPS_DOMAIN and COMPUTE_APP_PORTS are empty: apps have no address."
+        found.append(Error(message, hint="Set COMPUTE_APP_PORTS, for example to 10200-10299.", id="compute.E006"))
+    if clashing := set(ports.pool()) & _own_ports():
+        message = f"COMPUTE_APP_PORTS: the platform itself is at port {min(clashing)}."
+        found.append(Error(message, hint="Leave out the platform's own ports.", id="compute.E007"))
+    return found
+
+
+def _own_ports() -> set[int]:
+    """Return the ports at which browsers reach the platform, and those on which this machine's processes listen."""
+    listening = (settings.COMPUTE_HTTP_ADDRESS, settings.COMPUTE_SSH_ADDRESS, settings.COMPUTE_GATEWAY_ADDRESS)
+    written = [address.rpartition(":")[2] for address in listening]
+    site = urlsplit(settings.COMPUTE_PUBLIC_URL)
+    return {site.port or DEFAULT_PORTS[site.scheme], *(int(port) for port in written if port.isdecimal())}
 
 
 def check_networks(**kwargs: Any) -> list[CheckMessage]:
@@ -59,4 +88,4 @@ def check_public_url(**kwargs: Any) -> list[CheckMessage]:
     return [Error(message, hint=hint, id="compute.E004")]
 
 
-CHECKS: Final = (check_app_ports, check_networks, check_apps_keys, check_public_url)
+CHECKS: Final = (check_app_ports, check_apps_origins, check_networks, check_apps_keys, check_public_url)

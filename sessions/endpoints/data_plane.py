@@ -40,15 +40,16 @@ class DatabaseAuthority:
 def data_plane(app_connection: type[AppConnection] = AppConnection) -> DataPlane:
     """Return a new data plane for browsers, without routes yet."""
     authority = DatabaseAuthority()
+    fronts = [ip_network(each) for each in settings.COMPUTE_TRUSTED_FRONTS]
     admission = Admission(
         site=site(),
         table=RouteTable(),
         keys=signing_keys(),
         subnets=[ip_network(each) for each in settings.COMPUTE_SESSION_SUBNETS],
-        fronts=[ip_network(each) for each in settings.COMPUTE_TRUSTED_FRONTS],
+        fronts=fronts,
         authority=authority,
     )
-    return DataPlane(admission, authority, app_connection=app_connection)
+    return DataPlane(admission, authority, app_connection=app_connection, fronts=fronts)
 
 
 def gateway_plane() -> DataPlane:

@@ -1,4 +1,4 @@
-"""What voids the cookies of apps before their time: written down, and told to the proxies at once."""
+"""What voids the cookies of apps before their time: written down, and told to proxies and websockets at once."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -27,13 +27,16 @@ def revoke_login(login: str, at: datetime | None = None) -> None:
 
 def revoke_login_session(session_key: str) -> None:
     """Void what was opened from a login session that has ended."""
-    revoke_login(digest(session_key))
+    login = digest(session_key)
+    revoke_login(login)
+    notify.login_changed(login)
 
 
 def revoke_user(user: User) -> None:
     """Void all that this user has opened until now, and what others have opened by the user's share links."""
     row = Revocation.objects.create(user=user)
     notify.tell_proxies({"user": user.pk, "at": row.at.timestamp()})
+    notify.account_changed(user.pk)
     links = ShareLink.objects.filter(endpoint__session__owner=user, revoked_at=None)
     for login in links.values_list("digest", flat=True):
         revoke_login(login, row.at)
@@ -41,5 +44,6 @@ def revoke_user(user: User) -> None:
 
 def revoke_logins_of(user: User) -> None:
     """Void what this user has opened, by login session: what holds when the user's row is gone."""
+    notify.account_changed(user.pk)
     for login in set(Ticket.objects.filter(user=user).values_list("login", flat=True)):
         revoke_login(login)

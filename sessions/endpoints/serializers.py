@@ -14,7 +14,9 @@ class EndpointSerializer(serializers.ModelSerializer[Endpoint]):
     """An app of a session. It can be used while its state is READY; one that is CLOSED may be opened."""
 
     name = serializers.CharField(source="app", read_only=True, help_text="Of the image's app, or p8080 for a port")
-    url = serializers.SerializerMethodField(help_text="Where browsers open it")
+    url = serializers.SerializerMethodField(
+        help_text="Where browsers open it; empty where it needs a port and has none yet"
+    )
     state = serializers.ChoiceField(choices=[state.value for state in EndpointState], read_only=True)
     detail = serializers.CharField(read_only=True, help_text="What it is doing, or why it failed")
     public = serializers.BooleanField(source="is_public", read_only=True)

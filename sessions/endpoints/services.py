@@ -56,7 +56,8 @@ def open_app(session: Session, app: str, *, actor: User, preferred_port: int | N
     """Have the session's host start the app, or find it running; return its endpoint, STARTING unless it is READY.
 
     `app` is the name of one of the image's apps, or `p<port>` for whatever listens on that port of the container.
-    The host is told either way, for an app may have died. Raises Refused at `app`.
+    The host is told either way, for an app may have died. Raises Refused at `app`, also where it needs a port of its
+    own and none is left.
     """
     with transaction.atomic():
         row = Session.objects.select_for_update(no_key=True, of=("self",)).select_related("host", "image")
@@ -67,7 +68,7 @@ def open_app(session: Session, app: str, *, actor: User, preferred_port: int | N
         endpoint = Endpoint.objects.filter(session=session, app=app).first() or Endpoint(session=session, app=app)
         if endpoint.state != EndpointState.READY or endpoint.pk is None:
             _prepare(endpoint, offer, actor)
-        note = "" if preferred_port is None else ports.assign(endpoint, preferred_port)
+        note = ports.assign(endpoint, preferred_port)
         _record(endpoint, f"Opened. {note}".strip(), actor)
         notify.tell_host(session.host.name, "open_app", endpoint.pk)
         _changed(endpoint)
@@ -109,13 +110,17 @@ def publish(endpoint: Endpoint, *, until: datetime | None = None, actor: User) -
 
 
 def unpublish(endpoint: Endpoint, *, actor: User | None) -> Endpoint:
-    """Close the app to all who have not signed in, at once; one that is not public is left as it is."""
+    """Close the app to all who have not signed in, at once; one that is not public is left as it is.
+
+    The session gets another key of its own: who was in may have read the one in its home folder.
+    """
     with _locked(endpoint) as row:
         if not row.is_public:
             return row
         row.is_public, row.public_until, row.epoch = False, None, row.epoch + 1
         row.save(update_fields=["is_public", "public_until", "epoch"])
         _record(row, "No longer public" if actor else "No longer public: its time is over", actor)
+        _renew_own_key(row)
         _changed(row)
     return row
 
@@ -136,13 +141,17 @@ def share(endpoint: Endpoint, *, expires: datetime, note: str = "", actor: User)
 
 
 def revoke(link: ShareLink, *, actor: User | None) -> None:
-    """Void the link and what it has opened; one that is void already is left as it is. No actor: its time is over."""
+    """Void the link and what it has opened; one that is void already is left as it is. No actor: its time is over.
+
+    The session gets another key of its own, as in `unpublish`.
+    """
     with transaction.atomic():
         if not ShareLink.objects.filter(pk=link.pk, revoked_at=None).update(revoked_at=timezone.now()):
             return
         revocations.revoke_login(link.digest)
         endpoint = Endpoint.objects.select_related("session").get(pk=link.endpoint_id)
         _record(endpoint, f"Share link {'revoked' if actor else 'over'}: {link}", actor)
+        _renew_own_key(endpoint)
 
 
 def close(endpoint: Endpoint, *, actor: User) -> None:
@@ -151,6 +160,8 @@ def close(endpoint: Endpoint, *, actor: User) -> None:
         if row.state == EndpointState.CLOSED:
             return
         row.state, row.detail, row.epoch = EndpointState.CLOSED.value, "", row.epoch + 1
+        if row.is_public:
+            _renew_own_key(row)
         row.is_public, row.public_until, row.listen_port = False, None, None
         row.save()
         for link in row.share_links.filter(revoked_at=None):
@@ -211,6 +222,11 @@ def _locked(endpoint: Endpoint) -> Iterator[Endpoint]:
 
 def _record(endpoint: Endpoint, what: str, actor: User | None) -> None:
     EndpointEvent.objects.create(endpoint=endpoint, what=what[:200], actor=actor)
+
+
+def _renew_own_key(endpoint: Endpoint) -> None:
+    """Void the session's own key; its host gives it the next (sessions/own_keys.py)."""
+    Session.objects.filter(pk=endpoint.session_id).exclude(ssh_public_key="").update(ssh_public_key="")
 
 
 def _changed(endpoint: Endpoint) -> None:

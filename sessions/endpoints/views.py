@@ -81,7 +81,8 @@ def shared(request: HttpRequest, secret: str) -> HttpResponse:
             samesite="Lax",
         )
     else:
-        response = render(request, "sessions/shared.html", {"link": link, "endpoint": link.endpoint})
+        context = {"link": link, "endpoint": link.endpoint, "is_by_port": addresses.site().is_by_port}
+        response = render(request, "sessions/shared.html", context)
     response["Referrer-Policy"] = "same-origin"  # the secret is in the address; Django wants to know who sends the form
     return response
 
@@ -101,11 +102,12 @@ def _hand_over(
     if user is None:
         ShareLink.objects.filter(digest=login).update(last_used_at=timezone.now())
     ticket = tickets.issue(endpoint, user=user, login=login, state=state, path=path if NEXT.fullmatch(path) else "/")
-    return SeeOther(f"{addresses.origin(endpoint.label)}/.gp/callback?t={ticket}")
+    return SeeOther(f"{addresses.origin(endpoint)}/.gp/callback?t={ticket}")
 
 
 def _is_ready(endpoint: Endpoint) -> bool:
-    return endpoint.state == EndpointState.READY and not routes.obstacle(endpoint.session)
+    has_origin = bool(addresses.origin(endpoint))
+    return endpoint.state == EndpointState.READY and has_origin and not routes.obstacle(endpoint.session)
 
 
 def _endpoints() -> EndpointQuerySet:

@@ -55,6 +55,14 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
+            name='AppPort',
+            fields=[
+                ('port', models.PositiveIntegerField(primary_key=True, serialize=False)),
+                ('at', models.DateTimeField(help_text='When the port was given to the app')),
+                ('user', models.ForeignKey(null=True, on_delete=django.db.models.deletion.SET_NULL, related_name='+', to=settings.AUTH_USER_MODEL)),
+            ],
+        ),
+        migrations.CreateModel(
             name='EndpointEvent',
             fields=[
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),

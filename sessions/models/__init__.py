@@ -2,6 +2,7 @@
 
 from sessions.models.endpoint import (
     TICKET_LIFE,
+    AppPort,
     Endpoint,
     EndpointEvent,
     EndpointQuerySet,
@@ -30,6 +31,7 @@ from sessions.models.session import (
 __all__ = [
     "SESSION_ID",
     "TICKET_LIFE",
+    "AppPort",
     "Endpoint",
     "EndpointEvent",
     "EndpointQuerySet",

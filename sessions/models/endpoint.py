@@ -148,6 +148,17 @@ class Revocation(models.Model):
         return f"{self.user or self.login} at {self.at}"
 
 
+class AppPort(models.Model):
+    """Whose app had a port of the pool last, or has it: where apps are told apart by port, browsers keep its data."""
+
+    port = models.PositiveIntegerField(primary_key=True)
+    user = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+")
+    at = models.DateTimeField(help_text="When the port was given to the app")
+
+    def __str__(self) -> str:
+        return f"{self.port} of {self.user}"
+
+
 class EndpointEvent(models.Model):
     """Who opened, published, shared or revoked what: the record that audits access to apps."""
 

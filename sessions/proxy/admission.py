@@ -22,7 +22,9 @@ from sessions.proxy.signing import Forged, Grant, Keys
 from sessions.proxy.site import Site
 
 Network = IPv4Network | IPv6Network
+NOT_FOR_APPS: Final = frozenset((b"CONNECT", b"TRACE"))  # a tunnel elsewhere, and an echo of what we have added
 SAFE_METHODS: Final = frozenset((b"GET", b"HEAD", b"OPTIONS"))
+ALLOW: Final = (b"Allow", b"GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS")
 EMBEDDED: Final = frozenset((b"iframe", b"frame", b"embed", b"object", b"fencedframe"))
 HOST: Final = re.compile(rb"[a-z0-9.-]{1,253}(:[0-9]{1,5})?|\[[0-9a-f:.]{2,45}\](:[0-9]{1,5})?")
 LENGTH: Final = re.compile(rb"[0-9]{1,18}")
@@ -98,6 +100,8 @@ class Admission:
 
     def judge(self, request: Request, peer: str, listen_port: int | None = None) -> Judgement:
         """Return what to do with a request from the address `peer`, on a port of its own if the endpoint has one."""
+        if request.method in NOT_FOR_APPS:
+            return answers.text(405, "Apps do not get such requests.", ALLOW, closes=True)
         try:
             sorted_ = heads.sort(request.headers)
             check_framing(request, sorted_.noted)
@@ -111,7 +115,8 @@ class Admission:
 
     def answer_headers(self, visitor: Visitor, headers: list[Pair]) -> list[Pair]:
         """Return what of the headers of an app's answer the visitor gets, without framing."""
-        return heads.answer_headers(headers, is_public=visitor.route.is_public)
+        passed = heads.answer_headers(headers, is_public=visitor.route.is_public)
+        return heads.unstored(passed) if self.site.is_by_port else passed
 
     def still_holds(self, visitor: Visitor) -> bool:
         """Return whether a visitor could enter now as before."""
@@ -126,31 +131,46 @@ class Admission:
         visitor = self._visitors.get((host, cookie))
         if visitor is None or not self.still_holds(visitor):
             check_host(noted)
-            if listen_port is not None and self.site.is_of_ports(host):
-                return self._to_own_host(request, sorted_, listen_port)
-            label = self.site.label_of(host)
-            route = self.table.get(label) if label else None
-            if label is None or route is None:
-                return unknown(
-                    is_ours=self.site.is_of_apps(host), launch_url=self.site.launch_url(label) if label else ""
-                )
+            found = self._find(request, sorted_, host, listen_port)
+            if isinstance(found, Answer):
+                return found
+            route = found
             visitor = self._look_up(route, host, cookie)
         else:
             route = visitor.route
-        if listen_port is not None and route.listen_port != listen_port:
+        if route.listen_port != listen_port and (listen_port is not None or self.site.is_by_port):
             return unknown(is_ours=False)
         path, _, query = request.target.partition(b"?")
         if path.startswith(b"/.gp/") and path in RESERVED:
             until = None if visitor is None else visitor.expires_at
-            return Reserved(path, query, request.method, cookie, route.label, until)
+            return Reserved(path, query, request.method, cookie, route.label, listen_port, until)
         if visitor is None:
             return self._turn_away(request, sorted_, route, cookie, listen_port)
         refusal = self._cross_site(request, sorted_, host, route)
+        if self.site.is_by_port and b"service-worker" in noted:
+            refusal = "it would stay in the browser, where another app may have this port tomorrow"
         if refusal:
             return answers.text(403, f"Refused: {refusal}", closes=has_body(sorted_))
         if not visitor.is_reachable:
             return answers.text(502, "This app is not where apps may be.", closes=has_body(sorted_))
         return self._forward(request, sorted_, visitor, peer)
+
+    def _find(self, request: Request, sorted_: Sorted, host: bytes, listen_port: int | None) -> Route | Answer:
+        """Return the route that a host leads to, or what to answer where there is none."""
+        if self.site.is_by_port:
+            return self._find_at(host, listen_port)
+        if listen_port is not None and self.site.is_of_ports(host):
+            return self._to_own_host(request, sorted_, listen_port)
+        label = self.site.label_of(host)
+        route = self.table.get(label) if label else None
+        launch_url = self.site.launch_url(label) if label else ""
+        return route or unknown(is_ours=self.site.is_of_apps(host), launch_url=launch_url)
+
+    def _find_at(self, host: bytes, listen_port: int | None) -> Route | Answer:
+        """Return the route that has the port which the request came to; only this port's own host may be named."""
+        if listen_port is None or not self.site.is_at_port(host, listen_port):
+            return unknown(is_ours=False)
+        return self.table.at_port(listen_port) or unknown(is_ours=True, launch_url=f"{self.site.platform_url}/")
 
     def _to_own_host(self, request: Request, sorted_: Sorted, listen_port: int) -> Answer:
         """Lead from the name that all ports share, and its cookies with them, to the app's own; the port stays."""
@@ -163,7 +183,7 @@ class Admission:
     def _look_up(self, route: Route, host: bytes, cookie: bytes) -> Visitor | None:
         """Return the visitor with this Cookie header, remembered; None if they must log in first."""
         seen = heads.without_our_cookies(cookie) if cookie else b""
-        values = heads.cookie_values(cookie, self.site.cookie.encode())
+        values = heads.cookie_values(cookie, self.site.cookie(route.listen_port).encode())
         grant = next(filter(None, (self._grant(value, route) for value in values)), None)
         visitor = None
         if grant or route.is_public:
@@ -211,13 +231,13 @@ class Admission:
         is_navigation = mode == b"navigate" if mode is not None else accepts_html and b"upgrade" not in noted
         if request.method in (b"GET", b"HEAD") and is_navigation:
             return self._handoff.begin(route, request.target, cookie, listen_port)
-        login = (b"X-GP-Login", f"{self.site.origin(route.label)}/".encode())
+        login = (b"X-GP-Login", f"{self.site.origin(route.label, listen_port)}/".encode())
         return answers.text(401, "Log in to open this app.", login, closes=has_body(sorted_))
 
     def _cross_site(self, request: Request, sorted_: Sorted, host: bytes, route: Route) -> str:
         """Return why a request that another site's page made is refused, "" if it is none.
 
-        The cookie's SameSite does not do it: the apps' origins are of one site.
+        The cookie's SameSite does not do it: the apps' origins are of one site, and so are all ports of a host.
         """
         noted = sorted_.noted
         site = noted.get(b"sec-fetch-site")
@@ -317,13 +337,21 @@ def has_body(sorted_: Sorted) -> bool:
 def unknown(*, is_ours: bool, launch_url: str = "") -> Answer:
     """Return the answer for a host that has no app, or that is none of the apps' at all.
 
-    `launch_url` is where its owner opens it again; whether there was such an app is not told here. It is 410 and not
-    404, by which JupyterLab would understand that its folder is missing, and ask for it hundreds of times a second.
+    `launch_url` is where its owner opens it again; whether there was such an app is not told here.
     """
     if not is_ours:
         return answers.text(421, "This address serves the apps of sessions only.", closes=True)
     if not launch_url:
         return answers.page(404, Words(title="No such app", text="This is no address of an app."), closes=True)
+    return gone(launch_url)
+
+
+def gone(launch_url: str) -> Answer:
+    """Return the answer for an app that is not there, with a link to where its owner opens it again.
+
+    It is 410 and not 404, by which JupyterLab would understand that its folder is missing, and ask for it hundreds of
+    times a second.
+    """
     words = Words(
         title="This app is gone",
         text="It was closed, or its session has ended.",

@@ -6,21 +6,18 @@ It runs under any ASGI server, at the cost of every byte passing through the ser
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Final
 
 from sessions.proxy.admission import Forward
 from sessions.proxy.answers import Answer
 from sessions.proxy.app_connection import AnswerHead, AppConnection
-from sessions.proxy.asgi_socket import Receive, Scope, Send, relay, to_request
+from sessions.proxy.asgi_request import AHEAD_BYTES, Receive, Scope, Send, judged, to_request
+from sessions.proxy.asgi_socket import relay
 from sessions.proxy.exchange import BROKEN, ENDED, SILENT, TOO_LONG, UNREACHABLE
-from sessions.proxy.handoff import Reserved
 from sessions.proxy.heads import Request
 from sessions.proxy.plane import DataPlane, Seat
 from sessions.proxy.site import Site
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-AHEAD_BYTES: Final = 256 * 1024  # read from the app before the server has taken them
 
 
 class AppsByAsgi:
@@ -48,32 +45,12 @@ class AppsByAsgi:
 
 async def _serve(plane: DataPlane, scope: Scope, receive: Receive, send: Send) -> None:
     request = to_request(scope)
-    peer = scope["client"][0] if scope.get("client") else ""
     if _size(request) > plane.limits.head_bytes:
         await _answer(TOO_LONG, request, send)
         return
-    judgement = plane.admission.judge(request, peer)
-    if isinstance(judgement, Forward):
-        answer = await _forward(plane, judgement, receive, send)
-    else:
-        answer = await plane.admission.serve(judgement) if isinstance(judgement, Reserved) else judgement
+    answer = await judged(plane, scope, request, AsgiExchange, receive, send)
     if answer:
         await _answer(answer, request, send)
-
-
-async def _forward(plane: DataPlane, forward: Forward, receive: Receive, send: Send) -> Answer | None:
-    """Have the app answer; return what to answer in its place when nothing of it came."""
-    seat = plane.sit(forward.visitor, forward.client)
-    if isinstance(seat, Answer):
-        return seat
-    exchange = AsgiExchange(plane, seat, forward)
-    plane.connections.add(exchange)
-    try:
-        return await exchange.run(receive, send)
-    finally:
-        exchange.leave()
-        plane.connections.discard(exchange)
-        plane.rise(seat)
 
 
 async def _answer(answer: Answer, request: Request, send: Send) -> None:

@@ -2,8 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final, cast
+from typing import Final
 
 from websockets.exceptions import ProtocolError
 from websockets.frames import CloseCode, Frame, Opcode
@@ -13,31 +12,16 @@ from websockets.protocol import Side, State
 from sessions.proxy.admission import Forward
 from sessions.proxy.answers import Answer
 from sessions.proxy.app_connection import AnswerHead, AppConnection
+from sessions.proxy.asgi_request import AHEAD_BYTES, Message, Receive, Scope, Send, judged, to_request
 from sessions.proxy.exchange import BROKEN, SILENT, UNREACHABLE
-from sessions.proxy.handoff import Reserved
-from sessions.proxy.heads import Pair, Request
+from sessions.proxy.heads import Pair
 from sessions.proxy.plane import DataPlane, Seat
 
-Scope = MutableMapping[str, Any]
-Message = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Message]]
-Send = Callable[[Any], Awaitable[None]]  # of messages
-
-AHEAD_BYTES: Final = 256 * 1024
 DENIAL: Final = "websocket.http.response"
 # The server negotiates extensions with the browser by itself, so none may be agreed on with the app.
 HANDSHAKE: Final = frozenset((b"sec-websocket-extensions",))
 OF_THE_SERVER: Final = (b"sec-websocket-", b"connection", b"upgrade", b"date", b"server", b"content-length")
 UNSAYABLE: Final = frozenset((CloseCode.NO_STATUS_RCVD, CloseCode.ABNORMAL_CLOSURE, CloseCode.TLS_HANDSHAKE))
-
-
-def to_request(scope: Scope) -> Request:
-    """Return the head of an ASGI request, its target as the client wrote it."""
-    target = cast(bytes, scope.get("raw_path") or scope["path"].encode())
-    if scope.get("query_string"):
-        target += b"?" + scope["query_string"]
-    method = scope.get("method", "GET").encode()
-    return Request(method, target, list(scope["headers"]), scope.get("http_version") == "1.0")
 
 
 async def relay(plane: DataPlane, scope: Scope, receive: Receive, send: Send) -> None:
@@ -47,28 +31,9 @@ async def relay(plane: DataPlane, scope: Scope, receive: Receive, send: Send) ->
     if not any(name == b"upgrade" for name, _ in request.headers):
         request.headers += [(b"upgrade", b"websocket"), (b"connection", b"upgrade")]
     request.headers = [pair for pair in request.headers if pair[0] not in HANDSHAKE]
-    peer = scope["client"][0] if scope.get("client") else ""
-    judgement = plane.admission.judge(request, peer)
-    if isinstance(judgement, Forward):
-        answer = await _forward(plane, judgement, receive, send)
-    else:
-        answer = await plane.admission.serve(judgement) if isinstance(judgement, Reserved) else judgement
+    answer = await judged(plane, scope, request, SocketExchange, receive, send)
     if answer:
         await _deny(scope, answer, send)
-
-
-async def _forward(plane: DataPlane, forward: Forward, receive: Receive, send: Send) -> Answer | None:
-    seat = plane.sit(forward.visitor, forward.client)
-    if isinstance(seat, Answer):
-        return seat
-    socket = SocketExchange(plane, seat, forward)
-    plane.connections.add(socket)
-    try:
-        return await socket.run(receive, send)
-    finally:
-        socket.leave()
-        plane.connections.discard(socket)
-        plane.rise(seat)
 
 
 async def _deny(scope: Scope, answer: Answer, send: Send) -> None:

@@ -8,8 +8,8 @@ from typing import Final, Self
 from sessions.proxy import shell
 from sessions.proxy.engine import Engine, Streams
 from sessions.proxy.exec_stream import READ_BYTES, Exec, start_attached
+from sessions.runtime.frames import FRAME_HEAD
 
-FRAME_HEAD: Final = 8  # bytes: 1 or 2 for the stream, three zeros, and the length of what follows, big-endian
 ERRORS: Final = 2
 
 

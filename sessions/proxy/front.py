@@ -8,8 +8,9 @@ from typing import Any, Final, cast
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from sessions.proxy.app_connection import END_OF_HEAD
+from sessions.proxy.arrivals import Arrival
 from sessions.proxy.asgi import Application
-from sessions.proxy.asgi_socket import Receive, Scope, Send
+from sessions.proxy.asgi_request import Receive, Scope, Send
 from sessions.proxy.limits import Limits
 from sessions.proxy.plane import DataPlane
 from sessions.proxy.site import Site
@@ -25,22 +26,27 @@ class FirstHead(asyncio.Protocol):
     def __init__(self, plane: DataPlane, choose: Choose) -> None:
         self._choose = choose
         self._limits = plane.limits
+        self._arrivals = plane.arrivals
+        self._arrival: Arrival | None = None
         self._received = b""
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait."""
         self._transport = cast(asyncio.Transport, transport)
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self._limits.head_seconds, self._transport.abort)
+        self._arrival = self._arrivals.greet(self._transport)
+        if self._arrival:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._limits.head_seconds, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
         """Hand the connection over once its first head is there, or too long."""
+        if self._arrival is None:
+            return  # told to go
         self._received += data
         if END_OF_HEAD not in self._received and len(self._received) <= self._limits.head_bytes:
             return
-        if self._timer:
-            self._timer.cancel()
+        self._rest()
         protocol = self._choose(self._received)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
@@ -48,8 +54,13 @@ class FirstHead(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop waiting."""
+        self._rest()
+
+    def _rest(self) -> None:
         if self._timer:
             self._timer.cancel()
+        if self._arrival:
+            self._arrival.end()
 
 
 def is_for_app(site: Site, head: bytes) -> bool:

@@ -15,11 +15,11 @@ from sessions.proxy.admission import (
     check_framing,
     check_host,
     framed,
-    has_body,
+    gone,
     is_inside,
 )
 from sessions.proxy.answers import Answer
-from sessions.proxy.handoff import Reserved
+from sessions.proxy.handoff import AGAIN, Reserved
 from sessions.proxy.heads import Malformed, Pair, Request
 from sessions.proxy.passes import Passes
 from sessions.proxy.routes import RouteTable
@@ -36,7 +36,7 @@ class GatewayAdmission:
         self._visitors: dict[str, Visitor] = {}
 
     def judge(self, request: Request, peer: str, listen_port: int | None = None) -> Judgement:
-        """Return what to do with a request; 403 without a valid pass, 404 if the endpoint is not on this host."""
+        """Return what to do with a request; 403 without a valid pass, 410 if the endpoint is not on this host."""
         try:
             sorted_ = heads.sort(request.headers, is_relayed=True)
             check_host(sorted_.noted)
@@ -49,7 +49,7 @@ class GatewayAdmission:
             return answers.text(403, "A gateway serves the platform only.", closes=True)
         visitor = self._visitor(label)
         if visitor is None:
-            return answers.text(404, "This app is not on this host.", closes=has_body(sorted_))
+            return gone(AGAIN.decode())  # which the web process takes to the launcher
         for name, own in ((b"Host", b"host"), (b"Cookie", b"cookie"), (b"Authorization", b"authorization")):
             if own in noted:
                 headers.append((name, noted[own]))

@@ -38,6 +38,7 @@ class Reserved:
     method: bytes
     cookie: bytes
     label: str
+    listen_port: int | None  # which it came by; None: the apps' common one
     expires_at: float | None  # until when the one who asks may use the endpoint, Unix seconds; None: not at all
 
 
@@ -58,12 +59,14 @@ class Handoff:
 
         A nonce that the browser has already is used again, so that two windows opened at once both arrive.
         """
-        state = self._state(cookie, listen_port) or secrets.token_urlsafe(32).encode()
-        if listen_port and b"." not in state:
-            state += b".%d" % listen_port
+        name = self._site.state_cookie(listen_port)
+        back_to = None if self._site.is_by_port else listen_port  # by port, nothing else is come back to
+        state = _state(heads.cookie_values(cookie, name.encode()), back_to) or secrets.token_urlsafe(32).encode()
+        if back_to and b"." not in state:
+            state += b".%d" % back_to
         path = target.decode("latin-1")
         query = {"h": route.label, "s": digest(state.decode()), "next": path if NEXT.fullmatch(path) else "/"}
-        kept = self._set_cookie(self._site.state_cookie, state.decode(), STATE_SECONDS)
+        kept = self._set_cookie(name, state.decode(), STATE_SECONDS)
         return answers.redirect(f"{self._site.platform_url}/apps/authorize?{urlencode(query)}", kept)
 
     async def serve(self, visit: Reserved) -> Answer:
@@ -71,7 +74,7 @@ class Handoff:
         if visit.path == STATUS:
             return self._status(visit)
         if visit.path == LOGOUT:
-            return self._log_out()
+            return self._log_out(visit)
         if visit.path == AGAIN:
             return answers.redirect(f"{self._site.launch_url(visit.label)}?stopped")
         if visit.method != b"GET":
@@ -81,7 +84,7 @@ class Handoff:
     async def _arrive(self, visit: Reserved) -> Answer:
         """Turn a ticket into the endpoint's cookie."""
         ticket = TICKET.fullmatch(visit.query)
-        states = heads.cookie_values(visit.cookie, self._site.state_cookie.encode())
+        states = heads.cookie_values(visit.cookie, self._site.state_cookie(visit.listen_port).encode())
         if not ticket or len(states) != 1 or not STATE.fullmatch(states[0]):
             return self._refuse()
         redeemed = await self._authority.redeem(ticket[1].decode(), visit.label, digest(states[0].decode()))
@@ -91,9 +94,9 @@ class Handoff:
         grant, path = redeemed
         if (grant.label, grant.epoch) != (route.label, route.epoch) or not NEXT.fullmatch(path):
             return self._refuse()
-        return self._admit(grant, route, states[0], path)
+        return self._admit(visit, grant, route, states[0], path)
 
-    def _admit(self, grant: Grant, route: Route, state: bytes, path: str) -> Answer:
+    def _admit(self, visit: Reserved, grant: Grant, route: Route, state: bytes, path: str) -> Answer:
         now = self._now()
         grant = replace(grant, expires_at=min(grant.expires_at, now + LONGEST_LIFE))
         seconds = int(grant.expires_at - now)
@@ -103,8 +106,8 @@ class Handoff:
         origin = self._site.origin(route.label, route.listen_port) if port == b"%d" % (route.listen_port or 0) else ""
         return answers.redirect(
             origin + path,
-            self._set_cookie(self._site.cookie, grant.to_cookie(self._keys), seconds),
-            self._set_cookie(self._site.state_cookie, "", 0),
+            self._set_cookie(self._site.cookie(visit.listen_port), grant.to_cookie(self._keys), seconds),
+            self._set_cookie(self._site.state_cookie(visit.listen_port), "", 0),
         )
 
     def _refuse(self) -> Answer:
@@ -115,9 +118,9 @@ class Handoff:
         )
         return answers.page(403, words)
 
-    def _log_out(self) -> Answer:
+    def _log_out(self, visit: Reserved) -> Answer:
         words = Words(title="Logged out of this app", text="You are still logged in at the platform.")
-        return answers.page(200, words, self._set_cookie(self._site.cookie, "", 0))
+        return answers.page(200, words, self._set_cookie(self._site.cookie(visit.listen_port), "", 0))
 
     def _status(self, visit: Reserved) -> Answer:
         expires_at = visit.expires_at
@@ -126,14 +129,15 @@ class Handoff:
         until = None if expires_at == float("inf") else int(expires_at)
         return answers.json_text(200, json.dumps({"app": visit.label, "expires_at": until}))
 
-    def _state(self, cookie: bytes, listen_port: int | None) -> bytes | None:
-        """Return the nonce that the browser keeps for this port already."""
-        for value in heads.cookie_values(cookie, self._site.state_cookie.encode()):
-            match = STATE.fullmatch(value)
-            if match and match[2] == (b"%d" % listen_port if listen_port else None):
-                return value
-        return None
-
     def _set_cookie(self, name: str, value: str, seconds: int) -> tuple[bytes, bytes]:
         secure = "; Secure" if self._site.is_secure else ""
         return b"Set-Cookie", f"{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}".encode()
+
+
+def _state(kept: list[bytes], back_to: int | None) -> bytes | None:
+    """Return the nonce, of those that the browser keeps, that leads back to this port."""
+    for value in kept:
+        match = STATE.fullmatch(value)
+        if match and match[2] == (b"%d" % back_to if back_to else None):
+            return value
+    return None

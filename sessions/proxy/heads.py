@@ -52,27 +52,35 @@ FATES: Final[Mapping[bytes, _Fate]] = {
         b" x-forwarded-for x-gp-gateway".split(),
         _Fate.NOTE,
     ),
-    **dict.fromkeys(b"origin accept sec-fetch-site sec-fetch-mode sec-fetch-dest".split(), _Fate.KEEP),
+    **dict.fromkeys(b"origin accept sec-fetch-site sec-fetch-mode sec-fetch-dest service-worker".split(), _Fate.KEEP),
 }
 # Also the names of the other scheme: what was set while the site had no TLS must not reach an app afterwards.
-OUR_COOKIES: Final = (b"gp_app", b"gp_session", b"gp_csrf", b"__host-gp", b"__secure-gp")
+OUR_COOKIES: Final = (b"gp_", b"__host-gp", b"__secure-gp")
 OURS_IN_REQUESTS: Final = (b"x-forwarded-", b"x-gp-")
 # X-Accel-* and X-Sendfile are orders to a server in front, Clear-Site-Data reaches the cookies of the whole site, and
 # the others bind the host name or its port beyond the session.
 DANGEROUS: Final = frozenset(
-    b"x-sendfile x-lighttpd-send-file clear-site-data alt-svc strict-transport-security".split()
+    b"x-sendfile x-lighttpd-send-file clear-site-data alt-svc strict-transport-security nel report-to".split()
 )
+CACHING: Final = frozenset(b"cache-control expires pragma".split())
+NO_STORE: Final = (b"Cache-Control", b"no-store")
 SPECIAL_IN_ANSWERS: Final = {
     b"connection": _AnswerFate.CONNECTION,
     b"set-cookie": _AnswerFate.COOKIE,
     b"referrer-policy": _AnswerFate.POLICY,
     b"x-robots-tag": _AnswerFate.DROP,
+    b"cross-origin-resource-policy": _AnswerFate.PUBLIC,
 }
 NAMES_REMEMBERED: Final = 4096  # of headers, as they were written; others are looked at each time
 _FATES_SEEN: dict[bytes, tuple[_Fate, bytes]] = {}
 _ANSWERS_SEEN: dict[bytes, _AnswerFate] = {}
 OURS_IN_ANSWERS: Final = (b"x-accel-", b"x-gp-")
 NO_INDEX: Final = (b"X-Robots-Tag", b"noindex")
+# What admission refuses to other origins they could not show either: over plain HTTP browsers do not say who asks.
+PRIVATE: Final = (
+    (b"Content-Security-Policy", b"frame-ancestors 'self'"),
+    (b"Cross-Origin-Resource-Policy", b"same-origin"),
+)
 SAME_ORIGIN_REFERRER: Final = (b"Referrer-Policy", b"same-origin")
 NOT_NAMED: Final = frozenset((b"keep-alive", b"close", b"upgrade", b"content-length", b""))  # by a Connection header
 SWITCH: Final = ((b"Connection", b"Upgrade"), (b"Upgrade", b"websocket"))
@@ -158,7 +166,7 @@ def is_our_cookie(name: bytes) -> bool:
 
 
 def answer_headers(headers: Iterable[Pair], *, is_public: bool) -> list[Pair]:
-    """Return what of an app's headers the browser gets, without framing; two of ours are added."""
+    """Return what of an app's headers the browser gets, without framing, and those that we add."""
     kept: list[Pair] = []
     connection = b""
     has_referrer_policy = False
@@ -176,9 +184,16 @@ def answer_headers(headers: Iterable[Pair], *, is_public: bool) -> list[Pair]:
     if connection:
         kept = without_named(kept, connection)
     kept.append(NO_INDEX)
+    if not is_public:
+        kept += PRIVATE
     if not has_referrer_policy:
         kept.append(SAME_ORIGIN_REFERRER)
     return kept
+
+
+def unstored(headers: list[Pair]) -> list[Pair]:
+    """Return an answer's headers so that browsers keep nothing of it: another app may have its origin tomorrow."""
+    return [*(pair for pair in headers if pair[0].lower() not in CACHING), NO_STORE]
 
 
 def _learn_answer(written: bytes) -> "_AnswerFate":

@@ -1,7 +1,6 @@
 """The connections to one endpoint: those that wait for the next request, and the way to a new one."""
 
 import asyncio
-import ssl
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -39,22 +38,21 @@ class Lane:
 
     async def dial(self) -> AppConnection:
         """Return a new connection. Raises OSError and TimeoutError."""
-        host, port, context = self.target()
+        host, port = self.target()
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._limits.connect_seconds):
             transport, app = await loop.create_connection(
-                lambda: self._kind(self, self._limits.answer_head_bytes), host, port, ssl=context
+                lambda: self._kind(self, self._limits.answer_head_bytes), host, port
             )
         transport.set_write_buffer_limits(high=WRITE_AHEAD)
         return app
 
-    def target(self) -> tuple[str, int, ssl.SSLContext | None]:
+    def target(self) -> tuple[str, int]:
         """Return where the endpoint is reached: its container, or the gateway of its host."""
         if not self.route.gateway:
-            return self.route.address, self.route.port, None
+            return self.route.address, self.route.port
         gateway = urlsplit(self.route.gateway)
-        context = ssl.create_default_context() if gateway.scheme == "https" else None
-        return gateway.hostname or "", gateway.port or (443 if context else 80), context
+        return gateway.hostname or "", gateway.port or 80
 
     def sweep(self, now: float) -> None:
         """End the connections that were idle for too long."""

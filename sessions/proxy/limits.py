@@ -21,10 +21,16 @@ class Limits:
     per_endpoint: int = 200  # connections at once
     per_user: int = 1000
     per_anonymous_address: int = 50
+    # Connections that have shown no right to use an app: before their first head, at the log-in, or refused. A /64 of
+    # IPv6 counts as one address, reverse proxies not at all. Each may hold `head_bytes`.
+    waiting_per_address: int = 256
+    waiting: int = 4096
 
 
 # A gateway's clients are web processes, which have counted their visitors already.
-FOR_GATEWAY: Final = Limits(idle_seconds=300, per_endpoint=10_000, per_anonymous_address=10**6)
+FOR_GATEWAY: Final = Limits(
+    idle_seconds=300, per_endpoint=10_000, per_anonymous_address=10**6, waiting_per_address=2048
+)
 
 
 def allow_open_files() -> None:

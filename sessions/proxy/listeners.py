@@ -1,8 +1,8 @@
-"""The ports that some apps have to themselves: listened on as long as a route names them."""
+"""The ports that some apps have to themselves: listened on as long as a route names them, or always."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
 from sessions.proxy.plane import DataPlane
@@ -12,12 +12,13 @@ logger = logging.getLogger(__name__)
 
 
 class PortListeners:
-    """One listener for each port that a route of the plane has."""
+    """One listener for each port that a route of the plane has, and for those that are never left to others."""
 
-    def __init__(self, plane: DataPlane, host: str) -> None:
+    def __init__(self, plane: DataPlane, host: str, held: Collection[int]) -> None:
         self._plane = plane
         self._table = plane.admission.table
         self._host = host
+        self._held = frozenset(held)
         self._servers: dict[int, asyncio.Server] = {}
         self._refused: set[int] = set()  # by the system; said once
         self._changed = asyncio.Event()
@@ -35,7 +36,7 @@ class PortListeners:
                 server.close()
 
     async def _update(self) -> None:
-        wanted = {route.listen_port for route in self._table if route.listen_port}
+        wanted = self._held | {route.listen_port for route in self._table if route.listen_port}
         for port in self._servers.keys() - wanted:
             self._servers.pop(port).close()
         self._refused &= wanted
@@ -55,9 +56,9 @@ class PortListeners:
 
 
 @asynccontextmanager
-async def listening(plane: DataPlane, host: str) -> AsyncIterator[None]:
-    """Listen on the ports of apps while the block runs."""
-    task = asyncio.create_task(PortListeners(plane, host).keep())
+async def listening(plane: DataPlane, host: str, held: Collection[int] = ()) -> AsyncIterator[None]:
+    """Listen on the ports of apps, and on those `held` for them, while the block runs."""
+    task = asyncio.create_task(PortListeners(plane, host, held).keep())
     try:
         yield
     finally:

@@ -3,13 +3,15 @@
 import asyncio
 import time
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol, TypeVar
 
 from sessions.proxy import answers
-from sessions.proxy.admission import Judgement, Visitor
+from sessions.proxy.admission import Judgement, Network, Visitor
 from sessions.proxy.answers import Answer
 from sessions.proxy.app_connection import AppConnection
+from sessions.proxy.arrivals import Arrivals, source_of
 from sessions.proxy.authority import Authority
 from sessions.proxy.handoff import Reserved
 from sessions.proxy.heads import Pair, Request
@@ -78,9 +80,12 @@ class DataPlane:
         authority: Authority,
         limits: Limits | None = None,
         app_connection: type[AppConnection] = AppConnection,
+        fronts: Sequence[Network] = (),
     ) -> None:
+        """`fronts` are reverse proxies, to which no limit on strangers applies."""
         self.admission = admission
         self.limits = limits or Limits()
+        self.arrivals = Arrivals(self.limits, fronts)
         self.connections: set[Live] = set()
         self._authority = authority
         self._app_connection = app_connection
@@ -119,19 +124,18 @@ class DataPlane:
 
     def sit(self, visitor: Visitor, client: str) -> Seat | Answer:
         """Return a seat at the visitor's endpoint, or why there is none."""
-        lane = self._lane(visitor)
-        limits = self.limits
+        lane, limits, source = self._lane(visitor), self.limits, source_of(client)
         retry = (b"Retry-After", b"5")
         if lane.seats >= limits.per_endpoint:
             return answers.text(503, "Too many connections to this app are open.", retry, closes=True)
         if visitor.user and self._users[visitor.user] >= limits.per_user:
             return answers.text(429, "You have too many connections open.", retry, closes=True)
-        if not visitor.login and self._addresses[client] >= limits.per_anonymous_address:
+        if not visitor.login and self._addresses[source] >= limits.per_anonymous_address:
             return answers.text(429, "Too many connections from your address are open.", retry, closes=True)
         lane.seats += 1
         self._users[visitor.user] += 1
         if not visitor.login:
-            self._addresses[client] += 1
+            self._addresses[source] += 1
         return Seat(visitor, lane, client)
 
     def rise(self, seat: Seat) -> None:
@@ -140,7 +144,7 @@ class DataPlane:
         seat.lane.seats -= 1
         _count_down(self._users, visitor.user)
         if not visitor.login:
-            _count_down(self._addresses, seat.client)
+            _count_down(self._addresses, source_of(seat.client))
 
     def _lane(self, visitor: Visitor) -> Lane:
         route = visitor.route

@@ -19,8 +19,8 @@ class Route:
     epoch: int  # a cookie of another epoch is void
     is_public: bool = False
     token: str = ""  # what `Authorization: token` carries to the app; empty: the browser's own header passes
-    gateway: str = ""  # URL of the gateway of its host; empty: the container is on this machine
-    listen_port: int | None = None  # a port of its own beside the host name
+    gateway: str = ""  # http://host:port of the gateway of its host; empty: the container is on this machine
+    listen_port: int | None = None  # a port of its own, beside the host name or in its place
 
 
 Holds = Callable[[Route, str, int], bool]  # whether a connection's route, login digest and user id are meant

@@ -1,4 +1,8 @@
-"""The names of the site: the platform's address, the origins of the apps, and the cookies."""
+"""The names of the site: the platform's address, the origins of the apps, and the cookies.
+
+An app's origin is a host name of its own below the apps' domain. Where there is no such domain it is a port of its own
+at the platform's host name, which all apps and the platform then share, with their cookies.
+"""
 
 import re
 from dataclasses import dataclass
@@ -15,7 +19,12 @@ class Site:
     """Where the platform and its apps are, as browsers see them."""
 
     platform_url: str  # without a path; its scheme and port are those of the apps too
-    apps_domain: str
+    apps_domain: str  # "": apps are told apart by port
+
+    @cached_property
+    def is_by_port(self) -> bool:
+        """Whether the apps are at ports of the platform's own host name."""
+        return not self.apps_domain
 
     @cached_property
     def scheme(self) -> str:
@@ -28,20 +37,26 @@ class Site:
         return self.scheme == "https"
 
     @cached_property
-    def cookie(self) -> str:
-        """Name of the cookie that opens one endpoint."""
-        return "__Host-gp_app" if self.is_secure else "gp_app"
+    def host_name(self) -> str:
+        """The platform's, as it stands in addresses: an IPv6 address has brackets."""
+        name = urlsplit(self.platform_url).hostname or ""
+        return f"[{name}]" if ":" in name else name
 
-    @cached_property
-    def state_cookie(self) -> str:
-        """Name of the cookie that ties a log-in to the browser that asked for it."""
-        return f"{self.cookie}_state"
+    def cookie(self, listen_port: int | None = None) -> str:
+        """Return the name of the cookie that opens one endpoint, by port that of the endpoint at this one."""
+        name = "__Host-gp_app" if self.is_secure else "gp_app"
+        return f"{name}_{listen_port}" if self.is_by_port else name
+
+    def state_cookie(self, listen_port: int | None = None) -> str:
+        """Return the name of the cookie that ties a log-in to the browser that asked for it."""
+        return f"{self.cookie(listen_port)}_state"
 
     def origin(self, label: str, listen_port: int | None = None) -> str:
-        """Return the origin of an endpoint: the one it always has, or that of a port of its own."""
-        port = listen_port or urlsplit(self.platform_url).port
-        suffix = f":{port}" if port and port != DEFAULT_PORTS[self.scheme] else ""
-        return f"{self.scheme}://{label}.{self.apps_domain}{suffix}"
+        """Return the origin of an endpoint: the one it always has, or that of a port of its own.
+
+        By port it has no other, so the port must be given.
+        """
+        return f"{self.scheme}://{self._host(label, listen_port)}"
 
     def launch_url(self, label: str) -> str:
         """Return the platform's page that starts the app of this label and shows how far it is."""
@@ -51,7 +66,11 @@ class Site:
     def is_of_apps(self, host: bytes) -> bool:
         """Return whether a Host header's value is the apps' domain or anything below it."""
         name = _name(host)
-        return name == self._domain or name.endswith(self._ending)
+        return not self.is_by_port and (name == self._domain or name.endswith(self._ending))
+
+    def is_at_port(self, host: bytes, listen_port: int) -> bool:
+        """Return whether a Host header's value is what browsers say that come to this port of the platform's name."""
+        return host.lower() == self._host("", listen_port).encode()
 
     def is_of_ports(self, host: bytes) -> bool:
         """Return whether a Host header's value is the name under which all ports of apps can be reached."""
@@ -64,6 +83,11 @@ class Site:
             return None
         label = name[: -len(self._ending)].decode("latin-1")
         return label if LABEL.fullmatch(label) else None
+
+    def _host(self, label: str, listen_port: int | None) -> str:
+        port = listen_port or urlsplit(self.platform_url).port
+        suffix = f":{port}" if port and port != DEFAULT_PORTS[self.scheme] else ""
+        return f"{self.host_name if self.is_by_port else f'{label}.{self.apps_domain}'}{suffix}"
 
     @cached_property
     def _domain(self) -> bytes:

@@ -62,6 +62,8 @@ class ClientConnection(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=WRITE_AHEAD)
         peer = transport.get_extra_info("peername")
         self._peer = peer[0] if peer else ""
+        self._arrival = self._plane.arrivals.greet(self.transport)
+        self._is_deaf = self._arrival is None
         self._plane.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -198,12 +200,9 @@ class ClientConnection(asyncio.Protocol):
     async def _dial(self, exchange: Exchange, forward: Forward, lane: Lane) -> None:
         try:
             app = await lane.dial()
-        except TimeoutError:
+        except OSError as error:
             exchange.task = None
-            self._answer(exchange, own.SILENT)
-        except OSError:
-            exchange.task = None
-            self._answer(exchange, own.UNREACHABLE)
+            self._answer(exchange, own.SILENT if isinstance(error, TimeoutError) else own.UNREACHABLE)
         else:
             exchange.task = None
             self._send(exchange, forward, app)
@@ -378,6 +377,8 @@ class ClientConnection(asyncio.Protocol):
         self._update_reading()
 
     def _rise(self) -> None:
+        if self._arrival:
+            self._arrival.end()
         if self.seat:
             self._plane.rise(self.seat)
             self.seat = None

@@ -12,6 +12,10 @@ from resources.tiers import Tier
 Key = tuple[str, int]  # session id, attempt
 
 
+def unheard(address: str) -> None:
+    """Take an address that nobody needs to hear of."""
+
+
 class RuntimeFailure(Exception):
     """The engine could not do it; the message is fit for the session's owner."""
 
@@ -120,9 +124,11 @@ class Runtime(Protocol):
         Raises ImageUnavailable, StartFailed, or EnforcementFailed where this host cannot divide a GPU.
         """
 
-    def start(self, session: str, attempt: int) -> None:
+    def start(self, session: str, attempt: int, announce: Callable[[str], None] = unheard) -> None:
         """Start the created container; a running one is left alone. Raises StartFailed, also when it is not there.
 
+        `announce` is called with its address before anything of the session runs, so that whatever was known to be at
+        that address can be forgotten first. Nobody else gets the address until the container is removed.
         Raises EnforcementFailed where it runs but is not held to its shares of GPUs; the caller removes it.
         """
 

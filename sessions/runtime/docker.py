@@ -1,8 +1,8 @@
 """The Docker Engine as a Runtime, with its sandboxes and requests the only user of the SDK, whose exceptions stop here.
 
-What a session must feel is create and start, so that path makes those two requests and no other: the id that `create`
-returned is remembered for `start`, and the network is looked at again only when the engine misses it. A container that
-joins a sandbox costs two quick ones more, to take the sandbox and to learn whom to name, and saves making a network.
+What a session must feel is create and start, so that path makes few other requests: the id that `create` returned is
+remembered for `start`, as is the address. A container joins a sandbox, which outlives it and so keeps its address: one
+that is ready costs two quick requests more, to take it and to learn whom to name, and saves making a network.
 """
 
 import logging
@@ -29,6 +29,7 @@ from sessions.runtime.base import (
     ImageUnavailable,
     Key,
     StartFailed,
+    unheard,
 )
 from sessions.runtime.container_config import (
     HOST_LABEL,
@@ -45,7 +46,7 @@ from sessions.runtime.docker_requests import CONFLICT, explanation, gone_is_fine
 from sessions.runtime.docker_states import PHASES, exit_from_event, listed_state
 from sessions.runtime.enforcement.enforcer import Enforcer
 from sessions.runtime.enforcement.shares import needs_hook
-from sessions.runtime.hostnames import give_name
+from sessions.runtime.hostnames import SANDBOX_HOSTNAME, give_name
 from sessions.runtime.pull import PullLine, explain_failure, follow
 from sessions.runtime.sandboxes import SandboxPool, address_in
 
@@ -116,7 +117,7 @@ class DockerRuntime:
         with translated(StartFailed, "The container could not be created: {}".format), self._pool.undisturbed():
             client = self._client()
             self._ensure_network(client)
-            sandbox = self._pool.take(key)
+            sandbox = self._pool.take(key, spec.hostname)
             network = joined_network(sandbox.id) if sandbox else self._network
             config = container_config(spec, self._owner, network, equipment)
             for _ in race():
@@ -140,26 +141,29 @@ class DockerRuntime:
                 client.remove_container(existing["Id"], v=True)
         raise StartFailed(f"The name {name} stays reserved although no container has it.")
 
-    def start(self, session: str, attempt: int) -> None:
+    def start(self, session: str, attempt: int, announce: Callable[[str], None] = unheard) -> None:
         """Start the created container; see Runtime. One that has ended is not started again.
 
-        In an image without /bin/sh the container starts and ends at once with code 127; its log says why.
+        In an image without /bin/sh the container starts and ends at once with code 127; its log says why. Without a
+        sandbox the address is known, and announced, a moment after the start.
         """
         key = (session, attempt)
         with translated(StartFailed, "The container could not be started: {}".format), self._pool.undisturbed():
             client = self._client()
             created = self._created.pop(key, None)
             container_id, has_sandbox, address = created or self._startable(client, key)
-            is_as_it_was = self._start(client, container_id, key if has_sandbox else None)
-            is_enforced = self._enforcer is not None and self._enforcer.concerns(key)
-            if not (has_sandbox or is_enforced):
-                return
+            if has_sandbox:
+                address = self._start_joined(client, container_id, key, address, announce)
+            else:
+                self._start_alone(client, container_id)
             container = client.inspect_container(container_id)
         if has_sandbox:
             _name(container)
-        if address := address if has_sandbox and is_as_it_was else address_in(container):
+        elif address := address_in(container):
+            announce(address)
+        if address:
             self._addresses[key] = address
-        if self._enforcer and is_enforced:
+        if self._enforcer and self._enforcer.concerns(key):
             self._enforcer.verify(key, int(container["State"]["Pid"]))
 
     def address(self, session: str, attempt: int) -> str | None:
@@ -293,21 +297,31 @@ class DockerRuntime:
                     _create_network(client, self._network)
             self._is_network_ensured = True
 
-    def _start(self, client: APIClient, container_id: str, key_of_sandbox: Key | None) -> bool:
-        """Start the container; where its network or its sandbox is gone, after making that again: then return False."""
+    def _start_joined(
+        self, client: APIClient, container_id: str, key: Key, address: str | None, announce: Callable[[str], None]
+    ) -> str | None:
+        """Start the container, waking its sandbox where that has died, and return the address, which was announced."""
+        if address:
+            announce(address)
         try:
             client.start(container_id)
-            return True
-        except APIError as error:
-            if key_of_sandbox:
-                if not self._pool.revive(key_of_sandbox):
-                    raise
-            elif isinstance(error, NotFound) and "network" in explanation(error).lower():
-                self._ensure_network(client, anew=True)
-            else:
+        except APIError:
+            if not self._pool.revive(key):
                 raise
+            if address := self._pool.address(key):
+                announce(address)
             client.start(container_id)
-            return False
+        return address
+
+    def _start_alone(self, client: APIClient, container_id: str) -> None:
+        """Start a container that joins no sandbox, after making the network again where it is gone."""
+        try:
+            client.start(container_id)
+        except NotFound as error:
+            if "network" not in explanation(error).lower():
+                raise
+            self._ensure_network(client, anew=True)
+            client.start(container_id)
 
     def _network_anew(self) -> str:
         """Return the network's name after looking whether it is there."""
@@ -327,7 +341,8 @@ class DockerRuntime:
             raise StartFailed("The container is not there.")
         if PHASES[container["State"]["Status"]] is ContainerPhase.EXITED:
             raise StartFailed("The container has already ended.")
-        return _Created(str(container["Id"]), _has_sandbox(container))
+        has_sandbox = _has_sandbox(container)
+        return _Created(str(container["Id"]), has_sandbox, self._pool.address(key) if has_sandbox else None)
 
     def _label_filter(self) -> list[str]:
         return [f"{name}={value}" for name, value in self._owner.items()]
@@ -344,7 +359,9 @@ def _is_stranded(client: APIClient, container: dict[str, Any]) -> bool:
 
 
 def _name(container: dict[str, Any]) -> None:
-    """Give the container its own host name; one that has no name, or has ended at once, keeps its sandbox's."""
+    """Give the container its own host name unless its sandbox had it; one that has ended at once keeps what it had."""
+    if container["Config"]["Hostname"] != SANDBOX_HOSTNAME:
+        return
     try:
         give_name(container, container["Config"]["Labels"].get(HOSTNAME_LABEL) or container["Id"][:12])
     except OSError as error:

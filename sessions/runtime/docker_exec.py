@@ -8,11 +8,11 @@ from typing import Any, Final
 from docker.api import APIClient
 
 from sessions.runtime.base import Executed, ExecutionFailed
+from sessions.runtime.frames import unframed
 
 SECONDS: Final = 20.0  # until the program must have ended
 OUTPUT_LIMIT: Final = 64 * 1024  # bytes; what comes after is not read
 READ_BYTES: Final = 16 * 1024
-FRAME_HEAD: Final = 8  # bytes: which stream, three of padding, the length as a big-endian number
 END_PAUSE_SECONDS: Final = 0.02
 
 
@@ -27,16 +27,6 @@ def execute(client: APIClient, container_id: str, command: Sequence[str], enviro
     finally:
         stream._response.close()  # to which the socket belongs; the SDK keeps it there
     return Executed(exit_code=_exit_code(client, exec_id, deadline), output=output.decode(errors="replace"))
-
-
-def unframed(data: bytes) -> bytes:
-    """Return the bytes of the engine's frames, one after the other; the last may be cut off."""
-    parts: list[bytes] = []
-    while len(data) > FRAME_HEAD:
-        length = int.from_bytes(data[4:FRAME_HEAD], "big")
-        parts.append(data[FRAME_HEAD : FRAME_HEAD + length])
-        data = data[FRAME_HEAD + length :]
-    return b"".join(parts)
 
 
 def _read(connection: socket.socket, deadline: float) -> bytes:

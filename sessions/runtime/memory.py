@@ -24,6 +24,7 @@ from sessions.runtime.base import (
     Key,
     RuntimeFailure,
     StartFailed,
+    unheard,
 )
 from sessions.runtime.container_config import container_name
 from sessions.runtime.enforcement.enforcer import Enforcer
@@ -66,6 +67,10 @@ class _Engine:
 
 
 _engines: dict[str, _Engine] = {}
+
+
+def _address(container: _Container) -> str:
+    return str(_FIRST_ADDRESS + int(container.state.container_id, 16) % _ADDRESSES)
 
 
 class MemoryRuntime:
@@ -111,7 +116,7 @@ class MemoryRuntime:
             self._engine.containers[name] = _Container(self._owner, spec, state)
             return state.container_id
 
-    def start(self, session: str, attempt: int) -> None:
+    def start(self, session: str, attempt: int, announce: Callable[[str], None] = unheard) -> None:
         """Start the created container; see Runtime. One that has ended is not started again."""
         with self._operation("start"):
             container = self._find(session, attempt)
@@ -119,6 +124,7 @@ class MemoryRuntime:
                 raise StartFailed("The container is not there.")
             if container.state.phase is ContainerPhase.EXITED:
                 raise StartFailed("The container has already ended.")
+            announce(_address(container))
             if container.state.phase is ContainerPhase.CREATED:
                 container.state = replace(container.state, phase=ContainerPhase.RUNNING)
                 container.log.append(f"{session} ready")
@@ -129,7 +135,7 @@ class MemoryRuntime:
             container = self._find(session, attempt)
             if container is None or container.state.phase is not ContainerPhase.RUNNING:
                 return None
-            return str(_FIRST_ADDRESS + int(container.state.container_id, 16) % _ADDRESSES)
+            return _address(container)
 
     def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
         """End the container at once, for its processes know no delay; see Runtime."""

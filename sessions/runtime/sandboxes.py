@@ -1,9 +1,10 @@
-"""Network sandboxes made ready before they are needed: a session that joins one starts without waiting for a network.
+"""Network sandboxes: each session joins one, and some are made ready before they are needed.
 
-A sandbox is a container that does nothing but hold a network namespace and its address; half of a container's start
-is making those. Its name at the engine is its whole state, and renaming, which the engine does for one caller alone,
-moves it on: free -> of one attempt -> removed, or free -> retired -> removed. So it serves one session at most,
-whichever workers come, go and die; see docs/adr/0007.
+A sandbox is a container that does nothing but hold a network namespace and its address, so that the address is
+nobody else's until the platform has dealt with the session's end; half of a container's start is making those. Its
+name at the engine is its whole state, and renaming, which the engine does for one caller alone, moves it on: free ->
+of one attempt -> removed, or free -> retired -> removed. So it serves one session at most, whichever workers come, go
+and die; see docs/adr/0007.
 """
 
 import logging
@@ -26,6 +27,7 @@ from sessions.runtime.docker_requests import (
     gone_is_fine,
     has_labels,
     inspect,
+    race,
     translated,
 )
 from sessions.runtime.hostnames import SANDBOX_HOSTNAME, can_name
@@ -63,12 +65,12 @@ def sandbox_name(key: Key) -> str:
     return f"{USED}{key[0]}-{key[1]}"
 
 
-def sandbox_config(owner: Mapping[str, str], network: str) -> dict[str, object]:
-    """Return the body of the engine's create request."""
+def sandbox_config(owner: Mapping[str, str], network: str, hostname: str = SANDBOX_HOSTNAME) -> dict[str, object]:
+    """Return the body of the engine's create request; a session that joins has its host name from here."""
     return {
         "Image": sandbox_image.IMAGE,
         "Entrypoint": [sandbox_image.PROGRAM],
-        "Hostname": SANDBOX_HOSTNAME,
+        "Hostname": hostname,
         "Labels": {**owner, SANDBOX_LABEL: "1"},
         "Env": ["NVIDIA_VISIBLE_DEVICES=void"],
         "HostConfig": {
@@ -120,11 +122,18 @@ class SandboxPool:
                 self._starts_under_way -= 1
                 self._disturbed_at = time.monotonic()
 
-    def take(self, key: Key) -> Sandbox | None:
-        """Return a sandbox that is the attempt's alone from now on; None where there is none to be had.
+    def take(self, key: Key, hostname: str) -> Sandbox | None:
+        """Return a sandbox that is the attempt's alone from now on; one that is made now has the host name already.
 
-        It may have died meanwhile; see `revive`. Raises what the SDK raises.
+        None where the machine runs none. It may have died meanwhile; see `revive`. Raises StartFailed, and what the
+        SDK raises.
         """
+        if not sandbox_image.is_possible():
+            return None
+        return self._take_free(key) or self._made_for(key, hostname or SANDBOX_HOSTNAME)
+
+    def _take_free(self, key: Key) -> Sandbox | None:
+        """Return one of those that are ready; None where none is, or the attempt has one already."""
         while candidate := self._pop():
             name, sandbox = candidate
             try:
@@ -204,7 +213,7 @@ class SandboxPool:
                 step()
         except RuntimeFailure as failure:
             if str(failure) != self._last_failure:
-                logger.warning("no network sandboxes are made ready: %s", failure)
+                logger.warning("networks are not made ready, or containers not removed: %s", failure)
             self._last_failure = str(failure)
             return False
         self._last_failure = ""
@@ -264,31 +273,61 @@ class SandboxPool:
         self._surveyed_at = time.monotonic()
 
     def _make(self) -> None:
-        client, name = self._client(), f"{FREE}{secrets.token_hex(8)}"
-        config = sandbox_config(self._owner, self._ensure_network())
+        """Make one that is free."""
+        name = f"{FREE}{secrets.token_hex(8)}"
+        made = self._create(name, SANDBOX_HOSTNAME)
         try:
-            made = client.create_container_from_config(config, name)
+            inspected = self._run(made)
+        except (APIError, StartFailed):
+            self._remove(made)
+            raise
+        if can_name(inspected):
+            with self._lock:
+                self._free[name] = Sandbox(made, address_in(inspected))
+            return
+        logger.warning("no networks are made ready: this worker is not root on the engine's own host, as naming takes")
+        self._size = 0
+        self._remove(made)
+
+    def _made_for(self, key: Key, hostname: str) -> Sandbox:
+        """Return the attempt's sandbox: a new one, or what a worker that died has left it.
+
+        What fails half-way is a trace of the attempt, and is removed with it.
+        """
+        for _ in race():
+            try:
+                made = self._create(sandbox_name(key), hostname)
+            except APIError as error:
+                if error.status_code != CONFLICT:
+                    raise
+                existing = self._of(key)
+                if existing is None:  # it is only coming or just going, or a stranger's
+                    continue
+                made = str(existing["Id"])
+                if self.is_discarded(made):
+                    self._remove(made)
+                    continue
+            return Sandbox(made, address_in(self._run(made)))
+        raise StartFailed(f"The name {sandbox_name(key)} stays reserved although no container of ours has it.")
+
+    def _create(self, name: str, hostname: str) -> str:
+        """Return the id of a new container, which does not run yet; its image is made where it is missing."""
+        client, config = self._client(), sandbox_config(self._owner, self._ensure_network(), hostname)
+        try:
+            return str(client.create_container_from_config(config, name)["Id"])
         except ImageNotFound:
             client.import_image_from_data(
                 sandbox_image.layer(), repository=sandbox_image.REPOSITORY, tag=sandbox_image.TAG
             )
-            made = client.create_container_from_config(config, name)
-        try:
-            client.start(made["Id"])
-        except APIError:
-            self._remove(made["Id"])
-            raise
-        inspected = client.inspect_container(made["Id"])
+            return str(client.create_container_from_config(config, name)["Id"])
+
+    def _run(self, made: str) -> dict[str, Any]:
+        """Have it run, and return what the engine says of it. Raises StartFailed, and what the SDK raises."""
+        self._client().start(made)
+        inspected: dict[str, Any] = self._client().inspect_container(made)
         if not inspected["State"]["Running"]:  # as where another worker, which ends, removes it
-            self._remove(made["Id"])
             raise StartFailed("A sandbox ended as soon as it was made.")
-        if can_name(inspected):
-            with self._lock:
-                self._free[name] = Sandbox(made["Id"], address_in(inspected))
-            return
-        logger.warning("no network sandboxes: this worker is not root on the engine's own host, as naming takes")
-        self._size = 0
-        self._remove(made["Id"])
+        return inspected
 
     def _retire(self, name: str) -> None:
         """Remove a free sandbox, unless somebody has taken it meanwhile: only one of us can rename it."""

@@ -16,11 +16,12 @@ from sessions.words import reason_text
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Visitor:
+class Guest:
     """Whom a key stands for, and the running session that they want to enter."""
 
     user_id: int
     key_id: int | None  # None: the session's own key
+    own_key: str  # its public half; empty with any other key
     session_id: str
     owner_id: int
     container_id: str
@@ -40,44 +41,48 @@ class NoEntry:
     words: str
 
 
-def find_visitor(name: str, key: PublicKey) -> Visitor | NoEntry | None:
+def find_guest(name: str, key: PublicKey) -> Guest | NoEntry | None:
     """Return who comes with this key for the session of this id or name; None for a key that nobody has."""
     own = SshKey.objects.select_related("owner").filter(fingerprint=key.fingerprint, owner__is_active=True).first()
     if own:
-        return _visitor(own.owner, own.pk, _session_for(own.owner, name), name)
+        return _guest(own.owner, own, _session_for(own.owner, name), name)
     named = Session.objects.select_related("host", "owner").filter(Q(pk=name) | Q(name=name))
     session = named.filter(status=Status.RUNNING, ssh_public_key=key.text, owner__is_active=True).first()
-    return _visitor(session.owner, None, session, name) if session else None
+    return _guest(session.owner, None, session, name) if session else None
 
 
-def note_entry(visitor: Visitor) -> None:
+def note_entry(guest: Guest) -> None:
     """Keep when the key was last used, for its owner to see."""
-    if visitor.key_id is not None:
-        SshKey.objects.filter(pk=visitor.key_id).update(last_used_at=timezone.now())
+    if guest.key_id is not None:
+        SshKey.objects.filter(pk=guest.key_id).update(last_used_at=timezone.now())
 
 
-def still_welcome(visitors: Iterable[Visitor]) -> set[Visitor]:
-    """Return those whose session runs and is theirs to see, whose account is active and whose key is kept.
+def still_welcome(guests: Iterable[Guest]) -> set[Guest]:
+    """Return those whose session runs and is theirs to see, whose account is active and whose key still holds.
 
     Three queries for any number.
     """
-    asked = set(visitors)
+    asked = set(guests)
     running = Session.objects.filter(pk__in={each.session_id for each in asked}, status=Status.RUNNING)
-    owners = dict(running.values_list("pk", "owner_id"))
+    sessions = {pk: (owner, own_key) for pk, owner, own_key in running.values_list("pk", "owner_id", "ssh_public_key")}
     users = User.objects.filter(pk__in={each.user_id for each in asked}, is_active=True)
     rights = dict(users.values_list("pk", "is_superuser"))
     keys = set(
         SshKey.objects.filter(pk__in={each.key_id for each in asked if each.key_id}).values_list("pk", flat=True)
     )
-    return {each for each in asked if _is_welcome(each, owners, rights, keys)}
+    return {each for each in asked if _is_welcome(each, sessions, rights, keys)}
 
 
-def _is_welcome(visitor: Visitor, owners: dict[str, int], rights: dict[int, bool], keys: Collection[int]) -> bool:
-    if visitor.key_id is not None and visitor.key_id not in keys:
+def _is_welcome(
+    guest: Guest, sessions: dict[str, tuple[int, str]], rights: dict[int, bool], keys: Collection[int]
+) -> bool:
+    """`sessions` are owner and own key by id, `rights` whether a user is superadmin."""
+    if guest.session_id not in sessions or guest.user_id not in rights:
         return False
-    if visitor.session_id not in owners or visitor.user_id not in rights:
+    owner, own_key = sessions[guest.session_id]
+    if own_key != guest.own_key if guest.key_id is None else guest.key_id not in keys:
         return False
-    return owners[visitor.session_id] == visitor.user_id or rights[visitor.user_id]
+    return owner == guest.user_id or rights[guest.user_id]
 
 
 def _session_for(user: User, name: str) -> Session | None:
@@ -86,7 +91,8 @@ def _session_for(user: User, name: str) -> Session | None:
     return sessions.visible_to(user).filter(pk=name).first() or sessions.live().filter(owner=user, name=name).first()
 
 
-def _visitor(user: User, key_id: int | None, session: Session | None, name: str) -> Visitor | NoEntry:
+def _guest(user: User, key: SshKey | None, session: Session | None, name: str) -> Guest | NoEntry:
+    """`key` is None for the session's own."""
     if session is None:
         return NoEntry(f"No session of yours has the id or name {name!r}{_choice(user)}")
     if session.status != Status.RUNNING:
@@ -96,9 +102,10 @@ def _visitor(user: User, key_id: int | None, session: Session | None, name: str)
         engine = engine_of(session.host)
     except OutOfReach as problem:
         return NoEntry(str(problem))
-    return Visitor(
+    return Guest(
         user_id=user.pk,
-        key_id=key_id,
+        key_id=key.pk if key else None,
+        own_key="" if key else session.ssh_public_key,
         session_id=session.pk,
         owner_id=session.owner_id,
         container_id=session.container_id,

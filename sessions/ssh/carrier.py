@@ -9,7 +9,7 @@ from asyncssh.channel import SSHChannel
 
 from sessions.proxy.command import Command
 from sessions.proxy.shell import Shell
-from sessions.ssh.access import Visitor
+from sessions.ssh.access import Guest
 
 INPUT_LIMIT: Final = 256 * 1024  # bytes received and not yet taken by the process; then the client has to wait
 
@@ -19,8 +19,8 @@ Process = Shell | Command
 class Carrier:
     """The callbacks of asyncssh's sessions that move bytes; `used` hears of each input, `ended` of the end."""
 
-    def __init__(self, visitor: Visitor, used: Callable[[], None], ended: Callable[["Carrier"], None]) -> None:
-        self._visitor = visitor
+    def __init__(self, guest: Guest, used: Callable[[], None], ended: Callable[["Carrier"], None]) -> None:
+        self._guest = guest
         self._used = used
         self._ended = ended
         self._channel: SSHChannel[bytes] | None = None

@@ -12,7 +12,7 @@ import asyncssh
 from sessions.proxy.command import Command
 from sessions.proxy.engine import ExecFailed
 from sessions.proxy.shell import PLAIN_START, Shell
-from sessions.ssh.access import Visitor
+from sessions.ssh.access import Guest
 from sessions.ssh.carrier import Carrier, Process
 
 logger = logging.getLogger(__name__)
@@ -38,8 +38,8 @@ class Channel(Carrier, asyncssh.SSHServerSession[bytes]):
 
     _channel: asyncssh.SSHServerChannel[bytes] | None
 
-    def __init__(self, visitor: Visitor, used: Callable[[], None], ended: Callable[[Carrier], None]) -> None:
-        super().__init__(visitor, used, ended)
+    def __init__(self, guest: Guest, used: Callable[[], None], ended: Callable[[Carrier], None]) -> None:
+        super().__init__(guest, used, ended)
         self._arguments: list[str] = []
         self._has_terminal = False
         self._terminal_name = ""
@@ -89,14 +89,14 @@ class Channel(Carrier, asyncssh.SSHServerSession[bytes]):
         try:
             code = await self._serve()
         except ExecFailed as error:
-            logger.warning("session %s: SSH: %s", self._visitor.session_id, error)
+            logger.warning("session %s: SSH: %s", self._guest.session_id, error)
             self.tell(str(error))
             code = FAILED
         except OSError:
-            logger.info("session %s: an SSH client left", self._visitor.session_id)
+            logger.info("session %s: an SSH client left", self._guest.session_id)
             code = FAILED
         except Exception:
-            logger.exception("session %s: an SSH channel broke", self._visitor.session_id)
+            logger.exception("session %s: an SSH channel broke", self._guest.session_id)
             code = FAILED
         finally:
             self._ended(self)
@@ -133,11 +133,11 @@ class Channel(Carrier, asyncssh.SSHServerSession[bytes]):
             raise
 
     async def _start(self) -> Process:
-        visitor = self._visitor
+        guest = self._guest
         if self._has_terminal:
             terminal = {"TERM": self._terminal_name}
-            return await Shell.start(visitor.engine, visitor.container_id, self._arguments, terminal)
-        return await Command.start(visitor.engine, visitor.container_id, self._arguments, {})
+            return await Shell.start(guest.engine, guest.container_id, self._arguments, terminal)
+        return await Command.start(guest.engine, guest.container_id, self._arguments, {})
 
     async def _pump_size(self, shell: Shell) -> None:
         while True:
@@ -151,4 +151,4 @@ class Channel(Carrier, asyncssh.SSHServerSession[bytes]):
             async with asyncio.timeout(RESIZE_SECONDS):
                 await shell.resize(*self._size)
         except (ExecFailed, TimeoutError) as error:
-            logger.info("session %s: an SSH terminal kept its size: %s", self._visitor.session_id, error)
+            logger.info("session %s: an SSH terminal kept its size: %s", self._guest.session_id, error)

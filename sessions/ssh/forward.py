@@ -13,7 +13,7 @@ import asyncssh
 
 from sessions.proxy.command import Command
 from sessions.proxy.engine import ExecFailed
-from sessions.ssh.access import Visitor
+from sessions.ssh.access import Guest
 from sessions.ssh.carrier import Carrier
 
 OWN_NAMES: Final = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -47,23 +47,23 @@ class Forward(Carrier, asyncssh.SSHTCPSession[bytes]):
     """One forwarded connection, to a port at which something in the container listens."""
 
     def __init__(
-        self, process: Command, visitor: Visitor, used: Callable[[], None], ended: Callable[[Carrier], None]
+        self, process: Command, guest: Guest, used: Callable[[], None], ended: Callable[[Carrier], None]
     ) -> None:
-        super().__init__(visitor, used, ended)
+        super().__init__(guest, used, ended)
         self._process = process
 
     @classmethod
     async def connect(
-        cls, port: int, visitor: Visitor, used: Callable[[], None], ended: Callable[[Carrier], None]
+        cls, port: int, guest: Guest, used: Callable[[], None], ended: Callable[[Carrier], None]
     ) -> "Forward":
         """Connect to the port in the container. Raises ChannelOpenError where nothing takes the connection."""
         command = ["sh", "-c", START, "sh", str(port), RELAY]
         try:
-            process = await Command.start(visitor.engine, visitor.container_id, command, {}, "connection")
+            process = await Command.start(guest.engine, guest.container_id, command, {}, "connection")
         except ExecFailed as error:
             words = f"Port {port} of the session: {error}"
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, words) from error
-        return cls(process, visitor, used, ended)
+        return cls(process, guest, used, ended)
 
     async def hang_up(self) -> None:
         """End the connection to the app."""

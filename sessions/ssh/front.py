@@ -12,7 +12,7 @@ from channels.db import database_sync_to_async
 from django.db import Error
 
 from accounts.public_keys import UnusableKey, public_key_from
-from sessions.ssh.access import NoEntry, Visitor, find_visitor, note_entry, still_welcome
+from sessions.ssh.access import Guest, NoEntry, find_guest, note_entry, still_welcome
 from sessions.ssh.attempts import Attempts
 from sessions.ssh.carrier import Carrier
 from sessions.ssh.channel import Channel
@@ -77,7 +77,7 @@ class SshFront:
         """End the connections whose session, account or key is no more."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            inside = {connection.visitor for connection in self.connections if connection.visitor}
+            inside = {connection.guest for connection in self.connections if connection.guest}
             if not inside:
                 continue
             try:
@@ -86,7 +86,7 @@ class SshFront:
                 logger.warning("SSH: could not look who is still welcome, will try again: %s", error)
                 continue
             for connection in list(self.connections):
-                if connection.visitor in inside and connection.visitor not in welcome:
+                if connection.guest in inside and connection.guest not in welcome:
                     connection.end("The session, the account or the key that opened this is no more.")
 
 
@@ -99,14 +99,14 @@ class Connection(asyncssh.SSHServer):
         self._address = ""
         self._channels: set[Carrier] = set()
         self._offered = 0
-        self._found: Visitor | NoEntry | None = None  # by the key offered last, which need not be proven yet
+        self._found: Guest | NoEntry | None = None  # by the key offered last, which need not be proven yet
         self._is_proven = False
-        self.visitor: Visitor | None = None
+        self.guest: Guest | None = None
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         """Take the client, or drop it where too many of its kind are here."""
         self._link, self._address = conn, str(conn.get_extra_info("peername", ("",))[0])
-        strangers = sum(other.visitor is None for other in self._front.connections)
+        strangers = sum(other.guest is None for other in self._front.connections)
         self._front.connections.add(self)
         if self._front.attempts.is_blocked(self._address, time.monotonic()) or strangers >= MOST_STRANGERS:
             logger.info("SSH: dropped a connection from %s: too many failures or strangers", self._address)
@@ -140,7 +140,7 @@ class Connection(asyncssh.SSHServer):
             )
         try:
             offered = public_key_from(key.export_public_key().decode())
-            self._found = await database_sync_to_async(find_visitor)(username, offered)
+            self._found = await database_sync_to_async(find_guest)(username, offered)
         except UnusableKey:
             return False
         except Error as error:
@@ -149,41 +149,41 @@ class Connection(asyncssh.SSHServer):
         return self._found is not None
 
     async def auth_completed(self) -> None:
-        """Let the visitor in, or say why there is nothing to enter."""
+        """Let the guest in, or say why there is nothing to enter."""
         self._is_proven = True
         self._front.attempts.succeeded(self._address)
-        if not isinstance(self._found, Visitor):
+        if not isinstance(self._found, Guest):
             self.end(self._found.words if self._found else "There was no key.")
             return
-        visitors = [other.visitor for other in self._front.connections if other.visitor]
-        if sum(visitor.user_id == self._found.user_id for visitor in visitors) >= MOST_OF_A_USER:
+        guests = [other.guest for other in self._front.connections if other.guest]
+        if sum(guest.user_id == self._found.user_id for guest in guests) >= MOST_OF_A_USER:
             self.end(f"You have {MOST_OF_A_USER} SSH connections already.")
             return
-        self.visitor = self._found  # before anything is waited for: the client asks for a channel at once
-        logger.info("session %s: %s came by SSH from %s", self.visitor.session_id, self.visitor, self._address)
+        self.guest = self._found  # before anything is waited for: the client asks for a channel at once
+        logger.info("session %s: %s came by SSH from %s", self.guest.session_id, self.guest, self._address)
         try:
-            await database_sync_to_async(note_entry)(self.visitor)
+            await database_sync_to_async(note_entry)(self.guest)
         except Error as error:
-            logger.warning("SSH: the use of key %s could not be noted: %s", self.visitor.key_id, error)
+            logger.warning("SSH: the use of key %s could not be noted: %s", self.guest.key_id, error)
 
     def session_requested(self) -> Channel:
         """Return a new channel to the session. Raises ChannelOpenError where there are enough."""
-        if self.visitor is None or sum(isinstance(each, Channel) for each in self._channels) >= MOST_CHANNELS:
+        if self.guest is None or sum(isinstance(each, Channel) for each in self._channels) >= MOST_CHANNELS:
             reason = f"No more than {MOST_CHANNELS} at once."
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, reason)
-        channel = Channel(self.visitor, self._used, self._forget)
+        channel = Channel(self.guest, self._used, self._forget)
         self._keep(channel)
         return channel
 
     def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> Any:
         """Return what connects to a port of the session's own. Raises ChannelOpenError for any other place."""
-        if self.visitor is None or dest_host not in OWN_NAMES or len(self._channels) >= MOST_FORWARDED:
+        if self.guest is None or dest_host not in OWN_NAMES or len(self._channels) >= MOST_FORWARDED:
             reason = f"Only localhost of the session can be forwarded to, {MOST_FORWARDED} times at once."
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, reason)
-        return self._forward(self.visitor, dest_port)
+        return self._forward(self.guest, dest_port)
 
-    async def _forward(self, visitor: Visitor, port: int) -> Forward:
-        forward = await Forward.connect(port, visitor, self._used, self._forget)
+    async def _forward(self, guest: Guest, port: int) -> Forward:
+        forward = await Forward.connect(port, guest, self._used, self._forget)
         if self._link is None:  # the client has left meanwhile
             await forward.hang_up()
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "The connection is closed.")
@@ -198,8 +198,8 @@ class Connection(asyncssh.SSHServer):
             self._link.disconnect(asyncssh.DISC_BY_APPLICATION, words)
 
     def _used(self) -> None:
-        if self.visitor:
-            self._front.used(self.visitor.session_id)
+        if self.guest:
+            self._front.used(self.guest.session_id)
 
     def _keep(self, channel: Carrier) -> None:
         self._channels.add(channel)

@@ -23,6 +23,7 @@ from sessions.runtime.container_config import (
 from sessions.runtime.docker import DockerRuntime
 from sessions.runtime.memory import MemoryRuntime
 from sessions.runtime.sandboxes import SANDBOX_LABEL
+from tests.containers import remove_containers
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
 
@@ -211,8 +212,7 @@ class DockerWorld:
             keeper.join()
         marks = (f"{INSTALLATION_LABEL}={self.installation}", f"gpuplatform-test={self.installation}")
         for mark in marks:
-            for container in self.client.containers(all=True, filters={"label": [mark]}):
-                self.client.remove_container(container["Id"], v=True, force=True)
+            remove_containers(mark)
         self.client.close()
 
 

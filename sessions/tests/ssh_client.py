@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-SECONDS = 30  # longer than anything takes on a busy machine
+from tests.wait import SECONDS
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,7 @@ from django.db import connections
 from django.test import Client
 
 from accounts.models import User
-
-SECONDS = 20.0  # longer than anything takes on a busy machine
+from tests.wait import SECONDS
 
 
 class TerminalClient:

@@ -18,7 +18,7 @@ from sessions.runtime.base import EngineUnreachable
 from sessions.tests.meddling import MeddledRuntime
 from tests.factories import make_host, session_in
 from tests.queues import take_all
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -79,8 +79,10 @@ def test_a_host_without_its_engine_takes_no_sessions_until_it_is_back(
     with at_work(runtime, host):
         run_pass()  # answers the first kick
         take_all("scheduler")
-        runtime.fail_next("containers", EngineUnreachable("away"), times=3)
+        runtime.fail_next("containers", EngineUnreachable("away"), times=10_000)
         until(has(host, HostStatus.JOINING))
+        with runtime._engine.lock:
+            runtime._engine.failures.clear()
         until(has(host, HostStatus.READY))
     assert take_all("scheduler") == [("scheduler.tasks.run_pass", ())]
     assert caplog.text.count("its container engine does not answer: away") == 1
@@ -118,7 +120,7 @@ def test_sessions_are_taken_up_and_an_exit_is_heard_by_its_event(
     runtime.just_before("_exits", listening.set)
     with at_work(runtime, host):
         until(is_in(session, Status.RUNNING))
-        assert listening.wait(10)
+        assert listening.wait(SECONDS)
         runtime.end(session.pk, 1, exit_code=4)
         until(is_in(session, Status.ERROR))
     assert Session.objects.get(pk=session.pk).exit_code == 4
@@ -159,7 +161,7 @@ def test_a_broken_stream_of_exits_is_opened_again(
         assert "Traceback" not in caplog.text
         listening = threading.Event()
         runtime.just_before("_exits", listening.set)
-        assert listening.wait(10)
+        assert listening.wait(SECONDS)
 
 
 def test_starts_that_take_long_hold_up_no_stop_and_are_not_piled_up(runtime: MeddledRuntime, host: Host) -> None:
@@ -177,7 +179,7 @@ def test_starts_that_take_long_hold_up_no_stop_and_are_not_piled_up(runtime: Med
             self._engine = other._engine
 
         def ensure_image(self, reference: str, on_progress: Callable[[str], None]) -> None:
-            assert go_on.wait(10)
+            assert go_on.wait(SECONDS)
 
     with at_work(SlowRuntime(runtime), host) as agent:
         until(lambda: Session.objects.filter(status=Status.PREPARING).count() == agent_module.AT_ONCE)

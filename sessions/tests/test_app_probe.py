@@ -10,6 +10,8 @@ import pytest
 
 from sessions import app_probe
 from sessions.app_probe import Answer, probe
+from tests.ports import free_port
+from tests.wait import SECONDS
 
 Serve = Callable[[bytes], int]
 
@@ -18,26 +20,30 @@ Serve = Callable[[bytes], int]
 def serve() -> Iterator[Serve]:
     """Start a server that sends these bytes to the first who asks, and then nothing; return its port."""
     listeners: list[socket.socket] = []
+    threads: list[threading.Thread] = []
     done = threading.Event()
 
     def start(answer: bytes) -> int:
         listener = socket.create_server(("127.0.0.1", 0))
         listeners.append(listener)
-        threading.Thread(target=serve_one, args=(listener, answer), daemon=True).start()
+        threads.append(threading.Thread(target=serve_one, args=(listener, answer)))
+        threads[-1].start()
         return int(listener.getsockname()[1])
 
     def serve_one(listener: socket.socket, answer: bytes) -> None:
         connection, _ = listener.accept()
         with connection:
-            connection.recv(1000)
             with suppress(ConnectionError):  # who asked leaves with the first line
+                connection.recv(1000)
                 for byte in answer:
                     connection.send(bytes([byte]))
             if answer != b"closed":
-                done.wait(10)
+                done.wait(SECONDS)
 
     yield start
     done.set()
+    for thread in threads:
+        thread.join()
     for listener in listeners:
         listener.close()
 
@@ -61,16 +67,16 @@ def test_nobody_there_is_told_apart_from_somebody_silent(serve: Serve, monkeypat
     monkeypatch.setattr(app_probe, "SECONDS", 0.2)
     silent = serve(b"")
     assert probe("127.0.0.1", silent) is Answer.SILENT
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port = int(listener.getsockname()[1])
-    assert probe("127.0.0.1", port) is Answer.NOBODY
+    assert probe("127.0.0.1", free_port()) is Answer.NOBODY
 
 
 def test_a_server_that_drips_does_not_hold_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app_probe, "SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=drip, args=(listener,), daemon=True).start()
+        dripping = threading.Thread(target=drip, args=(listener,))
+        dripping.start()
         assert probe("127.0.0.1", int(listener.getsockname()[1])) is Answer.SILENT
+        dripping.join()
 
 
 def drip(listener: socket.socket) -> None:

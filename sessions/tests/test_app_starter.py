@@ -9,7 +9,7 @@ import pytest
 from django.utils import timezone
 
 from resources.models import App
-from sessions import app_starter
+from sessions import app_probe, app_starter
 from sessions.app_starter import open_app
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, Session
@@ -47,8 +47,7 @@ def session(world: DockerWorld, runtime: DockerRuntime) -> Session:
     spec = make_spec(world.image, session=row.pk, attempt=row.attempt)
     runtime.create(spec)
     runtime.start(row.pk, row.attempt)
-    networks = world.inspect(row.pk, row.attempt)["NetworkSettings"]["Networks"]
-    Session.objects.filter(pk=row.pk).update(address=next(iter(networks.values()))["IPAddress"])
+    Session.objects.filter(pk=row.pk).update(address=runtime.address(row.pk, row.attempt))
     row.refresh_from_db()
     return row
 
@@ -129,6 +128,26 @@ def test_what_answers_already_is_not_started(world: DockerWorld, runtime: Docker
     start_by_hand(world, session)
     assert opened(runtime, make_endpoint(session)).state == EndpointState.READY
     assert servers(world, session) == 1
+
+
+def test_what_listens_and_is_slow_to_answer_is_waited_for_and_not_started_again(
+    world: DockerWorld, runtime: DockerRuntime, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app_probe, "SECONDS", 0.3)
+    make_app(session, command="touch /tmp/started; sleep 1000")
+    endpoint = make_endpoint(session)
+    slow = "while [ ! -e /tmp/quick ]; do sleep 0.05; done; printf 'HTTP/1.1 200 OK\\r\\n\\r\\n'"
+    serve = f'echo "{slow}" >/tmp/slow; /bin/busybox nc -ll -p {PORT} -e /bin/sh /tmp/slow >/dev/null 2>&1 &'
+    world.execute(session.pk, session.attempt, serve)
+    until(lambda: is_listening(world, session))
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(open_app, runtime, endpoint.pk, NEVER)
+        until(lambda: Endpoint.objects.filter(pk=endpoint.pk, detail="Starting Web …").exists())
+        world.execute(session.pk, session.attempt, "touch /tmp/quick")
+        opening.result()
+    endpoint.refresh_from_db()
+    assert endpoint.state == EndpointState.READY
+    assert world.execute(session.pk, session.attempt, "ls /tmp/started")[0] != 0
 
 
 def test_an_app_that_dies_tells_its_last_words_at_once(runtime: DockerRuntime, session: Session) -> None:

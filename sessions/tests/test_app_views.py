@@ -111,6 +111,8 @@ def test_a_port_is_opened_by_its_number(session: Session, browser: Client) -> No
         ({"app": "../x"}, "Choose an app."),
         ({}, "Choose an app."),
         ({"app": "lab", "use_preferred": "on", "preferred": "x"}, "Write a port between 1024 and 65535."),
+        ({"app": "lab", "use_preferred": "on"}, "Write a port between 1024 and 65535."),
+        ({"app": "lab", "preferred": "x"}, "Write a port between 1024 and 65535."),
     ],
 )
 def test_what_cannot_be_opened_is_told(
@@ -124,7 +126,7 @@ def test_what_cannot_be_opened_is_told(
 
 
 def test_a_port_that_was_typed_and_not_meant_is_overlooked(session: Session, browser: Client) -> None:
-    assert launcher(session, browser, app="lab", port="x", preferred="y") == path(session, "lab/")
+    assert launcher(session, browser, app="lab", port="x") == path(session, "lab/")
 
 
 def test_an_app_is_opened_to_public_if_asked_and_allowed(session: Session, browser: Client) -> None:
@@ -160,6 +162,14 @@ def test_a_preferred_port_is_offered_where_there_is_a_pool_and_what_came_of_it_i
     assert "Go on to By hand" in page
 
 
+def test_a_preferred_port_that_is_written_is_meant_ticked_or_not(
+    session: Session, browser: Client, settings: LazySettings
+) -> None:
+    settings.COMPUTE_APP_PORTS = "10200-10201"
+    launcher(session, browser, app="lab", preferred=" 10201 ")
+    assert Endpoint.objects.get().listen_port == 10201
+
+
 def test_the_page_tells_how_far_the_app_is(session: Session, browser: Client) -> None:
     opened(session, detail="Starting the lab", output="line one\nline two")
     page = text_of(browser, path(session, "lab/"))
@@ -173,7 +183,10 @@ def test_a_ready_app_takes_the_pages_place(session: Session, browser: Client, se
     opened(session, state=EndpointState.READY)
     address = f"http://lab--{session.pk}.apps.localhost:8000/lab"
     assert browser.get(path(session, "lab/")).headers["Location"] == address
-    assert browser.get(path(session, "lab/"), headers=HTMX).headers["HX-Redirect"] == address
+    assert (
+        browser.get(path(session, "lab/"), headers=HTMX).headers["HX-Trigger"]
+        == f'{{"app:ready": {{"address": "{address}"}}}}'
+    )
 
 
 def test_a_failed_app_says_why_and_can_be_tried_again(session: Session, browser: Client) -> None:

@@ -4,47 +4,70 @@ import json
 from typing import Any
 
 import pytest
+from asgiref.sync import sync_to_async
 from asgiref.testing import ApplicationCommunicator
 from channels.layers import get_channel_layer
 from channels.routing import URLRouter
+from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
+from django.contrib.sessions.backends.db import SessionStore
+from django.contrib.sessions.models import Session as LoginSession
+from django.test import Client
 
 from accounts.models import User
-from sessions import consumers
-from sessions.consumers import SIGNED_OUT, SessionsConsumer
+from sessions import consumers, login_watch
+from sessions.consumers import COME_AGAIN, SIGNED_OUT, SessionsConsumer
 from sessions.notify import SUPERADMINS, user_group
 from sessions.routing import websocket_urlpatterns
+from tests.factories import make_user
+from tests.wait import SECONDS
 
-USER, OTHER = User(pk=7), User(pk=8)
-ADMIN = User(pk=9, is_superuser=True)
+pytestmark = pytest.mark.django_db(transaction=True)
+OTHER = User(pk=10**6)
+
+
+@pytest.fixture
+def user() -> User:
+    return make_user()
+
+
+@pytest.fixture
+def admin() -> User:
+    return make_user(is_superuser=True)
 
 
 @pytest.fixture(autouse=True)
 def _long_span(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let one span hold all that a test tells, on a slow machine too."""
-    monkeypatch.setattr(consumers, "COALESCE_SECONDS", 0.5)
+    monkeypatch.setattr(consumers, "COALESCE_SECONDS", 1.0)
 
 
 class Socket:
     """A browser's end of the socket."""
 
     def __init__(self, user: User | AnonymousUser) -> None:
-        connect: Any = ApplicationCommunicator  # asgiref types none of it
-        self.wire = connect(SessionsConsumer.as_asgi(), {"type": "websocket", "path": "/ws/sessions/", "user": user})
+        self.user = user
 
     async def open(self) -> None:
-        """Connect, which is always accepted."""
+        """Sign in unless anonymous, and connect, which is always accepted."""
+        client = Client()
+        if not isinstance(self.user, AnonymousUser):
+            await sync_to_async(client.force_login)(self.user, "django.contrib.auth.backends.ModelBackend")
+        self.login = client.cookies[settings.SESSION_COOKIE_NAME].value if client.cookies else None
+        scope = {"type": "websocket", "path": "/ws/sessions/", "user": self.user, "session": SessionStore(self.login)}
+        connect: Any = ApplicationCommunicator  # asgiref types none of it
+        self.wire = connect(SessionsConsumer.as_asgi(), scope)
         await self.wire.send_input({"type": "websocket.connect"})
-        assert (await self.wire.receive_output())["type"] == "websocket.accept"
+        assert (await self.wire.receive_output(SECONDS))["type"] == "websocket.accept"
 
     async def told(self) -> Any:
         """Return the next message."""
-        return json.loads((await self.wire.receive_output())["text"])
+        return json.loads((await self.wire.receive_output(SECONDS))["text"])
 
     async def close(self) -> None:
         """Disconnect and wait for the consumer to end."""
         await self.wire.send_input({"type": "websocket.disconnect", "code": 1000})
-        await self.wire.wait()
+        await self.wire.wait(SECONDS)
 
 
 async def tell(group: str, *sessions: str) -> None:
@@ -55,43 +78,77 @@ async def tell(group: str, *sessions: str) -> None:
 async def test_nobody_is_closed_with_the_code_for_signing_in() -> None:
     socket = Socket(AnonymousUser())
     await socket.open()
-    assert await socket.wire.receive_output() == {"type": "websocket.close", "code": SIGNED_OUT}
+    assert await socket.wire.receive_output(SECONDS) == {"type": "websocket.close", "code": SIGNED_OUT}
 
 
-async def test_a_user_hears_of_their_own_sessions_alone() -> None:
-    socket = Socket(USER)
+async def test_a_user_hears_of_their_own_sessions_alone(user: User) -> None:
+    socket = Socket(user)
     await socket.open()
     await tell(user_group(OTHER.pk), "theirs")
     await tell(SUPERADMINS, "theirs")
-    await tell(user_group(USER.pk), "mine")
+    await tell(user_group(user.pk), "mine")
     assert await socket.told() == {"session": "mine"}
     await socket.close()
 
 
-async def test_a_superadmin_hears_of_all_and_of_each_once() -> None:
-    socket = Socket(ADMIN)
+async def test_a_superadmin_hears_of_all_and_of_each_once(admin: User) -> None:
+    socket = Socket(admin)
     await socket.open()
-    await tell(user_group(ADMIN.pk), "mine")  # a change of one's own comes on both groups
+    await tell(user_group(admin.pk), "mine")  # a change of one's own comes on both groups
     await tell(SUPERADMINS, "mine", "another")
     assert await socket.told() == {"session": "another"}
     assert await socket.told() == {"session": "mine"}
-    assert await socket.wire.receive_nothing(timeout=0.7)
+    await tell(SUPERADMINS, "next")
+    assert await socket.told() == {"session": "next"}
     await socket.close()
 
 
-async def test_a_burst_of_changes_is_told_once() -> None:
-    socket = Socket(USER)
+async def test_a_burst_of_changes_is_told_once(user: User) -> None:
+    socket = Socket(user)
     await socket.open()
-    await tell(user_group(USER.pk), *["mine"] * 20)
+    await tell(user_group(user.pk), *["mine"] * 20)
     assert await socket.told() == {"session": "mine"}
-    assert await socket.wire.receive_nothing(timeout=0.7)
-    await tell(user_group(USER.pk), "mine")
+    await tell(user_group(user.pk), "next")
+    assert await socket.told() == {"session": "next"}
+    await tell(user_group(user.pk), "mine")
     assert await socket.told() == {"session": "mine"}
+    await socket.close()
+
+
+@pytest.mark.parametrize("ending", ["disabled", "signed out"])
+async def test_a_login_that_is_over_closes_the_socket_at_once(
+    user: User, ending: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 3600)
+    socket = Socket(user)
+    await socket.open()
+    await tell(user_group(user.pk), "mine")
+    assert await socket.told() == {"session": "mine"}
+    if ending == "disabled":
+        user.is_active = False
+        await sync_to_async(user.save)()
+    else:
+        await (await LoginSession.objects.aget(pk=socket.login)).adelete()
+    assert await socket.wire.receive_output(SECONDS) == {"type": "websocket.close", "code": SIGNED_OUT}
+    await socket.close()
+
+
+async def test_whoever_is_no_longer_superadmin_connects_again_to_hear_of_their_own_sessions_alone(
+    admin: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 3600)
+    socket = Socket(await User.objects.aget(pk=admin.pk))
+    await socket.open()
+    admin.is_superuser = False
+    await sync_to_async(admin.save)()
+    assert await socket.wire.receive_output(SECONDS) == {"type": "websocket.close", "code": COME_AGAIN}
     await socket.close()
 
 
 async def test_an_address_that_does_not_exist_is_refused_without_an_error() -> None:
     connect: Any = ApplicationCommunicator
-    wire = connect(URLRouter(websocket_urlpatterns), {"type": "websocket", "path": "/ws/nowhere/", "user": USER})
+    wire = connect(
+        URLRouter(websocket_urlpatterns), {"type": "websocket", "path": "/ws/nowhere/", "user": AnonymousUser()}
+    )
     await wire.send_input({"type": "websocket.connect"})
-    assert (await wire.receive_output())["type"] == "websocket.close"
+    assert (await wire.receive_output(SECONDS))["type"] == "websocket.close"

@@ -15,6 +15,7 @@ from docker.errors import ImageNotFound
 from sessions.runtime.base import ImageUnavailable
 from sessions.runtime.docker import DockerRuntime
 from sessions.tests.runtime_worlds import ENGINE_URL, DockerWorld, new_session
+from tests.wait import SECONDS
 
 pytestmark = pytest.mark.docker
 
@@ -70,7 +71,7 @@ class RegistryHandler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         if "/stalled/" in self.path:
-            self.server.released.wait(30)
+            self.server.released.wait(SECONDS)
         if self.path == "/v2/":
             self._answer(200, b"{}")
         elif "/private/" in self.path:

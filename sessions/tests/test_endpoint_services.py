@@ -1,5 +1,6 @@
 """The verbs of endpoints: what may be opened, published, shared and closed, and the record that each leaves."""
 
+import socket
 from datetime import timedelta
 
 import pytest
@@ -152,6 +153,25 @@ def test_a_share_links_secret_is_not_stored_and_revoking_it_voids_what_it_opened
     assert [what.split(" ")[0] for what in events(endpoint)] == ["Shared", "Share"]
 
 
+@pytest.mark.parametrize("how", ["unpublish", "revoke", "close"])
+def test_whoever_was_let_in_is_left_with_no_key_of_the_session(how: str) -> None:
+    endpoint = make_endpoint(is_public=how != "revoke")
+    owner = endpoint.session.owner
+    link, _ = services.share(endpoint, expires=timezone.now() + SOON, actor=owner)
+    Session.objects.update(ssh_public_key="ssh-ed25519 AAAA")
+    {"unpublish": services.unpublish, "close": services.close}.get(how, lambda *_, **__: None)(endpoint, actor=owner)
+    if how == "revoke":
+        services.revoke(link, actor=owner)
+    assert Session.objects.get().ssh_public_key == ""
+
+
+def test_closing_an_app_that_was_the_owners_alone_leaves_the_session_its_key() -> None:
+    endpoint = make_endpoint()
+    Session.objects.update(ssh_public_key="ssh-ed25519 AAAA")
+    services.close(endpoint, actor=endpoint.session.owner)
+    assert Session.objects.get().ssh_public_key == "ssh-ed25519 AAAA"
+
+
 def test_closing_leaves_no_way_in() -> None:
     endpoint = make_endpoint(is_public=True, listen_port=10200)
     owner = endpoint.session.owner
@@ -185,6 +205,17 @@ def test_another_port_is_given_and_told_where_the_preferred_one_is_taken(session
     assert "10200 is taken" in note
     assert "10201" in note
     assert note in events(endpoint)[0]
+
+
+def test_a_port_that_another_program_listens_on_is_as_good_as_taken(session: Session, settings: Settings) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as program:
+        port = program.getsockname()[1]
+        settings.COMPUTE_APP_PORTS = str(port)
+        endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=port)
+        assert endpoint.listen_port is None
+        assert "All ports for apps are taken" in note
+    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=port)
+    assert (endpoint.listen_port, note) == (port, "")
 
 
 @pytest.mark.usefixtures("pool")

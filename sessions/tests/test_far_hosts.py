@@ -13,8 +13,8 @@ from pytest_django import Settings
 
 from accounts.models import User
 from resources.models import Host, Installation
-from sessions import logs, reach
-from sessions import terminal as terminal_module
+from sessions import login_watch, logs, reach
+from sessions.endpoints import routes
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.proxy.engine import HEAD_LIMIT, Engine
@@ -27,13 +27,14 @@ from sessions.runtime.container_config import (
     container_name,
 )
 from sessions.terminal_messages import CloseCode
-from sessions.tests.terminal_client import SECONDS, cookie_of, terminal
+from sessions.tests.terminal_client import cookie_of, terminal
 from sessions.tests.web import HTMX, browser_of, text_of
 from tests.api import client_of
 from tests.containers import ENGINE_URL, Container, running_container
 from tests.factories import make_host, make_user, run_session
 from tests.gateways import Gateway, running_gateway
 from tests.tiny_image import ensure_tiny_image
+from tests.wait import SECONDS
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
@@ -117,7 +118,7 @@ async def test_what_is_typed_runs_on_the_other_host_and_nothing_is_left_behind(
         await client.tell({"resize": [132, 43]})
         await client.type("echo grüße $((6*7)); busybox stty size\r")
         assert "grüße 42\r\n43 132" in await client.read_until("43 132")
-        assert process.open_connections() == 1
+        await eventually(lambda: process.open_connections() == 1)
     await eventually(lambda: not container.processes())
     await eventually(lambda: process.open_connections() == 0)
 
@@ -132,14 +133,15 @@ async def test_the_logs_come_from_the_other_host(session: Session, container: Co
     await sync_to_async(look)()
 
 
-async def test_the_end_of_the_session_closes_the_terminal_within_a_second(
-    session: Session, cookie: str, container: Container
+async def test_the_end_of_the_session_closes_the_terminal_at_once(
+    session: Session, cookie: str, container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 3600)  # so that only the message can tell
     async with terminal(session.pk, cookie) as client:
         await client.type("echo rea''dy; sleep 1000\r")
         await client.read_until("ready\r\n")
         await sync_to_async(session.move_to)(Status.TERMINATING, Reason.USER_REQUEST)
-        async with asyncio.timeout(1):
+        async with asyncio.timeout(SECONDS):
             assert await client.closed() == (CloseCode.SESSION_ENDED, "The session has ended.")
     await eventually(lambda: not container.processes())
 
@@ -147,7 +149,7 @@ async def test_the_end_of_the_session_closes_the_terminal_within_a_second(
 async def test_signing_out_closes_the_terminal(
     session: Session, owner: User, cookie: str, container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(terminal_module, "LOGIN_CHECK_SECONDS", 0.2)
+    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 0.2)
     async with terminal(session.pk, cookie) as client:
         await client.type("echo rea''dy; sleep 1000\r")
         await client.read_until("ready\r\n")
@@ -173,7 +175,7 @@ async def test_a_gateway_that_is_killed_closes_the_terminal_at_once_and_says_so(
         await client.type("echo rea''dy\r")
         await client.read_until("ready\r\n")
         await asyncio.to_thread(process.end, signal.SIGKILL)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(SECONDS):
             code, words = await client.closed()
         assert (code, words) == (CloseCode.ENGINE_TROUBLE, "The gateway of the session's host cannot be reached.")
     async with terminal(session.pk, cookie) as client:
@@ -243,3 +245,12 @@ def test_routes_are_told_the_gateway_too(session: Session) -> None:
     assert reach.gateway_of(make_host(name="test-host", gateway_url="http://10.0.0.1:1")) == ""
     with pytest.raises(reach.OutOfReach):
         reach.gateway_of(None)
+
+
+@pytest.mark.parametrize("url", ["https://10.0.0.5:8010", "http://10.0.0.5", "tcp://10.0.0.5:8010", "10.0.0.5:8010"])
+def test_a_gateway_is_reached_by_plain_http_or_not_at_all(url: str, owner: User) -> None:
+    session = run_session(host=make_host(name=FAR, gateway_url=url), owner=owner)
+    for reach_it in (reach.engine_of, reach.gateway_of):
+        with pytest.raises(reach.OutOfReach, match="is not http://host:port"):
+            reach_it(session.host)
+    assert "is not http://host:port" in routes.obstacle(session)

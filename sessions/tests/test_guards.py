@@ -13,6 +13,7 @@ from resources.units import GIB
 from sessions.lifecycle import Status
 from sessions.models import GpuShare, Lease, Session
 from tests.factories import make_gpu, make_group, make_host, make_session, run_session
+from tests.wait import SECONDS
 
 
 def hold(session: Session, host: Host, shares: dict[Gpu, int] | None = None) -> None:
@@ -241,7 +242,7 @@ def test_of_two_shares_that_together_outgrow_their_gpu_exactly_one_grows() -> No
 
 def at_the_same_moment(write: Callable[[Session], object], sessions: list[Session]) -> list[str]:
     """Write for each session in a transaction of its own; return the constraint that refused it, or "won", sorted."""
-    both_open = threading.Barrier(len(sessions), timeout=10)
+    both_open = threading.Barrier(len(sessions), timeout=SECONDS)
 
     def attempt(session: Session) -> str:
         try:

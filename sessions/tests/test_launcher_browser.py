@@ -9,11 +9,18 @@ from accounts.models import User
 from resources.models import App
 from sessions.endpoints import services
 from sessions.models import Endpoint, EndpointState, Session
-from tests.browser import signed_in
+from tests.browser import hold_time, signed_in
 from tests.factories import make_session, make_user, run_session
-from tests.live import LiveServer
+from tests.live import LiveServer, serving
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
+
+
+@pytest.fixture(scope="module")
+def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """The platform's web process, which has ports to give to apps."""
+    with serving(tmp_path_factory.mktemp("live") / "server.log", COMPUTE_APP_PORTS="10200-10299") as running:
+        yield running
 
 
 @pytest.fixture
@@ -96,6 +103,27 @@ def test_enter_in_the_port_field_opens_the_port_in_a_new_window(
     assert list(Endpoint.objects.values_list("app", flat=True)) == ["p8080"]
 
 
+def test_a_preferred_port_is_tried_if_it_is_written_and_only_then(
+    page: Page, context: BrowserContext, server: LiveServer, session: Session
+) -> None:
+    open_launcher(page, server, session)
+    box, number = (
+        page.get_by_role("checkbox", name="Try preferred port"),
+        page.get_by_label("Preferred port", exact=True),
+    )
+    number.fill("10201")
+    expect(box).to_be_checked()
+    box.uncheck()
+    expect(number).to_have_value("")
+    box.check()
+    expect(number).to_be_focused()
+    number.fill("10202")
+    with context.expect_page() as opening:
+        page.get_by_role("button", name="The lab").click()
+    expect(opening.value.get_by_role("heading", name="The lab")).to_be_visible()
+    assert Endpoint.objects.get().listen_port == 10202
+
+
 @pytest.mark.parametrize("typed", ["", "80", "abc"])
 def test_what_is_no_port_is_refused_in_the_dialog_and_hinders_no_app(
     page: Page, context: BrowserContext, server: LiveServer, session: Session, typed: str
@@ -116,12 +144,14 @@ def test_a_share_link_has_the_focus_once_it_is_made_and_is_copied_by_a_button(
     page: Page, context: BrowserContext, server: LiveServer, session: Session
 ) -> None:
     context.grant_permissions(["clipboard-read", "clipboard-write"])
+    page.clock.install()
     services.open_app(session, "lab", actor=session.owner)
     open_launcher(page, server, session)
     page.get_by_text("Share by link").click()
     page.get_by_label("For whom").press("Enter")
     expect(page.get_by_label("Share link")).to_be_focused()
     link = page.get_by_label("Share link").input_value()
+    hold_time(page)
     page.get_by_role("button", name="Copy").click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == link
@@ -149,13 +179,31 @@ def test_a_new_window_shows_the_start_live_and_turns_into_the_app(
     expect(window.get_by_role("heading", name="The app itself")).to_be_visible()
     assert window.url.startswith(f"http://lab--{session.pk}.apps.localhost:")
     assert window.url.endswith("/lab")
+    window.go_back()
+    expect(window.get_by_role("heading", name=session.name)).to_be_visible()
+    assert window.url == f"{server.url}/sessions/{session.pk}/"
+
+
+def test_back_from_an_app_that_was_opened_in_the_sessions_window_leads_to_the_session(
+    page: Page, server: LiveServer, session: Session
+) -> None:
+    services.open_app(session, "lab", actor=session.owner)
+    page.goto(f"{server.url}/sessions/")
+    page.goto(f"{server.url}/sessions/{session.pk}/")
+    page.evaluate("location.assign('apps/lab/')")
+    expect(page.locator("#live-state")).to_contain_text("Live")
+    services.report(Endpoint.objects.select_related("session").get(), EndpointState.READY)
+    expect(page.get_by_role("heading", name="The app itself")).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("heading", name=session.name)).to_be_visible()
+    page.go_back()
+    expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
 
 
 def test_without_scripts_an_app_is_opened_and_gone_on_to_as_well(
     browser: Browser, server: LiveServer, owner: User, session: Session
 ) -> None:
     with signed_in(browser, server, owner, java_script_enabled=False) as plain:
-        plain.route("http://*--*.apps.localhost:*/**", lambda route: route.fulfill(body="<h1>The app itself</h1>"))
         page = plain.new_page()
         page.goto(f"{server.url}/sessions/")
         page.get_by_role("link", name=f"Apps of {session.name}").click()
@@ -164,7 +212,7 @@ def test_without_scripts_an_app_is_opened_and_gone_on_to_as_well(
         expect(opening.value.get_by_role("heading", name="The lab")).to_be_visible()
         services.report(Endpoint.objects.select_related("session").get(), EndpointState.READY)
         opening.value.get_by_role("link", name="Look again").click()
-        expect(opening.value.get_by_role("heading", name="The app itself")).to_be_visible()
+        expect(opening.value).to_have_url(f"http://lab--{session.pk}.apps.localhost:{server.port}/lab")
 
 
 def test_what_was_made_public_is_made_private_in_the_dialog(page: Page, server: LiveServer, session: Session) -> None:

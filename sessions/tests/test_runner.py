@@ -18,7 +18,7 @@ from sessions.runtime.base import (
     StartFailed,
 )
 from sessions.tests.meddling import MeddledRuntime
-from tests.factories import make_group, make_host, session_in
+from tests.factories import make_group, make_host, run_session, session_in
 from tests.queues import take_all
 
 pytestmark = pytest.mark.django_db
@@ -93,6 +93,22 @@ def test_a_scheduled_session_comes_to_run_in_the_container_it_asked_for(runtime:
     first, second = (gpu.uuid for gpu in host.gpus.order_by("index"))
     assert [(gpu.uuid, gpu.milli) for gpu in spec.gpus] == [(first, 2000), (second, 500)]
     assert spec.gpus[0] == GpuGrant(uuid=first, milli=2000, capacity=2000, memory=8 * GIB, is_simulated=True)
+
+
+def test_an_address_leads_to_no_earlier_session_by_the_time_a_new_one_has_it(
+    runtime: MeddledRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As after a restart of the engine: the containers are gone, their exits not yet noted, their addresses free."""
+    host = make_host()
+    before, elsewhere = run_session(host=host), run_session()
+    Session.objects.update(address="10.255.0.1")  # what the engine will give first
+    session = session_in(Status.SCHEDULED, host=host)
+    withdrawn: list[tuple[str, list[ContainerPhase]]] = []
+    monkeypatch.setattr(runner, "withdraw", lambda pk: withdrawn.append((pk, phases(runtime))))
+    runner.start(runtime, session.pk, 1)
+    assert fresh(session).address == "10.255.0.1"
+    assert withdrawn == [(before.pk, [ContainerPhase.CREATED])]
+    assert (fresh(before).address, fresh(elsewhere).address) == (None, "10.255.0.1")
 
 
 def test_a_pull_is_shown_while_it_lasts(runtime: MeddledRuntime) -> None:

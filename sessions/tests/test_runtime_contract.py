@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from ipaddress import ip_address
 
 import pytest
 
@@ -29,9 +28,9 @@ from sessions.tests.runtime_worlds import (
     make_spec,
     new_session,
 )
+from tests.wait import SECONDS
 
-WAIT_SECONDS = 15
-
+GRACE = 60  # seconds: more than a container takes to end well on a busy machine
 
 world = pytest.fixture(params=EVERY_WORLD)(each_world)
 
@@ -48,7 +47,7 @@ def running(world: World, runtime: Runtime) -> ContainerSpec:
 
 def settled(runtime: Runtime, ended: ContainerSpec) -> list[ContainerState]:
     """Return the containers once the engine has finished with the ended one: its list lags behind the exit's event."""
-    runtime.stop(ended.session, ended.attempt, grace_seconds=5)
+    runtime.stop(ended.session, ended.attempt, grace_seconds=GRACE)
     return runtime.containers()
 
 
@@ -63,7 +62,7 @@ def unread_exits(runtime: Runtime) -> Iterator[Callable[[], ContainerState]]:
     exits = runtime.exits(stopped)
     with ThreadPoolExecutor(1) as pool:
         try:
-            yield lambda: pool.submit(lambda: next(exits)).result(WAIT_SECONDS)
+            yield lambda: pool.submit(lambda: next(exits)).result(SECONDS)
         finally:
             stopped.set()
 
@@ -122,7 +121,7 @@ def test_threads_that_create_and_start_one_key_at_once_share_one_container(world
 
     def create_and_start() -> str:
         runtime = world.runtime()
-        barrier.wait(WAIT_SECONDS)
+        barrier.wait(SECONDS)
         container_id = runtime.create(spec)
         runtime.start(spec.session, spec.attempt)
         return container_id
@@ -161,47 +160,29 @@ def test_starting_what_vanished_after_its_creation_fails(world: World, runtime: 
 
 
 def test_an_ended_container_is_not_started_again(runtime: Runtime, running: ContainerSpec) -> None:
-    runtime.stop(running.session, running.attempt, grace_seconds=5)
+    runtime.stop(running.session, running.attempt, grace_seconds=GRACE)
     with pytest.raises(StartFailed):
         runtime.start(running.session, running.attempt)
     assert phases(runtime) == {(running.session, 1): ContainerPhase.EXITED}
 
 
 def test_stopping_ends_it_and_stopping_again_is_success(runtime: Runtime, running: ContainerSpec) -> None:
-    runtime.stop(running.session, running.attempt, grace_seconds=5)
-    runtime.stop(running.session, running.attempt, grace_seconds=5)
+    runtime.stop(running.session, running.attempt, grace_seconds=GRACE)
+    runtime.stop(running.session, running.attempt, grace_seconds=GRACE)
     assert [(state.phase, state.exit_code) for state in runtime.containers()] == [(ContainerPhase.EXITED, 0)]
 
 
 def test_stopping_what_never_started_leaves_it_created(world: World, runtime: Runtime) -> None:
     spec = make_spec(world.image)
     runtime.create(spec)
-    runtime.stop(spec.session, spec.attempt, grace_seconds=5)
+    runtime.stop(spec.session, spec.attempt, grace_seconds=GRACE)
     assert phases(runtime) == {(spec.session, 1): ContainerPhase.CREATED}
-
-
-def test_a_running_container_has_an_address_of_its_own_that_every_worker_sees(world: World, runtime: Runtime) -> None:
-    first, second = (launch(runtime, make_spec(world.image)) for _ in range(2))
-    seen = [[each.address(spec.session, 1) for spec in (first, second)] for each in (runtime, runtime, world.runtime())]
-    assert seen[0] == seen[1] == seen[2]
-    assert len({str(ip_address(str(address))) for address in seen[0]}) == 2
-
-
-def test_what_does_not_run_has_no_address(world: World, runtime: Runtime, running: ContainerSpec) -> None:
-    created = make_spec(world.image)
-    runtime.create(created)
-    runtime.stop(running.session, running.attempt, grace_seconds=5)
-    assert [runtime.address(*key) for key in ((created.session, 1), (running.session, 1), (new_session(), 1))] == [
-        None,
-        None,
-        None,
-    ]
 
 
 @pytest.mark.parametrize(
     "operation",
     [
-        lambda runtime, session: runtime.stop(session, 1, 5),
+        lambda runtime, session: runtime.stop(session, 1, GRACE),
         lambda runtime, session: runtime.remove(session, 1),
         lambda runtime, session: runtime.logs(session, 1, 10),
     ],
@@ -225,7 +206,7 @@ def test_removing_works_in_every_phase_and_twice(world: World, runtime: Runtime,
     if ending != "created":
         runtime.start(spec.session, spec.attempt)
     if ending == "exited":
-        runtime.stop(spec.session, spec.attempt, grace_seconds=5)
+        runtime.stop(spec.session, spec.attempt, grace_seconds=GRACE)
     runtime.remove(spec.session, spec.attempt)
     runtime.remove(spec.session, spec.attempt)
     assert runtime.containers() == []
@@ -280,7 +261,7 @@ def test_a_container_of_our_name_without_our_labels_is_left_alone(world: World, 
 def test_an_exit_is_told_with_its_code(world: World, runtime: Runtime, running: ContainerSpec) -> None:
     with first_exit(runtime) as exit_:
         world.end(running.session, running.attempt, 137)
-        state = exit_.result(WAIT_SECONDS)
+        state = exit_.result(SECONDS)
     assert (state.session, state.attempt, state.phase) == (running.session, 1, ContainerPhase.EXITED)
     assert (state.exit_code, state.out_of_memory) == (137, False)
     assert settled(runtime, running) == [state]
@@ -290,21 +271,21 @@ def test_an_exit_for_want_of_memory_is_told_as_such(world: World, runtime: Runti
     running = launch(runtime, make_spec(world.image, memory=32 * MIB, shared_memory=32 * MIB))
     with first_exit(runtime) as exit_:
         world.run_out_of_memory(running.session, running.attempt)
-        state = exit_.result(WAIT_SECONDS)
+        state = exit_.result(SECONDS)
     assert (state.exit_code, state.out_of_memory) == (137, True)
     assert settled(runtime, running) == [state]
 
 
 def test_an_exit_by_stop_is_told_with_code_zero(runtime: Runtime, running: ContainerSpec) -> None:
     with first_exit(runtime) as exit_:
-        runtime.stop(running.session, running.attempt, grace_seconds=5)
-        assert exit_.result(WAIT_SECONDS).exit_code == 0
+        runtime.stop(running.session, running.attempt, grace_seconds=GRACE)
+        assert exit_.result(SECONDS).exit_code == 0
 
 
 def test_the_exit_of_a_container_that_is_removed_at_once_is_told(runtime: Runtime, running: ContainerSpec) -> None:
     with first_exit(runtime) as exit_:
         runtime.remove(running.session, running.attempt)
-        state = exit_.result(WAIT_SECONDS)
+        state = exit_.result(SECONDS)
     assert (state.session, state.exit_code, state.out_of_memory) == (running.session, 137, False)
 
 
@@ -322,20 +303,20 @@ def test_exits_before_the_call_and_of_other_hosts_are_not_told(world: World, run
     earlier, foreign, ours = (make_spec(world.image) for _ in range(3))
     for host, spec in ((runtime, earlier), (elsewhere, foreign), (runtime, ours)):
         launch(host, spec)
-    runtime.stop(earlier.session, 1, grace_seconds=5)
+    runtime.stop(earlier.session, 1, grace_seconds=GRACE)
     with first_exit(runtime) as exit_:
-        elsewhere.stop(foreign.session, 1, grace_seconds=5)
-        runtime.stop(ours.session, 1, grace_seconds=5)
-        assert exit_.result(WAIT_SECONDS).session == ours.session
+        elsewhere.stop(foreign.session, 1, grace_seconds=GRACE)
+        runtime.stop(ours.session, 1, grace_seconds=GRACE)
+        assert exit_.result(SECONDS).session == ours.session
 
 
 def test_every_listener_hears_every_exit(world: World, runtime: Runtime, running: ContainerSpec) -> None:
     with first_exit(runtime) as one, first_exit(world.runtime()) as other:
-        runtime.stop(running.session, running.attempt, grace_seconds=5)
-        assert one.result(WAIT_SECONDS) == other.result(WAIT_SECONDS)
+        runtime.stop(running.session, running.attempt, grace_seconds=GRACE)
+        assert one.result(SECONDS) == other.result(SECONDS)
 
 
-def test_listening_ends_within_a_second_once_stopped(runtime: Runtime) -> None:
+def test_listening_ends_by_itself_once_stopped(runtime: Runtime) -> None:
     stopped = threading.Event()
     exits = runtime.exits(stopped)
     with ThreadPoolExecutor(1) as pool:
@@ -343,7 +324,7 @@ def test_listening_ends_within_a_second_once_stopped(runtime: Runtime) -> None:
         with pytest.raises(TimeoutError):
             listening.result(0.3)
         stopped.set()
-        assert listening.result(1.0) == []
+        assert listening.result(SECONDS) == []
 
 
 def test_logs_are_the_last_lines_in_order(world: World, runtime: Runtime, running: ContainerSpec) -> None:
@@ -355,8 +336,8 @@ def test_logs_are_the_last_lines_in_order(world: World, runtime: Runtime, runnin
 
 def test_logs_outlive_the_exit(runtime: Runtime, running: ContainerSpec) -> None:
     with first_exit(runtime) as exit_:
-        runtime.stop(running.session, running.attempt, grace_seconds=5)
-        exit_.result(WAIT_SECONDS)
+        runtime.stop(running.session, running.attempt, grace_seconds=GRACE)
+        exit_.result(SECONDS)
     assert "ready" in runtime.logs(running.session, running.attempt, 10)
 
 
@@ -367,7 +348,7 @@ def test_an_engine_that_does_not_answer_is_told_apart(tmp_path_factory: pytest.T
         lambda: runtime.create(make_spec(world.image)),
         lambda: runtime.start("s", 1),
         lambda: runtime.address("s", 1),
-        lambda: runtime.stop("s", 1, 5),
+        lambda: runtime.stop("s", 1, GRACE),
         lambda: runtime.remove("s", 1),
         lambda: runtime.containers(),
         lambda: runtime.logs("s", 1, 5),

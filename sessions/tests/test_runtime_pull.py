@@ -7,6 +7,7 @@ import pytest
 
 from sessions.runtime.base import ImageUnavailable
 from sessions.runtime.pull import PullLine, PullProgress, explain_failure, follow
+from tests.wait import SECONDS
 
 LINES: tuple[PullLine, ...] = (
     {"status": "Pulling from library/python", "id": "3.11"},
@@ -71,7 +72,7 @@ def test_a_silent_registry_meets_the_deadline() -> None:
 
     def silent() -> Iterator[PullLine]:
         yield LINES[0]
-        released.wait(10)
+        released.wait(SECONDS)
 
     with pytest.raises(ImageUnavailable, match=r"within 0\.05 seconds"):
         follow("x", silent, print, limit_seconds=0.05)

@@ -11,6 +11,7 @@ from sessions.runtime.base import ContainerPhase, ContainerSpec, StartFailed
 from sessions.runtime.container_config import container_name
 from sessions.runtime.docker import DockerRuntime
 from sessions.runtime.docker_requests import inspect
+from sessions.runtime.hostnames import SANDBOX_HOSTNAME
 from sessions.runtime.sandboxes import FREE, QUIET_SECONDS, RETIRED, sandbox_name
 from sessions.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
 from tests.tiny_image import ensure_tiny_image
@@ -71,24 +72,64 @@ def test_workers_that_know_the_same_sandboxes_never_use_one_twice(world: DockerW
     one, other = world.runtime(), world.runtime()  # the second has adopted what the first has made
     assert set(one._pool._free) == set(other._pool._free)
     specs = [launch(each, make_spec(world.image)) for each in (one, other, one, other)]
-    joined = [network_of(world, spec) for spec in specs if is_joined(world, spec)]
-    assert len(joined) == 2
-    assert len(set(joined)) == 2
+    assert all(is_joined(world, spec) for spec in specs)
+    assert len({network_of(world, spec) for spec in specs}) == 4
 
 
-def test_with_no_sandbox_left_a_session_starts_the_ordinary_way(world: DockerWorld, runtime: DockerRuntime) -> None:
+def test_with_no_sandbox_left_one_is_made_for_the_session(world: DockerWorld, runtime: DockerRuntime) -> None:
     with runtime._pool.undisturbed():  # so that none is made meanwhile
-        specs = [launch(runtime, make_spec(world.image)) for _ in range(3)]
-    assert [is_joined(world, spec) for spec in specs] == [True, True, False]
+        specs = [launch(runtime, make_spec(world.image, hostname=name)) for name in ("a", "b", "c")]
+    assert all(is_joined(world, spec) for spec in specs)
+    names = {world.client.inspect_container(sandbox_name((spec.session, 1)))["Config"]["Hostname"] for spec in specs}
+    assert names == {SANDBOX_HOSTNAME, "c"}
+    assert [world.execute(spec.session, 1, "hostname")[1] for spec in specs] == ["a\n", "b\n", "c\n"]
     assert {state.phase for state in runtime.containers()} == {ContainerPhase.RUNNING}
+
+
+def test_on_a_machine_that_runs_no_sandbox_a_session_has_a_network_of_its_own(
+    world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sessions.runtime.sandbox_image.MACHINE", "another")
+    spec, heard = make_spec(world.image), list[str]()
+    runtime.create(spec)
+    runtime.start(spec.session, 1, heard.append)
+    assert not is_joined(world, spec)
+    assert heard == [runtime.address(spec.session, 1)]
 
 
 def test_sandboxes_that_were_removed_from_outside_are_passed_over(world: DockerWorld, runtime: DockerRuntime) -> None:
     with runtime._pool.undisturbed():
+        known = {each.id for each in runtime._pool._free.values()}
         for name in free(world):
             world.client.remove_container(name, force=True)
         spec = launch(runtime, make_spec(world.image))
-    assert not is_joined(world, spec)
+    assert network_of(world, spec).removeprefix("container:") not in known
+
+
+def test_what_a_worker_that_died_made_for_a_session_is_used_by_the_next(
+    world: DockerWorld, runtime: DockerRuntime
+) -> None:
+    spec = make_spec(world.image)
+    left = runtime._pool._made_for((spec.session, 1), "left")
+    world.client.kill(left.id)
+    launch(runtime, spec)
+    assert network_of(world, spec) == f"container:{left.id}"
+    assert runtime.address(spec.session, 1) == address_of(world, spec)
+
+
+def test_an_address_that_changes_while_a_session_starts_is_announced_again(
+    world: DockerWorld, runtime: DockerRuntime
+) -> None:
+    """As where the engine was restarted after the session had got its sandbox."""
+    spec, heard = make_spec(world.image), list[str]()
+    runtime.create(spec)
+    world.client.kill(sandbox_name((spec.session, 1)))
+    squatter = launch(runtime, make_spec(world.image))
+    world.client.kill(sandbox_name((squatter.session, 1)))
+    world.client.start(sandbox_name((squatter.session, 1)))  # at the lowest address that is free
+    runtime.start(spec.session, 1, heard.append)
+    assert len(heard) == 2
+    assert heard[1] == address_of(world, spec) == runtime.address(spec.session, 1)
 
 
 def test_sandboxes_that_have_died_are_woken_for_the_session(world: DockerWorld, runtime: DockerRuntime) -> None:
@@ -213,7 +254,7 @@ def test_what_an_earlier_worker_left_is_adopted_or_removed(world: DockerWorld, r
     world.client.rename(dead, dead.replace(FREE, RETIRED))  # as by a worker that died between the two steps
     runtime._pool._survey()
     until(lambda: set(world.sandboxes()) >= {alive} and len(free(world)) == 2)
-    assert not [name for name in world.sandboxes() if name.startswith(RETIRED)]
+    until(lambda: not [name for name in world.sandboxes() if name.startswith(RETIRED)])
     next_worker = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, sandboxes=1)
     next_worker._pool._survey()  # it wants fewer
     assert set(next_worker._pool._free) <= set(world.sandboxes())
@@ -300,9 +341,9 @@ def test_an_engine_that_does_not_answer_is_told_once_and_ends_nothing(
     caplog.set_level(logging.WARNING)
     keeper = threading.Thread(target=runtime.keep_warm, args=(stopped,))
     keeper.start()
-    until(lambda: "no network sandboxes are made ready" in caplog.text)
+    until(lambda: "networks are not made ready" in caplog.text)
     time.sleep(0.5)  # a few more failures
     assert keeper.is_alive()
     stopped.set()
     keeper.join()
-    assert caplog.text.count("no network sandboxes are made ready") == 1
+    assert caplog.text.count("networks are not made ready") == 1

@@ -13,6 +13,7 @@ from django.conf import settings
 from accounts.models import SshKey, User
 from accounts.services import add_ssh_key, delete_ssh_key
 from resources.models import Host, Installation
+from sessions.endpoints import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.own_keys import OwnKeys
@@ -27,8 +28,9 @@ from sessions.ssh.host_key import NAME, load_host_key
 from sessions.tests.runtime_worlds import DockerWorld, make_spec
 from sessions.tests.ssh_client import SshClient, run
 from tests.containers import Container, running_container
-from tests.factories import make_host, make_session, make_user, run_session
-from tests.gateways import free_port, running_gateway
+from tests.factories import make_endpoint, make_host, make_session, make_user, run_session
+from tests.gateways import running_gateway
+from tests.ports import free_port
 from tests.shell_image import ensure_shell_image
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
@@ -190,8 +192,7 @@ def test_a_session_that_waits_says_so(client: SshClient, owner: User, host: Host
 def test_the_last_use_of_a_key_is_noted(client: SshClient, session: Session, key: SshKey) -> None:
     assert key.last_used_at is None
     client.run(session.pk, "true")
-    key.refresh_from_db()
-    assert key.last_used_at is not None
+    until(lambda: SshKey.objects.get(pk=key.pk).last_used_at)
     until(lambda: Session.objects.get(pk=session.pk).last_activity_at)
 
 
@@ -266,6 +267,16 @@ def test_the_sessions_own_key_opens_this_session_and_no_other(
             assert client.run(name, "echo in", key="own").stdout == "in\n"
         for name in (other.pk, "other", "nothing"):
             assert "Permission denied" in client.run(name, "echo in", key="own").stderr
+        app = make_endpoint(session, is_public=True)
+        with client.terminal("train", key="own") as terminal:
+            assert "$" in terminal.read_until("$")
+            services.unpublish(app, actor=owner)  # by which strangers may have read the file
+            assert "is no more" in terminal.read_until("no more.")
+        assert "Permission denied" in client.run("train", "echo in", key="own").stderr
+        OwnKeys(world.runtime(), host).look()
+        renewed = world.execute(session.pk, 1, "cat id_container", user="work")[1]
+        (tmp_path / "own").write_text(renewed)
+        assert client.run("train", "echo in", key="own").stdout == "in\n"
         session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
         assert "Permission denied" in client.run("train", "echo in", key="own").stderr
     finally:

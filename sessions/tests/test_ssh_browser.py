@@ -7,7 +7,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from accounts.models import User
-from tests.browser import signed_in
+from tests.browser import hold_time, signed_in
 from tests.factories import make_user, run_session
 from tests.live import LiveServer
 
@@ -29,11 +29,14 @@ def page(browser: Browser, server: LiveServer, owner: User) -> Iterator[Page]:
 
 def test_the_ssh_command_is_copied_by_a_button_that_says_so(page: Page, server: LiveServer, owner: User) -> None:
     session = run_session(owner=owner)
+    page.clock.install()
     page.goto(f"{server.url}/sessions/{session.pk}/")
     button = page.locator("[data-copy]")
+    hold_time(page)
     button.click()
     expect(button).to_have_text("Copied")
     assert page.evaluate("navigator.clipboard.readText()") == f"ssh -p 8022 {session.pk}@127.0.0.1"
+    page.clock.run_for(2000)
     expect(button).to_have_text("Copy")
 
 

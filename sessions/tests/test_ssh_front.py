@@ -2,7 +2,7 @@
 
 import asyncio
 import stat
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from sessions.ssh.host_key import NAME, load_host_key
 from tests.containers import Container, running_container
 from tests.factories import make_host, make_user, run_session
 from tests.shell_image import ensure_shell_image
+from tests.wait import SECONDS
 
 CUT_OFF = (asyncssh.ConnectionLost, ConnectionError)
 HERE, THERE = "192.0.2.1", "192.0.2.2"
@@ -66,7 +67,7 @@ def test_the_host_key_is_made_once_by_whoever_comes_first_and_read_by_nobody_els
 
 
 async def enter(port: int, name: str, *keys: asyncssh.SSHKey) -> asyncssh.SSHClientConnection:
-    """Connect as this session's visitor. Raises asyncssh.Error, or OSError where the front does not even answer."""
+    """Connect as this session's guest. Raises asyncssh.Error, or OSError where the front does not even answer."""
     options = {"known_hosts": None, "config": None, "agent_path": None, "client_keys": list(keys)}
     return await asyncssh.connect("127.0.0.1", port, username=name, **options)
 
@@ -102,6 +103,13 @@ async def session(transactional_db: None, container: Container) -> Session:
     return session
 
 
+async def eventually(is_so: Callable[[], object]) -> None:
+    """Wait for what happens at the other end of a connection."""
+    async with asyncio.timeout(SECONDS):
+        while not await asyncio.to_thread(is_so):
+            await asyncio.sleep(0.02)
+
+
 @pytest.mark.docker
 async def test_after_too_many_failures_the_address_is_not_even_asked_for_a_key(
     front: SshFront, port: int, session: Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -119,15 +127,16 @@ async def test_after_too_many_failures_the_address_is_not_even_asked_for_a_key(
 
 @pytest.mark.docker
 async def test_who_does_not_log_in_holds_a_place_for_a_while_only_and_there_are_few(
-    port: int, session: Session, monkeypatch: pytest.MonkeyPatch
+    front: SshFront, port: int, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(front_module, "MOST_STRANGERS", 1)
     _, mute = await asyncio.open_connection("127.0.0.1", port)
     with pytest.raises(CUT_OFF):
         await enter(port, session.pk, KEY)
     mute.close()
-    await mute.wait_closed()
+    await eventually(lambda: not front.connections)
     first = await enter(port, session.pk, KEY)
+    await eventually(lambda: all(each.guest for each in front.connections))
     (await enter(port, session.pk, KEY)).close()
     first.close()
 
@@ -195,15 +204,14 @@ async def test_the_users_agent_is_not_taken_to_the_platform(front: SshFront, por
 
 
 @pytest.mark.docker
-async def test_a_front_that_is_stopped_ends_what_its_visitors_run(
+async def test_a_front_that_is_stopped_ends_what_its_guests_run(
     front: SshFront, session: Session, container: Container
 ) -> None:
     async with front.listening("127.0.0.1", 0, HOST_KEY) as port:
         connection = await enter(port, session.pk, KEY)
         commands = [await connection.create_process(command) for command in ("sleep 1000", "cat")]
-        while len(await asyncio.to_thread(container.processes)) < len(commands):
-            await asyncio.sleep(0.05)
-    assert not await asyncio.to_thread(container.processes)
+        await eventually(lambda: len(container.processes()) == len(commands))
+    await eventually(lambda: not container.processes())
     assert "is being restarted" in (await commands[0].stderr.read())
 
 
@@ -215,6 +223,7 @@ async def test_every_entry_is_logged_a_superadmins_into_what_is_anothers_as_such
     other = await sync_to_async(make_user)()
     await Session.objects.filter(pk=session.pk).aupdate(owner=other)
     async with await enter(port, session.pk, KEY):
+        await eventually(lambda: "came by SSH" in caplog.text)
         words = f"as superadmin, into what is user {other.pk}'s, came by SSH from 127.0.0.1"
         assert f"session {session.pk}: user {session.owner_id} with key" in caplog.text
         assert words in caplog.text
@@ -222,7 +231,7 @@ async def test_every_entry_is_logged_a_superadmins_into_what_is_anothers_as_such
 
 @pytest.mark.docker
 async def test_neither_input_that_nobody_reads_nor_output_that_nobody_takes_is_heaped_up(
-    front: SshFront, port: int, session: Session
+    front: SshFront, port: int, session: Session, container: Container
 ) -> None:
     async with await enter(port, session.pk, KEY) as connection:
         reader = await connection.create_process("sleep 1000", encoding=None)
@@ -236,3 +245,4 @@ async def test_neither_input_that_nobody_reads_nor_output_that_nobody_takes_is_h
             assert reading._input_size < 2**22
             assert writing._channel is not None
             assert writing._channel.get_write_buffer_size() < 2**20
+    await eventually(lambda: not container.processes())  # else the engine takes 20 s to remove it

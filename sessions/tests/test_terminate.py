@@ -14,6 +14,7 @@ from sessions.models import Lease, Session
 from sessions.runtime.memory import MemoryRuntime
 from tests.factories import make_user, session_in
 from tests.queues import take_all
+from tests.wait import SECONDS
 
 ENDS_AS = {
     Status.PENDING: Status.CANCELLED,
@@ -97,7 +98,7 @@ def test_forcing_the_end_of_a_session_that_its_host_has_just_ended_is_success() 
 def test_an_end_that_races_with_the_start_leaves_nothing_behind(round_: int) -> None:
     session = session_in(Status.SCHEDULED)
     runtime = MemoryRuntime(uuid4().hex, "here")
-    together = threading.Barrier(2, timeout=10)
+    together = threading.Barrier(2, timeout=SECONDS)
 
     def begin() -> None:
         together.wait()

@@ -6,6 +6,7 @@ const ACK_EVERY = 64 * 1024; // bytes drawn between two confirmations
 const FIRST_PAUSE_MS = 500;
 const LONGEST_PAUSE_MS = 10_000;
 const PONG_MS = 5_000;
+const OPEN_MS = 20_000; // in which a handshake is over, or never will be
 
 // The server's close codes (sessions/terminal_messages.py). Any other, such as 4502 or a lost network, is retried.
 export const Code = { exited: 1000, broken: 1008, signedOut: 4401, notFound: 4404, ended: 4410 };
@@ -21,6 +22,7 @@ export class Connection {
   #pause = FIRST_PAUSE_MS;
   #retry = null;
   #pong = null;
+  #opening = null;
 
   // handlers: connecting(), opened(), output(bytes), lost(words), ended(code, words)
   constructor(url, handlers) {
@@ -38,7 +40,12 @@ export class Connection {
     this.#waiting = [];
     this.#underWay = this.#drawn = 0;
     let silent = true;
-    socket.onopen = () => this.#handlers.opened();
+    clearTimeout(this.#opening);
+    this.#opening = setTimeout(() => this.drop(), OPEN_MS);
+    socket.onopen = () => {
+      clearTimeout(this.#opening);
+      this.#handlers.opened();
+    };
     socket.onmessage = (event) => {
       clearTimeout(this.#pong);
       if (typeof event.data === "string") {
@@ -112,6 +119,7 @@ export class Connection {
 
   #closed(code, words) {
     clearTimeout(this.#pong);
+    clearTimeout(this.#opening);
     if (FINAL.has(code)) {
       this.#handlers.ended(code, words);
       return;

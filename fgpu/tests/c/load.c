@@ -1,10 +1,13 @@
 /* A GPU load on the simulated clock: load <pattern> <kernel us> <for ms> [pause us]. Prints the share of the time that
  * the GPU was busy for all processes together, as seen by this one from its start to its end, and its own part of it. */
+#include <stdbool.h>
+
 #include "driver.h"
 
 #define LAUNCH_TYPES \
     (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **)
 
+#define AS(function, types) ((CUresult(*) types)(uintptr_t)function)
 #define COOPERATIVE_TYPES \
     (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **)
 
@@ -35,17 +38,26 @@ static CUresult launch(CUstream stream, uint64_t ns)
     return CU(cuLaunchKernel, LAUNCH_TYPES, NULL, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }
 
-static CUresult cooperative(void)
+/* One kernel by the driver's function of that name; false if there is none. The oldest take a millisecond each. */
+static bool launch_by(const char *name)
 {
-    void *params[] = {&kernel_ns};
-    return CU(cuLaunchCooperativeKernel, COOPERATIVE_TYPES, NULL, 1, 1, 1, 1, 1, 1, 0, NULL, params);
-}
-
-static CUresult extended(void)
-{
-    void *params[] = {&kernel_ns};
+    void *params[] = {&kernel_ns}, *function = NULL;
     CUlaunchConfig config = {.stream = NULL};
-    return CU(cuLaunchKernelEx, (const CUlaunchConfig *, CUfunction, void **, void **), &config, NULL, params, NULL);
+    if (!strncmp(name, "cu", 2))
+        function = by_dlsym(name);
+    if (!function)
+        return false;
+    if (!strncmp(name, "cuLaunchKernelEx", 16))
+        AS(function, (const CUlaunchConfig *, CUfunction, void **, void **))(&config, NULL, params, NULL);
+    else if (!strncmp(name, "cuLaunchKernel", 14))
+        AS(function, LAUNCH_TYPES)(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+    else if (!strncmp(name, "cuLaunchCooperativeKernel", 25))
+        AS(function, COOPERATIVE_TYPES)(NULL, 1, 1, 1, 1, 1, 1, 0, NULL, params);
+    else if (!strncmp(name, "cuGraphLaunch", 13))
+        AS(function, (CUgraphExec, CUstream))(exec, NULL);
+    else
+        AS(function, (CUfunction, int, int, CUstream))(NULL, 1, 1, NULL);
+    return true;
 }
 
 static void make_graph(void)
@@ -73,16 +85,14 @@ static void held(void)
 
 static void step(const char *pattern, unsigned i)
 {
-    if (!strcmp(pattern, "graph"))
+    if (!strcmp(pattern, "graph") || !strcmp(pattern, "elsewhere"))
         CU(cuGraphLaunch, (CUgraphExec, CUstream), exec, streams[0]);
     else if (!strcmp(pattern, "streams"))
         launch(streams[i % 4], kernel_ns);
     else if (!strcmp(pattern, "held"))
         held();
-    else if (!strcmp(pattern, "cooperative"))
-        cooperative();
-    else if (!strcmp(pattern, "extended"))
-        extended();
+    else if (launch_by(pattern))
+        return;
     else if (!strcmp(pattern, "mixed"))
         launch(NULL, i % 10 ? kernel_ns / 20 : kernel_ns);
     else
@@ -115,6 +125,10 @@ int main(int argc, char **argv)
     kernel_ns = strtoull(argv[2], NULL, 10) * 1000;
     pause_ns = argc > 4 ? strtoull(argv[4], NULL, 10) * 1000 : 0;
     make_graph();
+    if (!strcmp(argv[1], "elsewhere")) { /* its stream is of GPU 0, while this thread is at GPU 1 */
+        CU(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice), &context, 1);
+        CU(cuCtxSetCurrent, (CUcontext), context);
+    }
     own_ns = 0;
     rest(1000); /* on the virtual clock: until all parties are here */
     if (!strcmp(argv[1], "stuck")) {
@@ -124,6 +138,7 @@ int main(int argc, char **argv)
     uint64_t start = now(), before = busy(), end = start + strtoull(argv[3], NULL, 10) * 1000000;
     for (unsigned i = 0; now() < end; i++)
         step(argv[1], i);
+    CU(cuStreamSynchronize, (CUstream), streams[0]);
     CU(cuCtxSynchronize, (void));
     double elapsed = (double)(now() - start) / 100;
     printf("%.3f %.3f\n", (double)(busy() - before) / elapsed, (double)own_ns / elapsed);

@@ -19,6 +19,14 @@ static CUcontext context;
 static CUmemPool pool;
 static CUstream stream;
 
+/* From the own pool of a GPU that need not be the current one. */
+static CUresult alloc_default(struct slot *s, size_t bytes, CUdevice device)
+{
+    CUmemPool its = NULL;
+    CU(cuDeviceGetDefaultMemPool, (CUmemPool *, CUdevice), &its, device);
+    return CU(cuMemAllocFromPoolAsync, (CUdeviceptr *, size_t, CUmemPool, CUstream), (CUdeviceptr *)&s->value, bytes, its, NULL);
+}
+
 static CUresult alloc_pool(struct slot *s, size_t bytes)
 {
     CUpoolProps props = {.type = 1, .location = {LOCATION_DEVICE, 0}};
@@ -88,10 +96,12 @@ static CUresult alloc(struct slot *s, size_t bytes)
         return CU(cuMemAllocManaged, (CUdeviceptr *, size_t, unsigned), out, bytes, 0);
     if (!strcmp(s->how, "pitch"))
         return CU(cuMemAllocPitch_v2, (CUdeviceptr *, size_t *, size_t, size_t, unsigned), out, &pitch, bytes / 1024, 1024, 4);
-    if (!strcmp(s->how, "async"))
-        return CU(cuMemAllocAsync, (CUdeviceptr *, size_t, CUstream), out, bytes, NULL);
+    if (!strcmp(s->how, "async") || !strcmp(s->how, "async_stream"))
+        return CU(cuMemAllocAsync, (CUdeviceptr *, size_t, CUstream), out, bytes, s->how[5] ? stream : NULL);
     if (!strcmp(s->how, "async_ptsz"))
         return CU(cuMemAllocAsync_ptsz, (CUdeviceptr *, size_t, CUstream), out, bytes, NULL);
+    if (!strncmp(s->how, "pool_of_", 8))
+        return alloc_default(s, bytes, s->how[8] - '0');
     if (!strncmp(s->how, "pool", 4))
         return alloc_pool(s, bytes);
     if (!strncmp(s->how, "vmm", 3))
@@ -163,14 +173,31 @@ static CUresult instantiate(const char *how, struct slot *s)
     return CU(cuGraphInstantiateWithFlags, (CUgraphExec *, CUgraph, unsigned long long), &s->exec, s->graph, 0);
 }
 
-static int nvml(char *out, size_t room)
+static void *open_nvml(nvmlDevice *device)
 {
     void *library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    ((int (*)(void))(uintptr_t)dlsym(library, "nvmlInit_v2"))();
+    ((int (*)(unsigned, nvmlDevice *))(uintptr_t)dlsym(library, "nvmlDeviceGetHandleByIndex_v2"))(0, device);
+    return library;
+}
+
+/* Result, count and first process of a function that lists processes, in either of its two forms. */
+static void listed(const char *name, size_t form, char *out, size_t room)
+{
     nvmlDevice device;
+    void *function = dlsym(open_nvml(&device), name);
+    unsigned count = 8;
+    union { nvmlProcessV1 one[8]; nvmlProcessV2 two[8]; } list = {.one = {{0, 0}}};
+    int rc = ((int (*)(nvmlDevice, unsigned *, void *))(uintptr_t)function)(device, &count, &list);
+    snprintf(out, room, "%d %u %u:%llu", rc, count, list.one[0].pid, form == 1 ? list.one[0].used : list.two[0].used);
+}
+
+static int nvml(char *out, size_t room)
+{
+    nvmlDevice device;
+    void *library = open_nvml(&device);
     nvmlMemoryV1 one = {0};
     nvmlMemoryV2 two = {.version = sizeof two | 2u << 24};
-    ((int (*)(void))(uintptr_t)dlsym(library, "nvmlInit_v2"))();
-    ((int (*)(unsigned, nvmlDevice *))(uintptr_t)dlsym(library, "nvmlDeviceGetHandleByIndex_v2"))(0, &device);
     int a = ((int (*)(nvmlDevice, nvmlMemoryV1 *))(uintptr_t)dlsym(library, "nvmlDeviceGetMemoryInfo"))(device, &one);
     int b = ((int (*)(nvmlDevice, nvmlMemoryV2 *))(uintptr_t)dlsym(library, "nvmlDeviceGetMemoryInfo_v2"))(device, &two);
     int used = snprintf(out, room, "%d %llu %llu %d %llu %llu", a, one.total, one.used, b, two.total, two.used);
@@ -292,7 +319,9 @@ static void answer(char *line, char *out, size_t room)
     else if (!strcmp(verb, "unpool")) {
         rc = CU(cuMemPoolDestroy, (CUmemPool), pool);
         pool = NULL;
-    } else if (!strcmp(verb, "info")) {
+    } else if (!strcmp(verb, "stream"))
+        rc = CU(cuStreamCreate, (CUstream *, unsigned), &stream, 0);
+    else if (!strcmp(verb, "info")) {
         rc = CU(cuMemGetInfo_v2, (size_t *, size_t *), &free_bytes, &total);
         snprintf(out, room, "%d %zu %zu", rc, free_bytes, total);
         return;
@@ -309,6 +338,9 @@ static void answer(char *line, char *out, size_t room)
     else if (!strcmp(verb, "layout")) {
         snprintf(out, room, "%zu %zu %zu %zu %zu", sizeof(struct region_gpu), sizeof(struct region_slot),
                  offsetof(struct region, gpu), offsetof(struct region, slot), offsetof(struct region, high));
+        return;
+    } else if (sscanf(line, "listed %63s %d", name, &number) == 2) {
+        listed(name, (size_t)number, out, room);
         return;
     } else if (!strcmp(verb, "nvml")) {
         nvml(out, room);

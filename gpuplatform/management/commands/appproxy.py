@@ -10,6 +10,7 @@ import uvloop
 from django.core.management.base import BaseCommand, CommandError
 
 from gpuplatform.bootstrap.address import Address, address_from
+from sessions.endpoints import ports
 from sessions.endpoints.data_plane import data_plane, running
 from sessions.proxy.limits import allow_open_files
 from sessions.proxy.listeners import listening
@@ -50,7 +51,7 @@ async def _serve(address: Address, drain: float) -> None:
         loop.add_signal_handler(number, stopped.set)
     plane = data_plane()
     async with running(plane):
-        async with listening(plane, address.host):
+        async with listening(plane, address.host, ports.held()):
             server = await loop.create_server(
                 lambda: ClientConnection(plane), address.host, address.port, reuse_port=True, backlog=WAITING
             )

@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand
 from uvicorn import Config, Server
 
 from gpuplatform.bootstrap.address import Address, address_from
+from sessions.endpoints import ports
 from sessions.endpoints.addresses import site
 from sessions.endpoints.data_plane import data_plane, running
 from sessions.proxy.front import PlatformOnly, uvicorn_protocol
@@ -68,6 +69,6 @@ async def _serve(address: Address) -> None:
         log_level="warning",
         access_log=False,
     )
-    async with running(plane), listening(plane, address.host):
+    async with running(plane), listening(plane, address.host, ports.held()):
         with contextlib.suppress(asyncio.CancelledError):
             await _Server(config, plane).serve()

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Final
 
 from sessions.proxy.tests.wire import CLOSE, PING, PONG, Client
+from tests.wait import SECONDS
 
 BIG: Final = 200 * 2**20
 MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -24,12 +25,13 @@ class App:
         self.dialled = 0  # ever opened
         self.uploaded = 0  # bytes of bodies that have come
         self.written = 0  # bytes of the big answer that left
+        self.events_taken = 0  # of the stream of events, as the test says: the next is sent then
         self._tired: list[asyncio.StreamWriter] = []  # connections that end when they are used again
         self.changed = asyncio.Condition()
 
     async def until(self, holds: Callable[[], bool]) -> None:
         """Return once something holds of what the app has seen."""
-        async with asyncio.timeout(10), self.changed:
+        async with asyncio.timeout(SECONDS), self.changed:
             await self.changed.wait_for(holds)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -73,7 +75,7 @@ class App:
             await writer.drain()
             return name not in CLOSING
         if name == "events":
-            return await _events(writer)
+            return await self._events(writer)
         return await _echo(visit)
 
     async def _body(self, client: Client, headers: dict[str, str]) -> bytes:
@@ -92,6 +94,21 @@ class App:
         await self._tell()
         await visit.client.reader.read(1)
         return False
+
+    async def take_event(self) -> None:
+        """Have the next event sent."""
+        self.events_taken += 1
+        await self._tell()
+
+    async def _events(self, writer: asyncio.StreamWriter) -> bool:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
+        for number in range(4):
+            event = b"data: %d\n\n" % number
+            writer.write(b"%x\r\n%b\r\n" % (len(event), event))
+            await writer.drain()
+            await self.until(lambda before=number: self.events_taken > before)  # type: ignore[misc]
+        writer.write(b"0\r\n\r\n")
+        return True
 
     async def _big(self, visit: "Visit") -> bool:
         writer = visit.client.writer
@@ -153,6 +170,11 @@ ANSWERS: Final = {
     b"Set-Cookie: b=2\r\nSet-Cookie: c=3\r\n\r\n",
     "dangerous": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nX-Accel-Redirect: /etc/passwd\r\nAlt-Svc: clear\r\n"
     b'Clear-Site-Data: "cookies"\r\nSet-Cookie: gp_app=x\r\nSet-Cookie: a=1; Domain=apps.localhost\r\n\r\n',
+    "kept": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nCache-Control: max-age=31536000, immutable\r\n"
+    b"Expires: Wed, 21 Oct 2099 07:28:00 GMT\r\nNEL: {}\r\nReport-To: {}\r\n\r\nok",
+    "ours": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nSet-Cookie: gp_session=x; Path=/\r\nSet-Cookie: GP_CSRF=x\r\n"
+    b"Set-Cookie: __Host-gp_session=x; Secure; Path=/\r\nSet-Cookie: gp_app_10200=x\r\nSet-Cookie:  gp_share=x\r\n"
+    b"Set-Cookie: =gp_session=x\r\nSet-Cookie: gp_session\r\nSet-Cookie: own=1; Domain=127.0.0.1; Path=/\r\n\r\n",
     "hop": b"HTTP/1.1 200 OK\r\nConnection: x-foo\r\nX-Foo: 1\r\nProxy-Authenticate: Basic\r\nX-Bar: 2\r\n"
     b"Content-Length: 0\r\n\r\n",
     "early": b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
@@ -176,17 +198,6 @@ ANSWERS: Final = {
     "wide": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Wide: " + b"w" * 12000 + b"\r\n\r\nok",
 }
 CLOSING: Final = frozenset(("dies", "dies-in-chunk", "until-close", "hangs-up", "nonsense"))
-
-
-async def _events(writer: asyncio.StreamWriter) -> bool:
-    writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n")
-    for number in range(4):
-        event = b"data: %d\n\n" % number
-        writer.write(b"%x\r\n%b\r\n" % (len(event), event))
-        await writer.drain()
-        await asyncio.sleep(0.1)
-    writer.write(b"0\r\n\r\n")
-    return True
 
 
 async def _echo(visit: Visit) -> bool:

@@ -2,22 +2,23 @@
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from uvicorn import Config, Server
 
-from sessions.proxy.app_connection import DecodingAppConnection
+from sessions.proxy.admission import Network
+from sessions.proxy.app_connection import AppConnection, DecodingAppConnection
 from sessions.proxy.asgi import AppsByAsgi
-from sessions.proxy.asgi_socket import Receive, Scope, Send
+from sessions.proxy.asgi_request import Receive, Scope, Send
 from sessions.proxy.gateway import GatewayAdmission
 from sessions.proxy.limits import FOR_GATEWAY, Limits
 from sessions.proxy.plane import DataPlane
 from sessions.proxy.routes import Route, RouteTable
 from sessions.proxy.splice import ClientConnection
 from sessions.proxy.tests.app import App, running_app
-from sessions.proxy.tests.site import KEYS, SITE, SUBNETS, FakeAuthority, admission, route
+from sessions.proxy.tests.site import BY_PORT, KEYS, SITE, SUBNETS, FakeAuthority, admission, route
 
 CARRIERS = ("splice", "asgi", "gateway")
 
@@ -45,7 +46,9 @@ class Carrier:
 
 
 @asynccontextmanager
-async def running(name: str, limits: Limits | None = None, **changes: object) -> AsyncIterator[Carrier]:
+async def running(
+    name: str, limits: Limits | None = None, fronts: Sequence[Network] = (), **changes: object
+) -> AsyncIterator[Carrier]:
     """Yield a carrier, its route to the app changed as told."""
     async with AsyncExitStack() as stack:
         app = await stack.enter_async_context(running_app())
@@ -59,21 +62,36 @@ async def running(name: str, limits: Limits | None = None, **changes: object) ->
             planes.append(DataPlane(judge, FakeAuthority(), FOR_GATEWAY))
             gateway = f"http://127.0.0.1:{await stack.enter_async_context(_spliced(planes[0]))}"
         admission_ = admission(route(**({"port": app.port, "gateway": gateway} | changes)), authority=authority)
-        kind = {"app_connection": DecodingAppConnection} if name == "asgi" else {}
-        plane = DataPlane(admission_, authority, limits, **kind)
+        kind = DecodingAppConnection if name == "asgi" else AppConnection
+        plane = DataPlane(admission_, authority, limits, kind, fronts)
         planes.insert(0, plane)
         port = await stack.enter_async_context(_served(plane) if name == "asgi" else _spliced(plane))
         yield Carrier(name, port, app, planes, admission_.table, authority)
 
 
 @asynccontextmanager
-async def _spliced(plane: DataPlane) -> AsyncIterator[int]:
-    """Yield the port of the fast carrier."""
+async def running_by_port(name: str) -> AsyncIterator[Carrier]:
+    """Yield a carrier that has the app at a port of its own, with no host name for it."""
+    async with running(name) as carrier:
+        plane = DataPlane(admission(site=BY_PORT, authority=carrier.authority), carrier.authority)
+        async with _spliced(plane, is_own_port=True) as port:
+            by_port = Carrier(name, port, carrier.app, [plane], plane.admission.table, carrier.authority)
+            by_port.table.replace([carrier.route(listen_port=port)])
+            yield by_port
+
+
+@asynccontextmanager
+async def _spliced(plane: DataPlane, *, is_own_port: bool = False) -> AsyncIterator[int]:
+    """Yield the port of the fast carrier: the one that all apps share, or one that an app may have to itself."""
     loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: ClientConnection(plane), "127.0.0.1", 0)
+    own: list[int] = []  # known once the system has chosen it
+    server = await loop.create_server(lambda: ClientConnection(plane, own[0] if own else None), "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    if is_own_port:
+        own.append(port)
     plane.start()
     try:
-        yield server.sockets[0].getsockname()[1]
+        yield port
     finally:
         server.close()
         plane.stop()

@@ -10,6 +10,7 @@ from sessions.proxy.signing import Grant, Keys, digest
 from sessions.proxy.site import Site
 
 SITE = Site(platform_url="http://platform.localhost:8000", apps_domain="apps.localhost")
+BY_PORT = Site(platform_url="http://127.0.0.1:8000", apps_domain="")
 SUBNETS = (ip_network("127.0.0.0/8"),)
 KEYS = Keys(["first:0123456789abcdef"])
 LOGIN = digest("a login session")

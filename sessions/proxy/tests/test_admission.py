@@ -11,7 +11,7 @@ from sessions.proxy.heads import Pair, Request
 from sessions.proxy.routes import Route
 from sessions.proxy.signing import Keys, digest
 from sessions.proxy.site import Site
-from sessions.proxy.tests.site import HOST, KEYS, LOGIN, ORIGIN, SITE, admission, cookie, route
+from sessions.proxy.tests.site import BY_PORT, HOST, KEYS, LOGIN, ORIGIN, SITE, admission, cookie, route
 
 PEER = "192.0.2.1"
 OTHER_KEYS = Keys(["first:another-key-of-16"])
@@ -227,7 +227,6 @@ def test_the_app_gets_its_own_token_and_never_one_of_ours(
     [
         ("GET", "http://echo--s1.apps.localhost/", {}),
         ("OPTIONS", "*", {}),
-        ("CONNECT", "echo--s1.apps.localhost:443", {}),
         ("GET", "/", {"Upgrade": "h2c", "Connection": "Upgrade"}),
         ("POST", "/", {"Content-Length": "3", "Transfer-Encoding": "chunked"}),
         ("POST", "/", {"Content-Length": "+5"}),
@@ -265,6 +264,17 @@ def test_on_a_port_of_its_own_only_its_own_app_answers() -> None:
     assert status(admission_.judge(request, PEER, listen_port=10206)) == 421
 
 
+def test_by_port_a_visitor_who_is_known_at_one_port_is_nobody_at_another() -> None:
+    first, second = route(listen_port=10205), route(label="other--s2", session="s2", listen_port=10206)
+    admission_ = admission(first, second, site=BY_PORT)
+    presented = cookie().replace("gp_app=", "gp_app_10205=")
+    pairs = [(b"Host", b"127.0.0.1:10205"), (b"Cookie", presented.encode())]
+    request = Request(b"GET", b"/", pairs)
+    assert status(admission_.judge(request, PEER, listen_port=10205)) == 200
+    for port in (10206, 10207, None):
+        assert status(admission_.judge(request, PEER, listen_port=port)) == 421
+
+
 def test_a_front_of_ours_names_the_client_and_nobody_else_does() -> None:
     pairs = [(b"Host", HOST.encode()), (b"Cookie", cookie().encode()), (b"X-Forwarded-For", b"6.6.6.6, 203.0.113.5")]
     judgement = admission().judge(Request(b"GET", b"/", list(pairs)), "127.0.0.1")
@@ -291,7 +301,24 @@ def test_what_strangers_send_does_not_pile_up_in_memory(size: int, *, is_remembe
 
 def test_the_names_of_a_site_with_tls_are_bound_to_their_host() -> None:
     site = Site(platform_url="https://gpu.example.org", apps_domain="apps.gpu.example.org")
-    assert site.cookie == "__Host-gp_app"
+    assert site.cookie() == "__Host-gp_app"
     assert site.origin("echo--s1") == "https://echo--s1.apps.gpu.example.org"
     assert site.origin("echo--s1", 10205) == "https://echo--s1.apps.gpu.example.org:10205"
     assert SITE.origin("echo--s1") == ORIGIN
+
+
+@pytest.mark.parametrize(
+    ("platform_url", "origin", "cookie_name"),
+    [
+        ("http://10.0.0.5", "http://10.0.0.5:10205", "gp_app_10205"),
+        ("http://[fd00::5]:8000", "http://[fd00::5]:10205", "gp_app_10205"),
+        ("https://GPU.example.org", "https://gpu.example.org:10205", "__Host-gp_app_10205"),
+    ],
+)
+def test_by_port_an_app_is_at_the_platforms_own_host_name(platform_url: str, origin: str, cookie_name: str) -> None:
+    site = Site(platform_url=platform_url, apps_domain="")
+    assert site.origin("echo--s1", 10205) == origin
+    assert site.origin("echo--s1", 443 if site.is_secure else 80) == origin.removesuffix(":10205")
+    assert (site.cookie(10205), site.state_cookie(10205)) == (cookie_name, f"{cookie_name}_state")
+    assert site.is_at_port(origin.partition("//")[2].upper().encode(), 10205)
+    assert not any(site.is_of_apps(host) for host in (b"", b".", b"10.0.0.5", b"echo--s1.", b"apps.localhost"))

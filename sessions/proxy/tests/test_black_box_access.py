@@ -12,7 +12,7 @@ from sessions.proxy.limits import Limits
 from sessions.proxy.signing import Keys, digest
 from sessions.proxy.tests.black_box import log_in, seen
 from sessions.proxy.tests.carriers import Carrier, running
-from sessions.proxy.tests.site import HOST, LOGIN, ORIGIN, cookie, grant
+from sessions.proxy.tests.site import HOST, LOGIN, ORIGIN, SITE, cookie, grant
 from sessions.proxy.tests.wire import TEXT, Client, connected, handshake, masked, request
 
 LAST = 0x80
@@ -157,6 +157,16 @@ async def test_39_an_address_that_another_session_has_now_is_reached_by_its_own_
         assert (await client.ask(request(**log_in()))).status == 410
 
 
+async def test_39_what_the_gateway_alone_knows_to_be_gone_is_gone() -> None:
+    async with running("gateway") as far:
+        far.planes[1].admission.table.replace([])
+        async with connected(far.port) as client:
+            reply = await client.ask(request(**log_in()))
+            assert (reply.status, b'href="/.gp/again"' in reply.body) == (410, True)
+            again = await client.ask(request("GET", "/.gp/again", **log_in()))
+            assert (again.status, again.all("location")) == (303, [f"{SITE.launch_url('echo--s1')}?stopped"])
+
+
 async def test_a_callback_that_no_page_of_ours_leads_to_is_refused_quietly(carrier: Carrier) -> None:
     target = "/.gp/callback?" + "&".join(["t=x"] * 50)
     async with connected(carrier.port) as client:
@@ -173,10 +183,12 @@ async def test_many_requests_at_once_are_answered_one_after_the_other(carrier: C
             assert reply.status == 401
 
 
-async def test_a_cookie_that_runs_out_ends_what_it_opened(carrier: Carrier) -> None:
+async def test_a_cookie_that_runs_out_ends_what_it_opened(carrier: Carrier, monkeypatch: pytest.MonkeyPatch) -> None:
     async with connected(carrier.port) as client:
-        await client.send(handshake(**log_in(expires_at=time.time() + 1)))
+        expires_at = time.time() + 3600
+        await client.send(handshake(**log_in(expires_at=expires_at)))
         assert (await client.head()).status == 101
+        monkeypatch.setattr(time, "time", lambda: expires_at)
         await client.cut()
 
 

@@ -1,7 +1,6 @@
 """The engine's HTTP, against small servers that misbehave."""
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 
 from sessions.proxy import engine as engine_module
 from sessions.proxy.engine import Engine, ExecFailed
+from tests.ports import free_port
 
 
 @asynccontextmanager
@@ -93,9 +93,7 @@ async def test_a_mute_engine_is_given_up(tmp_path: Path, monkeypatch: pytest.Mon
 
 
 async def test_an_engine_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        closed_port = server.getsockname()[1]
-    for url in (f"unix://{tmp_path}/none.sock", f"tcp://127.0.0.1:{closed_port}"):
+    for url in (f"unix://{tmp_path}/none.sock", f"tcp://127.0.0.1:{free_port()}"):
         with pytest.raises(ExecFailed, match="cannot be reached"):
             await Engine(url).request("GET", "/x")
 

@@ -9,7 +9,7 @@ import pytest
 from uvicorn import Config, Server
 
 from sessions.proxy.app_connection import AppConnection
-from sessions.proxy.asgi_socket import Receive, Scope, Send
+from sessions.proxy.asgi_request import Receive, Scope, Send
 from sessions.proxy.front import PlatformOnly, uvicorn_protocol
 from sessions.proxy.limits import Limits
 from sessions.proxy.listeners import listening
@@ -17,8 +17,10 @@ from sessions.proxy.plane import DataPlane
 from sessions.proxy.splice import ClientConnection
 from sessions.proxy.tests.app import App, running_app
 from sessions.proxy.tests.black_box import log_in, seen
-from sessions.proxy.tests.site import SITE, FakeAuthority, admission, cookie, route
+from sessions.proxy.tests.site import BY_PORT, SITE, FakeAuthority, admission, cookie, route
 from sessions.proxy.tests.wire import TEXT, connected, handshake, masked, request
+from tests.ports import free_port
+from tests.wait import SECONDS
 
 PLATFORM = "platform.localhost:8000"
 
@@ -79,14 +81,17 @@ async def test_a_connection_that_mixes_hosts_is_misdirected() -> None:
             assert await client.ended() == b""
 
 
-async def test_a_head_in_pieces_is_waited_for_and_one_that_never_ends_is_not() -> None:
+async def test_a_head_in_pieces_is_waited_for() -> None:
+    async with running_app() as app, serving(plane_for(app)) as port, connected(port) as client:
+        whole = request(**log_in())
+        for piece in (whole[:3], whole[3:40], whole[40:-1], whole[-1:]):
+            await client.send(piece)
+            await asyncio.sleep(0.01)
+        assert (await client.head()).status == 200
+
+
+async def test_a_head_that_never_ends_is_not_waited_for() -> None:
     async with running_app() as app, serving(plane_for(app, Limits(head_seconds=0.3))) as port:
-        async with connected(port) as client:
-            whole = request(**log_in())
-            for piece in (whole[:3], whole[3:40], whole[40:-1], whole[-1:]):
-                await client.send(piece)
-                await asyncio.sleep(0.01)
-            assert (await client.head()).status == 200
         async with connected(port) as client:
             await client.send(b"GET / HTTP/1.1\r\n")
             assert await client.ended() == b""
@@ -126,8 +131,7 @@ async def test_a_body_for_the_platform_may_be_as_long_and_slow_as_ever() -> None
 
 
 async def test_an_app_has_a_port_of_its_own_as_long_as_its_route_names_it() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        own = probe.getsockname()[1]
+    own = free_port()
     async with running_app() as app:
         plane = plane_for(app, is_public=True)
         async with listening(plane, "127.0.0.1"):
@@ -146,12 +150,23 @@ async def test_an_app_has_a_port_of_its_own_as_long_as_its_route_names_it() -> N
     plane.stop()
 
 
+async def test_a_port_is_held_for_apps_also_while_none_has_it() -> None:
+    own = free_port()
+    plane = DataPlane(admission(site=BY_PORT), FakeAuthority())
+    plane.admission.table.replace([])
+    async with listening(plane, "127.0.0.1", [own]):
+        await until_open(own)
+        async with connected(own) as client:
+            assert (await client.ask(request("GET", "/", b"", f"127.0.0.1:{own}"))).status == 410
+    plane.stop()
+    await until_closed(own)
+
+
 async def test_a_port_that_another_program_has_does_no_harm() -> None:
     async with running_app() as app:
         plane = plane_for(app)
-        with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as probe:
-            first, second = taken.getsockname()[1], probe.getsockname()[1]
-            probe.close()
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            first, second = taken.getsockname()[1], free_port()
             async with listening(plane, "127.0.0.1"):
                 other = route(label="echo--s2", session="s2", port=app.port, listen_port=second)
                 plane.admission.table.replace([route(port=app.port, listen_port=first), other])
@@ -174,6 +189,8 @@ async def test_a_plane_that_drains_finishes_answers_and_lets_websockets_be() -> 
             assert (await talking.head()).status == 101
             plane.shut_down()
             assert await idle.ended() == b""
+            for _ in range(4):
+                await app.take_event()
             assert (await busy.ended()).endswith(b"0\r\n\r\n")
             await talking.send(masked(TEXT, b"x"))
             assert await talking.frame() == (0x80 | TEXT, b"x")
@@ -196,7 +213,7 @@ async def test_a_fault_of_ours_leaves_nobody_waiting(faulty: str, monkeypatch: p
 
 async def until_open(port: int) -> None:
     """Return once somebody listens on the port."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SECONDS):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -209,7 +226,7 @@ async def until_open(port: int) -> None:
 
 async def until_closed(port: int) -> None:
     """Return once nobody listens on the port."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(SECONDS):
         while True:
             try:
                 _, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -67,7 +67,7 @@ def test_a_gateway_dials_containers_of_its_own_host_only() -> None:
     for away in (route(label="other--s1"), route(gateway="http://10.0.0.2:9000"), route(address="169.254.169.254")):
         judgement = judge(signed, away)
         assert isinstance(judgement, Answer)
-        assert judgement.status == 404
+        assert judgement.status == 410
 
 
 def test_a_pass_is_used_for_half_its_life_and_taken_for_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -87,7 +87,14 @@ def test_an_app_sets_cookies_for_its_own_host_only_and_never_ours(set_by_app: by
 )
 def test_a_dangerous_header_of_an_app_does_not_reach_the_browser(name: bytes) -> None:
     kept = heads.answer_headers([(name, b"x"), (b"ETag", b"1")], is_public=False)
-    assert kept == [(b"ETag", b"1"), heads.NO_INDEX, heads.SAME_ORIGIN_REFERRER]
+    assert kept == [(b"ETag", b"1"), heads.NO_INDEX, *heads.PRIVATE, heads.SAME_ORIGIN_REFERRER]
+
+
+def test_a_private_app_is_shown_by_pages_of_its_own_origin_alone() -> None:
+    pairs = [(b"Content-Security-Policy", b"sandbox"), (b"cross-origin-resource-policy", b"cross-origin")]
+    shown = heads.answer_headers(pairs, is_public=False)
+    assert shown == [pairs[0], heads.NO_INDEX, *heads.PRIVATE, heads.SAME_ORIGIN_REFERRER]
+    assert heads.answer_headers(pairs, is_public=True)[:2] == pairs
 
 
 def test_a_public_app_may_answer_other_origins_and_nobody_indexes_it() -> None:

@@ -6,11 +6,10 @@ import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
-from typing import Final
 
-from sessions.proxy.tests.site import HOST, ORIGIN
+from sessions.proxy.tests.site import HOST
+from tests.wait import SECONDS
 
-SECONDS: Final = 10.0  # within which everything that happens at all has happened
 TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 
 
@@ -99,9 +98,9 @@ class Client:
 
 
 @asynccontextmanager
-async def connected(port: int) -> AsyncIterator[Client]:
+async def connected(port: int, address: str = "127.0.0.1") -> AsyncIterator[Client]:
     """Yield a connection to a port of this machine."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=2**22)
+    reader, writer = await asyncio.open_connection(address, port, limit=2**22)
     try:
         yield Client(reader, writer)
     finally:
@@ -119,11 +118,16 @@ def request(
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
-def handshake(target: str = "/ws", **headers: str) -> bytes:
+def handshake(target: str = "/ws", host: str = HOST, /, **headers: str) -> bytes:
     """Return a websocket's handshake."""
-    switch = {"Connection": "Upgrade", "Upgrade": "websocket", "Origin": ORIGIN, "Sec_WebSocket_Version": "13"}
+    switch = {
+        "Connection": "Upgrade",
+        "Upgrade": "websocket",
+        "Origin": f"http://{host}",
+        "Sec_WebSocket_Version": "13",
+    }
     key = {"Sec_WebSocket_Key": "dGhlIHNhbXBsZSBub25jZQ=="}
-    return request("GET", target, b"", HOST, **(switch | key | headers))
+    return request("GET", target, b"", host, **(switch | key | headers))
 
 
 def masked(opcode: int, content: bytes = b"", *, is_last: bool = True) -> bytes:

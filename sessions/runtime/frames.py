@@ -1,0 +1,15 @@
+"""The frames in which the engine sends what a process without a terminal wrote. Pure."""
+
+from typing import Final
+
+FRAME_HEAD: Final = 8  # bytes: 1 or 2 for the stream, three zeros, and the length of what follows, big-endian
+
+
+def unframed(framed: bytes) -> bytes:
+    """Return the contents of the frames, one after the other; the last may be cut off."""
+    contents, at = [], 0
+    while at + FRAME_HEAD < len(framed):
+        end = at + FRAME_HEAD + int.from_bytes(framed[at + 4 : at + FRAME_HEAD], "big")
+        contents.append(framed[at + FRAME_HEAD : end])
+        at = end
+    return b"".join(contents)
