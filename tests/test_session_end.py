@@ -30,6 +30,7 @@ from tests.workers import host_worker, wait_until_ready
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
 PORT: Final = 8080
+LAST_CHUNK: Final = b"0\r\n\r\n"
 # Echoes on a websocket, sends events and a download without end; asked to stop, it says which of them are open.
 APP: Final = """
 import asyncio, signal
@@ -140,8 +141,8 @@ async def open_all_and_be_cut(web: LiveServer, endpoint: Endpoint, end: Callable
         await asyncio.to_thread(end)
         async with asyncio.timeout(SECONDS):
             await talking.wait_closed()
-            await left_of(events)
-            await left_of(download)
+            await cut(events)
+            await cut(download)
 
 
 @asynccontextmanager
@@ -153,8 +154,8 @@ async def under_way(web: LiveServer, endpoint: Endpoint, path: str) -> AsyncIter
         yield client
 
 
-async def left_of(client: Client) -> None:
-    """Return when nothing more comes."""
+async def cut(client: Client) -> None:
+    """Return once the connection has ended; fail where the app ends its answer in peace."""
     with suppress(ConnectionError):
-        while await client.reader.read(2**20):
-            pass
+        while data := await client.reader.read(2**20):
+            assert not data.endswith(LAST_CHUNK)

@@ -101,6 +101,7 @@ def test_a_script_that_does_not_arrive_is_said_and_a_reload_brings_the_terminal(
     page.goto(f"{server.url}/sessions/{session.pk}/terminal/")
     trouble = page.get_by_role("alertdialog", name="The terminal does not come up")
     expect(trouble).to_contain_text("A part of this page did not arrive")
+    expect(page.locator("#terminal-state")).to_have_text("Not connected")
     page.unroute_all()
     trouble.get_by_role("button", name="Reload").click()
     expect(page.locator(".xterm-rows")).to_contain_text("$")

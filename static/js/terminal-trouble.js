@@ -11,6 +11,7 @@
     const place = document.getElementById("terminal-trouble");
     place.querySelector("[data-words]").textContent = words;
     place.hidden = false;
+    document.querySelector("#terminal-state [data-text]").textContent = "Not connected";
     place.querySelector("[data-reload]").focus();
   }
 
