@@ -37,11 +37,12 @@ SUDO_CAPABILITIES: Final = (
 # TERM it passes TERM on to everything in the container and ends as soon as nothing but init and itself is left; what
 # remains is killed by the engine after the grace. An interactive shell ignores TERM, so terminals are hung up as well:
 # whoever leads a session on one (fields 1, 6 and 7 of /proc/<pid>/stat) gets HUP. The sleep is only something to wait
-# for, because a signal interrupts `wait` at once.
+# for, because a signal interrupts `wait` at once; it is killed, for TERM is lost on a child that is not yet `sleep`.
 ENTRY_SCRIPT: Final = """
 end() {
     trap '' TERM HUP
     kill -TERM -1
+    [ "$code" = 0 ] && kill -KILL "$!"
     wait
     for process in /proc/[0-9]*; do
         read -r pid name state parent group session terminal rest < "$process/stat" &&

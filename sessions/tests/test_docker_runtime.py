@@ -13,7 +13,7 @@ from sessions.runtime.container_config import LOG_FILE_COUNT, LOG_FILE_SIZE, PID
 from sessions.runtime.docker import DockerRuntime
 from sessions.tests.runtime_worlds import ENGINE_URL, MIB, DockerWorld, cgroup_value, hand_made_labels, make_spec
 from tests.tiny_image import ensure_tiny_image
-from tests.wait import SECONDS
+from tests.wait import SECONDS, until
 
 pytestmark = pytest.mark.docker
 
@@ -168,6 +168,16 @@ def test_stop_does_not_wait_for_the_grace_where_nobody_needs_it(
     started = time.monotonic()
     runtime.stop(spec.session, 1, grace_seconds=int(2 * SECONDS))
     assert time.monotonic() - started < SECONDS
+    assert [state.exit_code for state in runtime.containers()] == [0]
+
+
+def test_stop_does_not_wait_for_the_entry_points_own_sleep(world: DockerWorld, runtime: DockerRuntime) -> None:
+    """A shell's child that is told to end before it has become another program forgets that it was told."""
+    spec = launch(runtime, make_spec(world.image))
+    children = f"/proc/{world.entry_process(spec.session, 1)}/task/{world.entry_process(spec.session, 1)}/children"
+    asleep = until(lambda: world.execute(spec.session, 1, f"cat {children}")[1].strip())
+    world.execute(spec.session, 1, f"kill -STOP {asleep}")
+    runtime.stop(spec.session, 1, grace_seconds=int(2 * SECONDS))
     assert [state.exit_code for state in runtime.containers()] == [0]
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 
+from sessions.runtime import docker_requests
 from sessions.runtime.base import (
     ContainerPhase,
     ContainerSpec,
@@ -231,8 +232,9 @@ def test_threads_that_remove_one_container_at_once_all_succeed(world: World, run
 
 @pytest.mark.parametrize(("installation", "host"), [("stranger", "here"), ("", "elsewhere")])
 def test_another_installations_or_hosts_container_is_out_of_reach(
-    world: World, running: ContainerSpec, installation: str, host: str
+    world: World, running: ContainerSpec, installation: str, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(docker_requests, "RACE_SECONDS", 0.5)  # for which a name that is taken may become free
     stranger = world.runtime(installation and f"{installation}-{world.installation}", host)
     assert stranger.containers() == []
     stranger.stop(running.session, running.attempt, grace_seconds=0)
