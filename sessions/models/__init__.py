@@ -21,12 +21,12 @@ from sessions.models.session import (
     Session,
     SessionEvent,
     SessionQuerySet,
-    SessionUsage,
     StaleSession,
     Told,
     has_succeeded,
     new_session_id,
 )
+from sessions.models.usage import SessionUsage
 
 __all__ = [
     "SESSION_ID",
