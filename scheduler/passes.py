@@ -3,6 +3,7 @@
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Final
 
 from django.db import connection, transaction
@@ -10,6 +11,7 @@ from django.utils import timezone
 
 from resources.kick import clear_kick
 from scheduler import snapshot, telling
+from scheduler.kept import Kept
 from scheduler.memory import Memory
 from sessions import services
 
@@ -29,16 +31,24 @@ def _uncollected() -> Iterator[None]:
             gc.enable()
 
 
-@_uncollected()
 def run_pass() -> int:
     """Place every waiting session that fits and tell the others why they wait; return how many were placed.
 
-    1. Clear the kick, so that whatever commits from now on asks for another pass.
-    2. Wait for a pass in another scheduler to end: its leases are then in our snapshot.
-    3. Read what has changed, plan, write leases, commit; then the hosts are told.
-    4. Tell those who are left, in a transaction of its own: nobody's start waits for words.
+    The kick is cleared first, so that whatever commits from now on asks for another pass.
     """
     clear_kick()
+    kept, placed, now = place()
+    tell(kept, now)
+    return placed
+
+
+@_uncollected()
+def place() -> tuple[Kept, int, datetime]:
+    """Give sessions their places; return the state after it, how many were placed, and when that was decided.
+
+    It waits for a pass in another scheduler to end, whose leases are then in our snapshot; reads what has changed,
+    plans, writes leases and commits. Then the hosts are told.
+    """
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
@@ -48,7 +58,12 @@ def run_pass() -> int:
         placed = services.assign(placements) if placements else 0
         if memory.is_fresh:
             snapshot.forget_changes(kept.since)
+    return kept, placed, now
+
+
+@_uncollected()
+def tell(kept: Kept, now: datetime) -> None:
+    """Tell those who are left why they wait, in a transaction of its own: nobody's start waits for words."""
     with transaction.atomic():
         telling.write(kept.news(now), lambda session_id: kept.waiters[session_id].request.owner_id)
     memory.keep(kept)
-    return placed
