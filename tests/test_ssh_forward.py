@@ -58,7 +58,7 @@ def forwarded(client: SshClient, session: Session, target: str) -> Iterator[int]
             until(lambda: is_listening(port))
             yield port
         finally:
-            forwarding.terminate()
+            forwarding.kill()  # told to end while it begins to wait, ssh would wait for the next keepalive
 
 
 def asked(port: int, said: bytes) -> bytes:

@@ -238,7 +238,7 @@ def test_one_connection_carries_several_commands_at_once(client: SshClient, tmp_
         commands = [[*client.command("train", *shared), f"cat; echo {number}"] for number in range(10)]
         running = [subprocess.Popen(each, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for each in commands]
         assert [each.communicate(b"")[0] for each in running] == [b"%d\n" % number for number in range(10)]
-        master.terminate()
+        master.kill()
 
 
 def test_every_front_of_an_installation_has_the_same_host_key(client: SshClient, session: Session, key: SshKey) -> None:
