@@ -2,10 +2,9 @@
 
 import asyncio
 import socket
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -17,6 +16,7 @@ from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.server import ServerConnection, serve
 
 from sessions.models import Endpoint
+from tests.app_servers import app_server
 from tests.factories import make_endpoint, run_reachable_session
 from tests.live import LiveServer, app_cookie, app_websocket, serving
 from tests.ports import free_port
@@ -103,12 +103,8 @@ class Named(BaseHTTPRequestHandler):
 def named_app(called: str) -> Iterator[int]:
     """Run an app that says what it is called; yield its port."""
     handler = type("Called", (Named,), {"name": called})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+    with app_server(handler) as port:
+        yield port
 
 
 def test_who_prefers_a_busy_port_gets_another_of_the_pool_and_is_told(tmp_path: Path) -> None:

@@ -1,9 +1,8 @@
 """A platform on a bare IP address, in a real browser: an app opens at a port of its own, for its owner alone."""
 
-import threading
 from collections.abc import Iterator
 from contextlib import suppress
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Final
 
@@ -14,6 +13,7 @@ from pytest_django import Settings
 
 from sessions.endpoints import ports
 from sessions.models import Endpoint, Session
+from tests.app_servers import app_server
 from tests.browser import signed_in
 from tests.factories import make_app, make_endpoint, make_user
 from tests.live import LiveServer, serving
@@ -67,13 +67,8 @@ class Program(BaseHTTPRequestHandler):
 def program() -> Iterator[int]:
     """The port of the program, on this machine."""
     Program.seen.clear()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Program)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server.server_address[1]
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with app_server(Program) as port:
+        yield port
 
 
 @pytest.fixture

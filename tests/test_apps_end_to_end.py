@@ -6,7 +6,7 @@ from contextlib import closing
 from datetime import timedelta
 from email.message import Message
 from http.client import HTTPConnection, HTTPException
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
@@ -22,6 +22,7 @@ from sessions.endpoints import revocations, services, tickets
 from sessions.models import Endpoint
 from sessions.proxy.signing import Grant, digest
 from sessions.tests.web import browser_of
+from tests.app_servers import app_server
 from tests.factories import make_endpoint
 from tests.live import LiveServer, serving
 from tests.wait import SECONDS, until
@@ -57,13 +58,8 @@ class Shown(BaseHTTPRequestHandler):
 @pytest.fixture
 def app_port() -> Iterator[int]:
     """The port of an app on this machine."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Shown)
-    thread = threading.Thread(target=server.serve_forever)
-    thread.start()
-    yield server.server_address[1]
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with app_server(Shown) as port:
+        yield port
 
 
 @pytest.fixture

@@ -1,5 +1,6 @@
 """Waiting for what other processes do, with a deadline."""
 
+import asyncio
 import time
 from collections.abc import Callable
 from typing import Final, TypeVar
@@ -18,3 +19,8 @@ def until(look: Callable[[], Found], *, seconds: float = SECONDS) -> Found:
             return found
         time.sleep(0.02)
     raise AssertionError(f"nothing came of {look} within {seconds} s")
+
+
+async def eventually(is_so: Callable[[], object]) -> None:
+    """Wait as `until` does, in another thread, while the loop goes on."""
+    await asyncio.to_thread(until, is_so)

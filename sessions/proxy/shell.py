@@ -104,7 +104,7 @@ async def hang_up(process: Exec, engine: Engine, container_id: str, process_id: 
     try:
         await asyncio.shield(end)
     except asyncio.CancelledError:
-        await end
+        await asyncio.wait([end])
         raise
 
 

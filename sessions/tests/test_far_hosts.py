@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,7 @@ from tests.containers import ENGINE_URL, Container, running_container
 from tests.factories import make_host, make_user, run_session
 from tests.gateways import Gateway, running_gateway
 from tests.tiny_image import ensure_tiny_image
-from tests.wait import SECONDS
+from tests.wait import SECONDS, eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
@@ -97,13 +97,6 @@ def container(session: Session, labels: dict[str, str]) -> Iterator[Container]:
         Session.objects.filter(pk=session.pk).update(container_id=running.id)
         session.refresh_from_db()
         yield running
-
-
-async def eventually(is_so: Callable[[], bool]) -> None:
-    """Wait for what happens in another process."""
-    async with asyncio.timeout(SECONDS):
-        while not await asyncio.to_thread(is_so):
-            await asyncio.sleep(0.05)
 
 
 def move_to_another_host(session: Session) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import stat
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from sessions.ssh.host_key import NAME, load_host_key
 from tests.containers import Container, running_container
 from tests.factories import make_host, make_user, run_session
 from tests.shell_image import ensure_shell_image
-from tests.wait import SECONDS
+from tests.wait import eventually
 
 CUT_OFF = (asyncssh.ConnectionLost, ConnectionError)
 HERE, THERE = "192.0.2.1", "192.0.2.2"
@@ -101,13 +101,6 @@ async def session(transactional_db: None, container: Container) -> Session:
     owner = await User.objects.aget(pk=session.owner_id)
     await sync_to_async(add_ssh_key)(owner, KEY.export_public_key().decode())
     return session
-
-
-async def eventually(is_so: Callable[[], object]) -> None:
-    """Wait for what happens at the other end of a connection."""
-    async with asyncio.timeout(SECONDS):
-        while not await asyncio.to_thread(is_so):
-            await asyncio.sleep(0.02)
 
 
 @pytest.mark.docker

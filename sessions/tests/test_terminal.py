@@ -2,7 +2,7 @@
 
 import asyncio
 import secrets
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 from asgiref.sync import sync_to_async
@@ -21,7 +21,7 @@ from sessions.tests.terminal_client import cookie_of, terminal
 from tests.containers import Container, running_container
 from tests.factories import make_host, make_session, make_user, run_session
 from tests.tiny_image import ensure_tiny_image
-from tests.wait import SECONDS
+from tests.wait import SECONDS, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -63,13 +63,6 @@ def session_in(container_id: str, host: Host, owner: User) -> Session:
     Session.objects.filter(pk=running.pk).update(container_id=container_id)
     running.refresh_from_db()
     return running
-
-
-async def eventually(is_so: Callable[[], bool]) -> None:
-    """Wait for what happens in a container behind our back."""
-    async with asyncio.timeout(SECONDS):
-        while not await asyncio.to_thread(is_so):
-            await asyncio.sleep(0.05)
 
 
 async def test_an_anonymous_browser_is_told_to_sign_in() -> None:

@@ -3,19 +3,18 @@
 import asyncio
 import json
 import secrets
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
 from sessions.proxy.engine import GATEWAY_PREFIX, HEAD_LIMIT, Engine
-from sessions.proxy.exec_stream import ExecStream
 from sessions.proxy.passage import Passage, signer
 from sessions.proxy.signing import Keys
 from sessions.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL, container_name
 from tests.containers import ENGINE_URL, Container, running_container
 from tests.tiny_image import ensure_tiny_image
-from tests.wait import SECONDS
+from tests.wait import SECONDS, eventually
 
 HOST = "gpu7"
 KEYS = Keys(["k:" + "k" * 32])
@@ -50,23 +49,6 @@ async def gateway(engine_url: str = ENGINE_URL, port: int = 0) -> AsyncIterator[
 async def settled(passage: Passage) -> None:
     """Wait until the gateway has no connection any more."""
     await eventually(lambda: passage.connections == 0)
-
-
-async def eventually(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SECONDS):
-        while not await asyncio.to_thread(is_so):
-            await asyncio.sleep(0.02)
-
-
-async def read_until(stream: ExecStream, text: str) -> bytes:
-    """Return the output up to and including `text`."""
-    output = b""
-    async with asyncio.timeout(SECONDS):
-        while text.encode() not in output:
-            data = await stream.read()
-            assert data, f"ended before {text!r}: {output!r}"
-            output += data
-    return output
 
 
 async def raw(url: str, request: bytes) -> bytes:

@@ -19,18 +19,17 @@ from sessions.proxy.signing import Keys
 from sessions.proxy.tests.passages import (
     HOST,
     KEYS,
-    eventually,
     gateway,
     of_session,
     raw,
-    read_until,
     settled,
 )
+from sessions.proxy.tests.streams import read_until
 from sessions.runtime.container_config import container_name
 from tests.containers import ENGINE_URL, Container
 from tests.ports import free_port
 from tests.tiny_image import ensure_tiny_image
-from tests.wait import SECONDS
+from tests.wait import SECONDS, eventually
 
 # --- what goes through
 
@@ -42,7 +41,7 @@ async def test_a_shell_works_through_the_gateway_and_leaves_nothing(
     shell = await Shell.start(far, shared.id)
     await shell.resize(132, 43)
     await shell.write("echo grüße $((6*7)); busybox stty size; exit 3\r".encode())
-    assert "grüße 42\r\n43 132" in (await read_until(shell, "43 132")).decode()
+    assert "grüße 42\r\n43 132" in await read_until(shell, "43 132")
     while await shell.read():
         pass
     assert await shell.exit_code() == 3
@@ -117,7 +116,7 @@ async def test_a_paste_waits_for_a_process_that_does_not_read(far: Engine, share
     stream = await ExecStream.open(far, shared.id, command, {})
     await read_until(stream, "ready")
     await stream.write(text)
-    assert hashlib.md5(text).hexdigest().encode() in await read_until(stream, "-")
+    assert hashlib.md5(text).hexdigest() in await read_until(stream, "-")
     stream.close()
 
 

@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import secrets
 import tracemalloc
-from collections.abc import Callable
 from unittest.mock import AsyncMock
 
 import pytest
@@ -12,30 +11,13 @@ import pytest
 from sessions.proxy.engine import Engine, ExecFailed
 from sessions.proxy.exec_stream import ExecStream
 from sessions.proxy.shell import CUT_OFF, Shell
+from sessions.proxy.tests.streams import read_until
 from tests.containers import ENGINE_URL, Container
-from tests.wait import SECONDS
+from tests.wait import SECONDS, eventually
 
 pytestmark = pytest.mark.docker
 
 FLOOD = "busybox yes | busybox tee /tmp/written"
-
-
-async def read_until(stream: ExecStream, text: str) -> str:
-    """Return the output up to and including `text`."""
-    output = b""
-    async with asyncio.timeout(SECONDS):
-        while text.encode() not in output:
-            data = await stream.read()
-            assert data, f"ended before {text!r}: {output!r}"
-            output += data
-    return output.decode(errors="replace")
-
-
-async def eventually(is_so: Callable[[], bool]) -> None:
-    """Wait for what happens in a container behind our back."""
-    async with asyncio.timeout(SECONDS):
-        while not await asyncio.to_thread(is_so):
-            await asyncio.sleep(0.05)
 
 
 async def test_a_shell_runs_commands_and_reports_its_exit_code(shell: Shell) -> None:
