@@ -8,10 +8,10 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Final
 
-from scheduler.placement import LOOK_AHEAD
-from scheduler.simulator import Job
-from scheduler.standing import Standing
-from scheduler.terms import Snapshot
+from scheduler.core.placement import LOOK_AHEAD
+from scheduler.core.standing import Standing
+from scheduler.core.terms import Snapshot
+from scheduler.simulation.simulator import Job
 
 SLACK: Final = (1.0, 1.25, 1.5, 2.0, 4.0)  # times as long as they need do people give their sessions
 MINUTE: Final = timedelta(minutes=1)

@@ -11,11 +11,11 @@ import docker
 import psycopg
 
 from gpuplatform import embedded
+from hostworker.runtime.base import ContainerSpec
+from hostworker.runtime.container_config import HOST_LABEL, container_config, container_name
+from hostworker.runtime.hostnames import SANDBOX_HOSTNAME
+from hostworker.runtime.sandboxes import FREE, SANDBOX_LABEL
 from resources.units import GIB, MIB
-from sessions.runtime.base import ContainerSpec
-from sessions.runtime.container_config import HOST_LABEL, container_config, container_name
-from sessions.runtime.hostnames import SANDBOX_HOSTNAME
-from sessions.runtime.sandboxes import FREE, SANDBOX_LABEL
 from tests.platform import Platform
 
 EVERY_SECONDS = 0.002

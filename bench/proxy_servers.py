@@ -14,15 +14,15 @@ from typing import Final, cast
 import uvicorn
 import uvloop
 
-from sessions.proxy.admission import Admission
-from sessions.proxy.app_connection import AppConnection, DecodingAppConnection
-from sessions.proxy.asgi import AppsByAsgi
-from sessions.proxy.asgi_request import Receive, Scope, Send
-from sessions.proxy.plane import DataPlane
-from sessions.proxy.routes import Route, RouteTable
-from sessions.proxy.signing import Grant, Keys
-from sessions.proxy.site import Site
-from sessions.proxy.splice import ClientConnection
+from proxy.admission import Admission
+from proxy.app_connection import AppConnection, DecodingAppConnection
+from proxy.asgi import AppsByAsgi
+from proxy.asgi_request import Receive, Scope, Send
+from proxy.plane import DataPlane
+from proxy.routes import Route, RouteTable
+from proxy.signing import Grant, Keys
+from proxy.site import Site
+from proxy.splice import ClientConnection
 
 HOST: Final = "127.0.0.1"
 MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

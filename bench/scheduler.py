@@ -22,10 +22,10 @@ from bench.database import measure_database
 from bench.trace import Trace, read_trace, synthetic_trace
 from bench.worlds import after_release, big_world, with_limits
 from scheduler.advisor import advise_on
-from scheduler.placement import plan
-from scheduler.simulator import simulate
-from scheduler.standing import Standing
-from scheduler.terms import EPOCH, Where
+from scheduler.core.placement import plan
+from scheduler.core.standing import Standing
+from scheduler.core.terms import EPOCH, Where
+from scheduler.simulation.simulator import simulate
 
 SIZES = ((100, 1_000), (1_000, 10_000), (5_000, 10_000))  # hosts x waiting
 Figures = dict[str, float]

@@ -8,11 +8,11 @@ from random import Random
 from typing import Final
 
 from accounts.limits import Amounts, Limits
-from scheduler.room import GroupRoom, Room
-from scheduler.simulator import Job
-from scheduler.terms import EPOCH, HostView, Owner, Request, Rules, Shape, Snapshot, Where
-from scheduler.trace import Pod, make_host, read_hosts, read_pods
-from scheduler.where import policy_for
+from scheduler.core.room import GroupRoom, Room
+from scheduler.core.terms import EPOCH, HostView, Owner, Request, Rules, Shape, Snapshot, Where
+from scheduler.core.where import policy_for
+from scheduler.simulation.simulator import Job
+from scheduler.simulation.trace import Pod, make_host, read_hosts, read_pods
 
 OWNERS: Final = 20
 DENSER: Final = 10  # times as dense as in the trace do sessions come in the closed loop

@@ -7,8 +7,8 @@ from random import Random
 
 from accounts.limits import Amounts, Limits
 from resources.units import GIB
-from scheduler.placement import plan
-from scheduler.terms import EPOCH, GpuView, HostView, Owner, Request, Running, Shape, Snapshot
+from scheduler.core.placement import plan
+from scheduler.core.terms import EPOCH, GpuView, HostView, Owner, Request, Running, Shape, Snapshot
 
 OWNERS = 100
 LIMITS = tuple(timedelta(minutes=minutes) for minutes in (10, 30, 60, 90, 120, 240, 480, 1440, 2880))

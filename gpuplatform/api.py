@@ -12,10 +12,10 @@ from rest_framework.routers import SimpleRouter
 from rest_framework.views import APIView
 
 from accounts.api import MeView, SshKeyViewSet, TokenView
+from endpoints.api_urls import urlpatterns as app_patterns
 from resources.api import HostViewSet, ImageViewSet, PresetViewSet, ResourceGroupViewSet
 from scheduler.api import EstimateView
 from sessions.api import LimitsView, SessionViewSet
-from sessions.endpoints.api_urls import urlpatterns as app_patterns
 
 
 @extend_schema(exclude=True)

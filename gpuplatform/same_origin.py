@@ -6,8 +6,8 @@ from channels.security.websocket import WebsocketDenier
 from django.conf import settings
 from django.http.request import split_domain_port, validate_host
 
-from sessions.proxy.asgi import Application
-from sessions.proxy.asgi_request import Receive, Scope, Send
+from proxy.asgi import Application
+from proxy.asgi_request import Receive, Scope, Send
 
 _refuse: Final = WebsocketDenier.as_asgi()
 

@@ -39,7 +39,7 @@ COMPUTE_HOST_NAME = env("COMPUTE_HOST_NAME", default="") or socket.gethostname()
 COMPUTE_HOST_GROUP = env("COMPUTE_HOST_GROUP", default="default")
 COMPUTE_HOST_CPU = env.int("COMPUTE_HOST_CPU", default=0)
 COMPUTE_HOST_MEMORY = env("COMPUTE_HOST_MEMORY", default="")
-COMPUTE_RUNTIME = env("COMPUTE_RUNTIME", default="sessions.runtime.docker.DockerRuntime")
+COMPUTE_RUNTIME = env("COMPUTE_RUNTIME", default="hostworker.runtime.docker.DockerRuntime")
 COMPUTE_DOCKER_URL = env("COMPUTE_DOCKER_URL", default="unix:///var/run/docker.sock")
 COMPUTE_SANDBOX_POOL = env.int("COMPUTE_SANDBOX_POOL", default=2)
 COMPUTE_SIMULATED_GPUS = env("COMPUTE_SIMULATED_GPUS", default="")
@@ -81,6 +81,9 @@ INSTALLED_APPS = [
     "resources",
     "sessions",
     "scheduler",
+    "hostworker",
+    "sshserver",
+    "endpoints",
 ]
 
 MIDDLEWARE = [

@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
 from resources.units import FGPU_STEP
-from scheduler.board import Board
-from scheduler.reasons import Explainer
-from scheduler.standing import Standing
-from scheduler.terms import Request, Snapshot
+from scheduler.core.board import Board
+from scheduler.core.reasons import Explainer
+from scheduler.core.standing import Standing
+from scheduler.core.terms import Request, Snapshot
 
 LOOK_AHEAD: Final = 30  # moments at which sessions end: what an answer may cost while a slider moves
 

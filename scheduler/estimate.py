@@ -11,9 +11,9 @@ from django.utils import timezone
 from accounts.models import User
 from resources.models import ResourceGroup
 from scheduler.advisor import Advice, advise_on
+from scheduler.core.standing import Standing
+from scheduler.core.terms import Request
 from scheduler.memory import Memory
-from scheduler.standing import Standing
-from scheduler.terms import Request
 from sessions import services
 from sessions.services import Order
 

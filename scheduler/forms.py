@@ -7,9 +7,9 @@ from django.utils import timezone
 
 from resources.models import QueueOrder, ResourceGroup
 from resources.models import Where as WhereChoices
-from scheduler.comparison import Change, Comparison, compare
+from scheduler.core.terms import Order, Where
 from scheduler.history import recorded
-from scheduler.terms import Order, Where
+from scheduler.simulation.comparison import Change, Comparison, compare
 
 UNCHANGED = ("", "as it is")
 

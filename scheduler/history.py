@@ -9,9 +9,9 @@ from django.utils import timezone
 from accounts.limits import Amounts
 from accounts.models import User
 from resources.models import ResourceGroup
-from scheduler.simulator import Job
+from scheduler.core.terms import Owner, Request, Snapshot
+from scheduler.simulation.simulator import Job
 from scheduler.snapshot import hosts_of, rules_of
-from scheduler.terms import Owner, Request, Snapshot
 from sessions.models import Session
 
 MOST: Final = 2000  # sessions that are replayed, the latest: what a page may cost

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 from accounts.limits import Limits
-from scheduler.forecast import Start
-from scheduler.placement import LOOK_AHEAD
-from scheduler.reasons import Explainer, Words
+from scheduler.core.forecast import Start
+from scheduler.core.placement import LOOK_AHEAD
+from scheduler.core.reasons import Explainer, Words
+from scheduler.core.standing import Standing
+from scheduler.core.terms import Owner, Placement, Request, Running, Shape
 from scheduler.snapshot import NOTHING, Changes, Loaded, Waiter, usage_of
-from scheduler.standing import Standing
 from scheduler.telling import is_news, written
-from scheduler.terms import Owner, Placement, Request, Running, Shape
 from sessions.models import Told
 
 Place = tuple[int, Shape]  # group and shape: whoever waits for the same is told the same, limits aside

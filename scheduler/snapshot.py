@@ -17,7 +17,19 @@ from accounts.limits import Amounts, Limits
 from accounts.models import User
 from resources.models import Gpu, Host, HostStatus, ResourceGroup
 from resources.tiers import Tier
-from scheduler.terms import EPOCH, GpuView, HostView, Order, Owner, Request, Rules, Running, Shares, Snapshot, Where
+from scheduler.core.terms import (
+    EPOCH,
+    GpuView,
+    HostView,
+    Order,
+    Owner,
+    Request,
+    Rules,
+    Running,
+    Shares,
+    Snapshot,
+    Where,
+)
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import Session, SessionQuerySet, Told, has_succeeded
 

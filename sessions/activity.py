@@ -17,8 +17,8 @@ from django.db import Error, close_old_connections
 from django.db.models import F, Q
 from django.utils import timezone
 
+from hostworker.jupyter import TOKEN_VARIABLE, last_use
 from resources.models import Host
-from sessions.jupyter import TOKEN_VARIABLE, last_use
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
 

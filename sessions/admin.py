@@ -9,9 +9,9 @@ from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 
 from accounts.models import User
+from endpoints import services as endpoints
 from resources.units import fgpu_text, size_text
 from sessions import services
-from sessions.endpoints import services as endpoints
 from sessions.models import Endpoint, EndpointEvent, GpuShare, Lease, Session, SessionEvent, ShareLink
 
 

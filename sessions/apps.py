@@ -13,7 +13,7 @@ class SessionsConfig(AppConfig):
 
     def ready(self) -> None:
         """Connect what ends access to apps, and register the checks of what leads to them."""
-        from sessions.endpoints import checks, signals  # noqa: F401  # the models must be there first
+        from endpoints import checks, signals  # noqa: F401  # the models must be there first
 
         for check in checks.CHECKS:
             register(check)

@@ -16,8 +16,8 @@ from django.db import Error
 from redis.exceptions import RedisError
 
 from accounts.models import User
+from proxy.signing import digest
 from sessions import notify
-from sessions.proxy.signing import digest
 
 logger = logging.getLogger(__name__)
 

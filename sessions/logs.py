@@ -4,14 +4,14 @@ from typing import Final
 
 from asgiref.sync import async_to_sync
 
+from engine.engine import ExecFailed
+from engine.output import last_lines
+from hostworker.runtime.base import EngineUnreachable, RuntimeFailure
+from hostworker.runtime.container_config import container_name
+from hostworker.runtime.factory import get_runtime
 from sessions.lifecycle import FINAL, IN_CONTAINER, Status
 from sessions.models import Session
-from sessions.proxy.engine import ExecFailed
-from sessions.proxy.output import last_lines
 from sessions.reach import OutOfReach, engine_of, is_here
-from sessions.runtime.base import EngineUnreachable, RuntimeFailure
-from sessions.runtime.container_config import container_name
-from sessions.runtime.factory import get_runtime
 
 PANEL_LINES: Final = 500
 DOWNLOAD_LINES: Final = 10_000

@@ -25,7 +25,7 @@ from redis.retry import Retry
 logger = logging.getLogger(__name__)
 
 SUPERADMINS: Final = "superadmins"
-ROUTES_CHANNEL: Final = "gp.routes"  # of Redis; sessions/endpoints/feed.py says what its messages mean
+ROUTES_CHANNEL: Final = "gp.routes"  # of Redis; endpoints/feed.py says what its messages mean
 
 FEW: Final = 20  # messages that the sender waits for; told together, browsers are told to fetch everything again
 ALL: Final = ""  # in place of a session: many have changed
@@ -56,8 +56,8 @@ def host_queue(host_name: str) -> str:
 
 
 def tell_host(host_name: str, task: str, *arguments: object) -> None:
-    """Send `sessions.tasks.<task>` with these arguments to the host's worker once the current transaction commits."""
-    send = partial(_send_task, f"sessions.tasks.{task}", arguments, host_queue(host_name))
+    """Send `hostworker.tasks.<task>` with these arguments to the host's worker once the current transaction commits."""
+    send = partial(_send_task, f"hostworker.tasks.{task}", arguments, host_queue(host_name))
     transaction.on_commit(send)
 
 
@@ -66,7 +66,7 @@ def tell_hosts(task: str, starts: Iterable[tuple[str, str, int]]) -> None:
 
     A message costs about a millisecond, and the next pass need not wait for thousands of them.
     """
-    messages = [(f"sessions.tasks.{task}", (pk, attempt), host_queue(host)) for host, pk, attempt in starts]
+    messages = [(f"hostworker.tasks.{task}", (pk, attempt), host_queue(host)) for host, pk, attempt in starts]
     if len(messages) > FEW:
         transaction.on_commit(partial(_hosts.submit, _send_tasks, messages))
     elif messages:

@@ -4,11 +4,11 @@ from functools import lru_cache
 
 from django.conf import settings
 
+from engine.engine import Engine
+from engine.passage import signer
+from proxy.signing import Keys
 from resources.addresses import is_gateway_url
 from resources.models import Host
-from sessions.proxy.engine import Engine
-from sessions.proxy.passage import signer
-from sessions.proxy.signing import Keys
 
 
 class OutOfReach(Exception):

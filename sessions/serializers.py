@@ -10,16 +10,16 @@ from rest_framework.exceptions import ValidationError
 
 from accounts.models import User
 from accounts.serializers import StrictSerializer
+from endpoints.serializers import EndpointSerializer
 from resources.models import Image, Preset, ResourceGroup
 from resources.serializers import MAX_INTEGER, FgpuField, FgpuTextField, SizeField, SpanField
 from resources.tiers import Tier
 from resources.units import MIB
 from sessions import validation
-from sessions.endpoints.serializers import EndpointSerializer
 from sessions.lifecycle import Kind, Reason, Status, Tab
 from sessions.models import Session, SessionEvent
 from sessions.services import Order
-from sessions.ssh.command_line import command_line
+from sshserver.command_line import command_line
 
 AS_WRITTEN = ("name", "count", "priority", "command", "time_limit", "not_before")
 SESSION_ID = re.compile("[a-z2-7]{16}")

@@ -9,11 +9,11 @@ from django.db.models import Exists, F, Max, OuterRef
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
+from endpoints import sweeps as ends
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import HostStatus
 from sessions import services
-from sessions.endpoints import sweeps as ends
 from sessions.lifecycle import IN_CONTAINER, Reason, Status
 from sessions.models import Session, StaleSession
 

@@ -1,30 +1,11 @@
-"""Celery's entry points: an id in, one call. Delivered at least once; whatever they call is safe to repeat."""
+"""Celery's periodic tasks of sessions, run on the scheduler's queue."""
 
 from celery import shared_task
 
-from sessions import app_starter, runner, sweeps
-from sessions.runtime.factory import get_runtime
-
-
-@shared_task
-def start_session(session_id: str, attempt: int) -> None:
-    """Start this attempt on this host."""
-    runner.start(get_runtime(), session_id, attempt)
-
-
-@shared_task
-def stop_session(session_id: str, attempt: int) -> None:
-    """Stop this attempt on this host."""
-    runner.stop(get_runtime(), session_id, attempt)
-
-
-@shared_task
-def open_app(endpoint_id: int) -> None:
-    """Find or start the app of this endpoint on this host."""
-    app_starter.begin(get_runtime(), endpoint_id)
+from sessions import sweeps
 
 
 @shared_task
 def enforce_deadlines() -> None:
-    """Give every state its way out."""
+    """Move sessions whose state has outlived its deadline; see `sessions.sweeps`."""
     sweeps.enforce_deadlines()

@@ -12,13 +12,13 @@ from django.db import Error
 from redis.exceptions import RedisError
 
 from accounts.models import User
+from engine.credit import Credit
+from engine.engine import ExecFailed
+from engine.shell import Shell
 from sessions import activity, notify
 from sessions.lifecycle import Status
 from sessions.login_watch import LoginWatch
 from sessions.models import SESSION_ID, Session
-from sessions.proxy.credit import Credit
-from sessions.proxy.engine import ExecFailed
-from sessions.proxy.shell import Shell
 from sessions.reach import OutOfReach, engine_of
 from sessions.terminal_messages import (
     PONG,

@@ -3,8 +3,9 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
+from endpoints import app_views
 from resources.models import APP_NAME
-from sessions import app_views, terminal_views, views
+from sessions import terminal_views, views
 from sessions.models import SESSION_ID
 
 

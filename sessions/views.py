@@ -21,7 +21,7 @@ from sessions import logs, queries, services
 from sessions.forms import LaunchForm
 from sessions.lifecycle import Kind, Status, Tab
 from sessions.models import SESSION_ID, Session, SessionQuerySet
-from sessions.ssh.command_line import command_line
+from sshserver.command_line import command_line
 
 PAGE_SIZE: Final = 25
 BULK_LIMIT: Final = 200

@@ -4,7 +4,7 @@ import os
 import signal
 from typing import Any
 
-from sessions.runtime.docker import DockerRuntime
+from hostworker.runtime.docker import DockerRuntime
 
 CRASH_AT = "TEST_CRASH_AT"  # environment variable: "before create", "after stop", ...
 

@@ -20,8 +20,8 @@ from websockets.typing import Origin
 
 from accounts.models import User
 from gpuplatform import embedded
+from proxy.signing import Grant, digest
 from sessions.models import Endpoint
-from sessions.proxy.signing import Grant, digest
 from sessions.reach import signing_keys
 from tests.ports import free_port
 

@@ -17,7 +17,7 @@ import psycopg
 from psycopg.rows import dict_row
 
 from gpuplatform import embedded
-from sessions.runtime.container_config import HOST_LABEL
+from hostworker.runtime.container_config import HOST_LABEL
 from tests.containers import remove_containers
 from tests.ports import free_port
 from tests.wait import SECONDS, until
@@ -61,7 +61,7 @@ def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
         "COMPUTE_HTTP_ADDRESS": f"127.0.0.1:{port}",
         "COMPUTE_SSH_ADDRESS": f"127.0.0.1:{free_port()}",
         "COMPUTE_HOST_NAME": host_name,
-        "COMPUTE_RUNTIME": "sessions.runtime.docker.DockerRuntime",
+        "COMPUTE_RUNTIME": "hostworker.runtime.docker.DockerRuntime",
         "COMPUTE_SIMULATED_GPUS": "1x8GiB",
         "DATABASE_URL": "",
         "REDIS_URL": "",

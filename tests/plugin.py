@@ -53,7 +53,7 @@ os.environ.update(
     REDIS_URL="",
     COMPUTE_HTTPS="false",
     COMPUTE_HOST_NAME="test-host",
-    COMPUTE_RUNTIME="sessions.runtime.memory.MemoryRuntime",
+    COMPUTE_RUNTIME="hostworker.runtime.memory.MemoryRuntime",
     COMPUTE_SIMULATED_GPUS="1x8GiB",
     COMPUTE_LOG_LEVEL="INFO",
 )

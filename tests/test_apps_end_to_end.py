@@ -17,10 +17,10 @@ from django.utils import timezone
 from pytest_django import Settings
 
 from accounts.models import User
+from endpoints import revocations, services, tickets
+from proxy.signing import Grant, digest
 from sessions import notify
-from sessions.endpoints import revocations, services, tickets
 from sessions.models import Endpoint
-from sessions.proxy.signing import Grant, digest
 from sessions.tests.web import browser_of
 from tests.app_servers import app_server
 from tests.factories import make_endpoint

@@ -8,16 +8,16 @@ import requests
 from django.conf import settings
 from docker.api import APIClient
 
+from endpoints import services
+from hostworker import app_environment
+from hostworker.app_starter import open_app
+from hostworker.runtime.container_config import container_name
+from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
 from resources.images.catalog import Entry, load
 from resources.images.registration import register_entry
 from resources.models import Image
 from resources.units import GIB
-from sessions import app_environment
-from sessions.app_starter import open_app
-from sessions.endpoints import services
 from sessions.models import Endpoint, EndpointState, Session
-from sessions.runtime.container_config import container_name
-from sessions.tests.runtime_worlds import DockerWorld, make_spec
 from tests.factories import make_session, make_user, run_session
 from tests.wait import SECONDS
 

@@ -8,6 +8,8 @@ import docker
 import pytest
 from docker.models.containers import Container
 
+from hostworker.runtime.container_config import HOST_LABEL, SESSION_LABEL
+from hostworker.runtime.sandboxes import FREE, SANDBOX_LABEL, sandbox_name
 from resources.discovery import Device, Machine
 from resources.models import Host, HostStatus
 from resources.services import declare_joining, declare_ready, register_host
@@ -16,8 +18,6 @@ from scheduler.passes import run_pass
 from sessions import services
 from sessions.lifecycle import Status
 from sessions.models import GpuShare, Lease, Session
-from sessions.runtime.container_config import HOST_LABEL, SESSION_LABEL
-from sessions.runtime.sandboxes import FREE, SANDBOX_LABEL, sandbox_name
 from tests import factories
 from tests.containers import remove_containers
 from tests.crashing import CRASH_AT

@@ -8,12 +8,12 @@ from uuid import uuid4
 import pytest
 from django.conf import settings
 
+from hostworker.runtime.container_config import HOST_LABEL
 from resources.models import ResourceGroup
 from resources.units import GIB, MIB
 from sessions import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import GpuShare, SessionUsage
-from sessions.runtime.container_config import HOST_LABEL
 from tests.containers import remove_containers
 from tests.fgpu_sessions import (
     NOT_READY,

@@ -15,17 +15,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from pytest_django import Settings
 
+from hostworker import reconciler, runner
+from hostworker.runtime.base import ContainerPhase, EngineUnreachable, ImageUnavailable, RuntimeFailure, StartFailed
+from hostworker.tests.meddling import MeddledRuntime
 from resources import services as hosts
 from resources.models import Gpu, Host
 from resources.units import GIB, MIB
 from scheduler.passes import run_pass
-from sessions import reconciler, runner, services
+from sessions import services
 from sessions.errors import Refused
 from sessions.lifecycle import FINAL, Status
 from sessions.models import Lease, Session
-from sessions.runtime.base import ContainerPhase, EngineUnreachable, ImageUnavailable, RuntimeFailure, StartFailed
 from sessions.sweeps import enforce_deadlines
-from sessions.tests.meddling import MeddledRuntime
 from tests.factories import make_group, make_host, make_image, make_policy, make_user
 from tests.invariants import broken_invariants
 

@@ -6,9 +6,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from sessions.jupyter import last_use
-from sessions.runtime.container_config import container_name
-from sessions.tests.runtime_worlds import MIB, DockerWorld, make_spec
+from hostworker.jupyter import last_use
+from hostworker.runtime.container_config import container_name
+from hostworker.runtime.tests.runtime_worlds import MIB, DockerWorld, make_spec
 from tests.fgpu_sessions import PYTHON_IMAGE, ensure_python_image
 from tests.wait import until
 

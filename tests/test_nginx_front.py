@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gpuplatform.bootstrap.system_packages import program
-from sessions.proxy.tests.black_box import log_in, seen
-from sessions.proxy.tests.carriers import running, running_by_port
-from sessions.proxy.tests.site import KEYS, grant
-from sessions.proxy.tests.wire import PING, PONG, TEXT, connected, handshake, masked, request
+from proxy.tests.black_box import log_in, seen
+from proxy.tests.carriers import running, running_by_port
+from proxy.tests.site import KEYS, grant
+from proxy.tests.wire import PING, PONG, TEXT, connected, handshake, masked, request
 from tests.ports import free_port
 from tests.wait import SECONDS
 

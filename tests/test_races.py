@@ -14,14 +14,15 @@ import pytest
 from django.db import connection
 from pytest_django import Settings
 
+from hostworker import reconciler
+from hostworker.runtime.base import ContainerPhase, unheard
+from hostworker.runtime.memory import MemoryRuntime
 from resources.models import Host
 from resources.units import GIB
 from scheduler.passes import run_pass
-from sessions import reconciler, services
+from sessions import services
 from sessions.lifecycle import FINAL, Reason, Status
 from sessions.models import Lease, Session, SessionEvent
-from sessions.runtime.base import ContainerPhase, unheard
-from sessions.runtime.memory import MemoryRuntime
 from sessions.tests.orders import make_order
 from tests.factories import make_group, make_host, make_policy, make_user
 from tests.invariants import broken_amounts, broken_invariants

@@ -13,13 +13,13 @@ import requests
 from django.conf import settings
 from django.db import connections
 
+from endpoints.services import open_app
+from hostworker.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL
+from proxy.tests.wire import Client, connected, request
 from resources.models import Installation
 from sessions import services
-from sessions.endpoints.services import open_app
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
-from sessions.proxy.tests.wire import Client, connected, request
-from sessions.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL
 from tests.containers import remove_containers
 from tests.fgpu_sessions import ensure_python_image, group_of, submit, wait_for
 from tests.live import LiveServer, app_cookie, app_host, app_websocket, serving

@@ -7,6 +7,8 @@ from uuid import uuid4
 import pytest
 
 from accounts.services import add_ssh_key
+from hostworker.runtime.container_config import HOST_LABEL, NETWORK
+from hostworker.runtime.tests.test_firewall import serving
 from resources.discovery import Machine
 from resources.models import Host
 from resources.services import declare_ready, register_host
@@ -15,10 +17,8 @@ from scheduler.passes import run_pass
 from sessions import services
 from sessions.lifecycle import Status
 from sessions.models import Session
-from sessions.runtime.container_config import HOST_LABEL, NETWORK
 from sessions.services import Order
-from sessions.tests.ssh_client import SshClient, run
-from sessions.tests.test_firewall import serving
+from sshserver.tests.ssh_client import SshClient, run
 from tests import factories
 from tests.containers import remove_containers
 from tests.ports import free_port

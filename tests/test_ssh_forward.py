@@ -11,8 +11,8 @@ from django.conf import settings
 
 from accounts.services import add_ssh_key
 from sessions.models import Session
-from sessions.ssh.forward import RELAY
-from sessions.tests.ssh_client import SshClient
+from sshserver.forward import RELAY
+from sshserver.tests.ssh_client import SshClient
 from tests.containers import Container, running_container
 from tests.factories import make_host, run_session
 from tests.fgpu_sessions import PYTHON_IMAGE, ensure_python_image

@@ -13,15 +13,15 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connections
 
-from resources.models import Installation
-from sessions.models import Session
-from sessions.runtime.container_config import (
+from hostworker.runtime.container_config import (
     ATTEMPT_LABEL,
     HOST_LABEL,
     INSTALLATION_LABEL,
     SESSION_LABEL,
     container_name,
 )
+from resources.models import Installation
+from sessions.models import Session
 from tests.containers import Container, running_container
 from tests.factories import make_host, run_session
 from tests.gateways import Gateway, running_gateway

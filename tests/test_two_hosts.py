@@ -12,8 +12,8 @@ import requests
 from asgiref.sync import sync_to_async
 from django.db import connections
 
+from endpoints.services import open_app
 from sessions import services
-from sessions.endpoints.services import open_app
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
 from sessions.terminal_messages import CloseCode

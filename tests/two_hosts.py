@@ -12,11 +12,11 @@ import requests
 from asgiref.sync import sync_to_async
 from django.conf import settings
 
+from hostworker.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL
 from resources.models import Installation
 from resources.units import MIB
 from sessions.lifecycle import Status
 from sessions.models import Session
-from sessions.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL
 from tests.containers import ENGINE_URL, remove_containers
 from tests.far_machine import FarMachine, far_machine
 from tests.fgpu_sessions import group_of, submit, wait_for
@@ -26,7 +26,7 @@ from tests.wait import SECONDS
 from tests.web_terminal import WebTerminal, web_terminal
 from tests.workers import host_worker, wait_until_ready
 
-REAL: Final = "sessions.runtime.docker.DockerRuntime"
+REAL: Final = "hostworker.runtime.docker.DockerRuntime"
 QUIET: Final = {"COMPUTE_SANDBOX_POOL": "0", "COMPUTE_SIMULATED_GPUS": ""}
 
 

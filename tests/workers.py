@@ -34,7 +34,7 @@ def host_worker(name: str, *, on: Sequence[str] = (), **environment: str) -> Ite
         "DATABASE_URL": database_url(),
         "COMPUTE_VAR_DIR": str(settings.COMPUTE_VAR_DIR),
         "COMPUTE_HOST_NAME": name,
-        "COMPUTE_RUNTIME": "sessions.runtime.docker.DockerRuntime",
+        "COMPUTE_RUNTIME": "hostworker.runtime.docker.DockerRuntime",
     }
     process = subprocess.Popen(
         [*on, sys.executable, "manage.py", "hostworker"], cwd=ROOT, env=variables | environment, start_new_session=True

@@ -23,17 +23,17 @@ from docker import APIClient
 from docker.errors import DockerException
 from requests.exceptions import RequestException
 
+from engine.engine import ExecFailed
 from gpuplatform import redis_probe
 from gpuplatform.bootstrap import address, docker_engine, gpus, system_packages
 from gpuplatform.bootstrap.progress import SetupProblem
+from hostworker.runtime import firewall
+from hostworker.runtime.container_config import NETWORK
+from hostworker.runtime.factory import get_enforcer
 from resources.checks import check_simulated_gpus
 from resources.models import Gpu, Host, Image
 from resources.units import GIB, size_text
-from sessions.proxy.engine import ExecFailed
 from sessions.reach import engine_behind
-from sessions.runtime import firewall
-from sessions.runtime.container_config import NETWORK
-from sessions.runtime.factory import get_enforcer
 
 OLDEST_PYTHON: Final = (3, 11)
 SECRET_LENGTH: Final = 50

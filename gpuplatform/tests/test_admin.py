@@ -17,10 +17,10 @@ from django.utils import timezone
 from knox.models import AuthToken
 
 from accounts.models import ResourcePolicy, SshKey, User
+from endpoints.services import share
 from resources.admin import APP_ICONS
 from resources.models import Host, Image, Installation, Preset, ResourceGroup
 from resources.units import GIB, MIB
-from sessions.endpoints.services import share
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, GpuShare, Lease, Session, SessionEvent
 from tests.factories import (

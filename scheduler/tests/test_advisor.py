@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from accounts.limits import Amounts, Limits
 from scheduler.advisor import Advice, Alternative, Starts, advise
-from scheduler.simulator import simulate
-from scheduler.terms import Owner, Request, Running, Snapshot
-from scheduler.tests.timelines import FOREVER, at, job, random_waiting, worlds
-from scheduler.tests.worlds import NOW, make_host, make_request, make_snapshot
+from scheduler.core.terms import Owner, Request, Running, Snapshot
+from scheduler.core.tests.timelines import FOREVER, at, job, random_waiting, worlds
+from scheduler.core.tests.worlds import NOW, make_host, make_request, make_snapshot
+from scheduler.simulation.simulator import simulate
 
 thousand = settings(max_examples=1000, deadline=None)
 

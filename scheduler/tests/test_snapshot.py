@@ -7,8 +7,9 @@ from pytest_django import DjangoAssertNumQueries
 from accounts.limits import Amounts, Limits
 from resources.models import HostStatus, QueueOrder, ResourceGroup, Where
 from resources.units import GIB
-from scheduler import snapshot, terms
-from scheduler.terms import GpuView, HostView, Owner, Request
+from scheduler import snapshot
+from scheduler.core import terms
+from scheduler.core.terms import GpuView, HostView, Owner, Request
 from sessions.lifecycle import LIVE, Status
 from sessions.models import Told
 from tests.factories import (

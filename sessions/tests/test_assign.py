@@ -4,7 +4,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
 
-from scheduler.terms import Placement
+from scheduler.core.terms import Placement
 from sessions.lifecycle import Reason, Status
 from sessions.models import GpuShare, Lease, Session
 from sessions.services import assign
@@ -33,7 +33,7 @@ def test_a_placement_becomes_a_lease_an_event_and_a_message(
     event = session.events.get()
     assert (event.old_status, event.new_status, event.detail) == ("PENDING", "SCHEDULED", session.detail)
     assert event.at == session.status_at
-    assert take_all(f"host.{host.name}") == [("sessions.tasks.start_session", (session.pk, 1))]
+    assert take_all(f"host.{host.name}") == [("hostworker.tasks.start_session", (session.pk, 1))]
 
 
 def test_a_session_that_waits_no_longer_is_left_alone() -> None:

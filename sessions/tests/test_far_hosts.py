@@ -12,20 +12,20 @@ from django.db import connections
 from pytest_django import Settings
 
 from accounts.models import User
-from resources.models import Host, Installation
-from sessions import login_watch, logs, reach
-from sessions.endpoints import routes
-from sessions.lifecycle import Reason, Status
-from sessions.models import Session
-from sessions.proxy.engine import HEAD_LIMIT, Engine
-from sessions.proxy.passage import Passage
-from sessions.runtime.container_config import (
+from endpoints import routes
+from engine.engine import HEAD_LIMIT, Engine
+from engine.passage import Passage
+from hostworker.runtime.container_config import (
     ATTEMPT_LABEL,
     HOST_LABEL,
     INSTALLATION_LABEL,
     SESSION_LABEL,
     container_name,
 )
+from resources.models import Host, Installation
+from sessions import login_watch, logs, reach
+from sessions.lifecycle import Reason, Status
+from sessions.models import Session
 from sessions.terminal_messages import CloseCode
 from sessions.tests.terminal_client import cookie_of, terminal
 from sessions.tests.web import HTMX, browser_of, text_of

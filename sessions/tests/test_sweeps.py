@@ -151,7 +151,7 @@ def test_a_session_ends_at_the_lifetime_of_its_owners_policy(
     assert now(bounded) == (Status.TERMINATING, Reason.LIFETIME)
     assert now(unbounded)[0] == Status.RUNNING
     assert bounded.host
-    assert take_all(f"host.{bounded.host.name}") == [("sessions.tasks.stop_session", (bounded.pk, 1))]
+    assert take_all(f"host.{bounded.host.name}") == [("hostworker.tasks.stop_session", (bounded.pk, 1))]
 
 
 def test_what_is_in_time_is_let_be() -> None:

@@ -8,10 +8,11 @@ import pytest
 from django.db import connection
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
-from sessions import runner, services
+from hostworker import runner
+from hostworker.runtime.memory import MemoryRuntime
+from sessions import services
 from sessions.lifecycle import FINAL, Reason, Status
 from sessions.models import Lease, Session
-from sessions.runtime.memory import MemoryRuntime
 from tests.factories import make_user, session_in
 from tests.queues import take_all
 from tests.wait import SECONDS
@@ -42,7 +43,7 @@ def test_a_session_can_be_ended_from_every_status_and_twice(
         assert session.events.last().actor == session.owner  # type: ignore[union-attr]
     told = take_all(f"host.{session.host.name}") if session.host else []
     stops = is_news and ENDS_AS[status] == Status.TERMINATING
-    assert told == ([("sessions.tasks.stop_session", (session.pk, 1))] if stops else [])
+    assert told == ([("hostworker.tasks.stop_session", (session.pk, 1))] if stops else [])
     assert Lease.objects.filter(session=session).exists() == (stored.status == Status.TERMINATING)
 
 

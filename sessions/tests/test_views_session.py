@@ -7,13 +7,13 @@ import pytest
 from django.test import override_settings
 from django.utils import timezone
 
+from hostworker.runtime.base import ContainerSpec, EngineUnreachable
+from hostworker.runtime.factory import get_runtime
+from hostworker.runtime.memory import MemoryRuntime
 from resources.units import GIB
 from sessions import logs
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, SessionUsage
-from sessions.runtime.base import ContainerSpec, EngineUnreachable
-from sessions.runtime.factory import get_runtime
-from sessions.runtime.memory import MemoryRuntime
 from sessions.tests.web import HTMX, browser_of, text_of
 from sessions.words import REASON_WORDS, reason_text
 from tests.factories import make_host, make_session, make_user, run_session

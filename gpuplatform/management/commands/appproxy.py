@@ -9,12 +9,12 @@ from typing import Any, Final
 import uvloop
 from django.core.management.base import BaseCommand, CommandError
 
+from endpoints import ports
+from endpoints.data_plane import data_plane, running
 from gpuplatform.bootstrap.address import Address, address_from
-from sessions.endpoints import ports
-from sessions.endpoints.data_plane import data_plane, running
-from sessions.proxy.limits import allow_open_files
-from sessions.proxy.listeners import listening
-from sessions.proxy.splice import ClientConnection
+from proxy.limits import allow_open_files
+from proxy.listeners import listening
+from proxy.splice import ClientConnection
 
 logger = logging.getLogger(__name__)
 

@@ -12,10 +12,10 @@ from django.core.management.base import BaseCommand, CommandError
 
 from gpuplatform.bootstrap.address import SSH_SETTING, address_from
 from gpuplatform.bootstrap.progress import SetupProblem
+from proxy.limits import allow_open_files
 from sessions import activity
-from sessions.proxy.limits import allow_open_files
-from sessions.ssh.front import SshFront
-from sessions.ssh.host_key import load_host_key
+from sshserver.front import SshFront
+from sshserver.host_key import load_host_key
 
 
 class Command(BaseCommand):

@@ -11,14 +11,14 @@ from django.conf import settings
 from django.core.management.base import BaseCommand
 from uvicorn import Config, Server
 
+from endpoints import ports
+from endpoints.addresses import site
+from endpoints.data_plane import data_plane, running
 from gpuplatform.bootstrap.address import Address, address_from
-from sessions.endpoints import ports
-from sessions.endpoints.addresses import site
-from sessions.endpoints.data_plane import data_plane, running
-from sessions.proxy.front import PlatformOnly, uvicorn_protocol
-from sessions.proxy.limits import allow_open_files
-from sessions.proxy.listeners import listening
-from sessions.proxy.plane import DataPlane
+from proxy.front import PlatformOnly, uvicorn_protocol
+from proxy.limits import allow_open_files
+from proxy.listeners import listening
+from proxy.plane import DataPlane
 
 LARGEST_MESSAGE: Final = 2**20  # bytes a browser may send to the platform at once: ample for what people paste
 SHUTDOWN_SECONDS: Final = 5  # after which open websockets are closed

@@ -9,11 +9,11 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from resources.models import ResourceGroup
-from scheduler import trace
-from scheduler.comparison import Change, Comparison, compare
+from scheduler.core.terms import Order, Snapshot, Where
 from scheduler.history import MOST, recorded
-from scheduler.simulator import Job
-from scheduler.terms import Order, Snapshot, Where
+from scheduler.simulation import trace
+from scheduler.simulation.comparison import Change, Comparison, compare
+from scheduler.simulation.simulator import Job
 
 
 class Command(BaseCommand):

@@ -1,0 +1,126 @@
+"""API of a session's apps: what it offers, opening and closing, and the links that share them."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, cast
+
+from django.db import transaction
+from django.shortcuts import get_object_or_404
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiResponse, extend_schema
+from rest_framework import status
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.viewsets import GenericViewSet
+
+from accounts.api import user_of
+from endpoints import addresses, services
+from endpoints.serializers import (
+    EndpointSerializer,
+    OpenedSerializer,
+    OpenSerializer,
+    SharedSerializer,
+    ShareLinkSerializer,
+    ShareSerializer,
+)
+from sessions.errors import Refused
+from sessions.models import Endpoint, EndpointState, Session, ShareLink
+
+REFUSED = OpenApiResponse(OpenApiTypes.OBJECT, description="What is wrong: {field: [message, ...]}, or {detail}")
+
+
+@contextmanager
+def refusals() -> Iterator[None]:
+    """Turn what the services refuse into messages per field; what is about no field of the body is the detail."""
+    try:
+        yield
+    except Refused as refusal:
+        by_field = {"detail" if name == "app" else name: message for name, message in refusal.errors.items()}
+        raise ValidationError(by_field) from refusal
+
+
+class AppViewSet(GenericViewSet[Endpoint]):
+    """The apps of one session."""
+
+    queryset = Endpoint.objects.none()
+    serializer_class = EndpointSerializer
+    filter_backends = ()
+
+    def list(self, request: Request, session_id: str) -> Response:
+        """List the apps that the session's image offers, and the ports that were opened."""
+        session = self._session(session_id)
+        page = self.paginate_queryset(cast(Any, _shown(session)))
+        return self.get_paginated_response(EndpointSerializer(page, many=True).data)
+
+    def retrieve(self, request: Request, session_id: str, app: str) -> Response:
+        """Show an app that was opened."""
+        return Response(EndpointSerializer(self._endpoint(session_id, app)).data)
+
+    @extend_schema(request=OpenSerializer, responses={200: OpenedSerializer, 400: REFUSED})
+    def create(self, request: Request, session_id: str, app: str) -> Response:
+        """Open an app, or change how it is opened; one that is open already stays so."""
+        session, actor = self._session(session_id), user_of(request)
+        body = OpenSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked = body.validated_data
+        with refusals(), transaction.atomic():
+            opened = services.open_app(session, app, actor=actor, preferred_port=asked.get("preferred_port"))
+            if asked.get("public"):
+                services.publish(opened.endpoint, until=asked.get("public_until"), actor=actor)
+            elif "public" in asked:
+                services.unpublish(opened.endpoint, actor=actor)
+        endpoint = self._endpoint(session_id, app)
+        return Response({**EndpointSerializer(endpoint).data, "note": opened.note})
+
+    @extend_schema(request=None, responses={204: None})
+    def destroy(self, request: Request, session_id: str, app: str) -> Response:
+        """Let no way lead to the app any more; its process goes on in the session."""
+        services.close(self._endpoint(session_id, app), actor=user_of(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    @extend_schema(responses=ShareLinkSerializer(many=True))
+    def links(self, request: Request, session_id: str, app: str) -> Response:
+        """List the links by which the app was shared, newest first."""
+        links = self._endpoint(session_id, app).share_links.select_related("created_by")
+        page = self.paginate_queryset(cast(Any, links))
+        return self.get_paginated_response(ShareLinkSerializer(page, many=True).data)
+
+    @extend_schema(request=ShareSerializer, responses={201: SharedSerializer, 400: REFUSED})
+    def share(self, request: Request, session_id: str, app: str) -> Response:
+        """Make a link by which whoever holds it may use the app until it expires."""
+        endpoint = self._endpoint(session_id, app)
+        body = ShareSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        with refusals():
+            link, secret = services.share(endpoint, **body.validated_data, actor=user_of(request))
+        shown = {**ShareLinkSerializer(link).data, "url": addresses.share_url(secret)}
+        return Response(shown, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=None, responses={204: None})
+    def revoke(self, request: Request, session_id: str, app: str, link_id: int) -> Response:
+        """Void a link, and what it has opened."""
+        link = get_object_or_404(ShareLink, endpoint=self._endpoint(session_id, app), pk=link_id)
+        services.revoke(link, actor=user_of(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+    def _session(self, session_id: str) -> Session:
+        """Return the session; for a stranger it does not exist."""
+        sessions = Session.objects.visible_to(user_of(self.request)).select_related("image")
+        return get_object_or_404(sessions.prefetch_related("image__apps", "endpoints"), pk=session_id)
+
+    def _endpoint(self, session_id: str, app: str) -> Endpoint:
+        """Return the endpoint; for a stranger, and once it is closed, it does not exist."""
+        endpoints = Endpoint.objects.visible_to(user_of(self.request)).unclosed().select_related("session__image")
+        return get_object_or_404(endpoints, session=session_id, app=app)
+
+
+def _shown(session: Session) -> list[Endpoint]:
+    """Return an endpoint for each app of the image, opened or not, and those of the ports that were opened."""
+    opened = {endpoint.app: endpoint for endpoint in session.endpoints.all()}
+    offered = [
+        opened.get(app.name) or Endpoint(session=session, app=app.name, title=app.title, state=EndpointState.CLOSED)
+        for app in session.image.apps.all()
+    ]
+    others = [endpoint for endpoint in opened.values() if endpoint.state != EndpointState.CLOSED]
+    return offered + [endpoint for endpoint in others if endpoint not in offered]

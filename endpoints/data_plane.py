@@ -1,0 +1,94 @@
+"""The data plane of this process, with the platform's names, keys and database behind it."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from ipaddress import ip_network
+
+from channels.db import database_sync_to_async
+from django.conf import settings
+
+from endpoints import tickets
+from endpoints.addresses import site
+from endpoints.feed import Feed, feeding
+from proxy.admission import Admission
+from proxy.app_connection import AppConnection, DecodingAppConnection
+from proxy.gateway import GatewayAdmission
+from proxy.limits import FOR_GATEWAY
+from proxy.plane import DataPlane
+from proxy.routes import RouteTable
+from proxy.signing import Grant
+from sessions import activity
+from sessions.reach import signing_keys
+
+
+class DatabaseAuthority:
+    """Redeems tickets and notes activity in the platform's database."""
+
+    async def redeem(self, ticket: str, label: str, state_digest: str) -> tuple[Grant, str] | None:
+        """Use the ticket up, in a thread; see `tickets.redeem`."""
+        found: tuple[Grant, str] | None = await database_sync_to_async(tickets.redeem, thread_sensitive=False)(
+            ticket, label, state_digest
+        )
+        return found
+
+    def used(self, session: str) -> None:
+        """Note that the session is in use."""
+        activity.used(session)
+
+
+def data_plane(app_connection: type[AppConnection] = AppConnection) -> DataPlane:
+    """Return a new data plane for browsers, without routes yet."""
+    authority = DatabaseAuthority()
+    fronts = [ip_network(each) for each in settings.COMPUTE_TRUSTED_FRONTS]
+    admission = Admission(
+        site=site(),
+        table=RouteTable(),
+        keys=signing_keys(),
+        subnets=[ip_network(each) for each in settings.COMPUTE_SESSION_SUBNETS],
+        fronts=fronts,
+        authority=authority,
+    )
+    return DataPlane(admission, authority, app_connection=app_connection, fronts=fronts)
+
+
+def gateway_plane() -> DataPlane:
+    """Return a new data plane for a gateway, without routes yet."""
+    subnets = [ip_network(each) for each in settings.COMPUTE_SESSION_SUBNETS]
+    admission = GatewayAdmission(table=RouteTable(), keys=signing_keys(), subnets=subnets)
+    return DataPlane(admission, DatabaseAuthority(), FOR_GATEWAY)
+
+
+@asynccontextmanager
+async def running(plane: DataPlane) -> AsyncIterator[None]:
+    """Keep the plane's routes in step and its deadlines watched while the block runs; end its connections after it."""
+    async with feeding(plane.admission.table):
+        plane.start()
+        try:
+            yield
+        finally:
+            plane.stop()
+
+
+class LazyPlane:
+    """The data plane of the portable carrier, begun by the first request: ASGI servers need not tell of their start."""
+
+    def __init__(self) -> None:
+        self._plane: DataPlane | None = None
+        self._feed: Feed | None = None
+        self._beginning = asyncio.Lock()
+
+    async def __call__(self) -> DataPlane:
+        """Return the plane, with its routes."""
+        if self._plane is None:
+            async with self._beginning:
+                if self._plane is None:
+                    self._plane = await self._begin()
+        return self._plane
+
+    async def _begin(self) -> DataPlane:
+        plane = data_plane(DecodingAppConnection)
+        self._feed = Feed(plane.admission.table)
+        await self._feed.begin()
+        plane.start()
+        return plane

@@ -1,0 +1,211 @@
+"""Keeps a RouteTable in step with the database while its block runs, in the web process, the proxy and the gateway.
+
+Messages on the channel `gp.routes` of Redis, as JSON, are told on commit:
+
+* {"session": id}: read this session's routes again;
+* {"withdraw": id, "reply": key}: forget them now, and push an answer to the list `key`;
+* {"login": digest, "at": Unix seconds}, {"user": id, "at": Unix seconds}: void what was opened until then.
+
+None of them needs to arrive: everything is read again every 10 seconds, and every second while Redis is away. Without
+the database the routes stay as they were.
+"""
+
+import asyncio
+import contextlib
+import json
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, NamedTuple, TypeVar
+
+from channels.db import database_sync_to_async
+from django.conf import settings
+from django.db import Error
+from django.utils import timezone
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from endpoints import routes
+from endpoints.revocations import KEPT
+from endpoints.withdrawal import ANSWER_SECONDS
+from proxy.routes import Route, RouteTable
+from sessions.models import Revocation
+from sessions.notify import ROUTES_CHANNEL
+
+logger = logging.getLogger(__name__)
+
+RECONCILE_SECONDS: Final = 10.0
+ALONE_SECONDS: Final = 1.0  # between readings, and between attempts to reach Redis, while it is away
+CANCEL_SECONDS: Final = 0.2  # between requests to a task to end
+POLL_SECONDS: Final = 5.0  # after which a silent connection to Redis is probed
+
+
+Read = TypeVar("Read")
+
+
+class _Everything(NamedTuple):
+    routes: list[Route]
+    logins: list[tuple[str, float]]  # digest, and until when its cookies are void in Unix seconds
+    users: list[tuple[int, float]]
+
+
+@contextlib.asynccontextmanager
+async def feeding(table: RouteTable) -> AsyncIterator[None]:
+    """Have all routes in the table, and keep it in step until the block ends; then it stays as it is."""
+    feed = Feed(table)
+    await feed.begin()
+    try:
+        yield
+    finally:
+        await feed.end()
+
+
+class Feed:
+    """What `feeding` runs: one task that listens and one that reads. Belongs to one event loop."""
+
+    def __init__(self, table: RouteTable) -> None:
+        self._table = table
+        self._sessions: set[str] = set()  # to be read again
+        self._is_everything_wanted = True
+        self._wake = asyncio.Event()
+        self._is_heard = False  # whether messages arrive
+        self._withdrawn: set[str] = set()  # since the last reading of everything began: older readings may have them
+        self._failure = ""
+        self._tasks: list[asyncio.Task[None]] = []
+        self._reader = ThreadPoolExecutor(1, thread_name_prefix="routes")  # its own: strangers' tickets fill the loop's
+
+    async def begin(self) -> None:
+        """Read everything once, if the database answers, and go on in the background."""
+        self._run(self._listen())
+        await self._read()
+        self._run(self._keep_reading())
+
+    async def end(self) -> None:
+        """Stop the background work."""
+        while left := [task for task in self._tasks if not task.done()]:
+            for task in left:  # more than once: a connection that fails in its turn replaces the cancellation
+                task.cancel()
+            await asyncio.wait(left, timeout=CANCEL_SECONDS)
+        self._reader.shutdown(wait=False)
+
+    def _run(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.create_task(work)
+        task.add_done_callback(_report_failure)
+        self._tasks.append(task)
+
+    async def _keep_reading(self) -> None:
+        while True:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(RECONCILE_SECONDS if self._is_heard else ALONE_SECONDS):
+                    await self._wake.wait()
+            self._is_everything_wanted |= not self._wake.is_set()
+            self._wake.clear()
+            await self._read()
+
+    async def _read(self) -> None:
+        """Read what is wanted and put it into the table; what fails is wanted still."""
+        sessions, self._sessions = self._sessions, set()
+        everything, self._is_everything_wanted = self._is_everything_wanted, False
+        try:
+            if everything:
+                await self._read_everything()
+            elif sessions:
+                self._replace(await self._in_background(lambda: routes.read(sessions)), sessions)
+        except Error as error:
+            self._is_everything_wanted = True  # at the next reconciliation
+            if str(error) != self._failure:
+                logger.warning("the routes stay as they are, the database does not answer: %s", error)
+            self._failure = str(error)
+        else:
+            self._failure = ""
+
+    async def _read_everything(self) -> None:
+        known = set(self._withdrawn)
+        found = await self._in_background(_read_everything)
+        self._table.forget_revocations(timezone.now().timestamp() - KEPT.total_seconds())
+        for login, at in found.logins:
+            self._table.revoke_login(login, at)
+        for user, at in found.users:
+            self._table.revoke_user(user, at)
+        self._table.replace(route for route in found.routes if route.session not in self._withdrawn)
+        self._withdrawn -= known
+
+    async def _in_background(self, read: Callable[[], Read]) -> Read:
+        """Call `read` in a thread with a database connection, so that neither loop nor requests wait."""
+        call = database_sync_to_async(read, thread_sensitive=False, executor=self._reader)
+        found: Read = await call()
+        return found
+
+    def _replace(self, found: list[Route], sessions: Iterable[str]) -> None:
+        for session in sessions:
+            kept = [] if session in self._withdrawn else [route for route in found if route.session == session]
+            self._table.replace(kept, session=session)
+
+    async def _listen(self) -> None:
+        failure = ""
+        while True:
+            try:
+                async with _redis() as client:
+                    failure = ""
+                    await self._follow(client)
+            except (RedisError, OSError) as error:
+                if str(error) != failure:
+                    logger.warning("changes of routes are found by looking, Redis does not answer: %s", error)
+                failure = str(error)
+            self._is_heard = False
+            self._wake.set()
+            await asyncio.sleep(ALONE_SECONDS)
+
+    async def _follow(self, client: Redis) -> None:
+        async with client.pubsub() as channel:
+            await channel.subscribe(ROUTES_CHANNEL)
+            while True:
+                message = await channel.get_message(timeout=POLL_SECONDS)
+                if message and message["type"] == "subscribe":  # also again, after the connection was lost
+                    self._is_heard = self._is_everything_wanted = True
+                    self._wake.set()
+                elif message and message["type"] == "message":
+                    await self._apply(client, message["data"])
+
+    async def _apply(self, client: Redis, data: bytes) -> None:
+        try:
+            await self._obey(client, json.loads(data))
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            logger.warning("a message about routes that is none: %.200r: %r", data, error)
+
+    async def _obey(self, client: Redis, message: dict[str, Any]) -> None:
+        if "session" in message:
+            self._sessions.add(str(message["session"]))
+            self._wake.set()
+        elif "withdraw" in message:
+            session, answers = str(message["withdraw"]), str(message["reply"])
+            self._withdrawn.add(session)
+            self._table.replace((), session=session)
+            async with client.pipeline(transaction=False) as pipeline:
+                pipeline.rpush(answers, 1)
+                pipeline.expire(answers, ANSWER_SECONDS)
+                await pipeline.execute()
+        elif "login" in message:
+            self._table.revoke_login(str(message["login"]), float(message["at"]))
+        else:
+            self._table.revoke_user(int(message["user"]), float(message["at"]))
+
+
+def _report_failure(task: "asyncio.Task[None]") -> None:
+    if not task.cancelled() and (error := task.exception()):
+        logger.critical("the routes are no longer kept in step", exc_info=error)
+
+
+def _redis() -> Redis:
+    return Redis.from_url(settings.CHANNEL_REDIS_URL, socket_connect_timeout=2, health_check_interval=int(POLL_SECONDS))
+
+
+def _read_everything() -> _Everything:
+    """Return all routes, and all that is void; three queries."""
+    revoked = Revocation.objects.filter(at__gt=timezone.now() - KEPT).values_list("login", "user", "at")
+    rows = list(revoked)
+    return _Everything(
+        logins=[(login, at.timestamp()) for login, user, at in rows if user is None],
+        users=[(user, at.timestamp()) for _, user, at in rows if user is not None],
+        routes=routes.read(),  # last: what was withdrawn meanwhile is not in it
+    )

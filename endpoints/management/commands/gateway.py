@@ -1,0 +1,69 @@
+"""`manage.py gateway`: lets the web process of another machine reach the sessions of this host."""
+
+import asyncio
+import logging
+import signal
+from typing import Any, Final
+
+import uvloop
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from endpoints.data_plane import gateway_plane, running
+from engine.engine import GATEWAY_PREFIX, HEAD_LIMIT, Engine
+from engine.passage import Passage
+from hostworker.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL
+from proxy.front import FirstHead
+from proxy.limits import allow_open_files
+from proxy.plane import DataPlane
+from proxy.splice import ClientConnection
+from resources.models import Installation
+from sessions.reach import signing_keys
+
+logger = logging.getLogger(__name__)
+
+WAITING: Final = 100  # connections that the kernel holds until they are taken
+
+
+class Command(BaseCommand):
+    """Serves signed requests alone, and those only for containers of sessions on this host."""
+
+    help = "Let the web process on another machine reach terminals, logs and apps of this host's sessions."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run until SIGTERM or Ctrl-C."""
+        if not settings.COMPUTE_GATEWAY_ADDRESS:
+            raise CommandError("COMPUTE_GATEWAY_ADDRESS is not set, so there is nothing to listen on")
+        labels = {INSTALLATION_LABEL: Installation.current_key(), HOST_LABEL: settings.COMPUTE_HOST_NAME}
+        keys = signing_keys()
+        passage = Passage(Engine(settings.COMPUTE_DOCKER_URL), keys, settings.COMPUTE_HOST_NAME, labels)
+        allow_open_files()
+        try:
+            uvloop.run(_serve(passage, gateway_plane(), settings.COMPUTE_GATEWAY_ADDRESS))
+        except OSError as error:
+            raise CommandError(f"cannot listen on {settings.COMPUTE_GATEWAY_ADDRESS}: {error}") from error
+
+
+async def _serve(passage: Passage, plane: DataPlane, address: str) -> None:
+    """Serve at `address`, host:port, until a signal; then cut what is open."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+
+    def choose(head: bytes) -> asyncio.Protocol:
+        if head.partition(b" ")[2].startswith(GATEWAY_PREFIX.encode()):
+            return asyncio.StreamReaderProtocol(asyncio.StreamReader(HEAD_LIMIT), passage.serve)
+        return ClientConnection(plane)
+
+    host, _, port = address.rpartition(":")
+    async with running(plane):
+        server = await loop.create_server(
+            lambda: FirstHead(plane, choose), host.strip("[]"), int(port), backlog=WAITING
+        )
+        logger.info("gateway of %s: listens on %s", settings.COMPUTE_HOST_NAME, address)
+        try:
+            await stopped.wait()
+        finally:
+            server.close()
+            await passage.close()

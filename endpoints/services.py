@@ -1,0 +1,235 @@
+"""The verbs of endpoints: open, publish, share, revoke, close. One transaction each; each leaves an event.
+
+Who may act is for the caller to decide, by `visible_to`; what may happen is decided here.
+"""
+
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, NamedTuple
+
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.models import User
+from endpoints import ports, revocations
+from proxy.signing import digest
+from sessions import notify
+from sessions.errors import Refused
+from sessions.lifecycle import Status
+from sessions.models import Endpoint, EndpointEvent, EndpointState, Session, ShareLink
+
+LOWEST_PORT: Final = 1024
+HIGHEST_PORT: Final = 65535
+TOKEN_BYTES: Final = 32
+LONGEST_NOTE: Final = 64
+_OPEN_PORT: Final = re.compile("p([1-9][0-9]{3,4})")
+
+
+class Opened(NamedTuple):
+    """An endpoint that was opened, and what whoever opened it should know; "" for nothing."""
+
+    endpoint: Endpoint
+    note: str
+
+
+class Shared(NamedTuple):
+    """A share link, and the secret by which it opens: it is told this once."""
+
+    link: ShareLink
+    secret: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Offer:
+    """What an app's name stands for in a session."""
+
+    title: str
+    port: int
+    takes_token: bool = False
+
+
+def open_app(session: Session, app: str, *, actor: User, preferred_port: int | None = None) -> Opened:
+    """Have the session's host start the app, or find it running; return its endpoint, STARTING unless it is READY.
+
+    `app` is the name of one of the image's apps, or `p<port>` for whatever listens on that port of the container.
+    The host is told either way, for an app may have died. Raises Refused at `app`, also where it needs a port of its
+    own and none is left.
+    """
+    with transaction.atomic():
+        row = Session.objects.select_for_update(no_key=True, of=("self",)).select_related("host", "image")
+        session = row.get(pk=session.pk)
+        if session.status != Status.RUNNING or session.host is None:
+            raise Refused({"app": "Apps can be opened in running sessions only."})
+        offer = _offer(session, app)
+        endpoint = Endpoint.objects.filter(session=session, app=app).first() or Endpoint(session=session, app=app)
+        if endpoint.state != EndpointState.READY or endpoint.pk is None:
+            _prepare(endpoint, offer, actor)
+        note = ports.assign(endpoint, preferred_port)
+        _record(endpoint, f"Opened. {note}".strip(), actor)
+        notify.tell_host(session.host.name, "open_app", endpoint.pk)
+        _changed(endpoint)
+    return Opened(endpoint, note)
+
+
+def report(endpoint: Endpoint, state: EndpointState, detail: str = "", output: str = "") -> bool:
+    """Write what the host has found of the app; return False where that no longer matters: closed, or ended.
+
+    `output` is what the app wrote last, for its owner to read.
+    """
+    current = Endpoint.objects.unclosed().filter(pk=endpoint.pk, session__status=Status.RUNNING)
+    with transaction.atomic():
+        is_current = bool(current.update(state=state.value, detail=detail[:300], output=output))
+        if is_current:
+            _changed(endpoint)
+    return is_current
+
+
+def publish(endpoint: Endpoint, *, until: datetime | None = None, actor: User) -> Endpoint:
+    """Let anybody who knows the address use the app, for as long as its session runs or until then.
+
+    Cookies given out before are void. Raises Refused at `public` or `public_until`.
+    """
+    if until is not None and until <= timezone.now():
+        raise Refused({"public_until": "Choose a time that is still to come."})
+    with _locked(endpoint) as row:
+        _check_open(row, "public")
+        _check_policy(row, "public")
+        if not row.is_public:
+            row.epoch += 1
+        elif row.public_until == until:
+            return row
+        row.is_public, row.public_until = True, until
+        row.save(update_fields=["is_public", "public_until", "epoch"])
+        _record(row, f"Made public until {until:%Y-%m-%d %H:%M} UTC" if until else "Made public", actor)
+        _changed(row)
+    return row
+
+
+def unpublish(endpoint: Endpoint, *, actor: User | None) -> Endpoint:
+    """Close the app to all who have not signed in, at once; one that is not public is left as it is.
+
+    The session gets another key of its own: who was in may have read the one in its home folder.
+    """
+    with _locked(endpoint) as row:
+        if not row.is_public:
+            return row
+        row.is_public, row.public_until, row.epoch = False, None, row.epoch + 1
+        row.save(update_fields=["is_public", "public_until", "epoch"])
+        _record(row, "No longer public" if actor else "No longer public: its time is over", actor)
+        _renew_own_key(row)
+        _changed(row)
+    return row
+
+
+def share(endpoint: Endpoint, *, expires: datetime, note: str = "", actor: User) -> Shared:
+    """Make a link by which whoever holds it may use the app until it expires. Raises Refused."""
+    if expires <= timezone.now():
+        raise Refused({"expires": "Choose a time that is still to come."})
+    if len(note) > LONGEST_NOTE:
+        raise Refused({"note": f"Write at most {LONGEST_NOTE} characters."})
+    secret = secrets.token_urlsafe(TOKEN_BYTES)
+    with _locked(endpoint) as row:
+        _check_open(row, "expires")
+        _check_policy(row, "expires")
+        link = row.share_links.create(digest=digest(secret), note=note, created_by=actor, expires_at=expires)
+        _record(row, f"Shared until {expires:%Y-%m-%d %H:%M} UTC: {link}", actor)
+    return Shared(link, secret)
+
+
+def revoke(link: ShareLink, *, actor: User | None) -> None:
+    """Void the link and what it has opened; one that is void already is left as it is. No actor: its time is over.
+
+    The session gets another key of its own, as in `unpublish`.
+    """
+    with transaction.atomic():
+        if not ShareLink.objects.filter(pk=link.pk, revoked_at=None).update(revoked_at=timezone.now()):
+            return
+        revocations.revoke_login(link.digest)
+        endpoint = Endpoint.objects.select_related("session").get(pk=link.endpoint_id)
+        _record(endpoint, f"Share link {'revoked' if actor else 'over'}: {link}", actor)
+        _renew_own_key(endpoint)
+
+
+def close(endpoint: Endpoint, *, actor: User) -> None:
+    """Let no way lead to the app any more, and void its links; its process goes on in the container."""
+    with _locked(endpoint) as row:
+        if row.state == EndpointState.CLOSED:
+            return
+        row.state, row.detail, row.epoch = EndpointState.CLOSED.value, "", row.epoch + 1
+        if row.is_public:
+            _renew_own_key(row)
+        row.is_public, row.public_until, row.listen_port = False, None, None
+        row.save()
+        for link in row.share_links.filter(revoked_at=None):
+            revoke(link, actor=actor)
+        _record(row, "Closed", actor)
+        _changed(row)
+
+
+def note_access(endpoint: Endpoint, actor: User) -> None:
+    """Record that somebody who is not its owner uses the app."""
+    _record(endpoint, "Used by a superadmin", actor)
+
+
+def _offer(session: Session, app: str) -> _Offer:
+    if found := session.image.apps.filter(name=app).first():
+        return _Offer(found.title, found.port, bool(found.token_variable))
+    match = _OPEN_PORT.fullmatch(app)
+    if match and LOWEST_PORT <= int(match[1]) <= HIGHEST_PORT:
+        return _Offer(f"Port {match[1]}", int(match[1]))
+    names = ", ".join(session.image.apps.values_list("name", flat=True))
+    offered = f"This image offers {names}" if names else "This image offers no apps"
+    raise Refused({"app": f"{offered}; a port between {LOWEST_PORT} and {HIGHEST_PORT} is opened as p8080."})
+
+
+def _prepare(endpoint: Endpoint, offer: _Offer, actor: User) -> None:
+    """Write an endpoint that is to start: a new one, or one that failed, was closed or starts already."""
+    endpoint.title, endpoint.port = offer.title, offer.port
+    endpoint.token = (endpoint.token or _token(endpoint)) if offer.takes_token else ""
+    if endpoint.pk is None or endpoint.state != EndpointState.STARTING:
+        endpoint.state, endpoint.detail, endpoint.output = EndpointState.STARTING.value, "", ""
+        endpoint.opened_by, endpoint.opened_at = actor, timezone.now()
+    endpoint.save()
+
+
+def _token(endpoint: Endpoint) -> str:
+    """Return the token that another app of the same port has, for it is the same program; else a new one."""
+    others = Endpoint.objects.filter(session=endpoint.session, port=endpoint.port).exclude(token="")
+    return others.values_list("token", flat=True).first() or secrets.token_urlsafe(TOKEN_BYTES)
+
+
+def _check_open(endpoint: Endpoint, field: str) -> None:
+    if endpoint.session.status != Status.RUNNING or endpoint.state == EndpointState.CLOSED:
+        raise Refused({field: "Open the app in a running session first."})
+
+
+def _check_policy(endpoint: Endpoint, field: str) -> None:
+    if not endpoint.session.owner.policy.allow_public_apps:
+        raise Refused({field: "Your policy does not allow to open apps to people without an account."})
+
+
+@contextmanager
+def _locked(endpoint: Endpoint) -> Iterator[Endpoint]:
+    """Read the endpoint as it is now, and let nobody else change it during the block, which is a transaction."""
+    rows = Endpoint.objects.select_for_update(no_key=True, of=("self",)).select_related("session__owner__policy")
+    with transaction.atomic():
+        yield rows.get(pk=endpoint.pk)
+
+
+def _record(endpoint: Endpoint, what: str, actor: User | None) -> None:
+    EndpointEvent.objects.create(endpoint=endpoint, what=what[:200], actor=actor)
+
+
+def _renew_own_key(endpoint: Endpoint) -> None:
+    """Void the session's own key; its host gives it the next (hostworker/own_keys.py)."""
+    Session.objects.filter(pk=endpoint.session_id).exclude(ssh_public_key="").update(ssh_public_key="")
+
+
+def _changed(endpoint: Endpoint) -> None:
+    """Tell the proxies and the browsers, after the commit."""
+    notify.routes_changed(endpoint.session_id)
+    notify.sessions_changed([(endpoint.session_id, endpoint.session.owner_id)])

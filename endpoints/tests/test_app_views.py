@@ -1,0 +1,266 @@
+"""The launcher and the pages of apps: who may, what they show, and what they do."""
+
+from datetime import timedelta
+
+import pytest
+from django.conf import LazySettings
+from django.test import Client
+from django.utils import timezone
+
+from endpoints import services
+from resources.models import App
+from sessions.lifecycle import Reason, Status
+from sessions.models import Endpoint, EndpointState, Session, ShareLink
+from sessions.tests.web import browser_of, text_of
+from tests.factories import make_policy, make_user, run_session
+
+pytestmark = pytest.mark.django_db
+
+HTMX = {"HX-Request": "true"}
+
+
+@pytest.fixture
+def session() -> Session:
+    """A running session whose image offers an app that is started, and one that is not."""
+    running = run_session()
+    App.objects.create(image=running.image, name="lab", title="The lab", port=8888, command="lab", start_path="/lab")
+    App.objects.create(image=running.image, name="hand", title="By hand", port=9000)
+    return running
+
+
+@pytest.fixture
+def browser(session: Session) -> Client:
+    return browser_of(session.owner)
+
+
+def path(session: Session, part: str = "") -> str:
+    return f"/sessions/{session.pk}/apps/{part}"
+
+
+def opened(session: Session, app: str = "lab", **changes: object) -> Endpoint:
+    endpoint = services.open_app(session, app, actor=session.owner).endpoint
+    Endpoint.objects.filter(pk=endpoint.pk).update(**changes)
+    endpoint.refresh_from_db()
+    return endpoint
+
+
+def launcher(session: Session, browser: Client, **fields: str) -> str:
+    return browser.post(path(session), fields).headers["Location"]
+
+
+PARTS = ["", "lab/", "lab/close/", "lab/share/", "lab/unpublish/", "links/1/revoke/"]
+
+
+@pytest.mark.parametrize("part", PARTS)
+@pytest.mark.parametrize("method", ["get", "post"])
+def test_a_strangers_apps_do_not_exist_and_nobody_signs_in_first(
+    client: Client, session: Session, method: str, part: str
+) -> None:
+    opened(session)
+    refused = getattr(browser_of(make_user()), method)(path(session, part))
+    assert refused.status_code in (404, 405)
+    response = getattr(client, method)(path(session, part))
+    assert response.status_code == 405 or response.headers["Location"].startswith("/accounts/sign-in/")
+    assert Endpoint.objects.get().state == EndpointState.STARTING
+
+
+def test_the_dialog_offers_the_terminal_the_apps_and_a_port(session: Session, browser: Client) -> None:
+    page = text_of(browser, path(session), **HTMX)
+    assert "<html" not in page
+    for words in ("Terminal", "The lab", "By hand", "Open a port"):
+        assert words in page
+    assert "<html" in text_of(browser, path(session))
+
+
+def test_the_list_and_the_page_of_a_running_session_lead_to_its_apps(session: Session, browser: Client) -> None:
+    for page in ("/sessions/", f"/sessions/{session.pk}/"):
+        assert f'href="{path(session)}"' in text_of(browser, page)
+
+
+def test_a_session_that_does_not_run_offers_nothing(session: Session, browser: Client) -> None:
+    session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
+    assert "app-tile" not in text_of(browser, path(session))
+    assert "The lab" in text_of(browser, path(session, "lab/"))
+    response = browser.post(path(session), {"app": "lab"})
+    assert response.status_code == 422
+    assert not Endpoint.objects.exists()
+
+
+def test_choosing_an_app_opens_it_and_leads_to_its_page(session: Session, browser: Client) -> None:
+    assert launcher(session, browser, app="lab") == path(session, "lab/")
+    endpoint = Endpoint.objects.get()
+    assert (endpoint.app, endpoint.port, endpoint.state, endpoint.opened_by) == (
+        *("lab", 8888, EndpointState.STARTING),
+        session.owner,
+    )
+    assert not endpoint.is_public
+
+
+def test_a_port_is_opened_by_its_number(session: Session, browser: Client) -> None:
+    assert launcher(session, browser, app="port", port="8080") == path(session, "p8080/")
+    assert Endpoint.objects.get().port == 8080
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"app": "port", "port": ""}, "Write a port between 1024 and 65535."),
+        ({"app": "port", "port": "80"}, "Write a port between 1024 and 65535."),
+        ({"app": "port", "port": "eighty"}, "Write a port between 1024 and 65535."),
+        ({"app": "none"}, "This image offers"),
+        ({"app": "../x"}, "Choose an app."),
+        ({}, "Choose an app."),
+        ({"app": "lab", "use_preferred": "on", "preferred": "x"}, "Write a port between 1024 and 65535."),
+        ({"app": "lab", "use_preferred": "on"}, "Write a port between 1024 and 65535."),
+        ({"app": "lab", "preferred": "x"}, "Write a port between 1024 and 65535."),
+    ],
+)
+def test_what_cannot_be_opened_is_told(
+    session: Session, browser: Client, settings: LazySettings, fields: dict[str, str], words: str
+) -> None:
+    settings.COMPUTE_APP_PORTS = "10200-10299"
+    response = browser.post(path(session), fields)
+    assert response.status_code == 422
+    assert words in response.content.decode()
+    assert not Endpoint.objects.exists()
+
+
+def test_a_port_that_was_typed_and_not_meant_is_overlooked(session: Session, browser: Client) -> None:
+    assert launcher(session, browser, app="lab", port="x") == path(session, "lab/")
+
+
+def test_an_app_is_opened_to_public_if_asked_and_allowed(session: Session, browser: Client) -> None:
+    launcher(session, browser, app="lab", public="on")
+    assert Endpoint.objects.get().is_public
+    page = text_of(browser, path(session))
+    assert "Open app to public" in page
+    assert "Make private" in page
+    assert browser.post(path(session, "lab/unpublish/")).headers["Location"] == path(session)
+    assert not Endpoint.objects.get().is_public
+
+
+def test_where_the_policy_rules_it_out_public_is_neither_offered_nor_done(session: Session, browser: Client) -> None:
+    session.owner.policy = make_policy(allow_public_apps=False)
+    session.owner.save()
+    assert "Open app to public" not in text_of(browser, path(session))
+    assert browser.post(path(session), {"app": "lab", "public": "on"}).status_code == 422
+    assert not Endpoint.objects.exists()
+
+
+def test_a_preferred_port_is_offered_where_there_is_a_pool_and_what_came_of_it_is_told(
+    session: Session, browser: Client, settings: LazySettings
+) -> None:
+    assert "Try preferred port" not in text_of(browser, path(session))
+    settings.COMPUTE_APP_PORTS = "10200-10201"
+    assert "Try preferred port" in text_of(browser, path(session))
+    assert launcher(session, browser, app="lab", use_preferred="on", preferred="10200") == path(session, "lab/")
+    told = launcher(session, browser, app="hand", use_preferred="on", preferred="10200")
+    assert told == path(session, "hand/?told")
+    Endpoint.objects.filter(app="hand").update(state=EndpointState.READY)
+    page = text_of(browser, told)
+    assert "Port 10200 is taken; it has port 10201 instead." in page
+    assert "Go on to By hand" in page
+
+
+def test_a_preferred_port_that_is_written_is_meant_ticked_or_not(
+    session: Session, browser: Client, settings: LazySettings
+) -> None:
+    settings.COMPUTE_APP_PORTS = "10200-10201"
+    launcher(session, browser, app="lab", preferred=" 10201 ")
+    assert Endpoint.objects.get().listen_port == 10201
+
+
+def test_the_page_tells_how_far_the_app_is(session: Session, browser: Client) -> None:
+    opened(session, detail="Starting the lab", output="line one\nline two")
+    page = text_of(browser, path(session, "lab/"))
+    assert "Starting the lab" in page
+    assert "line two" in page
+    assert "Try again" not in page
+
+
+def test_a_ready_app_takes_the_pages_place(session: Session, browser: Client, settings: LazySettings) -> None:
+    settings.COMPUTE_PUBLIC_URL, settings.COMPUTE_APPS_DOMAIN = "http://localhost:8000", "apps.localhost"
+    opened(session, state=EndpointState.READY)
+    address = f"http://lab--{session.pk}.apps.localhost:8000/lab"
+    assert browser.get(path(session, "lab/")).headers["Location"] == address
+    assert (
+        browser.get(path(session, "lab/"), headers=HTMX).headers["HX-Trigger"]
+        == f'{{"app:ready": {{"address": "{address}"}}}}'
+    )
+
+
+def test_a_failed_app_says_why_and_can_be_tried_again(session: Session, browser: Client) -> None:
+    endpoint = opened(session, state=EndpointState.FAILED, detail="It ended with exit code 1.", output="<b>no</b>")
+    page = text_of(browser, path(session, "lab/"))
+    assert "It ended with exit code 1." in page
+    assert "&lt;b&gt;no&lt;/b&gt;" in page
+    assert "Try again" in page
+    assert browser.post(path(session, "lab/")).headers["Location"] == path(session, "lab/")
+    endpoint.refresh_from_db()
+    assert (endpoint.state, endpoint.output) == (EndpointState.STARTING, "")
+
+
+def test_an_app_that_stopped_is_offered_again_and_not_gone_on_to(session: Session, browser: Client) -> None:
+    endpoint = opened(session, state=EndpointState.READY)
+    stopped = path(session, "lab/?stopped")
+    assert "does not answer any more" in text_of(browser, stopped)
+    assert "does not answer any more" in text_of(browser, stopped, **HTMX)
+    assert browser.post(stopped).headers["Location"] == path(session, "lab/")
+    endpoint.refresh_from_db()
+    assert endpoint.state == EndpointState.STARTING
+    assert browser.get(stopped).headers["Location"] == path(session, "lab/")
+
+
+def test_a_port_that_stopped_is_to_be_started_by_its_user_and_waited_for(session: Session, browser: Client) -> None:
+    services.report(services.open_app(session, "p8080", actor=session.owner).endpoint, EndpointState.READY)
+    page = text_of(browser, path(session, "p8080/?stopped"))
+    assert "Start its program again in the terminal" in page
+    assert ("Wait for it" in page, "Start it again" in page) == (True, False)
+
+
+def test_an_app_that_was_not_opened_is_not_opened_by_a_look(session: Session, browser: Client) -> None:
+    for part in ("lab/", "p8080/"):
+        assert "It is not open." in text_of(browser, path(session, part))
+    assert not Endpoint.objects.exists()
+    for part in ("none/", "p80/", "p123456/"):
+        assert browser.get(path(session, part)).status_code == 404
+
+
+def test_a_share_link_is_shown_once_and_can_be_revoked(session: Session, browser: Client) -> None:
+    opened(session)
+    page = browser.post(path(session, "lab/share/"), {"hours": "24", "note": "for Ada"}).content.decode()
+    assert "/apps/shared/" in page
+    link = ShareLink.objects.get()
+    assert link.expires_at - timezone.now() > timedelta(hours=23)
+    page = text_of(browser, path(session))
+    assert "for Ada" in page
+    assert "/apps/shared/" not in page
+    assert browser.post(path(session, f"links/{link.pk}/revoke/"), headers=HTMX).status_code == 200
+    assert "for Ada" not in text_of(browser, path(session))
+    assert browser.post(path(session, "lab/share/"), {"hours": "99999"}).status_code == 200
+    assert ShareLink.objects.count() == 1
+
+
+def test_a_link_of_another_session_is_not_revoked_from_here(session: Session, browser: Client) -> None:
+    other = run_session()
+    App.objects.create(image=other.image, name="lab", title="The lab", port=8888)
+    endpoint = opened(other)
+    link = services.share(endpoint, expires=timezone.now() + timedelta(hours=1), actor=other.owner).link
+    assert browser.post(path(session, f"links/{link.pk}/revoke/")).status_code == 404
+    link.refresh_from_db()
+    assert link.revoked_at is None
+
+
+def test_a_closed_app_is_listed_no_more(session: Session, browser: Client) -> None:
+    opened(session)
+    assert browser.post(path(session, "lab/close/"), headers=HTMX).status_code == 200
+    assert "opened-list" not in text_of(browser, path(session))
+
+
+def test_launching_asks_for_the_launcher_of_what_one_can_use(browser: Client, session: Session) -> None:
+    fields = {"image": session.image_id, "resource_group": session.resource_group_id, "name": "new-one"}
+    fields |= {"cpu": 1, "memory": "1g", "shared_memory": "64m", "fgpu": "0", "count": 1, "preset": ""}
+    location = browser.post("/sessions/launch/", fields).headers["Location"]
+    assert location == f"/sessions/#launched={Session.objects.get(name='new-one').pk}"
+    batch = fields | {"name": "batch-one", "command": "true"}
+    assert browser.post("/sessions/launch/", batch).headers["Location"] == "/sessions/"

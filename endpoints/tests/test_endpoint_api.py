@@ -1,0 +1,214 @@
+"""The API of apps: opening, publishing and sharing by a program, and nothing of it for a stranger."""
+
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries, Settings
+from rest_framework.test import APIClient
+
+from proxy.signing import digest
+from sessions.lifecycle import Reason, Status
+from sessions.models import Endpoint, Session, ShareLink
+from tests.api import client_of
+from tests.factories import make_app, make_endpoint, make_policy, make_user, run_reachable_session
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def session() -> Session:
+    session = run_reachable_session()
+    make_app(session.image, start_path="/lab")
+    return session
+
+
+@pytest.fixture
+def client(session: Session) -> APIClient:
+    return client_of(session.owner)
+
+
+def path(session: Session, part: str = "") -> str:
+    return f"/api/v1/sessions/{session.pk}/apps/{part}"
+
+
+def in_an_hour() -> str:
+    return (timezone.now() + timedelta(hours=1)).isoformat()
+
+
+def test_an_app_is_opened_and_shows_where_it_is(client: APIClient, session: Session) -> None:
+    answer = client.post(path(session, "jupyter/"))
+    expected = {
+        "name": "jupyter",
+        "title": "Jupyter",
+        "url": f"http://jupyter--{session.pk}.apps.localhost:8000/lab",
+        "state": "STARTING",
+        "detail": "",
+        "public": False,
+        "public_until": None,
+        "port": None,
+        "port_url": "",
+    }
+    assert (answer.status_code, answer.json()) == (200, expected | {"note": ""})
+    assert client.get(path(session, "jupyter/")).json() == expected
+    assert client.get(f"/api/v1/sessions/{session.pk}/").json()["apps"] == [expected]
+
+
+def test_the_list_shows_what_may_be_opened_and_what_is(client: APIClient, session: Session) -> None:
+    make_endpoint(session)
+    make_endpoint(session, app="p9090", port=9090, state="CLOSED")
+    shown = client.get(path(session)).json()
+    assert shown["count"] == 2
+    assert [(app["name"], app["state"]) for app in shown["results"]] == [("jupyter", "CLOSED"), ("p8080", "READY")]
+
+
+def test_an_app_is_public_for_as_long_as_asked_and_not_any_more(client: APIClient, session: Session) -> None:
+    until = in_an_hour()
+    opened = client.post(path(session, "p8080/"), {"public": True, "public_until": until}).json()
+    assert opened["public"]
+    assert datetime.fromisoformat(opened["public_until"]) == datetime.fromisoformat(until)
+    assert client.post(path(session, "p8080/"), {}).json()["public"], "what is left out stays"
+    assert not client.post(path(session, "p8080/"), {"public": False}).json()["public"]
+
+
+def test_a_preferred_port_that_is_taken_is_replaced_and_told(
+    client: APIClient, session: Session, settings: Settings
+) -> None:
+    settings.COMPUTE_APP_PORTS = "10200-10201"
+    make_endpoint(listen_port=10200)
+    opened = client.post(path(session, "p8080/"), {"preferred_port": 10200}).json()
+    assert (opened["port"], opened["port_url"]) == (10201, f"http://p8080--{session.pk}.apps.localhost:10201/")
+    assert "10200 is taken" in opened["note"]
+
+
+def test_closing_is_for_good_until_it_is_opened_again(client: APIClient, session: Session) -> None:
+    make_endpoint(session)
+    assert client.delete(path(session, "p8080/")).status_code == 204
+    assert client.delete(path(session, "p8080/")).status_code == 404
+    assert client.get(f"/api/v1/sessions/{session.pk}/").json()["apps"] == []
+    assert client.post(path(session, "p8080/")).json()["state"] == "STARTING"
+
+
+def test_a_share_link_is_shown_once_and_can_be_revoked(client: APIClient, session: Session) -> None:
+    make_endpoint(session)
+    answer = client.post(path(session, "p8080/share/"), {"expires": in_an_hour(), "note": "for Ada"})
+    assert answer.status_code == 201
+    made = answer.json()
+    start = "http://127.0.0.1:8000/apps/shared/"
+    assert made["url"].startswith(start)
+    assert ShareLink.objects.get().digest == digest(made["url"].removeprefix(start))
+    (listed,) = client.get(path(session, "p8080/share/")).json()["results"]
+    assert listed == {name: value for name, value in made.items() if name != "url"}
+    assert (listed["note"], listed["created_by"]) == ("for Ada", session.owner.email)
+    assert client.delete(path(session, f"p8080/share/{made['id']}/")).status_code == 204
+    assert client.get(path(session, "p8080/share/")).json()["results"][0]["revoked_at"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"public": "perhaps"}, "public"),
+        ({"public_until": "2999-01-01T00:00:00Z"}, "public_until"),
+        ({"public": True, "public_until": "2001-01-01T00:00:00Z"}, "public_until"),
+        ({"public": True, "public_until": "later"}, "public_until"),
+        ({"preferred_port": 0}, "preferred_port"),
+        ({"preferred_port": 65536}, "preferred_port"),
+        ({"preferred_port": "x"}, "preferred_port"),
+        ({"publik": True}, "publik"),
+        ([], "non_field_errors"),
+    ],
+)
+def test_what_is_wrong_is_told_at_its_field_and_opens_nothing(
+    client: APIClient, session: Session, body: Any, field: str
+) -> None:
+    answer = client.post(path(session, "p8080/"), body)
+    assert (answer.status_code, list(answer.json())) == (400, [field])
+    assert not Endpoint.objects.exists()
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({}, "expires"),
+        ({"expires": "2001-01-01T00:00:00Z"}, "expires"),
+        ({"expires": None}, "expires"),
+        ({"expires": "2999-01-01T00:00:00Z", "note": "x" * 65}, "note"),
+        ({"expires": "2999-01-01T00:00:00Z", "note": "\0"}, "note"),
+        ({"expires": "2999-01-01T00:00:00Z", "who": "x"}, "who"),
+    ],
+)
+def test_a_wrong_share_link_is_not_made(client: APIClient, session: Session, body: Any, field: str) -> None:
+    make_endpoint(session)
+    answer = client.post(path(session, "p8080/share/"), body)
+    assert (answer.status_code, list(answer.json())) == (400, [field])
+    assert not ShareLink.objects.exists()
+
+
+@pytest.mark.parametrize("app", ["tensorboard", "p80", "p99999"])
+def test_an_app_that_there_is_not_is_told_with_those_that_there_are(
+    client: APIClient, session: Session, app: str
+) -> None:
+    answer = client.post(path(session, f"{app}/"))
+    assert answer.status_code == 400
+    assert "jupyter" in str(answer.json()["detail"])
+
+
+def test_a_session_that_ends_opens_nothing(client: APIClient, session: Session) -> None:
+    session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
+    answer = client.post(path(session, "jupyter/"))
+    assert (answer.status_code, list(answer.json())) == (400, ["detail"])
+
+
+def test_a_policy_without_public_apps_says_so(session: Session) -> None:
+    owner = session.owner
+    owner.policy = make_policy(allow_public_apps=False)
+    owner.save()
+    answer = client_of(owner).post(path(session, "p8080/"), {"public": True})
+    assert answer.status_code == 400
+    assert "policy" in str(answer.json()["public"])
+    assert not Endpoint.objects.exists()
+
+
+STRANGERS = [
+    ("get", ""),
+    ("get", "p8080/"),
+    ("post", "p8080/"),
+    ("delete", "p8080/"),
+    ("get", "p8080/share/"),
+    ("post", "p8080/share/"),
+    ("delete", "p8080/share/{link}/"),
+]
+
+
+@pytest.mark.parametrize(("method", "part"), STRANGERS)
+def test_for_a_stranger_there_is_nothing_and_for_nobody_less(session: Session, method: str, part: str) -> None:
+    endpoint = make_endpoint(session)
+    link = ShareLink.objects.create(endpoint=endpoint, digest="d", expires_at=timezone.now() + timedelta(hours=1))
+    address = path(session, part.format(link=link.pk))
+    body = {"expires": in_an_hour()} if "share" in part else {}
+    assert getattr(client_of(make_user()), method)(address, body).status_code == 404
+    assert getattr(client_of(), method)(address, body).status_code == 401
+    endpoint.refresh_from_db()
+    link.refresh_from_db()
+    assert (endpoint.state, link.revoked_at, ShareLink.objects.count()) == ("READY", None, 1)
+
+
+def test_a_link_is_revoked_by_its_own_endpoint_alone(client: APIClient, session: Session) -> None:
+    make_endpoint(session)
+    theirs = make_endpoint()
+    link = ShareLink.objects.create(endpoint=theirs, digest="d", expires_at=timezone.now() + timedelta(hours=1))
+    assert client.delete(path(session, f"p8080/share/{link.pk}/")).status_code == 404
+    assert client.delete(path(session, f"p8080/share/{10**17}/")).status_code == 404
+
+
+@pytest.mark.parametrize("count", [1, 20])
+def test_any_number_of_apps_costs_the_same_queries(
+    client: APIClient, session: Session, count: int, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    for number in range(count):
+        make_endpoint(session, app=f"p{9000 + number}", port=9000 + number)
+    with django_assert_num_queries(3):
+        assert client.get(path(session)).json()["count"] == count + 1
+    with django_assert_num_queries(5):
+        assert len(client.get(f"/api/v1/sessions/{session.pk}/").json()["apps"]) == count

@@ -1,0 +1,373 @@
+"""The hand-over from the platform to an app: who gets a ticket, what it is good for, and what voids it on the way."""
+
+from datetime import timedelta
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.http import HttpResponse
+from django.test import Client
+from django.utils import timezone
+from pytest_django import Settings
+
+from accounts.models import User
+from endpoints import services, tickets
+from proxy.signing import Grant, digest
+from sessions.lifecycle import Reason, Status
+from sessions.models import Endpoint, EndpointState, Revocation, ShareLink, Ticket
+from sessions.tests.web import browser_of
+from tests.factories import PASSWORD, make_endpoint, make_policy, make_user, run_reachable_session
+
+pytestmark = pytest.mark.django_db
+
+STATE = digest("what the browser keeps")
+SOON = timedelta(hours=1)
+
+
+@pytest.fixture
+def endpoint() -> Endpoint:
+    return make_endpoint()
+
+
+@pytest.fixture
+def owner(endpoint: Endpoint) -> User:
+    return endpoint.session.owner
+
+
+@pytest.fixture
+def browser(owner: User) -> Client:
+    return browser_of(owner)
+
+
+def authorize(browser: Client, endpoint: Endpoint | str, **query: str) -> HttpResponse:
+    label = endpoint if isinstance(endpoint, str) else endpoint.label
+    response: Any = browser.get("/apps/authorize", {"h": label, "s": STATE, "next": "/tree?a=1"} | query)
+    return response  # type: ignore[no-any-return]
+
+
+def ticket_in(response: HttpResponse) -> str:
+    assert response.status_code == 303
+    return parse_qs(urlsplit(response["Location"]).query)["t"][0]
+
+
+def redeem(browser: Client, endpoint: Endpoint) -> tuple[Grant, str] | None:
+    return tickets.redeem(ticket_in(authorize(browser, endpoint)), endpoint.label, STATE)
+
+
+def share(endpoint: Endpoint) -> tuple[ShareLink, str]:
+    return services.share(endpoint, expires=timezone.now() + SOON, actor=endpoint.session.owner)
+
+
+def visit(browser: Client, secret: str) -> HttpResponse:
+    response: Any = browser.post(f"/apps/shared/{secret}")
+    return response  # type: ignore[no-any-return]
+
+
+def test_the_owner_is_sent_back_with_a_ticket_that_nobody_else_learns(browser: Client, endpoint: Endpoint) -> None:
+    response = authorize(browser, endpoint)
+    ticket = ticket_in(response)
+    assert response["Location"] == f"http://{endpoint.label}.apps.localhost:8000/.gp/callback?t={ticket}"
+    assert "no-store" in response["Cache-Control"]
+    assert response["Referrer-Policy"] == "no-referrer"
+    assert ticket not in str(Ticket.objects.values().get())
+
+
+def test_a_ticket_grants_just_this_endpoint_for_half_a_day(browser: Client, endpoint: Endpoint, owner: User) -> None:
+    redeemed = redeem(browser, endpoint)
+    assert redeemed
+    grant, path = redeemed
+    login = digest(str(browser.session.session_key))
+    assert (grant.label, grant.epoch, grant.user, grant.login) == (endpoint.label, endpoint.epoch, owner.pk, login)
+    assert grant.expires_at - grant.issued_at == 12 * 3600
+    assert path == "/tree?a=1"
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "//evil.example/",
+        "/\\evil.example/",
+        "https://evil.example/",
+        "/\t/evil.example/",
+        "/\n/evil.example/",
+        "/a\r\nSet-Cookie: a=b",
+        "evil",
+        "",
+        "/ä",
+        "/" + "a" * 2000,
+        "/\0",
+    ],
+)
+def test_a_path_that_leads_elsewhere_is_replaced_by_the_first_page(
+    browser: Client, endpoint: Endpoint, path: str
+) -> None:
+    ticket_in(authorize(browser, endpoint, next=path))
+    assert Ticket.objects.get().next == "/"
+
+
+@pytest.mark.parametrize("state", ["", "x", "g" * 64, "a" * 63, "A" * 64])
+def test_without_a_digest_to_bind_it_to_no_ticket_is_given(browser: Client, endpoint: Endpoint, state: str) -> None:
+    assert authorize(browser, endpoint, s=state).status_code == 400
+    assert not Ticket.objects.exists()
+
+
+def test_another_users_app_does_not_exist(endpoint: Endpoint) -> None:
+    assert authorize(browser_of(make_user()), endpoint).status_code == 404
+    assert not Ticket.objects.exists()
+
+
+@pytest.mark.parametrize("label", ["", "p8080", "p8080--unknownunknownu", "x--y", "P8080--aaaaaaaaaaaaaaaa", "\0"])
+def test_what_is_no_label_does_not_exist(browser: Client, label: str) -> None:
+    assert authorize(browser, label).status_code == 404
+
+
+def test_a_stranger_signs_in_first_and_comes_back(endpoint: Endpoint, owner: User) -> None:
+    client = Client()
+    response = authorize(client, endpoint)
+    assert response.status_code == 302
+    sign_in = response["Location"]
+    assert sign_in.startswith("/accounts/sign-in/?next=/apps/authorize")
+    back: Any = client.post(sign_in, {"username": owner.email, "password": PASSWORD})
+    back = client.get(back["Location"])
+    assert tickets.redeem(ticket_in(back), endpoint.label, STATE)
+
+
+def test_a_superadmin_may_and_it_is_recorded(endpoint: Endpoint) -> None:
+    admin = make_user(is_superuser=True)
+    assert redeem(browser_of(admin), endpoint)
+    assert [(event.what, event.actor) for event in endpoint.events.all()] == [("Used by a superadmin", admin)]
+
+
+@pytest.mark.parametrize("state", [EndpointState.STARTING, EndpointState.FAILED, EndpointState.CLOSED])
+def test_an_app_that_is_not_ready_is_waited_for_on_its_page(
+    browser: Client, endpoint: Endpoint, state: EndpointState
+) -> None:
+    Endpoint.objects.update(state=state.value)
+    response = authorize(browser, endpoint)
+    assert (response.status_code, response["Location"]) == (302, f"/sessions/{endpoint.session_id}/apps/p8080/")
+
+
+def test_a_ticket_opens_once(browser: Client, endpoint: Endpoint) -> None:
+    ticket = ticket_in(authorize(browser, endpoint))
+    assert tickets.redeem(ticket, endpoint.label, STATE)
+    assert tickets.redeem(ticket, endpoint.label, STATE) is None
+
+
+def test_a_ticket_is_used_up_by_showing_it_at_another_endpoint(browser: Client, endpoint: Endpoint) -> None:
+    other = make_endpoint(endpoint.session, app="p9090", port=9090)
+    ticket = ticket_in(authorize(browser, endpoint))
+    assert tickets.redeem(ticket, other.label, STATE) is None
+    assert tickets.redeem(ticket, endpoint.label, STATE) is None
+
+
+def test_a_ticket_is_worth_nothing_in_another_browser(browser: Client, endpoint: Endpoint) -> None:
+    ticket = ticket_in(authorize(browser, endpoint))
+    assert tickets.redeem(ticket, endpoint.label, digest("what another browser keeps")) is None
+
+
+def test_a_ticket_that_nobody_gave_is_worth_nothing(endpoint: Endpoint) -> None:
+    assert tickets.redeem("x" * 43, endpoint.label, STATE) is None
+
+
+def test_a_ticket_ages_within_half_a_minute(browser: Client, endpoint: Endpoint) -> None:
+    ticket = ticket_in(authorize(browser, endpoint))
+    assert Ticket.objects.get().expires_at <= timezone.now() + timedelta(seconds=30)
+    Ticket.objects.update(expires_at=timezone.now())
+    assert tickets.redeem(ticket, endpoint.label, STATE) is None
+
+
+def test_signing_out_voids_tickets_and_what_they_opened(browser: Client, endpoint: Endpoint) -> None:
+    ticket, login = ticket_in(authorize(browser, endpoint)), digest(str(browser.session.session_key))
+    browser.post("/accounts/sign-out/")
+    assert Revocation.objects.filter(login=login).exists()
+    assert tickets.redeem(ticket, endpoint.label, STATE) is None
+
+
+def test_a_change_of_password_voids_what_all_of_the_users_browsers_opened(
+    browser: Client, endpoint: Endpoint, owner: User
+) -> None:
+    ticket = ticket_in(authorize(browser, endpoint))
+    owner.set_password("another long password")
+    owner.save()
+    assert Revocation.objects.filter(user=owner).exists()
+    assert tickets.redeem(ticket, endpoint.label, STATE) is None
+
+
+def test_a_login_session_that_is_rotated_voids_what_the_old_one_opened(browser: Client, endpoint: Endpoint) -> None:
+    ticket, session = ticket_in(authorize(browser, endpoint)), browser.session
+    old = digest(str(session.session_key))
+    session.cycle_key()
+    assert [row.login for row in Revocation.objects.all()] == [old]
+    assert tickets.redeem(ticket, endpoint.label, STATE) is None
+
+
+def test_a_disabled_user_is_void_with_the_links_that_were_given_away(
+    browser: Client, endpoint: Endpoint, owner: User
+) -> None:
+    link, secret = share(endpoint)
+    visitor = Client()
+    visit(visitor, secret)
+    given = [ticket_in(authorize(each, endpoint)) for each in (browser, visitor)]
+    owner.is_active = False
+    owner.save()
+    assert Revocation.objects.filter(user=owner).exists()
+    assert Revocation.objects.filter(login=link.digest).exists()
+    assert [tickets.redeem(ticket, endpoint.label, STATE) for ticket in given] == [None, None]
+    assert authorize(browser, endpoint).status_code == 302, "to sign in, which fails"
+    assert visit(visitor, secret).status_code == 404
+
+
+def test_who_is_no_superadmin_any_more_keeps_nothing(endpoint: Endpoint) -> None:
+    admin = make_user(is_superuser=True)
+    browser = browser_of(admin)
+    ticket = ticket_in(authorize(browser, endpoint))
+    admin.is_superuser = False
+    admin.save()
+    assert Revocation.objects.filter(user=admin).exists()
+    assert tickets.redeem(ticket, endpoint.label, STATE) is None
+    assert authorize(browser, endpoint).status_code == 404
+
+
+def test_what_a_deleted_user_opened_is_void(endpoint: Endpoint) -> None:
+    admin = make_user(is_superuser=True)
+    browser = browser_of(admin)
+    login = digest(str(browser.session.session_key))
+    assert redeem(browser, endpoint)
+    admin.delete()
+    assert Revocation.objects.filter(login=login).exists()
+
+
+def test_other_changes_of_a_user_void_nothing(browser: Client, owner: User) -> None:
+    owner.first_name = "Ada"
+    owner.save()
+    owner.save(update_fields=["last_login"])
+    assert not Revocation.objects.exists()
+
+
+def test_a_session_that_ended_on_the_way_is_not_entered(browser: Client, endpoint: Endpoint) -> None:
+    ticket = ticket_in(authorize(browser, endpoint))
+    endpoint.session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
+    assert tickets.redeem(ticket, endpoint.label, STATE) is None
+
+
+def test_a_share_link_opens_its_app_to_a_stranger_after_a_click(endpoint: Endpoint) -> None:
+    link, secret = share(endpoint)
+    visitor = Client()
+    page: Any = visitor.get(f"/apps/shared/{secret}")
+    assert page.status_code == 200
+    assert endpoint.session.owner.email in page.content.decode()
+    assert authorize(visitor, endpoint).status_code == 302, "looking at the page is not opening"
+    clicked = visit(visitor, secret)
+    assert (clicked.status_code, clicked["Location"]) == (303, f"http://{endpoint.label}.apps.localhost:8000/")
+    redeemed = redeem(visitor, endpoint)
+    assert redeemed
+    assert (redeemed[0].user, redeemed[0].login) == (0, digest(secret))
+    assert redeemed[0].expires_at == link.expires_at.timestamp()
+    link.refresh_from_db()
+    assert link.last_used_at
+
+
+def test_a_foreign_page_cannot_click_for_the_visitor(endpoint: Endpoint) -> None:
+    _, secret = share(endpoint)
+    visitor = Client(enforce_csrf_checks=True)
+    assert visit(visitor, secret).status_code == 403
+    assert not visitor.cookies.get("gp_share")
+
+
+def test_a_share_link_opens_no_other_app(endpoint: Endpoint) -> None:
+    others = [make_endpoint(endpoint.session, app="p9090", port=9090), make_endpoint()]
+    _, secret = share(endpoint)
+    visitor = Client()
+    visit(visitor, secret)
+    assert [authorize(visitor, other).status_code for other in others] == [302, 302]
+
+
+def test_a_share_link_serves_who_is_signed_in_as_somebody_else(endpoint: Endpoint) -> None:
+    _, secret = share(endpoint)
+    visitor = browser_of(make_user())
+    visit(visitor, secret)
+    redeemed = redeem(visitor, endpoint)
+    assert redeemed
+    assert redeemed[0].user == 0
+
+
+def revoke(link: ShareLink) -> None:
+    services.revoke(link, actor=link.endpoint.session.owner)
+
+
+def expire(link: ShareLink) -> None:
+    ShareLink.objects.update(expires_at=timezone.now())
+
+
+def forbid(link: ShareLink) -> None:
+    owner = link.endpoint.session.owner
+    owner.policy = make_policy(allow_public_apps=False)
+    owner.save()
+
+
+@pytest.mark.parametrize("end", [revoke, expire, forbid])
+def test_a_share_link_that_is_over_opens_nothing_and_says_so(endpoint: Endpoint, end: Any) -> None:
+    link, secret = share(endpoint)
+    visitor = Client()
+    visit(visitor, secret)
+    ticket = ticket_in(authorize(visitor, endpoint))
+    end(link)
+    assert tickets.redeem(ticket, endpoint.label, STATE) is None
+    assert authorize(visitor, endpoint).status_code == 302
+    response = visit(visitor, secret)
+    assert response.status_code == 404
+    assert "expired, or was withdrawn" in response.content.decode()
+
+
+@pytest.mark.parametrize("secret", ["x", "x" * 43, "", "../authorize", "%00"])
+def test_a_wrong_share_link_says_so(secret: str) -> None:
+    response: Any = Client().get(f"/apps/shared/{secret}")
+    assert response.status_code == 404
+    assert "This link" in response.content.decode()
+
+
+def test_the_link_to_an_app_that_does_not_run_says_so(endpoint: Endpoint) -> None:
+    _, secret = share(endpoint)
+    visitor = Client()
+    visit(visitor, secret)
+    Endpoint.objects.update(state=EndpointState.FAILED.value)
+    for response in (visit(visitor, secret), authorize(visitor, endpoint)):
+        assert response.status_code == 404
+        assert "does not run" in response.content.decode()
+
+
+def test_the_cookie_of_a_share_link_is_for_our_pages_alone(endpoint: Endpoint, settings: Settings) -> None:
+    _, secret = share(endpoint)
+    visitor = Client()
+    visit(visitor, secret)
+    cookie = visitor.cookies["gp_share"]
+    assert (cookie["httponly"], cookie["samesite"], cookie["domain"], cookie["max-age"]) == (True, "Lax", "", 120)
+    settings.COMPUTE_HTTPS = settings.SESSION_COOKIE_SECURE = True
+    visit(visitor, secret)
+    assert visitor.cookies["__Host-gp_share"]["secure"]
+
+
+def test_a_host_without_a_gateway_sends_to_the_page_that_says_why(browser: Client, owner: User) -> None:
+    session = run_reachable_session(owner=owner)
+    assert session.host
+    session.host.name = "far-away"
+    session.host.save()
+    assert authorize(browser, make_endpoint(session)).status_code == 302
+
+
+def test_a_user_who_was_disabled_past_the_signals_stays_out(browser: Client, endpoint: Endpoint, owner: User) -> None:
+    ticket = ticket_in(authorize(browser, endpoint))
+    User.objects.filter(pk=owner.pk).update(is_active=False)
+    assert tickets.redeem(ticket, endpoint.label, STATE) is None
+
+
+def test_the_ticket_of_somebody_else_does_not_open_my_app(endpoint: Endpoint) -> None:
+    ticket = tickets.issue(endpoint, user=make_user(), login=STATE, state=STATE, path="/")
+    assert tickets.redeem(ticket, endpoint.label, STATE) is None
+
+
+def test_the_ticket_of_a_share_link_is_for_its_own_endpoint_alone(endpoint: Endpoint) -> None:
+    link, _ = share(endpoint)
+    other = make_endpoint()
+    ticket = tickets.issue(other, user=None, login=link.digest, state=STATE, path="/")
+    assert tickets.redeem(ticket, other.label, STATE) is None

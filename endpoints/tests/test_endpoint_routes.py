@@ -1,0 +1,98 @@
+"""Which rows come to routes: nothing is led anywhere that is not READY, RUNNING, known and within the networks."""
+
+import pytest
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries, Settings
+
+from endpoints import routes
+from proxy.routes import Route
+from sessions.lifecycle import Reason, Status
+from sessions.models import EndpointState
+from tests.factories import make_endpoint, make_host, make_policy, make_user, run_reachable_session, run_session
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_ready_endpoint_of_a_running_session_is_a_route() -> None:
+    endpoint = make_endpoint(token="t", epoch=3, listen_port=10200)
+    session = endpoint.session
+    assert routes.read() == [
+        Route(
+            label=f"p8080--{session.pk}",
+            session=session.pk,
+            owner=session.owner_id,
+            address=str(session.address),
+            port=8080,
+            epoch=3,
+            token="t",
+            listen_port=10200,
+        )
+    ]
+
+
+@pytest.mark.parametrize("state", [state for state in EndpointState if state != EndpointState.READY])
+def test_an_endpoint_that_is_not_ready_is_no_route(state: EndpointState) -> None:
+    make_endpoint(state=state.value)
+    assert routes.read() == []
+
+
+def test_an_ending_session_has_no_routes() -> None:
+    endpoint = make_endpoint()
+    endpoint.session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
+    assert routes.read() == []
+
+
+def test_a_session_without_an_address_has_no_routes() -> None:
+    session = run_reachable_session()
+    session.address = None
+    session.save()
+    make_endpoint(session)
+    assert routes.read() == []
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "169.254.169.254", "8.8.8.8", "::1", "fe80::1"])
+def test_an_address_outside_the_networks_of_sessions_is_no_route(address: str) -> None:
+    session = run_reachable_session()
+    session.address = address
+    session.save()
+    make_endpoint(session)
+    assert routes.read() == []
+
+
+def test_only_the_networks_of_the_settings_count(settings: Settings) -> None:
+    make_endpoint()
+    settings.COMPUTE_SESSION_SUBNETS = ["192.168.0.0/16"]
+    assert routes.read() == []
+
+
+def test_a_session_of_another_host_goes_by_its_gateway_or_not_at_all() -> None:
+    host = make_host(gateway_url="http://10.0.0.5:8010")
+    with_gateway = run_session(host=host)
+    without_gateway = run_session(host=make_host())
+    for session in (with_gateway, without_gateway):
+        session.address = "172.17.0.2"
+        session.save()
+        make_endpoint(session)
+    (route,) = routes.read()
+    assert (route.session, route.gateway) == (with_gateway.pk, "http://10.0.0.5:8010")
+    assert "gateway" in routes.obstacle(without_gateway)
+
+
+def test_what_is_public_ends_with_its_time_its_owner_and_its_policy() -> None:
+    now = timezone.now()
+    owner = make_user(policy=make_policy(allow_public_apps=False))
+    make_endpoint(is_public=True)
+    make_endpoint(is_public=True, public_until=now)
+    make_endpoint(run_reachable_session(owner=owner), is_public=True)
+    make_endpoint(run_reachable_session(owner=make_user(is_active=False)), is_public=True)
+    assert [route.is_public for route in routes.read()] == [True, False, False, False]
+
+
+def test_routes_of_some_sessions_are_read_alone_and_in_one_query(
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
+    wanted, _ = make_endpoint(), make_endpoint()
+    make_endpoint(wanted.session, app="p9090", port=9090)
+    with django_assert_num_queries(1):
+        found = routes.read([wanted.session_id])
+    assert {route.label for route in found} == {f"p8080--{wanted.session_id}", f"p9090--{wanted.session_id}"}

@@ -1,0 +1,248 @@
+"""The verbs of endpoints: what may be opened, published, shared and closed, and the record that each leaves."""
+
+import socket
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
+
+from endpoints import services
+from proxy.signing import digest
+from sessions.errors import Refused
+from sessions.lifecycle import Reason, Status
+from sessions.models import Endpoint, EndpointState, Revocation, Session
+from sessions.notify import host_queue
+from tests.factories import make_app, make_endpoint, make_policy, make_user, run_reachable_session, session_in
+from tests.queues import take_all
+
+pytestmark = pytest.mark.django_db
+SOON = timedelta(hours=1)
+
+
+@pytest.fixture
+def session() -> Session:
+    session = run_reachable_session()
+    make_app(session.image)
+    return session
+
+
+def events(endpoint: Endpoint) -> list[str]:
+    return [event.what for event in endpoint.events.all()]
+
+
+def test_an_app_of_the_image_is_opened_with_a_token_of_its_own_and_its_host_is_told(
+    session: Session, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+) -> None:
+    queue = host_queue("test-host")
+    take_all(queue)
+    with django_capture_on_commit_callbacks(execute=True):
+        endpoint, note = services.open_app(session, "jupyter", actor=session.owner)
+    assert (endpoint.title, endpoint.port, endpoint.state, note) == ("Jupyter", 8888, "STARTING", "")
+    assert len(endpoint.token) >= 32
+    assert take_all(queue) == [("hostworker.tasks.open_app", (endpoint.pk,))]
+    assert events(endpoint) == ["Opened."]
+    assert endpoint.events.get().actor == session.owner
+
+
+def test_opening_again_keeps_what_is_there(session: Session) -> None:
+    first = services.open_app(session, "jupyter", actor=session.owner).endpoint
+    services.report(first, EndpointState.READY)
+    again = services.open_app(session, "jupyter", actor=session.owner).endpoint
+    assert (again.pk, again.token, again.epoch, again.state) == (first.pk, first.token, 1, "READY")
+
+
+@pytest.mark.parametrize("state", ["FAILED", "CLOSED"])
+def test_what_failed_or_was_closed_starts_again(session: Session, state: str) -> None:
+    endpoint = make_endpoint(session, state=state, detail="It ended.", token="")
+    again = services.open_app(session, "p8080", actor=session.owner).endpoint
+    assert (again.pk, again.state, again.detail, again.token) == (endpoint.pk, "STARTING", "", "")
+
+
+def test_two_apps_of_one_port_are_one_program_and_share_its_token(session: Session) -> None:
+    session.image.apps.update(port=8888)
+    make_app(session.image, name="lab", port=8889)
+    opened = [services.open_app(session, app, actor=session.owner).endpoint for app in ("jupyter", "lab")]
+    assert opened[0].token != opened[1].token
+    Endpoint.objects.all().delete()
+    make_endpoint(session, app="other", port=8888, token="the program's")
+    assert services.open_app(session, "jupyter", actor=session.owner).endpoint.token == "the program's"
+
+
+def test_any_port_of_the_container_is_opened_by_its_number(session: Session) -> None:
+    endpoint = services.open_app(session, "p8080", actor=session.owner).endpoint
+    assert (endpoint.title, endpoint.port, endpoint.token) == ("Port 8080", 8080, "")
+
+
+@pytest.mark.parametrize("app", ["p80", "p1023", "p65536", "p08080", "p", "8080", "tensorboard", "p8080\n", "P8080"])
+def test_no_other_name_opens_anything(session: Session, app: str) -> None:
+    with pytest.raises(Refused) as refused:
+        services.open_app(session, app, actor=session.owner)
+    assert "jupyter" in refused.value.errors["app"]
+    assert not Endpoint.objects.exists()
+
+
+@pytest.mark.parametrize("status", [Status.PENDING, Status.PREPARING, Status.TERMINATING, Status.TERMINATED])
+def test_only_running_sessions_have_apps(status: Status) -> None:
+    session = session_in(status)
+    with pytest.raises(Refused) as refused:
+        services.open_app(session, "p8080", actor=session.owner)
+    assert "running" in refused.value.errors["app"]
+
+
+def test_what_the_host_reports_stands_until_the_endpoint_is_closed_or_the_session_ends(session: Session) -> None:
+    endpoint = services.open_app(session, "jupyter", actor=session.owner).endpoint
+    assert services.report(endpoint, EndpointState.FAILED, "x" * 400)
+    endpoint.refresh_from_db()
+    assert (endpoint.state, len(endpoint.detail)) == ("FAILED", 300)
+    services.close(endpoint, actor=session.owner)
+    assert not services.report(endpoint, EndpointState.READY)
+    services.open_app(session, "jupyter", actor=session.owner)
+    session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
+    assert not services.report(endpoint, EndpointState.READY)
+
+
+def test_publishing_voids_cookies_and_is_undone_at_once() -> None:
+    endpoint = make_endpoint()
+    owner = endpoint.session.owner
+    published = services.publish(endpoint, until=timezone.now() + SOON, actor=owner)
+    assert (published.is_public, published.epoch) == (True, 2)
+    assert services.publish(endpoint, actor=owner).epoch == 2, "only its time has changed"
+    unpublished = services.unpublish(endpoint, actor=owner)
+    assert (unpublished.is_public, unpublished.public_until, unpublished.epoch) == (False, None, 3)
+    assert services.unpublish(endpoint, actor=owner).epoch == 3
+    assert [what.split(" until")[0] for what in events(endpoint)] == ["Made public", "Made public", "No longer public"]
+
+
+def test_a_policy_without_public_apps_refuses_to_publish_and_to_share() -> None:
+    endpoint = make_endpoint(run_reachable_session(owner=make_user(policy=make_policy(allow_public_apps=False))))
+    owner = endpoint.session.owner
+    with pytest.raises(Refused, match="policy"):
+        services.publish(endpoint, actor=owner)
+    with pytest.raises(Refused, match="policy"):
+        services.share(endpoint, expires=timezone.now() + SOON, actor=owner)
+
+
+def test_what_is_over_or_closed_is_neither_published_nor_shared() -> None:
+    endpoint = make_endpoint()
+    owner, later = endpoint.session.owner, timezone.now() + SOON
+    with pytest.raises(Refused) as refused:
+        services.publish(endpoint, until=timezone.now(), actor=owner)
+    assert set(refused.value.errors) == {"public_until"}
+    with pytest.raises(Refused) as refused:
+        services.share(endpoint, expires=timezone.now(), actor=owner)
+    assert set(refused.value.errors) == {"expires"}
+    services.close(endpoint, actor=owner)
+    with pytest.raises(Refused):
+        services.publish(endpoint, actor=owner)
+    with pytest.raises(Refused):
+        services.share(endpoint, expires=later, actor=owner)
+
+
+def test_a_share_links_secret_is_not_stored_and_revoking_it_voids_what_it_opened() -> None:
+    endpoint = make_endpoint()
+    owner = endpoint.session.owner
+    link, secret = services.share(endpoint, expires=timezone.now() + SOON, note="for Ada", actor=owner)
+    assert link.digest == digest(secret)
+    services.revoke(link, actor=owner)
+    services.revoke(link, actor=owner)
+    link.refresh_from_db()
+    assert link.revoked_at
+    assert link.revoked_at < Revocation.objects.get().at
+    assert Revocation.objects.get().login == link.digest
+    assert [what.split(" ")[0] for what in events(endpoint)] == ["Shared", "Share"]
+
+
+@pytest.mark.parametrize("how", ["unpublish", "revoke", "close"])
+def test_whoever_was_let_in_is_left_with_no_key_of_the_session(how: str) -> None:
+    endpoint = make_endpoint(is_public=how != "revoke")
+    owner = endpoint.session.owner
+    link, _ = services.share(endpoint, expires=timezone.now() + SOON, actor=owner)
+    Session.objects.update(ssh_public_key="ssh-ed25519 AAAA")
+    {"unpublish": services.unpublish, "close": services.close}.get(how, lambda *_, **__: None)(endpoint, actor=owner)
+    if how == "revoke":
+        services.revoke(link, actor=owner)
+    assert Session.objects.get().ssh_public_key == ""
+
+
+def test_closing_an_app_that_was_the_owners_alone_leaves_the_session_its_key() -> None:
+    endpoint = make_endpoint()
+    Session.objects.update(ssh_public_key="ssh-ed25519 AAAA")
+    services.close(endpoint, actor=endpoint.session.owner)
+    assert Session.objects.get().ssh_public_key == "ssh-ed25519 AAAA"
+
+
+def test_closing_leaves_no_way_in() -> None:
+    endpoint = make_endpoint(is_public=True, listen_port=10200)
+    owner = endpoint.session.owner
+    link, _ = services.share(endpoint, expires=timezone.now() + SOON, actor=owner)
+    services.close(endpoint, actor=owner)
+    services.close(endpoint, actor=owner)
+    endpoint.refresh_from_db()
+    link.refresh_from_db()
+    assert (endpoint.state, endpoint.is_public, endpoint.listen_port, endpoint.epoch) == ("CLOSED", False, None, 2)
+    assert link.revoked_at
+    assert events(endpoint)[-1] == "Closed"
+
+
+@pytest.fixture
+def pool(settings: Settings) -> None:
+    settings.COMPUTE_APP_PORTS = "10200-10201"
+
+
+@pytest.mark.usefixtures("pool")
+def test_the_preferred_port_is_given_if_it_is_free(session: Session) -> None:
+    for _ in range(2):
+        endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=10201)
+        assert (endpoint.listen_port, note) == (10201, "")
+
+
+@pytest.mark.usefixtures("pool")
+def test_another_port_is_given_and_told_where_the_preferred_one_is_taken(session: Session) -> None:
+    make_endpoint(listen_port=10200)
+    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=10200)
+    assert endpoint.listen_port == 10201
+    assert "10200 is taken" in note
+    assert "10201" in note
+    assert note in events(endpoint)[0]
+
+
+def test_a_port_that_another_program_listens_on_is_as_good_as_taken(session: Session, settings: Settings) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as program:
+        port = program.getsockname()[1]
+        settings.COMPUTE_APP_PORTS = str(port)
+        endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=port)
+        assert endpoint.listen_port is None
+        assert "All ports for apps are taken" in note
+    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=port)
+    assert (endpoint.listen_port, note) == (port, "")
+
+
+@pytest.mark.usefixtures("pool")
+def test_a_port_outside_the_pool_is_replaced_by_one_of_it(session: Session) -> None:
+    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=22)
+    assert endpoint.listen_port in (10200, 10201)
+    assert "10200-10201" in note
+
+
+@pytest.mark.usefixtures("pool")
+def test_where_all_ports_are_taken_the_app_has_its_address_alone(session: Session) -> None:
+    make_endpoint(listen_port=10200)
+    make_endpoint(listen_port=10201)
+    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=10200)
+    assert endpoint.listen_port is None
+    assert "address alone" in note
+
+
+@pytest.mark.usefixtures("pool")
+def test_the_ports_of_ended_sessions_are_free_again(session: Session) -> None:
+    for port in (10200, 10201):
+        make_endpoint(session_in(Status.TERMINATED), listen_port=port)
+    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=10200)
+    assert (endpoint.listen_port, note) == (10200, "")
+
+
+def test_without_a_pool_the_app_has_its_address_alone(session: Session) -> None:
+    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=10200)
+    assert endpoint.listen_port is None
+    assert "address alone" in note

@@ -1,0 +1,74 @@
+"""A process in a running container without a terminal: input that can end, and output and errors apart."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Final, Self
+
+from engine import shell
+from engine.engine import Engine, Streams
+from engine.exec_stream import READ_BYTES, Exec, start_attached
+from engine.frames import FRAME_HEAD
+
+ERRORS: Final = 2
+
+
+class Command(Exec):
+    """An exec whose first line of output says its process id; started by `start`, ended by `hang_up`."""
+
+    def __init__(self, engine: Engine, exec_id: str, streams: Streams) -> None:
+        super().__init__(engine, exec_id, streams)
+        self._stream = 0
+        self._left = 0  # bytes of the frame that were not yet read
+        self._container_id = ""
+        self._process_id = 0
+
+    @classmethod
+    async def start(
+        cls,
+        engine: Engine,
+        container_id: str,
+        command: Sequence[str],
+        environment: Mapping[str, str],
+        what: str = "command",
+    ) -> Self:
+        """Start `command`, which must say its process id first and lead a session of processes.
+
+        Raises ExecFailed, which calls it `what`.
+        """
+        made = cls(engine, *await start_attached(engine, container_id, command, environment, is_terminal=False))
+        try:
+            made._process_id, made._container_id = await shell.told_process_id(made._first_line, what), container_id
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    async def read(self, most: int = READ_BYTES) -> tuple[bytes, bool]:
+        """Return the next bytes, and whether they are errors rather than output; no bytes once both have ended."""
+        with suppress(ConnectionError, asyncio.IncompleteReadError):
+            while not self._left:
+                head = await self._reader.readexactly(FRAME_HEAD)
+                self._stream, self._left = head[0], int.from_bytes(head[4:])
+            data = await self._reader.read(min(self._left, most))
+            self._left -= len(data)
+            return data, self._stream == ERRORS
+        return b"", False
+
+    async def end_input(self) -> None:
+        """Let the process read the end of its input after all that was written."""
+        with suppress(OSError):
+            self._writer.write_eof()
+
+    async def hang_up(self) -> None:
+        """End the process and what it runs; ended already is success."""
+        await shell.hang_up(self, self._engine, self._container_id, self._process_id)
+
+    async def _first_line(self) -> bytes:
+        line = b""
+        while not line.endswith(b"\n"):
+            data, _ = await self.read(1)  # what follows belongs to the caller
+            if not data:
+                break
+            line += data
+        return line

@@ -1,0 +1,126 @@
+"""A process in a running container: with a terminal of its own, as a stream of bytes; see `command` for without."""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Self
+
+from engine.engine import Engine, ExecFailed, Streams, refusal
+
+READ_BYTES: Final = 64 * 1024
+FIRST_PAUSE_SECONDS: Final = 0.02
+LONGEST_PAUSE_SECONDS: Final = 2.0
+# The engine holds back a key that could begin its detach sequence, and the sequence cannot be switched off. The
+# default begins with Ctrl-P, which shells use; this one begins with NUL, which waits unnoticed for the next key.
+DETACH_KEYS: Final = "ctrl-@,ctrl-\\"
+
+
+class Exec:
+    """An exec that has been started, with its connection; ended by `close`.
+
+    Back-pressure is the connection's: at most some 128 KiB are read ahead, and `write` waits for the container.
+    """
+
+    def __init__(self, engine: Engine, exec_id: str, streams: Streams) -> None:
+        self._engine = engine
+        self._path = f"/exec/{exec_id}"
+        self._reader, self._writer = streams
+
+    async def write(self, data: bytes) -> None:
+        """Send `data` to the process and wait while it lags behind; once it has ended, `read` says so."""
+        with suppress(ConnectionError):
+            self._writer.write(data)
+            await self._writer.drain()
+
+    async def exit_code(self) -> int | None:
+        """Return the exit code of the process, None while it runs. Raises ExecFailed."""
+        answer = await self._engine.request("GET", f"{self._path}/json")
+        if not answer.is_success:
+            raise ExecFailed(refusal(answer))
+        state = answer.json()
+        return None if state.get("Running") else int(state.get("ExitCode") or 0)
+
+    async def ended(self) -> int:
+        """Return the exit code once there is one, for a process whose output has ended. Raises ExecFailed."""
+        pause = FIRST_PAUSE_SECONDS  # mostly it ends with its output, and the engine learns of it a moment later
+        while (code := await self.exit_code()) is None:
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+        return code
+
+    def close(self) -> None:
+        """Drop the connection with all that was not yet taken. The process goes on; see `shell.hang_up`."""
+        self._writer.transport.abort()  # a mere close would wait for a process that does not read
+
+
+class ExecStream(Exec):
+    """What a terminal emulator needs of an exec: read, write, resize, exit code. Opened by `open`."""
+
+    @classmethod
+    async def open(
+        cls, engine: Engine, container_id: str, command: Sequence[str], environment: Mapping[str, str]
+    ) -> Self:
+        """Start `command` in the container as its own user and in its own working directory. Raises ExecFailed."""
+        return cls(engine, *await start_attached(engine, container_id, command, environment, is_terminal=True))
+
+    async def read(self) -> bytes:
+        """Return the next bytes of output, as many as there are; empty once the process has ended."""
+        with suppress(ConnectionError):
+            return await self._reader.read(READ_BYTES)
+        return b""
+
+    async def read_line(self) -> bytes:
+        """Return output up to and with the next newline, or what came until the process ended or said too much."""
+        try:
+            return await self._reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError as ended:
+            return ended.partial
+        except (asyncio.LimitOverrunError, ConnectionError):
+            return b""
+
+    async def resize(self, columns: int, rows: int) -> None:
+        """Tell the process the size of its window. Raises ExecFailed, also when the process has ended."""
+        answer = await self._engine.request("POST", f"{self._path}/resize?w={columns}&h={rows}")
+        if not answer.is_success:
+            raise ExecFailed(refusal(answer))
+
+
+async def start_attached(
+    engine: Engine, container_id: str, command: Sequence[str], environment: Mapping[str, str], *, is_terminal: bool
+) -> tuple[str, Streams]:
+    """Start `command` in the container; return the exec's id and the connection to it. Raises ExecFailed."""
+    attached = {"Tty": is_terminal, "AttachStdin": True, "AttachStdout": True, "AttachStderr": True}
+    detach_keys = {"DetachKeys": DETACH_KEYS} if is_terminal else {}
+    exec_id = await _create(engine, container_id, command, environment, {**attached, **detach_keys})
+    return exec_id, await engine.hijack(f"/exec/{exec_id}/start", {"Tty": is_terminal, "Detach": False})
+
+
+async def run_detached(engine: Engine, container_id: str, command: Sequence[str]) -> None:
+    """Start `command` in the container and leave it alone. Raises ExecFailed."""
+    exec_id = await _create(engine, container_id, command, {}, {})
+    answer = await engine.request("POST", f"/exec/{exec_id}/start", {"Detach": True})
+    if not answer.is_success:
+        raise ExecFailed(refusal(answer))
+
+
+async def is_running(engine: Engine, container_id: str) -> bool:
+    """Return whether the container runs; one that is gone does not. Raises ExecFailed."""
+    answer = await engine.request("GET", f"/containers/{container_id}/json")
+    if answer.status == 404:
+        return False
+    return bool(answer.json().get("State", {}).get("Running"))
+
+
+async def _create(
+    engine: Engine,
+    container_id: str,
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    options: Mapping[str, Any],
+) -> str:
+    """Create an exec and return its id."""
+    config = {"Cmd": list(command), "Env": [f"{name}={value}" for name, value in environment.items()], **options}
+    answer = await engine.request("POST", f"/containers/{container_id}/exec", config)
+    if not answer.is_success:
+        raise ExecFailed(refusal(answer))
+    return str(answer.json()["Id"])

@@ -1,0 +1,116 @@
+"""The user's shell in a container: attached to tmux where the image has it, and never left behind."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, Self
+
+from engine.engine import Engine, ExecFailed
+from engine.exec_stream import Exec, ExecStream, is_running, run_detached
+
+logger = logging.getLogger(__name__)
+
+START_SECONDS: Final = 15.0
+KILLED: Final = 128 + 9  # exit code of what SIGKILL ended
+CUT_OFF: Final = 126  # the engine's exit code for what it could not send its output of; the process may well run on
+DEATH_CHECKS: Final = 20
+DEATH_PAUSE_SECONDS: Final = 0.1
+ENVIRONMENT: Final = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
+# The first line says under which process id the shell will run: `exec` keeps it.
+START: Final = """
+echo $$
+export LANG="${LANG:-C.UTF-8}"
+if command -v tmux >/dev/null 2>&1; then exec tmux -u new-session -A -s gp; fi
+if command -v bash >/dev/null 2>&1; then exec bash -l; fi
+exec sh -l
+"""
+# Without tmux, for those who come with a terminal of their own and may bring a command.
+PLAIN_START: Final = """
+echo $$
+export LANG="${LANG:-C.UTF-8}"
+shell=sh
+if command -v bash >/dev/null 2>&1; then shell=bash; fi
+if [ $# -gt 0 ]; then exec "$shell" -c "$1"; fi
+exec "$shell" -l
+"""
+# What a vanishing terminal does to its processes, since the engine keeps the terminal open: all processes of the
+# terminal's session, whose id is the shell's process id ($0), are told. A tmux server has a session of its own.
+HANG_UP: Final = """
+for stat in /proc/[0-9]*/stat; do
+    read -r line 2>/dev/null <"$stat" || continue
+    set -- ${line##*) }
+    if [ "$4" = "$0" ]; then process=${stat#/proc/}; kill -HUP "${process%/stat}"; fi
+done
+"""
+
+
+class Shell(ExecStream):
+    """An exec that runs START; opened by `start`, ended by `hang_up`."""
+
+    process_id = 0  # as seen inside the container
+    container_id = ""
+
+    @classmethod
+    async def start(
+        cls,
+        engine: Engine,
+        container_id: str,
+        command: Sequence[str] = ("sh", "-c", START),
+        environment: Mapping[str, str] = ENVIRONMENT,
+    ) -> Self:
+        """Run in the container what is a shell or becomes one, and first says its process id. Raises ExecFailed."""
+        shell = await cls.open(engine, container_id, command, environment)
+        try:
+            shell.process_id, shell.container_id = await told_process_id(shell.read_line), container_id
+        except BaseException:
+            shell.close()
+            raise
+        return shell
+
+    async def is_container_running(self) -> bool:
+        """Return whether the container still runs, for a shell that has ended. Raises ExecFailed.
+
+        A container that dies kills its shells a moment before the engine knows, so a killed shell asks again.
+        """
+        for _ in range(DEATH_CHECKS):
+            if not await is_running(self._engine, self.container_id):
+                return False
+            if await self.exit_code() not in (None, KILLED):
+                return True
+            await asyncio.sleep(DEATH_PAUSE_SECONDS)
+        return True
+
+    async def hang_up(self) -> None:
+        """End the shell and what it runs; a tmux client detaches, and its shells go on. Ended already is success."""
+        await hang_up(self, self._engine, self.container_id, self.process_id)
+
+
+async def told_process_id(read_line: Callable[[], Awaitable[bytes]], what: str = "shell") -> int:
+    """Return the process id that the process says in its first line of output. Raises ExecFailed, which says `what`."""
+    try:
+        async with asyncio.timeout(START_SECONDS):
+            first_line = (await read_line()).decode(errors="replace").strip()
+    except TimeoutError as error:
+        raise ExecFailed(f"The {what} did not start in time.") from error
+    if not first_line.isdecimal():
+        raise ExecFailed(f"No {what} could be started: {first_line or 'the container ended'}")
+    return int(first_line)
+
+
+async def hang_up(process: Exec, engine: Engine, container_id: str, process_id: int) -> None:
+    """Leave the process and end all of its session, even if the caller is cancelled; ended already is success."""
+    process.close()
+    end = asyncio.create_task(_end(process, engine, container_id, process_id))
+    try:
+        await asyncio.shield(end)
+    except asyncio.CancelledError:
+        await asyncio.wait([end])
+        raise
+
+
+async def _end(process: Exec, engine: Engine, container_id: str, process_id: int) -> None:
+    try:
+        if await process.exit_code() in (None, CUT_OFF):
+            await run_detached(engine, container_id, ["sh", "-c", HANG_UP, str(process_id)])
+    except ExecFailed as error:
+        logger.info("container %s: could not hang up a shell: %s", container_id, error)

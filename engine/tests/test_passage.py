@@ -1,0 +1,208 @@
+"""The passage of a gateway to its engine: what goes through, and what is left when things break."""
+
+import asyncio
+import hashlib
+import logging
+import secrets
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+from docker.api import APIClient
+
+from engine.engine import Engine, ExecFailed
+from engine.exec_stream import ExecStream, is_running
+from engine.output import last_lines
+from engine.passage import Passage, signer
+from engine.shell import Shell
+from engine.tests.passages import (
+    HOST,
+    KEYS,
+    gateway,
+    of_session,
+    raw,
+    settled,
+)
+from engine.tests.streams import read_until
+from hostworker.runtime.container_config import container_name
+from proxy.signing import Keys
+from tests.containers import ENGINE_URL, Container
+from tests.ports import free_port
+from tests.tiny_image import ensure_tiny_image
+from tests.wait import SECONDS, eventually
+
+# --- what goes through
+
+
+@pytest.mark.docker
+async def test_a_shell_works_through_the_gateway_and_leaves_nothing(
+    passed: tuple[str, Passage], far: Engine, shared: Container
+) -> None:
+    shell = await Shell.start(far, shared.id)
+    await shell.resize(132, 43)
+    await shell.write("echo grüße $((6*7)); busybox stty size; exit 3\r".encode())
+    assert "grüße 42\r\n43 132" in await read_until(shell, "43 132")
+    while await shell.read():
+        pass
+    assert await shell.exit_code() == 3
+    assert await shell.is_container_running()
+    await shell.hang_up()
+    await settled(passed[1])
+    await eventually(lambda: not shared.processes())
+
+
+@pytest.mark.docker
+async def test_hanging_up_through_the_gateway_ends_what_the_shell_runs(
+    passed: tuple[str, Passage], far: Engine, shared: Container
+) -> None:
+    shell = await Shell.start(far, shared.id)
+    await shell.write(b"echo rea''dy; sleep 1000\r")
+    await read_until(shell, "ready")
+    await shell.hang_up()
+    await eventually(lambda: not shared.processes())
+    await settled(passed[1])
+
+
+@pytest.mark.docker
+async def test_what_the_container_wrote_is_read_as_on_its_own_host(far: Engine) -> None:
+    session = secrets.token_hex(8)
+    client = APIClient(ENGINE_URL, version="auto")
+    script = "for n in 1 2 3; do echo out $n; echo err $n >&2; sleep 0.01; done"
+    name = container_name(session, 1)
+    client.create_container(ensure_tiny_image(), ["sh", "-c", script], name=name, labels=of_session(session))
+    try:
+        client.start(name)
+        client.wait(name)
+        assert await last_lines(far, name, 100) == client.logs(name).decode()
+        assert await last_lines(far, name, 2) == client.logs(name, tail=2).decode()
+    finally:
+        client.remove_container(name)
+        client.close()
+    assert await last_lines(far, name, 100) == ""
+
+
+@pytest.mark.docker
+async def test_20_mb_of_output_come_whole_to_a_slow_reader_and_the_gateway_holds_little_of_it(
+    far: Engine, shared: Container
+) -> None:
+    shared.run("head -c 20000000 /dev/urandom > /tmp/big")
+    stream = await ExecStream.open(far, shared.id, ["sh", "-c", "busybox stty raw; cat /tmp/big"], {})
+    digest = hashlib.md5()
+    while data := await stream.read():
+        digest.update(data)
+        await asyncio.sleep(0.0005)
+    stream.close()
+    assert digest.hexdigest() == shared.run("busybox md5sum < /tmp/big").split()[0]
+
+
+@pytest.mark.docker
+async def test_an_unread_shell_stops_writing_behind_the_gateway_too(far: Engine, container: Container) -> None:
+    stream = await ExecStream.open(far, container.id, ["sh", "-c", "busybox yes | busybox tee /tmp/written"], {})
+    sizes = [-1, -2]
+    async with asyncio.timeout(SECONDS):
+        while sizes[-1] != sizes[-2] or sizes[-1] == 0:
+            await asyncio.sleep(0.3)
+            sizes.append(int(await asyncio.to_thread(container.run, "busybox wc -c < /tmp/written")))
+    assert sizes[-1] < 16 * 2**20  # what the sockets on the way take, whose size the kernel chooses
+    stream.close()
+    container.run("busybox pkill yes")  # else the engine takes 20 s to remove the container
+    await eventually(lambda: not container.processes())
+
+
+@pytest.mark.docker
+async def test_a_paste_waits_for_a_process_that_does_not_read(far: Engine, shared: Container) -> None:
+    text = secrets.token_bytes(1_000_000).hex().encode()
+    command = ["sh", "-c", "busybox stty raw -echo; echo ready; sleep 0.5; head -c 2000000 | busybox md5sum"]
+    stream = await ExecStream.open(far, shared.id, command, {})
+    await read_until(stream, "ready")
+    await stream.write(text)
+    assert hashlib.md5(text).hexdigest() in await read_until(stream, "-")
+    stream.close()
+
+
+@pytest.mark.docker
+async def test_a_container_that_is_gone_or_stopped_is_told_in_words(far: Engine, container: Container) -> None:
+    container.stop()
+    with pytest.raises(ExecFailed, match="is not running"):
+        await Shell.start(far, container.id)
+    assert not await is_running(far, container.id)
+    assert not await is_running(far, "gp-none-1")
+    with pytest.raises(ExecFailed, match="no longer exists"):
+        await Shell.start(far, "gp-none-1")
+
+
+# --- what is left when things break
+
+
+async def test_a_gateway_that_is_away_is_told_in_words() -> None:
+    async with gateway(port=free_port()) as (url, _):
+        pass
+    with pytest.raises(ExecFailed, match="gateway of the session's host cannot be reached"):
+        await Shell.start(Engine(url, signer(KEYS, HOST)), "gp-none-1")
+
+
+async def test_an_engine_that_is_away_behind_the_gateway_is_told_in_words(tmp_path: Path) -> None:
+    async with gateway(f"unix://{tmp_path}/none.sock") as (url, passage):
+        with pytest.raises(ExecFailed, match=r"^The container engine cannot be reached\.$"):
+            await Shell.start(Engine(url, signer(KEYS, HOST)), "gp-none-1")
+        await settled(passage)
+
+
+@pytest.mark.docker
+async def test_wrong_keys_are_told_in_words(passed: tuple[str, Passage], shared: Container) -> None:
+    far = Engine(passed[0], signer(Keys(["k:" + "x" * 32]), HOST))
+    for attempt in (Shell.start(far, shared.id), last_lines(far, shared.id, 5), is_running(far, shared.id)):
+        with pytest.raises(ExecFailed, match="gateway of the session's host refused the request"):
+            await attempt
+
+
+@pytest.mark.parametrize("url", ["https://gpu7:1", "http://gpu7", "http://gpu7:99999", "unix:///x", "tcp://gpu7:1", ""])
+async def test_a_gateway_of_another_kind_of_address_is_refused_in_words(url: str) -> None:
+    with pytest.raises(ExecFailed, match="not http://host:port"):
+        await Engine(url, signer(KEYS, HOST)).request("GET", "/x")
+
+
+@pytest.mark.docker
+async def test_a_gateway_that_restarts_ends_the_shell_at_once_and_still_hangs_it_up(
+    shared: Container, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR)
+    async with gateway(port=free_port()) as (url, passage):
+        shell = await Shell.start(Engine(url, signer(KEYS, HOST)), shared.id)
+        await shell.write(b"echo rea''dy; sleep 1000\r")
+        await read_until(shell, "ready")
+        await eventually(lambda: passage.connections == 1)
+    async with asyncio.timeout(SECONDS):
+        assert await shell.read() == b""
+    assert passage.connections == 0
+    async with gateway(port=urlsplit(url).port or 0) as (_, again):
+        assert await shell.is_container_running() is True
+        await shell.hang_up()
+        await eventually(lambda: not shared.processes())
+        await settled(again)
+    assert caplog.records == []
+
+
+@pytest.mark.docker
+async def test_a_web_process_that_vanishes_leaves_no_connection_at_the_gateway_nor_the_engine(
+    passed: tuple[str, Passage], far: Engine, container: Container
+) -> None:
+    shells = [await Shell.start(far, container.id) for _ in range(5)]
+    await eventually(lambda: passed[1].connections == 5)
+    for shell in shells:
+        shell.close()
+    await settled(passed[1])
+
+
+@pytest.mark.docker
+async def test_no_request_leaves_a_task_or_an_error_behind(
+    passed: tuple[str, Passage], far: Engine, shared: Container, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.ERROR)
+    loop = asyncio.get_running_loop()
+    before = len(asyncio.all_tasks())
+    for _ in range(20):
+        assert await is_running(far, shared.id)
+        await raw(passed[0], b"nonsense\r\n\r\n")
+    await eventually(lambda: len(asyncio.all_tasks(loop)) <= before)
+    assert caplog.records == []

@@ -1,0 +1,207 @@
+"""The host's side of an app: find it answering, or start it, and tell how that goes.
+
+Safe to run twice and to die anywhere: the reconciler goes on. What users start themselves (a port that they open, an
+app without a command) is waited for, from one round of the reconciler to the next.
+"""
+
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+from functools import lru_cache
+from typing import Final
+
+from django.db import close_old_connections, connections
+from django.utils import timezone
+
+from endpoints import services as endpoints
+from hostworker import runner
+from hostworker.app_probe import Answer, probe
+from hostworker.app_process import KILLED, AppStatus, environment, read_status, start_command, status_command
+from hostworker.runtime.base import EngineUnreachable, Runtime, RuntimeFailure
+from resources.models import App, Host
+from sessions.lifecycle import Status
+from sessions.models import Endpoint, EndpointState
+
+logger = logging.getLogger(__name__)
+
+START_SECONDS: Final = 90.0  # a cold disk and a busy host make Jupyter take most of it
+PROBE_PAUSE_SECONDS: Final = 0.2
+LOOK_SECONDS: Final = 2.0  # between two looks into the container
+WAIT_FOR_USER: Final = timedelta(minutes=10)
+AT_ONCE: Final = 16  # apps that start on one host; more wait for a thread
+
+
+class AppStarter:
+    """The threads in which this process starts apps: they wait for up to a minute, and hold up no session meanwhile."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="app")
+        self._under_way: set[int] = set()
+        self._stopping = threading.Event()
+
+    def begin(self, runtime: Runtime, endpoint_id: int) -> None:
+        """Open the app in the background, unless that is under way."""
+        if endpoint_id not in self._under_way and not self._stopping.is_set():
+            self._under_way.add(endpoint_id)
+            self._threads.submit(self._open, runtime, endpoint_id)
+
+    def resume(self, runtime: Runtime, host: Host) -> None:
+        """Go on with what a worker that died, or that waits for users, has left STARTING on this host."""
+        starting = Endpoint.objects.filter(state=EndpointState.STARTING, session__status=Status.RUNNING)
+        for endpoint_id in starting.filter(session__host=host).values_list("pk", flat=True):
+            self.begin(runtime, endpoint_id)
+
+    def end(self) -> None:
+        """Stop waiting for apps; they go on starting in their containers."""
+        self._stopping.set()
+        self._threads.shutdown(cancel_futures=True)
+
+    def _open(self, runtime: Runtime, endpoint_id: int) -> None:
+        try:
+            close_old_connections()
+            open_app(runtime, endpoint_id, self._stopping)
+        except EngineUnreachable as error:
+            logger.warning("endpoint %d: opening it failed, the reconciler will go on: %s", endpoint_id, error)
+        except Exception:
+            logger.exception("endpoint %d: opening it failed, the reconciler will go on", endpoint_id)
+        finally:
+            self._under_way.discard(endpoint_id)
+            connections.close_all()
+
+
+def open_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -> None:
+    """Bring the endpoint to READY or FAILED, or leave it STARTING where a user has yet to start something.
+
+    Raises EngineUnreachable; the endpoint is then as far as it has come.
+    """
+    endpoint = _read(endpoint_id)
+    if endpoint is None or endpoint.session.address is None:
+        return
+    app = endpoint.session.image.apps.filter(name=endpoint.app).first()
+    try:
+        if _answers(endpoint, app):
+            _tell(endpoint, EndpointState.READY)
+        elif app and app.command:
+            _start(runtime, endpoint, app, stopping)
+        else:
+            _wait_for_user(runtime, endpoint)
+    except EngineUnreachable:
+        raise
+    except RuntimeFailure as failure:
+        _tell(endpoint, EndpointState.FAILED, str(failure))
+
+
+def _start(runtime: Runtime, endpoint: Endpoint, app: App, stopping: threading.Event) -> None:
+    """Start the app unless it runs or somebody listens on its port, and wait for its first answer."""
+    with runner.hands(endpoint.session_id):
+        if _read(endpoint.pk) is None:
+            return
+        status = _look(runtime, endpoint)
+        if status.is_loopback_only:
+            _tell(endpoint, EndpointState.FAILED, _loopback_words(endpoint), status.output)
+            return
+        if not status.is_listening:  # else a user has started it, and it was only slow to answer
+            token = {app.token_variable: endpoint.token} if app.token_variable else {}
+            _execute(runtime, endpoint, start_command(app.port, app.command), environment(app.port) | token)
+    _await_answer(runtime, endpoint, app, stopping)
+
+
+def _await_answer(runtime: Runtime, endpoint: Endpoint, app: App, stopping: threading.Event) -> None:
+    """Ask until the app answers, has ended, or has had its time; every other second say how it does."""
+    began = time.monotonic()
+    next_look = began
+    while not stopping.is_set():
+        if _answers(endpoint, app):
+            _tell(endpoint, EndpointState.READY)
+            return
+        if time.monotonic() >= next_look:
+            status = _look(runtime, endpoint)
+            problem = _problem(endpoint, status, time.monotonic() - began)
+            state = EndpointState.FAILED if problem else EndpointState.STARTING
+            if not _tell(endpoint, state, problem or f"Starting {endpoint.title} …", status.output) or problem:
+                return
+            next_look = time.monotonic() + LOOK_SECONDS
+        stopping.wait(PROBE_PAUSE_SECONDS)
+
+
+def _problem(endpoint: Endpoint, status: AppStatus, seconds: float) -> str:
+    """Return why there is nothing to wait for any more; "" while there is."""
+    if not (status.runs or status.is_listening):
+        code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
+        memory = ", perhaps for want of memory" if status.exit_code in (None, KILLED) else ""
+        return f"{endpoint.title} ended{code}{memory} before it answered."
+    if status.is_loopback_only:
+        return _loopback_words(endpoint)
+    if seconds > START_SECONDS:
+        who = f"{endpoint.title} runs, but" if status.runs else "What listens there"
+        return f"{who} has not answered on port {endpoint.port} for {seconds:.0f} s."
+    return ""
+
+
+def _wait_for_user(runtime: Runtime, endpoint: Endpoint) -> None:
+    """Say what is missing, and leave the endpoint to the next round; give up after a while."""
+    status = _look(runtime, endpoint)
+    if status.is_loopback_only:
+        words = _loopback_words(endpoint)
+    elif status.is_listening:
+        words = f"What listens on port {endpoint.port} does not speak HTTP, or does not answer yet."
+    else:
+        words = f"Nothing listens on port {endpoint.port} yet. Start it in the terminal, listening on 0.0.0.0."
+    is_over = timezone.now() - endpoint.opened_at > WAIT_FOR_USER
+    state = EndpointState.FAILED if is_over else EndpointState.STARTING
+    if (state, words) != (endpoint.state, endpoint.detail):
+        _tell(endpoint, state, words)
+
+
+def _loopback_words(endpoint: Endpoint) -> str:
+    return (
+        f"What listens on port {endpoint.port} does so on 127.0.0.1, where only the session itself reaches it. Start it"
+        " anew listening on 0.0.0.0: most programs take --host 0.0.0.0."
+    )
+
+
+def _answers(endpoint: Endpoint, app: App | None) -> bool:
+    """Return whether the app is there; what a user has started may answer with an error of its own."""
+    answer = probe(str(endpoint.session.address), endpoint.port, app.readiness_path if app else "/")
+    return answer is Answer.OK or (answer is Answer.ERROR and not (app and app.command))
+
+
+def _look(runtime: Runtime, endpoint: Endpoint) -> AppStatus:
+    return read_status(_execute(runtime, endpoint, status_command(endpoint.port), {}), endpoint.port)
+
+
+def _execute(runtime: Runtime, endpoint: Endpoint, command: list[str], variables: dict[str, str]) -> str:
+    return runtime.execute(endpoint.session_id, endpoint.session.attempt, command, variables).output
+
+
+def _tell(endpoint: Endpoint, state: EndpointState, detail: str = "", output: str = "") -> bool:
+    return endpoints.report(endpoint, state, detail, output)
+
+
+def _read(endpoint_id: int) -> Endpoint | None:
+    """Return the endpoint while it is open and its session runs."""
+    current = Endpoint.objects.unclosed().filter(pk=endpoint_id, session__status=Status.RUNNING)
+    return current.select_related("session__image", "session__owner").first()
+
+
+@lru_cache
+def _starter() -> AppStarter:
+    return AppStarter()
+
+
+def begin(runtime: Runtime, endpoint_id: int) -> None:
+    """Open the app in the background of this process."""
+    _starter().begin(runtime, endpoint_id)
+
+
+def resume(runtime: Runtime, host: Host) -> None:
+    """Go on in the background with what is STARTING on this host."""
+    _starter().resume(runtime, host)
+
+
+def end() -> None:
+    """Have this process wait for no app any more."""
+    _starter().end()
+    _starter.cache_clear()

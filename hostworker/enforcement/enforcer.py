@@ -1,0 +1,96 @@
+"""Prepares a container for its shares of GPUs, and checks after the start that it is held to them."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from fgpu.mounts import Mount, hook_mounts, simulated_mounts
+from hostworker.enforcement import memory_limits, mps, processes
+from hostworker.enforcement.folders import LIMITS, SessionFolders
+from hostworker.enforcement.programs import Programs, Unbuilt
+from hostworker.enforcement.shares import needs_hook
+from hostworker.enforcement.simulation import shared_state, write_listing
+from hostworker.runtime.base import ContainerSpec, EnforcementFailed, Equipment, GpuGrant, Key
+from resources.tiers import Tier
+
+STALE: Final = "it could not when its worker registered; start the worker anew."
+NOT_HOOKED: Final = (
+    "The image does not run under the hook that divides a GPU: it must be built on glibc. Ask for whole GPUs, or use "
+    "another image."
+)
+
+
+class Enforcer:
+    """Enforces the shares of one host's sessions.
+
+    Its files are below `root`, which belongs to this host alone. `context_memory` are the bytes that the driver takes
+    per process on a real GPU; `mps_folder` is the pipe folder of the host's MPS control daemon, where it runs one.
+    """
+
+    def __init__(
+        self, programs: Programs, root: Path, *, context_memory: int = 0, mps_folder: Path | None = None
+    ) -> None:
+        self.programs = programs
+        self.folders = SessionFolders(root / "sessions")
+        self.simulation = root / "simulation"
+        self.context_memory = context_memory
+        self._mps_folder = mps_folder
+
+    def problem(self) -> str:
+        """Return why this host cannot divide a GPU, as the rest of a sentence; "" where it can."""
+        if os.geteuid() != 0:
+            return "its worker does not run as root."
+        return self.programs.missing()
+
+    def equip(self, spec: ContainerSpec) -> Equipment:
+        """Prepare the attempt's files and return what its container needs; safe to repeat. Raises EnforcementFailed."""
+        key = (spec.session, spec.attempt)
+        mounts: list[Mount] = []
+        try:
+            if needs_hook(spec.gpus):
+                mounts += self._hook(key, spec.gpus)
+            if any(gpu.is_simulated for gpu in spec.gpus):
+                mounts += self._simulate(key, spec.gpus)
+        except (Unbuilt, OSError) as error:
+            raise EnforcementFailed(f"Its share of the GPU could not be prepared: {error}") from error
+        shared_by_mps = [gpu for gpu in spec.gpus if gpu.tier is Tier.HOOK_MPS]
+        if not shared_by_mps:
+            return Equipment(mounts=tuple(mounts))
+        if self._mps_folder is None:
+            raise EnforcementFailed("Its group shares GPUs through MPS, and its host names no MPS folder.")
+        return Equipment(
+            mounts=(*mounts, *mps.mounts(self._mps_folder)),
+            environment=mps.environment(shared_by_mps),
+        )
+
+    def concerns(self, key: Key) -> bool:
+        """Return whether the attempt's container must run under the hook."""
+        return (self.folders.path(key) / LIMITS).exists()
+
+    def verify(self, key: Key, main_pid: int) -> None:
+        """Check that the container, just started, runs under the hook; set the limits that the driver itself keeps.
+
+        Raises EnforcementFailed. A container that has ended already is left to whoever looks next.
+        """
+        is_hooked = processes.starts_hooked(main_pid, self.programs.is_hook)
+        if is_hooked is False:
+            raise EnforcementFailed(NOT_HOOKED)
+        if is_hooked and (by_driver := self.folders.driver_limits(key)):
+            cgroup = processes.cgroup_of(main_pid)
+            if cgroup is None:
+                raise EnforcementFailed("Its memory limit needs a host with cgroup v2.")
+            memory_limits.apply(by_driver, cgroup)
+
+    def _hook(self, key: Key, gpus: Sequence[GpuGrant]) -> list[Mount]:
+        problem = self.problem()
+        if problem or any(gpu.tier is Tier.NONE for gpu in gpus):
+            raise EnforcementFailed(f"Its host cannot divide a GPU: {problem or STALE}")
+        limits, region = self.folders.prepare(key, gpus, self.context_memory)
+        return hook_mounts(limits, region, self.programs.installed())
+
+    def _simulate(self, key: Key, gpus: Sequence[GpuGrant]) -> list[Mount]:
+        listing = self.folders.path(key) / "gpus.conf"
+        if not listing.exists():
+            write_listing(listing, gpus)
+        return simulated_mounts(listing, shared_state(self.simulation), self.programs.installed())

@@ -1,0 +1,95 @@
+"""The folders of this host's sessions: limits and accounting region, kept beside their containers."""
+
+import json
+import re
+import shutil
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from fgpu.limits import FRAME_MS, REGION_BYTES, GpuLimit, format_limits
+from fgpu.limits import prepare as write_limits
+from hostworker.enforcement.programs import write_whole
+from hostworker.enforcement.shares import free_turn, limits, share_memory, share_percent
+from hostworker.runtime.base import GpuGrant, Key
+from resources.tiers import Tier
+
+LIMITS: Final = "limits.conf"
+BY_DRIVER: Final = "by-driver.json"
+_NAME: Final = re.compile(r"(?P<session>.+)-(?P<attempt>[0-9]+)")
+_TURN: Final = re.compile(
+    r"^dev=(?P<uuid>\S+) .*sm_percent=(?P<percent>[0-9.]+) phase_ms=(?P<start>[0-9]+)", re.MULTILINE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFolders:
+    """One folder per attempt below `root`, which belongs to this host alone."""
+
+    root: Path
+    _lock: threading.Lock = field(default_factory=threading.Lock)  # turns are given out one by one
+
+    def path(self, key: Key) -> Path:
+        """Return where the attempt's files are, or would be."""
+        return self.root / f"{key[0]}-{key[1]}"
+
+    def keys(self) -> set[Key]:
+        """Return the attempts of which there are files."""
+        matches = (_NAME.fullmatch(folder.name) for folder in self.root.glob("*-*"))
+        return {(match["session"], int(match["attempt"])) for match in matches if match}
+
+    def prepare(self, key: Key, gpus: Sequence[GpuGrant], context_memory: int) -> tuple[Path, Path]:
+        """Write the files of an attempt that is about to start, or leave them where they are complete.
+
+        Return the limits file and the accounting region. A container may have been started on them already, by a worker
+        that has died since: its processes have them mapped, and other files would not be theirs.
+        """
+        limits_path, region_path = self.path(key) / LIMITS, self.path(key) / "region"
+        with self._lock:
+            starts = _turn_starts(limits_path) or {gpu.uuid: self._free_start(key, gpu) for gpu in gpus}
+            wanted = limits(gpus, starts, context_memory)
+            if not _is_complete(limits_path, region_path, wanted):
+                self.path(key).mkdir(parents=True, exist_ok=True)
+                by_driver = {gpu.uuid: share_memory(gpu) for gpu in gpus if gpu.tier is Tier.KERNEL}
+                write_whole(self.path(key) / BY_DRIVER, json.dumps(by_driver).encode(), 0o444)
+                write_limits(self.path(key), wanted)
+        return limits_path, region_path
+
+    def driver_limits(self, key: Key) -> dict[str, int]:
+        """Return {UUID: bytes} of the devices on which the driver itself is to limit the attempt's memory."""
+        limits_by_uuid: dict[str, int] = json.loads((self.path(key) / BY_DRIVER).read_text())
+        return limits_by_uuid
+
+    def _free_start(self, key: Key, gpu: GpuGrant) -> int:
+        """Return where in the frame the session's turn shall begin, given those of the device's other sessions."""
+        others = (turn for other in self.keys() - {key} for turn in _turns(self.path(other) / LIMITS))
+        return free_turn([(start, length) for uuid, start, length in others if uuid == gpu.uuid], share_percent(gpu))
+
+    def discard(self, key: Key) -> None:
+        """Remove the attempt's files; gone already is success."""
+        shutil.rmtree(self.path(key), ignore_errors=True)
+
+
+def _turns(limits_file: Path) -> list[tuple[str, int, int]]:
+    """Return (UUID, start, length) of the turns in a limits file, in ms; none where there is no file."""
+    try:
+        text = limits_file.read_text()
+    except FileNotFoundError:  # not written yet, or just discarded
+        return []
+    return [
+        (match["uuid"], int(match["start"]), round(FRAME_MS * float(match["percent"]) / 100))
+        for match in _TURN.finditer(text)
+    ]
+
+
+def _turn_starts(limits_file: Path) -> dict[str, int]:
+    return {uuid: start for uuid, start, _ in _turns(limits_file)}
+
+
+def _is_complete(limits_path: Path, region_path: Path, wanted: Sequence[GpuLimit]) -> bool:
+    """Return whether both files are there as they are to be."""
+    if not region_path.exists() or region_path.stat().st_size != REGION_BYTES:
+        return False
+    return limits_path.exists() and limits_path.read_text() == format_limits(wanted)

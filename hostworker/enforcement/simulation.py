@@ -1,0 +1,55 @@
+"""The simulated GPUs of this host: the state that its sessions share, and their NVML for the host worker itself."""
+
+import ctypes
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from fgpu.simulated import SimulatedGpu, format_config
+from hostworker.enforcement.programs import write_whole
+
+BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+
+
+class SizedGpu(Protocol):
+    """A simulated GPU as it is granted, or as it was declared."""
+
+    @property
+    def uuid(self) -> str: ...
+    @property
+    def memory(self) -> int: ...
+
+
+def write_listing(path: Path, gpus: Sequence[SizedGpu]) -> None:
+    """Write the file that tells the simulated driver which devices to show, each in full size."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    described = [SimulatedGpu(uuid=gpu.uuid, name="Simulated GPU", memory=gpu.memory) for gpu in gpus]
+    write_whole(path, format_config(described).encode(), 0o444)
+
+
+def shared_state(folder: Path) -> Path:
+    """Return the file in which the simulated GPUs keep their memory and time, made if need be.
+
+    One per boot: the lock in it means nothing to the processes of another, and may have been held when power failed.
+    """
+    path = folder / f"state-{BOOT_ID.read_text().strip()}"
+    folder.mkdir(parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o666))
+    path.chmod(0o666)
+    for old in folder.glob("state-*"):
+        if old != path:
+            old.unlink(missing_ok=True)
+    return path
+
+
+def load_nvml(library: Path, folder: Path, gpus: Sequence[SizedGpu]) -> None:
+    """Make this process' NVML the simulated one, showing `gpus`; before anything has called a real one.
+
+    The library is found again by its name, since the loader knows it by then.
+    """
+    listing = folder / "gpus.conf"
+    write_listing(listing, gpus)
+    os.environ["FGPU_SIM_CONFIG"] = str(listing)
+    os.environ["FGPU_SIM_STATE"] = str(shared_state(folder))
+    ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)

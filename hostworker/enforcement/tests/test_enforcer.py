@@ -1,0 +1,198 @@
+"""What the host prepares for a container's shares: files, mounts, and refusals in words."""
+
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fgpu.limits import REGION_BYTES
+from hostworker.enforcement.enforcer import Enforcer
+from hostworker.enforcement.programs import HOOK, NVML, PARTS, Programs
+from hostworker.runtime.base import ContainerSpec, EnforcementFailed, GpuGrant
+from hostworker.runtime.tests.runtime_worlds import make_spec
+from resources.tiers import Tier
+from resources.units import GIB
+
+UUIDS = [f"GPU-00000000-0000-4000-8000-00000000000{number}" for number in range(3)]
+
+
+def grant(number: int = 0, milli: int = 500, tier: Tier = Tier.HOOK, is_simulated: bool = True) -> GpuGrant:
+    return GpuGrant(
+        uuid=UUIDS[number], milli=milli, capacity=2000, memory=8 * GIB, is_simulated=is_simulated, tier=tier
+    )
+
+
+def spec_of(*gpus: GpuGrant) -> ContainerSpec:
+    return make_spec("any", gpus=gpus)
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Programs:
+    """Stand-ins for what `make fgpu` builds."""
+    for name in PARTS:
+        path = tmp_path / "build" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"content of {name}")
+    return Programs(build=tmp_path / "build", store=tmp_path / "programs")
+
+
+@pytest.fixture
+def enforcer(programs: Programs, tmp_path: Path) -> Enforcer:
+    return Enforcer(programs, tmp_path / "host")
+
+
+def folder_of(enforcer: Enforcer, spec: ContainerSpec) -> Path:
+    return enforcer.folders.path((spec.session, spec.attempt))
+
+
+def lines_of(enforcer: Enforcer, spec: ContainerSpec) -> list[str]:
+    return (folder_of(enforcer, spec) / "limits.conf").read_text().splitlines()
+
+
+def mounted(enforcer: Enforcer, spec: ContainerSpec) -> dict[str, bool]:
+    """Return {path in the container: whether it is writable}."""
+    return {mount.target: not mount.read_only for mount in enforcer.equip(spec).mounts}
+
+
+HOOK_MOUNTS = {
+    "/run/fgpu/limits.conf": False,
+    "/run/fgpu/region": True,
+    "/usr/local/lib/libfgpu.so": False,
+    "/etc/ld.so.preload": False,
+}
+
+
+def test_a_share_of_a_real_gpu_brings_the_hook_and_nothing_else(enforcer: Enforcer) -> None:
+    spec = spec_of(grant(is_simulated=False))
+    assert mounted(enforcer, spec) == HOOK_MOUNTS
+    folder = folder_of(enforcer, spec)
+    assert lines_of(enforcer, spec)[2].startswith(f"dev={UUIDS[0]} mem_bytes={2 * GIB} sm_percent=25.00 phase_ms=0 ")
+    modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
+    assert modes == {"limits.conf": 0o444, "region": 0o666, "by-driver.json": 0o444}
+    assert (folder / "region").stat().st_size == REGION_BYTES
+
+
+def test_a_simulated_gpu_brings_its_driver_and_a_state_that_all_sessions_share(enforcer: Enforcer) -> None:
+    one, other = (enforcer.equip(spec_of(grant())).mounts for _ in range(2))
+    assert HOOK_MOUNTS.keys() < {mount.target for mount in one}
+    (first,) = (mount for mount in one if mount.target == "/run/fgpu-sim/state")
+    assert first in other
+    assert not first.read_only
+    libraries = {mount.target: mount.source.read_text() for mount in one if mount.target.endswith(".so.1")}
+    assert libraries["/usr/lib/x86_64-linux-gnu/libcuda.so.1"] == "content of sim/libcuda.so.1"
+    assert libraries["/usr/lib64/libnvidia-ml.so.1"] == f"content of {NVML}"
+
+
+def test_a_whole_gpu_brings_no_hook(enforcer: Enforcer) -> None:
+    real = spec_of(grant(milli=2000, tier=Tier.WHOLE, is_simulated=False))
+    assert enforcer.equip(real).mounts == ()
+    assert not enforcer.concerns((real.session, real.attempt))
+    simulated = mounted(enforcer, spec_of(grant(milli=2000, tier=Tier.WHOLE)))
+    assert simulated
+    assert not HOOK_MOUNTS.keys() & simulated.keys()
+
+
+def test_without_a_gpu_nothing_is_mounted(enforcer: Enforcer) -> None:
+    assert enforcer.equip(spec_of()).mounts == ()
+    assert enforcer.folders.keys() == set()
+
+
+def test_a_second_preparation_leaves_the_files_that_processes_have_mapped(enforcer: Enforcer) -> None:
+    before = spec_of(grant())
+    enforcer.equip(before)
+    spec = spec_of(grant(), grant(1, 2000))
+    enforcer.equip(spec)
+    (folder_of(enforcer, spec) / "region").write_bytes(b"\1" * REGION_BYTES)
+    inodes = {path.name: path.stat().st_ino for path in folder_of(enforcer, spec).iterdir()}
+    enforcer.folders.discard((before.session, before.attempt))  # another turn would be free now
+    enforcer.equip(spec)
+    assert {path.name: path.stat().st_ino for path in folder_of(enforcer, spec).iterdir()} == inodes
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / "region").write_bytes(b""),
+        lambda folder: (folder / "region").unlink(),
+        lambda folder: (folder / "limits.conf").unlink(),
+        lambda folder: (folder / "limits.conf").write_text(""),
+    ],
+)
+def test_what_a_dying_worker_left_half_done_is_completed(enforcer: Enforcer, damage: Callable[[Path], object]) -> None:
+    spec = spec_of(grant())
+    enforcer.equip(spec)
+    whole = {path.name: path.read_bytes() for path in folder_of(enforcer, spec).iterdir()}
+    damage(folder_of(enforcer, spec))
+    enforcer.equip(spec)
+    assert {path.name: path.read_bytes() for path in folder_of(enforcer, spec).iterdir()} == whole
+
+
+def test_the_turns_of_sessions_on_one_gpu_do_not_overlap(enforcer: Enforcer) -> None:
+    specs = [spec_of(grant(milli=milli)) for milli in (500, 1000, 500)]
+    for spec in specs:
+        enforcer.equip(spec)
+    elsewhere = spec_of(grant(1))
+    enforcer.equip(elsewhere)
+    starts = [lines_of(enforcer, spec)[2].split("phase_ms=")[1].split()[0] for spec in (*specs, elsewhere)]
+    assert starts == ["0", "25", "75", "0"]
+
+
+def test_a_new_build_does_not_touch_the_library_of_running_sessions(enforcer: Enforcer, programs: Programs) -> None:
+    old = programs.installed() / HOOK
+    (programs.build / HOOK).write_text("a newer one")
+    new = programs.installed() / HOOK
+    assert (old.read_text(), new.read_text()) == (f"content of {HOOK}", "a newer one")
+    assert programs.is_hook(old.stat().st_ino)
+    assert programs.is_hook(new.stat().st_ino)
+    assert not programs.is_hook((programs.build / HOOK).stat().st_ino)
+
+
+def test_without_the_library_shares_are_refused_and_whole_gpus_are_not(enforcer: Enforcer, programs: Programs) -> None:
+    (programs.build / HOOK).unlink()
+    assert "`make fgpu` builds it" in enforcer.problem()
+    with pytest.raises(EnforcementFailed, match=r"cannot divide a GPU: .*libfgpu\.so is missing"):
+        enforcer.equip(spec_of(grant(is_simulated=False)))
+    enforcer.equip(spec_of(grant(milli=2000, tier=Tier.WHOLE, is_simulated=False)))
+
+
+def test_a_worker_that_is_not_root_divides_no_gpu(enforcer: Enforcer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    with pytest.raises(EnforcementFailed, match="its worker does not run as root"):
+        enforcer.equip(spec_of(grant(is_simulated=False)))
+
+
+def test_a_gpu_of_a_host_that_divides_none_is_refused(enforcer: Enforcer) -> None:
+    with pytest.raises(EnforcementFailed, match="start the worker anew"):
+        enforcer.equip(spec_of(grant(tier=Tier.NONE)))
+
+
+def test_mps_needs_a_folder_and_gets_the_share_as_percentage(programs: Programs, tmp_path: Path) -> None:
+    spec = spec_of(grant(milli=1000, tier=Tier.HOOK_MPS, is_simulated=False))
+    with pytest.raises(EnforcementFailed, match="names no MPS folder"):
+        Enforcer(programs, tmp_path / "host").equip(spec)
+    equipment = Enforcer(programs, tmp_path / "host", mps_folder=tmp_path).equip(spec)
+    assert equipment.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50.00"
+    assert equipment.mounts[-1].source == tmp_path
+    assert not equipment.mounts[-1].read_only
+    (tmp_path / "shm").mkdir()
+    pipes, shared = Enforcer(programs, tmp_path / "host", mps_folder=tmp_path).equip(spec).mounts[-2:]
+    assert (pipes.source, shared.source) == (tmp_path, tmp_path / "shm")
+    assert (shared.target, shared.read_only) == ("/dev/shm", False)
+
+
+def test_the_kernel_tier_keeps_for_the_start_what_the_driver_is_to_limit(enforcer: Enforcer) -> None:
+    spec = spec_of(grant(tier=Tier.KERNEL, is_simulated=False), grant(1, tier=Tier.HOOK, is_simulated=False))
+    enforcer.equip(spec)
+    assert json.loads((folder_of(enforcer, spec) / "by-driver.json").read_text()) == {UUIDS[0]: 2 * GIB}
+
+
+def test_traces_are_known_by_session_and_attempt_and_go_when_discarded(enforcer: Enforcer) -> None:
+    spec = spec_of(grant())
+    enforcer.equip(spec)
+    enforcer.equip(replace(spec, attempt=2))
+    assert enforcer.folders.keys() == {(spec.session, 1), (spec.session, 2)}
+    enforcer.folders.discard((spec.session, 1))
+    enforcer.folders.discard((spec.session, 1))
+    assert enforcer.folders.keys() == {(spec.session, 2)}

@@ -1,0 +1,101 @@
+"""`manage.py hostworker`: the one process that a GPU host runs for its sessions."""
+
+import logging
+import signal
+import sys
+from typing import Any
+
+from celery import current_app
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from hostworker.agent import HostAgent
+from hostworker.enforcement.programs import NVML, Unbuilt
+from hostworker.enforcement.simulation import load_nvml
+from hostworker.enforcement.telemetry import NvmlTelemetry
+from hostworker.runtime import firewall
+from hostworker.runtime.container_config import NETWORK, bridge_device
+from hostworker.runtime.factory import get_enforcer, get_runtime
+from hostworker.runtime.firewall import Firewall
+from hostworker.watchdog import Watchdog
+from resources.discovery import Machine, this_machine
+from resources.models import Host
+from resources.services import register_host
+from sessions.notify import host_queue
+
+TASKS_AT_ONCE = 16  # threads: they wait for the engine most of the time
+
+
+logger = logging.getLogger(__name__)
+
+
+class Command(BaseCommand):
+    """Register this host, take up its sessions again, then start and stop sessions as told."""
+
+    help = "Register this machine as a host and run its sessions until stopped; running sessions outlive it."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        """Run until SIGTERM or Ctrl-C."""
+        name = settings.COMPUTE_HOST_NAME
+        if problem := get_enforcer().problem():
+            logger.warning("host %s: lends whole GPUs only: %s", name, problem)
+        try:
+            machine = this_machine(
+                host_name=name,
+                simulated=settings.COMPUTE_SIMULATED_GPUS,
+                cpu=settings.COMPUTE_HOST_CPU,
+                memory=settings.COMPUTE_HOST_MEMORY,
+                can_hook=not problem,
+            )
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+        host = register_host(
+            name,
+            machine,
+            settings.COMPUTE_HOST_GROUP,
+            has_mps=bool(settings.COMPUTE_MPS_DIR),
+            gateway_url=settings.COMPUTE_GATEWAY_URL,
+        )
+        agent = HostAgent(get_runtime(), host, _watchdog(host, machine), _firewall(host))
+        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())  # until Celery takes it over
+        try:
+            agent.begin()
+            current_app.worker_main(_celery_arguments(name))
+        finally:
+            agent.end()
+
+
+def _celery_arguments(host_name: str) -> list[str]:
+    options = {
+        "queues": host_queue(host_name),
+        "hostname": f"host@{host_name}",
+        "loglevel": settings.COMPUTE_LOG_LEVEL,
+        "pool": "threads",
+        "concurrency": TASKS_AT_ONCE,
+    }
+    named = [f"--{name}={value}" for name, value in options.items()]
+    return ["--quiet", "worker", *named, "--without-gossip", "--without-mingle", "--without-heartbeat"]
+
+
+def _firewall(host: Host) -> Firewall | None:
+    """Return the rules that keep sessions from the host's own services; None where they are not wanted or not to be."""
+    if not settings.COMPUTE_FIREWALL:
+        return None
+    if problem := firewall.problem(settings.COMPUTE_DOCKER_URL):
+        logger.error("host %s: sessions can reach what the host binds to all interfaces: %s", host, problem)
+        return None
+    return Firewall(bridge_device(NETWORK))
+
+
+def _watchdog(host: Host, machine: Machine) -> Watchdog | None:
+    """Return the watch over the machine's GPUs; None where it has none, or none that can be watched."""
+    enforcer = get_enforcer()
+    if not machine.devices:
+        return None
+    if any(device.is_simulated for device in machine.devices):
+        try:
+            load_nvml(enforcer.programs.installed() / NVML, enforcer.simulation, machine.devices)
+        except (Unbuilt, OSError) as error:
+            logger.warning("host %s: its simulated GPUs are not watched: %s", host, error)
+            return None
+    return Watchdog(host, NvmlTelemetry(), enforcer.programs.is_hook, enforcer.context_memory)

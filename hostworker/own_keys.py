@@ -1,0 +1,79 @@
+"""The key pair of each session: the private half lies in its home folder as `id_container`, the public half in its row.
+
+Given to a session once it runs, so that no start waits for it. Safe to run twice and to die anywhere: a session whose
+row has no key gets a new pair, which replaces what a worker that died may have left in the container.
+"""
+
+import logging
+from datetime import timedelta
+from typing import Final
+
+import asyncssh
+from django.conf import settings
+from django.utils import timezone
+
+from hostworker import runner
+from hostworker.runtime.base import EngineUnreachable, ExecutionFailed, Runtime, RuntimeFailure
+from resources.models import Host
+from sessions import notify
+from sessions.lifecycle import Status
+from sessions.models import Session
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 1.0
+PATIENCE: Final = timedelta(seconds=10)  # for which a session that has just started lets others start first
+FILE: Final = "id_container"
+PUT: Final = """
+umask 077
+draft="$HOME/.$1.$$"
+printf '%s' "$GP_KEY" >"$draft" && mv -f "$draft" "$HOME/$1" && exit 0
+rm -f "$draft"
+exit 1
+"""
+
+
+class OwnKeys:
+    """Gives the sessions of one host their keys."""
+
+    def __init__(self, runtime: Runtime, host: Host) -> None:
+        self._runtime = runtime
+        self._host = host
+        self._hopeless: set[str] = set()  # sessions whose containers take no file
+
+    def look(self) -> None:
+        """Give every running session that has none its key. Raises EngineUnreachable, with the rest left for later."""
+        if not settings.COMPUTE_SSH_ADDRESS:
+            return
+        running = Session.objects.filter(host=self._host, status=Status.RUNNING, ssh_public_key="")
+        if runner.is_any_preparing():
+            running = running.filter(started_at__lte=timezone.now() - PATIENCE)
+        waiting = list(running.order_by("started_at").values_list("pk", flat=True))
+        self._hopeless.intersection_update(waiting)
+        for session_id in waiting:
+            if session_id not in self._hopeless:
+                self._give(session_id)
+
+    def _give(self, session_id: str) -> None:
+        with runner.hands(session_id):
+            session = Session.objects.filter(pk=session_id, status=Status.RUNNING, ssh_public_key="").first()
+            if session is None:
+                return
+            key = asyncssh.generate_private_key("ssh-ed25519", comment=session_id)
+            try:
+                self._put(session, key.export_private_key().decode())
+            except EngineUnreachable:
+                raise
+            except RuntimeFailure as failure:
+                logger.info("session %s: it has no key of its own: %s", session_id, failure)
+                self._hopeless.add(session_id)
+                return
+            text = " ".join(key.export_public_key().decode().split()[:2])
+            Session.objects.filter(pk=session_id).update(ssh_public_key=text)
+        notify.sessions_changed([(session_id, session.owner_id)])
+
+    def _put(self, session: Session, private: str) -> None:
+        """Write the file in the container. Raises ExecutionFailed."""
+        done = self._runtime.execute(session.pk, session.attempt, ["sh", "-c", PUT, "sh", FILE], {"GP_KEY": private})
+        if done.exit_code != 0:
+            raise ExecutionFailed(f"its home folder takes no file: {done.output.strip()}")

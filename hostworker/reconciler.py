@@ -1,0 +1,92 @@
+"""Compares what the engine runs with what the rows say, and says what to do: after every start, and on a timer.
+
+This is what makes every crash harmless. `decide` is pure; `reconcile` reads, decides and does.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from hostworker import runner
+from hostworker.runtime.base import ContainerPhase, ContainerState, Key, Runtime
+from resources.models import Host
+from sessions.lifecycle import HOSTED, Status
+from sessions.models import Session
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Findings:
+    """What differs between rows and containers, by what is to be done about it."""
+
+    orphans: list[Key] = field(default_factory=list)  # containers and traces that no live session of this host owns
+    exited: list[ContainerState] = field(default_factory=list)  # of RUNNING sessions
+    lost: list[Key] = field(default_factory=list)  # RUNNING sessions without a container
+    to_start: list[Key] = field(default_factory=list)  # SCHEDULED or PREPARING
+    to_stop: list[Key] = field(default_factory=list)  # TERMINATING
+
+
+def decide(
+    running_before: Iterable[Key],
+    containers: Iterable[ContainerState],
+    rows: dict[Key, Status],
+    traces: Iterable[Key] = (),
+) -> Findings:
+    """Return what to do, given keys that were RUNNING before the containers were listed, and the rows read after.
+
+    `traces` are attempts of which something but a container is left, listed before the rows as well.
+
+    Only a session that was RUNNING before the listing can be missed in it; only a container whose row had ended by the
+    time of the second reading is an orphan. So a start or stop in flight is never mistaken.
+    """
+    found = {(state.session, state.attempt): state for state in containers}
+    before = set(running_before)
+    findings = Findings(orphans=[key for key in (found | dict.fromkeys(traces)) if key not in rows])
+    for key, status in rows.items():
+        if status == Status.TERMINATING:
+            findings.to_stop.append(key)
+        elif status != Status.RUNNING:
+            findings.to_start.append(key)
+        elif key not in found:
+            if key in before:
+                findings.lost.append(key)
+        elif found[key].phase == ContainerPhase.EXITED:
+            findings.exited.append(found[key])
+    return findings
+
+
+def reconcile(runtime: Runtime, host: Host, run: Callable[..., object]) -> None:
+    """Bring this host's containers and rows together; starts and stops are handed to `run(function, *arguments)`.
+
+    Raises EngineUnreachable when the engine does not answer; then nothing has been judged.
+    """
+    running_before = [key for key, status in _rows(host)[0].items() if status == Status.RUNNING]
+    containers, traces = runtime.containers(), runtime.traces()
+    rows, without_address = _rows(host)
+    findings = decide(running_before, containers, rows, traces)
+    for session_id, attempt in findings.orphans:
+        logger.warning("session %s: removing what is left of attempt %d", session_id, attempt)
+        runner.clear_away(runtime, session_id, attempt)
+    for state in findings.exited:
+        runner.note_exit(runtime, state)
+    for key in without_address:
+        runner.note_address(runtime, *key)
+    for session in Session.objects.filter(pk__in=[key[0] for key in findings.lost], status=Status.RUNNING):
+        runner.note_lost(runtime, session)
+    for key in findings.to_start:
+        if not runner.is_preparing(*key):
+            run(runner.start, runtime, *key)
+    for key in findings.to_stop:
+        run(runner.stop, runtime, *key)
+
+
+def _rows(host: Host) -> tuple[dict[Key, Status], list[Key]]:
+    """Return the status of each of the host's sessions, and which RUNNING ones nobody knows the address of."""
+    sessions = Session.objects.filter(host=host, status__in=HOSTED).in_queue_order()
+    rows, without_address = {}, []
+    for pk, attempt, status, address in sessions.values_list("pk", "attempt", "status", "address"):
+        rows[pk, attempt] = Status(status)
+        if status == Status.RUNNING and address is None:
+            without_address.append((pk, attempt))
+    return rows, without_address

@@ -1,0 +1,259 @@
+"""The host's side of a session: claim, act, apply. Safe to run twice and to die anywhere; the reconciler goes on.
+
+A start and a stop of the same session never overlap (`hands`); what each finds done by another, it leaves.
+"""
+
+import logging
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from django.db import connection, transaction
+from django.db.models import Prefetch, prefetch_related_objects
+
+from endpoints.withdrawal import withdraw
+from hostworker import app_environment
+from hostworker.runtime.base import (
+    ContainerSpec,
+    ContainerState,
+    EnforcementFailed,
+    GpuGrant,
+    ImageUnavailable,
+    Runtime,
+    RuntimeFailure,
+    StartFailed,
+)
+from resources.kick import kick_scheduler
+from sessions import notify
+from sessions.lifecycle import HOSTED, Reason, Status
+from sessions.models import GpuShare, Session, StaleSession
+
+logger = logging.getLogger(__name__)
+
+REFUSALS: Final[dict[type[RuntimeFailure], Reason]] = {
+    ImageUnavailable: Reason.IMAGE_UNAVAILABLE,
+    StartFailed: Reason.START_FAILED,
+    EnforcementFailed: Reason.ENFORCEMENT_FAILED,
+}
+STOP_GRACE_SECONDS: Final = 5
+HANDS_LOCK: Final = 0x48414E44  # "HAND": the class of the advisory locks that guard a session's container
+LOG_TAIL_LINES: Final = 1000
+LOG_TAIL_CHARACTERS: Final = 64 * 1024
+STARTS_AT_ONCE: Final = 4  # more only add latency on a small host: the engine is bound by CPU
+
+_starting = threading.BoundedSemaphore(STARTS_AT_ONCE)
+_preparing: set[tuple[str, int]] = set()  # attempts whose start is under way in this process, pulls included
+
+
+def is_preparing(session_id: str, attempt: int) -> bool:
+    """Return whether this process is at work on the start already."""
+    return (session_id, attempt) in _preparing
+
+
+def is_any_preparing() -> bool:
+    """Return whether this process is at work on any start."""
+    return bool(_preparing)
+
+
+def start(runtime: Runtime, session_id: str, attempt: int) -> None:
+    """Bring the attempt from SCHEDULED, or from PREPARING where an earlier worker died, to RUNNING or ERROR."""
+    session = None if is_preparing(session_id, attempt) else _claim(session_id, attempt)
+    if session is None:
+        return
+    _preparing.add((session_id, attempt))
+    try:
+        runtime.ensure_image(session.image.reference, lambda text: _show_progress(session, text))
+        with _starting, hands(session_id):
+            _run(runtime, session)
+    except tuple(REFUSALS) as failure:
+        _finish(runtime, session, Status.ERROR, REFUSALS[type(failure)], str(failure))
+    except RuntimeFailure as failure:
+        logger.warning("session %s: start interrupted, the reconciler will go on: %s", session_id, failure)
+    finally:
+        _preparing.discard((session_id, attempt))
+
+
+def stop(runtime: Runtime, session_id: str, attempt: int) -> None:
+    """Stop the container of a TERMINATING attempt and end the session."""
+    with hands(session_id):
+        session = _read(session_id, attempt, Status.TERMINATING)
+        if session is None:
+            return
+        withdraw(session_id)  # before the engine gives its address to another
+        try:
+            runtime.stop(session_id, attempt, STOP_GRACE_SECONDS)
+        except RuntimeFailure as failure:
+            logger.warning("session %s: stop interrupted, the reconciler will go on: %s", session_id, failure)
+            return
+    _finish(runtime, session, Status.TERMINATED, Reason(session.reason), session.detail)
+
+
+def note_exit(runtime: Runtime, state: ContainerState) -> None:
+    """End the session whose container has exited, be it as asked or by itself; anything else is left alone."""
+    session = _read(state.session, state.attempt, Status.RUNNING, Status.TERMINATING)
+    if session is None:
+        return
+    fields = {"exit_code": state.exit_code}
+    if session.status == Status.TERMINATING:  # the stop, which is under way, clears the container away
+        _end(session, Status.TERMINATED, Reason(session.reason), session.detail, fields)
+    elif state.out_of_memory:
+        detail = "The session needed more memory than it had and was ended by the kernel."
+        _finish(runtime, session, Status.ERROR, Reason.OUT_OF_MEMORY, detail, fields)
+    elif state.exit_code == 0:
+        _finish(runtime, session, Status.TERMINATED, Reason.CONTAINER_EXITED, "Its main process ended.", fields)
+    else:
+        detail = f"Its main process ended with exit code {state.exit_code}."
+        _finish(runtime, session, Status.ERROR, Reason.CONTAINER_EXITED, detail, fields)
+
+
+def note_lost(runtime: Runtime, session: Session) -> None:
+    """End a RUNNING session whose container is gone from the engine."""
+    _finish(runtime, session, Status.ERROR, Reason.CONTAINER_LOST, "Its container was removed outside the platform.")
+
+
+def note_address(runtime: Runtime, session_id: str, attempt: int) -> None:
+    """Write where the container of a RUNNING attempt is reached, for one that came to run without it being known."""
+    if address := runtime.address(session_id, attempt):
+        running = Session.objects.filter(pk=session_id, attempt=attempt, status=Status.RUNNING)
+        with transaction.atomic():
+            running.update(address=address)
+            notify.routes_changed(session_id)
+
+
+def clear_away(runtime: Runtime, session_id: str, attempt: int) -> None:
+    """Remove a container that no live session owns, keeping its last output in the session's row if there is one."""
+    without_log = Session.objects.filter(pk=session_id, attempt=attempt, ended_at__isnull=False, log_tail="")
+    if without_log.exists():
+        text = runtime.logs(session_id, attempt, LOG_TAIL_LINES).replace("\0", "")
+        without_log.update(log_tail=text[-LOG_TAIL_CHARACTERS:])
+    if not Session.objects.filter(pk=session_id, status=Status.RUNNING).exists():  # in another attempt, that is
+        withdraw(session_id)
+    runtime.remove(session_id, attempt)
+
+
+def _claim(session_id: str, attempt: int) -> Session | None:
+    """Return the session in PREPARING, moved there if it was SCHEDULED; None when the attempt is over or taken back."""
+    session = _read(session_id, attempt, Status.SCHEDULED, Status.PREPARING)
+    if session is not None and session.status == Status.SCHEDULED:
+        try:
+            session.move_to(Status.PREPARING, Reason.CLAIMED, "Preparing the container.")
+        except StaleSession:
+            return None
+    return session
+
+
+def _run(runtime: Runtime, session: Session) -> None:
+    """Start the container and move to RUNNING; undo where the session was ended meanwhile."""
+    if _read(session.pk, session.attempt, Status.PREPARING) is None:
+        return
+    container_id = runtime.create(_spec(session))
+    runtime.start(session.pk, session.attempt, lambda address: _take_over(session, address))
+    fields = {"container_id": container_id, "address": runtime.address(session.pk, session.attempt)}
+    try:
+        session.move_to(Status.RUNNING, Reason.STARTED, "Running.", fields=fields)
+    except StaleSession:
+        _clear_if_ended(runtime, session)
+
+
+def _take_over(session: Session, address: str) -> None:
+    """Forget that any other session of the host was at the address: the engine has given it to this one's container.
+
+    So its container is gone although nobody has noted that yet, as after a restart of the engine. What leads to its
+    apps would lead to this session's.
+    """
+    before = Session.objects.filter(host=session.host_id, address=address, status__in=HOSTED).exclude(pk=session.pk)
+    for session_id in list(before.values_list("pk", flat=True)):
+        logger.warning("session %s: its address %s is another's now", session_id, address)
+        Session.objects.filter(pk=session_id, address=address).update(address=None)
+        withdraw(session_id)
+
+
+def _finish(
+    runtime: Runtime,
+    session: Session,
+    target: Status,
+    reason: Reason,
+    detail: str,
+    fields: dict[str, int | None] | None = None,
+) -> None:
+    """End the session and free its lease first, then clear its container away; another who did it first is fine."""
+    _end(session, target, reason, detail, fields)
+    try:
+        _clear_if_ended(runtime, session)
+    except RuntimeFailure as failure:
+        logger.warning("session %s: container left to the reconciler: %s", session.pk, failure)
+
+
+def _end(session: Session, target: Status, reason: Reason, detail: str, fields: dict[str, int | None] | None) -> None:
+    """End the session and free its lease; another who did it first is fine."""
+    try:
+        with transaction.atomic():
+            session.move_to(target, reason, detail[:300], fields=fields)
+            kick_scheduler()
+    except StaleSession:
+        logger.debug("session %s: moved on by another", session.pk)
+
+
+def _clear_if_ended(runtime: Runtime, session: Session) -> None:
+    """Clear the attempt's container away unless the attempt lives, as where another worker has brought it to run."""
+    if _read(session.pk, session.attempt, *HOSTED) is None:
+        clear_away(runtime, session.pk, session.attempt)
+
+
+def _spec(session: Session) -> ContainerSpec:
+    capacity = session.resource_group.gpu_capacity
+    prefetch_related_objects([session], Prefetch("lease__shares", GpuShare.objects.select_related("gpu")))
+    return ContainerSpec(
+        session=session.pk,
+        attempt=session.attempt,
+        image=session.image.reference,
+        cpu=session.cpu,
+        memory=session.memory,
+        shared_memory=session.shared_memory,
+        gpus=tuple(
+            GpuGrant(
+                uuid=share.gpu.uuid,
+                milli=share.milli,
+                capacity=capacity,
+                memory=share.gpu.memory,
+                is_simulated=share.gpu.is_simulated,
+                tier=tier,
+            )
+            for share, tier in session.held_shares
+        ),
+        environment={
+            **app_environment.variables(),
+            **session.environment,
+            "GPUPLATFORM_SESSION_ID": session.pk,
+            "GPUPLATFORM_SESSION_NAME": session.name,
+        },
+        allow_sudo=session.allow_sudo,
+        command=session.command,
+        hostname=session.name.replace("_", "-").replace(".", "-")[:63].strip("-"),
+    )
+
+
+def _read(session_id: str, attempt: int, *statuses: Status) -> Session | None:
+    sessions = Session.objects.select_related("image", "resource_group", "lease", "host")
+    return sessions.filter(pk=session_id, attempt=attempt, status__in=statuses).first()
+
+
+def _show_progress(session: Session, text: str) -> None:
+    Session.objects.filter(pk=session.pk, attempt=session.attempt, status=Status.PREPARING).update(detail=text[:300])
+    notify.sessions_changed([(session.pk, session.owner_id)])
+
+
+@contextmanager
+def hands(session_id: str) -> Iterator[None]:
+    """Let one thread at a time, of whatever process, act on the session's container.
+
+    An advisory lock of the database connection, outside any transaction: the death of the holder frees it.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", [HANDS_LOCK, session_id])
+    try:
+        yield
+    finally:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", [HANDS_LOCK, session_id])

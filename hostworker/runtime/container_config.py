@@ -1,0 +1,171 @@
+"""What we ask of the container engine, in the words of its HTTP API (v1.41). Pure: no engine, no SDK."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from fgpu.mounts import Mount
+from hostworker.runtime.base import ContainerSpec, Equipment
+
+NO_EQUIPMENT: Final = Equipment()
+INSTALLATION_LABEL: Final = "gpuplatform.installation"
+HOST_LABEL: Final = "gpuplatform.host"
+SESSION_LABEL: Final = "gpuplatform.session"
+ATTEMPT_LABEL: Final = "gpuplatform.attempt"
+HOSTNAME_LABEL: Final = "gpuplatform.hostname"
+
+PIDS_LIMIT: Final = 4096  # processes and threads; a fork bomb ends here
+OOM_SCORE_ADJ: Final = 500  # when the host itself runs out of memory, sessions die before the platform
+LOG_FILE_SIZE: Final = "10m"
+LOG_FILE_COUNT: Final = "2"
+
+# What sudo, apt and pip need of root, and no more: change user and owner, pass over file modes, signal other users'
+# processes, and write the audit record without which sudo refuses where auditing is on.
+SUDO_CAPABILITIES: Final = (
+    "AUDIT_WRITE",
+    "CHOWN",
+    "DAC_OVERRIDE",
+    "FOWNER",
+    "FSETID",
+    "KILL",
+    "SETGID",
+    "SETUID",
+)
+
+# The main process of every session, in any image that has /bin/sh; it runs under the engine's init. A batch session's
+# command is its $1: it runs as a child, whose exit code becomes the container's; where it is stopped, that is 143. On
+# TERM it passes TERM on to everything in the container and ends as soon as nothing but init and itself is left; what
+# remains is killed by the engine after the grace. An interactive shell ignores TERM, so terminals are hung up as well:
+# whoever leads a session on one (fields 1, 6 and 7 of /proc/<pid>/stat) gets HUP. The sleep is only something to wait
+# for, because a signal interrupts `wait` at once; it is killed, for TERM is lost on a child that is not yet `sleep`.
+ENTRY_SCRIPT: Final = """
+end() {
+    trap '' TERM HUP
+    kill -TERM -1
+    [ "$code" = 0 ] && kill -KILL "$!"
+    wait
+    for process in /proc/[0-9]*; do
+        read -r pid name state parent group session terminal rest < "$process/stat" &&
+            [ "$session" = "$pid" ] && [ "$terminal" != 0 ] && kill -HUP "$pid"
+    done
+    while set -- /proc/[0-9]*; [ $# -gt 2 ]; do sleep 0.05 || sleep 1; done
+    exit "$code"
+}
+code=0
+trap 'end 2>/dev/null' TERM
+if [ $# -gt 0 ]; then
+    code=143
+    /bin/sh -c "$1" &
+    wait $!
+    exit $?
+fi
+echo "$0 ready"
+while :; do sleep 86400 & wait $!; done
+"""
+
+NETWORK: Final = "gpuplatform"  # of all sessions on a host
+BRIDGE_DEVICE_LIMIT: Final = 15  # characters of a network device's name (IFNAMSIZ less the NUL)
+
+
+def container_name(session: str, attempt: int) -> str:
+    """Return the engine-wide unique name of this attempt's container."""
+    return f"gp-{session}-{attempt}"
+
+
+def container_config(
+    spec: ContainerSpec, owner: Mapping[str, str], network: str, equipment: Equipment = NO_EQUIPMENT
+) -> dict[str, object]:
+    """Return the body of the engine's create request; `owner` are the labels of installation and host.
+
+    `network` is the name of one, or `joined_network`; the engine refuses a host name for a container that joins.
+    """
+    hostname = {"Hostname": spec.hostname} if spec.hostname and not network.startswith(joined_network("")) else {}
+    return {
+        "Image": spec.image,
+        # The image's own entry point is for a program of its own; a session only has to be there.
+        "Entrypoint": ["/bin/sh", "-c", ENTRY_SCRIPT, spec.session, *([spec.command] if spec.command else [])],
+        "Cmd": [],
+        "StopSignal": "SIGTERM",
+        "Healthcheck": {"Test": ["NONE"]},
+        "Labels": {
+            **owner,
+            SESSION_LABEL: spec.session,
+            ATTEMPT_LABEL: str(spec.attempt),
+            HOSTNAME_LABEL: spec.hostname,
+        },
+        "Env": [f"{name}={value}" for name, value in _environment(spec, equipment).items()],
+        **hostname,
+        "HostConfig": _host_config(spec, network, equipment.mounts),
+    }
+
+
+def joined_network(sandbox: str) -> str:
+    """Return the network mode that joins the container with this id."""
+    return f"container:{sandbox}"
+
+
+def bridge_device(network: str) -> str:
+    """Return the name of the bridge that the network of this name is on."""
+    if len(network) <= BRIDGE_DEVICE_LIMIT:
+        return network
+    return f"gp-{hashlib.sha256(network.encode()).hexdigest()[:12]}"
+
+
+def network_options(name: str) -> dict[str, str]:
+    """Return the bridge driver's options: no traffic between containers, and a device name of our own.
+
+    The device name lets firewall rules name the bridge, and makes the driver refuse a second network: the engine's
+    own check for duplicate names has a race.
+    """
+    device = bridge_device(name)
+    return {"com.docker.network.bridge.enable_icc": "false", "com.docker.network.bridge.name": device}
+
+
+def _environment(spec: ContainerSpec, equipment: Equipment) -> dict[str, str]:
+    """Return the spec's environment with the devices pinned.
+
+    Where NVIDIA's runtime is the engine's default, this variable alone decides which GPUs a container sees, and many
+    images set it to "all"; so it is ours, whatever the image or the user says.
+    """
+    uuids = [gpu.uuid for gpu in spec.gpus if not gpu.is_simulated]
+    hostname = {"HOSTNAME": spec.hostname} if spec.hostname else {}  # the engine's would be that of a sandbox
+    return {
+        **hostname,
+        **spec.environment,
+        **equipment.environment,
+        "NVIDIA_VISIBLE_DEVICES": ",".join(uuids) or "void",
+    }
+
+
+def _mount(mount: Mount) -> dict[str, object]:
+    """Return a mount as the engine takes it; unlike its "Binds" it refuses a source that is missing."""
+    return {
+        "Type": "bind",
+        "Source": str(mount.source),
+        "Target": mount.target,
+        "ReadOnly": mount.read_only,
+        "BindOptions": {"Propagation": "rprivate"},
+    }
+
+
+def _host_config(spec: ContainerSpec, network: str, mounts: Sequence[Mount]) -> dict[str, object]:
+    uuids = [gpu.uuid for gpu in spec.gpus if not gpu.is_simulated]
+    return {
+        "NanoCpus": spec.cpu * 1_000_000_000,
+        "Memory": spec.memory,
+        "MemorySwap": spec.memory,  # memory and swap together, so no swap
+        "ShmSize": spec.shared_memory,
+        "PidsLimit": PIDS_LIMIT,
+        "OomScoreAdj": OOM_SCORE_ADJ,
+        "Init": True,
+        "CapDrop": ["ALL"],
+        "CapAdd": list(SUDO_CAPABILITIES) if spec.allow_sudo else [],
+        "SecurityOpt": [] if spec.allow_sudo else ["no-new-privileges"],
+        "NetworkMode": network,
+        "Mounts": [_mount(mount) for mount in mounts],
+        "RestartPolicy": {"Name": "no"},
+        "LogConfig": {"Type": "json-file", "Config": {"max-size": LOG_FILE_SIZE, "max-file": LOG_FILE_COUNT}},
+        "DeviceRequests": [{"Driver": "nvidia", "DeviceIDs": uuids, "Capabilities": [["gpu", "compute", "utility"]]}]
+        if uuids
+        else [],
+    }

@@ -1,0 +1,400 @@
+"""The Docker Engine as a Runtime, with its sandboxes and requests the only user of the SDK, whose exceptions stop here.
+
+What a session must feel is create and start, so that path makes few other requests: the id that `create` returned is
+remembered for `start`, as is the address. A container joins a sandbox, which outlives it and so keeps its address: one
+that is ready costs two quick requests more, to take it and to learn whom to name, and saves making a network.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, NamedTuple
+
+from docker.api import APIClient
+from docker.errors import APIError, ImageNotFound, NotFound
+from docker.types import CancellableStream
+
+from hostworker.enforcement.enforcer import Enforcer
+from hostworker.enforcement.shares import needs_hook
+from hostworker.runtime.base import (
+    ContainerPhase,
+    ContainerSpec,
+    ContainerState,
+    EnforcementFailed,
+    EngineUnreachable,
+    Equipment,
+    Executed,
+    ExecutionFailed,
+    ImageUnavailable,
+    Key,
+    StartFailed,
+    unheard,
+)
+from hostworker.runtime.container_config import (
+    HOST_LABEL,
+    HOSTNAME_LABEL,
+    INSTALLATION_LABEL,
+    NETWORK,
+    container_config,
+    container_name,
+    joined_network,
+    network_options,
+)
+from hostworker.runtime.docker_exec import execute
+from hostworker.runtime.docker_requests import (
+    CONFLICT,
+    explanation,
+    gone_is_fine,
+    has_labels,
+    inspect,
+    race,
+    translated,
+)
+from hostworker.runtime.docker_states import PHASES, exit_from_event, listed_state
+from hostworker.runtime.hostnames import SANDBOX_HOSTNAME, give_name
+from hostworker.runtime.pull import PullLine, explain_failure, follow
+from hostworker.runtime.sandboxes import SandboxPool, address_in
+
+logger = logging.getLogger(__name__)
+
+REQUEST_SECONDS: Final = 60
+POOLED_CONNECTIONS: Final = 32  # above this many requests at once, connections are opened and thrown away
+STOPPED_CHECK_SECONDS: Final = 0.2
+
+Labels = dict[str, str]
+
+
+class _Created(NamedTuple):
+    """A container that waits to be started."""
+
+    id: str
+    has_sandbox: bool
+    address: str | None = None  # of its sandbox, where that is known
+
+
+class DockerRuntime:
+    """The containers of one installation and host name on the Docker Engine at `engine_url`.
+
+    The engine is first spoken to when the first method is called. Without an `enforcer` no GPU can be divided.
+    `keep_warm` keeps `sandboxes` networks ready for the next starts.
+    """
+
+    def __init__(
+        self,
+        installation: str,
+        host: str,
+        engine_url: str = "unix:///var/run/docker.sock",
+        network: str = NETWORK,
+        pull_seconds: float = 30 * 60,
+        enforcer: Enforcer | None = None,
+        sandboxes: int = 0,
+    ) -> None:
+        self._owner: Labels = {INSTALLATION_LABEL: installation, HOST_LABEL: host}
+        self._engine_url = engine_url
+        self._network = network
+        self._pull_seconds = pull_seconds
+        self._enforcer = enforcer
+        self._pool = SandboxPool(self._client, self._owner, self._network_anew, sandboxes)
+        self._created: dict[Key, _Created] = {}  # until it is started
+        self._addresses: dict[Key, str] = {}  # what was learnt on the way, until it is asked for
+        self._lock = threading.Lock()  # guards the two below
+        self._connection: tuple[int, APIClient] | None = None  # process id and its client
+        self._is_network_ensured = False
+
+    def ensure_image(self, reference: str, on_progress: Callable[[str], None]) -> None:
+        """Have the image on this host, pulling it with the engine's own credentials; see Runtime."""
+        with translated(ImageUnavailable, lambda message: explain_failure(reference, message)):
+            client = self._client()
+            try:
+                client.inspect_image(reference)
+                return
+            except NotFound:
+                pass
+            on_progress(f"Pulling {reference}")
+            follow(reference, lambda: _pull_lines(client, reference), on_progress, self._pull_seconds)
+            # A stream that was cut ends like one that is complete; only the image itself tells.
+            client.inspect_image(reference)
+
+    def create(self, spec: ContainerSpec) -> str:
+        """Create the container, or adopt the one with its key; see Runtime."""
+        name, key = container_name(spec.session, spec.attempt), (spec.session, spec.attempt)
+        equipment = self._equip(spec)
+        with translated(StartFailed, "The container could not be created: {}".format), self._pool.undisturbed():
+            client = self._client()
+            self._ensure_network(client)
+            sandbox = self._pool.take(key, spec.hostname)
+            network = joined_network(sandbox.id) if sandbox else self._network
+            config = container_config(spec, self._owner, network, equipment)
+            for _ in race():
+                try:
+                    created = client.create_container_from_config(config, name)
+                except ImageNotFound:
+                    raise ImageUnavailable(f"Image {spec.image} is not on the host.") from None
+                except APIError as error:
+                    if error.status_code != CONFLICT:
+                        raise
+                else:
+                    self._created[key] = _Created(str(created["Id"]), bool(sandbox), sandbox and sandbox.address)
+                    return str(created["Id"])
+                # The name is taken: by ours, by a stranger's, or by one that is only coming or just going.
+                if (existing := inspect(client, name)) is None:
+                    continue
+                if not has_labels(existing, self._owner):
+                    raise StartFailed(f"The name {name} is taken by a container that is not the platform's.")
+                if not self._pool.is_discarded(existing["Id"]) and not _is_stranded(client, existing):
+                    return str(existing["Id"])
+                client.remove_container(existing["Id"], v=True)
+        raise StartFailed(f"The name {name} stays reserved although no container has it.")
+
+    def start(self, session: str, attempt: int, announce: Callable[[str], None] = unheard) -> None:
+        """Start the created container; see Runtime. One that has ended is not started again.
+
+        In an image without /bin/sh the container starts and ends at once with code 127; its log says why. Without a
+        sandbox the address is known, and announced, a moment after the start.
+        """
+        key = (session, attempt)
+        with translated(StartFailed, "The container could not be started: {}".format), self._pool.undisturbed():
+            client = self._client()
+            created = self._created.pop(key, None)
+            container_id, has_sandbox, address = created or self._startable(client, key)
+            if has_sandbox:
+                address = self._start_joined(client, container_id, key, address, announce)
+            else:
+                self._start_alone(client, container_id)
+            container = client.inspect_container(container_id)
+        if has_sandbox:
+            _name(container)
+        elif address := address_in(container):
+            announce(address)
+        if address:
+            self._addresses[key] = address
+        if self._enforcer and self._enforcer.concerns(key):
+            self._enforcer.verify(key, int(container["State"]["Pid"]))
+
+    def address(self, session: str, attempt: int) -> str | None:
+        """Return what the container's own network, or its sandbox's, gave it; no request right after the start."""
+        key = (session, attempt)
+        if known := self._addresses.pop(key, None):
+            return known
+        with translated(EngineUnreachable):
+            container = self._find(self._client(), session, attempt)
+            if container is None or not container["State"]["Running"]:
+                return None
+            return self._pool.address(key) if _has_sandbox(container) else address_in(container)
+
+    def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
+        """End the container's processes; see Runtime."""
+        self._addresses.pop((session, attempt), None)
+        with translated(EngineUnreachable), gone_is_fine():
+            client = self._client()
+            if (container := self._find(client, session, attempt)) and container["State"]["Running"]:
+                client.stop(container["Id"], timeout=grace_seconds)
+
+    def remove(self, session: str, attempt: int) -> None:
+        """Remove the container with its writable layer and anonymous volumes, later if it has ended; see Runtime."""
+        self._created.pop((session, attempt), None)
+        self._addresses.pop((session, attempt), None)
+        with translated(EngineUnreachable), gone_is_fine():
+            client = self._client()
+            container = self._find(client, session, attempt)
+            if container and container["State"]["Running"]:
+                client.remove_container(container["Id"], v=True, force=True)
+            elif container:
+                self._pool.discard_container(container["Id"])
+            self._pool.discard((session, attempt))
+        if self._enforcer:
+            self._enforcer.folders.discard((session, attempt))
+
+    def containers(self) -> list[ContainerState]:
+        """Return the state of every container of this installation and host; one request, and one per ended one.
+
+        The engine's list lags some 50 ms behind an exit that `exits` has told already.
+        """
+        with translated(EngineUnreachable):
+            client = self._client()
+            listed = client.containers(all=True, filters={"label": self._label_filter()})
+            left = (container for container in listed if not self._pool.is_discarded(container["Id"]))
+            states = (listed_state(client, container) for container in left)
+            return [state for state in states if state is not None]
+
+    def traces(self) -> set[Key]:
+        """Return the attempts that have files of the enforcer or a sandbox; see Runtime."""
+        with translated(EngineUnreachable):
+            sandboxes = self._pool.keys()
+        return sandboxes | (self._enforcer.folders.keys() if self._enforcer else set())
+
+    def keep_warm(self, stopped: threading.Event) -> None:
+        """Keep sandboxes ready; see Runtime."""
+        self._pool.keep(stopped)
+
+    def logs(self, session: str, attempt: int, tail: int) -> str:
+        """Return the last lines of the log, undecodable bytes replaced; see Runtime."""
+        with translated(EngineUnreachable), gone_is_fine():
+            client = self._client()
+            if container := self._find(client, session, attempt):
+                return client.logs(container["Id"], tail=tail).decode(errors="replace")
+        return ""
+
+    def execute(self, session: str, attempt: int, command: Sequence[str], environment: Mapping[str, str]) -> Executed:
+        """Run a program in the container; see Runtime."""
+        with translated(ExecutionFailed, "The container engine refused: {}".format):
+            client = self._client()
+            container = self._find(client, session, attempt)
+            if not (container and container["State"]["Running"]):
+                raise ExecutionFailed("The session's container is not running.")
+            return execute(client, str(container["Id"]), command, environment)
+
+    def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
+        """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""
+        return self._exits(stopped, time.time_ns())
+
+    def _exits(self, stopped: threading.Event, since_ns: int) -> Iterator[ContainerState]:
+        finished = threading.Event()
+        filters = {"type": ["container"], "event": ["die", "oom"], "label": self._label_filter()}
+        with translated(EngineUnreachable):
+            client = self._client()
+            # The engine counts `since` in whole seconds and replays from its own memory what lies between.
+            stream = client.events(since=since_ns // 1_000_000_000, filters=filters, decode=True)
+        threading.Thread(target=_close_once_stopped, args=(stream, stopped, finished), daemon=True).start()
+        out_of_memory: set[str] = set()
+        try:
+            with translated(EngineUnreachable):
+                for event in stream:
+                    container_id = str(event["Actor"]["ID"])
+                    if event["timeNano"] < since_ns:
+                        continue
+                    if event["Action"] == "oom":
+                        out_of_memory.add(container_id)
+                    elif state := exit_from_event(client, event, container_id in out_of_memory):
+                        out_of_memory.discard(container_id)
+                        yield state
+        finally:
+            finished.set()
+        if not stopped.is_set():
+            raise EngineUnreachable("The container engine closed its event stream.")
+
+    def _equip(self, spec: ContainerSpec) -> Equipment:
+        if self._enforcer:
+            return self._enforcer.equip(spec)
+        if needs_hook(spec.gpus):
+            raise EnforcementFailed("Its host cannot divide a GPU: no enforcement is set up.")
+        return Equipment()
+
+    def _client(self) -> APIClient:
+        """Return this process's client: connections are shared by its threads, never across a fork."""
+        with self._lock:
+            if self._connection is None or self._connection[0] != os.getpid():
+                client = APIClient(
+                    self._engine_url, version="auto", timeout=REQUEST_SECONDS, max_pool_size=POOLED_CONNECTIONS
+                )
+                self._connection = (os.getpid(), client)
+            return self._connection[1]
+
+    def _ensure_network(self, client: APIClient, anew: bool = False) -> None:
+        with self._lock:
+            if self._is_network_ensured and not anew:
+                return
+            for _ in race():
+                try:
+                    client.inspect_network(self._network)
+                    break
+                except NotFound:
+                    _create_network(client, self._network)
+            self._is_network_ensured = True
+
+    def _start_joined(
+        self, client: APIClient, container_id: str, key: Key, address: str | None, announce: Callable[[str], None]
+    ) -> str | None:
+        """Start the container, waking its sandbox where that has died, and return the address, which was announced."""
+        if address:
+            announce(address)
+        try:
+            client.start(container_id)
+        except APIError:
+            if not self._pool.revive(key):
+                raise
+            if address := self._pool.address(key):
+                announce(address)
+            client.start(container_id)
+        return address
+
+    def _start_alone(self, client: APIClient, container_id: str) -> None:
+        """Start a container that joins no sandbox, after making the network again where it is gone."""
+        try:
+            client.start(container_id)
+        except NotFound as error:
+            if "network" not in explanation(error).lower():
+                raise
+            self._ensure_network(client, anew=True)
+            client.start(container_id)
+
+    def _network_anew(self) -> str:
+        """Return the network's name after looking whether it is there."""
+        self._ensure_network(self._client(), anew=True)
+        return self._network
+
+    def _find(self, client: APIClient, session: str, attempt: int) -> dict[str, Any] | None:
+        container = inspect(client, container_name(session, attempt))
+        if container is None or not has_labels(container, self._owner) or self._pool.is_discarded(container["Id"]):
+            return None
+        return container
+
+    def _startable(self, client: APIClient, key: Key) -> "_Created":
+        """Return a container that another has created."""
+        container = self._find(client, *key)
+        if container is None:
+            raise StartFailed("The container is not there.")
+        if PHASES[container["State"]["Status"]] is ContainerPhase.EXITED:
+            raise StartFailed("The container has already ended.")
+        has_sandbox = _has_sandbox(container)
+        return _Created(str(container["Id"]), has_sandbox, self._pool.address(key) if has_sandbox else None)
+
+    def _label_filter(self) -> list[str]:
+        return [f"{name}={value}" for name, value in self._owner.items()]
+
+
+def _has_sandbox(container: dict[str, Any]) -> bool:
+    return str(container["HostConfig"]["NetworkMode"]).startswith(joined_network(""))
+
+
+def _is_stranded(client: APIClient, container: dict[str, Any]) -> bool:
+    """Return whether the container has yet to be started and never can be, for its sandbox is gone."""
+    sandbox = container["HostConfig"]["NetworkMode"].removeprefix(joined_network(""))
+    return container["State"]["Status"] == "created" and _has_sandbox(container) and inspect(client, sandbox) is None
+
+
+def _name(container: dict[str, Any]) -> None:
+    """Give the container its own host name unless its sandbox had it; one that has ended at once keeps what it had."""
+    if container["Config"]["Hostname"] != SANDBOX_HOSTNAME:
+        return
+    try:
+        give_name(container, container["Config"]["Labels"].get(HOSTNAME_LABEL) or container["Id"][:12])
+    except OSError as error:
+        logger.info("container %s: keeps the host name of its sandbox: %s", container["Name"], error)
+
+
+def _create_network(client: APIClient, name: str) -> None:
+    """Create the bridge, or lose to a rival: the caller looks again."""
+    try:
+        client.create_network(name, driver="bridge", options=network_options(name), check_duplicate=True)
+    except APIError as error:
+        if not any(sign in explanation(error) for sign in ("already exists", "same bridge name", "already in use")):
+            raise
+
+
+def _pull_lines(client: APIClient, reference: str) -> Iterator[PullLine]:
+    lines: Iterator[PullLine] = client.pull(reference, stream=True, decode=True)
+    yield from lines
+
+
+def _close_once_stopped(
+    stream: "CancellableStream[dict[str, Any]]", stopped: threading.Event, finished: threading.Event
+) -> None:
+    """Wake the reader of the stream, who sits in a blocking read, when `stopped` is set or it has given up."""
+    while not stopped.wait(STOPPED_CHECK_SECONDS) and not finished.is_set():
+        pass
+    with suppress(AttributeError, OSError):  # the SDK digs for the socket, which is gone once the stream has ended
+        stream.close()

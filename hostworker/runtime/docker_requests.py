@@ -1,0 +1,71 @@
+"""What every request to the Docker Engine needs: its exceptions in our words, and patience with rivals."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, Final
+
+from docker.api import APIClient
+from docker.errors import APIError, DockerException, NotFound, StreamParseError
+from requests.exceptions import RequestException
+from urllib3.exceptions import HTTPError
+
+from hostworker.runtime.base import EngineUnreachable, RuntimeFailure
+
+RACE_SECONDS: Final = 15.0  # how long another worker's creation of the same thing may take to become visible
+RACE_PAUSE_SECONDS: Final = 0.02
+BAD_REQUEST: Final = 400
+NOT_FOUND: Final = 404
+CONFLICT: Final = 409
+
+
+@contextmanager
+def translated(
+    refusal: type[RuntimeFailure], sentence: Callable[[str], str] = "The container engine failed: {}".format
+) -> Iterator[None]:
+    """Turn the SDK's exceptions into ours: `refusal` where the engine says no, EngineUnreachable where it is mute."""
+    try:
+        yield
+    except APIError as error:
+        raise refusal(sentence(explanation(error))) from error
+    except (DockerException, RequestException, HTTPError, StreamParseError, OSError) as error:
+        raise EngineUnreachable(f"The container engine does not answer: {error}") from error
+
+
+@contextmanager
+def gone_is_fine() -> Iterator[None]:
+    """Swallow that the container has vanished or is being removed by somebody else."""
+    try:
+        yield
+    except NotFound:
+        pass
+    except APIError as error:
+        if error.status_code != CONFLICT:
+            raise
+
+
+def race() -> Iterator[None]:
+    """Yield again and again, with pauses, for as long as a rival may need to make its work visible."""
+    deadline = time.monotonic() + RACE_SECONDS
+    while time.monotonic() < deadline:
+        yield
+        time.sleep(RACE_PAUSE_SECONDS)
+
+
+def explanation(error: APIError) -> str:
+    """Return what the engine said."""
+    return str(error.explanation or error)
+
+
+def inspect(client: APIClient, name: str) -> dict[str, Any] | None:
+    """Return the engine's view of the container, or None when it is not there."""
+    try:
+        container: dict[str, Any] = client.inspect_container(name)
+    except NotFound:
+        return None
+    return container
+
+
+def has_labels(container: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
+    """Return whether the inspected container has all of the labels."""
+    return labels.items() <= (container["Config"]["Labels"] or {}).items()

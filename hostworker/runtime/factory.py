@@ -1,0 +1,50 @@
+"""The runtime that the settings name, and its enforcer; the only module of this package that knows Django."""
+
+from functools import lru_cache
+from pathlib import Path
+from typing import cast
+
+from django.conf import settings
+from django.utils.module_loading import import_string
+
+from hostworker.enforcement.enforcer import Enforcer
+from hostworker.enforcement.programs import Programs
+from hostworker.runtime.base import Runtime
+from resources.models import Installation
+from resources.units import bytes_from
+
+
+def get_runtime() -> Runtime:
+    """Return this process's runtime for COMPUTE_RUNTIME, made once; any class with the same arguments will do."""
+    return _make(
+        settings.COMPUTE_RUNTIME,
+        Installation.current_key(),
+        settings.COMPUTE_HOST_NAME,
+        settings.COMPUTE_DOCKER_URL,
+        settings.COMPUTE_SANDBOX_POOL,
+    )
+
+
+def get_enforcer() -> Enforcer:
+    """Return the enforcer of this host, made once; it writes nothing before the first session needs it."""
+    folder, host = Path(settings.COMPUTE_FGPU_DIR), settings.COMPUTE_HOST_NAME
+    return _make_enforcer(folder, host, settings.COMPUTE_GPU_CONTEXT_MEMORY, settings.COMPUTE_MPS_DIR)
+
+
+@lru_cache
+def _make(class_path: str, installation: str, host: str, engine_url: str, sandboxes: int) -> Runtime:
+    runtime = import_string(class_path)
+    made = runtime(
+        installation=installation, host=host, engine_url=engine_url, enforcer=get_enforcer(), sandboxes=sandboxes
+    )
+    return cast(Runtime, made)
+
+
+@lru_cache
+def _make_enforcer(folder: Path, host: str, context_memory: str, mps_folder: str) -> Enforcer:
+    return Enforcer(
+        Programs(build=Path(settings.BASE_DIR) / "fgpu" / "build", store=folder / "programs"),
+        folder / host,
+        context_memory=bytes_from(context_memory),
+        mps_folder=Path(mps_folder) if mps_folder else None,
+    )

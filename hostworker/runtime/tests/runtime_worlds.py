@@ -1,0 +1,253 @@
+"""The two worlds in which the runtime contract is tested: how to make containers misbehave, engine by engine."""
+
+import json
+import secrets
+import shlex
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import pytest
+from docker.api import APIClient
+from docker.errors import NotFound
+
+from hostworker.runtime.base import ContainerSpec, Executed, Runtime
+from hostworker.runtime.container_config import (
+    ATTEMPT_LABEL,
+    HOST_LABEL,
+    INSTALLATION_LABEL,
+    SESSION_LABEL,
+    container_name,
+)
+from hostworker.runtime.docker import DockerRuntime
+from hostworker.runtime.memory import MemoryRuntime
+from hostworker.runtime.sandboxes import SANDBOX_LABEL
+from tests.containers import remove_containers
+from tests.tiny_image import ensure_tiny_image
+from tests.wait import until
+
+MIB = 1 << 20
+ENGINE_URL = "unix:///var/run/docker.sock"
+
+
+def new_session() -> str:
+    """Return a session id that no other test uses."""
+    return f"t{secrets.token_hex(8)}"
+
+
+def make_spec(image: str, **overrides: Any) -> ContainerSpec:
+    """Return a small container of a new session."""
+    fields: dict[str, Any] = {
+        "session": new_session(),
+        "attempt": 1,
+        "image": image,
+        "cpu": 1,
+        "memory": 64 * MIB,
+        "shared_memory": 16 * MIB,
+    }
+    return ContainerSpec(**{**fields, **overrides})
+
+
+class World(Protocol):
+    """An engine with the runtime under test and the hands of fate."""
+
+    image: str
+    installation: str
+
+    def runtime(self, installation: str = "", host: str = "here") -> Runtime:
+        """Return another runtime on the same engine; of this world's installation if none is named."""
+
+    def plant(self, session: str, attempt: int) -> None:
+        """Put a running container without labels under the name of this key."""
+
+    def is_planted(self, session: str, attempt: int) -> bool:
+        """Tell whether that container is still there and running."""
+
+    def end(self, session: str, attempt: int, exit_code: int) -> None:
+        """Let the main process end by itself."""
+
+    def run_out_of_memory(self, session: str, attempt: int) -> None:
+        """Let the kernel kill the main process at the memory limit."""
+
+    def vanish(self, session: str, attempt: int) -> None:
+        """Remove the container behind the runtime's back."""
+
+    def write_log(self, session: str, attempt: int, line: str) -> None:
+        """Let the container write a line."""
+
+    def teach(self, exit_code: int, output: str) -> Sequence[str]:
+        """Return the command of a program that ends so."""
+
+    def clean_up(self) -> None:
+        """Remove what the test left behind."""
+
+
+class MemoryWorld:
+    """A fresh in-memory engine."""
+
+    image = "anything"
+
+    def __init__(self) -> None:
+        self.installation = new_session()
+        self._url = f"memory://{self.installation}"
+
+    def runtime(self, installation: str = "", host: str = "here") -> MemoryRuntime:
+        return MemoryRuntime(installation or self.installation, host, self._url)
+
+    def plant(self, session: str, attempt: int) -> None:
+        stranger = self.runtime("no labels", "")
+        stranger.create(make_spec(self.image, session=session, attempt=attempt))
+        stranger.start(session, attempt)
+
+    def is_planted(self, session: str, attempt: int) -> bool:
+        return [state.phase for state in self.runtime("no labels", "").containers()] == ["running"]
+
+    def end(self, session: str, attempt: int, exit_code: int) -> None:
+        self.runtime().end(session, attempt, exit_code)
+
+    def run_out_of_memory(self, session: str, attempt: int) -> None:
+        self.runtime().end(session, attempt, out_of_memory=True)
+
+    def vanish(self, session: str, attempt: int) -> None:
+        self.runtime().vanish(session, attempt)
+
+    def write_log(self, session: str, attempt: int, line: str) -> None:
+        self.runtime().write_log(session, attempt, line)
+
+    def teach(self, exit_code: int, output: str) -> Sequence[str]:
+        self.runtime().teach(lambda command, environment: Executed(exit_code=exit_code, output=output))
+        return ["anything"]
+
+    def clean_up(self) -> None:
+        pass
+
+
+class DockerWorld:
+    """The Docker Engine of this machine, in an installation of its own; its runtimes keep `sandboxes` ready each."""
+
+    network = "gp-test"
+
+    def __init__(self, image: str, sandboxes: int = 0) -> None:
+        self.image = image
+        self.installation = new_session()
+        self.client = APIClient(ENGINE_URL, version="auto")
+        self._sandboxes = sandboxes
+        self._stopped = threading.Event()
+        self._keepers: list[threading.Thread] = []
+
+    def runtime(self, installation: str = "", host: str = "here") -> DockerRuntime:
+        made = DockerRuntime(
+            installation or self.installation, host, ENGINE_URL, network=self.network, sandboxes=self._sandboxes
+        )
+        if self._sandboxes:
+            self._keepers.append(threading.Thread(target=made.keep_warm, args=(self._stopped,)))
+            self._keepers[-1].start()
+            until(lambda: len(made._pool._free) == self._sandboxes)
+        return made
+
+    def sandboxes(self) -> dict[str, dict[str, Any]]:
+        """Return what the engine's list says of each sandbox, by name."""
+        marks = {"label": [f"{INSTALLATION_LABEL}={self.installation}", SANDBOX_LABEL]}
+        return {each["Names"][0].lstrip("/"): each for each in self.client.containers(all=True, filters=marks)}
+
+    def plant(self, session: str, attempt: int, labels: Mapping[str, str] | None = None) -> None:
+        """Run a container of somebody else's; `labels` is empty for one that knows nothing of us."""
+        # Its own label is only for clean_up.
+        config = {
+            "Image": self.image,
+            "Entrypoint": ["sleep", "1000"],
+            "Labels": {"gpuplatform-test": self.installation, **(labels or {})},
+            "HostConfig": {"NetworkMode": "none"},
+        }
+        name = container_name(session, attempt)
+        self.client.create_container_from_config(config, name)
+        self.client.start(name)
+
+    def is_planted(self, session: str, attempt: int) -> bool:
+        try:
+            return bool(self.client.inspect_container(container_name(session, attempt))["State"]["Running"])
+        except NotFound:
+            return False
+
+    def execute(self, session: str, attempt: int, command: str, user: str = "root") -> tuple[int, str]:
+        """Run a shell command in the container; return its exit code and its output."""
+        made = self.client.exec_create(container_name(session, attempt), ["sh", "-c", command], user=user)
+        output = self.client.exec_start(made["Id"])
+        return int(self.client.exec_inspect(made["Id"])["ExitCode"]), bytes(output).decode()
+
+    def end(self, session: str, attempt: int, exit_code: int) -> None:
+        """Only a signal ends the entry point from outside: 137, or 0 by TERM."""
+        assert exit_code in (0, 137)
+        signal = "TERM" if exit_code == 0 else "KILL"
+        self.execute(session, attempt, f"kill -{signal} {self.entry_process(session, attempt)}")
+
+    def entry_process(self, session: str, attempt: int) -> int:
+        """Return the entry script's process id within the container: the only child of its init."""
+        _, pid = self.execute(session, attempt, "cat /proc/1/task/1/children")
+        return int(pid.split()[0])
+
+    def run_out_of_memory(self, session: str, attempt: int) -> None:
+        """Make the entry point the kernel's first choice, then fill /dev/shm, which must be as large as the memory."""
+        entry = self.entry_process(session, attempt)
+        self.execute(session, attempt, f"echo 1000 > /proc/{entry}/oom_score_adj; cat /dev/zero > /dev/shm/full")
+
+    def vanish(self, session: str, attempt: int) -> None:
+        self.client.remove_container(container_name(session, attempt), force=True)
+
+    def write_log(self, session: str, attempt: int, line: str) -> None:
+        self.execute(session, attempt, f"echo {json.dumps(line)} > /proc/1/fd/1")
+
+    def teach(self, exit_code: int, output: str) -> Sequence[str]:
+        return ["sh", "-c", f"printf %s {shlex.quote(output)}; exit {exit_code}"]
+
+    def inspect(self, session: str, attempt: int) -> dict[str, Any]:
+        """Return the engine's own view of the container."""
+        container: dict[str, Any] = self.client.inspect_container(container_name(session, attempt))
+        return container
+
+    def clean_up(self) -> None:
+        self._stopped.set()
+        for keeper in self._keepers:
+            keeper.join()
+        marks = (f"{INSTALLATION_LABEL}={self.installation}", f"gpuplatform-test={self.installation}")
+        for mark in marks:
+            remove_containers(mark)
+        self.client.close()
+
+
+def hand_made_labels(world: DockerWorld) -> dict[str, str]:
+    """Return labels of ours as somebody might copy them onto a container of theirs, with a key that is none."""
+    return {
+        INSTALLATION_LABEL: world.installation,
+        HOST_LABEL: "here",
+        SESSION_LABEL: "copied",
+        ATTEMPT_LABEL: "first",
+    }
+
+
+def cgroup_value(v1_path: str, v2_path: str) -> str:
+    """Return the shell command that prints a limit as the container itself sees it, for either cgroup version."""
+    is_v2 = Path("/sys/fs/cgroup/cgroup.controllers").exists()
+    return f"cat /sys/fs/cgroup/{v2_path if is_v2 else v1_path}"
+
+
+EVERY_WORLD: Final = [
+    "memory",
+    *(pytest.param(name, marks=pytest.mark.docker) for name in ("docker", "docker with sandboxes")),
+]
+
+
+def each_world(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Be a fixture with EVERY_WORLD as its parameters."""
+    sandboxes = 1 if request.param == "docker with sandboxes" else 0
+    made: World = MemoryWorld() if request.param == "memory" else DockerWorld(ensure_tiny_image(), sandboxes)
+    yield made
+    made.clean_up()
+
+
+def launch(runtime: Runtime, spec: ContainerSpec) -> ContainerSpec:
+    """Run a container and return its spec."""
+    runtime.create(spec)
+    runtime.start(spec.session, spec.attempt)
+    return spec

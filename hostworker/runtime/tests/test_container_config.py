@@ -1,0 +1,39 @@
+"""Which devices the engine is asked for: those of the lease by UUID, whatever the session's environment says."""
+
+from hostworker.runtime.base import ContainerSpec, GpuGrant
+from hostworker.runtime.container_config import container_config
+from hostworker.runtime.tests.runtime_worlds import make_spec
+from resources.tiers import Tier
+from resources.units import GIB
+
+
+def grant(number: int, is_simulated: bool) -> GpuGrant:
+    uuid = f"GPU-00000000-0000-4000-8000-00000000000{number}"
+    return GpuGrant(uuid=uuid, milli=500, capacity=2000, memory=8 * GIB, is_simulated=is_simulated, tier=Tier.HOOK)
+
+
+def asked_of_the_engine(spec: ContainerSpec) -> tuple[object, set[str]]:
+    """Return the device requests and the environment of the container."""
+    config = container_config(spec, {}, "gpuplatform")
+    host, environment = config["HostConfig"], config["Env"]
+    assert isinstance(host, dict)
+    assert isinstance(environment, list)
+    return host["DeviceRequests"], set(environment)
+
+
+def test_real_devices_are_asked_for_by_uuid_and_no_others_are_visible() -> None:
+    one, other = grant(1, is_simulated=False), grant(2, is_simulated=False)
+    spec = make_spec("any", gpus=(one, other), environment={"NVIDIA_VISIBLE_DEVICES": "all"})
+    requests, environment = asked_of_the_engine(spec)
+    assert requests == [
+        {"Driver": "nvidia", "DeviceIDs": [one.uuid, other.uuid], "Capabilities": [["gpu", "compute", "utility"]]}
+    ]
+    assert f"NVIDIA_VISIBLE_DEVICES={one.uuid},{other.uuid}" in environment
+
+
+def test_for_simulated_devices_and_for_none_the_engine_is_asked_for_nothing() -> None:
+    for gpus in ((grant(1, is_simulated=True),), ()):
+        spec = make_spec("any", gpus=gpus, environment={"NVIDIA_VISIBLE_DEVICES": "all"})
+        requests, environment = asked_of_the_engine(spec)
+        assert requests == []
+        assert "NVIDIA_VISIBLE_DEVICES=void" in environment

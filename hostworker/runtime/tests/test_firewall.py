@@ -1,0 +1,279 @@
+"""Sessions are kept from their host's own services: real containers, a real packet filter, a real world outside."""
+
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from socketserver import BaseRequestHandler, ThreadingTCPServer
+from threading import Thread
+
+import pytest
+from django.conf import settings
+from docker.api import APIClient
+from pytest_django import Settings
+
+from gpuplatform import embedded
+from gpuplatform.bootstrap import doctor
+from gpuplatform.bootstrap.doctor import Verdict
+from hostworker.runtime import firewall
+from hostworker.runtime.base import ContainerSpec
+from hostworker.runtime.container_config import bridge_device
+from hostworker.runtime.docker import DockerRuntime
+from hostworker.runtime.firewall import Firewall
+from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
+from tests.tiny_image import ensure_tiny_image
+from tests.wait import SECONDS, until
+
+pytestmark = pytest.mark.docker
+
+NETWORK = "gp-walled"
+OUTSIDE = "203.0.113.2"  # of TEST-NET-3: nobody's
+METADATA = "169.254.169.254"
+PORT = 8099
+
+
+@dataclass(frozen=True)
+class Walled:
+    """A session's container on a network of its own, with the bridge's address on the host."""
+
+    world: DockerWorld
+    spec: ContainerSpec
+    gateway: str
+    wall: Firewall
+
+    def answer(self, address: str, port: int, said: str = "hello", seconds: int = 60) -> str:
+        """Return what the container hears from there within so long, "" where nothing answers."""
+        command = f"printf '{said}' | nc -w {seconds} {address} {port} 2>/dev/null"
+        return self.world.execute(self.spec.session, 1, command)[1].strip()
+
+    def is_cut_off(self, address: str, port: int, said: str = "hello") -> bool:
+        """Return whether nothing answers the container there."""
+        return self.answer(address, port, said, seconds=1) == ""
+
+
+@pytest.fixture
+def walled() -> Iterator[Walled]:
+    """A container without rules around it as yet; in the end there are none again."""
+    world = DockerWorld(ensure_tiny_image())
+    runtime = DockerRuntime(world.installation, "here", ENGINE_URL, network=NETWORK)
+    spec = launch(runtime, world)
+    gateway = world.client.inspect_network(NETWORK)["IPAM"]["Config"][0]["Gateway"]
+    device = bridge_device(NETWORK)
+    try:
+        yield Walled(world, spec, gateway, Firewall(device, list))
+    finally:
+        world.clean_up()
+        with closing(APIClient(ENGINE_URL, version="auto")) as client:
+            client.remove_network(NETWORK)
+        tear_down(device)
+
+
+def launch(runtime: DockerRuntime, world: DockerWorld) -> ContainerSpec:
+    spec = make_spec(world.image)
+    runtime.create(spec)
+    runtime.start(spec.session, 1)
+    return spec
+
+
+def tear_down(device: str) -> None:
+    """Remove the rules, which the platform itself never does."""
+    for tool in ("iptables", "ip6tables"):
+        rules = run(tool, "-w", "-S").splitlines()
+        own = {rule.split()[1] for rule in rules if rule.startswith("-N GP-") and rule.endswith(f"-{device}")}
+        for rule in rules:
+            if rule.split()[-1] in own and rule.startswith("-A"):
+                run(tool, "-w", "-D", *rule.split()[1:])
+        for chain in own:
+            run(tool, "-w", "-F", chain)
+            run(tool, "-w", "-X", chain)
+
+
+def run(*command: str) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+class Echo(BaseRequestHandler):
+    """Answers a line with itself."""
+
+    def handle(self) -> None:
+        self.request.sendall(b"heard " + self.request.recv(1000))
+
+
+@contextmanager
+def serving(address: str = "0.0.0.0", port: int = 0, handler: type[BaseRequestHandler] = Echo) -> Iterator[int]:
+    """Serve on this machine; return the port."""
+    ThreadingTCPServer.allow_reuse_address = True
+    with ThreadingTCPServer((address, port), handler) as server:
+        Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
+        yield server.server_address[1]
+        server.shutdown()
+
+
+@contextmanager
+def outside() -> Iterator[None]:
+    """Have a machine beyond this one that answers at OUTSIDE, and at METADATA as a cloud's does."""
+    name, link = "gp-outside", "gp-link"
+    subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
+    run("ip", "netns", "add", name)
+    try:
+        run("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
+        run("ip", "address", "add", "203.0.113.1/30", "dev", link)
+        run("ip", "link", "set", link, "up")
+        for words in (f"address add {OUTSIDE}/30 dev eth0", f"address add {METADATA}/32 dev eth0", "link set eth0 up"):
+            run("ip", "-n", name, *words.split())
+        run("ip", "-n", name, "route", "add", "default", "via", "203.0.113.1")
+        run("ip", "route", "add", METADATA, "via", OUTSIDE)
+        with subprocess.Popen(["ip", "netns", "exec", name, sys.executable, "-c", SERVER]) as process:
+            try:
+                until(lambda: can_connect(OUTSIDE) and can_connect(METADATA))
+                yield
+            finally:
+                process.kill()
+    finally:
+        run("ip", "netns", "delete", name)
+
+
+SERVER = f"""
+import socketserver
+class Echo(socketserver.BaseRequestHandler):
+    def handle(self):
+        self.request.sendall(b"heard " + self.request.recv(1000))
+socketserver.ThreadingTCPServer(("", {PORT}), Echo).serve_forever()
+"""
+
+
+def can_connect(address: str) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1)
+        return probe.connect_ex((address, PORT)) == 0
+
+
+def test_a_session_reaches_no_service_of_its_host(walled: Walled) -> None:
+    with serving() as port:
+        assert walled.answer(walled.gateway, port) == "heard hello", "this is what the rules are for"
+        walled.wall.hold()
+        assert walled.is_cut_off(walled.gateway, port)
+        for address in own_addresses():
+            assert walled.is_cut_off(address, port), "by no address of the host"
+        assert walled.is_cut_off("127.0.0.1", port), "its loopback is its own"
+
+
+def own_addresses() -> list[str]:
+    """Return the addresses of this machine that others can reach."""
+    words = run("ip", "-4", "-o", "address", "show", "scope", "global").split()
+    return [after.partition("/")[0] for word, after in pairwise(words) if word == "inet"]
+
+
+def relay_to(path: Path) -> type[BaseRequestHandler]:
+    """Return a handler that binds a local socket to the network, as operators do who let other hosts in."""
+
+    class Relay(BaseRequestHandler):
+        def handle(self) -> None:
+            with socket.socket(socket.AF_UNIX) as service:
+                service.connect(str(path))
+                service.sendall(self.request.recv(1000))
+                self.request.sendall(service.recv(1000))
+
+    return Relay
+
+
+def test_a_session_reaches_neither_postgresql_nor_redis(walled: Walled) -> None:
+    var_dir = Path(settings.COMPUTE_VAR_DIR)
+    postgres = Path(embedded.socket_folder(var_dir), ".s.PGSQL.5432")
+    asks_for_tls = r"\000\000\000\010\004\322\026\057"
+    with (
+        serving(handler=relay_to(postgres)) as database,
+        serving(handler=relay_to(embedded.redis_socket(var_dir))) as redis,
+    ):
+        assert walled.answer(walled.gateway, redis, r"PING\n") == "+PONG"
+        assert walled.answer(walled.gateway, database, asks_for_tls) == "N", "no TLS"
+        walled.wall.hold()
+        assert walled.is_cut_off(walled.gateway, redis, r"PING\n")
+        assert walled.is_cut_off(walled.gateway, database, asks_for_tls)
+
+
+def test_a_session_reaches_the_world_but_not_what_a_cloud_tells_its_host(walled: Walled) -> None:
+    with outside():
+        assert walled.answer(METADATA, PORT) == "heard hello", "this is what the rules are for"
+        walled.wall.hold()
+        assert walled.is_cut_off(METADATA, PORT)
+        assert walled.answer(OUTSIDE, PORT) == "heard hello"
+
+
+def test_sessions_reach_each_other_neither_with_the_rules_nor_without(walled: Walled) -> None:
+    runtime = DockerRuntime(walled.world.installation, "here", ENGINE_URL, network=NETWORK)
+    other = launch(runtime, walled.world)
+    served = walled.world.client.exec_create(f"gp-{other.session}-1", ["sh", "-c", "echo heard | nc -l -p 8000"])
+    walled.world.client.exec_start(served["Id"], detach=True)
+    address = runtime.address(other.session, 1)
+    assert address
+    assert walled.is_cut_off(address, 8000)
+    walled.wall.hold()
+    assert walled.is_cut_off(address, 8000)
+    assert until(lambda: heard_from_host(address, 8000)) == b"heard\n", "while the platform itself reaches them"
+
+
+def heard_from_host(address: str, port: int) -> bytes:
+    """Return what this machine hears from there, nothing where nobody listens."""
+    with suppress(ConnectionRefusedError), socket.create_connection((address, port), timeout=SECONDS) as connection:
+        return connection.recv(100)
+    return b""
+
+
+def test_containers_still_ask_for_names(walled: Walled) -> None:
+    walled.wall.hold()
+    name = f"gp-{walled.spec.session}-1"
+    assert "Address" in walled.world.execute(walled.spec.session, 1, f"busybox nslookup {name} 127.0.0.11")[1]
+
+
+def test_a_name_server_on_the_host_itself_stays_within_reach(walled: Walled) -> None:
+    with serving(walled.gateway, 53), serving(walled.gateway) as other:
+        walled.wall.hold()
+        assert walled.is_cut_off(walled.gateway, 53)
+        Firewall(bridge_device(NETWORK), lambda: [walled.gateway, "127.0.0.53", "2001:db8::1"]).hold()
+        assert walled.answer(walled.gateway, 53) == "heard hello"
+        assert walled.is_cut_off(walled.gateway, other)
+
+
+def test_what_meddles_with_the_rules_is_undone(walled: Walled) -> None:
+    walled.wall.hold()
+    device = bridge_device(NETWORK)
+    in_place = rules_of(device)
+    walled.wall.hold()
+    assert rules_of(device) == in_place
+    run("iptables", "-w", "-I", "INPUT", "1", "-i", device, "-j", "ACCEPT")
+    try:
+        with serving() as port:
+            assert walled.answer(walled.gateway, port) == "heard hello"
+            walled.wall.hold()
+            assert walled.is_cut_off(walled.gateway, port)
+            run("iptables", "-w", "-F", f"GP-IN-{device}")
+            walled.wall.hold()
+            assert walled.is_cut_off(walled.gateway, port)
+    finally:
+        run("iptables", "-w", "-D", "INPUT", "-i", device, "-j", "ACCEPT")
+    walled.wall.hold()
+    assert run("iptables", "-w", "-S").splitlines().count(f"-A INPUT -i {device} -j GP-IN-{device}") == 1
+
+
+def rules_of(device: str) -> list[str]:
+    """Return the rules that name the device, in order; the others are none of ours and may change meanwhile."""
+    return [rule for rule in run("iptables", "-w", "-S").splitlines() if device in rule]
+
+
+def test_where_rules_cannot_be_kept_doctor_says_what_that_means(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert doctor.CHECKS["firewall"]().verdict is Verdict.OK
+    assert firewall.problem("tcp://10.0.0.1:2375") == "the container engine is on another machine"
+    settings.COMPUTE_FIREWALL = False
+    assert doctor.CHECKS["firewall"]().text == "off: sessions reach what this host binds to all interfaces"
+    settings.COMPUTE_FIREWALL = True
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    finding = doctor.CHECKS["firewall"]()
+    assert finding.verdict is Verdict.WARN
+    assert "the worker does not run as root" in finding.text

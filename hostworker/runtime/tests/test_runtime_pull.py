@@ -1,0 +1,79 @@
+"""A pull's progress and failures in words."""
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from hostworker.runtime.base import ImageUnavailable
+from hostworker.runtime.pull import PullLine, PullProgress, explain_failure, follow
+from tests.wait import SECONDS
+
+LINES: tuple[PullLine, ...] = (
+    {"status": "Pulling from library/python", "id": "3.11"},
+    {"status": "Already exists", "id": "a", "progressDetail": {}},
+    {"status": "Pulling fs layer", "id": "b", "progressDetail": {}},
+    {"status": "Downloading", "id": "b", "progressDetail": {"current": 20_000_000, "total": 80_000_000}},
+)
+
+
+def test_progress_counts_layers_and_megabytes() -> None:
+    progress = PullProgress("python:3.11")
+    for line in LINES:
+        progress.read(line)
+    assert progress.sentence() == "Pulling python:3.11: 1 of 2 layers, 20 of 80 MB"
+    progress.read({"status": "Pull complete", "id": "b", "progressDetail": {}})
+    assert progress.sentence() == "Pulling python:3.11: 2 of 2 layers, 80 of 80 MB"
+
+
+@pytest.mark.parametrize(
+    ("message", "cause"),
+    [
+        ("manifest for python:9 not found: manifest unknown", "no such image or tag"),
+        ("pull access denied for x, repository does not exist or may require 'docker login'", "needs a login"),
+        ("unauthorized: authentication required", "may need a login"),
+        ("Get https://r/v2/: dial tcp: lookup r on 1.1.1.1:53: no such host", "cannot be reached"),
+        ("Get https://r/v2/: x509: certificate signed by unknown authority", "not trusted"),
+        ("failed to register layer: write /x: no space left on device", "disk is full"),
+        ("toomanyrequests: You have reached your pull rate limit", "refuses more pulls"),
+        ("invalid reference format", "not a valid image name"),
+        ("something new", "something new"),
+        ("", "gave no reason"),
+    ],
+)
+def test_a_failure_is_told_in_words_for_the_owner(message: str, cause: str) -> None:
+    sentence = explain_failure("python:9", message)
+    assert sentence.startswith("Image python:9 could not be pulled: ")
+    assert cause in sentence
+
+
+def test_many_lines_at_once_make_few_sentences() -> None:
+    told: list[str] = []
+    follow("python:3.11", lambda: iter(LINES * 100), told.append, limit_seconds=10)
+    assert told == ["Pulling python:3.11"]
+
+
+def test_an_error_in_the_stream_ends_the_pull() -> None:
+    with pytest.raises(ImageUnavailable, match="disk is full"):
+        follow("x", lambda: iter([*LINES, {"error": "no space left on device"}]), print, limit_seconds=10)
+
+
+def test_an_error_of_the_engine_reaches_the_caller() -> None:
+    def broken() -> Iterator[PullLine]:
+        yield LINES[0]
+        raise ConnectionResetError
+
+    with pytest.raises(ConnectionResetError):
+        follow("x", broken, print, limit_seconds=10)
+
+
+def test_a_silent_registry_meets_the_deadline() -> None:
+    released = threading.Event()
+
+    def silent() -> Iterator[PullLine]:
+        yield LINES[0]
+        released.wait(SECONDS)
+
+    with pytest.raises(ImageUnavailable, match=r"within 0\.05 seconds"):
+        follow("x", silent, print, limit_seconds=0.05)
+    released.set()

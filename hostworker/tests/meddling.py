@@ -1,0 +1,27 @@
+"""A runtime in which something happens at an awkward moment, for what would else take luck to meet."""
+
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+from hostworker.runtime.memory import MemoryRuntime
+
+
+class MeddledRuntime(MemoryRuntime):
+    """An engine of its own; `just_before` arranges what another does right before an operation takes effect."""
+
+    def __init__(self) -> None:
+        """Begin with no containers and nothing arranged."""
+        self._arranged: dict[str, Callable[[], object]] = {}
+        super().__init__("installation", "here", f"memory://{uuid4()}")
+
+    def just_before(self, operation: str, happening: Callable[[], object]) -> None:
+        """Call `happening` once, before the next call of the method `operation`."""
+        self._arranged[operation] = happening
+
+    def __getattribute__(self, name: str) -> Any:
+        """Let what was arranged for this method happen first."""
+        happening = object.__getattribute__(self, "__dict__").get("_arranged", {}).pop(name, None)
+        if happening:
+            happening()
+        return super().__getattribute__(name)

@@ -1,0 +1,261 @@
+"""Opening apps on their host, in real containers: found, started, refused, ended, resumed."""
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from hostworker import app_probe, app_starter
+from hostworker.app_starter import open_app
+from hostworker.runtime.base import EngineUnreachable
+from hostworker.runtime.docker import DockerRuntime
+from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
+from resources.models import App
+from sessions.lifecycle import Reason, Status
+from sessions.models import Endpoint, EndpointState, Session
+from tests.factories import make_image, make_session, run_session
+from tests.tiny_image import ensure_tiny_image
+from tests.wait import until
+
+pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
+
+PORT = 8080
+HTTPD = "/bin/busybox httpd -f -p {address}{port} -h /tmp"
+SERVE = HTTPD.format(address="", port=PORT)
+NEVER = threading.Event()
+
+
+@pytest.fixture
+def world() -> Iterator[DockerWorld]:
+    made = DockerWorld(ensure_tiny_image())
+    yield made
+    made.clean_up()
+
+
+@pytest.fixture
+def runtime(world: DockerWorld) -> DockerRuntime:
+    return world.runtime()
+
+
+@pytest.fixture
+def session(world: DockerWorld, runtime: DockerRuntime) -> Session:
+    """A running session in a container that has nothing but busybox."""
+    row = run_session(make_session(image=make_image(reference=world.image)))
+    spec = make_spec(world.image, session=row.pk, attempt=row.attempt)
+    runtime.create(spec)
+    runtime.start(row.pk, row.attempt)
+    Session.objects.filter(pk=row.pk).update(address=runtime.address(row.pk, row.attempt))
+    row.refresh_from_db()
+    return row
+
+
+def make_app(session: Session, command: str = SERVE, **overrides: object) -> App:
+    fields = {"image": session.image, "name": "web", "title": "Web", "port": PORT, "command": command} | overrides
+    return App.objects.create(**fields)
+
+
+def make_endpoint(session: Session, app: str = "web", **overrides: object) -> Endpoint:
+    fields = {"session": session, "app": app, "title": "Web", "port": PORT, "token": "s3cret"} | overrides
+    return Endpoint.objects.create(**fields)
+
+
+def opened(runtime: DockerRuntime, endpoint: Endpoint) -> Endpoint:
+    open_app(runtime, endpoint.pk, NEVER)
+    endpoint.refresh_from_db()
+    return endpoint
+
+
+def is_listening(world: DockerWorld, session: Session) -> bool:
+    sockets = f"grep -hs ':{PORT:04X} .* 0A ' /proc/net/tcp /proc/net/tcp6"
+    return world.execute(session.pk, session.attempt, sockets)[0] == 0
+
+
+def servers(world: DockerWorld, session: Session) -> int:
+    _, count = world.execute(session.pk, session.attempt, "cat /proc/[0-9]*/comm | grep -c '^busybox$'")
+    return int(count)
+
+
+def kill_servers(world: DockerWorld, session: Session) -> None:
+    script = 'for p in /proc/[0-9]*; do read -r name <$p/comm; [ "$name" = busybox ] && kill -9 ${p#/proc/}; done'
+    world.execute(session.pk, session.attempt, script)
+    until(lambda: not is_listening(world, session))
+
+
+def start_by_hand(world: DockerWorld, session: Session, address: str = "") -> None:
+    command = HTTPD.format(address=address, port=PORT)
+    world.execute(session.pk, session.attempt, f"{command} >/dev/null 2>&1 &")
+    until(lambda: is_listening(world, session))
+
+
+def test_an_app_is_started_and_ready_once_it_answers(runtime: DockerRuntime, session: Session) -> None:
+    make_app(session)
+    endpoint = opened(runtime, make_endpoint(session))
+    assert (endpoint.state, endpoint.detail, endpoint.output) == (EndpointState.READY, "", "")
+
+
+def test_opening_twice_starts_one_server(world: DockerWorld, runtime: DockerRuntime, session: Session) -> None:
+    make_app(session, command=f"sleep 1; exec {SERVE}")
+    endpoint = make_endpoint(session)
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: open_app(runtime, endpoint.pk, NEVER), range(4)))
+    endpoint.refresh_from_db()
+    assert endpoint.state == EndpointState.READY
+    assert servers(world, session) == 1
+
+
+def test_two_apps_of_one_port_share_a_server(world: DockerWorld, runtime: DockerRuntime, session: Session) -> None:
+    make_app(session)
+    make_app(session, name="other")
+    for name in ("web", "other"):
+        assert opened(runtime, make_endpoint(session, name)).state == EndpointState.READY
+    assert servers(world, session) == 1
+
+
+def test_the_token_is_in_the_apps_environment_and_on_no_command_line(
+    world: DockerWorld, runtime: DockerRuntime, session: Session
+) -> None:
+    make_app(session, command=f"echo $TOKEN >/tmp/token; {SERVE}", token_variable="TOKEN")
+    opened(runtime, make_endpoint(session))
+    assert world.execute(session.pk, session.attempt, "cat /tmp/token") == (0, "s3cret\n")
+    assert "s3cret" not in world.execute(session.pk, session.attempt, "cat /proc/[0-9]*/cmdline")[1]
+
+
+def test_what_answers_already_is_not_started(world: DockerWorld, runtime: DockerRuntime, session: Session) -> None:
+    make_app(session)
+    start_by_hand(world, session)
+    assert opened(runtime, make_endpoint(session)).state == EndpointState.READY
+    assert servers(world, session) == 1
+
+
+def test_what_listens_and_is_slow_to_answer_is_waited_for_and_not_started_again(
+    world: DockerWorld, runtime: DockerRuntime, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app_probe, "SECONDS", 0.3)
+    make_app(session, command="touch /tmp/started; sleep 1000")
+    endpoint = make_endpoint(session)
+    slow = "while [ ! -e /tmp/quick ]; do sleep 0.05; done; printf 'HTTP/1.1 200 OK\\r\\n\\r\\n'"
+    serve = f'echo "{slow}" >/tmp/slow; /bin/busybox nc -ll -p {PORT} -e /bin/sh /tmp/slow >/dev/null 2>&1 &'
+    world.execute(session.pk, session.attempt, serve)
+    until(lambda: is_listening(world, session))
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(open_app, runtime, endpoint.pk, NEVER)
+        until(lambda: Endpoint.objects.filter(pk=endpoint.pk, detail="Starting Web …").exists())
+        world.execute(session.pk, session.attempt, "touch /tmp/quick")
+        opening.result()
+    endpoint.refresh_from_db()
+    assert endpoint.state == EndpointState.READY
+    assert world.execute(session.pk, session.attempt, "ls /tmp/started")[0] != 0
+
+
+def test_an_app_that_dies_tells_its_last_words_at_once(runtime: DockerRuntime, session: Session) -> None:
+    make_app(session, command="echo no such module >&2; exit 3")
+    endpoint = opened(runtime, make_endpoint(session))
+    assert endpoint.state == EndpointState.FAILED
+    assert endpoint.detail == "Web ended with exit code 3 before it answered."
+    assert endpoint.output == "no such module"
+
+
+def test_an_app_that_never_answers_is_given_up(
+    runtime: DockerRuntime, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app_starter, "START_SECONDS", 0.0)
+    monkeypatch.setattr(app_starter, "LOOK_SECONDS", 0.1)
+    make_app(session, command="echo thinking; sleep 100")
+    endpoint = opened(runtime, make_endpoint(session))
+    assert endpoint.state == EndpointState.FAILED
+    assert "has not answered on port 8080" in endpoint.detail
+    assert endpoint.output == "thinking"
+
+
+def test_a_failed_app_can_be_opened_again(runtime: DockerRuntime, session: Session) -> None:
+    app = make_app(session, command="exit 1")
+    endpoint = opened(runtime, make_endpoint(session))
+    App.objects.filter(pk=app.pk).update(command=SERVE)
+    assert opened(runtime, endpoint).state == EndpointState.READY
+
+
+def test_an_app_that_died_after_it_was_ready_is_started_again(
+    world: DockerWorld, runtime: DockerRuntime, session: Session
+) -> None:
+    make_app(session)
+    endpoint = opened(runtime, make_endpoint(session))
+    assert opened(runtime, endpoint).state == EndpointState.READY
+    kill_servers(world, session)
+    assert opened(runtime, endpoint).state == EndpointState.READY
+    assert servers(world, session) == 1
+
+
+def test_a_server_on_the_loopback_address_is_explained_and_not_fought(
+    world: DockerWorld, runtime: DockerRuntime, session: Session
+) -> None:
+    make_app(session)
+    start_by_hand(world, session, "127.0.0.1:")
+    endpoint = opened(runtime, make_endpoint(session))
+    assert endpoint.state == EndpointState.FAILED
+    assert "127.0.0.1" in endpoint.detail
+    assert "--host 0.0.0.0" in endpoint.detail
+    assert servers(world, session) == 1
+
+
+def test_a_port_that_a_user_opens_is_waited_for(world: DockerWorld, runtime: DockerRuntime, session: Session) -> None:
+    endpoint = opened(runtime, make_endpoint(session, "p8080"))
+    assert (endpoint.state, endpoint.detail[:21]) == (EndpointState.STARTING, "Nothing listens on po")
+    start_by_hand(world, session, "127.0.0.1:")
+    assert "--host 0.0.0.0" in opened(runtime, endpoint).detail
+    kill_servers(world, session)
+    start_by_hand(world, session)
+    assert opened(runtime, endpoint).state == EndpointState.READY
+
+
+def test_after_a_while_a_user_is_waited_for_no_longer(runtime: DockerRuntime, session: Session) -> None:
+    long_ago = timezone.now() - timedelta(hours=1)
+    endpoint = opened(runtime, make_endpoint(session, "p8080", opened_at=long_ago))
+    assert endpoint.state == EndpointState.FAILED
+
+
+def test_a_session_that_ended_meanwhile_is_left_alone(
+    world: DockerWorld, runtime: DockerRuntime, session: Session
+) -> None:
+    make_app(session)
+    endpoint = make_endpoint(session)
+    session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
+    assert opened(runtime, endpoint).state == EndpointState.STARTING
+    assert servers(world, session) == 0
+
+
+def test_a_container_that_is_gone_fails_the_app_and_a_mute_engine_leaves_it_to_the_next_round(
+    world: DockerWorld, runtime: DockerRuntime, session: Session
+) -> None:
+    make_app(session)
+    endpoint = make_endpoint(session)
+    mute = DockerRuntime(world.installation, "here", "unix:///nowhere/docker.sock")
+    with pytest.raises(EngineUnreachable):
+        open_app(mute, endpoint.pk, NEVER)
+    world.vanish(session.pk, session.attempt)
+    assert opened(runtime, endpoint).detail == "The session's container is not running."
+
+
+def test_what_a_worker_that_died_left_starting_is_taken_up(
+    world: DockerWorld, runtime: DockerRuntime, session: Session
+) -> None:
+    make_app(session)
+    endpoint = make_endpoint(session)
+    assert session.host
+    app_starter.resume(runtime, session.host)
+    try:
+        until(lambda: Endpoint.objects.filter(pk=endpoint.pk, state=EndpointState.READY).exists())
+    finally:
+        app_starter.end()
+
+
+def test_a_worker_that_ends_waits_for_no_app(world: DockerWorld, runtime: DockerRuntime, session: Session) -> None:
+    make_app(session, command="sleep 1000")
+    endpoint = make_endpoint(session)
+    app_starter.begin(runtime, endpoint.pk)
+    until(lambda: Endpoint.objects.filter(pk=endpoint.pk).exclude(detail="").exists())
+    app_starter.end()
+    endpoint.refresh_from_db()
+    assert (endpoint.state, endpoint.detail) == (EndpointState.STARTING, "Starting Web …")

@@ -1,0 +1,120 @@
+"""Batch sessions: the command is the container's main work, and its end is the session's."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from hostworker import runner
+from hostworker.runtime.base import ContainerPhase, ContainerState
+from hostworker.runtime.docker import DockerRuntime
+from hostworker.runtime.memory import MemoryRuntime
+from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
+from scheduler.passes import run_pass
+from sessions import services
+from sessions.lifecycle import Kind, Reason, Result, Status
+from sessions.models import Session
+from sessions.tests.orders import make_order
+from tests.factories import make_host, make_user
+from tests.tiny_image import ensure_tiny_image
+from tests.wait import until
+
+
+@pytest.fixture
+def world() -> Iterator[DockerWorld]:
+    made = DockerWorld(ensure_tiny_image())
+    yield made
+    made.clean_up()
+
+
+def ended(runtime: DockerRuntime, session: str) -> ContainerState:
+    """Return the state of the container once it has exited."""
+
+    def exits() -> list[ContainerState]:
+        mine = [state for state in runtime.containers() if state.session == session]
+        return [state for state in mine if state.phase is ContainerPhase.EXITED]
+
+    return until(exits)[0]
+
+
+def launched(runtime: MemoryRuntime) -> Session:
+    """Return a batch session that came to run the usual way."""
+    host = make_host()
+    (session,) = services.submit(make_user(), make_order(host, command="python train.py", name="train"))
+    assert (session.kind, session.result) == (Kind.BATCH, "")
+    assert run_pass() == 1
+    runner.start(runtime, session.pk, 1)
+    spec = runtime.spec(session.pk, 1)
+    assert spec
+    assert spec.command == "python train.py"
+    return session
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(
+    ("exit_code", "out_of_memory", "status", "reason", "result"),
+    [
+        (0, False, Status.TERMINATED, Reason.CONTAINER_EXITED, Result.SUCCESS),
+        (3, False, Status.ERROR, Reason.CONTAINER_EXITED, Result.FAILURE),
+        (137, True, Status.ERROR, Reason.OUT_OF_MEMORY, Result.FAILURE),
+    ],
+)
+def test_the_end_of_the_command_is_the_end_of_the_session(
+    exit_code: int, out_of_memory: bool, status: Status, reason: Reason, result: Result
+) -> None:
+    runtime = MemoryRuntime("batch", "here", f"memory://{exit_code}")
+    session = launched(runtime)
+    runtime.write_log(session.pk, 1, "epoch 1")
+    runtime.end(session.pk, 1, exit_code, out_of_memory)
+    (state,) = runtime.containers()
+    runner.note_exit(runtime, state)
+    session.refresh_from_db()
+    assert (session.status, session.reason, session.result) == (status, reason, result)
+    assert session.exit_code == exit_code
+    assert "epoch 1" in session.log_tail
+    assert runtime.containers() == []
+
+
+@pytest.mark.django_db
+def test_what_is_stopped_has_failed_whatever_its_exit_code() -> None:
+    runtime = MemoryRuntime("batch", "here", "memory://stopped")
+    session = launched(runtime)
+    session.refresh_from_db()
+    services.end(session, Reason.TIME_LIMIT, "It reached its time limit.")
+    runner.stop(runtime, session.pk, 1)
+    session.refresh_from_db()
+    assert (session.status, session.reason) == (Status.TERMINATED, Reason.TIME_LIMIT)
+    assert session.result == Result.FAILURE
+
+
+@pytest.mark.docker
+@pytest.mark.parametrize(
+    ("command", "exit_code", "output"),
+    [
+        ("echo one; echo two >&2", 0, "one two"),
+        ("echo $GREETING 'a\"b\"'; exit 3", 3, 'hello a"b"'),
+        ("nonsense-command", 127, "not found"),
+    ],
+)
+def test_a_real_command_runs_to_its_exit_code_with_its_output(
+    world: DockerWorld, command: str, exit_code: int, output: str
+) -> None:
+    runtime = world.runtime()
+    spec = make_spec(world.image, command=command, environment={"GREETING": "hello"})
+    runtime.create(spec)
+    runtime.start(spec.session, 1)
+    state = ended(runtime, spec.session)
+    assert (state.exit_code, state.out_of_memory) == (exit_code, False)
+    written = runtime.logs(spec.session, 1, 10).split()  # the two streams may overtake each other
+    assert set(output.split()) <= set(written)
+
+
+@pytest.mark.docker
+def test_a_real_command_that_is_stopped_is_told_and_does_not_end_with_success(world: DockerWorld) -> None:
+    runtime = world.runtime()
+    spec = make_spec(world.image, command="trap 'echo told; exit 0' TERM; echo begun; while :; do sleep 0.1; done")
+    runtime.create(spec)
+    runtime.start(spec.session, 1)
+    until(lambda: "begun" in runtime.logs(spec.session, 1, 10))
+    runtime.stop(spec.session, 1, 10)
+    assert ended(runtime, spec.session).exit_code == 143
+    assert "told" in runtime.logs(spec.session, 1, 10)

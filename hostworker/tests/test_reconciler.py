@@ -1,0 +1,201 @@
+"""What the reconciler finds, as a table; and what it does about it on an engine."""
+
+from collections.abc import Callable
+
+import pytest
+from pytest_django import DjangoAssertNumQueries
+
+from hostworker import runner
+from hostworker.reconciler import Findings, decide, reconcile
+from hostworker.runtime.base import ContainerPhase, ContainerState, EngineUnreachable, Key
+from hostworker.tests.meddling import MeddledRuntime
+from resources.models import Host
+from sessions import services
+from sessions.lifecycle import HOSTED, Reason, Status
+from sessions.models import Lease, Session
+from tests.factories import make_host, session_in
+
+KEY = ("one", 1)
+
+
+def container(key: Key = KEY, phase: ContainerPhase = ContainerPhase.RUNNING) -> ContainerState:
+    return ContainerState(session=key[0], attempt=key[1], container_id=f"id of {key}", phase=phase)
+
+
+NOTHING = Findings()
+EXITED = container(phase=ContainerPhase.EXITED)
+LATER = ("one", 2)
+
+
+@pytest.mark.parametrize(
+    ("before", "containers", "rows", "findings"),
+    [
+        ([], [], {}, NOTHING),
+        ([KEY], [container()], {KEY: Status.RUNNING}, NOTHING),
+        ([], [container()], {KEY: Status.RUNNING}, NOTHING),  # came to run meanwhile
+        ([], [], {KEY: Status.RUNNING}, NOTHING),  # created after the listing: not lost
+        ([KEY], [], {}, NOTHING),  # ended meanwhile: nothing to do
+        ([KEY], [], {KEY: Status.RUNNING}, Findings(lost=[KEY])),
+        ([KEY], [], {KEY: Status.TERMINATING}, Findings(to_stop=[KEY])),  # was lost, is being ended
+        ([KEY], [EXITED], {KEY: Status.RUNNING}, Findings(exited=[EXITED])),
+        ([], [EXITED], {KEY: Status.RUNNING}, Findings(exited=[EXITED])),
+        ([], [EXITED], {KEY: Status.TERMINATING}, Findings(to_stop=[KEY])),
+        ([], [EXITED], {KEY: Status.PREPARING}, Findings(to_start=[KEY])),  # the start finds out
+        ([], [container()], {KEY: Status.PREPARING}, Findings(to_start=[KEY])),  # adopted
+        ([], [], {KEY: Status.SCHEDULED}, Findings(to_start=[KEY])),  # its message was lost
+        ([], [], {KEY: Status.PREPARING}, Findings(to_start=[KEY])),
+        ([], [], {KEY: Status.TERMINATING}, Findings(to_stop=[KEY])),
+        ([], [container()], {}, Findings(orphans=[KEY])),
+        ([KEY], [container()], {}, Findings(orphans=[KEY])),
+        ([], [EXITED], {}, Findings(orphans=[KEY])),
+        ([], [container()], {LATER: Status.SCHEDULED}, Findings(orphans=[KEY], to_start=[LATER])),
+        ([], [container(), container(LATER)], {LATER: Status.RUNNING}, Findings(orphans=[KEY])),
+    ],
+)
+def test_rows_and_containers_are_compared(
+    before: list[Key], containers: list[ContainerState], rows: dict[Key, Status], findings: Findings
+) -> None:
+    assert decide(before, containers, rows) == findings
+
+
+@pytest.mark.parametrize(
+    ("containers", "rows", "orphans"),
+    [
+        ([], {}, [KEY]),  # its worker died before the container was made, or after it was removed
+        ([container()], {}, [KEY]),  # removed once, with its container
+        ([], {KEY: Status.PREPARING}, []),  # its start is at work
+        ([], {LATER: Status.SCHEDULED}, [KEY]),
+    ],
+)
+def test_traces_that_no_session_owns_are_cleared_away(
+    containers: list[ContainerState], rows: dict[Key, Status], orphans: list[Key]
+) -> None:
+    assert decide([], containers, rows, [KEY]).orphans == orphans
+
+
+@pytest.mark.parametrize("status", HOSTED)
+@pytest.mark.parametrize("phase", [None, *ContainerPhase])
+def test_no_container_of_a_hosted_session_is_ever_an_orphan(status: Status, phase: ContainerPhase | None) -> None:
+    states = [container(phase=phase)] if phase else []
+    assert not decide([KEY], states, {KEY: status}).orphans
+
+
+@pytest.fixture
+def runtime() -> MeddledRuntime:
+    return MeddledRuntime()
+
+
+@pytest.fixture
+def host(db: None) -> Host:
+    return make_host()
+
+
+def at_once(function: Callable[..., object], *arguments: object) -> None:
+    function(*arguments)
+
+
+def started(runtime: MeddledRuntime, host: Host) -> Session:
+    session = session_in(Status.SCHEDULED, host=host)
+    runner.start(runtime, session.pk, 1)
+    return Session.objects.get(pk=session.pk)
+
+
+def now(session: Session) -> tuple[str, str]:
+    session.refresh_from_db()
+    return session.status, session.reason
+
+
+def test_whatever_was_interrupted_is_taken_up_again(runtime: MeddledRuntime, host: Host) -> None:
+    scheduled, preparing = session_in(Status.SCHEDULED, host=host), session_in(Status.PREPARING, host=host)
+    half_started = session_in(Status.SCHEDULED, host=host)
+    runtime.fail_next("start", EngineUnreachable("away"), happens_after=True)
+    runner.start(runtime, half_started.pk, 1)
+    stopping, going_on = started(runtime, host), started(runtime, host)
+    services.terminate(stopping, actor=stopping.owner)
+    reconcile(runtime, host, at_once)
+    for session in (scheduled, preparing, half_started, going_on):
+        assert now(session) == (Status.RUNNING, Reason.STARTED)
+    assert now(stopping) == (Status.TERMINATED, Reason.USER_REQUEST)
+    assert {state.session for state in runtime.containers()} == set(
+        Session.objects.filter(status=Status.RUNNING).values_list("pk", flat=True)
+    )
+
+
+def test_what_ended_unseen_is_ended_with_its_cause(runtime: MeddledRuntime, host: Host) -> None:
+    done, failed, starved, removed = (started(runtime, host) for _ in range(4))
+    runtime.end(done.pk, 1)
+    runtime.end(failed.pk, 1, exit_code=2)
+    runtime.end(starved.pk, 1, out_of_memory=True)
+    runtime.vanish(removed.pk, 1)
+    reconcile(runtime, host, at_once)
+    assert now(done) == (Status.TERMINATED, Reason.CONTAINER_EXITED)
+    assert now(failed) == (Status.ERROR, Reason.CONTAINER_EXITED)
+    assert now(starved) == (Status.ERROR, Reason.OUT_OF_MEMORY)
+    assert now(removed) == (Status.ERROR, Reason.CONTAINER_LOST)
+    assert runtime.containers() == []
+    assert not Lease.objects.exists()
+
+
+def test_containers_that_no_live_session_owns_are_removed(runtime: MeddledRuntime, host: Host) -> None:
+    ended, moved = started(runtime, host), started(runtime, host)
+    ended.move_to(Status.ERROR, Reason.HOST_LOST)
+    Session.objects.filter(pk=moved.pk).update(attempt=2)
+    runtime.create(runner._spec(Session.objects.get(pk=moved.pk)))
+    runtime.start(moved.pk, 2)
+    reconcile(runtime, host, at_once)
+    assert [(state.session, state.attempt) for state in runtime.containers()] == [(moved.pk, 2)]
+    ended.refresh_from_db()
+    assert ended.log_tail == f"{ended.pk} ready\n"
+
+
+def test_sessions_of_other_hosts_are_let_be(runtime: MeddledRuntime, host: Host) -> None:
+    others = [session_in(status, host=make_host()) for status in HOSTED]
+    reconcile(runtime, host, at_once)
+    assert [now(session)[0] for session in others] == list(HOSTED)
+    assert runtime.containers() == []
+
+
+def test_what_comes_to_run_or_ends_while_the_engine_is_asked_is_not_mistaken(
+    runtime: MeddledRuntime, host: Host
+) -> None:
+    scheduled, running = session_in(Status.SCHEDULED, host=host), started(runtime, host)
+
+    def both() -> None:
+        runner.start(runtime, scheduled.pk, 1)
+        Session.objects.get(pk=running.pk).move_to(Status.TERMINATING, Reason.USER_REQUEST)
+        runner.stop(runtime, running.pk, 1)
+
+    runtime.just_before("containers", both)
+    reconcile(runtime, host, at_once)
+    assert now(scheduled) == (Status.RUNNING, Reason.STARTED)
+    assert now(running) == (Status.TERMINATED, Reason.USER_REQUEST)
+
+
+def test_without_the_engine_nothing_is_judged(runtime: MeddledRuntime, host: Host) -> None:
+    session = started(runtime, host)
+    runtime.vanish(session.pk, 1)
+    runtime.fail_next("containers", EngineUnreachable("away"))
+    with pytest.raises(EngineUnreachable):
+        reconcile(runtime, host, at_once)
+    assert now(session) == (Status.RUNNING, Reason.STARTED)
+
+
+@pytest.mark.parametrize("count", [1, 30])
+def test_a_quiet_host_costs_two_queries(
+    runtime: MeddledRuntime, host: Host, count: int, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    host.cpu = 64
+    host.save()
+    for _ in range(count):
+        started(runtime, host)
+    with django_assert_num_queries(2):
+        reconcile(runtime, host, at_once)
+
+
+def test_a_session_that_came_to_run_without_a_known_address_gets_it(runtime: MeddledRuntime, host: Host) -> None:
+    session = started(runtime, host)
+    known = session.address
+    Session.objects.filter(pk=session.pk).update(address=None)
+    reconcile(runtime, host, at_once)
+    session.refresh_from_db()
+    assert session.address == known == runtime.address(session.pk, 1)

@@ -1,0 +1,203 @@
+"""The watch over a host's GPUs, with stand-ins for NVML and for /proc."""
+
+from collections.abc import Callable, Iterable
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from django.utils import timezone
+
+from hostworker import watchdog as watchdog_module
+from hostworker.enforcement import processes
+from hostworker.enforcement.telemetry import GpuProcess
+from hostworker.watchdog import Watchdog
+from resources.models import Host
+from resources.units import GIB
+from sessions.lifecycle import Reason, Status
+from sessions.models import Session, SessionUsage
+from tests.factories import make_group, make_host, make_session, run_session
+
+pytestmark = pytest.mark.django_db
+
+HOOK_INODE = 4711
+HOOKED = f"7f00-7f01 r-xp 00006000 fe:00 {HOOK_INODE}    /usr/local/lib/libfgpu.so\n"
+FAKED = "7f00-7f01 r-xp 00006000 fe:00 4712    /usr/local/lib/libfgpu.so\n"
+STRAY = f"7f00-7f01 r-xp 00006000 fe:01 {HOOK_INODE}    /tmp/libfgpu.so\n"
+PLAIN = "7f00-7f01 r-xp 00006000 fe:00 99    /usr/lib/libc.so.6\n"
+
+
+class Driver:
+    """What NVML would say."""
+
+    def __init__(self) -> None:
+        self.running: list[GpuProcess] = []
+        self.busy_percent: int | None = None
+        self.by_process: dict[int, int] = {}
+
+    def processes(self, uuids: Iterable[str]) -> list[GpuProcess]:
+        return [process for process in self.running if process.uuid in set(uuids)]
+
+    def busy(self, uuid: str) -> int | None:
+        return self.busy_percent
+
+    def busy_by_process(self, uuid: str) -> dict[int, int]:
+        return self.by_process
+
+
+@pytest.fixture
+def driver() -> Driver:
+    return Driver()
+
+
+@pytest.fixture
+def host() -> Host:
+    return make_host(group=make_group(fgpu_per_gpu=2), gpus=1)
+
+
+@pytest.fixture
+def dog(host: Host, driver: Driver) -> Watchdog:
+    return Watchdog(host, driver, lambda inode: inode == HOOK_INODE, 0)
+
+
+@pytest.fixture
+def run(host: Host, driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Put a process of a session, or of nobody, on the GPU."""
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    uuid = host.gpus.get().uuid
+
+    def add(session: Session | None, pid: int, memory: int, maps: str = HOOKED, group: str = "/docker/{}") -> None:
+        folder = tmp_path / str(pid)
+        folder.mkdir()
+        container = session.container_id if session else ""
+        (folder / "cgroup").write_text(f"0::{group.format(container)}\n")
+        (folder / "maps").write_text(maps)
+        driver.running.append(GpuProcess(uuid=uuid, pid=pid, memory=memory))
+
+    return add
+
+
+def start(host: Host, fgpu: int = 500) -> Session:
+    """Return a session that runs on the host, in a container with an id like the engine's."""
+    session = run_session(make_session(resource_group=host.group, fgpu=fgpu), host=host)
+    session.container_id = f"{int(session.pk, 36):064x}"[-64:]
+    session.save(update_fields=["container_id"])
+    return session
+
+
+def fate(session: Session) -> tuple[str, str]:
+    session.refresh_from_db()
+    return session.status, session.reason
+
+
+RUNS = (Status.RUNNING, Reason.STARTED)
+
+
+@pytest.mark.parametrize("group", ["/docker/{}", "/system.slice/docker-{}.scope"])
+def test_the_processes_of_a_session_together_may_use_its_share(
+    host: Host, dog: Watchdog, run: Callable[..., None], group: str
+) -> None:
+    session = start(host)
+    run(session, 1, GIB, group=group)
+    run(session, 2, GIB, group=group)
+    for _ in range(3):
+        dog.look()
+    assert fate(session) == RUNS
+    run(session, 3, GIB, group=group)
+    dog.look()
+    assert fate(session) == RUNS
+    dog.look()
+    assert fate(session) == (Status.TERMINATING, Reason.GPU_LIMIT_EXCEEDED)
+    assert session.detail == "It used 3 GiB of GPU memory; its share is 2 GiB."
+
+
+def test_an_excess_that_was_over_in_between_is_forgiven(
+    host: Host, dog: Watchdog, driver: Driver, run: Callable[..., None]
+) -> None:
+    session = start(host)
+    run(session, 1, 3 * GIB)
+    dog.look()
+    (excess,) = driver.running
+    driver.running = []
+    dog.look()
+    driver.running = [excess]
+    dog.look()
+    assert fate(session) == RUNS
+
+
+@pytest.mark.parametrize("maps", [PLAIN, FAKED, STRAY])
+def test_a_process_without_our_hook_ends_its_session_and_no_other(
+    host: Host, dog: Watchdog, run: Callable[..., None], maps: str
+) -> None:
+    honest, offender = start(host), start(host)
+    run(honest, 1, GIB)
+    run(offender, 2, 1, maps)
+    dog.look()
+    assert fate(offender) == (Status.TERMINATING, Reason.HOOK_BYPASSED)
+    assert fate(honest) == RUNS
+
+
+def test_a_process_that_has_just_ended_is_no_offence(
+    host: Host, dog: Watchdog, run: Callable[..., None], tmp_path: Path
+) -> None:
+    session = start(host)
+    run(session, 1, GIB)
+    (tmp_path / "1" / "maps").unlink()
+    dog.look()
+    assert fate(session) == RUNS
+
+
+def test_processes_that_are_not_the_platforms_are_left_alone(
+    host: Host, dog: Watchdog, run: Callable[..., None]
+) -> None:
+    session = start(host)
+    run(None, 1, 8 * GIB, PLAIN)
+    run(None, 2, 8 * GIB, PLAIN, group="/docker/" + "f" * 64)
+    for _ in range(3):
+        dog.look()
+    assert fate(session) == RUNS
+
+
+def test_a_session_with_the_whole_gpu_runs_without_the_hook(
+    host: Host, dog: Watchdog, run: Callable[..., None]
+) -> None:
+    session = start(host, fgpu=2000)
+    run(session, 1, 8 * GIB, PLAIN)
+    for _ in range(3):
+        dog.look()
+    assert fate(session) == RUNS
+
+
+def test_usage_is_recorded_with_each_process_time_where_the_driver_tells_it(
+    host: Host, dog: Watchdog, driver: Driver, run: Callable[..., None]
+) -> None:
+    one, other, idle = start(host), start(host), start(host)
+    run(one, 1, GIB)
+    run(one, 2, GIB // 2)
+    run(other, 3, GIB)
+    driver.by_process = {1: 10, 2: 5, 3: 40}
+    dog.look()
+    recorded = {usage.session: (usage.gpu_memory, usage.gpu_utilisation) for usage in SessionUsage.objects.all()}
+    assert recorded == {one: (GIB * 3 // 2, 15), other: (GIB, 40), idle: (0, 0)}
+
+
+def test_where_the_driver_keeps_no_process_time_a_session_alone_has_the_devices(
+    host: Host, dog: Watchdog, driver: Driver, run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog_module, "RECORD_SECONDS", 0)
+    driver.busy_percent = 25
+    one, other = start(host), start(host)
+    run(one, 1, GIB)
+    dog.look()
+    assert one.usages.get().gpu_utilisation == 25
+    run(other, 2, GIB)
+    dog.look()
+    assert [usage.gpu_utilisation for usage in SessionUsage.objects.order_by("-id")[:2]] == [None, None]
+
+
+def test_usage_is_recorded_now_and_then_and_kept_for_a_day(host: Host, dog: Watchdog) -> None:
+    session = start(host)
+    old = SessionUsage.objects.create(session=session, at=timezone.now() - timedelta(days=1, seconds=1), gpu_memory=0)
+    for _ in range(3):
+        dog.look()
+    assert session.usages.count() == 1
+    assert not SessionUsage.objects.filter(pk=old.pk).exists()

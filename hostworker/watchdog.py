@@ -1,0 +1,126 @@
+"""Looks at the GPUs from the host, where no session can reach: who uses more than its lease is stopped.
+
+It is the guarantee behind the hook, which a tenant can get around. What it sees is also recorded as usage.
+"""
+
+import logging
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import timedelta
+from typing import Final
+
+from django.utils import timezone
+
+from hostworker.enforcement import processes
+from hostworker.enforcement.telemetry import GpuProcess, Telemetry
+from hostworker.judgement import Allowance, Place, Use, judge
+from resources.models import Gpu, Host
+from resources.tiers import UNHOOKED
+from sessions import services
+from sessions.lifecycle import Status
+from sessions.models import Session, SessionUsage
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS: Final = 2
+RECORD_SECONDS: Final = 10
+USAGE_KEPT: Final = timedelta(days=1)
+
+
+class Watchdog:
+    """The watch over one host's GPUs; `is_hook` tells our hook by its inode."""
+
+    def __init__(self, host: Host, telemetry: Telemetry, is_hook: Callable[[int], bool], context_memory: int) -> None:
+        self._host = host
+        self._telemetry = telemetry
+        self._is_hook = is_hook
+        self._context_memory = context_memory
+        self._uuids = list(Gpu.objects.filter(host=host, is_present=True).values_list("uuid", flat=True))
+        self._warned: Collection[Place] = ()
+        self._recorded = 0.0
+
+    def look(self) -> None:
+        """Compare what is on the GPUs with the leases, stop who exceeds them, and record from time to time."""
+        seen = self._telemetry.processes(self._uuids)
+        is_due = time.monotonic() - self._recorded >= RECORD_SECONDS
+        if not seen and not is_due:
+            self._warned = ()
+            return
+        sessions = self._sessions()
+        owners = {process.pid: sessions.get(processes.container_of(process.pid)) for process in seen}
+        uses = self._uses(seen, owners)
+        self._judge(uses, sessions.values())
+        if is_due:
+            self._recorded = time.monotonic()
+            self._record(sessions.values(), uses, owners)
+
+    def _sessions(self) -> dict[str, Session]:
+        """Return the running sessions of this host that hold GPUs, by container."""
+        running = Session.objects.filter(host=self._host, status=Status.RUNNING, fgpu__gt=0)
+        related = running.select_related("resource_group", "host").prefetch_related("lease__shares__gpu")
+        return {session.container_id: session for session in related}
+
+    def _uses(self, seen: Iterable[GpuProcess], owners: Mapping[int, Session | None]) -> dict[Place, Use]:
+        parts: dict[Place, list[tuple[int, bool]]] = defaultdict(list)
+        for process in seen:
+            if owner := owners[process.pid]:
+                is_unhooked = processes.is_hooked(process.pid, self._is_hook) is False
+                parts[owner.pk, process.uuid].append((process.memory, is_unhooked))
+        return {
+            place: Use(memory=sum(size for size, _ in each), processes=len(each), unhooked=sum(bad for _, bad in each))
+            for place, each in parts.items()
+        }
+
+    def _judge(self, uses: Mapping[Place, Use], sessions: Iterable[Session]) -> None:
+        allowances = {place: allowed for session in sessions for place, allowed in _allowances(session).items()}
+        judgement = judge(uses, allowances, self._warned, self._context_memory)
+        self._warned = judgement.warned
+        for session in Session.objects.filter(pk__in=judgement.offences).select_related("host"):
+            reason, words = judgement.offences[session.pk]
+            logger.warning("session %s: stopped by the watchdog: %s", session.pk, words)
+            services.end(session, reason, words)
+
+    def _record(
+        self, sessions: Iterable[Session], uses: Mapping[Place, Use], owners: Mapping[int, Session | None]
+    ) -> None:
+        """Write what each session uses now, and forget what is older than a day."""
+        now = timezone.now()
+        busy = self._busy(uses, owners)
+        SessionUsage.objects.bulk_create(
+            SessionUsage(
+                session=session,
+                at=now,
+                gpu_memory=sum(use.memory for place, use in uses.items() if place[0] == session.pk),
+                gpu_utilisation=_mean([busy[session.pk, share.gpu.uuid] for share, _ in session.held_shares]),
+            )
+            for session in sessions
+        )
+        SessionUsage.objects.filter(at__lt=now - USAGE_KEPT).delete()
+
+    def _busy(self, uses: Mapping[Place, Use], owners: Mapping[int, Session | None]) -> dict[Place, int | None]:
+        """Return the percent of each device's time that each session uses; None where nobody can tell it apart."""
+        busy: dict[Place, int | None] = defaultdict(lambda: 0)
+        for uuid in self._uuids:
+            here = [place for place in uses if place[1] == uuid]
+            by_process = self._telemetry.busy_by_process(uuid)
+            for place in here:
+                parts = [percent for pid, percent in by_process.items() if (o := owners.get(pid)) and o.pk == place[0]]
+                alone = self._telemetry.busy(uuid) if len(here) == 1 else None
+                busy[place] = min(100, sum(parts)) if by_process else alone
+        return busy
+
+
+def _allowances(session: Session) -> dict[Place, Allowance]:
+    capacity = session.resource_group.gpu_capacity
+    return {
+        (session.pk, share.gpu.uuid): Allowance(
+            memory=share.gpu.memory * share.milli // capacity, is_hooked=tier not in UNHOOKED
+        )
+        for share, tier in session.held_shares
+    }
+
+
+def _mean(percents: list[int | None]) -> int | None:
+    known = [percent for percent in percents if percent is not None]
+    return round(sum(known) / len(known)) if known else None

@@ -1,0 +1,151 @@
+"""Chooses who serves a connection by the first head that it brings."""
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from proxy.app_connection import END_OF_HEAD
+from proxy.arrivals import Arrival
+from proxy.asgi import Application
+from proxy.asgi_request import Receive, Scope, Send
+from proxy.limits import Limits
+from proxy.plane import DataPlane
+from proxy.site import Site
+from proxy.splice import ClientConnection
+
+HOST: Final = re.compile(rb"\r\nhost[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
+Choose = Callable[[bytes], asyncio.Protocol]
+
+
+class FirstHead(asyncio.Protocol):
+    """Waits for a head, as long as the plane's limits allow, and leaves the connection to whom `choose` names."""
+
+    def __init__(self, plane: DataPlane, choose: Choose) -> None:
+        self._choose = choose
+        self._limits = plane.limits
+        self._arrivals = plane.arrivals
+        self._arrival: Arrival | None = None
+        self._received = b""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to wait."""
+        self._transport = cast(asyncio.Transport, transport)
+        self._arrival = self._arrivals.greet(self._transport)
+        if self._arrival:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(self._limits.head_seconds, self._transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        """Hand the connection over once its first head is there, or too long."""
+        if self._arrival is None:
+            return  # told to go
+        self._received += data
+        if END_OF_HEAD not in self._received and len(self._received) <= self._limits.head_bytes:
+            return
+        self._rest()
+        protocol = self._choose(self._received)
+        self._transport.set_protocol(protocol)
+        protocol.connection_made(self._transport)
+        protocol.data_received(self._received)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._rest()
+
+    def _rest(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        if self._arrival:
+            self._arrival.end()
+
+
+def is_for_app(site: Site, head: bytes) -> bool:
+    """Return whether the first Host header of a head, as received, names the apps' domain."""
+    match = HOST.search(head)
+    return match is not None and site.is_of_apps(match[1])
+
+
+class PlatformConnection(HttpToolsProtocol):
+    """Uvicorn's connection, with our bounds on what comes before a request is there: uvicorn itself has none."""
+
+    def __init__(self, limits: Limits, **uvicorn: Any) -> None:
+        super().__init__(**uvicorn)
+        self._limits = limits
+        self._is_in_head = False
+        self._head_bytes = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def data_received(self, data: bytes) -> None:
+        """Parse it, and end the connection if its head grows too long or does not end in time."""
+        super().data_received(data)
+        if not self._is_in_head:
+            return
+        self._head_bytes += len(data)
+        if self._head_bytes > self._limits.head_bytes:
+            self.transport.abort()
+        elif self._timer is None:
+            self._timer = self.loop.call_later(self._limits.head_seconds, self.transport.abort)
+
+    def on_message_begin(self) -> None:
+        """Begin to count."""
+        super().on_message_begin()
+        self._is_in_head, self._head_bytes = True, 0
+
+    def on_headers_complete(self) -> None:
+        """Count no more."""
+        self._rest()
+        super().on_headers_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Stop waiting."""
+        self._rest()
+        super().connection_lost(exc)
+
+    def _rest(self) -> None:
+        self._is_in_head = False
+        if self._timer:
+            self._timer.cancel()
+            self._timer = None
+
+
+def uvicorn_protocol(plane: DataPlane, site: Site) -> type[asyncio.Protocol]:
+    """Return the class for uvicorn's option `http`: it takes the apps' connections, and uvicorn all others."""
+
+    class AppsFirst(FirstHead):
+        """Uvicorn's arguments go on to its own protocol."""
+
+        def __init__(self, **uvicorn: Any) -> None:
+            def choose(head: bytes) -> asyncio.Protocol:
+                return (
+                    ClientConnection(plane) if is_for_app(site, head) else PlatformConnection(plane.limits, **uvicorn)
+                )
+
+            super().__init__(plane, choose)
+
+    return AppsFirst
+
+
+class PlatformOnly:
+    """The platform as uvicorn serves it beside the fast carrier: a request to an app has come by a wrong connection.
+
+    A server in front that sends requests for different hosts over one connection must keep the apps' apart.
+    """
+
+    def __init__(self, site: Site, platform: Application) -> None:
+        self._site = site
+        self._platform = platform
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve what is the platform's."""
+        if not any(name == b"host" and self._site.is_of_apps(value) for name, value in scope.get("headers", ())):
+            await self._platform(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+        else:
+            headers = [(b"content-length", b"0"), (b"connection", b"close")]
+            await send({"type": "http.response.start", "status": 421, "headers": headers})
+            await send({"type": "http.response.body"})

@@ -1,0 +1,29 @@
+"""Running carriers for the tests of the proxy."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+import uvloop
+
+from proxy.tests.carriers import CARRIERS, Carrier, running
+
+
+@pytest.fixture
+def event_loop_policy() -> uvloop.EventLoopPolicy:
+    """The event loop of production."""
+    return uvloop.EventLoopPolicy()
+
+
+@pytest_asyncio.fixture(params=CARRIERS)
+async def carrier(request: pytest.FixtureRequest) -> AsyncIterator[Carrier]:
+    """A running carrier with an app behind it."""
+    async with running(request.param) as running_:
+        yield running_
+
+
+@pytest_asyncio.fixture(params=["splice", "asgi"])
+async def public(request: pytest.FixtureRequest) -> AsyncIterator[Carrier]:
+    """A running carrier with a public app behind it."""
+    async with running(request.param, is_public=True) as running_:
+        yield running_

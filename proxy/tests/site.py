@@ -1,0 +1,60 @@
+"""A site for the tests of the data plane: its names, keys, cookies, and an authority that needs no database."""
+
+import time
+from dataclasses import dataclass, field
+from ipaddress import ip_network
+
+from proxy.admission import Admission
+from proxy.routes import Route, RouteTable
+from proxy.signing import Grant, Keys, digest
+from proxy.site import Site
+
+SITE = Site(platform_url="http://platform.localhost:8000", apps_domain="apps.localhost")
+BY_PORT = Site(platform_url="http://127.0.0.1:8000", apps_domain="")
+SUBNETS = (ip_network("127.0.0.0/8"),)
+KEYS = Keys(["first:0123456789abcdef"])
+LOGIN = digest("a login session")
+HOST = "echo--s1.apps.localhost:8000"
+ORIGIN = f"http://{HOST}"
+
+
+def route(**changes: object) -> Route:
+    """Return a route to `echo--s1`, with changes."""
+    fields = {"label": "echo--s1", "session": "s1", "owner": 7, "address": "127.0.0.1", "port": 8888, "epoch": 1}
+    return Route(**(fields | changes))  # type: ignore[arg-type]
+
+
+def grant(**changes: object) -> Grant:
+    """Return user 7's grant for `echo--s1` for an hour, with changes."""
+    now = time.time()
+    times = {"issued_at": now, "expires_at": now + 3600}
+    return Grant(**({"label": "echo--s1", "epoch": 1, "user": 7, "login": LOGIN} | times | changes))  # type: ignore[arg-type]
+
+
+def cookie(**changes: object) -> str:
+    """Return the cookie that the grant makes, as in a Cookie header."""
+    return f"gp_app={grant(**changes).to_cookie(KEYS)}"
+
+
+@dataclass
+class FakeAuthority:
+    """Redeems the tickets that a test puts in, each once; notes which sessions were used."""
+
+    tickets: dict[tuple[str, str, str], tuple[Grant, str]] = field(default_factory=dict)
+    sessions_used: set[str] = field(default_factory=set)
+
+    async def redeem(self, ticket: str, label: str, state_digest: str) -> tuple[Grant, str] | None:
+        """Return what was put in for just this."""
+        return self.tickets.pop((ticket, label, state_digest), None)
+
+    def used(self, session: str) -> None:
+        """Note the session."""
+        self.sessions_used.add(session)
+
+
+def admission(*routes: Route, **options: object) -> Admission:
+    """Return an admission with these routes, or `echo--s1` alone."""
+    table = RouteTable()
+    table.replace(routes or [route()])
+    given = {"site": SITE, "table": table, "keys": KEYS, "subnets": SUBNETS, "authority": FakeAuthority()} | options
+    return Admission(**given)  # type: ignore[arg-type]

@@ -1,0 +1,104 @@
+"""Strangers who open connections and leave them idle: some may, others are told so, and nobody else is kept out."""
+
+import asyncio
+from contextlib import AsyncExitStack, suppress
+from ipaddress import ip_network
+
+import pytest
+
+from proxy.app_connection import AppConnection
+from proxy.arrivals import source_of
+from proxy.limits import Limits
+from proxy.plane import DataPlane
+from proxy.tests.app import running_app
+from proxy.tests.carriers import running
+from proxy.tests.site import FakeAuthority, admission, cookie, route
+from proxy.tests.test_front import PLATFORM, serving
+from proxy.tests.wire import Client, connected, handshake, request
+from tests.wait import SECONDS
+
+
+async def idle(stack: AsyncExitStack, port: int, count: int) -> list[Client]:
+    """Return so many connections that say nothing."""
+    return [await stack.enter_async_context(connected(port)) for _ in range(count)]
+
+
+async def refusal(port: int) -> bytes:
+    """Return what a connection is told that says nothing itself; it must end."""
+    async with connected(port) as client:
+        return await client.ended()
+
+
+@pytest.mark.parametrize(
+    ("limits", "status"),
+    [(Limits(waiting_per_address=3), b"HTTP/1.1 429 "), (Limits(waiting=3), b"HTTP/1.1 503 ")],
+    ids=["of one address", "in all"],
+)
+async def test_connections_that_say_nothing_are_few_and_those_that_leave_make_room(
+    limits: Limits, status: bytes
+) -> None:
+    async with AsyncExitStack() as stack, running("splice", limits) as carrier:
+        waiting = await idle(stack, carrier.port, 3)
+        assert (await refusal(carrier.port)).startswith(status)
+        waiting[0].reset()
+        async with asyncio.timeout(SECONDS):
+            while not await is_served(carrier.port):
+                await asyncio.sleep(0.01)
+
+
+async def is_served(port: int) -> bool:
+    """Return whether somebody who may enter comes in."""
+    with suppress(ConnectionError, asyncio.IncompleteReadError):
+        async with connected(port) as client:
+            return (await client.ask(request(Cookie=cookie()))).status == 200
+    return False
+
+
+async def test_who_may_use_an_app_waits_no_longer_and_who_may_not_does() -> None:
+    limits = Limits(waiting_per_address=2)
+    async with AsyncExitStack() as stack, running("splice", limits) as carrier:
+        for _ in range(4):
+            client = await stack.enter_async_context(connected(carrier.port))
+            assert (await client.ask(request(Cookie=cookie()))).status == 200
+            socket = await stack.enter_async_context(connected(carrier.port))
+            await socket.send(handshake(Cookie=cookie()))
+            assert (await socket.head()).status == 101
+        for _ in range(2):
+            stranger = await stack.enter_async_context(connected(carrier.port))
+            assert (await stranger.ask(request())).status == 401
+        assert (await refusal(carrier.port)).startswith(b"HTTP/1.1 429 ")
+
+
+async def test_a_server_in_front_is_not_counted() -> None:
+    limits, fronts = Limits(waiting_per_address=1, waiting=1), [ip_network("127.0.0.1/32")]
+    async with AsyncExitStack() as stack, running("splice", limits, fronts) as carrier:
+        await idle(stack, carrier.port, 5)
+        async with connected(carrier.port) as client:
+            assert (await client.ask(request(Cookie=cookie()))).status == 200
+
+
+async def test_beside_the_platform_a_connection_waits_until_its_first_head() -> None:
+    limits = Limits(waiting_per_address=2)
+    async with AsyncExitStack() as stack, running_app() as app:
+        plane = DataPlane(admission(route(port=app.port)), FakeAuthority(), limits, AppConnection)
+        port = await stack.enter_async_context(serving(plane))
+        for _ in range(4):
+            client = await stack.enter_async_context(connected(port))
+            assert (await client.ask(request("GET", "/", b"", PLATFORM))).body == b"the platform"
+        await idle(stack, port, 2)
+        assert (await refusal(port)).startswith(b"HTTP/1.1 429 ")
+
+
+@pytest.mark.parametrize(
+    ("address", "source"),
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("unknown", "unknown"),
+        ("", ""),
+    ],
+)
+def test_a_network_of_ipv6_is_one_source(address: str, source: str) -> None:
+    assert source_of(address) == source

@@ -1,0 +1,236 @@
+"""Who serves a connection, and on which ports apps listen."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+import pytest
+from uvicorn import Config, Server
+
+from proxy.app_connection import AppConnection
+from proxy.asgi_request import Receive, Scope, Send
+from proxy.front import PlatformOnly, uvicorn_protocol
+from proxy.limits import Limits
+from proxy.listeners import listening
+from proxy.plane import DataPlane
+from proxy.splice import ClientConnection
+from proxy.tests.app import App, running_app
+from proxy.tests.black_box import log_in, seen
+from proxy.tests.site import BY_PORT, SITE, FakeAuthority, admission, cookie, route
+from proxy.tests.wire import TEXT, connected, handshake, masked, request
+from tests.ports import free_port
+from tests.wait import SECONDS
+
+PLATFORM = "platform.localhost:8000"
+
+
+async def platform(scope: Scope, receive: Receive, send: Send) -> None:
+    """Stand in for Django."""
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"12")]})
+    await send({"type": "http.response.body", "body": b"the platform"})
+
+
+def plane_for(app: App, limits: Limits | None = None, **changes: object) -> DataPlane:
+    """Return a plane with the route to the app."""
+    return DataPlane(admission(route(port=app.port, **changes)), FakeAuthority(), limits, AppConnection)
+
+
+@asynccontextmanager
+async def serving(plane: DataPlane) -> AsyncIterator[int]:
+    """Yield the port of uvicorn with both."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = Config(
+        PlatformOnly(SITE, platform), http=uvicorn_protocol(plane, SITE), lifespan="off", log_level="critical"
+    )
+    config.load()
+    server = Server(config)
+    server.lifespan = config.lifespan_class(config)
+    await server.startup(sockets=[listener])
+    plane.start()
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        plane.stop()
+        await server.shutdown(sockets=[listener])
+
+
+async def test_one_address_serves_the_platform_and_the_apps() -> None:
+    async with running_app() as app, serving(plane_for(app)) as port:
+        async with connected(port) as client:
+            for _ in range(2):
+                assert (await client.ask(request("GET", "/", b"", PLATFORM))).body == b"the platform"
+        async with connected(port) as client:
+            for _ in range(2):
+                assert seen(await client.ask(request(**log_in())))["size"] == 0
+        async with connected(port) as client:
+            await client.send(handshake(**log_in()) + masked(TEXT, b"x"))
+            assert (await client.head()).status == 101
+            assert await client.frame() == (0x80 | TEXT, b"x")
+
+
+async def test_a_connection_that_mixes_hosts_is_misdirected() -> None:
+    async with running_app() as app, serving(plane_for(app)) as port:
+        async with connected(port) as client:
+            assert (await client.ask(request("GET", "/", b"", PLATFORM))).status == 200
+            assert (await client.ask(request(**log_in()))).status == 421
+            assert await client.ended() == b""
+        async with connected(port) as client:
+            assert (await client.ask(request(**log_in()))).status == 200
+            assert (await client.ask(request("GET", "/", b"", PLATFORM))).status == 421
+            assert await client.ended() == b""
+
+
+async def test_a_head_in_pieces_is_waited_for() -> None:
+    async with running_app() as app, serving(plane_for(app)) as port, connected(port) as client:
+        whole = request(**log_in())
+        for piece in (whole[:3], whole[3:40], whole[40:-1], whole[-1:]):
+            await client.send(piece)
+            await asyncio.sleep(0.01)
+        assert (await client.head()).status == 200
+
+
+async def test_a_head_that_never_ends_is_not_waited_for() -> None:
+    async with running_app() as app, serving(plane_for(app, Limits(head_seconds=0.3))) as port:
+        async with connected(port) as client:
+            await client.send(b"GET / HTTP/1.1\r\n")
+            assert await client.ended() == b""
+        async with connected(port) as client:
+            client.writer.write(b"GET / HTTP/1.1\r\nHost: echo--s1.apps.localhost\r\nX: " + b"x" * 70_000)
+            assert (await client.ended()).startswith(b"HTTP/1.1 431")
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_head_without_end_is_not_kept_for_the_platform_either(*, is_first: bool) -> None:
+    async with running_app() as app, serving(plane_for(app)) as port, connected(port) as client:
+        if not is_first:
+            assert (await client.ask(request("GET", "/", b"", PLATFORM))).status == 200
+        await client.send(f"GET / HTTP/1.1\r\nHost: {PLATFORM}\r\nX: ".encode())
+        with suppress(ConnectionError):
+            for _ in range(20):
+                await client.send(b"x" * 2**20)
+        assert (await client.ended()).startswith((b"HTTP/1.1 431", b""))
+        assert client.reader.at_eof() or client.writer.transport.is_closing()
+
+
+async def test_a_later_head_that_never_ends_is_not_waited_for_by_the_platform() -> None:
+    limits = Limits(head_seconds=0.3)
+    async with running_app() as app, serving(plane_for(app, limits)) as port, connected(port) as client:
+        assert (await client.ask(request("GET", "/", b"", PLATFORM))).status == 200
+        await client.send(b"GET / HTTP/1.1\r\n")
+        assert await client.ended() == b""
+
+
+async def test_a_body_for_the_platform_may_be_as_long_and_slow_as_ever() -> None:
+    limits = Limits(head_seconds=0.2)
+    async with running_app() as app, serving(plane_for(app, limits)) as port, connected(port) as client:
+        await client.send(f"POST / HTTP/1.1\r\nHost: {PLATFORM}\r\nContent-Length: 300000\r\n\r\n".encode())
+        await asyncio.sleep(0.4)
+        assert (await client.ask(b"x" * 300_000)).body == b"the platform"
+        assert (await client.ask(request("GET", "/", b"", PLATFORM))).status == 200
+
+
+async def test_an_app_has_a_port_of_its_own_as_long_as_its_route_names_it() -> None:
+    own = free_port()
+    async with running_app() as app:
+        plane = plane_for(app, is_public=True)
+        async with listening(plane, "127.0.0.1"):
+            table = plane.admission.table
+            table.replace([route(port=app.port, is_public=True, listen_port=own)])
+            await until_open(own)
+            async with connected(own) as client:
+                host = f"echo--s1.apps.localhost:{own}"
+                assert seen(await client.ask(request("GET", "/echo", b"", host)))["size"] == 0
+                assert (await client.ask(request("GET", "/echo", b"", "127.0.0.1"))).status == 421
+            async with connected(own) as client:
+                reply = await client.ask(request("GET", "/lab?x=1", b"", f"ports.apps.localhost:{own}"))
+                assert (reply.status, reply.all("location")) == (303, [f"http://{host}/lab?x=1"])
+            table.replace([route(port=app.port, is_public=True)])
+            await until_closed(own)
+    plane.stop()
+
+
+async def test_a_port_is_held_for_apps_also_while_none_has_it() -> None:
+    own = free_port()
+    plane = DataPlane(admission(site=BY_PORT), FakeAuthority())
+    plane.admission.table.replace([])
+    async with listening(plane, "127.0.0.1", [own]):
+        await until_open(own)
+        async with connected(own) as client:
+            assert (await client.ask(request("GET", "/", b"", f"127.0.0.1:{own}"))).status == 410
+    plane.stop()
+    await until_closed(own)
+
+
+async def test_a_port_that_another_program_has_does_no_harm() -> None:
+    async with running_app() as app:
+        plane = plane_for(app)
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            first, second = taken.getsockname()[1], free_port()
+            async with listening(plane, "127.0.0.1"):
+                other = route(label="echo--s2", session="s2", port=app.port, listen_port=second)
+                plane.admission.table.replace([route(port=app.port, listen_port=first), other])
+                await until_open(second)
+
+
+async def test_a_plane_that_drains_finishes_answers_and_lets_websockets_be() -> None:
+    async with running_app() as app:
+        plane = plane_for(app)
+        async with AsyncExitStack() as stack:
+            server = await asyncio.get_running_loop().create_server(lambda: ClientConnection(plane), "127.0.0.1", 0)
+            stack.callback(server.close)
+            stack.callback(plane.stop)
+            port = server.sockets[0].getsockname()[1]
+            idle, busy, talking = [await stack.enter_async_context(connected(port)) for _ in range(3)]
+            assert (await idle.ask(request(**log_in()))).status == 200
+            await busy.send(request("GET", "/events", **log_in()))
+            assert (await busy.head()).status == 200
+            await talking.send(handshake(Cookie=cookie()))
+            assert (await talking.head()).status == 101
+            plane.shut_down()
+            assert await idle.ended() == b""
+            for _ in range(4):
+                await app.take_event()
+            assert (await busy.ended()).endswith(b"0\r\n\r\n")
+            await talking.send(masked(TEXT, b"x"))
+            assert await talking.frame() == (0x80 | TEXT, b"x")
+            plane.stop()
+            await talking.cut()
+
+
+@pytest.mark.parametrize("faulty", ["judge", "answer_headers"])
+async def test_a_fault_of_ours_leaves_nobody_waiting(faulty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*arguments: object) -> None:
+        raise ArithmeticError
+
+    async with running_app() as app, serving(plane := plane_for(app)) as port:
+        monkeypatch.setattr(plane.admission, faulty, fail)
+        async with connected(port) as client:
+            await client.send(request(**log_in()))
+            assert b"200 OK" not in await client.ended()
+        assert plane.connections == set()
+
+
+async def until_open(port: int) -> None:
+    """Return once somebody listens on the port."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except ConnectionRefusedError:
+                await asyncio.sleep(0.01)
+            else:
+                writer.close()
+                return
+
+
+async def until_closed(port: int) -> None:
+    """Return once nobody listens on the port."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            try:
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+            except ConnectionRefusedError:
+                return
+            writer.close()
+            await asyncio.sleep(0.01)

@@ -1,0 +1,18 @@
+"""How much one process takes."""
+
+import resource
+import subprocess
+import sys
+
+SCRIPT = """
+import resource
+from proxy.limits import allow_open_files
+allow_open_files()
+print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
+
+
+def test_a_process_may_open_as_many_files_as_the_system_lets_it() -> None:
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    command = ["prlimit", f"--nofile=256:{most}", sys.executable, "-c", SCRIPT]
+    assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == str(most)

@@ -1,0 +1,1 @@
+"""The pure scheduling core: types, queue, capacity, placement, backfill, forecast. No Django, no clock."""

@@ -1,0 +1,112 @@
+"""Who is served first.
+
+Each property was seen to fail under the faults named, planted in the product and taken out again:
+
+| property (test_...) | planted fault |
+|---|---|
+| having_waited_longer | the band falls with waiting; last come, first served |
+| time_alone_changes_nobodys_place | a point of priority is worth more the longer one has waited |
+| a_point_of_priority | priority counts against its session |
+| fairness_gives_two_equal_users | a user's share is read once and not after each placement |
+| in_a_fair_group_the_band | all sessions of a user stand in the band of the first |
+"""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.core.board import Board
+from scheduler.core.order import sequence
+from scheduler.core.terms import Order, Request, Rules, Snapshot
+from scheduler.core.tests.timelines import HOUR, at, many, worlds
+from scheduler.core.tests.worlds import make_host, make_request, make_snapshot, placed, plan
+
+
+def order_served(snapshot: Snapshot, now: datetime) -> list[str]:
+    """Return the ids in the order in which a pass looks at them."""
+    board = Board(snapshot)
+    served = []
+    for request in sequence(snapshot.queue, snapshot.rules, board.share, now):
+        served.append(request.id)
+        if not board.bars(request):
+            board.seat(request, now)
+    return served
+
+
+def restless(world: Snapshot, random: Random, order: Order) -> Snapshot:
+    """Return `world` with other priorities and times of joining, served by `order`."""
+    queue = [
+        request._replace(priority=random.randint(0, 3), queued_at=at(-random.randint(0, 12) / 2))
+        for request in world.queue
+    ]
+    rules = {group: replace(rule, order=order, ageing=2 * HOUR) for group, rule in world.rules.items()}
+    return replace(world, queue=tuple(queue), rules=rules)
+
+
+@many
+@given(worlds(), st.randoms(use_true_random=True), st.sampled_from(Order))
+def test_having_waited_longer_never_means_being_served_later(world: Snapshot, random: Random, order: Order) -> None:
+    world = restless(world, random, order)
+    chosen = random.choice(world.queue)
+    before = order_served(world, at(0)).index(chosen.id)
+    earlier = chosen._replace(queued_at=chosen.queued_at - random.randint(1, 20) * HOUR / 2)
+    queue = tuple(earlier if request is chosen else request for request in world.queue)
+    assert order_served(replace(world, queue=queue), at(0)).index(chosen.id) <= before
+
+
+@many
+@given(worlds(), st.randoms(use_true_random=True))
+def test_time_alone_changes_nobodys_place_in_a_first_come_first_served_group(world: Snapshot, random: Random) -> None:
+    world = restless(world, random, Order.FIFO)
+    assert order_served(world, at(0)) == order_served(world, at(random.randint(1, 100)))
+
+
+def test_a_point_of_priority_is_worth_the_groups_ageing_and_no_more() -> None:
+    old, urgent = make_request("old"), make_request("urgent")._replace(priority=2)
+    rules = {1: Rules(ageing=3 * HOUR)}
+
+    def served(joined: datetime) -> list[str]:
+        queue = (old, urgent._replace(queued_at=joined))
+        return order_served(replace(make_snapshot([make_host(1)], queue), rules=rules), joined)
+
+    assert served(at(5.9)) == ["urgent", "old"]
+    assert served(at(6.1)) == ["old", "urgent"]
+
+
+def test_fairness_gives_two_equal_users_four_of_eight_gpus_each() -> None:
+    queue = [make_request(f"{owner}{n}", 1000, owner=owner) for owner in (1, 2) for n in range(8)]
+    snapshot = replace(make_snapshot([make_host(1, [1000] * 8)], queue), rules={1: Rules(order=Order.DRF)})
+    owners = [name[0] for name in placed(plan(snapshot))]
+    assert owners == ["1", "2"] * 4
+
+
+def test_fairness_counts_the_scarcest_resource_of_each_and_what_they_hold_already() -> None:
+    cores = [make_request(f"c{n}", cpu=2, owner=1) for n in range(8)]
+    gpus = [make_request(f"g{n}", 1000, owner=2) for n in range(4)]
+    host = make_host(1, [1000] * 4, cpu=18)
+    snapshot = replace(make_snapshot([host], [*cores, *gpus]), rules={1: Rules(order=Order.DRF)})
+    names = list(placed(plan(snapshot)))
+    assert names[:6] == ["c0", "g0", "c1", "c2", "g1", "c3"]  # 2 of 18 cores against 1 of 4 GPUs
+
+
+def test_in_a_fair_group_the_band_is_each_sessions_own_and_not_its_users() -> None:
+    rules = {1: Rules(order=Order.DRF)}
+    queue = [
+        make_request("urgent", 1000, owner=1)._replace(priority=2),
+        make_request("idle", 1000, owner=1),
+        *(make_request(f"b{n}", 1000, owner=2)._replace(priority=1) for n in range(2)),
+    ]
+    snapshot = replace(make_snapshot([make_host(1, [1000] * 4)], queue), rules=rules)
+    assert list(placed(plan(snapshot))) == ["urgent", "b0", "b1", "idle"]
+
+
+def test_in_a_fair_group_a_session_that_has_aged_by_a_point_goes_first() -> None:
+    rules = {1: Rules(order=Order.DRF, ageing=HOUR)}
+    queue: list[Request] = [make_request(f"a{n}", 1000, owner=1) for n in range(3)]
+    queue.append(make_request("b", 1000, owner=2)._replace(queued_at=at(0) + timedelta(minutes=59)))
+    snapshot = replace(make_snapshot([make_host(1, [1000] * 3)], queue), rules=rules)
+    assert list(placed(plan(snapshot, at(1)))) == ["a0", "a1", "a2"]
+    assert "b" in placed(plan(snapshot, at(0) + timedelta(minutes=59.5)))

@@ -1,0 +1,111 @@
+"""Random worlds in which time passes: hosts, who runs there and until when, and who waits."""
+
+from dataclasses import replace
+from datetime import datetime, timedelta
+from random import Random
+
+from hypothesis import settings
+from hypothesis import strategies as st
+
+from accounts.limits import Amounts, Limits
+from scheduler.core.terms import GpuView, HostView, Owner, Request, Rules, Running, Shape, Snapshot, Where
+from scheduler.core.tests.worlds import NOW, make_host, make_request
+from scheduler.simulation.simulator import Job
+
+HOUR = timedelta(hours=1)
+COMMON = (Shape(1, 1, 500), Shape(2, 2, 1000), Shape(4, 2, 2000))
+FOREVER = timedelta(days=10_000)  # how long who has no bound runs, unless a test says otherwise
+SHARES = (0, 250, 500, 500, 750, 1000, 1000, 2000, 2000, 3000)
+MIX = tuple((Shape(cpu, 2, fgpu), 1) for cpu in (1, 3, 5) for fgpu in SHARES)  # what requests are usually like
+
+many = settings(max_examples=300, deadline=None)
+
+
+def at(hours: float) -> datetime:
+    """Return the moment so many hours after everybody joined."""
+    return NOW + hours * HOUR
+
+
+def random_running(random: Random, host: HostView) -> tuple[HostView, list[Running]]:
+    """Return `host` with some sessions on it, and these; one in six has no bound."""
+    found: list[Running] = []
+    for _ in range(random.randint(0, 4)):
+        fitting = [gpu for gpu in host.gpus if gpu.free >= 500]
+        share = random.choice((0, 500, 1000))
+        shares = [(gpu.id, share) for gpu in fitting if gpu.free >= share > 0][:1]
+        if host.cpu_free < 2:
+            break
+        ends_at = None if random.random() < 1 / 6 else at(random.randint(1, 6))
+        name = f"r{host.id}-{len(found)}"
+        since = at(-random.randint(1, 5))
+        found.append(Running(name, random.randint(1, 3), host.id, 2, 2, tuple(shares), since, ends_at))
+        held = dict(shares)
+        gpus = tuple(GpuView(gpu.id, gpu.capacity, gpu.free - held.get(gpu.id, 0)) for gpu in host.gpus)
+        host = replace(host, cpu_free=host.cpu_free - 2, memory_free=host.memory_free - 2, gpus=gpus)
+    return host, found
+
+
+def random_waiting(random: Random, name: str, unbounded: float) -> Request:
+    """Return a request that joins now, without a bound with the chance given; every second one has a common shape."""
+    duration = None if random.random() < unbounded else random.randint(1, 6) * HOUR
+    shape = Shape(random.randint(1, 5), random.randint(1, 3), random.choice(SHARES))
+    if random.random() < 1 / 2:
+        shape = random.choice(COMMON)
+    return make_request(
+        name,
+        shape.fgpu,
+        cpu=shape.cpu,
+        memory=shape.memory,
+        owner=random.randint(1, 3),
+        group=random.choice((1, 1, 2)),
+    )._replace(duration=duration)
+
+
+def random_world(random: Random, *, hosts: int, queue: int, unbounded: float, limited: bool, where: Where) -> Snapshot:
+    """Return hosts in two groups with sessions on them, a queue, and three users, some of them limited."""
+    views, running = [], []
+    for host_id in range(1, hosts + 1):
+        group = random.choice((1, 1, 2))
+        view, found = random_running(
+            random, make_host(host_id, [1000] * random.randint(0, 4), cpu=12, memory=12, group=group)
+        )
+        views.append(view)
+        running += found
+    limits = [Limits(fgpu=random.randint(0, 12) * 250, sessions=random.randint(1, 5)) for _ in range(3)]
+    held: dict[int, Amounts] = {1: Amounts(), 2: Amounts(), 3: Amounts()}
+    for one in running:
+        held[one.owner_id] += Amounts(cpu=one.cpu, memory=one.memory, fgpu=one.shape.fgpu, sessions=1)
+    owners = {
+        owner_id: Owner(
+            limits=limits[owner_id - 1] if limited and random.random() < 0.5 else Limits(), used=held[owner_id]
+        )
+        for owner_id in (1, 2, 3)
+    }
+    rules = Rules(where=where, hold_after=random.choice((0, 1, 2, 1000)) * HOUR, mix=MIX)
+    return Snapshot(
+        hosts=tuple(views),
+        queue=tuple(random_waiting(random, f"s{n}", unbounded) for n in range(queue)),
+        owners=owners,
+        running=tuple(running),
+        rules={1: rules, 2: rules},
+    )
+
+
+def worlds(
+    *, queue: int = 14, unbounded: float = 0.2, limited: bool = True, where: tuple[Where, ...] = tuple(Where)
+) -> st.SearchStrategy[Snapshot]:
+    """Draw worlds by a seed; their sizes shrink."""
+    return st.builds(
+        random_world,
+        st.randoms(use_true_random=True),
+        hosts=st.integers(1, 5),
+        queue=st.integers(1, queue),
+        unbounded=st.just(unbounded),
+        limited=st.just(limited),
+        where=st.sampled_from(where),
+    )
+
+
+def job(request: Request) -> Job:
+    """Return the session that keeps its bound to the second; without a bound it runs forever."""
+    return Job(request, request.duration or FOREVER)

@@ -1,0 +1,82 @@
+"""Small worlds for the tests of placement, made with as few words as possible."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from accounts.limits import Amounts, Limits
+from resources.units import GIB
+from scheduler.core import placement
+from scheduler.core.terms import EPOCH, GpuView, HostView, Owner, Plan, Request, Snapshot
+
+NOW = EPOCH
+UNLIMITED = Owner(limits=Limits(), used=Amounts())
+
+
+def make_host(
+    host_id: int,
+    free: Sequence[int] = (),
+    *,
+    capacity: int = 1000,
+    cpu: int = 16,
+    memory: int = 64 * GIB,
+    group: int = 1,
+    divides: bool = True,
+) -> HostView:
+    """Return a host with `cpu` cores free whose devices have `free` milli-fGPU; device i has the id 100 * host + i."""
+    gpus = tuple(GpuView(id=100 * host_id + i, capacity=capacity, free=amount) for i, amount in enumerate(free))
+    return HostView(
+        id=host_id,
+        name=f"host-{host_id:03}",
+        group_id=group,
+        cpu=cpu,
+        memory=memory,
+        cpu_free=cpu,
+        memory_free=memory,
+        gpus=gpus,
+        divides=divides,
+    )
+
+
+def make_request(
+    request_id: str,
+    fgpu: int = 0,
+    *,
+    cpu: int = 1,
+    memory: int = GIB,
+    owner: int = 1,
+    group: int = 1,
+    avoided: int | None = None,
+) -> Request:
+    """Return a small request of group 1 by owner 1."""
+    return Request(
+        id=request_id,
+        owner_id=owner,
+        group_id=group,
+        cpu=cpu,
+        memory=memory,
+        fgpu=fgpu,
+        avoided_host_id=avoided,
+    )
+
+
+def make_snapshot(
+    hosts: Sequence[HostView], queue: Sequence[Request], owners: Mapping[int, Owner] | None = None
+) -> Snapshot:
+    """Return a snapshot in which each owner not named has no limits."""
+    everyone = {request.owner_id: UNLIMITED for request in queue}
+    return Snapshot(hosts=tuple(hosts), queue=tuple(queue), owners=everyone | dict(owners or {}))
+
+
+def placed(plan: Plan) -> dict[str, tuple[int, tuple[tuple[int, int], ...]]]:
+    """Return {session id: (host id, shares)}."""
+    return {placement.session_id: (placement.host_id, placement.shares) for placement in plan.placements}
+
+
+def told(plan: Plan) -> dict[str, tuple[str, str]]:
+    """Return {session id: (reason, sentence)}."""
+    return {waiting.session_id: (waiting.reason.value, waiting.detail) for waiting in plan.waiting}
+
+
+def plan(snapshot: Snapshot, now: datetime = NOW) -> Plan:
+    """Return the outcome of a pass, by default at the moment when everybody joined."""
+    return placement.plan(snapshot, now)

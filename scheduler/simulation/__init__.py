@@ -1,0 +1,1 @@
+"""Replay of recorded and synthetic workloads on the scheduling core. No Django."""

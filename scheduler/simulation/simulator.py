@@ -1,0 +1,165 @@
+"""What sessions would have met under other hosts, rules or cuts of a GPU: a replay with a virtual clock. Pure.
+
+It goes through time on one board, by the very steps of a pass; nothing is sampled or approximated.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from heapq import heappop, heappush
+from itertools import groupby
+from operator import attrgetter
+from typing import NamedTuple
+
+from scheduler.core.board import Board
+from scheduler.core.fragmentation import Fragmentation
+from scheduler.core.placement import serve
+from scheduler.core.terms import Request, Snapshot
+
+
+class Job(NamedTuple):
+    """A session of the past or of a trace: what was asked for at `request.queued_at`, and how long it ran."""
+
+    request: Request
+    runs_for: timedelta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What the sessions met. The rates are means over time, from the first arrival to the last."""
+
+    starts: dict[str, datetime] = field(repr=False)  # by session id
+    mean_wait: timedelta
+    p95_wait: timedelta
+    max_wait: timedelta
+    never_started: int
+    utilisation: float  # part of all GPU that was held
+    fragmentation: float  # part of the free GPU that the usual requests could not use
+    fairness: float  # Jain's index over users of run / (wait + run): 1 if all are served alike
+
+
+def simulate(world: Snapshot, jobs: Iterable[Job]) -> Outcome:
+    """Replay `jobs` on the hosts of `world`, under its rules and limits, beside whoever runs there.
+
+    Sessions end when their job does, whatever their bound says; who runs in `world` ends at their bound. Where the
+    rules name no mix of usual requests, that of all jobs is used, as a platform knows its history.
+    """
+    arrivals = sorted(jobs, key=lambda job: job.request.queued_at)
+    replay = _Replay(replace(world, queue=tuple(job.request for job in arrivals)), arrivals)
+    for at, together in groupby((job.request for job in arrivals), key=attrgetter("queued_at")):
+        replay.advance(at, list(together))
+    replay.advance(None, ())
+    return replay.outcome()
+
+
+class _Replay:
+    """The clock, the board, and what was measured on the way."""
+
+    def __init__(self, world: Snapshot, arrivals: Sequence[Job]) -> None:
+        self._board = Board(world)
+        self._rules = world.rules
+        self._jobs = {job.request.id: job for job in arrivals}
+        self._waiting: list[Request] = []
+        self._ends: list[tuple[datetime, int, str]] = []  # when, group, session
+        self._starts: dict[str, datetime] = {}
+        self._meter = _Meter(self._board)
+        for group_id, group in self._board.groups.items():
+            for at, session_id, _ in group.ends:
+                heappush(self._ends, (at, group_id, session_id))
+
+    def advance(self, until: datetime | None, arrivals: Sequence[Request]) -> None:
+        """Play all ends up to `until` (None: to the last), each with a pass, then one with `arrivals` in line."""
+        while self._ends and (until is None or self._ends[0][0] <= until):
+            at = self._ends[0][0]
+            self._meter.pass_time(at, counts=until is not None)
+            while self._ends and self._ends[0][0] == at:
+                _, group_id, session_id = heappop(self._ends)
+                self._meter.note(group_id, self._board.end(group_id, session_id).host_id)
+            if at != until:
+                self._serve(at)
+        if until is not None:
+            self._meter.pass_time(until, counts=True)
+            self._waiting += arrivals
+            self._serve(until)
+
+    def _serve(self, now: datetime) -> None:
+        self._board.clear_heads()
+        asked = {request.id: request for request in self._waiting}
+        placements, self._waiting = serve(self._board, self._waiting, self._rules, now)
+        for placement in placements:
+            group_id = asked[placement.session_id].group_id
+            self._starts[placement.session_id] = now
+            heappush(self._ends, (now + self._jobs[placement.session_id].runs_for, group_id, placement.session_id))
+            self._meter.note(group_id, placement.host_id)
+
+    def outcome(self) -> Outcome:
+        """Return what the jobs have met."""
+        waits = sorted(at - self._jobs[name].request.queued_at for name, at in self._starts.items())
+        return Outcome(
+            starts=self._starts,
+            mean_wait=sum(waits, timedelta()) / max(1, len(waits)),
+            p95_wait=waits[(len(waits) * 95 - 1) // 100] if waits else timedelta(),
+            max_wait=waits[-1] if waits else timedelta(),
+            never_started=len(self._jobs) - len(waits),
+            utilisation=self._meter.utilisation,
+            fragmentation=self._meter.fragmentation,
+            fairness=self._fairness(),
+        )
+
+    def _fairness(self) -> float:
+        ran: dict[int, timedelta] = {}
+        took: dict[int, timedelta] = {}
+        for name, at in self._starts.items():
+            job = self._jobs[name]
+            owner = job.request.owner_id
+            ran[owner] = ran.get(owner, timedelta()) + job.runs_for
+            took[owner] = took.get(owner, timedelta()) + (at - job.request.queued_at) + job.runs_for
+        return jain([ran[owner] / took[owner] for owner in ran if took[owner]])
+
+
+def jain(amounts: Sequence[float]) -> float:
+    """Return Jain's fairness index: 1 if all are equal, 1/n if one has everything."""
+    squares = sum(amount * amount for amount in amounts)
+    return sum(amounts) ** 2 / (len(amounts) * squares) if squares else 1.0
+
+
+class _Meter:
+    """Sums up over time what is free, and what of it is out of use."""
+
+    def __init__(self, board: Board) -> None:
+        self._groups = board.groups
+        self._measures = {key: Fragmentation(group.mix(), group.capacity) for key, group in board.groups.items()}
+        self._capacity = sum(len(host.gpus) * group.capacity for group in board.groups.values() for host in group.hosts)
+        self._known: dict[int, tuple[int, float]] = {}  # by host id: free, and lost of it
+        self._free, self._lost = 0, 0.0
+        self._now: datetime | None = None
+        self._seconds = self._free_seconds = self._lost_seconds = 0.0
+        for key, group in board.groups.items():
+            for host in group.hosts:
+                self.note(key, host.id)
+
+    def note(self, group_id: int, host_id: int) -> None:
+        """Take in that something has changed on a host."""
+        room = self._groups[group_id].by_host[host_id]
+        free, lost = self._known.get(host_id, (0, 0.0))
+        now = self._known[host_id] = room.free, self._measures[group_id].of(room.cpu, room.memory, room.frees)
+        self._free += now[0] - free
+        self._lost += now[1] - lost
+
+    def pass_time(self, until: datetime, *, counts: bool) -> None:
+        """Go on to `until`; the time counts or is left out of the means."""
+        if self._now is not None and counts:
+            seconds = (until - self._now).total_seconds()
+            self._seconds += seconds
+            self._free_seconds += seconds * self._free
+            self._lost_seconds += seconds * self._lost
+        self._now = until
+
+    @property
+    def utilisation(self) -> float:
+        whole = self._seconds * self._capacity
+        return 1 - self._free_seconds / whole if whole else 0.0
+
+    @property
+    def fragmentation(self) -> float:
+        return self._lost_seconds / self._free_seconds if self._free_seconds else 0.0

@@ -1,0 +1,124 @@
+"""Replays of recorded sessions: what another host, rule or cut would have changed, and who may ask."""
+
+from datetime import timedelta
+from io import StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import CommandError, call_command
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from resources.models import Host
+from scheduler.core.terms import Where
+from scheduler.history import recorded
+from scheduler.simulation.comparison import Change, compare, vary
+from sessions.lifecycle import Reason, Status
+from sessions.models import Session
+from sessions.tests.web import browser_of
+from tests.factories import make_host, make_user, run_session
+
+pytestmark = pytest.mark.django_db
+HOUR = timedelta(hours=1)
+PAGE = "/admin/simulation/"
+
+
+@pytest.fixture
+def host() -> Host:
+    """A host of one GPU on which three sessions have run for an hour each, one after the other, but came together."""
+    host = make_host(gpus=1)
+    begun = timezone.now() - 10 * HOUR
+    for number in range(3):
+        session = run_session(host=host, fgpu=2000)
+        session.move_to(Status.ERROR, Reason.CONTAINER_EXITED)
+        started = begun + number * HOUR
+        Session.objects.filter(pk=session.pk).update(created_at=begun, started_at=started, ended_at=started + HOUR)
+    return host
+
+
+def simulate(**options: Any) -> str:
+    out = StringIO()
+    call_command("simulate", stdout=out, **options)
+    return out.getvalue()
+
+
+def test_history_is_replayed_as_it_was_and_as_it_would_have_been(host: Host) -> None:
+    world, jobs = recorded(timezone.now() - 24 * HOUR)
+    assert [job.runs_for for job in jobs] == [HOUR] * 3
+    found = compare(world, jobs, Change(add_hosts=2))
+    figures = {row.name: row[1:] for row in found.rows}
+    assert figures["mean wait"] == ("1 h", "0 min", -100)
+    assert figures["max wait"] == ("2 h", "0 min", -100)
+    assert found.summary == "2 more hosts: mean wait -100 %"
+    assert len(found.moments) == len(found.waiting[0]) == len(found.in_use[1]) == 200
+    assert (found.waiting[0][0], found.waiting[1][0]) == (2, 0)
+    assert (found.in_use[0][0], found.in_use[1][0]) == (100, 100)
+    assert (found.in_use[0][199], found.waiting[0][199]) == (0, 0)
+
+
+def test_what_has_not_run_or_lies_too_far_back_is_not_replayed(
+    host: Host, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    Session.objects.filter(pk=Session.objects.all()[0].pk).update(started_at=None)
+    with django_assert_num_queries(5):
+        _, jobs = recorded(timezone.now() - 24 * HOUR)
+    assert len(jobs) == 2
+    assert recorded(timezone.now() - HOUR)[1] == []
+    assert recorded(timezone.now() - 24 * HOUR, most=1)[1] == jobs[:1]
+    assert recorded(timezone.now() - 24 * HOUR, make_host().group)[1] == []
+
+
+def test_a_change_leaves_all_else_as_it_is(host: Host) -> None:
+    world, _ = recorded(timezone.now() - 24 * HOUR)
+    assert vary(world, Change()) == world
+    finer = vary(world, Change(fgpu_per_gpu=8, where=Where.SPREAD))
+    assert [gpu.capacity for host in finer.hosts for gpu in host.gpus] == [8000]
+    assert {rule.where for rule in finer.rules.values()} == {Where.SPREAD}
+    more = vary(world, Change(add_hosts=2))
+    assert len({host.id for host in more.hosts}) == len({gpu.id for host in more.hosts for gpu in host.gpus}) == 3
+
+
+def test_the_command_prints_both(host: Host) -> None:
+    text = simulate(add_hosts=1)
+    assert "3 sessions on 1 hosts" in text
+    assert "1 more host: mean wait" in text
+
+
+def test_the_command_replays_a_trace(tmp_path: Path) -> None:
+    nodes, pods = tmp_path / "nodes.csv", tmp_path / "pods.csv"
+    nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,32000,100000,1,T4\n")
+    columns = "name,cpu_milli,memory_mib,num_gpu,gpu_milli,creation_time,deletion_time\n"
+    pods.write_text(columns + "".join(f"p{number},1000,1000,1,1000,0,3600\n" for number in range(3)))
+    assert "1 more host, fgd: mean wait -67 %" in simulate(nodes=nodes, pods=pods, add_hosts=1, policy="fgd")
+    pods.write_text("name\nx\n")
+    with pytest.raises(CommandError, match="cannot be read"):
+        simulate(nodes=nodes, pods=pods)
+
+
+@pytest.mark.parametrize(
+    "options", [{"nodes": Path("x")}, {"group": "nowhere"}, {"add_hosts": -1}, {"fgpu_per_gpu": 0}, {"days": 1}]
+)
+def test_the_command_says_what_it_cannot_do(options: dict[str, Any]) -> None:
+    with pytest.raises(CommandError):
+        simulate(**options)
+
+
+def test_the_page_is_for_superadmins_alone(host: Host) -> None:
+    assert browser_of(make_user(is_superuser=True)).get(PAGE).status_code == 200
+    assert browser_of(make_user(is_staff=True)).get(PAGE).status_code == 403
+    assert browser_of(make_user()).get(PAGE).status_code == 302
+
+
+def test_the_page_compares_with_figures_and_curves(host: Host) -> None:
+    browser = browser_of(make_user(is_superuser=True))
+    page = browser.get(PAGE, {"days": "5", "add_hosts": "2", "policy": "fgd"}).content.decode()
+    assert "2 more hosts, fgd: mean wait -100 %" in page
+    assert 'id="curves"' in page
+    assert "uPlot.iife.min" in page
+    assert (
+        "nothing to replay"
+        in browser.get(PAGE, {"days": "5", "add_hosts": "0", "group": str(make_host().group.pk)}).content.decode()
+    )
+    assert "errorlist" in browser.get(PAGE, {"days": "x", "add_hosts": "-1"}).content.decode()
+    assert PAGE in browser.get("/admin/").content.decode()

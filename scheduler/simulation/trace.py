@@ -1,0 +1,71 @@
+"""Reads traces in the format of Alibaba's openb: hosts and sessions as CSV. Pure but for the files.
+
+Amounts are as the trace has them: thousandths of cores, MiB, thousandths of a GPU; nothing compares them with others.
+"""
+
+import csv
+from datetime import timedelta
+from pathlib import Path
+from typing import NamedTuple
+
+from accounts.limits import Amounts, Limits
+from scheduler.core.terms import EPOCH, GpuView, HostView, Owner, Request, Shape, Snapshot
+from scheduler.simulation.simulator import Job
+
+GROUP = 1  # all hosts of a trace are in one group
+
+
+class Pod(NamedTuple):
+    """A session of the trace: what it asked for, when it came and how long it lasted, in seconds (at least 1)."""
+
+    shape: Shape
+    came: int
+    lasts: int
+
+
+def make_host(number: int, cpu: int, memory: int, gpus: int) -> HostView:
+    """Return an empty host."""
+    views = tuple(GpuView(number * 8 + index, 1000, 1000) for index in range(gpus))
+    return HostView(
+        id=number,
+        name=f"{number:05}",
+        group_id=GROUP,
+        cpu=cpu,
+        memory=memory,
+        cpu_free=cpu,
+        memory_free=memory,
+        gpus=views,
+    )
+
+
+def read_hosts(path: Path) -> tuple[HostView, ...]:
+    """Return the hosts of a CSV with the columns sn, cpu_milli, memory_mib and gpu."""
+    with path.open() as file:
+        rows = sorted(csv.DictReader(file), key=lambda row: row["sn"])
+    return tuple(
+        make_host(number, int(row["cpu_milli"]), int(row["memory_mib"]), int(row["gpu"]))
+        for number, row in enumerate(rows)
+    )
+
+
+def read_pods(path: Path) -> tuple[Pod, ...]:
+    """Return the sessions of a CSV: cpu_milli, memory_mib, num_gpu, gpu_milli, creation_time and deletion_time."""
+    with path.open() as file:
+        return tuple(_pod(row) for row in csv.DictReader(file))
+
+
+def world(hosts: tuple[HostView, ...], pods: tuple[Pod, ...]) -> tuple[Snapshot, list[Job]]:
+    """Return the trace as the simulator takes it: one group, one user without limits, no time limits."""
+    jobs = []
+    for number, pod in enumerate(pods):
+        request = Request(f"{number:06}", 1, GROUP, *pod.shape, queued_at=EPOCH + timedelta(seconds=pod.came))
+        jobs.append(Job(request, timedelta(seconds=pod.lasts)))
+    return Snapshot(hosts=hosts, queue=(), owners={1: Owner(limits=Limits(), used=Amounts())}), jobs
+
+
+def _pod(row: dict[str, str]) -> Pod:
+    count = int(row["num_gpu"])
+    fgpu = 1000 * count if count > 1 else count * int(row["gpu_milli"])
+    shape = Shape(int(row["cpu_milli"]), int(row["memory_mib"]), fgpu)
+    came = int(row["creation_time"])
+    return Pod(shape, came, max(1, int(row["deletion_time"]) - came))
