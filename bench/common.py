@@ -11,9 +11,9 @@ import docker
 import psycopg
 
 from gpuplatform import embedded
+from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.runtime.base import ContainerSpec
 from hostworker.runtime.container_config import HOST_LABEL, container_config, container_name
-from hostworker.runtime.hostnames import SANDBOX_HOSTNAME
 from hostworker.runtime.sandboxes import FREE, SANDBOX_LABEL
 from resources.units import GIB, MIB
 from tests.platform import Platform

@@ -10,8 +10,8 @@ from django.db import close_old_connections, connections
 
 from hostworker import app_starter, own_keys, reconciler, runner
 from hostworker.own_keys import OwnKeys
+from hostworker.privileged.firewall import Firewall, FirewallFailed
 from hostworker.runtime.base import EngineUnreachable, Runtime
-from hostworker.runtime.firewall import Firewall, FirewallFailed
 from hostworker.watchdog import LOOK_SECONDS, Watchdog
 from resources import services as hosts
 from resources.kick import kick_scheduler

@@ -12,9 +12,9 @@ from typing import Final
 
 from django.utils import timezone
 
-from hostworker.enforcement import processes
 from hostworker.enforcement.telemetry import GpuProcess, Telemetry
 from hostworker.judgement import Allowance, Place, Use, judge
+from hostworker.privileged import processes
 from resources.models import Gpu, Host
 from resources.tiers import UNHOOKED
 from sessions import services

@@ -7,8 +7,8 @@ from uuid import uuid4
 import pytest
 
 from accounts.services import add_ssh_key
+from hostworker.privileged.tests.test_firewall import serving
 from hostworker.runtime.container_config import HOST_LABEL, NETWORK
-from hostworker.runtime.tests.test_firewall import serving
 from resources.discovery import Machine
 from resources.models import Host
 from resources.services import declare_ready, register_host

@@ -27,7 +27,7 @@ from engine.engine import ExecFailed
 from gpuplatform import redis_probe
 from gpuplatform.bootstrap import address, docker_engine, gpus, system_packages
 from gpuplatform.bootstrap.progress import SetupProblem
-from hostworker.runtime import firewall
+from hostworker.privileged import firewall
 from hostworker.runtime.container_config import NETWORK
 from hostworker.runtime.factory import get_enforcer
 from resources.checks import check_simulated_gpus

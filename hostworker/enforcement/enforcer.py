@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Final
 
 from fgpu.mounts import Mount, hook_mounts, simulated_mounts
-from hostworker.enforcement import memory_limits, mps, processes
+from hostworker.enforcement import mps
 from hostworker.enforcement.folders import LIMITS, SessionFolders
 from hostworker.enforcement.programs import Programs, Unbuilt
 from hostworker.enforcement.shares import needs_hook
 from hostworker.enforcement.simulation import shared_state, write_listing
+from hostworker.privileged import memory_limits, processes
 from hostworker.runtime.base import ContainerSpec, EnforcementFailed, Equipment, GpuGrant, Key
 from resources.tiers import Tier
 

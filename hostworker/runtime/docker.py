@@ -19,6 +19,7 @@ from docker.types import CancellableStream
 
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.shares import needs_hook
+from hostworker.privileged.hostnames import SANDBOX_HOSTNAME, give_name
 from hostworker.runtime.base import (
     ContainerPhase,
     ContainerSpec,
@@ -54,7 +55,6 @@ from hostworker.runtime.docker_requests import (
     translated,
 )
 from hostworker.runtime.docker_states import PHASES, exit_from_event, listed_state
-from hostworker.runtime.hostnames import SANDBOX_HOSTNAME, give_name
 from hostworker.runtime.pull import PullLine, explain_failure, follow
 from hostworker.runtime.sandboxes import SandboxPool, address_in
 

@@ -18,6 +18,7 @@ from typing import Any, Final, NamedTuple
 from docker.api import APIClient
 from docker.errors import APIError, ImageNotFound, NotFound
 
+from hostworker.privileged.hostnames import SANDBOX_HOSTNAME, can_name
 from hostworker.runtime import sandbox_image
 from hostworker.runtime.base import Key, RuntimeFailure, StartFailed
 from hostworker.runtime.docker_requests import (
@@ -30,7 +31,6 @@ from hostworker.runtime.docker_requests import (
     race,
     translated,
 )
-from hostworker.runtime.hostnames import SANDBOX_HOSTNAME, can_name
 
 logger = logging.getLogger(__name__)
 

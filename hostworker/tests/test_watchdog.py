@@ -8,8 +8,8 @@ import pytest
 from django.utils import timezone
 
 from hostworker import watchdog as watchdog_module
-from hostworker.enforcement import processes
 from hostworker.enforcement.telemetry import GpuProcess
+from hostworker.privileged import processes
 from hostworker.watchdog import Watchdog
 from resources.models import Host
 from resources.units import GIB

@@ -13,10 +13,10 @@ from hostworker.agent import HostAgent
 from hostworker.enforcement.programs import NVML, Unbuilt
 from hostworker.enforcement.simulation import load_nvml
 from hostworker.enforcement.telemetry import NvmlTelemetry
-from hostworker.runtime import firewall
+from hostworker.privileged import firewall
+from hostworker.privileged.firewall import Firewall
 from hostworker.runtime.container_config import NETWORK, bridge_device
 from hostworker.runtime.factory import get_enforcer, get_runtime
-from hostworker.runtime.firewall import Firewall
 from hostworker.watchdog import Watchdog
 from resources.discovery import Machine, this_machine
 from resources.models import Host

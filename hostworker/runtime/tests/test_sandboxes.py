@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.runtime.base import ContainerPhase, ContainerSpec, StartFailed
 from hostworker.runtime.container_config import container_name
 from hostworker.runtime.docker import DockerRuntime
 from hostworker.runtime.docker_requests import inspect
-from hostworker.runtime.hostnames import SANDBOX_HOSTNAME
 from hostworker.runtime.sandboxes import FREE, QUIET_SECONDS, RETIRED, sandbox_name
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
 from tests.tiny_image import ensure_tiny_image

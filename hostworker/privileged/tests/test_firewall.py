@@ -19,11 +19,11 @@ from pytest_django import Settings
 from gpuplatform import embedded
 from gpuplatform.bootstrap import doctor
 from gpuplatform.bootstrap.doctor import Verdict
-from hostworker.runtime import firewall
+from hostworker.privileged import firewall
+from hostworker.privileged.firewall import Firewall
 from hostworker.runtime.base import ContainerSpec
 from hostworker.runtime.container_config import bridge_device
 from hostworker.runtime.docker import DockerRuntime
-from hostworker.runtime.firewall import Firewall
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, until

@@ -15,7 +15,7 @@ from pathlib import Path
 import pynvml
 from resources import tiers
 from hostworker.runtime.base import EnforcementFailed
-from hostworker.enforcement import memory_limits
+from hostworker.privileged import memory_limits
 tiers.CGROUP2 = Path("/etc/passwd")
 pynvml.nvmlInit()
 handle = pynvml.nvmlDeviceGetHandleByUUID("{UUID}")
