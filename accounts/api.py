@@ -25,7 +25,7 @@ from rest_framework.viewsets import GenericViewSet
 from accounts import services
 from accounts.authentication import ApiTokenAuthentication
 from accounts.models import SshKey, User
-from accounts.public_keys import UnusableKey
+from accounts.public_keys import InvalidPublicKeyError
 from accounts.serializers import (
     CredentialsSerializer,
     MeSerializer,
@@ -147,7 +147,7 @@ class SshKeyViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Gener
         asked = body.validated_data
         try:
             key = services.add_ssh_key(user_of(request), asked["key"], asked.get("title", ""))
-        except UnusableKey as error:
+        except InvalidPublicKeyError as error:
             raise ValidationError({"key": [str(error)]}) from error
         return Response(self.get_serializer(key).data, status=status.HTTP_201_CREATED)
 

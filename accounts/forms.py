@@ -5,7 +5,7 @@ from django.contrib.auth.forms import AuthenticationForm
 
 from accounts import services
 from accounts.models import SshKey, User
-from accounts.public_keys import LONGEST, UnusableKey
+from accounts.public_keys import MAX_KEY_LENGTH, InvalidPublicKeyError
 
 
 class SignInForm(AuthenticationForm):
@@ -34,7 +34,7 @@ class SshKeyForm(forms.Form):
 
     key = forms.CharField(
         label="Public key",
-        max_length=LONGEST,
+        max_length=MAX_KEY_LENGTH,
         help_text="The line in the file that ends in .pub, such as ssh-ed25519 AAAA... you@laptop",
         widget=forms.Textarea(attrs={"class": "form-control", "rows": 4, "spellcheck": "false", "autocomplete": "off"}),
     )
@@ -49,6 +49,6 @@ class SshKeyForm(forms.Form):
         """Add the key, or note at its field why it cannot be had and return None."""
         try:
             return services.add_ssh_key(owner, self.cleaned_data["key"], self.cleaned_data["title"])
-        except UnusableKey as error:
+        except InvalidPublicKeyError as error:
             self.add_error("key", str(error))
             return None

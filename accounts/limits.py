@@ -28,7 +28,7 @@ class Amounts:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class PolicyLimits:
     """The most that one user may hold at once; `pending` bounds the sessions that wait."""
 
     cpu: int | None = None
@@ -38,16 +38,16 @@ class Limits:
     pending: int | None = None
 
 
-def remaining(limits: Limits, used: Amounts) -> Limits:
+def remaining(limits: PolicyLimits, used: Amounts) -> PolicyLimits:
     """Return what is left of `limits` after `used`, never below zero; `pending` is passed through."""
     left = {
         name: None if (limit := getattr(limits, name)) is None else max(0, limit - getattr(used, name))
         for name in FIELDS
     }
-    return Limits(**left, pending=limits.pending)
+    return PolicyLimits(**left, pending=limits.pending)
 
 
-def exceeded(limits: Limits, asked: Amounts) -> tuple[str, ...]:
+def exceeded(limits: PolicyLimits, asked: Amounts) -> tuple[str, ...]:
     """Return the names of the amounts in which `asked` is above `limits`, in the order of FIELDS."""
     return tuple(
         name for name in FIELDS if (limit := getattr(limits, name)) is not None and getattr(asked, name) > limit

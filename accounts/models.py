@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
 
-from accounts.limits import Limits
+from accounts.limits import PolicyLimits
 
 DEFAULT_POLICY = "default"
 
@@ -41,9 +41,9 @@ class ResourcePolicy(models.Model):
     def __str__(self) -> str:
         return self.name
 
-    def limits(self) -> Limits:
+    def limits(self) -> PolicyLimits:
         """Return the policy as the pure value that `accounts.limits` works on."""
-        return Limits(
+        return PolicyLimits(
             cpu=self.cpu, memory=self.memory, fgpu=self.fgpu, sessions=self.max_sessions, pending=self.max_pending
         )
 

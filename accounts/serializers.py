@@ -7,7 +7,7 @@ from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
 from accounts.models import ResourcePolicy, SshKey, User
-from accounts.public_keys import LONGEST
+from accounts.public_keys import MAX_KEY_LENGTH
 from accounts.services import TITLE_LENGTH
 
 
@@ -84,7 +84,7 @@ class SshKeySerializer(serializers.ModelSerializer[SshKey]):
 class NewSshKeySerializer(StrictSerializer):
     """A public key to add."""
 
-    key = serializers.CharField(max_length=LONGEST, help_text="One line in OpenSSH's format")
+    key = serializers.CharField(max_length=MAX_KEY_LENGTH, help_text="One line in OpenSSH's format")
     title = serializers.CharField(
         max_length=TITLE_LENGTH, required=False, allow_blank=True, help_text="The key's own comment when left out"
     )

@@ -6,19 +6,19 @@ from typing import Final
 from django.db import IntegrityError, transaction
 
 from accounts.models import SshKey, User
-from accounts.public_keys import UnusableKey, public_key_from
+from accounts.public_keys import InvalidPublicKeyError, public_key_from
 
 logger = logging.getLogger(__name__)
 
-MOST_KEYS: Final = 50  # of one user
+MAX_KEYS: Final = 50  # of one user
 TITLE_LENGTH: Final = 64
 
 
 def add_ssh_key(owner: User, pasted: str, title: str = "") -> SshKey:
-    """Store the pasted public key; its comment is the title where none is given. Raises UnusableKey."""
+    """Store the pasted public key; its comment is the title where none is given. Raises InvalidPublicKeyError."""
     key = public_key_from(pasted)
-    if owner.ssh_keys.count() >= MOST_KEYS:
-        raise UnusableKey(f"You have {MOST_KEYS} keys, which is the most; delete one first.")
+    if owner.ssh_keys.count() >= MAX_KEYS:
+        raise InvalidPublicKeyError(f"You have {MAX_KEYS} keys, which is the most; delete one first.")
     title = " ".join((title or key.comment or key.fingerprint).replace("\0", "").split())[:TITLE_LENGTH]
     try:
         with transaction.atomic():
@@ -27,7 +27,7 @@ def add_ssh_key(owner: User, pasted: str, title: str = "") -> SshKey:
         # Whose it is stays unsaid: a public key is public, and anybody may ask.
         mine = owner.ssh_keys.filter(fingerprint=key.fingerprint).first()
         where = f"you have added this key already, as {mine.title!r}" if mine else "this key belongs to another account"
-        raise UnusableKey(f"One key is one person's, and {where}.") from error
+        raise InvalidPublicKeyError(f"One key is one person's, and {where}.") from error
     logger.info("user %s: added SSH key %s", owner.pk, made.fingerprint)
     return made
 

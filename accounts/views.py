@@ -3,20 +3,14 @@
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.contrib.auth.views import LoginView, LogoutView
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from accounts import services
 from accounts.forms import SignInForm, SshKeyForm
-from accounts.models import User
-
-
-class Page(HttpRequest):
-    """A request of somebody who is signed in."""
-
-    user: User
+from accounts.requests import UserRequest
 
 
 class SignInView(LoginView):
@@ -34,7 +28,7 @@ class SignOutView(LogoutView):
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 @never_cache
-def ssh_keys(request: Page) -> HttpResponse:
+def ssh_keys(request: UserRequest) -> HttpResponse:
     """Show one's SSH keys, or add one."""
     form = SshKeyForm(request.POST or None)
     if request.method == "POST" and form.is_valid() and (added := form.save(request.user)):
@@ -46,7 +40,7 @@ def ssh_keys(request: Page) -> HttpResponse:
 
 @require_POST
 @login_required
-def delete_ssh_key(request: Page, key_id: int) -> HttpResponse:
+def delete_ssh_key(request: UserRequest, key_id: int) -> HttpResponse:
     """Forget one of one's own keys."""
     key = get_object_or_404(request.user.ssh_keys, pk=key_id)
     services.delete_ssh_key(key)

@@ -17,7 +17,7 @@ from scheduler import passes
 from scheduler.estimate import estimate
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
-from sessions.services import Order
+from sessions.services import LaunchRequest
 
 RELEASES = 15
 
@@ -42,7 +42,7 @@ def main(hosts: int, waiting: int) -> None:
         found.append(timed_pass()[1:])
     print(f"standing still: {still:.4f} s; after a release: {', '.join(f'{seconds:.4f}' for seconds, _ in found)} s")
     group, image, owner = ResourceGroup.objects.get(), Image.objects.get(), User.objects.all()[0]
-    order = Order(image=image, resource_group=group, cpu=4, memory=8 * GIB, shared_memory=64 * MIB, fgpu=500)
+    order = LaunchRequest(image=image, resource_group=group, cpu=4, memory=8 * GIB, shared_memory=64 * MIB, fgpu=500)
     unknown = timed(lambda: estimate(owner, order))
     advised = min(timed(lambda: estimate(owner, order)) for _ in range(5))
     figures = {

@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from accounts.limits import Amounts, Limits
+from accounts.limits import Amounts, PolicyLimits
 from scheduler.core.room import GroupRoom, Room
 from scheduler.core.terms import EPOCH, HostView, Owner, Request, Rules, Shape, Snapshot, Where
 from scheduler.core.where import policy_for
@@ -83,7 +83,7 @@ class Trace:
             came, lasts = timedelta(seconds=(pod.came - first) / DENSER), timedelta(seconds=pod.lasts)
             request = Request(str(number), number % OWNERS, 1, *pod.shape, queued_at=EPOCH + came, duration=lasts)
             jobs.append(Job(request, lasts))
-        owners = {owner: Owner(limits=Limits(), used=Amounts()) for owner in range(OWNERS)}
+        owners = {owner: Owner(limits=PolicyLimits(), used=Amounts()) for owner in range(OWNERS)}
         return Snapshot(hosts=tuple(hosts), queue=(), owners=owners, rules={1: self.rules(where)}), jobs
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from datetime import timedelta
 from random import Random
 
-from accounts.limits import Amounts, Limits
+from accounts.limits import Amounts, PolicyLimits
 from resources.units import GIB
 from scheduler.core.placement import plan
 from scheduler.core.terms import EPOCH, GpuView, HostView, Owner, Request, Running, Shape, Snapshot
@@ -48,7 +48,7 @@ def big_world(hosts: int, waiting: int) -> Snapshot:
         Request(f"s{number:05}", random.randint(1, OWNERS), 1, *random.choice(mix), queued_at=EPOCH)
         for number in range(waiting)
     )
-    limits = Limits(cpu=2000, memory=8 * 1024 * GIB, fgpu=100_000, sessions=90)
+    limits = PolicyLimits(cpu=2000, memory=8 * 1024 * GIB, fgpu=100_000, sessions=90)
     return Snapshot(
         hosts=tuple(empty_host(number) for number in range(1, hosts + 1)),
         queue=queue,
@@ -59,7 +59,7 @@ def big_world(hosts: int, waiting: int) -> Snapshot:
 def after_release(hosts: int, waiting: int) -> Snapshot:
     """Return hosts as full as they get, less one session that has just ended, and a queue of those who did not fit."""
     world = big_world(hosts, 2 * waiting)
-    unlimited = {owner: Owner(limits=Limits(), used=Amounts()) for owner in world.owners}
+    unlimited = {owner: Owner(limits=PolicyLimits(), used=Amounts()) for owner in world.owners}
     world = replace(world, owners=unlimited)
     result = plan(world, EPOCH, look_ahead=0)
     asked = {request.id: request for request in world.queue}

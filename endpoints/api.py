@@ -24,7 +24,7 @@ from endpoints.serializers import (
     ShareLinkSerializer,
     ShareSerializer,
 )
-from sessions.errors import Refused
+from sessions.errors import RejectedError
 from sessions.models import Endpoint, EndpointState, Session, ShareLink
 
 REFUSED = OpenApiResponse(OpenApiTypes.OBJECT, description="What is wrong: {field: [message, ...]}, or {detail}")
@@ -35,7 +35,7 @@ def refusals() -> Iterator[None]:
     """Turn what the services refuse into messages per field; what is about no field of the body is the detail."""
     try:
         yield
-    except Refused as refusal:
+    except RejectedError as refusal:
         by_field = {"detail" if name == "app" else name: message for name, message in refusal.errors.items()}
         raise ValidationError(by_field) from refusal
 

@@ -16,13 +16,13 @@ from django.views.decorators.http import require_http_methods, require_POST
 from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
+from accounts.requests import UserRequest
 from endpoints import addresses, services
 from endpoints.app_forms import LIVES, OpenForm, ShareForm
 from resources.models import App
-from sessions.errors import GENERAL, Refused
+from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session, ShareLink
-from sessions.views import Page
 
 _PORT_APP: Final = re.compile(r"p[0-9]{4,5}")
 
@@ -31,7 +31,7 @@ _PORT_APP: Final = re.compile(r"p[0-9]{4,5}")
 @login_required
 @never_cache
 @vary_on_headers("HX-Request")
-def launcher(request: Page, session_id: str) -> HttpResponse:
+def launcher(request: UserRequest, session_id: str) -> HttpResponse:
     """Show what the session offers, or open what was chosen and go on to its page; htmx gets the dialog."""
     session = _visible(request, session_id)
     form = OpenForm(request.POST if request.method == "POST" else None)
@@ -45,7 +45,7 @@ def launcher(request: Page, session_id: str) -> HttpResponse:
 @login_required
 @never_cache
 @vary_on_headers("HX-Request")
-def app(request: Page, session_id: str, name: str) -> HttpResponse:
+def app(request: UserRequest, session_id: str, name: str) -> HttpResponse:
     """Show how far the app is and go on to it once it answers; POST starts it, or starts it again.
 
     `?stopped` comes from a proxy that found it dead, `?told` shows a message: then it is not gone on to by itself.
@@ -83,7 +83,7 @@ def app(request: Page, session_id: str, name: str) -> HttpResponse:
 @require_POST
 @login_required
 @never_cache
-def unpublish(request: Page, session_id: str, name: str) -> HttpResponse:
+def unpublish(request: UserRequest, session_id: str, name: str) -> HttpResponse:
     """Close an app to those who have not signed in."""
     endpoint = get_object_or_404(Endpoint, session=_visible(request, session_id), app=name)
     services.unpublish(endpoint, actor=request.user)
@@ -93,7 +93,7 @@ def unpublish(request: Page, session_id: str, name: str) -> HttpResponse:
 @require_POST
 @login_required
 @never_cache
-def close(request: Page, session_id: str, name: str) -> HttpResponse:
+def close(request: UserRequest, session_id: str, name: str) -> HttpResponse:
     """Let no way lead to an app any more."""
     endpoint = get_object_or_404(Endpoint, session=_visible(request, session_id), app=name)
     services.close(endpoint, actor=request.user)
@@ -103,7 +103,7 @@ def close(request: Page, session_id: str, name: str) -> HttpResponse:
 @require_POST
 @login_required
 @never_cache
-def share(request: Page, session_id: str, name: str) -> HttpResponse:
+def share(request: UserRequest, session_id: str, name: str) -> HttpResponse:
     """Make a share link and show it, this once."""
     session = _visible(request, session_id)
     endpoint = get_object_or_404(Endpoint, session=session, app=name)
@@ -116,7 +116,7 @@ def share(request: Page, session_id: str, name: str) -> HttpResponse:
                 endpoint, expires=expires, note=form.cleaned_data["note"], actor=request.user
             ).secret
             link = addresses.share_url(secret)
-        except Refused as refusal:
+        except RejectedError as refusal:
             form.add_error(None, " ".join(refusal.errors.values()))
     context = _launcher_context(session, OpenForm()) | {"share_form": form, "share_link": link, "shared": endpoint}
     return render(request, "sessions/_apps.html" if request.htmx else "sessions/apps.html", context)
@@ -125,7 +125,7 @@ def share(request: Page, session_id: str, name: str) -> HttpResponse:
 @require_POST
 @login_required
 @never_cache
-def revoke_link(request: Page, session_id: str, link_id: int) -> HttpResponse:
+def revoke_link(request: UserRequest, session_id: str, link_id: int) -> HttpResponse:
     """Void a share link."""
     session = _visible(request, session_id)
     link = get_object_or_404(ShareLink.objects.filter(endpoint__session=session), pk=link_id)
@@ -133,21 +133,21 @@ def revoke_link(request: Page, session_id: str, link_id: int) -> HttpResponse:
     return _launcher_again(request, session)
 
 
-def _open(request: Page, session: Session, form: OpenForm) -> str | None:
+def _open(request: UserRequest, session: Session, form: OpenForm) -> str | None:
     """Open what the form says; return what its user should know, or None with the refusal in the form."""
     try:
         with transaction.atomic():
             opened = services.open_app(session, form.app_name, actor=request.user, preferred_port=form.preferred_port)
             if form.cleaned_data["public"]:
                 services.publish(opened.endpoint, actor=request.user)
-    except Refused as refusal:
+    except RejectedError as refusal:
         for name, message in refusal.errors.items():
             form.add_error(name if name in form.fields and name != GENERAL else None, message)
         return None
     return opened.note
 
 
-def _to_page(request: Page, session: Session, name: str, note: str) -> HttpResponse:
+def _to_page(request: UserRequest, session: Session, name: str, note: str) -> HttpResponse:
     """Go on to the page of an app that is being opened; a note is to be read before the app takes its place."""
     path = reverse("sessions:app", args=[session.pk, name])
     if note:
@@ -155,14 +155,14 @@ def _to_page(request: Page, session: Session, name: str, note: str) -> HttpRespo
     return redirect(f"{path}?told" if note else path)
 
 
-def _elsewhere(request: Page, address: str) -> str:
+def _elsewhere(request: UserRequest, address: str) -> str:
     """Return where to go on to: the app once it answers, its page where it is known already that it does not; or ""."""
     if "stopped" in request.GET:
         return "" if address else request.path
     return "" if "told" in request.GET else address
 
 
-def _go_on(request: Page, address: str, *, is_app: bool) -> HttpResponse:
+def _go_on(request: UserRequest, address: str, *, is_app: bool) -> HttpResponse:
     """Go on to an address; a page that is shown leaves to an app by static/js/app.js, and is not come back to."""
     if not request.htmx:
         return redirect(address)
@@ -171,7 +171,7 @@ def _go_on(request: Page, address: str, *, is_app: bool) -> HttpResponse:
     return trigger_client_event(HttpResponse(status=204), "app:ready", {"address": address})
 
 
-def _launcher_again(request: Page, session: Session) -> HttpResponse:
+def _launcher_again(request: UserRequest, session: Session) -> HttpResponse:
     if request.htmx:
         return render(request, "sessions/_apps.html", _launcher_context(session, OpenForm()))
     return redirect("sessions:apps", session.pk)
@@ -210,7 +210,7 @@ def _is_ready(session: Session, endpoint: Endpoint) -> bool:
     return endpoint.state == EndpointState.READY and session.status == Status.RUNNING
 
 
-def _visible(request: Page, session_id: str) -> Session:
+def _visible(request: UserRequest, session_id: str) -> Session:
     """Return the session; for a stranger it does not exist."""
     sessions = Session.objects.visible_to(request.user).select_related("image", "owner__policy")
     return get_object_or_404(sessions, pk=session_id)

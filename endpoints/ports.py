@@ -15,7 +15,7 @@ from django.db import connection
 from django.utils import timezone
 
 from endpoints.addresses import site
-from sessions.errors import Refused
+from sessions.errors import RejectedError
 from sessions.lifecycle import FINAL
 from sessions.models import AppPort, Endpoint
 
@@ -43,8 +43,8 @@ def held() -> list[int]:
 def assign(endpoint: Endpoint, preferred: int | None) -> str:
     """Give the endpoint, in its transaction, the preferred port or another; return what the user should know.
 
-    Without a preference it gets one where it needs one, and keeps the one it has. Raises Refused at `app` where it
-    needs one and none is left.
+    Without a preference it gets one where it needs one, and keeps the one it has. Raises RejectedError at `app` where
+    it needs one and none is left.
     """
     is_needed = site().is_by_port
     is_content = bool(endpoint.listen_port) or not is_needed if preferred is None else endpoint.listen_port == preferred
@@ -63,7 +63,7 @@ def assign(endpoint: Endpoint, preferred: int | None) -> str:
     elif free:
         chosen = secrets.choice(free)
     elif is_needed:
-        raise Refused({"app": NONE_LEFT})
+        raise RejectedError({"app": NONE_LEFT})
     else:
         return "All ports for apps are taken; it is reached by its address alone."
     _give(endpoint, chosen)

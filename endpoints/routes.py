@@ -11,7 +11,7 @@ from django.utils import timezone
 from proxy.routes import Route
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
-from sessions.reach import OutOfReach, gateway_of
+from sessions.reach import HostUnreachableError, gateway_of
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -57,7 +57,7 @@ def obstacle(session: Session) -> str:
         return f"Its container's address {session.address} is in none of the networks of COMPUTE_SESSION_SUBNETS."
     try:
         gateway_of(session.host)
-    except OutOfReach as reason:
+    except HostUnreachableError as reason:
         return str(reason)
     return ""
 

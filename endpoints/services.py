@@ -18,7 +18,7 @@ from accounts.models import User
 from endpoints import ports, revocations
 from proxy.signing import digest
 from sessions import notify
-from sessions.errors import Refused
+from sessions.errors import RejectedError
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointEvent, EndpointState, Session, ShareLink
 
@@ -56,14 +56,14 @@ def open_app(session: Session, app: str, *, actor: User, preferred_port: int | N
     """Have the session's host start the app, or find it running; return its endpoint, STARTING unless it is READY.
 
     `app` is the name of one of the image's apps, or `p<port>` for whatever listens on that port of the container.
-    The host is told either way, for an app may have died. Raises Refused at `app`, also where it needs a port of its
-    own and none is left.
+    The host is told either way, for an app may have died. Raises RejectedError at `app`, also where it needs a port of
+    its own and none is left.
     """
     with transaction.atomic():
         row = Session.objects.select_for_update(no_key=True, of=("self",)).select_related("host", "image")
         session = row.get(pk=session.pk)
         if session.status != Status.RUNNING or session.host is None:
-            raise Refused({"app": "Apps can be opened in running sessions only."})
+            raise RejectedError({"app": "Apps can be opened in running sessions only."})
         offer = _offer(session, app)
         endpoint = Endpoint.objects.filter(session=session, app=app).first() or Endpoint(session=session, app=app)
         if endpoint.state != EndpointState.READY or endpoint.pk is None:
@@ -91,10 +91,10 @@ def report(endpoint: Endpoint, state: EndpointState, detail: str = "", output: s
 def publish(endpoint: Endpoint, *, until: datetime | None = None, actor: User) -> Endpoint:
     """Let anybody who knows the address use the app, for as long as its session runs or until then.
 
-    Cookies given out before are void. Raises Refused at `public` or `public_until`.
+    Cookies given out before are void. Raises RejectedError at `public` or `public_until`.
     """
     if until is not None and until <= timezone.now():
-        raise Refused({"public_until": "Choose a time that is still to come."})
+        raise RejectedError({"public_until": "Choose a time that is still to come."})
     with _locked(endpoint) as row:
         _check_open(row, "public")
         _check_policy(row, "public")
@@ -126,11 +126,11 @@ def unpublish(endpoint: Endpoint, *, actor: User | None) -> Endpoint:
 
 
 def share(endpoint: Endpoint, *, expires: datetime, note: str = "", actor: User) -> Shared:
-    """Make a link by which whoever holds it may use the app until it expires. Raises Refused."""
+    """Make a link by which whoever holds it may use the app until it expires. Raises RejectedError."""
     if expires <= timezone.now():
-        raise Refused({"expires": "Choose a time that is still to come."})
+        raise RejectedError({"expires": "Choose a time that is still to come."})
     if len(note) > LONGEST_NOTE:
-        raise Refused({"note": f"Write at most {LONGEST_NOTE} characters."})
+        raise RejectedError({"note": f"Write at most {LONGEST_NOTE} characters."})
     secret = secrets.token_urlsafe(TOKEN_BYTES)
     with _locked(endpoint) as row:
         _check_open(row, "expires")
@@ -183,7 +183,7 @@ def _offer(session: Session, app: str) -> _Offer:
         return _Offer(f"Port {match[1]}", int(match[1]))
     names = ", ".join(session.image.apps.values_list("name", flat=True))
     offered = f"This image offers {names}" if names else "This image offers no apps"
-    raise Refused({"app": f"{offered}; a port between {LOWEST_PORT} and {HIGHEST_PORT} is opened as p8080."})
+    raise RejectedError({"app": f"{offered}; a port between {LOWEST_PORT} and {HIGHEST_PORT} is opened as p8080."})
 
 
 def _prepare(endpoint: Endpoint, offer: _Offer, actor: User) -> None:
@@ -204,12 +204,12 @@ def _token(endpoint: Endpoint) -> str:
 
 def _check_open(endpoint: Endpoint, field: str) -> None:
     if endpoint.session.status != Status.RUNNING or endpoint.state == EndpointState.CLOSED:
-        raise Refused({field: "Open the app in a running session first."})
+        raise RejectedError({field: "Open the app in a running session first."})
 
 
 def _check_policy(endpoint: Endpoint, field: str) -> None:
     if not endpoint.session.owner.policy.allow_public_apps:
-        raise Refused({field: "Your policy does not allow to open apps to people without an account."})
+        raise RejectedError({field: "Your policy does not allow to open apps to people without an account."})
 
 
 @contextmanager

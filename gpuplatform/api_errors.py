@@ -9,7 +9,7 @@ from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
 
-class BodyTooLarge(APIException):
+class BodyTooLargeError(APIException):
     """The body is above Django's DATA_UPLOAD_MAX_MEMORY_SIZE."""
 
     status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
@@ -18,4 +18,4 @@ class BodyTooLarge(APIException):
 
 def answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
     """Return REST framework's answer to an exception; Django's own refusal of a large body gets one too."""
-    return exception_handler(BodyTooLarge() if isinstance(error, RequestDataTooBig) else error, context)
+    return exception_handler(BodyTooLargeError() if isinstance(error, RequestDataTooBig) else error, context)

@@ -27,7 +27,7 @@ from hostworker.runtime.base import (
 from resources.kick import kick_scheduler
 from sessions import notify
 from sessions.lifecycle import HOSTED, Reason, Status
-from sessions.models import GpuShare, Session, StaleSession
+from sessions.models import GpuShare, Session, StaleSessionError
 
 logger = logging.getLogger(__name__)
 
@@ -138,7 +138,7 @@ def _claim(session_id: str, attempt: int) -> Session | None:
     if session is not None and session.status == Status.SCHEDULED:
         try:
             session.move_to(Status.PREPARING, Reason.CLAIMED, "Preparing the container.")
-        except StaleSession:
+        except StaleSessionError:
             return None
     return session
 
@@ -152,7 +152,7 @@ def _run(runtime: Runtime, session: Session) -> None:
     fields = {"container_id": container_id, "address": runtime.address(session.pk, session.attempt)}
     try:
         session.move_to(Status.RUNNING, Reason.STARTED, "Running.", fields=fields)
-    except StaleSession:
+    except StaleSessionError:
         _clear_if_ended(runtime, session)
 
 
@@ -191,7 +191,7 @@ def _end(session: Session, target: Status, reason: Reason, detail: str, fields: 
         with transaction.atomic():
             session.move_to(target, reason, detail[:300], fields=fields)
             kick_scheduler()
-    except StaleSession:
+    except StaleSessionError:
         logger.debug("session %s: moved on by another", session.pk)
 
 

@@ -16,7 +16,7 @@ from resources.units import bytes_from
 logger = logging.getLogger(__name__)
 
 _SIMULATED = re.compile(r"(?P<count>[1-9][0-9]?)\s*x\s*(?P<memory>.+)", re.IGNORECASE)
-MOST_SIMULATED: Final = 16  # what the simulated driver holds
+MAX_SIMULATED: Final = 16  # what the simulated driver holds
 _NAMESPACE: Final = uuid.UUID("6f1cb1c5-4b54-4b0e-8d27-0a3a55a3d0f6")  # makes a simulated GPU's UUID stable
 
 
@@ -99,8 +99,8 @@ def simulated_devices(text: str, host_name: str, *, can_hook: bool = True) -> tu
                     tier=Tier.HOOK if can_hook else Tier.NONE,
                 )
             )
-    if len(devices) > MOST_SIMULATED:
-        raise ValueError(f"{text!r} declares {len(devices)} simulated GPUs; a host can have {MOST_SIMULATED}")
+    if len(devices) > MAX_SIMULATED:
+        raise ValueError(f"{text!r} declares {len(devices)} simulated GPUs; a host can have {MAX_SIMULATED}")
     return tuple(devices)
 
 

@@ -48,7 +48,7 @@ class ResourceGroupQuerySet(models.QuerySet["ResourceGroup"]):
         return groups.filter(Q(open_to_all=True) | Q(users=user)).distinct()
 
 
-class Where(models.TextChoices):
+class PlacementChoice(models.TextChoices):
     """Which of the hosts that fit takes a session; docs/scheduling.md tells more."""
 
     PACK = "pack", "pack: fill up hosts, keep whole GPUs whole"
@@ -88,7 +88,10 @@ class ResourceGroup(models.Model):
         "name an MPS folder follow when their workers start next.",
     )
     placement = models.CharField(
-        max_length=8, choices=Where.choices, default=Where.PACK.value, help_text="Which host takes a session"
+        max_length=8,
+        choices=PlacementChoice.choices,
+        default=PlacementChoice.PACK.value,
+        help_text="Which host takes a session",
     )
     queue_order = models.CharField(
         max_length=8, choices=QueueOrder.choices, default=QueueOrder.FIFO.value, help_text="Who is served first"

@@ -15,8 +15,8 @@ from resources.units import fgpu_text
 from scheduler.advisor import Starts
 from scheduler.estimate import Estimate, estimate
 from sessions.api import by_request_field
-from sessions.errors import Refused
-from sessions.serializers import OrderSerializer
+from sessions.errors import RejectedError
+from sessions.serializers import LaunchRequestSerializer
 
 
 @extend_schema_field(
@@ -51,7 +51,7 @@ class EstimateView(APIView):
     """What would become of an order if it were submitted now."""
 
     @extend_schema(
-        request=OrderSerializer,
+        request=LaunchRequestSerializer,
         responses={
             200: EstimateSerializer,
             400: OpenApiResponse(OpenApiTypes.OBJECT, description="What is wrong: {field: [message, ...]}"),
@@ -59,11 +59,11 @@ class EstimateView(APIView):
     )
     def post(self, request: Request) -> Response:
         """Say when it would start; takes what ordering takes, refuses what that refuses, and writes nothing."""
-        body = OrderSerializer(data=request.data, context={"request": request})
+        body = LaunchRequestSerializer(data=request.data, context={"request": request})
         body.is_valid(raise_exception=True)
         try:
             found = estimate(user_of(request), body.order())
-        except Refused as refusal:
+        except RejectedError as refusal:
             raise ValidationError(by_request_field(refusal.errors, body.initial_data)) from refusal
         return Response(EstimateSerializer(as_data(found)).data)
 

@@ -15,7 +15,7 @@ from scheduler.core.standing import Standing
 from scheduler.core.terms import Request
 from scheduler.memory import Memory
 from sessions import services
-from sessions.services import Order
+from sessions.services import LaunchRequest
 
 MINE: Final = "order"  # longer ids than this one are the sessions'; it stands behind them where all else is equal
 AFTER_OTHERS: Final = "It waits until the sessions that it depends on have succeeded."
@@ -32,10 +32,10 @@ class Estimate:
     group_names: Mapping[int, str]
 
 
-def estimate(owner: User, order: Order) -> Estimate:
+def estimate(owner: User, order: LaunchRequest) -> Estimate:
     """Return when all sessions of `order` have started if it is submitted now, and what would start sooner.
 
-    Raises Refused as `services.submit` does. A dozen queries, whatever there is, which read what has changed.
+    Raises RejectedError as `services.submit` does. A dozen queries, whatever there is, which read what has changed.
     """
     services.check(owner, order)
     now = timezone.now()
@@ -60,7 +60,7 @@ def _standing(owner: User, now: datetime) -> Standing:
         return kept.standing.twin()
 
 
-def requests_of(owner: User, order: Order, now: datetime) -> list[Request]:
+def requests_of(owner: User, order: LaunchRequest, now: datetime) -> list[Request]:
     """Return the requests that the sessions of `order` would be."""
     bounds = [bound for bound in (order.time_limit, owner.policy.max_lifetime) if bound is not None]
     return [

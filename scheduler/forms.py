@@ -5,8 +5,7 @@ from datetime import timedelta
 from django import forms
 from django.utils import timezone
 
-from resources.models import QueueOrder, ResourceGroup
-from resources.models import Where as WhereChoices
+from resources.models import PlacementChoice, QueueOrder, ResourceGroup
 from scheduler.core.terms import Order, Where
 from scheduler.history import recorded
 from scheduler.simulation.comparison import Change, Comparison, compare
@@ -20,7 +19,7 @@ class SimulationForm(forms.Form):
     group = forms.ModelChoiceField(ResourceGroup.objects.all(), required=False, empty_label="all resource groups")
     days = forms.IntegerField(label="Days of history", initial=30, min_value=1, max_value=3650)
     add_hosts = forms.IntegerField(label="More hosts", initial=0, min_value=0, max_value=100)
-    policy = forms.ChoiceField(label="Placement", choices=[UNCHANGED, *WhereChoices.choices], required=False)
+    policy = forms.ChoiceField(label="Placement", choices=[UNCHANGED, *PlacementChoice.choices], required=False)
     order = forms.ChoiceField(choices=[UNCHANGED, *QueueOrder.choices], required=False)
     fgpu_per_gpu = forms.IntegerField(label="fGPU per GPU", required=False, min_value=1, max_value=100)
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from accounts.limits import Limits
+from accounts.limits import PolicyLimits
 from scheduler.core.forecast import Start
 from scheduler.core.placement import LOOK_AHEAD
 from scheduler.core.reasons import Explainer, Words
@@ -67,7 +67,7 @@ class Kept:
             self._note(waiter)
             self._held.add(session_id)
 
-    def admit(self, limits: Mapping[int, Limits]) -> None:
+    def admit(self, limits: Mapping[int, PolicyLimits]) -> None:
         """Note the limits of users, where they are not known yet."""
         used = None
         for owner_id, its in limits.items():

@@ -13,7 +13,7 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Greatest, Least
 from psycopg.types.datetime import TimestamptzLoader
 
-from accounts.limits import Amounts, Limits
+from accounts.limits import Amounts, PolicyLimits
 from accounts.models import User
 from resources.models import Gpu, Host, HostStatus, ResourceGroup
 from resources.tiers import Tier
@@ -92,7 +92,7 @@ class Changes:
     ids: frozenset[str]
     waiters: Sequence[Waiter] = ()
     running: Sequence[Running] = ()
-    limits: Mapping[int, Limits] = field(default_factory=dict)
+    limits: Mapping[int, PolicyLimits] = field(default_factory=dict)
     since: str
 
 
@@ -146,7 +146,7 @@ def forget_changes(before: str) -> None:
         cursor.execute(_FORGET, {"before": before, "seconds": READERS_KEEP})
 
 
-def limits_of(owner_ids: Collection[int]) -> dict[int, Limits]:
+def limits_of(owner_ids: Collection[int]) -> dict[int, PolicyLimits]:
     """Return what these users may hold at once; one query."""
     return {user.pk: user.policy.limits() for user in User.objects.filter(pk__in=owner_ids).select_related("policy")}
 

@@ -8,18 +8,18 @@ from django.shortcuts import render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_POST, require_safe
 
+from accounts.requests import UserRequest
 from scheduler.api import as_data
 from scheduler.estimate import estimate
 from scheduler.forms import SimulationForm
-from sessions.errors import Refused
+from sessions.errors import RejectedError
 from sessions.forms import LaunchForm
-from sessions.views import Page
 
 
 @require_POST
 @login_required
 @never_cache
-def advice(request: Page) -> HttpResponse:
+def advice(request: UserRequest) -> HttpResponse:
     """Say in words when what the launch form asks for would start, or what is wrong with it."""
     form = LaunchForm(request.user, request.POST)
     if not form.is_valid():
@@ -27,7 +27,7 @@ def advice(request: Page) -> HttpResponse:
     order = form.order()
     try:
         found = as_data(estimate(request.user, order))
-    except Refused as refusal:
+    except RejectedError as refusal:
         return render(request, "scheduler/_advice.html", {"problem": next(iter(refusal.errors.values()))})
     context = {**found, "count": order.count, "group": order.resource_group.name}
     return render(request, "scheduler/_advice.html", context)
@@ -35,7 +35,7 @@ def advice(request: Page) -> HttpResponse:
 
 @require_safe
 @never_cache
-def simulation(request: Page) -> HttpResponse:
+def simulation(request: UserRequest) -> HttpResponse:
     """Show superadmins what other rules, hosts or cuts of a GPU would have changed; a GET, as nothing is written."""
     if not request.user.is_superuser:
         raise PermissionDenied

@@ -25,7 +25,7 @@ from sessions.models import Endpoint, EndpointState, Session
 logger = logging.getLogger(__name__)
 
 COALESCE_SECONDS: Final = 30.0
-MOST_REMEMBERED: Final = 10_000  # sessions; beyond it all are forgotten, which costs some writes
+MAX_REMEMBERED: Final = 10_000  # sessions; beyond it all are forgotten, which costs some writes
 ASK_SECONDS: Final = 60.0  # between two rounds of asking Jupyter
 ASKED_AT_ONCE: Final = 32
 
@@ -42,7 +42,7 @@ def used(session_id: str) -> None:
     with _lock:
         if _is_noted(session_id, now):
             return
-        if len(_written) >= MOST_REMEMBERED:
+        if len(_written) >= MAX_REMEMBERED:
             _written.clear()
         _written[session_id] = now
     _writer.submit(_write, session_id)

@@ -25,15 +25,15 @@ from accounts.models import User
 from resources.models import ResourceGroup
 from resources.totals import largest_amounts
 from sessions import logs, services, usage
-from sessions.errors import GENERAL, Refused
+from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import TABS, Tab
 from sessions.models import SESSION_ID, Endpoint, Session, SessionEvent
 from sessions.serializers import (
     AMOUNTS,
+    LaunchRequestSerializer,
     LimitsQuery,
     LimitsSerializer,
     LogsQuery,
-    OrderSerializer,
     SessionEventSerializer,
     SessionQuery,
     SessionSerializer,
@@ -46,7 +46,7 @@ OPENED = Prefetch("endpoints", Endpoint.objects.unclosed())
 DEPENDENCIES = Prefetch("depends_on", Session.objects.only("pk").order_by("pk"))
 
 
-class Unavailable(APIException):
+class UnavailableError(APIException):
     """What was asked for exists but cannot be had now; the detail says why."""
 
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
@@ -87,7 +87,7 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Session]
         )
 
     @extend_schema(
-        request=OrderSerializer,
+        request=LaunchRequestSerializer,
         responses={
             201: SessionSerializer(many=True),
             400: OpenApiResponse(OpenApiTypes.OBJECT, description="What is wrong: {field: [message, ...]}"),
@@ -95,12 +95,12 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Session]
         filters=False,
     )
     def create(self, request: Request) -> Response:
-        """Order one or more sessions of the same shape."""
-        body = OrderSerializer(data=request.data, context=self.get_serializer_context())
+        """Launch one or more sessions of the same shape."""
+        body = LaunchRequestSerializer(data=request.data, context=self.get_serializer_context())
         body.is_valid(raise_exception=True)
         try:
             sessions = services.submit(user_of(request), body.order())
-        except Refused as refusal:
+        except RejectedError as refusal:
             raise ValidationError(by_request_field(refusal.errors, body.initial_data)) from refusal
         rows = self.get_queryset().filter(pk__in=[session.pk for session in sessions]).order_by("created_at")
         return Response(self.get_serializer(rows, many=True).data, status=status.HTTP_201_CREATED)
@@ -141,8 +141,8 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Session]
         query.is_valid(raise_exception=True)
         try:
             text = logs.read(session, query.validated_data["tail"])
-        except logs.LogsUnavailable as error:
-            raise Unavailable(str(error)) from error
+        except logs.LogsUnavailableError as error:
+            raise UnavailableError(str(error)) from error
         return HttpResponse(text, content_type="text/plain; charset=utf-8")
 
 
@@ -163,7 +163,7 @@ def _filtered(sessions: QuerySet[Session], request: Request) -> QuerySet[Session
 
 
 def by_request_field(errors: Mapping[str, str], body: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return the service's {field of Order: message} as {field of the request: messages}."""
+    """Return the service's {field of LaunchRequest: message} as {field of the request: messages}."""
     names = {"environment": "env", GENERAL: "non_field_errors"}
     if "preset" in body:
         names |= dict.fromkeys(AMOUNTS, "preset")

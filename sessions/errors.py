@@ -5,7 +5,7 @@ from collections.abc import Mapping
 GENERAL = "__all__"  # the key of what concerns no single field
 
 
-class Refused(Exception):
+class RejectedError(Exception):
     """The request cannot be granted, ever or under today's limits: {field: message fit for the user}."""
 
     def __init__(self, errors: Mapping[str, str]) -> None:

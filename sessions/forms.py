@@ -11,12 +11,12 @@ from accounts.models import User
 from resources.models import Image, Preset, ResourceGroup
 from resources.units import GIB, MIB, bytes_from, fgpu_text, milli_fgpu_from, size_text, span_from
 from sessions import services, validation
-from sessions.errors import GENERAL, Refused
+from sessions.errors import GENERAL, RejectedError
 from sessions.models import Session
 
 AMOUNTS: Final = ("cpu", "memory", "shared_memory", "fgpu")
 MOMENTS: Final = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")  # UTC unless it says otherwise
-MOST_OFFERED: Final = 50  # of the sessions to depend on
+MAX_OFFERED: Final = 50  # of the sessions to depend on
 ADVANCED: Final = ("command", "time_limit", "not_before", "depends_on")
 NEEDED: Final = ("image", "resource_group", *AMOUNTS)  # to say whether it could be granted
 LEFT_OUT: Final[dict[str, Any]] = {
@@ -147,7 +147,7 @@ class LaunchForm(forms.Form):
         self.images = list(Image.objects.filter(is_enabled=True))
         self.groups = list(groups)
         self.presets = list(Preset.objects.filter(Q(group=None) | Q(group__in=self.groups)).select_related("group"))
-        self.others = list(Session.objects.filter(owner=owner).live()[:MOST_OFFERED])
+        self.others = list(Session.objects.filter(owner=owner).live()[:MAX_OFFERED])
         super().__init__(data, initial=self._starting_values())
         self._offer("image", Image.objects.filter(is_enabled=True))
         self._offer("resource_group", groups)
@@ -189,10 +189,10 @@ class LaunchForm(forms.Form):
         found = services.problems(self.owner, self.order())
         self._show({name: message for name, message in found.items() if name not in self.errors})
 
-    def order(self) -> services.Order:
+    def order(self) -> services.LaunchRequest:
         """Return what the form asks for; what is wrong with it, if anything, is left out."""
         cleaned = LEFT_OUT | self.cleaned_data
-        return services.Order(
+        return services.LaunchRequest(
             image=cleaned["image"],
             resource_group=cleaned["resource_group"],
             name=cleaned["name"],
@@ -206,7 +206,7 @@ class LaunchForm(forms.Form):
         """Submit and return the sessions; an empty list means refused, with the messages at their fields."""
         try:
             return services.submit(self.owner, self.order())
-        except Refused as refusal:
+        except RejectedError as refusal:
             self._show(refusal.errors)
             return []
 

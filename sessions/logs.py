@@ -11,18 +11,18 @@ from hostworker.runtime.container_config import container_name
 from hostworker.runtime.factory import get_runtime
 from sessions.lifecycle import FINAL, IN_CONTAINER, Status
 from sessions.models import Session
-from sessions.reach import OutOfReach, engine_of, is_here
+from sessions.reach import HostUnreachableError, engine_of, is_here
 
 PANEL_LINES: Final = 500
 DOWNLOAD_LINES: Final = 10_000
 
 
-class LogsUnavailable(Exception):
+class LogsUnavailableError(Exception):
     """The output cannot be read now; the message is fit for the user."""
 
 
 def read(session: Session, tail: int) -> str:
-    """Return the last `tail` lines of output, "" before there is any. Raises LogsUnavailable with the cause."""
+    """Return the last `tail` lines of output, "" before there is any. Raises LogsUnavailableError with the cause."""
     if session.status in FINAL:
         return "\n".join(session.log_tail.splitlines()[-tail:])
     if Status(session.status) not in IN_CONTAINER or session.host is None:
@@ -32,8 +32,8 @@ def read(session: Session, tail: int) -> str:
     try:
         name = container_name(session.pk, session.attempt)
         return async_to_sync(last_lines)(engine_of(session.host), name, tail)
-    except (OutOfReach, ExecFailed) as failure:
-        raise LogsUnavailable(f"{failure} The session's last lines are kept when it ends.") from failure
+    except (HostUnreachableError, ExecFailed) as failure:
+        raise LogsUnavailableError(f"{failure} The session's last lines are kept when it ends.") from failure
 
 
 def _read_here(session: Session, tail: int) -> str:
@@ -41,6 +41,6 @@ def _read_here(session: Session, tail: int) -> str:
         return get_runtime().logs(session.pk, session.attempt, tail)
     except EngineUnreachable as failure:
         words = f"The container engine of host {session.host} does not answer. Try again later."
-        raise LogsUnavailable(words) from failure
+        raise LogsUnavailableError(words) from failure
     except RuntimeFailure as failure:
-        raise LogsUnavailable(f"Host {session.host} cannot read the output: {failure}") from failure
+        raise LogsUnavailableError(f"Host {session.host} cannot read the output: {failure}") from failure

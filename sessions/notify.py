@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 SUPERADMINS: Final = "superadmins"
 ROUTES_CHANNEL: Final = "gp.routes"  # of Redis; endpoints/feed.py says what its messages mean
 
-FEW: Final = 20  # messages that the sender waits for; told together, browsers are told to fetch everything again
+DIRECT_SEND_LIMIT: Final = 20  # messages; beyond it hosts get theirs in the background, and browsers fetch everything
 ALL: Final = ""  # in place of a session: many have changed
 
 _hosts = ThreadPoolExecutor(max_workers=1, thread_name_prefix="notify-hosts")
@@ -67,7 +67,7 @@ def tell_hosts(task: str, starts: Iterable[tuple[str, str, int]]) -> None:
     A message costs about a millisecond, and the next pass need not wait for thousands of them.
     """
     messages = [(f"hostworker.tasks.{task}", (pk, attempt), host_queue(host)) for host, pk, attempt in starts]
-    if len(messages) > FEW:
+    if len(messages) > DIRECT_SEND_LIMIT:
         transaction.on_commit(partial(_hosts.submit, _send_tasks, messages))
     elif messages:
         transaction.on_commit(partial(_send_tasks, messages))
@@ -151,5 +151,5 @@ async def _send_to_groups(changed: tuple[tuple[str, int], ...]) -> None:
         for group in (user_group(owner_id), SUPERADMINS):
             told.setdefault(group, []).append(session_id)
     for group, sessions in told.items():
-        for session_id in sessions if len(sessions) <= FEW else (ALL,):
+        for session_id in sessions if len(sessions) <= DIRECT_SEND_LIMIT else (ALL,):
             await layer.group_send(group, {"type": "session.changed", "session": session_id})

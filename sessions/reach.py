@@ -11,7 +11,7 @@ from resources.addresses import is_gateway_url
 from resources.models import Host
 
 
-class OutOfReach(Exception):
+class HostUnreachableError(Exception):
     """The host cannot be reached from here; the message is fit for the session's owner."""
 
 
@@ -21,18 +21,18 @@ def is_here(host: Host | None) -> bool:
 
 
 def gateway_of(host: Host | None) -> str:
-    """Return the URL of the host's gateway, "" where none is needed because it is this machine. Raises OutOfReach."""
+    """Return the URL of the host's gateway, "" for this machine, which needs none. Raises HostUnreachableError."""
     if is_here(host):
         return ""
     if host is None or not host.gateway_url:
-        raise OutOfReach("The host of this session cannot be reached from the web server: it has no gateway.")
+        raise HostUnreachableError("The host of this session cannot be reached from the web server: it has no gateway.")
     if not is_gateway_url(host.gateway_url):
-        raise OutOfReach("The address of the gateway of this session's host is not http://host:port.")
+        raise HostUnreachableError("The address of the gateway of this session's host is not http://host:port.")
     return host.gateway_url
 
 
 def engine_of(host: Host | None) -> Engine:
-    """Return the engine of the host, for terminals and logs. Raises OutOfReach."""
+    """Return the engine of the host, for terminals and logs. Raises HostUnreachableError."""
     gateway = gateway_of(host)
     if not gateway or host is None:
         return Engine(settings.COMPUTE_DOCKER_URL)

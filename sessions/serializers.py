@@ -18,7 +18,7 @@ from resources.units import MIB
 from sessions import validation
 from sessions.lifecycle import Kind, Reason, Status, Tab
 from sessions.models import Session, SessionEvent
-from sessions.services import Order
+from sessions.services import LaunchRequest
 from sshserver.command_line import command_line
 
 AS_WRITTEN = ("name", "count", "priority", "command", "time_limit", "not_before")
@@ -26,7 +26,7 @@ SESSION_ID = re.compile("[a-z2-7]{16}")
 AMOUNTS = ("cpu", "memory", "shared_memory", "fgpu")
 DEFAULT_SHARED_MEMORY = 64 * MIB
 DEFAULT_PRIORITY: int = Session._meta.get_field("priority").default
-HIGHEST_PRIORITY = 100
+MAX_PRIORITY = 100
 
 
 class GpuShareSerializer(serializers.Serializer[Any]):
@@ -199,7 +199,7 @@ class SessionsField(serializers.Field[list[str], Any, Any, Any]):
         return data
 
 
-class OrderSerializer(StrictSerializer):
+class LaunchRequestSerializer(StrictSerializer):
     """An order for sessions: an image, and a preset or the amounts of resources.
 
     The image is named by its reference (`image`), or by `environment` and `version`. The resource group may be left
@@ -218,7 +218,7 @@ class OrderSerializer(StrictSerializer):
     fgpu = FgpuField(required=False, help_text="0 when left out")
     count = serializers.IntegerField(default=1, min_value=1, max_value=validation.MAX_COUNT)
     env = EnvironmentField(required=False, help_text="Environment variables")
-    priority = serializers.IntegerField(default=DEFAULT_PRIORITY, min_value=0, max_value=HIGHEST_PRIORITY)
+    priority = serializers.IntegerField(default=DEFAULT_PRIORITY, min_value=0, max_value=MAX_PRIORITY)
 
     command = serializers.CharField(
         required=False,
@@ -236,7 +236,7 @@ class OrderSerializer(StrictSerializer):
         return priority
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of `Order`; raises ValidationError for every name that stands for nothing."""
+        """Return the fields of `LaunchRequest`; raises ValidationError for every name that stands for nothing."""
         errors: dict[str, str] = {}
         found: dict[str, Any] = {}
         for resolve in (_find_image, self._find_group, _find_amounts, self._find_dependencies):
@@ -252,9 +252,9 @@ class OrderSerializer(StrictSerializer):
             "environment": attrs.get("env", {}),
         }
 
-    def order(self) -> Order:
+    def order(self) -> LaunchRequest:
         """Return the validated order."""
-        return Order(**self.validated_data)
+        return LaunchRequest(**self.validated_data)
 
     @property
     def _user(self) -> User:

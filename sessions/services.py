@@ -17,13 +17,13 @@ from resources.kick import kick_scheduler
 from resources.models import Host, Image, ResourceGroup
 from resources.units import amount_text, span_text
 from sessions import notify, usage, validation
-from sessions.errors import GENERAL, Refused
+from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import FINAL, IN_CONTAINER, LIVE, Kind, Reason, Status
-from sessions.models import Placed, Session, SessionEvent, StaleSession
+from sessions.models import Placed, Session, SessionEvent, StaleSessionError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class LaunchRequest:
     """What a user asks for: `count` sessions of this shape. Memory in bytes, fGPU in milli-fGPU."""
 
     image: Image
@@ -42,10 +42,10 @@ class Order:
     depends_on: Sequence[Session] = ()
 
 
-def submit(owner: User, order: Order) -> list[Session]:
+def submit(owner: User, order: LaunchRequest) -> list[Session]:
     """Queue the sessions of `order` and return them, the first to be served first.
 
-    Raises Refused with a message per field of Order (`GENERAL` for none); then nothing is written.
+    Raises RejectedError with a message per field of LaunchRequest (`GENERAL` for none); then nothing is written.
     """
     _check_order(owner, order)
     with transaction.atomic():
@@ -70,8 +70,8 @@ def submit(owner: User, order: Order) -> list[Session]:
     return sessions
 
 
-def check(owner: User, order: Order) -> None:
-    """Raise Refused for what `submit` would refuse now; writes nothing."""
+def check(owner: User, order: LaunchRequest) -> None:
+    """Raise RejectedError for what `submit` would refuse now; writes nothing."""
     _check_order(owner, order)
     _names(owner, order)
     _check_pending_limit(owner, order)
@@ -94,7 +94,7 @@ def end(session: Session, reason: Reason, detail: str, *, actor: User | None = N
                     notify.tell_host(session.host.name, "stop_session", session.pk, session.attempt)
                 else:
                     kick_scheduler()
-        except StaleSession:
+        except StaleSessionError:
             session.refresh_from_db()
 
 
@@ -110,7 +110,7 @@ def force_end(session: Session, *, actor: User) -> None:
             with transaction.atomic():
                 session.move_to(Status.TERMINATED, Reason.ADMIN_REQUEST, detail, actor=actor)
                 kick_scheduler()
-        except StaleSession:  # its host was quicker
+        except StaleSessionError:  # its host was quicker
             session.refresh_from_db()
 
 
@@ -125,7 +125,7 @@ def assign(placements: Sequence[Placed]) -> int:
     return len(scheduled)
 
 
-def problems(owner: User, order: Order) -> dict[str, str]:
+def problems(owner: User, order: LaunchRequest) -> dict[str, str]:
     """Return {field: message} for what is never granted, whoever waits or runs: of each field the first that counts."""
     if ResourceGroup.objects.usable_by(owner).filter(pk=order.resource_group.pk).exists():
         refused = _capacity_errors(order) | _grant_errors(owner, order)
@@ -134,13 +134,13 @@ def problems(owner: User, order: Order) -> dict[str, str]:
     return refused | _shape_errors(order)
 
 
-def _check_order(owner: User, order: Order) -> None:
+def _check_order(owner: User, order: LaunchRequest) -> None:
     errors = problems(owner, order)
     if errors:
-        raise Refused(errors)
+        raise RejectedError(errors)
 
 
-def _rows(owner: User, order: Order, names: Sequence[str], now: datetime) -> Iterator[Session]:
+def _rows(owner: User, order: LaunchRequest, names: Sequence[str], now: datetime) -> Iterator[Session]:
     reason = Reason.DEPENDENCY if order.depends_on else Reason.SUBMITTED
     for position, name in enumerate(names):
         yield Session(
@@ -165,7 +165,7 @@ def _rows(owner: User, order: Order, names: Sequence[str], now: datetime) -> Ite
         )
 
 
-def _shape_errors(order: Order) -> dict[str, str]:
+def _shape_errors(order: LaunchRequest) -> dict[str, str]:
     errors = validation.amount_errors(
         cpu=order.cpu,
         memory=order.memory,
@@ -184,7 +184,7 @@ def _shape_errors(order: Order) -> dict[str, str]:
     return errors | {name: error for name, error in found.items() if error}
 
 
-def _grant_errors(owner: User, order: Order) -> dict[str, str]:
+def _grant_errors(owner: User, order: LaunchRequest) -> dict[str, str]:
     """Return {field: message} for what this user's policy or the image never allows, whatever is free."""
     errors = {}
     if not order.image.is_enabled:
@@ -208,7 +208,7 @@ def _grant_errors(owner: User, order: Order) -> dict[str, str]:
     return errors
 
 
-def _dependency_error(owner: User, order: Order) -> str | None:
+def _dependency_error(owner: User, order: LaunchRequest) -> str | None:
     """Return why the order cannot wait for the sessions that it names, or None."""
     ids = {session.pk for session in order.depends_on}
     if len(ids) > validation.MAX_DEPENDENCIES:
@@ -220,7 +220,7 @@ def _dependency_error(owner: User, order: Order) -> str | None:
     return f"{failed.name} ({failed.pk}) has ended without success, so this would never start." if failed else None
 
 
-def _capacity_errors(order: Order) -> dict[str, str]:
+def _capacity_errors(order: LaunchRequest) -> dict[str, str]:
     """Return {field: message} for what no host of the group holds even when empty."""
     hosts = Host.objects.filter(group=order.resource_group).order_by()
     devices = Count("gpus", filter=Q(gpus__is_present=True))
@@ -234,22 +234,26 @@ def _capacity_errors(order: Order) -> dict[str, str]:
     return shortfalls(capacities, cpu=order.cpu, memory=order.memory, fgpu=order.fgpu)
 
 
-def _names(owner: User, order: Order) -> list[str]:
-    """Return the names of the order's sessions; raise Refused when a live session of the owner has one already."""
+def _names(owner: User, order: LaunchRequest) -> list[str]:
+    """Return the names of the sessions; raise RejectedError when a live session of the owner has one already."""
     base = order.name or f"session-{secrets.token_hex(3)}"
     numbers = range(1, order.count + 1)
     names = [base] if order.count == 1 else [f"{base}-{number}" for number in numbers]
-    if len(names[-1]) > validation.LONGEST_NAME:
-        raise Refused({"name": f"With -{order.count} behind it, the name is longer than {validation.LONGEST_NAME}."})
+    if len(names[-1]) > validation.MAX_NAME_LENGTH:
+        raise RejectedError(
+            {"name": f"With -{order.count} behind it, the name is longer than {validation.MAX_NAME_LENGTH}."}
+        )
     taken = Session.objects.filter(owner=owner, name__in=names, status__in=LIVE).values_list("name", flat=True)
     if taken:
-        raise Refused({"name": f"You have a session called {sorted(taken)[0]} already; end it or choose another name."})
+        raise RejectedError(
+            {"name": f"You have a session called {sorted(taken)[0]} already; end it or choose another name."}
+        )
     return names
 
 
-def _check_pending_limit(owner: User, order: Order) -> None:
+def _check_pending_limit(owner: User, order: LaunchRequest) -> None:
     most = owner.policy.max_pending
     waiting = usage.pending_of(owner)
     if most is not None and waiting + order.count > most:
         allowed = f"Your policy allows {most} waiting sessions, and {waiting} wait already"
-        raise Refused({"count": f"{allowed}: {order.count} more are too many."})
+        raise RejectedError({"count": f"{allowed}: {order.count} more are too many."})

@@ -11,7 +11,7 @@ from django.db.models.functions import Extract, Floor
 from sessions.models import Session
 
 POINTS: Final = 240
-SHORTEST_STEP: Final = timedelta(seconds=10)  # the watchdog writes no more often
+MIN_STEP: Final = timedelta(seconds=10)  # the watchdog writes no more often
 KEPT: Final = timedelta(days=1)
 
 
@@ -32,7 +32,7 @@ def stats_of(session: Session, now: datetime) -> Stats:
     until = session.ended_at or now
     since = max(now - KEPT, session.started_at or session.created_at)
     span = max(until - since, timedelta())
-    step = max(SHORTEST_STEP, timedelta(seconds=math.ceil(span.total_seconds() / POINTS)))
+    step = max(MIN_STEP, timedelta(seconds=math.ceil(span.total_seconds() / POINTS)))
     rows = (
         session.usages.filter(at__gte=since)
         .annotate(slot=Floor((Extract("at", "epoch") - Value(since.timestamp(), FloatField())) / step.total_seconds()))

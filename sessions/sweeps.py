@@ -15,7 +15,7 @@ from resources.kick import kick_scheduler
 from resources.models import HostStatus
 from sessions import services
 from sessions.lifecycle import IN_CONTAINER, Reason, Status
-from sessions.models import Session, StaleSession
+from sessions.models import Session, StaleSessionError
 
 logger = logging.getLogger(__name__)
 
@@ -110,5 +110,5 @@ def _move(
         with transaction.atomic():
             session.move_to(target, reason, detail, fields=fields)
             kick_scheduler()
-    except StaleSession:
+    except StaleSessionError:
         logger.info("session %s: moved on by itself before its deadline was enforced", session.pk)

@@ -19,7 +19,7 @@ from sessions import activity, notify
 from sessions.lifecycle import Status
 from sessions.login_watch import LoginWatch
 from sessions.models import SESSION_ID, Session
-from sessions.reach import OutOfReach, engine_of
+from sessions.reach import HostUnreachableError, engine_of
 from sessions.terminal_messages import (
     PONG,
     Ack,
@@ -142,7 +142,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
     async def _start(self, session: Session, login: LoginWatch) -> None:
         try:
             self._shell = await Shell.start(engine_of(session.host), session.container_id)
-        except (OutOfReach, ExecFailed) as error:
+        except (HostUnreachableError, ExecFailed) as error:
             logger.warning("session %s: no terminal: %s", session.pk, error)
             return await self._finish(CloseCode.ENGINE_TROUBLE, str(error))
         logger.info("session %s: terminal opened by user %s", session.pk, self.scope["user"].pk)

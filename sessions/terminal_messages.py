@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-LARGEST_SIDE: Final = 1000  # columns or rows; a program that draws more than this would only burn memory
-LONGEST_MESSAGE: Final = 200  # characters
+MAX_SIDE: Final = 1000  # columns or rows; a program that draws more than this would only burn memory
+MAX_MESSAGE_LENGTH: Final = 200  # characters
 REASON_BYTES: Final = 123  # what a close frame holds (RFC 6455, 5.5)
 
 
@@ -46,7 +46,7 @@ PONG: Final = json.dumps({"pong": 1})
 
 def message_from_text(text: str) -> Resize | Ack | Ping:
     """Read `{"resize": [columns, rows]}`, `{"ack": count}` or `{"ping": 1}`. Raises ValueError for anything else."""
-    if len(text) > LONGEST_MESSAGE:
+    if len(text) > MAX_MESSAGE_LENGTH:
         raise ValueError(f"{len(text)} characters")
     match json.loads(text):
         case {"resize": [int(columns), int(rows)]} if _is_side(columns) and _is_side(rows):
@@ -69,4 +69,4 @@ def close_reason(words: str) -> str:
 
 
 def _is_side(count: int) -> bool:
-    return 1 <= count <= LARGEST_SIDE
+    return 1 <= count <= MAX_SIDE

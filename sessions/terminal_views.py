@@ -10,9 +10,9 @@ from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import HttpResponseClientRefresh
 
+from accounts.requests import UserRequest
 from sessions.lifecycle import Status
 from sessions.models import Session
-from sessions.views import Page
 
 BEFORE_RUNNING: Final = frozenset({Status.PENDING, Status.SCHEDULED, Status.PREPARING})
 
@@ -21,7 +21,7 @@ BEFORE_RUNNING: Final = frozenset({Status.PENDING, Status.SCHEDULED, Status.PREP
 @login_required
 @never_cache
 @vary_on_headers("HX-Request")
-def terminal(request: Page, session_id: str) -> HttpResponse:
+def terminal(request: UserRequest, session_id: str) -> HttpResponse:
     """Show the terminal, or why there is none; the waiting page asks htmx's way again whenever the session changes."""
     session = get_object_or_404(Session.objects.visible_to(request.user).select_related("image"), pk=session_id)
     is_running = session.status == Status.RUNNING

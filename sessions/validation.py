@@ -10,24 +10,24 @@ from resources.units import FGPU_STEP, MIB, fgpu_text, size_text, span_text
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,62}[A-Za-z0-9]")
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 NOT_UNICODE: Final = re.compile("[\ud800-\udfff]")
-LONGEST_NAME: Final = 64
+MAX_NAME_LENGTH: Final = 64
 MAX_COUNT: Final = 50
 MAX_VARIABLES: Final = 200
 MAX_ENVIRONMENT_BYTES: Final = 64 * 1024
-LEAST_MEMORY: Final = 64 * MIB
-LEAST_SHARED_MEMORY: Final = MIB
+MIN_MEMORY_BYTES: Final = 64 * MIB
+MIN_SHARED_MEMORY_BYTES: Final = MIB
 MAX_COMMAND_BYTES: Final = 16 * 1024
 MAX_DEPENDENCIES: Final = 20
-SHORTEST_LIMIT: Final = timedelta(minutes=1)
-LONGEST_LIMIT: Final = timedelta(days=365)
-FARTHEST_START: Final = timedelta(days=365)
+MIN_TIME_LIMIT: Final = timedelta(minutes=1)
+MAX_TIME_LIMIT: Final = timedelta(days=365)
+MAX_START_DELAY: Final = timedelta(days=365)
 RESERVED_PREFIX: Final = "GPUPLATFORM_"
 
 
 def name_error(name: str) -> str | None:
     """Return what is wrong with a session name, or None."""
-    if not 4 <= len(name) <= LONGEST_NAME:
-        return f"A name has 4 to {LONGEST_NAME} characters."
+    if not 4 <= len(name) <= MAX_NAME_LENGTH:
+        return f"A name has 4 to {MAX_NAME_LENGTH} characters."
     if not NAME.fullmatch(name):
         return "A name has only letters, digits and . _ - and begins and ends with a letter or digit."
     return None
@@ -38,10 +38,10 @@ def amount_errors(*, cpu: int, memory: int, shared_memory: int, fgpu: int, count
     errors = {}
     if cpu < 1:
         errors["cpu"] = "A session needs at least 1 CPU core."
-    if memory < LEAST_MEMORY:
-        errors["memory"] = f"A session needs at least {size_text(LEAST_MEMORY)}."
-    if shared_memory < LEAST_SHARED_MEMORY:
-        errors["shared_memory"] = f"Shared memory is at least {size_text(LEAST_SHARED_MEMORY)}."
+    if memory < MIN_MEMORY_BYTES:
+        errors["memory"] = f"A session needs at least {size_text(MIN_MEMORY_BYTES)}."
+    if shared_memory < MIN_SHARED_MEMORY_BYTES:
+        errors["shared_memory"] = f"Shared memory is at least {size_text(MIN_SHARED_MEMORY_BYTES)}."
     elif shared_memory > memory:
         errors["shared_memory"] = f"Shared memory is part of the memory and cannot be above {size_text(memory)}."
     if fgpu < 0:
@@ -59,15 +59,15 @@ def amount_errors(*, cpu: int, memory: int, shared_memory: int, fgpu: int, count
 
 def time_limit_error(limit: timedelta | None) -> str | None:
     """Return what is wrong with a time limit, or None."""
-    if limit is not None and not SHORTEST_LIMIT <= limit <= LONGEST_LIMIT:
-        return f"A time limit is {span_text(SHORTEST_LIMIT)} to {span_text(LONGEST_LIMIT)}."
+    if limit is not None and not MIN_TIME_LIMIT <= limit <= MAX_TIME_LIMIT:
+        return f"A time limit is {span_text(MIN_TIME_LIMIT)} to {span_text(MAX_TIME_LIMIT)}."
     return None
 
 
 def start_error(not_before: datetime | None, now: datetime) -> str | None:
     """Return what is wrong with the earliest start, or None; one that has passed is as good as none."""
-    if not_before is not None and not_before > now + FARTHEST_START:
-        return f"A start can lie at most {FARTHEST_START.days} days ahead."
+    if not_before is not None and not_before > now + MAX_START_DELAY:
+        return f"A start can lie at most {MAX_START_DELAY.days} days ahead."
     return None
 
 

@@ -7,15 +7,14 @@ from typing import Any, Final
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django.views.decorators.vary import vary_on_headers
-from django_htmx.middleware import HtmxDetails
 
-from accounts.models import User
+from accounts.requests import UserRequest
 from resources.models import ResourceGroup
 from sessions import logs, queries, services
 from sessions.forms import LaunchForm
@@ -29,18 +28,11 @@ TAB_NAMES: Final[dict[str, Tab]] = {tab.value: tab for tab in Tab}
 TERMINAL_CODE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
-class Page(HttpRequest):
-    """A request as the middleware hands it on: signed in, and with htmx's details."""
-
-    user: User
-    htmx: HtmxDetails
-
-
 @require_safe
 @login_required
 @never_cache
 @vary_on_headers("HX-Request")
-def session_list(request: Page) -> HttpResponse:
+def session_list(request: UserRequest) -> HttpResponse:
     """Show the sessions of a tab with the resource bars; htmx gets the part that changes."""
     tab = TAB_NAMES.get(request.GET.get("tab", ""), Tab.RUNNING)
     search = request.GET.get("q", "").replace("\0", "").strip()  # PostgreSQL has no text with NUL in it
@@ -65,7 +57,7 @@ def session_list(request: Page) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 @never_cache
-def launch(request: Page) -> HttpResponse:
+def launch(request: UserRequest) -> HttpResponse:
     """Show the launch form, or start what it asks for."""
     form = LaunchForm(request.user, request.POST or None)
     if request.method == "POST" and form.is_valid() and (started := form.save()):
@@ -79,7 +71,7 @@ def launch(request: Page) -> HttpResponse:
 @login_required
 @never_cache
 @vary_on_headers("HX-Request")
-def detail(request: Page, session_id: str) -> HttpResponse:
+def detail(request: UserRequest, session_id: str) -> HttpResponse:
     """Show one session; htmx gets the part that changes."""
     session = _visible(request, session_id)
     context: dict[str, Any] = {
@@ -98,7 +90,7 @@ def detail(request: Page, session_id: str) -> HttpResponse:
 @login_required
 @never_cache
 @vary_on_headers("HX-Request")
-def session_logs(request: Page, session_id: str) -> HttpResponse:
+def session_logs(request: UserRequest, session_id: str) -> HttpResponse:
     """Show the last lines that the container wrote; htmx gets the text alone."""
     session = _visible(request, session_id)
     template = "sessions/_logs.html" if request.htmx else "sessions/logs.html"
@@ -108,12 +100,12 @@ def session_logs(request: Page, session_id: str) -> HttpResponse:
 @require_safe
 @login_required
 @never_cache
-def download_logs(request: Page, session_id: str) -> HttpResponse:
+def download_logs(request: UserRequest, session_id: str) -> HttpResponse:
     """Send the output as a text file."""
     session = _visible(request, session_id)
     try:
         text, status = logs.read(session, logs.DOWNLOAD_LINES), 200
-    except logs.LogsUnavailable as problem:
+    except logs.LogsUnavailableError as problem:
         text, status = str(problem), 503
     response = HttpResponse(text, content_type="text/plain; charset=utf-8", status=status)
     response["Content-Disposition"] = f'attachment; filename="{session.name}-{session.pk}.log"'
@@ -124,7 +116,7 @@ def download_logs(request: Page, session_id: str) -> HttpResponse:
 @login_required
 @never_cache
 @vary_on_headers("HX-Request")
-def terminate(request: Page, session_id: str) -> HttpResponse:
+def terminate(request: UserRequest, session_id: str) -> HttpResponse:
     """Ask whether to end one session, or end it."""
     _visible(request, session_id)
     return _terminate(request, Session.objects.filter(pk=session_id))
@@ -134,14 +126,14 @@ def terminate(request: Page, session_id: str) -> HttpResponse:
 @login_required
 @never_cache
 @vary_on_headers("HX-Request")
-def terminate_many(request: Page) -> HttpResponse:
+def terminate_many(request: UserRequest) -> HttpResponse:
     """Ask whether to end the ticked sessions, or end them; strangers' ids are as good as unknown."""
     ids = (request.POST if request.method == "POST" else request.GET).getlist("ids")
     known = [session_id for session_id in ids[:BULK_LIMIT] if re.fullmatch(SESSION_ID, session_id)]
     return _terminate(request, Session.objects.filter(pk__in=known))
 
 
-def _terminate(request: Page, chosen: SessionQuerySet) -> HttpResponse:
+def _terminate(request: UserRequest, chosen: SessionQuerySet) -> HttpResponse:
     sessions = list(chosen.visible_to(request.user).live())
     if request.method != "POST":
         template = "sessions/_terminate.html" if request.htmx else "sessions/terminate.html"
@@ -155,7 +147,7 @@ def _terminate(request: Page, chosen: SessionQuerySet) -> HttpResponse:
     return redirect("sessions:list")
 
 
-def _visible(request: Page, session_id: str) -> Session:
+def _visible(request: UserRequest, session_id: str) -> Session:
     """Return the session; for a stranger it does not exist."""
     visible = Session.objects.visible_to(request.user)
     sessions = visible.select_related("owner", "image", "resource_group", "host", "lease")
@@ -165,7 +157,7 @@ def _visible(request: Page, session_id: str) -> Session:
 def _log_context(session: Session) -> dict[str, Any]:
     try:
         text = logs.read(session, logs.PANEL_LINES)
-    except logs.LogsUnavailable as problem:
+    except logs.LogsUnavailableError as problem:
         return {"log_problem": str(problem)}
     return {"log_text": TERMINAL_CODE.sub("", text), "log_is_live": session.status == Status.RUNNING}
 

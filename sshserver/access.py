@@ -11,7 +11,7 @@ from accounts.public_keys import PublicKey
 from engine.engine import Engine
 from sessions.lifecycle import Status
 from sessions.models import Session
-from sessions.reach import OutOfReach, engine_of
+from sessions.reach import HostUnreachableError, engine_of
 from sessions.words import reason_text
 
 
@@ -100,7 +100,7 @@ def _guest(user: User, key: SshKey | None, session: Session | None, name: str) -
         return NoEntry(f"Session {session.name} does not run, it is {session.status}: {why}")
     try:
         engine = engine_of(session.host)
-    except OutOfReach as problem:
+    except HostUnreachableError as problem:
         return NoEntry(str(problem))
     return Guest(
         user_id=user.pk,

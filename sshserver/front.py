@@ -11,7 +11,7 @@ import asyncssh
 from channels.db import database_sync_to_async
 from django.db import Error
 
-from accounts.public_keys import UnusableKey, public_key_from
+from accounts.public_keys import InvalidPublicKeyError, public_key_from
 from sshserver.access import Guest, NoEntry, find_guest, note_entry, still_welcome
 from sshserver.attempts import Attempts
 from sshserver.carrier import Carrier
@@ -141,7 +141,7 @@ class Connection(asyncssh.SSHServer):
         try:
             offered = public_key_from(key.export_public_key().decode())
             self._found = await database_sync_to_async(find_guest)(username, offered)
-        except UnusableKey:
+        except InvalidPublicKeyError:
             return False
         except Error as error:
             logger.warning("SSH: nobody can log in, the database does not answer: %s", error)

@@ -12,7 +12,7 @@ from typing import Any, Final
 import docker
 
 from resources.images import catalog
-from resources.images.builder import Builder, Outcome
+from resources.images.builder import Builder, BuildOutcome
 from resources.models import Host, Image, ResourceGroup
 from resources.units import MIB, milli_fgpu_from
 from scheduler.passes import run_pass
@@ -44,7 +44,7 @@ def ensure_python_image() -> None:
     client = docker.from_env()
     result = Builder(client, folder, os.environ, force=False, report=said.append).build(entry, entry.recipe)
     client.close()
-    assert result.outcome is not Outcome.FAILED, result.problem
+    assert result.outcome is not BuildOutcome.FAILED, result.problem
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def submit(
 ) -> Session:
     """Return a new session, submitted and placed if it fits; with sudo."""
     owner = factories.make_user(policy=factories.make_policy(allow_sudo=True))
-    order = services.Order(
+    order = services.LaunchRequest(
         image=Image.objects.filter(reference=image).first() or factories.make_image(reference=image),
         resource_group=group,
         cpu=1,

@@ -72,9 +72,9 @@ def count_starts(engine: docker.DockerClient, host_name: str) -> Callable[[], in
     return count
 
 
-def order(host: Host) -> services.Order:
+def order(host: Host) -> services.LaunchRequest:
     image = factories.make_image(reference=ensure_tiny_image())
-    return services.Order(
+    return services.LaunchRequest(
         image=image, resource_group=host.group, cpu=1, memory=256 * MIB, shared_memory=16 * MIB, fgpu=2000
     )
 

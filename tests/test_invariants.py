@@ -23,7 +23,7 @@ from resources.models import Gpu, Host
 from resources.units import GIB, MIB
 from scheduler.passes import run_pass
 from sessions import services
-from sessions.errors import Refused
+from sessions.errors import RejectedError
 from sessions.lifecycle import FINAL, Status
 from sessions.models import Lease, Session
 from sessions.sweeps import enforce_deadlines
@@ -99,7 +99,7 @@ class Platform(RuleBasedStateMachine):
 
     def submit(self, which: int, amount: int, fault: Fault) -> None:
         fgpu = 100 * (amount % 41)
-        order = services.Order(
+        order = services.LaunchRequest(
             image=self.image,
             resource_group=self.hosts[which % 3].group,
             cpu=1 + amount % 3,
@@ -110,7 +110,7 @@ class Platform(RuleBasedStateMachine):
         )
         try:
             sessions = services.submit(self.users[amount % 2], order)
-        except Refused:
+        except RejectedError:
             self._count("refused")
         else:
             self.submitted += [session.pk for session in sessions]

@@ -17,7 +17,7 @@ from scheduler.passes import run_pass
 from sessions import services
 from sessions.lifecycle import Status
 from sessions.models import Session
-from sessions.services import Order
+from sessions.services import LaunchRequest
 from sshserver.tests.ssh_client import SshClient, run
 from tests import factories
 from tests.containers import remove_containers
@@ -40,7 +40,9 @@ def host() -> Iterator[Host]:
 def launch(host: Host) -> Session:
     """Return a session that is scheduled on the host."""
     image = factories.make_image(reference=ensure_shell_image())
-    order = Order(image=image, resource_group=host.group, name="train", cpu=1, memory=256 * MIB, shared_memory=16 * MIB)
+    order = LaunchRequest(
+        image=image, resource_group=host.group, name="train", cpu=1, memory=256 * MIB, shared_memory=16 * MIB
+    )
     (session,) = services.submit(factories.make_user(), order)
     declare_ready(host)
     assert run_pass() == 1

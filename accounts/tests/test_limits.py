@@ -2,19 +2,19 @@
 
 import pytest
 
-from accounts.limits import Amounts, Limits, exceeded, remaining
+from accounts.limits import Amounts, PolicyLimits, exceeded, remaining
 
-LIMITS = Limits(cpu=8, memory=100, fgpu=2000, sessions=2, pending=5)
+LIMITS = PolicyLimits(cpu=8, memory=100, fgpu=2000, sessions=2, pending=5)
 
 
 def test_what_is_left_is_the_limit_less_what_is_held_and_never_negative() -> None:
     left = remaining(LIMITS, Amounts(cpu=3, memory=150, fgpu=500, sessions=2))
-    assert left == Limits(cpu=5, memory=0, fgpu=1500, sessions=0, pending=5)
+    assert left == PolicyLimits(cpu=5, memory=0, fgpu=1500, sessions=0, pending=5)
 
 
 def test_an_empty_limit_stays_unlimited() -> None:
-    assert remaining(Limits(), Amounts(cpu=1000)) == Limits()
-    assert exceeded(Limits(), Amounts(cpu=1000, memory=1, fgpu=1, sessions=1)) == ()
+    assert remaining(PolicyLimits(), Amounts(cpu=1000)) == PolicyLimits()
+    assert exceeded(PolicyLimits(), Amounts(cpu=1000, memory=1, fgpu=1, sessions=1)) == ()
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from django.db import IntegrityError, transaction
 from django.test import Client
 
 from accounts.models import SshKey, User
-from accounts.public_keys import UnusableKey, public_key_from
-from accounts.services import MOST_KEYS, add_ssh_key
+from accounts.public_keys import InvalidPublicKeyError, public_key_from
+from accounts.services import MAX_KEYS, add_ssh_key
 from tests.api import client_of
 from tests.factories import make_user
 
@@ -50,7 +50,7 @@ BAD = {
 
 @pytest.mark.parametrize(("pasted", "words"), BAD.items())
 def test_what_is_no_safe_public_key_is_refused_with_what_to_do(pasted: str, words: str) -> None:
-    with pytest.raises(UnusableKey, match=words):
+    with pytest.raises(InvalidPublicKeyError, match=words):
         public_key_from(pasted)
 
 
@@ -68,17 +68,17 @@ def browser(user: User, client: Client) -> Client:
 def test_one_key_is_one_persons_and_whose_stays_unsaid(user: User) -> None:
     pasted = new_key()
     add_ssh_key(user, pasted, "laptop")
-    with pytest.raises(UnusableKey, match="added this key already, as 'laptop'"):
+    with pytest.raises(InvalidPublicKeyError, match="added this key already, as 'laptop'"):
         add_ssh_key(user, pasted.replace("ada@laptop", "another comment"))
-    with pytest.raises(UnusableKey, match=r"belongs to another account\.$"):
+    with pytest.raises(InvalidPublicKeyError, match=r"belongs to another account\.$"):
         add_ssh_key(make_user(), pasted)
     with pytest.raises(IntegrityError), transaction.atomic():
         SshKey.objects.create(owner=user, title="x", fingerprint=SshKey.objects.get().fingerprint)
 
 
 def test_nobody_has_keys_without_end(user: User) -> None:
-    SshKey.objects.bulk_create(SshKey(owner=user, title="x", fingerprint=str(each)) for each in range(MOST_KEYS))
-    with pytest.raises(UnusableKey, match="which is the most"):
+    SshKey.objects.bulk_create(SshKey(owner=user, title="x", fingerprint=str(each)) for each in range(MAX_KEYS))
+    with pytest.raises(InvalidPublicKeyError, match="which is the most"):
         add_ssh_key(user, new_key())
 
 

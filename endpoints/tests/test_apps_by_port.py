@@ -16,7 +16,7 @@ from gpuplatform.same_origin import SameOrigin
 from hostworker.app_environment import variables
 from proxy.asgi_request import Receive, Scope, Send
 from proxy.signing import digest
-from sessions.errors import Refused
+from sessions.errors import RejectedError
 from sessions.models import Endpoint, EndpointState, Session
 from sessions.tests.web import browser_of, text_of
 from tests.api import client_of
@@ -66,7 +66,7 @@ def test_a_preferred_port_is_given_in_place_of_any_other(session: Session) -> No
 def test_where_no_port_is_left_the_app_is_not_opened_and_its_user_is_told(session: Session) -> None:
     for port in (10200, 10201):
         make_endpoint(listen_port=port)
-    with pytest.raises(Refused, match="All ports for apps are taken"):
+    with pytest.raises(RejectedError, match="All ports for apps are taken"):
         opened(session)
     assert not Endpoint.objects.filter(session=session).exists()
     answer = browser_of(session.owner).post(reverse("sessions:apps", args=[session.pk]), {"app": "jupyter"})

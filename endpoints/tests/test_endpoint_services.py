@@ -9,7 +9,7 @@ from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
 
 from endpoints import services
 from proxy.signing import digest
-from sessions.errors import Refused
+from sessions.errors import RejectedError
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, Revocation, Session
 from sessions.notify import host_queue
@@ -76,7 +76,7 @@ def test_any_port_of_the_container_is_opened_by_its_number(session: Session) -> 
 
 @pytest.mark.parametrize("app", ["p80", "p1023", "p65536", "p08080", "p", "8080", "tensorboard", "p8080\n", "P8080"])
 def test_no_other_name_opens_anything(session: Session, app: str) -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RejectedError) as refused:
         services.open_app(session, app, actor=session.owner)
     assert "jupyter" in refused.value.errors["app"]
     assert not Endpoint.objects.exists()
@@ -85,7 +85,7 @@ def test_no_other_name_opens_anything(session: Session, app: str) -> None:
 @pytest.mark.parametrize("status", [Status.PENDING, Status.PREPARING, Status.TERMINATING, Status.TERMINATED])
 def test_only_running_sessions_have_apps(status: Status) -> None:
     session = session_in(status)
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RejectedError) as refused:
         services.open_app(session, "p8080", actor=session.owner)
     assert "running" in refused.value.errors["app"]
 
@@ -117,25 +117,25 @@ def test_publishing_voids_cookies_and_is_undone_at_once() -> None:
 def test_a_policy_without_public_apps_refuses_to_publish_and_to_share() -> None:
     endpoint = make_endpoint(run_reachable_session(owner=make_user(policy=make_policy(allow_public_apps=False))))
     owner = endpoint.session.owner
-    with pytest.raises(Refused, match="policy"):
+    with pytest.raises(RejectedError, match="policy"):
         services.publish(endpoint, actor=owner)
-    with pytest.raises(Refused, match="policy"):
+    with pytest.raises(RejectedError, match="policy"):
         services.share(endpoint, expires=timezone.now() + SOON, actor=owner)
 
 
 def test_what_is_over_or_closed_is_neither_published_nor_shared() -> None:
     endpoint = make_endpoint()
     owner, later = endpoint.session.owner, timezone.now() + SOON
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RejectedError) as refused:
         services.publish(endpoint, until=timezone.now(), actor=owner)
     assert set(refused.value.errors) == {"public_until"}
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(RejectedError) as refused:
         services.share(endpoint, expires=timezone.now(), actor=owner)
     assert set(refused.value.errors) == {"expires"}
     services.close(endpoint, actor=owner)
-    with pytest.raises(Refused):
+    with pytest.raises(RejectedError):
         services.publish(endpoint, actor=owner)
-    with pytest.raises(Refused):
+    with pytest.raises(RejectedError):
         services.share(endpoint, expires=later, actor=owner)
 
 

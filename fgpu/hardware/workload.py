@@ -78,7 +78,7 @@ class AllocationProperties(ctypes.Structure):
     ]
 
 
-class Gpu:
+class CudaDevice:
     """Device 0 with its primary context, and the work kernel."""
 
     def __init__(self) -> None:
@@ -128,27 +128,27 @@ def say(result: object) -> None:
     sys.stdout.flush()
 
 
-def allocate_plain(gpu: Gpu) -> None:
+def allocate_plain(gpu: CudaDevice) -> None:
     gpu.call("cuMemAlloc_v2", byref(c_uint64()), c_size_t(CHUNK))
 
 
-def allocate_async(gpu: Gpu) -> None:
+def allocate_async(gpu: CudaDevice) -> None:
     gpu.call("cuMemAllocAsync", byref(c_uint64()), c_size_t(CHUNK), gpu.stream)
 
 
-def allocate_vmm(gpu: Gpu) -> None:
+def allocate_vmm(gpu: CudaDevice) -> None:
     properties = AllocationProperties(type=1, location=MemoryLocation(1, 0))
     gpu.call("cuMemCreate", byref(c_uint64()), c_size_t(CHUNK), byref(properties), c_uint64(0))
 
 
-ALLOCATORS: dict[str, Callable[[Gpu], None]] = {
+ALLOCATORS: dict[str, Callable[[CudaDevice], None]] = {
     "plain": allocate_plain,
     "async": allocate_async,
     "vmm": allocate_vmm,
 }
 
 
-def fill(gpu: Gpu, allocator: str) -> dict[str, int]:
+def fill(gpu: CudaDevice, allocator: str) -> dict[str, int]:
     """Allocate until the driver refuses."""
     free, total = gpu.memory()
     allocated = 0
@@ -160,14 +160,14 @@ def fill(gpu: Gpu, allocator: str) -> dict[str, int]:
         return {"total": total, "free_before": free, "allocated": allocated, "code": error.code}
 
 
-def hold(gpu: Gpu, allocator: str) -> dict[str, int]:
+def hold(gpu: CudaDevice, allocator: str) -> dict[str, int]:
     """Allocate until refused, say so, and keep it until killed."""
     say(fill(gpu, allocator))
     sys.stdin.read()
     return {}
 
 
-def graph_of(gpu: Gpu) -> c_void_p:
+def graph_of(gpu: CudaDevice) -> c_void_p:
     graph, executable = c_void_p(), c_void_p()
     gpu.call("cuStreamBeginCapture_v2", gpu.stream, 0)
     for _ in range(GRAPH_LAUNCHES):
@@ -177,7 +177,7 @@ def graph_of(gpu: Gpu) -> c_void_p:
     return executable
 
 
-def throughput(gpu: Gpu, pattern: str) -> dict[str, float]:
+def throughput(gpu: CudaDevice, pattern: str) -> dict[str, float]:
     """Return milliseconds of kernels completed per millisecond, by the nominal length of a kernel."""
     seconds = float(os.environ["FGPU_SECONDS"])
     tiny = c_uint64(max(1, gpu.rounds.value * TINY_NS // KERNEL_NS))
@@ -199,7 +199,7 @@ def throughput(gpu: Gpu, pattern: str) -> dict[str, float]:
     return {"busy": done_ns / 1e9 / (gpu.now() - began)}
 
 
-def calibrate(gpu: Gpu) -> dict[str, int]:
+def calibrate(gpu: CudaDevice) -> dict[str, int]:
     """Return how many rounds make the kernel take its nominal length on this GPU."""
     rounds = 10_000
     gpu.launch(KERNEL_NS, c_uint64(rounds))
@@ -215,7 +215,7 @@ def calibrate(gpu: Gpu) -> dict[str, int]:
         rounds *= 4
 
 
-def cost(gpu: Gpu, _: str) -> dict[str, float]:
+def cost(gpu: CudaDevice, _: str) -> dict[str, float]:
     """Return ns per allocation and free, and per launch of an empty kernel, from Python: compare, do not quote."""
     calls = int(os.environ.get("FGPU_CALLS", "20000"))
     pointer, nothing = c_uint64(), c_uint64(0)
@@ -233,7 +233,7 @@ def cost(gpu: Gpu, _: str) -> dict[str, float]:
     }
 
 
-def about(gpu: Gpu, _: str) -> dict[str, object]:
+def about(gpu: CudaDevice, _: str) -> dict[str, object]:
     uuid, name, version = (ctypes.c_ubyte * 16)(), ctypes.create_string_buffer(96), c_int()
     gpu.call("cuDeviceGetUuid", byref(uuid), 0)
     gpu.call("cuDeviceGetName", name, 96, 0)
@@ -258,7 +258,7 @@ def hook_ranges() -> list[tuple[int, int]]:
     return [(int(low, 16), int(high, 16)) for low, high in spans]
 
 
-def routes(gpu: Gpu, _: str) -> dict[str, list[str]]:
+def routes(gpu: CudaDevice, _: str) -> dict[str, list[str]]:
     """Which of the allocators and launches that cuGetProcAddress gives are not the hook's; needs the hook."""
     lookup = gpu.library.cuGetProcAddress_v2
     lookup.argtypes = [c_char_p, POINTER(c_void_p), c_int, c_uint64, POINTER(c_uint)]
@@ -273,7 +273,7 @@ def routes(gpu: Gpu, _: str) -> dict[str, list[str]]:
 
 
 def main(what: str, how: str = "") -> None:
-    actions: dict[str, Callable[[Gpu, str], object]] = {
+    actions: dict[str, Callable[[CudaDevice, str], object]] = {
         "about": about,
         "fill": fill,
         "hold": hold,
@@ -282,7 +282,7 @@ def main(what: str, how: str = "") -> None:
         "routes": routes,
         "calibrate": lambda gpu, _: calibrate(gpu),
     }
-    say(actions[what](Gpu(), how))
+    say(actions[what](CudaDevice(), how))
 
 
 if __name__ == "__main__":

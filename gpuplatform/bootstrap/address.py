@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gpuplatform.bootstrap.progress import SetupProblem
+from gpuplatform.bootstrap.progress import SetupError
 
 ADDRESS: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
 EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # recognised, not bound
@@ -36,26 +36,26 @@ class Address:
         return f"http://{f'[{host}]' if ':' in host else host}:{self.port}/"
 
     def is_free(self, setting: str = HTTP_SETTING) -> bool:
-        """Return whether a server could listen here now. Raise SetupProblem if this is no address of the machine."""
+        """Return whether a server could listen here now. Raise SetupError if this is no address of the machine."""
         try:
             family, kind, protocol, _, where = socket.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)[0]
             with socket.socket(family, kind, protocol) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
                 probe.bind(where)
         except PermissionError:
-            raise SetupProblem(f"you may not listen on port {self.port}: choose one from 1024 up") from None
+            raise SetupError(f"you may not listen on port {self.port}: choose one from 1024 up") from None
         except socket.gaierror as error:
-            raise SetupProblem(f"{setting}: {self.host} is not an address here: {error.strerror}") from None
+            raise SetupError(f"{setting}: {self.host} is not an address here: {error.strerror}") from None
         except OSError:
             return False
         return True
 
 
 def address_from(text: str, setting: str = HTTP_SETTING) -> Address:
-    """Return the address in "host:port" or "[ipv6]:port"; raise SetupProblem, naming the setting, for anything else."""
+    """Return the address in "host:port" or "[ipv6]:port"; raise SetupError, naming the setting, for anything else."""
     match = ADDRESS.fullmatch(text)
     if not match or not 0 < int(match["port"]) < 65536:
-        raise SetupProblem(f"{setting} is {text!r}, which is not host:port, such as 127.0.0.1:8000")
+        raise SetupError(f"{setting} is {text!r}, which is not host:port, such as 127.0.0.1:8000")
     return Address(match["host"].strip("[]"), int(match["port"]))
 
 

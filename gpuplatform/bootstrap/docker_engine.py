@@ -14,7 +14,7 @@ from docker.errors import DockerException
 from requests.exceptions import RequestException
 
 from gpuplatform.bootstrap import system_packages
-from gpuplatform.bootstrap.progress import SetupProblem
+from gpuplatform.bootstrap.progress import SetupError
 
 DEFAULT_URL: Final = "unix:///var/run/docker.sock"
 PACKAGES: Final = {"dockerd": "docker.io", "iptables": "iptables"}
@@ -50,18 +50,18 @@ def examine(url: str) -> Engine:
 
 
 def ensure(url: str, log: Path, report: Callable[[str], None]) -> Engine:
-    """Return the Engine that answers at `url`, installed and started if need be; raise SetupProblem if there is none.
+    """Return the Engine that answers at `url`, installed and started if need be; raise SetupError if there is none.
 
     An Engine that this starts outlives the platform, as the sessions' containers do; it writes to `log`.
     """
     engine = examine(url)
     if engine.problem and url == DEFAULT_URL and os.geteuid() == 0:
         if not system_packages.program("dockerd") and not system_packages.can_install():
-            raise SetupProblem(_advice(engine.problem))
+            raise SetupError(_advice(engine.problem))
         system_packages.ensure(PACKAGES, report)
         engine = start(url, _start_command(), log, report)
     if engine.problem:
-        raise SetupProblem(_advice(engine.problem))
+        raise SetupError(_advice(engine.problem))
     report(f"Docker Engine {engine.version}, cgroup v{engine.cgroup_version}")
     return engine
 

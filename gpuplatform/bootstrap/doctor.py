@@ -26,7 +26,7 @@ from requests.exceptions import RequestException
 from engine.engine import ExecFailed
 from gpuplatform import redis_probe
 from gpuplatform.bootstrap import address, docker_engine, gpus, system_packages
-from gpuplatform.bootstrap.progress import SetupProblem
+from gpuplatform.bootstrap.progress import SetupError
 from hostworker.privileged import firewall
 from hostworker.runtime.container_config import NETWORK
 from hostworker.runtime.factory import get_enforcer
@@ -80,7 +80,7 @@ def _guarded(check: Callable[[], Finding]) -> Finding:
         return Finding(Verdict.FAIL, f"the database refuses: {_one_line(error)}", "`make up` applies the migrations")
     except (DockerException, RequestException):
         return Finding(Verdict.WARN, "unknown, since the Docker Engine does not answer")
-    except SetupProblem as problem:
+    except SetupError as problem:
         return Finding(Verdict.FAIL, str(problem))
 
 

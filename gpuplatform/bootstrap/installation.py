@@ -46,7 +46,7 @@ def kept_services() -> list[Service]:
 
 
 def prepare_machine(progress: Progress, *, for_tests: bool) -> None:
-    """Have the Docker Engine and the programs that the platform, or its tests too, call; raise SetupProblem."""
+    """Have the Docker Engine and the programs that the platform, or its tests too, call; raise SetupError."""
     with progress.step("Docker Engine"):
         log = Path(settings.COMPUTE_VAR_DIR) / "dockerd.log"
         docker_engine.ensure(settings.COMPUTE_DOCKER_URL, log, progress.note)

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from gpuplatform.bootstrap.progress import SetupProblem
+from gpuplatform.bootstrap.progress import SetupError
 
 
 @contextmanager
 def hold(lock_file: Path) -> Iterator[None]:
-    """Hold the lock for the block; raise SetupProblem, naming the holder, where another process has it.
+    """Hold the lock for the block; raise SetupError, naming the holder, where another process has it.
 
     The kernel releases it with the process, however that ends, so a stale file stands in nobody's way.
     """
@@ -22,7 +22,7 @@ def hold(lock_file: Path) -> Iterator[None]:
         except BlockingIOError:
             file.seek(0)
             holder = file.read().strip() or "unknown"
-            raise SetupProblem(
+            raise SetupError(
                 f"GPU Platform already runs here, or is being set up: process {holder}. Stop that one first, with "
                 f"Ctrl-C in its terminal or `kill {holder}`."
             ) from None

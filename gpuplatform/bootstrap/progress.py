@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import TextIO
 
 
-class SetupProblem(Exception):
+class SetupError(Exception):
     """Something on this machine stands in the way; the message says what, and what to do about it."""
 
 

@@ -17,7 +17,7 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from gpuplatform import embedded
-from gpuplatform.bootstrap.supervisor import Service, ServiceProblem
+from gpuplatform.bootstrap.supervisor import Service, ServiceError
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # platformdirs warns where there is no XDG_RUNTIME_DIR, as for root
@@ -78,7 +78,7 @@ def _start_or_say(start: Callable[[Path], None], var_dir: Path) -> None:
     try:
         start(var_dir)
     except (OSError, subprocess.SubprocessError, psycopg.Error, redis.RedisError) as error:
-        raise ServiceProblem(str(error)) from error
+        raise ServiceError(str(error)) from error
 
 
 def postgres_runs(var_dir: Path) -> bool:

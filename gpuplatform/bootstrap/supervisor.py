@@ -34,7 +34,7 @@ class Command:
     environment: Mapping[str, str] = field(default_factory=dict)
 
 
-class ServiceProblem(Exception):
+class ServiceError(Exception):
     """A service could not be started; the text says why."""
 
 
@@ -44,7 +44,7 @@ class Service:
 
     name: str
     is_up: Callable[[], bool]
-    start: Callable[[], None]  # raises ServiceProblem
+    start: Callable[[], None]  # raises ServiceError
 
 
 class Supervisor:
@@ -166,7 +166,7 @@ class Supervisor:
         start = asyncio.create_task(asyncio.to_thread(service.start))
         try:
             await asyncio.shield(start)
-        except ServiceProblem as problem:
+        except ServiceError as problem:
             self._say(f"WARNING: {service.name} does not start: {problem}")
         finally:
             await asyncio.wait({start})

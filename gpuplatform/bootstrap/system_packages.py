@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from gpuplatform.bootstrap.progress import SetupProblem
+from gpuplatform.bootstrap.progress import SetupError
 
 FOR_IMAGES: Final = {"debootstrap": "debootstrap"}
 FOR_TESTS: Final = {
@@ -35,24 +35,24 @@ def can_install() -> bool:
 
 
 def ensure(packages: Mapping[str, str], report: Callable[[str], None]) -> None:
-    """Have each program of {program: Debian package}; raise SetupProblem where one cannot be had."""
+    """Have each program of {program: Debian package}; raise SetupError where one cannot be had."""
     missing = {name: package for name, package in packages.items() if program(name) is None}
     if not missing:
         return
     names = " ".join(sorted(set(missing.values())))
     if not can_install():
-        raise SetupProblem(
+        raise SetupError(
             f"{', '.join(missing)} missing. On Debian or Ubuntu run: sudo apt-get install {names}. "
             "On other systems install the same programs with its package manager."
         )
     install(names.split(), report)
     lost = [name for name in missing if program(name) is None]
     if lost:
-        raise SetupProblem(f"the packages {names} were installed, but {', '.join(lost)} is still not there")
+        raise SetupError(f"the packages {names} were installed, but {', '.join(lost)} is still not there")
 
 
 def install(names: list[str], report: Callable[[str], None]) -> None:
-    """Install Debian packages; raise SetupProblem with the end of apt's output if that fails."""
+    """Install Debian packages; raise SetupError with the end of apt's output if that fails."""
     report(f"installing the Debian packages {' '.join(names)}")
     environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
     for arguments in (("update",), ("install", "--no-install-recommends", *names)):
@@ -67,4 +67,4 @@ def install(names: list[str], report: Callable[[str], None]) -> None:
         )
         if done.returncode:
             ending = "\n".join(done.stdout.splitlines()[-15:])
-            raise SetupProblem(f"`apt-get {' '.join(arguments)}` failed:\n{ending}")
+            raise SetupError(f"`apt-get {' '.join(arguments)}` failed:\n{ending}")

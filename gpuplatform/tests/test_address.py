@@ -5,7 +5,7 @@ import socket
 import pytest
 
 from gpuplatform.bootstrap.address import Address, address_from, health
-from gpuplatform.bootstrap.progress import SetupProblem
+from gpuplatform.bootstrap.progress import SetupError
 from tests.ports import free_port
 
 
@@ -25,7 +25,7 @@ def test_an_address_is_read_and_shown_as_a_browser_wants_it(text: str, address: 
 
 @pytest.mark.parametrize("text", ["", "8000", "localhost", "localhost:", "localhost:0", "localhost:65536", "::1:80"])
 def test_anything_else_is_refused_by_the_name_of_the_setting(text: str) -> None:
-    with pytest.raises(SetupProblem, match="COMPUTE_HTTP_ADDRESS"):
+    with pytest.raises(SetupError, match="COMPUTE_HTTP_ADDRESS"):
         address_from(text)
 
 
@@ -38,5 +38,5 @@ def test_a_port_on_which_somebody_listens_is_not_free_and_not_healthy() -> None:
 
 
 def test_a_name_that_is_no_address_is_explained() -> None:
-    with pytest.raises(SetupProblem, match=r"nowhere\.invalid"):
+    with pytest.raises(SetupError, match=r"nowhere\.invalid"):
         Address("nowhere.invalid", 8000).is_free()

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuplatform.bootstrap import docker_engine
-from gpuplatform.bootstrap.progress import SetupProblem
+from gpuplatform.bootstrap.progress import SetupError
 
 FAKE_ENGINE = """
 import http.server, json, os, socketserver, sys
@@ -29,7 +29,7 @@ socketserver.UnixStreamServer(sys.argv[1], Handler).serve_forever()
 
 def test_an_engine_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
     url = f"unix://{tmp_path}/docker.sock"
-    with pytest.raises(SetupProblem) as caught:
+    with pytest.raises(SetupError) as caught:
         docker_engine.ensure(url, tmp_path / "log", lambda line: None)
     assert f"{tmp_path}/docker.sock does not exist" in str(caught.value)
     assert "apt-get install docker.io iptables" in str(caught.value)

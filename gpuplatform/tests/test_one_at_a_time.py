@@ -6,14 +6,14 @@ from pathlib import Path
 import pytest
 
 from gpuplatform.bootstrap import one_at_a_time
-from gpuplatform.bootstrap.progress import SetupProblem
+from gpuplatform.bootstrap.progress import SetupError
 
 
 def test_a_second_one_is_refused_and_told_who_runs(tmp_path: Path) -> None:
     lock = tmp_path / "var" / "up.lock"
     with (
         one_at_a_time.hold(lock),
-        pytest.raises(SetupProblem, match=f"process {os.getpid()}"),
+        pytest.raises(SetupError, match=f"process {os.getpid()}"),
         one_at_a_time.hold(lock),
     ):
         pytest.fail("both run")

@@ -14,7 +14,7 @@ import pytest
 
 from gpuplatform.bootstrap import supervisor as supervisor_module
 from gpuplatform.bootstrap.restarts import MOST, WINDOW_SECONDS, Restarts
-from gpuplatform.bootstrap.supervisor import Command, Service, ServiceProblem, Supervisor
+from gpuplatform.bootstrap.supervisor import Command, Service, ServiceError, Supervisor
 from tests.wait import SECONDS, until
 
 WAIT = "import signal, os; print('ready', os.getpid(), flush=True); signal.pause()"
@@ -109,7 +109,7 @@ async def test_a_process_that_ends_again_and_again_ends_all(tmp_path: Path) -> N
 
 async def test_a_service_that_does_not_start_again_ends_all(tmp_path: Path) -> None:
     def fail() -> None:
-        raise ServiceProblem("the disk is full")
+        raise ServiceError("the disk is full")
 
     output = io.StringIO()
     service = Service(name="the database", is_up=lambda: False, start=fail)

@@ -28,7 +28,7 @@ _LEFT_OUT: Final = (
 Report = Callable[[str], None]
 
 
-class BaseUnavailable(Exception):
+class BaseImageError(Exception):
     """There is no base to build on; the message says what to do."""
 
 
@@ -41,7 +41,7 @@ class Bases:
         self._provided: dict[str, str] = {}
 
     def reference(self, suite: str) -> str:
-        """Return the image of a Debian release, fetching or making it if needed. Raise BaseUnavailable."""
+        """Return the image of a Debian release, fetching or making it if needed. Raise BaseImageError."""
         if suite not in self._provided:
             self._provided[suite] = self._provide(suite)
         return self._provided[suite]
@@ -58,7 +58,7 @@ class Bases:
             return own
         if local:
             return local
-        raise BaseUnavailable(
+        raise BaseImageError(
             f"no registry answers for {official}, and debootstrap is not installed: install it (apt-get install "
             f"debootstrap), or bring the image from elsewhere (docker save {official}, docker load)"
         )
@@ -85,10 +85,10 @@ class Bases:
             try:
                 done = subprocess.run(command, capture_output=True, text=True, timeout=DEBOOTSTRAP_SECONDS, check=False)
             except subprocess.TimeoutExpired:
-                raise BaseUnavailable(f"debootstrap {suite} took more than {DEBOOTSTRAP_SECONDS} s") from None
+                raise BaseImageError(f"debootstrap {suite} took more than {DEBOOTSTRAP_SECONDS} s") from None
             if done.returncode:
                 tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-                raise BaseUnavailable(f"{' '.join(command[2:])} failed (as root?):\n{tail}")
+                raise BaseImageError(f"{' '.join(command[2:])} failed (as root?):\n{tail}")
             Path(root, "etc/apt/sources.list").write_text(_sources(suite))
             self._import(root, reference)
 
@@ -101,7 +101,7 @@ class Bases:
                 tar.stdout, repository=repository, tag=tag, changes=['CMD ["bash"]']
             )
         if tar.returncode:
-            raise BaseUnavailable(f"tar of {root} ended with {tar.returncode}")
+            raise BaseImageError(f"tar of {root} ended with {tar.returncode}")
 
 
 def has_image(engine: DockerClient, reference: str) -> bool:

@@ -15,7 +15,7 @@ from docker import DockerClient
 from docker.errors import APIError, DockerException, ImageNotFound
 
 from resources.images import inputs, trust
-from resources.images.base import Bases, BaseUnavailable, Report
+from resources.images.base import BaseImageError, Bases, Report
 from resources.images.catalog import Entry, Recipe
 
 SILENCE_SECONDS: Final = 1800  # the engine may be quiet for this long within a build; pip is, for minutes
@@ -23,11 +23,11 @@ TAIL_LINES: Final = 30
 STEP_LENGTH: Final = 100
 
 
-class BuildFailed(Exception):
+class ImageBuildError(Exception):
     """An image could not be built; the message has the command that failed and the tail of its output."""
 
 
-class Outcome(StrEnum):
+class BuildOutcome(StrEnum):
     """How the build of an image ended."""
 
     BUILT = "built"
@@ -36,11 +36,11 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class BuildResult:
     """What became of one entry; `problem` says why it failed."""
 
     entry: Entry
-    outcome: Outcome
+    outcome: BuildOutcome
     seconds: float
     problem: str = ""
 
@@ -61,17 +61,17 @@ class Builder:
         for name in inputs.indexes_with_passwords(environ):
             report(f"{name} has a password, which would stay readable in the image: not used for the build")
 
-    def build(self, entry: Entry, recipe: Recipe) -> Result:
+    def build(self, entry: Entry, recipe: Recipe) -> BuildResult:
         """Build the image of an entry unless it is there with the same inputs. Never raises for a failed build."""
         started = time.monotonic()
         digest = inputs.inputs_digest(self._files, recipe)
         try:
             if not self._force and built_digest(self._engine, entry.reference) == digest:
-                return Result(entry, Outcome.CURRENT, time.monotonic() - started)
+                return BuildResult(entry, BuildOutcome.CURRENT, time.monotonic() - started)
             self._build(entry, recipe, digest)
-        except (BuildFailed, BaseUnavailable, DockerException, requests.RequestException) as error:
-            return Result(entry, Outcome.FAILED, time.monotonic() - started, str(error))
-        return Result(entry, Outcome.BUILT, time.monotonic() - started)
+        except (ImageBuildError, BaseImageError, DockerException, requests.RequestException) as error:
+            return BuildResult(entry, BuildOutcome.FAILED, time.monotonic() - started, str(error))
+        return BuildResult(entry, BuildOutcome.BUILT, time.monotonic() - started)
 
     def _build(self, entry: Entry, recipe: Recipe, digest: str) -> None:
         arguments = {"BASE": self._bases.reference(recipe.suite), "PACKAGES": " ".join(recipe.packages)}
@@ -111,12 +111,12 @@ def built_digest(engine: DockerClient, reference: str) -> str | None:
 
 
 def follow_build(events: Iterable[Mapping[str, object]], report: Report) -> None:
-    """Read the engine's build events to their end, reporting each command that is really run. Raise BuildFailed."""
+    """Read the engine's build events to their end, reporting each command that is really run. Raise ImageBuildError."""
     step, tail = "", deque[str](maxlen=TAIL_LINES)
     for event in events:
         if "error" in event:
             output = "\n".join(tail)
-            raise BuildFailed(f"{step or 'the build'}\n{output}\n{event['error']}")
+            raise ImageBuildError(f"{step or 'the build'}\n{output}\n{event['error']}")
         for line in str(event.get("stream", "")).splitlines():
             if line.startswith("Step "):
                 step = line

@@ -8,9 +8,9 @@ from docker import DockerClient
 from docker.errors import DockerException
 
 from resources.images.base import Report, has_image, registry_answers
-from resources.images.builder import Builder, Outcome
+from resources.images.builder import Builder, BuildOutcome
 from resources.images.catalog import Entry, Recipe, registry_of
-from resources.images.registration import Change, is_registered, register_entry
+from resources.images.registration import CatalogChange, is_registered, register_entry
 
 
 class Provision:
@@ -33,7 +33,7 @@ class Provision:
 
     def _build(self, entry: Entry, recipe: Recipe) -> bool:
         result = self._builder.build(entry, recipe)
-        if result.outcome is Outcome.FAILED:
+        if result.outcome is BuildOutcome.FAILED:
             self._report(f"{entry.label}: FAILED after {result.seconds:.0f} s\n{result.problem}")
             return False
         self._report(f"{entry.label}: {result.outcome}, {result.seconds:.1f} s")
@@ -45,7 +45,7 @@ class Provision:
         except ValidationError as error:
             self._report(f"{entry.label}: FAILED to register: {' '.join(error.messages)}")
             return False
-        if change is not Change.UNCHANGED:
+        if change is not CatalogChange.UNCHANGED:
             self._report(f"{entry.label}: {change} as {entry.reference}{'' if enable else ', disabled'}")
         if not enable:
             self._report(f"{entry.label}: neither on this host nor to be pulled; enable it on the admin pages later")

@@ -11,7 +11,7 @@ from resources.images.catalog import Entry, reference_problem
 from resources.models import App, Image
 
 
-class Change(StrEnum):
+class CatalogChange(StrEnum):
     """What registering an entry of the catalogue did."""
 
     ADDED = "added"
@@ -20,7 +20,7 @@ class Change(StrEnum):
 
 
 @transaction.atomic
-def register_entry(entry: Entry, *, enable: bool = True) -> Change:
+def register_entry(entry: Entry, *, enable: bool = True) -> CatalogChange:
     """Bring the row of a catalogue's entry up to date; a second call changes nothing.
 
     The catalogue decides names, reference, description and minimums. Administrators decide the rest: `enable` and the
@@ -41,11 +41,11 @@ def register_entry(entry: Entry, *, enable: bool = True) -> Change:
         has_default = Image.objects.filter(environment=entry.environment, is_default=True).exists()
         row = _save(Image(is_enabled=enable, is_default=entry.is_default and not has_default), fields)
         _add_apps(row, entry)
-        return Change.ADDED
+        return CatalogChange.ADDED
     has_changed = any(getattr(row, name) != value for name, value in fields.items())
     if has_changed:
         _save(row, fields)
-    return Change.UPDATED if _add_apps(row, entry) or has_changed else Change.UNCHANGED
+    return CatalogChange.UPDATED if _add_apps(row, entry) or has_changed else CatalogChange.UNCHANGED
 
 
 def is_registered(entry: Entry) -> bool:

@@ -15,8 +15,8 @@ from docker.errors import ImageNotFound
 from docker.models.containers import Container
 
 from resources.images import base
-from resources.images.base import Bases, BaseUnavailable
-from resources.images.builder import Builder, BuildFailed, Outcome, built_digest, follow_build
+from resources.images.base import BaseImageError, Bases
+from resources.images.builder import Builder, BuildOutcome, ImageBuildError, built_digest, follow_build
 from resources.images.catalog import Entry, load
 from resources.images.inputs import network_arguments
 from resources.models import Image
@@ -61,7 +61,7 @@ def test_each_command_that_is_run_is_reported_and_cached_ones_are_not() -> None:
 def test_a_failed_build_names_the_command_and_shows_the_end_of_its_output() -> None:
     output = [{"stream": f"line {number}\n"} for number in range(100)]
     events = [{"stream": "Step 2/3 : RUN make"}, *output, {"error": "returned a non-zero code: 2"}]
-    with pytest.raises(BuildFailed) as caught:
+    with pytest.raises(ImageBuildError) as caught:
         follow_build(events, lambda _: None)
     lines = str(caught.value).splitlines()
     assert lines[0] == "Step 2/3 : RUN make"
@@ -72,7 +72,7 @@ def test_a_failed_build_names_the_command_and_shows_the_end_of_its_output() -> N
 def test_the_output_of_the_commands_before_the_failed_one_is_left_out() -> None:
     streams = ["Step 1/2 : RUN apt-get update", "Hit:1 bookworm\n", "Step 2/2 : RUN make", "no such target\n"]
     events = [*({"stream": text} for text in streams), {"error": "code 2"}]
-    with pytest.raises(BuildFailed) as caught:
+    with pytest.raises(ImageBuildError) as caught:
         follow_build(events, lambda _: None)
     assert str(caught.value).splitlines() == ["Step 2/2 : RUN make", "no such target", "code 2"]
 
@@ -90,7 +90,7 @@ def built(engine: DockerClient) -> None:
     for entry in BUILT:
         assert entry.recipe
         result = builder.build(entry, entry.recipe)
-        assert result.outcome is not Outcome.FAILED, result.problem
+        assert result.outcome is not BuildOutcome.FAILED, result.problem
 
 
 @pytest.fixture
@@ -211,7 +211,7 @@ def test_with_neither_registry_nor_debootstrap_the_message_says_what_to_install(
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     bases = Bases(engine, refresh=False, report=lambda _: None)
-    with pytest.raises(BaseUnavailable, match=r"for debian:nosuch-slim.*apt-get install debootstrap"):
+    with pytest.raises(BaseImageError, match=r"for debian:nosuch-slim.*apt-get install debootstrap"):
         bases.reference("nosuch")
 
 

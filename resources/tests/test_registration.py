@@ -8,7 +8,7 @@ from django.core.exceptions import ValidationError
 
 from resources.images.catalog import Entry
 from resources.images.catalog_apps import AppEntry
-from resources.images.registration import Change, register_entry
+from resources.images.registration import CatalogChange, register_entry
 from resources.models import App, Image
 from resources.units import GIB
 
@@ -28,7 +28,7 @@ ENTRY = Entry(
 
 
 def test_a_new_entry_becomes_a_row_with_all_its_fields() -> None:
-    assert register_entry(ENTRY) is Change.ADDED
+    assert register_entry(ENTRY) is CatalogChange.ADDED
     row = Image.objects.get()
     assert (row.environment, row.version, row.reference, row.description) == (
         "Python",
@@ -41,14 +41,14 @@ def test_a_new_entry_becomes_a_row_with_all_its_fields() -> None:
 
 def test_registering_again_changes_nothing() -> None:
     register_entry(ENTRY)
-    assert register_entry(ENTRY) is Change.UNCHANGED
+    assert register_entry(ENTRY) is CatalogChange.UNCHANGED
     assert Image.objects.count() == 1
 
 
 def test_a_change_in_the_catalogue_updates_the_row_in_place() -> None:
     register_entry(ENTRY)
     key = Image.objects.get().pk
-    assert register_entry(replace(ENTRY, reference="lab/python:3.11-2", min_memory=2 * GIB)) is Change.UPDATED
+    assert register_entry(replace(ENTRY, reference="lab/python:3.11-2", min_memory=2 * GIB)) is CatalogChange.UPDATED
     row = Image.objects.get()
     assert (row.pk, row.reference, row.min_memory) == (key, "lab/python:3.11-2", 2 * GIB)
 
@@ -56,7 +56,7 @@ def test_a_change_in_the_catalogue_updates_the_row_in_place() -> None:
 def test_what_an_administrator_switched_off_stays_off() -> None:
     register_entry(ENTRY)
     Image.objects.update(is_enabled=False, is_default=False)
-    assert register_entry(replace(ENTRY, description="new")) is Change.UPDATED
+    assert register_entry(replace(ENTRY, description="new")) is CatalogChange.UPDATED
     row = Image.objects.get()
     assert (row.description, row.is_enabled, row.is_default) == ("new", False, False)
 
@@ -81,19 +81,19 @@ WITH_APPS = replace(ENTRY, apps=(APP, replace(APP, name="other", title="Other"))
 
 
 def test_the_apps_of_an_entry_become_rows_in_their_order() -> None:
-    assert register_entry(WITH_APPS) is Change.ADDED
+    assert register_entry(WITH_APPS) is CatalogChange.ADDED
     web, other = App.objects.all()
     assert {name: getattr(web, name) for name in asdict(APP)} == asdict(APP)
     assert (other.name, other.position) == ("other", 1)
-    assert register_entry(WITH_APPS) is Change.UNCHANGED
+    assert register_entry(WITH_APPS) is CatalogChange.UNCHANGED
 
 
 def test_an_image_of_before_gets_its_apps_and_what_administrators_changed_stays() -> None:
     register_entry(ENTRY)
-    assert register_entry(WITH_APPS) is Change.UPDATED
+    assert register_entry(WITH_APPS) is CatalogChange.UPDATED
     App.objects.get(name="other").delete()
     App.objects.update(command="mine")
-    assert register_entry(replace(WITH_APPS, description="new")) is Change.UPDATED
+    assert register_entry(replace(WITH_APPS, description="new")) is CatalogChange.UPDATED
     assert list(App.objects.values_list("name", "command")) == [("web", "mine")]
 
 

@@ -12,14 +12,14 @@ from itertools import chain
 from math import inf
 from typing import Final
 
-from accounts.limits import Limits
+from accounts.limits import PolicyLimits
 from scheduler.core.order import DEFAULT
 from scheduler.core.reservation import End, Reservation, hold, reserve
 from scheduler.core.room import GroupRoom, Room
 from scheduler.core.terms import EPOCH, HostView, Owner, Placement, Request, Rules, Running, Shape, Snapshot
 from scheduler.core.where import policy_for
 
-UNLIMITED: Final = Limits()
+UNLIMITED: Final = PolicyLimits()
 SHARE_UNIT: Final = 10**9  # shares of a group are compared in billionths
 
 
@@ -31,7 +31,7 @@ class Allowance:
     def __init__(self, owner: Owner) -> None:
         """Take what the limits leave beside what is held; below zero where limits were lowered."""
         limits, used = owner.limits, owner.used
-        self.limits: Limits = limits
+        self.limits: PolicyLimits = limits
         self.cpu = inf if limits.cpu is None else limits.cpu - used.cpu
         self.memory = inf if limits.memory is None else limits.memory - used.memory
         self.fgpu = inf if limits.fgpu is None else limits.fgpu - used.fgpu

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from accounts.limits import FIELDS, Limits
+from accounts.limits import FIELDS, PolicyLimits
 from resources.units import amount_text, fgpu_text, listing, size_text
 from scheduler.core.board import Allowance, Board
 from scheduler.core.room import Room
@@ -34,7 +34,7 @@ class Explainer:
         self._board = board
         self._shortages: dict[tuple[int, bool], Shortage] = {}  # by group, and whether a GPU must be divided
         self._known: dict[tuple[int, Shape], Words] = {}
-        self._barred: dict[tuple[Limits, str, tuple[str, ...], Shape], Words] = {}
+        self._barred: dict[tuple[PolicyLimits, str, tuple[str, ...], Shape], Words] = {}
 
     def explain(self, request: Request) -> Waiting:
         """Return the reason, and the sentence for the owner."""
@@ -98,7 +98,7 @@ def _over(holder: Allowance, request: Request) -> tuple[str, ...]:
     return tuple(name for name in FIELDS if name != "sessions" and getattr(holder, name) < getattr(request, name))
 
 
-def limit_text(limits: Limits, over: Sequence[str], shape: Shape, whose: str = "Your policy") -> str:
+def limit_text(limits: PolicyLimits, over: Sequence[str], shape: Shape, whose: str = "Your policy") -> str:
     """Return the sentence for a request that would exceed `limits` in the amounts named in `over`."""
     if "sessions" in over:
         return _sessions_text(limits.sessions or 0, whose)

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Final, NamedTuple
 
-from accounts.limits import Amounts, Limits
+from accounts.limits import Amounts, PolicyLimits
 from sessions.lifecycle import Reason
 
 EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
@@ -123,7 +123,7 @@ class Running(NamedTuple):
 class Owner:
     """A holder of limits, a user or a project: what it may hold at once, and what its sessions hold now."""
 
-    limits: Limits
+    limits: PolicyLimits
     used: Amounts
 
 

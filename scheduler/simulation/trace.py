@@ -8,7 +8,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import NamedTuple
 
-from accounts.limits import Amounts, Limits
+from accounts.limits import Amounts, PolicyLimits
 from scheduler.core.terms import EPOCH, GpuView, HostView, Owner, Request, Shape, Snapshot
 from scheduler.simulation.simulator import Job
 
@@ -60,7 +60,7 @@ def world(hosts: tuple[HostView, ...], pods: tuple[Pod, ...]) -> tuple[Snapshot,
     for number, pod in enumerate(pods):
         request = Request(f"{number:06}", 1, GROUP, *pod.shape, queued_at=EPOCH + timedelta(seconds=pod.came))
         jobs.append(Job(request, timedelta(seconds=pod.lasts)))
-    return Snapshot(hosts=hosts, queue=(), owners={1: Owner(limits=Limits(), used=Amounts())}), jobs
+    return Snapshot(hosts=hosts, queue=(), owners={1: Owner(limits=PolicyLimits(), used=Amounts())}), jobs
 
 
 def _pod(row: dict[str, str]) -> Pod:

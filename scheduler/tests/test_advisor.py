@@ -15,7 +15,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounts.limits import Amounts, Limits
+from accounts.limits import Amounts, PolicyLimits
 from scheduler.advisor import Advice, Alternative, Starts, advise
 from scheduler.core.terms import Owner, Request, Running, Snapshot
 from scheduler.core.tests.timelines import FOREVER, at, job, random_waiting, worlds
@@ -73,7 +73,7 @@ def test_less_fgpu_and_another_group_are_offered() -> None:
 
 
 def test_what_is_offered_is_within_the_users_limits() -> None:
-    owner = Owner(limits=Limits(fgpu=1000), used=Amounts(fgpu=800, sessions=1))
+    owner = Owner(limits=PolicyLimits(fgpu=1000), used=Amounts(fgpu=800, sessions=1))
     snapshot = make_snapshot([make_host(1, [1000])], [], {1: owner})
     advice = advise(snapshot, make_request("mine", 500), NOW)
     assert advice.starts is None

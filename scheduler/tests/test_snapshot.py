@@ -4,8 +4,8 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from accounts.limits import Amounts, Limits
-from resources.models import HostStatus, QueueOrder, ResourceGroup, Where
+from accounts.limits import Amounts, PolicyLimits
+from resources.models import HostStatus, PlacementChoice, QueueOrder, ResourceGroup
 from resources.units import GIB
 from scheduler import snapshot
 from scheduler.core import terms
@@ -113,14 +113,14 @@ def test_owners_come_with_their_limits_and_what_they_hold_in_all_groups() -> Non
     waiting = make_session(owner=owner)
     held = Amounts(cpu=3, memory=2 * GIB, fgpu=500, sessions=2)
     loaded = snapshot.load(timezone.now())
-    assert loaded.snapshot.owners == {owner.pk: Owner(limits=Limits(cpu=8, sessions=3), used=held)}
+    assert loaded.snapshot.owners == {owner.pk: Owner(limits=PolicyLimits(cpu=8, sessions=3), used=held)}
     assert [(waiter.request.owner_id, waiter.told) for waiter in loaded.waiters] == [
         (owner.pk, Told(waiting.pk, "SUBMITTED", ""))
     ]
 
 
 def test_the_words_for_rules_are_the_same_in_the_database_and_in_the_scheduler() -> None:
-    assert Where.values == [where.value for where in terms.Where]
+    assert PlacementChoice.values == [where.value for where in terms.Where]
     assert QueueOrder.values == [order.value for order in terms.Order]
     rules, group = terms.Rules(), ResourceGroup()
     assert (group.placement, group.queue_order) == (rules.where, rules.order)

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 STATUS_CHOICES = [(status.value, status.value.lower()) for status in Status]
 
 
-class StaleSession(Exception):
+class StaleSessionError(Exception):
     """Somebody else moved the session first; what was about to be done no longer applies."""
 
 
@@ -301,8 +301,8 @@ class Session(models.Model):
     ) -> None:
         """Move from the status this object was read in to `target`, as one compare-and-set; the only such writer.
 
-        Leaves an event, sets the time stamps, and frees the lease when `target` holds none. Raises StaleSession when
-        the row has moved meanwhile or the move is not in the table; the object is then as it was.
+        Leaves an event, sets the time stamps, and frees the lease when `target` holds none. Raises StaleSessionError
+        when the row has moved meanwhile or the move is not in the table; the object is then as it was.
         """
         old, now = Status(self.status), timezone.now()
         changes = {"status": target.value, "reason": reason.value, "detail": detail, "status_at": now, **(fields or {})}
@@ -315,7 +315,7 @@ class Session(models.Model):
         with transaction.atomic():
             row = Session.objects.filter(pk=self.pk, status=old.value, attempt=self.attempt)
             if old not in lifecycle.sources(target) or not row.update(**changes):
-                raise StaleSession(f"session {self.pk}: {old} -> {target}")
+                raise StaleSessionError(f"session {self.pk}: {old} -> {target}")
             if target not in HOSTED:
                 Lease.objects.filter(session=self.pk).delete()
             self.events.create(

@@ -173,7 +173,7 @@ async def test_a_gateway_that_is_killed_closes_the_terminal_at_once_and_says_so(
         assert (code, words) == (CloseCode.ENGINE_TROUBLE, "The gateway of the session's host cannot be reached.")
     async with terminal(session.pk, cookie) as client:
         assert await client.closed() == (code, words)
-    with pytest.raises(logs.LogsUnavailable, match=r"cannot be reached\. The session's last lines are kept"):
+    with pytest.raises(logs.LogsUnavailableError, match=r"cannot be reached\. The session's last lines are kept"):
         await sync_to_async(logs.read)(session, 10)
     answer = await sync_to_async(lambda: client_of(owner).get(f"/api/v1/sessions/{session.pk}/logs/"))()
     assert answer.status_code == 503
@@ -227,7 +227,7 @@ async def test_a_host_without_a_gateway_is_said_to_be_out_of_reach(owner: User, 
     words = "The host of this session cannot be reached from the web server: it has no gateway."
     async with terminal(session.pk, cookie) as client:
         assert await client.closed() == (CloseCode.ENGINE_TROUBLE, words)
-    with pytest.raises(logs.LogsUnavailable, match="it has no gateway"):
+    with pytest.raises(logs.LogsUnavailableError, match="it has no gateway"):
         await sync_to_async(logs.read)(session, 10)
     page = await sync_to_async(lambda: text_of(browser_of(owner), f"/sessions/{session.pk}/logs/"))()
     assert words in page
@@ -236,7 +236,7 @@ async def test_a_host_without_a_gateway_is_said_to_be_out_of_reach(owner: User, 
 def test_routes_are_told_the_gateway_too(session: Session) -> None:
     assert reach.gateway_of(session.host) == Host.objects.get(name=FAR).gateway_url
     assert reach.gateway_of(make_host(name="test-host", gateway_url="http://10.0.0.1:1")) == ""
-    with pytest.raises(reach.OutOfReach):
+    with pytest.raises(reach.HostUnreachableError):
         reach.gateway_of(None)
 
 
@@ -244,6 +244,6 @@ def test_routes_are_told_the_gateway_too(session: Session) -> None:
 def test_a_gateway_is_reached_by_plain_http_or_not_at_all(url: str, owner: User) -> None:
     session = run_session(host=make_host(name=FAR, gateway_url=url), owner=owner)
     for reach_it in (reach.engine_of, reach.gateway_of):
-        with pytest.raises(reach.OutOfReach, match="is not http://host:port"):
+        with pytest.raises(reach.HostUnreachableError, match="is not http://host:port"):
             reach_it(session.host)
     assert "is not http://host:port" in routes.obstacle(session)

@@ -9,7 +9,7 @@ import pytest
 from django.db import transaction
 
 from sessions.lifecycle import FINAL, HOSTED, LIVE, NEXT, TABS, Reason, Status, sources
-from sessions.models import Lease, Session, SessionEvent, StaleSession
+from sessions.models import Lease, Session, SessionEvent, StaleSessionError
 from tests.factories import lease_session, make_user, session_in
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "lifecycle.md"
@@ -54,7 +54,7 @@ def test_a_legal_move_is_stored_with_its_event(old: Status, new: Status) -> None
 def test_any_other_move_is_refused_and_changes_nothing(old: Status, new: Status) -> None:
     session = session_in(old)
     before, in_memory = facts(session), dict(session.__dict__)
-    with pytest.raises(StaleSession):
+    with pytest.raises(StaleSessionError):
         session.move_to(new, Reason.USER_REQUEST, "In words.")
     assert facts(session) == before
     assert session.__dict__ == in_memory
@@ -66,7 +66,7 @@ def test_who_comes_second_is_told_so_and_changes_nothing() -> None:
     mine, theirs = Session.objects.get(pk=session.pk), Session.objects.get(pk=session.pk)
     theirs.move_to(Status.TERMINATING, Reason.USER_REQUEST, "Theirs.")
     before = facts(session)
-    with pytest.raises(StaleSession):
+    with pytest.raises(StaleSessionError):
         mine.move_to(Status.ERROR, Reason.CONTAINER_LOST, "Mine.")
     assert facts(session) == before
     assert (mine.status, mine.reason) == (Status.RUNNING, Reason.STARTED)
@@ -79,7 +79,7 @@ def test_a_move_meant_for_an_earlier_attempt_is_refused() -> None:
     session.move_to(Status.PENDING, Reason.CLAIM_TIMEOUT, fields={"host_id": None})
     with transaction.atomic():
         lease_session(session)
-    with pytest.raises(StaleSession):
+    with pytest.raises(StaleSessionError):
         earlier.move_to(Status.PREPARING, Reason.CLAIMED)
 
 

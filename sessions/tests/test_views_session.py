@@ -121,7 +121,7 @@ def test_an_engine_that_does_not_answer_is_told_once_and_in_words() -> None:
     runtime = get_runtime()
     assert isinstance(runtime, MemoryRuntime)
     runtime.fail_next("logs", EngineUnreachable("Connection aborted."))
-    with pytest.raises(logs.LogsUnavailable) as caught:
+    with pytest.raises(logs.LogsUnavailableError) as caught:
         logs.read(session, 10)
     assert str(caught.value) == "The container engine of host test-host does not answer. Try again later."
 

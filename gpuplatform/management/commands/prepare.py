@@ -7,7 +7,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from gpuplatform.bootstrap import installation
-from gpuplatform.bootstrap.progress import Progress, SetupProblem
+from gpuplatform.bootstrap.progress import Progress, SetupError
 
 
 class Command(BaseCommand):
@@ -24,5 +24,5 @@ class Command(BaseCommand):
         """Prepare; raise CommandError with what to do where something is missing."""
         try:
             installation.prepare_machine(Progress(sys.stdout), for_tests=tests)
-        except SetupProblem as problem:
+        except SetupError as problem:
             raise CommandError(str(problem)) from None

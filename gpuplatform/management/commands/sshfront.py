@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from gpuplatform.bootstrap.address import SSH_SETTING, address_from
-from gpuplatform.bootstrap.progress import SetupProblem
+from gpuplatform.bootstrap.progress import SetupError
 from proxy.limits import allow_open_files
 from sessions import activity
 from sshserver.front import SshFront
@@ -29,7 +29,7 @@ class Command(BaseCommand):
         allow_open_files()
         try:
             asyncio.run(_serve())
-        except (OSError, SetupProblem, asyncssh.KeyImportError) as error:
+        except (OSError, SetupError, asyncssh.KeyImportError) as error:
             raise CommandError(str(error)) from error
 
 

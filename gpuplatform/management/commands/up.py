@@ -14,7 +14,7 @@ from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
 
 from gpuplatform.bootstrap import address, demo, installation, one_at_a_time, processes
-from gpuplatform.bootstrap.progress import Progress, SetupProblem
+from gpuplatform.bootstrap.progress import Progress, SetupError
 from gpuplatform.bootstrap.supervisor import READY_SECONDS, STOP_SIGNALS, Supervisor
 from resources.models import Host, HostStatus
 
@@ -36,7 +36,7 @@ class Command(BaseCommand):
         try:
             with one_at_a_time.hold(Path(settings.COMPUTE_VAR_DIR) / "up.lock"):
                 self._set_up_and_run(setup_only)
-        except SetupProblem as problem:
+        except SetupError as problem:
             raise CommandError(str(problem)) from None
         except KeyboardInterrupt:
             raise CommandError("stopped before the platform ran; `make up` goes on where it was") from None
@@ -84,7 +84,7 @@ class Command(BaseCommand):
 
 def _require_free(where: address.Address, setting: str) -> None:
     if not where.is_free(setting):
-        raise SetupProblem(
+        raise SetupError(
             f"port {where.port} of {where.host} is taken. Stop the program that listens there, or set "
             f"{setting} in .env to another address."
         )

@@ -16,7 +16,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts.limits import Amounts, Limits
+from accounts.limits import Amounts, PolicyLimits
 from scheduler.core.terms import Owner, Rules, Running, Snapshot
 from scheduler.core.tests.timelines import FOREVER, HOUR, at, job, many, random_waiting, worlds
 from scheduler.core.tests.worlds import NOW, UNLIMITED, make_host, make_request, make_snapshot, placed, plan, told
@@ -105,7 +105,7 @@ def test_those_who_pass_never_take_together_what_the_head_will_need() -> None:
 
 
 def test_whoever_is_limited_is_no_head() -> None:
-    limited = Owner(limits=Limits(fgpu=1000), used=Amounts())
+    limited = Owner(limits=PolicyLimits(fgpu=1000), used=Amounts())
     queue = [make_request("limited", 2000, owner=9), make_request("head", 2000), make_request("long", 1000)]
     running = (Running("x", 2, 1, 1, 1, ((101, 1000),), at(-1), at(1)),)
     result = plan(replace(make_snapshot([make_host(1, [1000, 0])], queue, {9: limited}), running=running))

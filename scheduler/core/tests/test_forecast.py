@@ -19,7 +19,7 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from accounts.limits import Amounts, Limits
+from accounts.limits import Amounts, PolicyLimits
 from scheduler.core import placement
 from scheduler.core.board import Board
 from scheduler.core.terms import Owner, Running, Snapshot
@@ -102,7 +102,7 @@ def test_what_depends_on_sessions_without_a_time_limit_has_no_estimate() -> None
 
 def test_who_is_limited_is_told_when_enough_of_their_sessions_have_ended() -> None:
     running = (Running("x", 1, 1, 1, 1, ((100, 1000),), at(-1), at(3)),)
-    owner = Owner(limits=Limits(fgpu=1000), used=Amounts(fgpu=1000, sessions=1))
+    owner = Owner(limits=PolicyLimits(fgpu=1000), used=Amounts(fgpu=1000, sessions=1))
     snapshot = make_snapshot([make_host(1, [0, 1000])], [make_request("a", 1000)], {1: owner, 2: UNLIMITED})
     (waiting,) = plan(replace(snapshot, running=running)).waiting
     assert waiting.eta == at(3)
@@ -117,7 +117,7 @@ def test_who_was_head_and_is_limited_now_keeps_no_room_from_anybody_or_from_itse
         make_request("head", 1000, group=2),
         make_request("last", 1000)._replace(duration=6 * HOUR),
     ]
-    owner = Owner(limits=Limits(sessions=2), used=Amounts())
+    owner = Owner(limits=PolicyLimits(sessions=2), used=Amounts())
     snapshot = make_snapshot(hosts, queue, {1: owner, 2: UNLIMITED})
     (waiting,) = plan(replace(snapshot, running=running)).waiting
     assert (waiting.session_id, waiting.reason, waiting.eta) == ("head", "USER_LIMIT", at(2))
@@ -135,7 +135,7 @@ def test_room_kept_for_whoever_was_first_is_given_away_when_another_comes_first(
         make_request("first", 2000),
         make_request("passes", 1000)._replace(duration=5 * HOUR),
     ]
-    owner = Owner(limits=Limits(sessions=1), used=Amounts(sessions=1))
+    owner = Owner(limits=PolicyLimits(sessions=1), used=Amounts(sessions=1))
     world = replace(make_snapshot(hosts, queue, {2: UNLIMITED, 3: owner}), running=running)
     assert {it.session_id: it.eta for it in plan(world).waiting} == {"limited": at(6), "first": at(6), "passes": at(1)}
     assert simulate(world, [job(request) for request in queue]).starts == {
@@ -157,7 +157,7 @@ def test_room_kept_for_somebody_limited_by_now_is_given_away_whoever_else_waits(
         make_request("too large", 3000, owner=2),
         make_request("passes", 1000, owner=2)._replace(duration=5 * HOUR),
     ]
-    owner = Owner(limits=Limits(sessions=1), used=Amounts())
+    owner = Owner(limits=PolicyLimits(sessions=1), used=Amounts())
     world = replace(make_snapshot(hosts, queue, {1: owner}), running=running)
     etas = {"elsewhere": at(1), "first": at(10), "too large": None, "passes": at(1)}
     assert {it.session_id: it.eta for it in plan(world).waiting} == etas

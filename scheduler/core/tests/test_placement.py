@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from accounts.limits import Amounts, Limits
+from accounts.limits import Amounts, PolicyLimits
 from resources.units import GIB
 from scheduler.core.terms import HostView, Owner, Plan, Request
 from scheduler.core.tests.worlds import make_host, make_request, make_snapshot, placed, plan, told
@@ -94,7 +94,7 @@ def test_a_session_that_does_not_fit_blocks_nobody_behind_it() -> None:
 
 
 def test_limits_count_what_is_held_and_what_this_pass_has_placed() -> None:
-    owner = Owner(limits=Limits(sessions=3), used=Amounts(sessions=1))
+    owner = Owner(limits=PolicyLimits(sessions=3), used=Amounts(sessions=1))
     queue = [*(make_request(name) for name in "abc"), make_request("d", owner=2)]
     result = plan(make_snapshot([make_host(1)], queue, {1: owner}))
     assert list(placed(result)) == ["a", "b", "d"]
@@ -102,7 +102,7 @@ def test_limits_count_what_is_held_and_what_this_pass_has_placed() -> None:
 
 
 def test_a_request_above_its_owners_limit_leaves_room_for_a_smaller_one_of_the_same_owner() -> None:
-    owner = Owner(limits=Limits(fgpu=1000), used=Amounts(fgpu=500))
+    owner = Owner(limits=PolicyLimits(fgpu=1000), used=Amounts(fgpu=500))
     result = plan(make_snapshot([make_host(1, [1000])], [make_request("a", 600), make_request("b", 500)], {1: owner}))
     assert list(placed(result)) == ["b"]
     assert told(result)["a"][0] == "USER_LIMIT"
@@ -111,7 +111,7 @@ def test_a_request_above_its_owners_limit_leaves_room_for_a_smaller_one_of_the_s
 def test_a_project_limits_its_members_together_and_nobody_else() -> None:
     queue = [make_request(name, 500, owner=owner)._replace(project_id=7) for owner, name in ((1, "a"), (2, "b"))]
     snapshot = make_snapshot([make_host(1, [1000, 1000])], [*queue, make_request("c", 1000)])
-    project = Owner(limits=Limits(fgpu=800), used=Amounts(fgpu=300, sessions=1))
+    project = Owner(limits=PolicyLimits(fgpu=800), used=Amounts(fgpu=300, sessions=1))
     result = plan(replace(snapshot, projects={7: project}))
     assert list(placed(result)) == ["a", "c"]
     assert told(result)["b"] == (
@@ -123,21 +123,21 @@ def test_a_project_limits_its_members_together_and_nobody_else() -> None:
 @pytest.mark.parametrize(
     ("limits", "text"),
     [
-        (Limits(sessions=0, cpu=1), "Your policy allows no running sessions."),
-        (Limits(sessions=1), "Your policy allows 1 running session at once, and it is in use."),
-        (Limits(sessions=2), "Your policy allows 2 running sessions at once, and all are in use."),
+        (PolicyLimits(sessions=0, cpu=1), "Your policy allows no running sessions."),
+        (PolicyLimits(sessions=1), "Your policy allows 1 running session at once, and it is in use."),
+        (PolicyLimits(sessions=2), "Your policy allows 2 running sessions at once, and all are in use."),
         (
-            Limits(cpu=9, memory=3 * GIB, fgpu=1500),
+            PolicyLimits(cpu=9, memory=3 * GIB, fgpu=1500),
             "Your policy allows 9 CPU cores, 3 GiB of memory and 1.5 fGPU at once; "
             "with the 2 CPU cores, 2 GiB of memory and 0.5 fGPU of this session you would hold more.",
         ),
         (
-            Limits(cpu=1),
+            PolicyLimits(cpu=1),
             "Your policy allows 1 CPU core at once; with the 2 CPU cores of this session you would hold more.",
         ),
     ],
 )
-def test_the_owner_is_told_which_limit_is_reached(limits: Limits, text: str) -> None:
+def test_the_owner_is_told_which_limit_is_reached(limits: PolicyLimits, text: str) -> None:
     owner = Owner(limits=limits, used=Amounts(cpu=8, memory=2 * GIB, fgpu=1500, sessions=2))
     request = make_request("a", 500, cpu=2, memory=2 * GIB)
     assert told(plan(make_snapshot([make_host(1, [1000])], [request], {1: owner}))) == {"a": ("USER_LIMIT", text)}

@@ -26,7 +26,7 @@ from random import Random
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from accounts.limits import FIELDS, Amounts, Limits
+from accounts.limits import FIELDS, Amounts, PolicyLimits
 from scheduler.core.terms import GpuView, HostView, Owner, Placement, Plan, Request, Snapshot
 from scheduler.core.tests.worlds import make_host, make_request, plan
 from sessions.lifecycle import Reason
@@ -64,13 +64,13 @@ def random_request(random: Random, name: str) -> Request:
 def random_owner(random: Random) -> Owner:
     """Return an owner, every other one without limits, so that hosts fill up too."""
     used = Amounts(cpu=random.randint(0, 4), fgpu=random.choice((0, 500)), sessions=random.randint(0, 2))
-    limits = Limits(
+    limits = PolicyLimits(
         cpu=random.choice((None, random.randint(0, 12))),
         memory=random.choice((None, random.randint(0, 12))),
         fgpu=random.choice((None, random.randint(0, 20) * 250)),
         sessions=random.choice((None, random.randint(0, 6))),
     )
-    return Owner(limits=random.choice((limits, Limits())), used=used)
+    return Owner(limits=random.choice((limits, PolicyLimits())), used=used)
 
 
 def random_snapshot(random: Random, hosts: int, queue: int) -> Snapshot:

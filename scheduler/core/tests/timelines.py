@@ -7,7 +7,7 @@ from random import Random
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from accounts.limits import Amounts, Limits
+from accounts.limits import Amounts, PolicyLimits
 from scheduler.core.terms import GpuView, HostView, Owner, Request, Rules, Running, Shape, Snapshot, Where
 from scheduler.core.tests.worlds import NOW, make_host, make_request
 from scheduler.simulation.simulator import Job
@@ -71,13 +71,13 @@ def random_world(random: Random, *, hosts: int, queue: int, unbounded: float, li
         )
         views.append(view)
         running += found
-    limits = [Limits(fgpu=random.randint(0, 12) * 250, sessions=random.randint(1, 5)) for _ in range(3)]
+    limits = [PolicyLimits(fgpu=random.randint(0, 12) * 250, sessions=random.randint(1, 5)) for _ in range(3)]
     held: dict[int, Amounts] = {1: Amounts(), 2: Amounts(), 3: Amounts()}
     for one in running:
         held[one.owner_id] += Amounts(cpu=one.cpu, memory=one.memory, fgpu=one.shape.fgpu, sessions=1)
     owners = {
         owner_id: Owner(
-            limits=limits[owner_id - 1] if limited and random.random() < 0.5 else Limits(), used=held[owner_id]
+            limits=limits[owner_id - 1] if limited and random.random() < 0.5 else PolicyLimits(), used=held[owner_id]
         )
         for owner_id in (1, 2, 3)
     }

@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from accounts.limits import Amounts, Limits
+from accounts.limits import Amounts, PolicyLimits
 from resources.units import GIB
 from scheduler.core import placement
 from scheduler.core.terms import EPOCH, GpuView, HostView, Owner, Plan, Request, Snapshot
 
 NOW = EPOCH
-UNLIMITED = Owner(limits=Limits(), used=Amounts())
+UNLIMITED = Owner(limits=PolicyLimits(), used=Amounts())
 
 
 def make_host(
