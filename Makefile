@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up setup test fgpu lint format doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy
+.PHONY: help up setup test test-long fgpu lint format doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy
 
 PYTHON := .venv/bin/python
 MANAGE := $(PYTHON) manage.py
@@ -9,6 +9,7 @@ STEP := sh gpuplatform/bootstrap/step.sh
 RUNTIME := .venv/stamp-requirements
 DEV := .venv/stamp-requirements-dev
 NODE := node_modules/stamp
+NODE_DEV := node_modules/stamp-dev
 
 help: ## Show what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -19,13 +20,16 @@ up: $(RUNTIME) $(NODE) .env fgpu ## Set everything up, run the platform, print i
 setup: $(RUNTIME) $(NODE) .env fgpu ## Set everything up like `make up`, but do not run it
 	@$(MANAGE) up --setup-only
 
-test: $(DEV) $(NODE) .env fgpu ## Set everything up for the tests, then run all of them
-	@$(MANAGE) prepare --tests && $(PYTHON) -m pytest
+test: $(DEV) $(NODE) .env fgpu ## Set everything up for the tests, then run all but the campaigns
+	@$(MANAGE) prepare --tests && sh gpuplatform/bootstrap/tests.sh short
+
+test-long: $(DEV) $(NODE) .env fgpu ## Set everything up for the tests, then run the campaigns
+	@$(MANAGE) prepare --tests && sh gpuplatform/bootstrap/tests.sh long
 
 fgpu: $(RUNTIME) ## Build the hook that divides a GPU, and the simulated driver; up to date takes no time
 	@$(STEP) "The hook that divides a GPU" $(MAKE) -s -C fgpu PYTHON=$(abspath $(PYTHON))
 
-lint: $(DEV) $(NODE) .env ## Check format, style, types, layers, settings and migrations
+lint: $(DEV) $(NODE_DEV) .env ## Check format, style, types, layers, settings and migrations
 	@sh gpuplatform/bootstrap/lint.sh
 
 format: $(DEV) ## Format the code and sort its imports
@@ -65,7 +69,10 @@ $(DEV): requirements-dev.txt $(RUNTIME)
 	@sh gpuplatform/bootstrap/venv.sh requirements-dev.txt && touch $@
 
 $(NODE): package-lock.json package.json | $(RUNTIME)
-	@sh gpuplatform/bootstrap/node.sh && touch $@
+	@sh gpuplatform/bootstrap/node.sh --omit=dev && touch $@
+
+$(NODE_DEV): package-lock.json package.json | $(RUNTIME)
+	@sh gpuplatform/bootstrap/node.sh && touch $(NODE) $@
 
 .env: | $(RUNTIME)
 	@$(PYTHON) gpuplatform/bootstrap/env_file.py

@@ -1,9 +1,11 @@
-"""pytest plugin: gives the whole run its own embedded PostgreSQL and Redis, below var.
+"""pytest plugin: gives every test process its own embedded PostgreSQL and Redis, below var.
 
-Loaded with `-p`, because the settings are read before any conftest.py.
+Loaded with `-p`, because the settings are read before any conftest.py. Under pytest-xdist each worker is such a
+process; the controller runs no test and starts nothing.
 """
 
 import fcntl
+import functools
 import itertools
 import os
 from collections.abc import Iterator
@@ -18,10 +20,22 @@ from gpuplatform import embedded
 from gpuplatform.bootstrap import services
 
 VAR: Final = Path(__file__).resolve().parent.parent / "var"
+ENVIRONMENT: Final = {
+    "DEBUG": "true",  # static files by their plain names; pytest-django itself then turns DEBUG off
+    "SECRET_KEY": "only-for-tests-" + "0" * 50,
+    "COMPUTE_VAR_DIR": str(VAR / "test"),  # of the controller, which writes nothing; else see _start_services
+    "DATABASE_URL": "",
+    "REDIS_URL": "",
+    "COMPUTE_HTTPS": "false",
+    "COMPUTE_HOST_NAME": "test-host",
+    "COMPUTE_RUNTIME": "hostworker.runtime.memory.MemoryRuntime",
+    "COMPUTE_SIMULATED_GPUS": "1x8GiB",
+    "COMPUTE_LOG_LEVEL": "INFO",
+}
 
 
 def _own_folder() -> tuple[Path, int]:
-    """Return the first of var/test, var/test-2, ... that no other run has, and the open file that keeps it ours."""
+    """Return the first of var/test, var/test-2, ... that no other test process has, and the open file that locks it."""
     for number in itertools.count(1):
         folder = VAR / ("test" if number == 1 else f"test-{number}")
         folder.mkdir(parents=True, exist_ok=True)
@@ -35,32 +49,35 @@ def _own_folder() -> tuple[Path, int]:
     raise AssertionError("unreachable")
 
 
-def _write_without_care() -> None:
+def _write_without_care(var_dir: Path) -> None:
     """Let PostgreSQL wait for no disk: nobody needs these data after a crash of the machine."""
-    with psycopg.connect(embedded.database_url(VAR_DIR), autocommit=True) as connection:
+    with psycopg.connect(embedded.database_url(var_dir), autocommit=True) as connection:
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
             connection.execute(f"ALTER SYSTEM SET {setting} = off")
         connection.execute("SELECT pg_reload_conf()")
 
 
-VAR_DIR, _LOCK = _own_folder()
+def _start_services(config: pytest.Config) -> None:
+    """Start PostgreSQL and Redis in a folder of this process, have the settings name it, and stop both at the end."""
+    var_dir, lock = _own_folder()
+    config.add_cleanup(functools.partial(os.close, lock))
+    os.environ["COMPUTE_VAR_DIR"] = str(var_dir)
+    (var_dir / "static").mkdir(parents=True, exist_ok=True)  # WhiteNoise warns without it
+    config.add_cleanup(functools.partial(services.stop_postgres, var_dir))
+    services.start_postgres(var_dir)
+    config.add_cleanup(functools.partial(services.stop_redis, var_dir))
+    services.start_redis(var_dir)
+    _write_without_care(var_dir)
 
-os.environ.update(
-    DEBUG="true",  # static files by their plain names; pytest-django itself then turns DEBUG off
-    SECRET_KEY="only-for-tests-" + "0" * 50,
-    COMPUTE_VAR_DIR=str(VAR_DIR),
-    DATABASE_URL="",
-    REDIS_URL="",
-    COMPUTE_HTTPS="false",
-    COMPUTE_HOST_NAME="test-host",
-    COMPUTE_RUNTIME="hostworker.runtime.memory.MemoryRuntime",
-    COMPUTE_SIMULATED_GPUS="1x8GiB",
-    COMPUTE_LOG_LEVEL="INFO",
-)
-(VAR_DIR / "static").mkdir(parents=True, exist_ok=True)  # WhiteNoise warns without it
-services.start_postgres(VAR_DIR)
-services.start_redis(VAR_DIR)
-_write_without_care()
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]:
+    """Set the environment and start the services before pytest-django and the conftest.py files read the settings."""
+    os.environ.update(ENVIRONMENT)
+    is_worker = "PYTEST_XDIST_WORKER" in os.environ
+    if is_worker or not getattr(early_config.known_args_namespace, "numprocesses", None):
+        _start_services(early_config)
+    yield
 
 
 @pytest.fixture(autouse=True, scope="session")
@@ -68,10 +85,3 @@ def _quick_passwords() -> Iterator[None]:
     """Hash passwords fast: the real hasher takes a third of a second on purpose, for every user that a test makes."""
     with override_settings(PASSWORD_HASHERS=["django.contrib.auth.hashers.MD5PasswordHasher"]):
         yield
-
-
-def pytest_unconfigure(config: pytest.Config) -> None:
-    """Stop what was started for the run."""
-    services.stop_redis(VAR_DIR)
-    services.stop_postgres(VAR_DIR)
-    os.close(_LOCK)

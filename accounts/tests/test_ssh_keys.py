@@ -24,7 +24,7 @@ def new_key(algorithm: str = "ssh-ed25519", comment: str = "ada@laptop", **optio
 KINDS = [new_key(), new_key("ssh-rsa", key_size=2048), new_key("ecdsa-sha2-nistp256")]
 
 
-@pytest.mark.parametrize("pasted", KINDS)
+@pytest.mark.parametrize("pasted", KINDS, ids=["ed25519", "rsa", "ecdsa"])
 def test_a_good_key_is_kept_without_its_comment_under_the_fingerprint_that_openssh_shows(pasted: str) -> None:
     key = public_key_from(f"  {pasted}\n")
     assert key.text == " ".join(pasted.split()[:2])

@@ -18,6 +18,8 @@ deployed() {
 
 $step "Format" $python -m ruff format --check . || failed=1
 $step "Style" $python -m ruff check . || failed=1
+$step "JavaScript" sh gpuplatform/bootstrap/with_node.sh node_modules/eslint/bin/eslint.js --max-warnings 0 \
+    eslint.config.js static/js tests/js || failed=1
 $step "Types" $python -m mypy . || failed=1
 $step "Layers" .venv/bin/lint-imports || failed=1
 deployed $step "Deployment settings" $python manage.py check --deploy --fail-level WARNING || failed=1

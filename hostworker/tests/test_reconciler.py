@@ -73,7 +73,7 @@ def test_traces_that_no_session_owns_are_cleared_away(
     assert decide([], containers, rows, [KEY]).orphans == orphans
 
 
-@pytest.mark.parametrize("status", HOSTED)
+@pytest.mark.parametrize("status", sorted(HOSTED))
 @pytest.mark.parametrize("phase", [None, *ContainerPhase])
 def test_no_container_of_a_hosted_session_is_ever_an_orphan(status: Status, phase: ContainerPhase | None) -> None:
     states = [container(phase=phase)] if phase else []

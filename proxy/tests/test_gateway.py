@@ -55,6 +55,7 @@ def test_a_pass_opens_its_endpoint_and_does_not_reach_the_app() -> None:
         KEYS.sign("gateway", ("echo--s1", "1")).encode(),
         passes.issue(KEYS, ("echo--s1", "another")).encode(),
     ],
+    ids=["none", "nonsense", "cookie", "purpose", "no end", "no moment", "key", "expired", "endpoint"],
 )
 def test_without_a_good_pass_nothing_is_reached(signed: bytes) -> None:
     judgement = judge(signed)

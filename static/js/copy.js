@@ -1,5 +1,5 @@
 // Buttons that copy: [data-copy] holds the text, and the button says for a moment that it is copied.
-import { copyText } from "terminal-clipboard";
+import { copyText } from "#terminal-clipboard";
 
 const SHOWN_MS = 1500;
 const telling = new WeakSet(); // not a mark on the button: a live update takes marks away

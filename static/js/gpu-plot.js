@@ -1,20 +1,12 @@
 // Draws what the session uses of its GPUs: memory in GiB and percent of the devices' time, asked for again every ten
 // seconds while the page is seen.
+import { GIB, clock, read, textOf } from "#gpu-text";
+
 const EVERY_MS = 10_000;
-const GIB = 2 ** 30;
 const card = document.getElementById("gpu-plots");
 const plots = [...card.querySelectorAll("[data-series]")].map((place) => ({ place, series: place.dataset.series, plot: null }));
 const HEIGHT = 140;
 let latest = null;
-
-const read = {
-  memory: (point) => point.gpu_memory / GIB,
-  utilisation: (point) => point.gpu_utilisation,
-};
-
-function clock(seconds) {
-  return new Date(seconds * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
-}
 
 function colour(name) {
   const probe = document.createElement("span"); // light-dark() is resolved for an element's colour only
@@ -43,20 +35,11 @@ function options(series, top, width) {
         (plot) => {
           const at = plot.cursor.idx;
           const place = plot.root.closest("[data-series]").querySelector("[data-now]");
-          place.textContent = text(series, latest.points[at ?? latest.points.length - 1]);
+          place.textContent = textOf(series, latest.points[at ?? latest.points.length - 1], latest.gpu_memory_share);
         },
       ],
     },
   };
-}
-
-function text(series, point) {
-  const number = read[series](point);
-  if (number === null) return "not to be told apart";
-  const when = clock(Date.parse(point.at) / 1000);
-  if (series === "utilisation") return `${Math.round(number)} % at ${when}`;
-  const share = latest.gpu_memory_share ? ` of ${(latest.gpu_memory_share / GIB).toFixed(2)}` : "";
-  return `${number.toFixed(2)}${share} GiB at ${when}`;
 }
 
 function draw(anew) {
@@ -73,7 +56,7 @@ function draw(anew) {
     const top = each.series === "utilisation" ? 100 : (latest.gpu_memory_share ?? 0) / GIB;
     if (each.plot) each.plot.setData(data);
     else each.plot = new window.uPlot(options(each.series, top, area.clientWidth), data, area);
-    each.place.querySelector("[data-now]").textContent = text(each.series, latest.points.at(-1));
+    each.place.querySelector("[data-now]").textContent = textOf(each.series, latest.points.at(-1), latest.gpu_memory_share);
   }
 }
 

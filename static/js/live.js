@@ -1,12 +1,13 @@
 // Keeps [data-live] up to date: the socket says that something changed, htmx fetches the part again and morphs it in.
 // Ticks, open details, focus and what is being typed survive. data-live="" listens to all, data-live="<id>" to one.
+import { Backoff } from "#backoff";
+
 const QUIET_MS = 100; // changes within this span are fetched once
-const LONGEST_PAUSE_MS = 15_000;
 const SIGNED_OUT = 4401;
 
 const live = document.querySelector("[data-live]");
 const state = document.getElementById("live-state");
-let pause = 500;
+const backoff = new Backoff(500, 15_000);
 let timer = null;
 
 function refresh() {
@@ -27,7 +28,7 @@ function connect() {
   const socket = new WebSocket(`${scheme}//${location.host}/ws/sessions/`);
   socket.addEventListener("open", () => {
     show(true);
-    pause = 500;
+    backoff.reset();
     refresh(); // what changed since the page was written, or while offline, was told to nobody
   });
   socket.addEventListener("message", (event) => {
@@ -40,8 +41,7 @@ function connect() {
       return;
     }
     show(false);
-    setTimeout(connect, pause * (0.5 + Math.random() / 2)); // spread, so that a restart is not met by all at once
-    pause = Math.min(pause * 2, LONGEST_PAUSE_MS);
+    setTimeout(connect, backoff.next());
   });
 }
 

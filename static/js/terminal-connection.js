@@ -1,10 +1,10 @@
 // One terminal's websocket: bytes both ways, flow control both ways, and the way back after a loss.
 // Binary frames are the terminal's bytes. Text frames are JSON: {"resize": [columns, rows]}, {"ack": bytes}, {"ping": 1}.
+import { Backoff } from "#backoff";
+
 const FRAME = 16 * 1024; // bytes of input in one frame
 const INPUT_WINDOW = 256 * 1024; // bytes of input sent and not yet confirmed; the server bears twice that
 const ACK_EVERY = 64 * 1024; // bytes drawn between two confirmations
-const FIRST_PAUSE_MS = 500;
-const LONGEST_PAUSE_MS = 10_000;
 const PONG_MS = 5_000;
 const OPEN_MS = 20_000; // in which a handshake is over, or never will be
 
@@ -19,7 +19,7 @@ export class Connection {
   #waiting = []; // input frames for which there is no room yet
   #underWay = 0; // bytes of input not yet confirmed
   #drawn = 0; // bytes of output not yet confirmed
-  #pause = FIRST_PAUSE_MS;
+  #backoff = new Backoff(500, 10_000);
   #retry = null;
   #pong = null;
   #opening = null;
@@ -52,7 +52,7 @@ export class Connection {
         this.#control(JSON.parse(event.data));
         return;
       }
-      if (silent) this.#pause = FIRST_PAUSE_MS; // only a shell that speaks is a success
+      if (silent) this.#backoff.reset(); // only a shell that speaks is a success
       silent = false;
       this.#handlers.output(new Uint8Array(event.data));
     };
@@ -124,9 +124,7 @@ export class Connection {
       this.#handlers.ended(code, words);
       return;
     }
-    const pause = this.#pause * (0.5 + Math.random() / 2); // spread, so that a restart is not met by all at once
-    this.#pause = Math.min(this.#pause * 2, LONGEST_PAUSE_MS);
-    this.#retry = setTimeout(() => this.open(), pause);
+    this.#retry = setTimeout(() => this.open(), this.#backoff.next());
     this.#handlers.lost(words);
   }
 }

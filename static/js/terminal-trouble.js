@@ -1,6 +1,6 @@
 // Says what is the matter where the terminal does not come up. Needs none of the page's modules: they may be missing.
 (() => {
-  const PATIENCE_MS = 15_000;
+  const TROUBLE_TIMEOUT_MS = 15_000;
   const WORDS = {
     missing: "A part of this page did not arrive, so the terminal cannot start. A filter or the network on the way may have held it back.",
     silent: "The scripts of this page have not started. They may still be on their way, or your browser may not run them.",
@@ -30,7 +30,7 @@
 
   document.addEventListener("DOMContentLoaded", () => {
     const state = document.getElementById("terminal-state");
-    const timer = setTimeout(sayWhy, PATIENCE_MS);
+    const timer = setTimeout(sayWhy, TROUBLE_TIMEOUT_MS);
     const observer = new MutationObserver(() => {
       if (state.dataset.state !== "open" && state.dataset.state !== "ended") return;
       clearTimeout(timer);

@@ -3,8 +3,8 @@ import { Terminal } from "@xterm/xterm";
 import { FitAddon } from "@xterm/addon-fit";
 import { Unicode11Addon } from "@xterm/addon-unicode11";
 import { WebLinksAddon } from "@xterm/addon-web-links";
-import { copyText, readText, textFromOsc52 } from "terminal-clipboard";
-import { Code, Connection } from "terminal-connection";
+import { copyText, readText, textFromOsc52 } from "#terminal-clipboard";
+import { Code, Connection } from "#terminal-connection";
 
 const FONT_KEY = "gpuplatform.terminal.font-size";
 const FONT = { smallest: 8, usual: 14, largest: 32 };

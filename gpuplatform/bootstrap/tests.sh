@@ -1,0 +1,15 @@
+#!/bin/sh
+# tests.sh short|long: run one tier of the tests. Short is everything but the campaigns, which are marked `long`.
+# Both parts run; the exit status is 1 if either failed.
+cd "$(dirname "$0")/../.." || exit 1
+failed=0
+
+if [ "$1" = long ]; then
+    selected=long
+else
+    selected="not long"
+    sh gpuplatform/bootstrap/step.sh "Tests of the JavaScript" sh gpuplatform/bootstrap/with_node.sh --test tests/js/*.test.js ||
+        failed=1
+fi
+.venv/bin/python -m pytest --numprocesses 3 --dist loadgroup -m "$selected" --durations 25 || failed=1
+exit $failed

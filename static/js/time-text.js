@@ -1,0 +1,30 @@
+// Times as text, in the browser's zone and language. No page here.
+const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
+const clockOfDay = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", hour: "numeric", minute: "2-digit" });
+const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
+
+// Returns a length of time in its two largest units.
+export function lengthOfTime(seconds) {
+  const total = Math.max(0, Math.floor(seconds));
+  const days = Math.floor(total / 86400);
+  const hours = Math.floor(total / 3600) % 24;
+  const minutes = Math.floor(total / 60) % 60;
+  if (days) return `${days} d ${hours} h`;
+  if (hours) return `${hours} h ${minutes} min`;
+  if (minutes) return `${minutes} min ${total % 60} s`;
+  return `${total} s`;
+}
+
+// Returns a moment as text: kind "span" is the time from it to `end` (now where there is none), "clock" the time of the
+// day, with the day unless it is today, and any other its date and time.
+export function textOf(kind, start, { end = null, now = new Date() } = {}) {
+  if (kind === "span") return lengthOfTime(((end ?? now) - start) / 1000);
+  if (kind === "clock") return (start.toDateString() === now.toDateString() ? clock : clockOfDay).format(start);
+  return moment.format(start);
+}
+
+// Returns a moment to the second, with its zone.
+export function exactTextOf(start) {
+  return exact.format(start);
+}
