@@ -19,7 +19,7 @@ from proxy.plane import DataPlane
 from proxy.routes import RouteTable
 from proxy.signing import Grant
 from sessions import activity
-from sessions.reach import signing_keys
+from sessions.engine_address import signing_keys
 
 
 class DatabaseAuthority:

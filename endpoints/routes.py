@@ -9,9 +9,9 @@ from django.conf import settings
 from django.utils import timezone
 
 from proxy.routes import Route
+from sessions.engine_address import HostUnreachableError, gateway_of
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
-from sessions.reach import HostUnreachableError, gateway_of
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 

@@ -225,7 +225,7 @@ def _record(endpoint: Endpoint, what: str, actor: User | None) -> None:
 
 
 def _renew_own_key(endpoint: Endpoint) -> None:
-    """Void the session's own key; its host gives it the next (hostworker/own_keys.py)."""
+    """Void the session's own key; its host gives it the next (hostworker/session_keys.py)."""
     Session.objects.filter(pk=endpoint.session_id).exclude(ssh_public_key="").update(ssh_public_key="")
 
 

@@ -34,7 +34,7 @@ class Command(Exec):
     ) -> Self:
         """Start `command`, which must say its process id first and lead a session of processes.
 
-        Raises ExecFailed, which calls it `what`.
+        Raises ExecError, which calls it `what`.
         """
         made = cls(engine, *await start_attached(engine, container_id, command, environment, is_terminal=False))
         try:

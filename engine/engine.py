@@ -1,6 +1,6 @@
 """Requests to a Docker-compatible engine, one connection each; never the SDK, never a thread.
 
-Over its socket, or through the gateway of another host, which passes on the few of them that passage.py lists.
+Over its socket, or through the gateway of another host, which passes on the few of them that gateway.py lists.
 """
 
 import asyncio
@@ -28,12 +28,12 @@ Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Sign = Callable[[str, str, bytes], Mapping[str, str]]  # headers that let method, path and body through a gateway
 
 
-class ExecFailed(Exception):
+class ExecError(Exception):
     """The engine could not do it; the message is fit for the session's owner."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EngineResponse:
     """The engine's response to one request."""
 
     status: int
@@ -45,15 +45,15 @@ class Answer:
         return 200 <= self.status < 300
 
     def json(self) -> dict[str, Any]:
-        """Return the JSON object of the body. Raises ExecFailed when there is none."""
+        """Return the JSON object of the body. Raises ExecError when there is none."""
         with suppress(ValueError):
             if isinstance(value := json.loads(self.body), dict):
                 return value
-        raise ExecFailed("The container engine sent an answer that is not understood.")
+        raise ExecError("The container engine sent an answer that is not understood.")
 
     def explanation(self) -> str:
         """Return the engine's own words for its refusal."""
-        with suppress(ExecFailed):
+        with suppress(ExecError):
             return str(self.json().get("message", f"status {self.status}"))
         return f"status {self.status}"
 
@@ -78,8 +78,8 @@ class _Response:
             self.parser.feed_data(data)
 
     @property
-    def answer(self) -> Answer:
-        return Answer(self.parser.get_status_code(), bytes(self.body))
+    def answer(self) -> EngineResponse:
+        return EngineResponse(self.parser.get_status_code(), bytes(self.body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +94,10 @@ class Engine:
 
     async def request(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, limit: int = BODY_LIMIT
-    ) -> Answer:
+    ) -> EngineResponse:
         """Return the engine's answer of up to `limit` bytes, whatever its status.
 
-        Raises ExecFailed when the engine does not give one, or its gateway does not.
+        Raises ExecError when the engine does not give one, or its gateway does not.
         """
         async with self._translated():
             reader, writer = await self.begin(method, path, body)
@@ -109,7 +109,7 @@ class Engine:
     async def hijack(self, path: str, body: Mapping[str, Any]) -> Streams:
         """POST and return the connection as the raw byte stream that it becomes; the caller closes the writer.
 
-        Raises ExecFailed, with the engine's words when it refuses.
+        Raises ExecError, with the engine's words when it refuses.
         """
         async with self._translated():
             reader, writer = await self.begin("POST", path, body, upgrade=True)
@@ -119,7 +119,7 @@ class Engine:
                 # 200 is what engines before the upgrade dance, and podman, answer; the stream is raw all the same.
                 if response.parser.get_status_code() in (101, 200):
                     return reader, writer
-                raise ExecFailed(refusal(self._passed(await _read_answer(reader, response, BODY_LIMIT))))
+                raise ExecError(refusal(self._passed(await _read_answer(reader, response, BODY_LIMIT))))
             except BaseException:
                 writer.close()
                 raise
@@ -129,7 +129,7 @@ class Engine:
     ) -> Streams:
         """Send the request and return the connection, on which the answer is to come; the caller closes the writer.
 
-        Raises ExecFailed when there is no connection.
+        Raises ExecError when there is no connection.
         """
         content = b"" if body is None else json.dumps(body).encode()
         headers = dict(UPGRADE if upgrade else CLOSE)
@@ -151,16 +151,16 @@ class Engine:
                     keep_alive(streams[1])
                     return streams
         except (OSError, TimeoutError) as error:
-            raise ExecFailed(f"The {self._name} cannot be reached.") from error
+            raise ExecError(f"The {self._name} cannot be reached.") from error
         kinds = "not http://host:port" if self.sign else "neither unix:///path nor tcp://host:port"
-        raise ExecFailed(f"The {self._name}'s address is {kinds}.")
+        raise ExecError(f"The {self._name}'s address is {kinds}.")
 
-    def _passed(self, answer: Answer) -> Answer:
-        """Return the engine's answer. Raises ExecFailed when it is its gateway's own."""
+    def _passed(self, answer: EngineResponse) -> EngineResponse:
+        """Return the engine's answer. Raises ExecError when it is its gateway's own."""
         if self.sign and answer.status == 403:
-            raise ExecFailed("The gateway of the session's host refused the request; its log says why.")
+            raise ExecError("The gateway of the session's host refused the request; its log says why.")
         if self.sign and answer.status == 502:
-            raise ExecFailed(answer.explanation())
+            raise ExecError(answer.explanation())
         return answer
 
     @property
@@ -169,16 +169,16 @@ class Engine:
 
     @asynccontextmanager
     async def _translated(self) -> AsyncIterator[None]:
-        """Bound one exchange in time, and turn what may go wrong in it into ExecFailed."""
+        """Bound one exchange in time, and turn what may go wrong in it into ExecError."""
         try:
             async with asyncio.timeout(ANSWER_SECONDS):
                 yield
         except TimeoutError as error:
-            raise ExecFailed(f"The {self._name} does not answer.") from error
+            raise ExecError(f"The {self._name} does not answer.") from error
         except (OSError, asyncio.IncompleteReadError) as error:
-            raise ExecFailed(f"The {self._name} broke off its answer.") from error
+            raise ExecError(f"The {self._name} broke off its answer.") from error
         except (httptools.HttpParserError, asyncio.LimitOverrunError) as error:
-            raise ExecFailed(f"The {self._name} sent an answer that is not understood.") from error
+            raise ExecError(f"The {self._name} sent an answer that is not understood.") from error
 
 
 def keep_alive(writer: asyncio.StreamWriter) -> None:
@@ -189,7 +189,7 @@ def keep_alive(writer: asyncio.StreamWriter) -> None:
         connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
-def refusal(answer: Answer) -> str:
+def refusal(answer: EngineResponse) -> str:
     """Return in words, for the session's owner, why the engine refused something about a container."""
     if answer.status == 404:
         return "The session's container no longer exists."
@@ -214,12 +214,12 @@ def _request_bytes(method: str, path: str, headers: Mapping[str, str], content: 
     return head.encode() + content
 
 
-async def _read_answer(reader: asyncio.StreamReader, response: _Response, limit: int) -> Answer:
+async def _read_answer(reader: asyncio.StreamReader, response: _Response, limit: int) -> EngineResponse:
     while not response.is_complete:
         data = await reader.read(HEAD_LIMIT)
         if not data:
             raise asyncio.IncompleteReadError(b"", None)
         response.feed(data)
         if len(response.body) > limit:
-            raise ExecFailed("The container engine sent an answer that is too long.")
+            raise ExecError("The container engine sent an answer that is too long.")
     return response.answer

@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
 
-from engine.engine import Engine, ExecFailed, Streams, refusal
+from engine.engine import Engine, ExecError, Streams, refusal
 
 READ_BYTES: Final = 64 * 1024
 FIRST_PAUSE_SECONDS: Final = 0.02
-LONGEST_PAUSE_SECONDS: Final = 2.0
+MAX_PAUSE_SECONDS: Final = 2.0
 # The engine holds back a key that could begin its detach sequence, and the sequence cannot be switched off. The
 # default begins with Ctrl-P, which shells use; this one begins with NUL, which waits unnoticed for the next key.
 DETACH_KEYS: Final = "ctrl-@,ctrl-\\"
@@ -33,19 +33,19 @@ class Exec:
             await self._writer.drain()
 
     async def exit_code(self) -> int | None:
-        """Return the exit code of the process, None while it runs. Raises ExecFailed."""
+        """Return the exit code of the process, None while it runs. Raises ExecError."""
         answer = await self._engine.request("GET", f"{self._path}/json")
         if not answer.is_success:
-            raise ExecFailed(refusal(answer))
+            raise ExecError(refusal(answer))
         state = answer.json()
         return None if state.get("Running") else int(state.get("ExitCode") or 0)
 
     async def ended(self) -> int:
-        """Return the exit code once there is one, for a process whose output has ended. Raises ExecFailed."""
+        """Return the exit code once there is one, for a process whose output has ended. Raises ExecError."""
         pause = FIRST_PAUSE_SECONDS  # mostly it ends with its output, and the engine learns of it a moment later
         while (code := await self.exit_code()) is None:
             await asyncio.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE_SECONDS)
+            pause = min(2 * pause, MAX_PAUSE_SECONDS)
         return code
 
     def close(self) -> None:
@@ -60,7 +60,7 @@ class ExecStream(Exec):
     async def open(
         cls, engine: Engine, container_id: str, command: Sequence[str], environment: Mapping[str, str]
     ) -> Self:
-        """Start `command` in the container as its own user and in its own working directory. Raises ExecFailed."""
+        """Start `command` in the container as its own user and in its own working directory. Raises ExecError."""
         return cls(engine, *await start_attached(engine, container_id, command, environment, is_terminal=True))
 
     async def read(self) -> bytes:
@@ -79,16 +79,16 @@ class ExecStream(Exec):
             return b""
 
     async def resize(self, columns: int, rows: int) -> None:
-        """Tell the process the size of its window. Raises ExecFailed, also when the process has ended."""
+        """Tell the process the size of its window. Raises ExecError, also when the process has ended."""
         answer = await self._engine.request("POST", f"{self._path}/resize?w={columns}&h={rows}")
         if not answer.is_success:
-            raise ExecFailed(refusal(answer))
+            raise ExecError(refusal(answer))
 
 
 async def start_attached(
     engine: Engine, container_id: str, command: Sequence[str], environment: Mapping[str, str], *, is_terminal: bool
 ) -> tuple[str, Streams]:
-    """Start `command` in the container; return the exec's id and the connection to it. Raises ExecFailed."""
+    """Start `command` in the container; return the exec's id and the connection to it. Raises ExecError."""
     attached = {"Tty": is_terminal, "AttachStdin": True, "AttachStdout": True, "AttachStderr": True}
     detach_keys = {"DetachKeys": DETACH_KEYS} if is_terminal else {}
     exec_id = await _create(engine, container_id, command, environment, {**attached, **detach_keys})
@@ -96,15 +96,15 @@ async def start_attached(
 
 
 async def run_detached(engine: Engine, container_id: str, command: Sequence[str]) -> None:
-    """Start `command` in the container and leave it alone. Raises ExecFailed."""
+    """Start `command` in the container and leave it alone. Raises ExecError."""
     exec_id = await _create(engine, container_id, command, {}, {})
     answer = await engine.request("POST", f"/exec/{exec_id}/start", {"Detach": True})
     if not answer.is_success:
-        raise ExecFailed(refusal(answer))
+        raise ExecError(refusal(answer))
 
 
 async def is_running(engine: Engine, container_id: str) -> bool:
-    """Return whether the container runs; one that is gone does not. Raises ExecFailed."""
+    """Return whether the container runs; one that is gone does not. Raises ExecError."""
     answer = await engine.request("GET", f"/containers/{container_id}/json")
     if answer.status == 404:
         return False
@@ -122,5 +122,5 @@ async def _create(
     config = {"Cmd": list(command), "Env": [f"{name}={value}" for name, value in environment.items()], **options}
     answer = await engine.request("POST", f"/containers/{container_id}/exec", config)
     if not answer.is_success:
-        raise ExecFailed(refusal(answer))
+        raise ExecError(refusal(answer))
     return str(answer.json()["Id"])

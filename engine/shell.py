@@ -5,7 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Self
 
-from engine.engine import Engine, ExecFailed
+from engine.engine import Engine, ExecError
 from engine.exec_stream import Exec, ExecStream, is_running, run_detached
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class Shell(ExecStream):
         command: Sequence[str] = ("sh", "-c", START),
         environment: Mapping[str, str] = ENVIRONMENT,
     ) -> Self:
-        """Run in the container what is a shell or becomes one, and first says its process id. Raises ExecFailed."""
+        """Run in the container what is a shell or becomes one, and first says its process id. Raises ExecError."""
         shell = await cls.open(engine, container_id, command, environment)
         try:
             shell.process_id, shell.container_id = await told_process_id(shell.read_line), container_id
@@ -68,7 +68,7 @@ class Shell(ExecStream):
         return shell
 
     async def is_container_running(self) -> bool:
-        """Return whether the container still runs, for a shell that has ended. Raises ExecFailed.
+        """Return whether the container still runs, for a shell that has ended. Raises ExecError.
 
         A container that dies kills its shells a moment before the engine knows, so a killed shell asks again.
         """
@@ -86,14 +86,14 @@ class Shell(ExecStream):
 
 
 async def told_process_id(read_line: Callable[[], Awaitable[bytes]], what: str = "shell") -> int:
-    """Return the process id that the process says in its first line of output. Raises ExecFailed, which says `what`."""
+    """Return the process id that the process says in its first line of output. Raises ExecError, which says `what`."""
     try:
         async with asyncio.timeout(START_SECONDS):
             first_line = (await read_line()).decode(errors="replace").strip()
     except TimeoutError as error:
-        raise ExecFailed(f"The {what} did not start in time.") from error
+        raise ExecError(f"The {what} did not start in time.") from error
     if not first_line.isdecimal():
-        raise ExecFailed(f"No {what} could be started: {first_line or 'the container ended'}")
+        raise ExecError(f"No {what} could be started: {first_line or 'the container ended'}")
     return int(first_line)
 
 
@@ -112,5 +112,5 @@ async def _end(process: Exec, engine: Engine, container_id: str, process_id: int
     try:
         if await process.exit_code() in (None, CUT_OFF):
             await run_detached(engine, container_id, ["sh", "-c", HANG_UP, str(process_id)])
-    except ExecFailed as error:
+    except ExecError as error:
         logger.info("container %s: could not hang up a shell: %s", container_id, error)

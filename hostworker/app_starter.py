@@ -19,7 +19,7 @@ from endpoints import services as endpoints
 from hostworker import runner
 from hostworker.app_probe import Answer, probe
 from hostworker.app_process import KILLED, AppStatus, environment, read_status, start_command, status_command
-from hostworker.runtime.base import EngineUnreachable, Runtime, RuntimeFailure
+from hostworker.runtime.base import ContainerRuntimeError, EngineUnreachableError, Runtime
 from resources.models import App, Host
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 START_SECONDS: Final = 90.0  # a cold disk and a busy host make Jupyter take most of it
 PROBE_PAUSE_SECONDS: Final = 0.2
-LOOK_SECONDS: Final = 2.0  # between two looks into the container
+POLL_INTERVAL_SECONDS: Final = 2.0  # between two looks into the container
 WAIT_FOR_USER: Final = timedelta(minutes=10)
 AT_ONCE: Final = 16  # apps that start on one host; more wait for a thread
 
@@ -62,7 +62,7 @@ class AppStarter:
         try:
             close_old_connections()
             open_app(runtime, endpoint_id, self._stopping)
-        except EngineUnreachable as error:
+        except EngineUnreachableError as error:
             logger.warning("endpoint %d: opening it failed, the reconciler will go on: %s", endpoint_id, error)
         except Exception:
             logger.exception("endpoint %d: opening it failed, the reconciler will go on", endpoint_id)
@@ -74,7 +74,7 @@ class AppStarter:
 def open_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -> None:
     """Bring the endpoint to READY or FAILED, or leave it STARTING where a user has yet to start something.
 
-    Raises EngineUnreachable; the endpoint is then as far as it has come.
+    Raises EngineUnreachableError; the endpoint is then as far as it has come.
     """
     endpoint = _read(endpoint_id)
     if endpoint is None or endpoint.session.address is None:
@@ -87,15 +87,15 @@ def open_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -> N
             _start(runtime, endpoint, app, stopping)
         else:
             _wait_for_user(runtime, endpoint)
-    except EngineUnreachable:
+    except EngineUnreachableError:
         raise
-    except RuntimeFailure as failure:
+    except ContainerRuntimeError as failure:
         _tell(endpoint, EndpointState.FAILED, str(failure))
 
 
 def _start(runtime: Runtime, endpoint: Endpoint, app: App, stopping: threading.Event) -> None:
     """Start the app unless it runs or somebody listens on its port, and wait for its first answer."""
-    with runner.hands(endpoint.session_id):
+    with runner.container_lock(endpoint.session_id):
         if _read(endpoint.pk) is None:
             return
         status = _look(runtime, endpoint)
@@ -122,7 +122,7 @@ def _await_answer(runtime: Runtime, endpoint: Endpoint, app: App, stopping: thre
             state = EndpointState.FAILED if problem else EndpointState.STARTING
             if not _tell(endpoint, state, problem or f"Starting {endpoint.title} …", status.output) or problem:
                 return
-            next_look = time.monotonic() + LOOK_SECONDS
+            next_look = time.monotonic() + POLL_INTERVAL_SECONDS
         stopping.wait(PROBE_PAUSE_SECONDS)
 
 

@@ -59,10 +59,10 @@ def decide(
 def reconcile(runtime: Runtime, host: Host, run: Callable[..., object]) -> None:
     """Bring this host's containers and rows together; starts and stops are handed to `run(function, *arguments)`.
 
-    Raises EngineUnreachable when the engine does not answer; then nothing has been judged.
+    Raises EngineUnreachableError when the engine does not answer; then nothing has been judged.
     """
     running_before = [key for key, status in _rows(host)[0].items() if status == Status.RUNNING]
-    containers, traces = runtime.containers(), runtime.traces()
+    containers, traces = runtime.containers(), runtime.leftover_attempts()
     rows, without_address = _rows(host)
     findings = decide(running_before, containers, rows, traces)
     for session_id, attempt in findings.orphans:

@@ -1,6 +1,6 @@
 """The host's side of a session: claim, act, apply. Safe to run twice and to die anywhere; the reconciler goes on.
 
-A start and a stop of the same session never overlap (`hands`); what each finds done by another, it leaves.
+A start and a stop of the same session never overlap (`container_lock`); what each finds done by another, it leaves.
 """
 
 import logging
@@ -15,14 +15,14 @@ from django.db.models import Prefetch, prefetch_related_objects
 from endpoints.withdrawal import withdraw
 from hostworker import app_environment
 from hostworker.runtime.base import (
+    ContainerRuntimeError,
     ContainerSpec,
     ContainerState,
-    EnforcementFailed,
+    EnforcementError,
     GpuGrant,
-    ImageUnavailable,
+    ImageUnavailableError,
     Runtime,
-    RuntimeFailure,
-    StartFailed,
+    StartError,
 )
 from resources.kick import kick_scheduler
 from sessions import notify
@@ -31,13 +31,13 @@ from sessions.models import GpuShare, Session, StaleSessionError
 
 logger = logging.getLogger(__name__)
 
-REFUSALS: Final[dict[type[RuntimeFailure], Reason]] = {
-    ImageUnavailable: Reason.IMAGE_UNAVAILABLE,
-    StartFailed: Reason.START_FAILED,
-    EnforcementFailed: Reason.ENFORCEMENT_FAILED,
+REFUSALS: Final[dict[type[ContainerRuntimeError], Reason]] = {
+    ImageUnavailableError: Reason.IMAGE_UNAVAILABLE,
+    StartError: Reason.START_FAILED,
+    EnforcementError: Reason.ENFORCEMENT_FAILED,
 }
 STOP_GRACE_SECONDS: Final = 5
-HANDS_LOCK: Final = 0x48414E44  # "HAND": the class of the advisory locks that guard a session's container
+CONTAINER_LOCK: Final = 0x434F4E54  # "CONT": the class of the advisory locks that guard a session's container
 LOG_TAIL_LINES: Final = 1000
 LOG_TAIL_CHARACTERS: Final = 64 * 1024
 STARTS_AT_ONCE: Final = 4  # more only add latency on a small host: the engine is bound by CPU
@@ -64,11 +64,11 @@ def start(runtime: Runtime, session_id: str, attempt: int) -> None:
     _preparing.add((session_id, attempt))
     try:
         runtime.ensure_image(session.image.reference, lambda text: _show_progress(session, text))
-        with _starting, hands(session_id):
+        with _starting, container_lock(session_id):
             _run(runtime, session)
     except tuple(REFUSALS) as failure:
         _finish(runtime, session, Status.ERROR, REFUSALS[type(failure)], str(failure))
-    except RuntimeFailure as failure:
+    except ContainerRuntimeError as failure:
         logger.warning("session %s: start interrupted, the reconciler will go on: %s", session_id, failure)
     finally:
         _preparing.discard((session_id, attempt))
@@ -76,14 +76,14 @@ def start(runtime: Runtime, session_id: str, attempt: int) -> None:
 
 def stop(runtime: Runtime, session_id: str, attempt: int) -> None:
     """Stop the container of a TERMINATING attempt and end the session."""
-    with hands(session_id):
+    with container_lock(session_id):
         session = _read(session_id, attempt, Status.TERMINATING)
         if session is None:
             return
         withdraw(session_id)  # before the engine gives its address to another
         try:
             runtime.stop(session_id, attempt, STOP_GRACE_SECONDS)
-        except RuntimeFailure as failure:
+        except ContainerRuntimeError as failure:
             logger.warning("session %s: stop interrupted, the reconciler will go on: %s", session_id, failure)
             return
     _finish(runtime, session, Status.TERMINATED, Reason(session.reason), session.detail)
@@ -181,7 +181,7 @@ def _finish(
     _end(session, target, reason, detail, fields)
     try:
         _clear_if_ended(runtime, session)
-    except RuntimeFailure as failure:
+    except ContainerRuntimeError as failure:
         logger.warning("session %s: container left to the reconciler: %s", session.pk, failure)
 
 
@@ -245,15 +245,15 @@ def _show_progress(session: Session, text: str) -> None:
 
 
 @contextmanager
-def hands(session_id: str) -> Iterator[None]:
+def container_lock(session_id: str) -> Iterator[None]:
     """Let one thread at a time, of whatever process, act on the session's container.
 
     An advisory lock of the database connection, outside any transaction: the death of the holder frees it.
     """
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", [HANDS_LOCK, session_id])
+        cursor.execute("SELECT pg_advisory_lock(%s, hashtext(%s))", [CONTAINER_LOCK, session_id])
     try:
         yield
     finally:
         with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", [HANDS_LOCK, session_id])
+            cursor.execute("SELECT pg_advisory_unlock(%s, hashtext(%s))", [CONTAINER_LOCK, session_id])

@@ -13,8 +13,8 @@ from typing import Final
 from django.utils import timezone
 
 from hostworker.enforcement.telemetry import GpuProcess, Telemetry
-from hostworker.judgement import Allowance, Place, Use, judge
 from hostworker.privileged import processes
+from hostworker.violations import GpuAllowance, GpuUse, SessionDevice, assess
 from resources.models import Gpu, Host
 from resources.tiers import UNHOOKED
 from sessions import services
@@ -23,7 +23,7 @@ from sessions.models import Session, SessionUsage
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 2
+POLL_INTERVAL_SECONDS: Final = 2.0
 RECORD_SECONDS: Final = 10
 USAGE_KEPT: Final = timedelta(days=1)
 
@@ -37,10 +37,10 @@ class Watchdog:
         self._is_hook = is_hook
         self._context_memory = context_memory
         self._uuids = list(Gpu.objects.filter(host=host, is_present=True).values_list("uuid", flat=True))
-        self._warned: Collection[Place] = ()
+        self._warned: Collection[SessionDevice] = ()
         self._recorded = 0.0
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Compare what is on the GPUs with the leases, stop who exceeds them, and record from time to time."""
         seen = self._telemetry.processes(self._uuids)
         is_due = time.monotonic() - self._recorded >= RECORD_SECONDS
@@ -50,7 +50,7 @@ class Watchdog:
         sessions = self._sessions()
         owners = {process.pid: sessions.get(processes.container_of(process.pid)) for process in seen}
         uses = self._uses(seen, owners)
-        self._judge(uses, sessions.values())
+        self._enforce(uses, sessions.values())
         if is_due:
             self._recorded = time.monotonic()
             self._record(sessions.values(), uses, owners)
@@ -61,28 +61,30 @@ class Watchdog:
         related = running.select_related("resource_group", "host").prefetch_related("lease__shares__gpu")
         return {session.container_id: session for session in related}
 
-    def _uses(self, seen: Iterable[GpuProcess], owners: Mapping[int, Session | None]) -> dict[Place, Use]:
-        parts: dict[Place, list[tuple[int, bool]]] = defaultdict(list)
+    def _uses(self, seen: Iterable[GpuProcess], owners: Mapping[int, Session | None]) -> dict[SessionDevice, GpuUse]:
+        parts: dict[SessionDevice, list[tuple[int, bool]]] = defaultdict(list)
         for process in seen:
             if owner := owners[process.pid]:
                 is_unhooked = processes.is_hooked(process.pid, self._is_hook) is False
                 parts[owner.pk, process.uuid].append((process.memory, is_unhooked))
         return {
-            place: Use(memory=sum(size for size, _ in each), processes=len(each), unhooked=sum(bad for _, bad in each))
+            place: GpuUse(
+                memory=sum(size for size, _ in each), processes=len(each), unhooked=sum(bad for _, bad in each)
+            )
             for place, each in parts.items()
         }
 
-    def _judge(self, uses: Mapping[Place, Use], sessions: Iterable[Session]) -> None:
+    def _enforce(self, uses: Mapping[SessionDevice, GpuUse], sessions: Iterable[Session]) -> None:
         allowances = {place: allowed for session in sessions for place, allowed in _allowances(session).items()}
-        judgement = judge(uses, allowances, self._warned, self._context_memory)
-        self._warned = judgement.warned
-        for session in Session.objects.filter(pk__in=judgement.offences).select_related("host"):
-            reason, words = judgement.offences[session.pk]
+        assessment = assess(uses, allowances, self._warned, self._context_memory)
+        self._warned = assessment.warned
+        for session in Session.objects.filter(pk__in=assessment.violations).select_related("host"):
+            reason, words = assessment.violations[session.pk]
             logger.warning("session %s: stopped by the watchdog: %s", session.pk, words)
             services.end(session, reason, words)
 
     def _record(
-        self, sessions: Iterable[Session], uses: Mapping[Place, Use], owners: Mapping[int, Session | None]
+        self, sessions: Iterable[Session], uses: Mapping[SessionDevice, GpuUse], owners: Mapping[int, Session | None]
     ) -> None:
         """Write what each session uses now, and forget what is older than a day."""
         now = timezone.now()
@@ -98,9 +100,11 @@ class Watchdog:
         )
         SessionUsage.objects.filter(at__lt=now - USAGE_KEPT).delete()
 
-    def _busy(self, uses: Mapping[Place, Use], owners: Mapping[int, Session | None]) -> dict[Place, int | None]:
+    def _busy(
+        self, uses: Mapping[SessionDevice, GpuUse], owners: Mapping[int, Session | None]
+    ) -> dict[SessionDevice, int | None]:
         """Return the percent of each device's time that each session uses; None where nobody can tell it apart."""
-        busy: dict[Place, int | None] = defaultdict(lambda: 0)
+        busy: dict[SessionDevice, int | None] = defaultdict(lambda: 0)
         for uuid in self._uuids:
             here = [place for place in uses if place[1] == uuid]
             by_process = self._telemetry.busy_by_process(uuid)
@@ -111,10 +115,10 @@ class Watchdog:
         return busy
 
 
-def _allowances(session: Session) -> dict[Place, Allowance]:
+def _allowances(session: Session) -> dict[SessionDevice, GpuAllowance]:
     capacity = session.resource_group.gpu_capacity
     return {
-        (session.pk, share.gpu.uuid): Allowance(
+        (session.pk, share.gpu.uuid): GpuAllowance(
             memory=share.gpu.memory * share.milli // capacity, is_hooked=tier not in UNHOOKED
         )
         for share, tier in session.held_shares

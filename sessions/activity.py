@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 COALESCE_SECONDS: Final = 30.0
 MAX_REMEMBERED: Final = 10_000  # sessions; beyond it all are forgotten, which costs some writes
-ASK_SECONDS: Final = 60.0  # between two rounds of asking Jupyter
+POLL_INTERVAL_SECONDS: Final = 60.0  # between two rounds of asking Jupyter
 ASKED_AT_ONCE: Final = 32
 
 _writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="activity")
@@ -69,7 +69,7 @@ class JupyterActivity:
     def __init__(self, host: Host) -> None:
         self._host = host
 
-    def look(self) -> None:
+    def poll(self) -> None:
         """Ask each server once when it was last used, and note it; one that does not say is left alone."""
         for session_id, at in asyncio.run(_ask(self._servers())):
             note(session_id, at)

@@ -4,14 +4,14 @@ from typing import Final
 
 from asgiref.sync import async_to_sync
 
-from engine.engine import ExecFailed
+from engine.engine import ExecError
 from engine.output import last_lines
-from hostworker.runtime.base import EngineUnreachable, RuntimeFailure
+from hostworker.runtime.base import ContainerRuntimeError, EngineUnreachableError
 from hostworker.runtime.container_config import container_name
 from hostworker.runtime.factory import get_runtime
+from sessions.engine_address import HostUnreachableError, engine_of, is_here
 from sessions.lifecycle import FINAL, IN_CONTAINER, Status
 from sessions.models import Session
-from sessions.reach import HostUnreachableError, engine_of, is_here
 
 PANEL_LINES: Final = 500
 DOWNLOAD_LINES: Final = 10_000
@@ -32,15 +32,15 @@ def read(session: Session, tail: int) -> str:
     try:
         name = container_name(session.pk, session.attempt)
         return async_to_sync(last_lines)(engine_of(session.host), name, tail)
-    except (HostUnreachableError, ExecFailed) as failure:
+    except (HostUnreachableError, ExecError) as failure:
         raise LogsUnavailableError(f"{failure} The session's last lines are kept when it ends.") from failure
 
 
 def _read_here(session: Session, tail: int) -> str:
     try:
         return get_runtime().logs(session.pk, session.attempt, tail)
-    except EngineUnreachable as failure:
+    except EngineUnreachableError as failure:
         words = f"The container engine of host {session.host} does not answer. Try again later."
         raise LogsUnavailableError(words) from failure
-    except RuntimeFailure as failure:
+    except ContainerRuntimeError as failure:
         raise LogsUnavailableError(f"Host {session.host} cannot read the output: {failure}") from failure

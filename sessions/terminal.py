@@ -13,13 +13,13 @@ from redis.exceptions import RedisError
 
 from accounts.models import User
 from engine.credit import Credit
-from engine.engine import ExecFailed
+from engine.engine import ExecError
 from engine.shell import Shell
 from sessions import activity, notify
+from sessions.engine_address import HostUnreachableError, engine_of
 from sessions.lifecycle import Status
 from sessions.login_watch import LoginWatch
 from sessions.models import SESSION_ID, Session
-from sessions.reach import HostUnreachableError, engine_of
 from sessions.terminal_messages import (
     PONG,
     Ack,
@@ -142,7 +142,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
     async def _start(self, session: Session, login: LoginWatch) -> None:
         try:
             self._shell = await Shell.start(engine_of(session.host), session.container_id)
-        except (HostUnreachableError, ExecFailed) as error:
+        except (HostUnreachableError, ExecError) as error:
             logger.warning("session %s: no terminal: %s", session.pk, error)
             return await self._finish(CloseCode.ENGINE_TROUBLE, str(error))
         logger.info("session %s: terminal opened by user %s", session.pk, self.scope["user"].pk)
@@ -192,7 +192,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             try:
                 async with asyncio.timeout(RESIZE_SECONDS):
                     await shell.resize(*self._size)
-            except (ExecFailed, TimeoutError) as error:
+            except (ExecError, TimeoutError) as error:
                 logger.warning("session %s: its terminal kept its size: %s", self._session_id, error)
                 await asyncio.sleep(RESIZE_PAUSE_SECONDS)
                 self._resized.set()
@@ -210,7 +210,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         try:
             has_session_ended = await self._find_running() is None or not await shell.is_container_running()
             is_shell_alive = not has_session_ended and await shell.exit_code() is None
-        except ExecFailed as error:
+        except ExecError as error:
             return await self._finish(CloseCode.ENGINE_TROUBLE, str(error))
         if has_session_ended:
             await self._finish(CloseCode.SESSION_ENDED, "The session has ended.")

@@ -9,9 +9,9 @@ from django.utils import timezone
 from accounts.models import SshKey, User
 from accounts.public_keys import PublicKey
 from engine.engine import Engine
+from sessions.engine_address import HostUnreachableError, engine_of
 from sessions.lifecycle import Status
 from sessions.models import Session
-from sessions.reach import HostUnreachableError, engine_of
 from sessions.words import reason_text
 
 

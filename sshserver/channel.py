@@ -10,7 +10,7 @@ from typing import Final
 import asyncssh
 
 from engine.command import Command
-from engine.engine import ExecFailed
+from engine.engine import ExecError
 from engine.shell import PLAIN_START, Shell
 from sshserver.access import Guest
 from sshserver.carrier import Carrier, Process
@@ -88,7 +88,7 @@ class Channel(Carrier, asyncssh.SSHServerSession[bytes]):
         """Run the process from its start to the exit code; whatever ends this, ends the process."""
         try:
             code = await self._serve()
-        except ExecFailed as error:
+        except ExecError as error:
             logger.warning("session %s: SSH: %s", self._guest.session_id, error)
             self.tell(str(error))
             code = FAILED
@@ -123,12 +123,12 @@ class Channel(Carrier, asyncssh.SSHServerSession[bytes]):
         return code
 
     async def _started(self) -> Process:
-        """Return the process; a client that leaves while it starts leaves no process behind. Raises ExecFailed."""
+        """Return the process; a client that leaves while it starts leaves no process behind. Raises ExecError."""
         start = asyncio.create_task(self._start())
         try:
             return await asyncio.shield(start)
         except asyncio.CancelledError:
-            with suppress(ExecFailed):
+            with suppress(ExecError):
                 await (await start).hang_up()
             raise
 
@@ -150,5 +150,5 @@ class Channel(Carrier, asyncssh.SSHServerSession[bytes]):
         try:
             async with asyncio.timeout(RESIZE_SECONDS):
                 await shell.resize(*self._size)
-        except (ExecFailed, TimeoutError) as error:
+        except (ExecError, TimeoutError) as error:
             logger.info("session %s: an SSH terminal kept its size: %s", self._guest.session_id, error)

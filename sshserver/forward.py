@@ -12,7 +12,7 @@ from typing import Final
 import asyncssh
 
 from engine.command import Command
-from engine.engine import ExecFailed
+from engine.engine import ExecError
 from sshserver.access import Guest
 from sshserver.carrier import Carrier
 
@@ -60,7 +60,7 @@ class Forward(Carrier, asyncssh.SSHTCPSession[bytes]):
         command = ["sh", "-c", START, "sh", str(port), RELAY]
         try:
             process = await Command.start(guest.engine, guest.container_id, command, {}, "connection")
-        except ExecFailed as error:
+        except ExecError as error:
             words = f"Port {port} of the session: {error}"
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, words) from error
         return cls(process, guest, used, ended)

@@ -21,8 +21,8 @@ from websockets.typing import Origin
 from accounts.models import User
 from gpuplatform import embedded
 from proxy.signing import Grant, digest
+from sessions.engine_address import signing_keys
 from sessions.models import Endpoint
-from sessions.reach import signing_keys
 from tests.ports import free_port
 
 ROOT = Path(__file__).resolve().parent.parent

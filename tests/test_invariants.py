@@ -16,8 +16,14 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_stat
 from pytest_django import Settings
 
 from hostworker import reconciler, runner
-from hostworker.runtime.base import ContainerPhase, EngineUnreachable, ImageUnavailable, RuntimeFailure, StartFailed
-from hostworker.tests.meddling import MeddledRuntime
+from hostworker.runtime.base import (
+    ContainerPhase,
+    ContainerRuntimeError,
+    EngineUnreachableError,
+    ImageUnavailableError,
+    StartError,
+)
+from hostworker.tests.fault_injection import FaultInjectingRuntime
 from resources import services as hosts
 from resources.models import Gpu, Host
 from resources.units import GIB, MIB
@@ -53,7 +59,13 @@ class WorkerDied(BaseException):
 
 
 STEPS_OF_WORKERS: Final = ["ensure_image", "create", "start", "stop", "logs", "remove"]
-ERRORS: Final = [EngineUnreachable("away"), StartFailed("no"), ImageUnavailable("gone"), WorkerDied(), WorkerDied()]
+ERRORS: Final = [
+    EngineUnreachableError("away"),
+    StartError("no"),
+    ImageUnavailableError("gone"),
+    WorkerDied(),
+    WorkerDied(),
+]
 Fault = tuple[str, Any, bool] | None
 
 
@@ -71,7 +83,7 @@ class Platform(RuleBasedStateMachine):
             make_host(group=halves, gpus=2, cpu=6, memory=6 * GIB),
             make_host(group=thirds, gpus=1, cpu=3, memory=4 * GIB),
         ]
-        self.runtimes = {host.pk: MeddledRuntime() for host in self.hosts}
+        self.runtimes = {host.pk: FaultInjectingRuntime() for host in self.hosts}
         self.silent: set[int] = set()
         limits = make_policy(max_sessions=4, max_pending=6, fgpu=3500, max_lifetime=timedelta(hours=1), cpu=6)
         self.users = [make_user(policy=make_policy(max_pending=6)), make_user(policy=limits)]
@@ -164,7 +176,7 @@ class Platform(RuleBasedStateMachine):
         runtime = self.runtimes[self.hosts[which % 3].pk]
         if containers := runtime.containers():
             state = containers[which % len(containers)]
-            runtime.vanish(state.session, state.attempt)
+            runtime.lose_container(state.session, state.attempt)
             self._count("vanished")
 
     def host_falls_silent(self, which: int, amount: int, fault: Fault) -> None:
@@ -229,7 +241,9 @@ class Platform(RuleBasedStateMachine):
         self._with_fault(runtime, fault, act, runtime, session.pk, session.attempt - is_late)
         self._count(f"{act.__name__} delivered")
 
-    def _with_fault(self, runtime: MeddledRuntime, fault: Fault, act: Callable[..., None], *arguments: Any) -> bool:
+    def _with_fault(
+        self, runtime: FaultInjectingRuntime, fault: Fault, act: Callable[..., None], *arguments: Any
+    ) -> bool:
         """Act while `fault` waits to happen on the engine; return whether the worker outlived it."""
         if fault:
             operation, error, happens_after = fault
@@ -239,7 +253,7 @@ class Platform(RuleBasedStateMachine):
         except WorkerDied:
             self._count("worker died")
             return False
-        except RuntimeFailure:
+        except ContainerRuntimeError:
             return False
         finally:
             runtime._engine.failures.clear()
@@ -255,7 +269,7 @@ class Platform(RuleBasedStateMachine):
         self._count(f"{act.__name__} taken up")
 
     def _check_containers(self, host: Host) -> None:
-        """After an undisturbed reconciliation the host runs exactly what its rows say."""
+        """After an pause_background_work reconciliation the host runs exactly what its rows say."""
         states = {(state.session, state.attempt, state.phase) for state in self.runtimes[host.pk].containers()}
         rows = Session.objects.filter(host=host).exclude(status__in=FINAL).values_list("pk", "attempt", "status")
         assert states == {(pk, attempt, ContainerPhase.RUNNING) for pk, attempt, _ in rows}

@@ -15,7 +15,7 @@ from django.db import connection
 from pytest_django import Settings
 
 from hostworker import reconciler
-from hostworker.runtime.base import ContainerPhase, unheard
+from hostworker.runtime.base import ContainerPhase, no_op
 from hostworker.runtime.memory import MemoryRuntime
 from resources.models import Host
 from resources.units import GIB
@@ -43,7 +43,7 @@ class RecordingRuntime(MemoryRuntime):
         super().__init__("installation", host, url)
         self.starts: Counter[str] = Counter()
 
-    def start(self, session: str, attempt: int, announce: Callable[[str], None] = unheard) -> None:
+    def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
         """Start the container and note it if it was not running before."""
         with self._engine.lock:
             container = self._find(session, attempt)

@@ -20,7 +20,7 @@ from endpoints import feed, revocations, routes, withdrawal
 from endpoints.feed import feeding
 from endpoints.services import close, publish, report
 from hostworker import runner
-from hostworker.tests.meddling import MeddledRuntime
+from hostworker.tests.fault_injection import FaultInjectingRuntime
 from proxy.routes import RouteTable
 from proxy.signing import digest
 from sessions import notify, services
@@ -110,7 +110,7 @@ async def test_a_withdrawal_is_answered_when_no_route_is_left(endpoint: Endpoint
 
 @pytest.mark.usefixtures("fed")
 async def test_the_container_stops_only_after_the_routes_have_gone(table: RouteTable) -> None:
-    runtime = MeddledRuntime()
+    runtime = FaultInjectingRuntime()
     session = await database_sync_to_async(started)(runtime)
     await soon(lambda: any(route.session == session.pk for route in table))
     left: list[object] = []
@@ -120,7 +120,7 @@ async def test_the_container_stops_only_after_the_routes_have_gone(table: RouteT
     assert left == [[]]
 
 
-def started(runtime: MeddledRuntime) -> Session:
+def started(runtime: FaultInjectingRuntime) -> Session:
     """Return a session with a READY endpoint that `runtime` has started, of which a message tells."""
     session = session_in(Status.SCHEDULED)
     session.host.gateway_url = "http://10.0.0.5:8010"  # type: ignore[union-attr]

@@ -7,9 +7,9 @@ import pytest_asyncio
 import uvloop
 
 from engine.engine import Engine
-from engine.passage import Passage, signer
+from engine.gateway import EngineGateway, signer
 from engine.shell import Shell
-from engine.tests.passages import HOST, KEYS, gateway, session_container
+from engine.tests.gateways import HOST, KEYS, running_gateway, session_container
 from tests.containers import ENGINE_URL, Container, running_container
 from tests.shell_image import ensure_shell_image
 from tests.tiny_image import ensure_tiny_image
@@ -58,13 +58,13 @@ def container() -> Iterator[Container]:
 
 
 @pytest_asyncio.fixture
-async def passed() -> AsyncIterator[tuple[str, Passage]]:
+async def passed() -> AsyncIterator[tuple[str, EngineGateway]]:
     """The gateway of a test."""
-    async with gateway() as running:
+    async with running_gateway() as running:
         yield running
 
 
 @pytest_asyncio.fixture
-async def far(passed: tuple[str, Passage]) -> Engine:
+async def far(passed: tuple[str, EngineGateway]) -> Engine:
     """The engine behind the gateway."""
     return Engine(passed[0], signer(KEYS, HOST))

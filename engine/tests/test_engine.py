@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from engine import engine as engine_module
-from engine.engine import Engine, ExecFailed
+from engine.engine import Engine, ExecError
 from tests.ports import free_port
 
 
@@ -75,30 +75,30 @@ async def test_a_chunked_answer_in_pieces_is_put_together(tmp_path: Path) -> Non
 )
 async def test_a_refusal_is_told_in_words(tmp_path: Path, answer: bytes, words: str) -> None:
     async with serving(tmp_path, [answer]) as engine:
-        with pytest.raises(ExecFailed, match=words):
+        with pytest.raises(ExecError, match=words):
             await engine.hijack("/exec/1/start", {})
 
 
 async def test_an_endless_answer_is_cut_off(tmp_path: Path) -> None:
     async with serving(tmp_path, [b"HTTP/1.1 200 OK\r\n\r\n", b"x" * 2000], then_close=False) as engine:
-        with pytest.raises(ExecFailed, match="too long"):
+        with pytest.raises(ExecError, match="too long"):
             await engine.request("GET", "/x", limit=1000)
 
 
 async def test_a_mute_engine_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(engine_module, "ANSWER_SECONDS", 0.05)
     async with serving(tmp_path, [b"HTTP/1.1 200 OK\r\n"], then_close=False) as engine:
-        with pytest.raises(ExecFailed, match="does not answer"):
+        with pytest.raises(ExecError, match="does not answer"):
             await engine.request("GET", "/x")
 
 
 async def test_an_engine_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
     for url in (f"unix://{tmp_path}/none.sock", f"tcp://127.0.0.1:{free_port()}"):
-        with pytest.raises(ExecFailed, match="cannot be reached"):
+        with pytest.raises(ExecError, match="cannot be reached"):
             await Engine(url).request("GET", "/x")
 
 
 @pytest.mark.parametrize("url", ["ssh://host", "tcp://host", "/var/run/docker.sock", ""])
 async def test_an_address_of_another_kind_is_refused_in_words(url: str) -> None:
-    with pytest.raises(ExecFailed, match="neither unix"):
+    with pytest.raises(ExecError, match="neither unix"):
         await Engine(url).request("GET", "/x")

@@ -8,7 +8,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from engine.engine import Engine, ExecFailed
+from engine.engine import Engine, ExecError
 from engine.exec_stream import ExecStream
 from engine.shell import CUT_OFF, Shell
 from engine.tests.streams import read_until
@@ -99,9 +99,9 @@ async def bytes_until_it_stops(container: Container) -> int:
 
 async def test_a_shell_in_a_stopped_or_missing_container_is_refused_in_words(bare: Container) -> None:
     bare.stop()
-    with pytest.raises(ExecFailed, match="is not running"):
+    with pytest.raises(ExecError, match="is not running"):
         await Shell.start(Engine(ENGINE_URL), bare.id)
-    with pytest.raises(ExecFailed, match="no longer exists"):
+    with pytest.raises(ExecError, match="no longer exists"):
         await Shell.start(Engine(ENGINE_URL), "gptest-none")
 
 

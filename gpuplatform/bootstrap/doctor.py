@@ -23,7 +23,7 @@ from docker import APIClient
 from docker.errors import DockerException
 from requests.exceptions import RequestException
 
-from engine.engine import ExecFailed
+from engine.engine import ExecError
 from gpuplatform import redis_probe
 from gpuplatform.bootstrap import address, docker_engine, gpus, system_packages
 from gpuplatform.bootstrap.progress import SetupError
@@ -33,7 +33,7 @@ from hostworker.runtime.factory import get_enforcer
 from resources.checks import check_simulated_gpus
 from resources.models import Gpu, Host, Image
 from resources.units import GIB, size_text
-from sessions.reach import engine_behind
+from sessions.engine_address import engine_behind
 
 OLDEST_PYTHON: Final = (3, 11)
 SECRET_LENGTH: Final = 50
@@ -274,7 +274,7 @@ def _gateway() -> Finding:
     engine = engine_behind(settings.COMPUTE_GATEWAY_URL, settings.COMPUTE_HOST_NAME)
     try:
         answer = asyncio.run(engine.request("GET", "/containers/gp-none-0/json"))
-    except ExecFailed as failure:
+    except ExecError as failure:
         hint = "run `manage.py gateway` here, with the COMPUTE_APPS_KEYS and COMPUTE_HOST_NAME of this .env"
         return Finding(Verdict.FAIL, f"{settings.COMPUTE_GATEWAY_URL}: {failure}", hint)
     if answer.status == 404:

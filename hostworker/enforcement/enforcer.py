@@ -8,11 +8,11 @@ from typing import Final
 from fgpu.mounts import Mount, hook_mounts, simulated_mounts
 from hostworker.enforcement import mps
 from hostworker.enforcement.folders import LIMITS, SessionFolders
-from hostworker.enforcement.programs import Programs, Unbuilt
+from hostworker.enforcement.programs import Programs, ProgramsMissingError
 from hostworker.enforcement.shares import needs_hook
 from hostworker.enforcement.simulation import shared_state, write_listing
 from hostworker.privileged import memory_limits, processes
-from hostworker.runtime.base import ContainerSpec, EnforcementFailed, Equipment, GpuGrant, Key
+from hostworker.runtime.base import ContainerSpec, EnforcementError, EnforcementSetup, GpuGrant, Key
 from resources.tiers import Tier
 
 STALE: Final = "it could not when its worker registered; start the worker anew."
@@ -44,8 +44,8 @@ class Enforcer:
             return "its worker does not run as root."
         return self.programs.missing()
 
-    def equip(self, spec: ContainerSpec) -> Equipment:
-        """Prepare the attempt's files and return what its container needs; safe to repeat. Raises EnforcementFailed."""
+    def prepare(self, spec: ContainerSpec) -> EnforcementSetup:
+        """Prepare the attempt's files and return what its container needs; safe to repeat. Raises EnforcementError."""
         key = (spec.session, spec.attempt)
         mounts: list[Mount] = []
         try:
@@ -53,40 +53,40 @@ class Enforcer:
                 mounts += self._hook(key, spec.gpus)
             if any(gpu.is_simulated for gpu in spec.gpus):
                 mounts += self._simulate(key, spec.gpus)
-        except (Unbuilt, OSError) as error:
-            raise EnforcementFailed(f"Its share of the GPU could not be prepared: {error}") from error
+        except (ProgramsMissingError, OSError) as error:
+            raise EnforcementError(f"Its share of the GPU could not be prepared: {error}") from error
         shared_by_mps = [gpu for gpu in spec.gpus if gpu.tier is Tier.HOOK_MPS]
         if not shared_by_mps:
-            return Equipment(mounts=tuple(mounts))
+            return EnforcementSetup(mounts=tuple(mounts))
         if self._mps_folder is None:
-            raise EnforcementFailed("Its group shares GPUs through MPS, and its host names no MPS folder.")
-        return Equipment(
+            raise EnforcementError("Its group shares GPUs through MPS, and its host names no MPS folder.")
+        return EnforcementSetup(
             mounts=(*mounts, *mps.mounts(self._mps_folder)),
             environment=mps.environment(shared_by_mps),
         )
 
-    def concerns(self, key: Key) -> bool:
+    def applies_to(self, key: Key) -> bool:
         """Return whether the attempt's container must run under the hook."""
         return (self.folders.path(key) / LIMITS).exists()
 
     def verify(self, key: Key, main_pid: int) -> None:
         """Check that the container, just started, runs under the hook; set the limits that the driver itself keeps.
 
-        Raises EnforcementFailed. A container that has ended already is left to whoever looks next.
+        Raises EnforcementError. A container that has ended already is left to whoever looks next.
         """
         is_hooked = processes.starts_hooked(main_pid, self.programs.is_hook)
         if is_hooked is False:
-            raise EnforcementFailed(NOT_HOOKED)
+            raise EnforcementError(NOT_HOOKED)
         if is_hooked and (by_driver := self.folders.driver_limits(key)):
             cgroup = processes.cgroup_of(main_pid)
             if cgroup is None:
-                raise EnforcementFailed("Its memory limit needs a host with cgroup v2.")
+                raise EnforcementError("Its memory limit needs a host with cgroup v2.")
             memory_limits.apply(by_driver, cgroup)
 
     def _hook(self, key: Key, gpus: Sequence[GpuGrant]) -> list[Mount]:
         problem = self.problem()
         if problem or any(gpu.tier is Tier.NONE for gpu in gpus):
-            raise EnforcementFailed(f"Its host cannot divide a GPU: {problem or STALE}")
+            raise EnforcementError(f"Its host cannot divide a GPU: {problem or STALE}")
         limits, region = self.folders.prepare(key, gpus, self.context_memory)
         return hook_mounts(limits, region, self.programs.installed())
 

@@ -11,7 +11,7 @@ NVML: Final = "sim/libnvidia-ml.so.1"
 PARTS: Final = ("ld.so.preload", "sim/libcuda.so.1", NVML, "sim/nvidia-smi", HOOK)  # the hook is copied last
 
 
-class Unbuilt(Exception):
+class ProgramsMissingError(Exception):
     """What `make fgpu` builds is missing; the message says so."""
 
 
@@ -28,14 +28,16 @@ class Programs:
         return next((f"{path} is missing; `make fgpu` builds it." for path in lacking), "")
 
     def installed(self) -> Path:
-        """Return a folder like the build's with copies of what is built now, made if need be. Raises Unbuilt, OSError.
+        """Return a folder like the build's with copies of what is built now, made if need be.
+
+        Raises ProgramsMissingError, OSError.
 
         Running sessions keep the copies they began with: overwriting a library under its processes would crash them.
         """
         try:
             contents = {name: (self.build / name).read_bytes() for name in PARTS}
         except FileNotFoundError:
-            raise Unbuilt(self.missing()) from None
+            raise ProgramsMissingError(self.missing()) from None
         folder = self.store / hashlib.sha256(b"".join(contents.values())).hexdigest()[:16]
         if not (folder / HOOK).exists():
             for name, content in contents.items():

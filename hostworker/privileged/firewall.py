@@ -27,7 +27,7 @@ FOLDERS: Final = "/usr/local/sbin:/usr/sbin:/sbin"  # where the tools are, also 
 OWN: Final = "GP-"  # how our chains begin
 
 
-class FirewallFailed(Exception):
+class FirewallError(Exception):
     """The rules could not be brought about; the message says why."""
 
 
@@ -48,7 +48,7 @@ class Firewall:
         self._nameservers = nameservers or nameservers_of_host
 
     def hold(self) -> None:
-        """Have the rules in place, before all others; changes nothing where they are. Raises FirewallFailed."""
+        """Have the rules in place, before all others; changes nothing where they are. Raises FirewallError."""
         self._hold("iptables", self._chains(_parent("iptables")))
         if Path("/proc/sys/net/ipv6").exists() and _program("ip6tables"):
             self._hold("ip6tables", self._chains_ipv6())
@@ -109,7 +109,7 @@ def problem(engine_url: str) -> str:
         return "iptables is missing"
     try:
         _run("iptables", "-S", "INPUT")
-    except FirewallFailed as failure:
+    except FirewallError as failure:
         return str(failure)
     return ""
 
@@ -155,7 +155,7 @@ def _program(name: str) -> str | None:
 def _run(tool: str, *arguments: str, given: str = "") -> str:
     path = _program(tool)
     if path is None:
-        raise FirewallFailed(f"{tool} is missing")
+        raise FirewallError(f"{tool} is missing")
     try:
         done = subprocess.run(
             [path, "-w", LOCK_SECONDS, *arguments],
@@ -166,7 +166,7 @@ def _run(tool: str, *arguments: str, given: str = "") -> str:
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        raise FirewallFailed(f"{tool} cannot be run: {error}") from error
+        raise FirewallError(f"{tool} cannot be run: {error}") from error
     if done.returncode:
-        raise FirewallFailed(f"{tool} failed: {' '.join(done.stderr.split()) or done.returncode}")
+        raise FirewallError(f"{tool} failed: {' '.join(done.stderr.split()) or done.returncode}")
     return done.stdout

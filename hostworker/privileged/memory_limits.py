@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pynvml
 
-from hostworker.runtime.base import EnforcementFailed
+from hostworker.runtime.base import EnforcementError
 
 
 def apply(limits: Mapping[str, int], cgroup: Path) -> None:
-    """Limit what the cgroup may hold, {GPU UUID: bytes}, before the workload begins. Raises EnforcementFailed.
+    """Limit what the cgroup may hold, {GPU UUID: bytes}, before the workload begins. Raises EnforcementError.
 
     Only the hard limit is set: a soft one reserves memory, and its reservation outlives a cgroup that goes without a
     word. The leases add up without it.
@@ -23,4 +23,4 @@ def apply(limits: Mapping[str, int], cgroup: Path) -> None:
         finally:
             pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
-        raise EnforcementFailed(f"The NVIDIA driver did not take the session's memory limit: {error}.") from error
+        raise EnforcementError(f"The NVIDIA driver did not take the session's memory limit: {error}.") from error

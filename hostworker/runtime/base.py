@@ -12,31 +12,31 @@ from resources.tiers import Tier
 Key = tuple[str, int]  # session id, attempt
 
 
-def unheard(address: str) -> None:
+def no_op(address: str) -> None:
     """Take an address that nobody needs to hear of."""
 
 
-class RuntimeFailure(Exception):
+class ContainerRuntimeError(Exception):
     """The engine could not do it; the message is fit for the session's owner."""
 
 
-class ImageUnavailable(RuntimeFailure):
+class ImageUnavailableError(ContainerRuntimeError):
     """The image is neither on the host nor to be pulled."""
 
 
-class StartFailed(RuntimeFailure):
+class StartError(ContainerRuntimeError):
     """The engine refused to create or start the container."""
 
 
-class EnforcementFailed(RuntimeFailure):
+class EnforcementError(ContainerRuntimeError):
     """The container would not be held to its shares of GPUs, so it may not run."""
 
 
-class ExecutionFailed(RuntimeFailure):
+class ExecutionError(ContainerRuntimeError):
     """No program can be run in the container, or the one that was did not end in time."""
 
 
-class EngineUnreachable(RuntimeFailure):
+class EngineUnreachableError(ContainerRuntimeError):
     """The engine itself does not answer; nothing is known about the containers. Worth trying again."""
 
 
@@ -53,7 +53,7 @@ class GpuGrant:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Equipment:
+class EnforcementSetup:
     """What a container gets beside its spec, so that it is held to its shares of GPUs."""
 
     mounts: tuple[Mount, ...] = ()
@@ -98,7 +98,7 @@ class ContainerState:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Executed:
+class ExecResult:
     """What became of a program that was run in a container."""
 
     exit_code: int
@@ -109,27 +109,27 @@ class Runtime(Protocol):
     """A container engine on this host, bounded to one installation's containers of one host name.
 
     A container's key is (session, attempt). Every method is safe to call twice: what is already so counts as done.
-    Each may raise EngineUnreachable beside what it names. Implementations are safe to use from many threads.
+    Each may raise EngineUnreachableError beside what it names. Implementations are safe to use from many threads.
     """
 
     def ensure_image(self, reference: str, on_progress: Callable[[str], None]) -> None:
         """Have the image on this host, pulling it if needed; `on_progress` gets short sentences.
 
-        Raises ImageUnavailable.
+        Raises ImageUnavailableError.
         """
 
     def create(self, spec: ContainerSpec) -> str:
         """Create the container and return its id; an existing one with the same key is adopted and its id returned.
 
-        Raises ImageUnavailable, StartFailed, or EnforcementFailed where this host cannot divide a GPU.
+        Raises ImageUnavailableError, StartError, or EnforcementError where this host cannot divide a GPU.
         """
 
-    def start(self, session: str, attempt: int, announce: Callable[[str], None] = unheard) -> None:
-        """Start the created container; a running one is left alone. Raises StartFailed, also when it is not there.
+    def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
+        """Start the created container; a running one is left alone. Raises StartError, also when it is not there.
 
         `announce` is called with its address before anything of the session runs, so that whatever was known to be at
         that address can be forgotten first. Nobody else gets the address until the container is removed.
-        Raises EnforcementFailed where it runs but is not held to its shares of GPUs; the caller removes it.
+        Raises EnforcementError where it runs but is not held to its shares of GPUs; the caller removes it.
         """
 
     def address(self, session: str, attempt: int) -> str | None:
@@ -147,16 +147,16 @@ class Runtime(Protocol):
     def containers(self) -> list[ContainerState]:
         """Return the state of every container of this installation and host, in any phase."""
 
-    def traces(self) -> set[Key]:
+    def leftover_attempts(self) -> set[Key]:
         """Return the attempts of which anything but a container may be left on this host; `remove` clears it."""
 
     def logs(self, session: str, attempt: int, tail: int) -> str:
         """Return the last `tail` lines that the container wrote, stdout and stderr in order; "" when it is gone."""
 
-    def execute(self, session: str, attempt: int, command: Sequence[str], environment: Mapping[str, str]) -> Executed:
+    def execute(self, session: str, attempt: int, command: Sequence[str], environment: Mapping[str, str]) -> ExecResult:
         """Run a short program in the running container, as its own user, and return once it has ended.
 
-        What the program leaves in the background outlives it. Raises ExecutionFailed, also where no container runs.
+        What the program leaves in the background outlives it. Raises ExecutionError, also where no container runs.
         """
 
     def keep_warm(self, stopped: threading.Event) -> None:
@@ -168,5 +168,5 @@ class Runtime(Protocol):
     def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
         """Yield the state of each container as it exits, until `stopped` is set; may miss some, see the reconciler.
 
-        Raises EngineUnreachable when the stream breaks; the caller opens it again and reconciles.
+        Raises EngineUnreachableError when the stream breaks; the caller opens it again and reconciles.
         """

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from fgpu.mounts import Mount
-from hostworker.runtime.base import ContainerSpec, Equipment
+from hostworker.runtime.base import ContainerSpec, EnforcementSetup
 
-NO_EQUIPMENT: Final = Equipment()
+NO_ENFORCEMENT: Final = EnforcementSetup()
 INSTALLATION_LABEL: Final = "gpuplatform.installation"
 HOST_LABEL: Final = "gpuplatform.host"
 SESSION_LABEL: Final = "gpuplatform.session"
@@ -73,7 +73,7 @@ def container_name(session: str, attempt: int) -> str:
 
 
 def container_config(
-    spec: ContainerSpec, owner: Mapping[str, str], network: str, equipment: Equipment = NO_EQUIPMENT
+    spec: ContainerSpec, owner: Mapping[str, str], network: str, setup: EnforcementSetup = NO_ENFORCEMENT
 ) -> dict[str, object]:
     """Return the body of the engine's create request; `owner` are the labels of installation and host.
 
@@ -93,9 +93,9 @@ def container_config(
             ATTEMPT_LABEL: str(spec.attempt),
             HOSTNAME_LABEL: spec.hostname,
         },
-        "Env": [f"{name}={value}" for name, value in _environment(spec, equipment).items()],
+        "Env": [f"{name}={value}" for name, value in _environment(spec, setup).items()],
         **hostname,
-        "HostConfig": _host_config(spec, network, equipment.mounts),
+        "HostConfig": _host_config(spec, network, setup.mounts),
     }
 
 
@@ -121,7 +121,7 @@ def network_options(name: str) -> dict[str, str]:
     return {"com.docker.network.bridge.enable_icc": "false", "com.docker.network.bridge.name": device}
 
 
-def _environment(spec: ContainerSpec, equipment: Equipment) -> dict[str, str]:
+def _environment(spec: ContainerSpec, setup: EnforcementSetup) -> dict[str, str]:
     """Return the spec's environment with the devices pinned.
 
     Where NVIDIA's runtime is the engine's default, this variable alone decides which GPUs a container sees, and many
@@ -132,7 +132,7 @@ def _environment(spec: ContainerSpec, equipment: Equipment) -> dict[str, str]:
     return {
         **hostname,
         **spec.environment,
-        **equipment.environment,
+        **setup.environment,
         "NVIDIA_VISIBLE_DEVICES": ",".join(uuids) or "void",
     }
 

@@ -24,15 +24,15 @@ from hostworker.runtime.base import (
     ContainerPhase,
     ContainerSpec,
     ContainerState,
-    EnforcementFailed,
-    EngineUnreachable,
-    Equipment,
-    Executed,
-    ExecutionFailed,
-    ImageUnavailable,
+    EnforcementError,
+    EnforcementSetup,
+    EngineUnreachableError,
+    ExecResult,
+    ExecutionError,
+    ImageUnavailableError,
     Key,
-    StartFailed,
-    unheard,
+    StartError,
+    no_op,
 )
 from hostworker.runtime.container_config import (
     HOST_LABEL,
@@ -48,10 +48,10 @@ from hostworker.runtime.docker_exec import execute
 from hostworker.runtime.docker_requests import (
     CONFLICT,
     explanation,
-    gone_is_fine,
     has_labels,
+    ignore_missing,
     inspect,
-    race,
+    retry_on_conflict,
     translated,
 )
 from hostworker.runtime.docker_states import PHASES, exit_from_event, listed_state
@@ -106,7 +106,7 @@ class DockerRuntime:
 
     def ensure_image(self, reference: str, on_progress: Callable[[str], None]) -> None:
         """Have the image on this host, pulling it with the engine's own credentials; see Runtime."""
-        with translated(ImageUnavailable, lambda message: explain_failure(reference, message)):
+        with translated(ImageUnavailableError, lambda message: explain_failure(reference, message)):
             client = self._client()
             try:
                 client.inspect_image(reference)
@@ -121,18 +121,21 @@ class DockerRuntime:
     def create(self, spec: ContainerSpec) -> str:
         """Create the container, or adopt the one with its key; see Runtime."""
         name, key = container_name(spec.session, spec.attempt), (spec.session, spec.attempt)
-        equipment = self._equip(spec)
-        with translated(StartFailed, "The container could not be created: {}".format), self._pool.undisturbed():
+        setup = self._prepare_enforcement(spec)
+        with (
+            translated(StartError, "The container could not be created: {}".format),
+            self._pool.pause_background_work(),
+        ):
             client = self._client()
             self._ensure_network(client)
             sandbox = self._pool.take(key, spec.hostname)
             network = joined_network(sandbox.id) if sandbox else self._network
-            config = container_config(spec, self._owner, network, equipment)
-            for _ in race():
+            config = container_config(spec, self._owner, network, setup)
+            for _ in retry_on_conflict():
                 try:
                     created = client.create_container_from_config(config, name)
                 except ImageNotFound:
-                    raise ImageUnavailable(f"Image {spec.image} is not on the host.") from None
+                    raise ImageUnavailableError(f"Image {spec.image} is not on the host.") from None
                 except APIError as error:
                     if error.status_code != CONFLICT:
                         raise
@@ -143,20 +146,23 @@ class DockerRuntime:
                 if (existing := inspect(client, name)) is None:
                     continue
                 if not has_labels(existing, self._owner):
-                    raise StartFailed(f"The name {name} is taken by a container that is not the platform's.")
+                    raise StartError(f"The name {name} is taken by a container that is not the platform's.")
                 if not self._pool.is_discarded(existing["Id"]) and not _is_stranded(client, existing):
                     return str(existing["Id"])
                 client.remove_container(existing["Id"], v=True)
-        raise StartFailed(f"The name {name} stays reserved although no container has it.")
+        raise StartError(f"The name {name} stays reserved although no container has it.")
 
-    def start(self, session: str, attempt: int, announce: Callable[[str], None] = unheard) -> None:
+    def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
         """Start the created container; see Runtime. One that has ended is not started again.
 
         In an image without /bin/sh the container starts and ends at once with code 127; its log says why. Without a
         sandbox the address is known, and announced, a moment after the start.
         """
         key = (session, attempt)
-        with translated(StartFailed, "The container could not be started: {}".format), self._pool.undisturbed():
+        with (
+            translated(StartError, "The container could not be started: {}".format),
+            self._pool.pause_background_work(),
+        ):
             client = self._client()
             created = self._created.pop(key, None)
             container_id, has_sandbox, address = created or self._startable(client, key)
@@ -171,7 +177,7 @@ class DockerRuntime:
             announce(address)
         if address:
             self._addresses[key] = address
-        if self._enforcer and self._enforcer.concerns(key):
+        if self._enforcer and self._enforcer.applies_to(key):
             self._enforcer.verify(key, int(container["State"]["Pid"]))
 
     def address(self, session: str, attempt: int) -> str | None:
@@ -179,7 +185,7 @@ class DockerRuntime:
         key = (session, attempt)
         if known := self._addresses.pop(key, None):
             return known
-        with translated(EngineUnreachable):
+        with translated(EngineUnreachableError):
             container = self._find(self._client(), session, attempt)
             if container is None or not container["State"]["Running"]:
                 return None
@@ -188,7 +194,7 @@ class DockerRuntime:
     def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
         """End the container's processes; see Runtime."""
         self._addresses.pop((session, attempt), None)
-        with translated(EngineUnreachable), gone_is_fine():
+        with translated(EngineUnreachableError), ignore_missing():
             client = self._client()
             if (container := self._find(client, session, attempt)) and container["State"]["Running"]:
                 client.stop(container["Id"], timeout=grace_seconds)
@@ -197,7 +203,7 @@ class DockerRuntime:
         """Remove the container with its writable layer and anonymous volumes, later if it has ended; see Runtime."""
         self._created.pop((session, attempt), None)
         self._addresses.pop((session, attempt), None)
-        with translated(EngineUnreachable), gone_is_fine():
+        with translated(EngineUnreachableError), ignore_missing():
             client = self._client()
             container = self._find(client, session, attempt)
             if container and container["State"]["Running"]:
@@ -213,16 +219,16 @@ class DockerRuntime:
 
         The engine's list lags some 50 ms behind an exit that `exits` has told already.
         """
-        with translated(EngineUnreachable):
+        with translated(EngineUnreachableError):
             client = self._client()
             listed = client.containers(all=True, filters={"label": self._label_filter()})
             left = (container for container in listed if not self._pool.is_discarded(container["Id"]))
             states = (listed_state(client, container) for container in left)
             return [state for state in states if state is not None]
 
-    def traces(self) -> set[Key]:
+    def leftover_attempts(self) -> set[Key]:
         """Return the attempts that have files of the enforcer or a sandbox; see Runtime."""
-        with translated(EngineUnreachable):
+        with translated(EngineUnreachableError):
             sandboxes = self._pool.keys()
         return sandboxes | (self._enforcer.folders.keys() if self._enforcer else set())
 
@@ -232,19 +238,19 @@ class DockerRuntime:
 
     def logs(self, session: str, attempt: int, tail: int) -> str:
         """Return the last lines of the log, undecodable bytes replaced; see Runtime."""
-        with translated(EngineUnreachable), gone_is_fine():
+        with translated(EngineUnreachableError), ignore_missing():
             client = self._client()
             if container := self._find(client, session, attempt):
                 return client.logs(container["Id"], tail=tail).decode(errors="replace")
         return ""
 
-    def execute(self, session: str, attempt: int, command: Sequence[str], environment: Mapping[str, str]) -> Executed:
+    def execute(self, session: str, attempt: int, command: Sequence[str], environment: Mapping[str, str]) -> ExecResult:
         """Run a program in the container; see Runtime."""
-        with translated(ExecutionFailed, "The container engine refused: {}".format):
+        with translated(ExecutionError, "The container engine refused: {}".format):
             client = self._client()
             container = self._find(client, session, attempt)
             if not (container and container["State"]["Running"]):
-                raise ExecutionFailed("The session's container is not running.")
+                raise ExecutionError("The session's container is not running.")
             return execute(client, str(container["Id"]), command, environment)
 
     def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
@@ -254,14 +260,14 @@ class DockerRuntime:
     def _exits(self, stopped: threading.Event, since_ns: int) -> Iterator[ContainerState]:
         finished = threading.Event()
         filters = {"type": ["container"], "event": ["die", "oom"], "label": self._label_filter()}
-        with translated(EngineUnreachable):
+        with translated(EngineUnreachableError):
             client = self._client()
             # The engine counts `since` in whole seconds and replays from its own memory what lies between.
             stream = client.events(since=since_ns // 1_000_000_000, filters=filters, decode=True)
         threading.Thread(target=_close_once_stopped, args=(stream, stopped, finished), daemon=True).start()
         out_of_memory: set[str] = set()
         try:
-            with translated(EngineUnreachable):
+            with translated(EngineUnreachableError):
                 for event in stream:
                     container_id = str(event["Actor"]["ID"])
                     if event["timeNano"] < since_ns:
@@ -274,14 +280,14 @@ class DockerRuntime:
         finally:
             finished.set()
         if not stopped.is_set():
-            raise EngineUnreachable("The container engine closed its event stream.")
+            raise EngineUnreachableError("The container engine closed its event stream.")
 
-    def _equip(self, spec: ContainerSpec) -> Equipment:
+    def _prepare_enforcement(self, spec: ContainerSpec) -> EnforcementSetup:
         if self._enforcer:
-            return self._enforcer.equip(spec)
+            return self._enforcer.prepare(spec)
         if needs_hook(spec.gpus):
-            raise EnforcementFailed("Its host cannot divide a GPU: no enforcement is set up.")
-        return Equipment()
+            raise EnforcementError("Its host cannot divide a GPU: no enforcement is set up.")
+        return EnforcementSetup()
 
     def _client(self) -> APIClient:
         """Return this process's client: connections are shared by its threads, never across a fork."""
@@ -297,7 +303,7 @@ class DockerRuntime:
         with self._lock:
             if self._is_network_ensured and not anew:
                 return
-            for _ in race():
+            for _ in retry_on_conflict():
                 try:
                     client.inspect_network(self._network)
                     break
@@ -346,9 +352,9 @@ class DockerRuntime:
         """Return a container that another has created."""
         container = self._find(client, *key)
         if container is None:
-            raise StartFailed("The container is not there.")
+            raise StartError("The container is not there.")
         if PHASES[container["State"]["Status"]] is ContainerPhase.EXITED:
-            raise StartFailed("The container has already ended.")
+            raise StartError("The container has already ended.")
         has_sandbox = _has_sandbox(container)
         return _Created(str(container["Id"]), has_sandbox, self._pool.address(key) if has_sandbox else None)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from docker.api import APIClient
 
 from engine.frames import unframed
-from hostworker.runtime.base import Executed, ExecutionFailed
+from hostworker.runtime.base import ExecResult, ExecutionError
 
 SECONDS: Final = 20.0  # until the program must have ended
 OUTPUT_LIMIT: Final = 64 * 1024  # bytes; what comes after is not read
@@ -16,8 +16,8 @@ READ_BYTES: Final = 16 * 1024
 END_PAUSE_SECONDS: Final = 0.02
 
 
-def execute(client: APIClient, container_id: str, command: Sequence[str], environment: Mapping[str, str]) -> Executed:
-    """Run the program as the container's own user, in its own folder. Raises ExecutionFailed, and what the SDK does."""
+def execute(client: APIClient, container_id: str, command: Sequence[str], environment: Mapping[str, str]) -> ExecResult:
+    """Run the program as the container's own user, in its own folder. Raises ExecutionError, and what the SDK does."""
     deadline = time.monotonic() + SECONDS
     exec_id = str(client.exec_create(container_id, list(command), environment=dict(environment))["Id"])
     stream: Any = client.exec_start(exec_id, socket=True)
@@ -26,7 +26,7 @@ def execute(client: APIClient, container_id: str, command: Sequence[str], enviro
         output = unframed(_read(connection, deadline))
     finally:
         stream._response.close()  # to which the socket belongs; the SDK keeps it there
-    return Executed(exit_code=_exit_code(client, exec_id, deadline), output=output.decode(errors="replace"))
+    return ExecResult(exit_code=_exit_code(client, exec_id, deadline), output=output.decode(errors="replace"))
 
 
 def _read(connection: socket.socket, deadline: float) -> bytes:
@@ -35,7 +35,7 @@ def _read(connection: socket.socket, deadline: float) -> bytes:
     while len(data) < OUTPUT_LIMIT:
         left = deadline - time.monotonic()
         if left <= 0:
-            raise ExecutionFailed("A program in the container did not end in time.")
+            raise ExecutionError("A program in the container did not end in time.")
         connection.settimeout(left)
         try:
             chunk = connection.recv(READ_BYTES)
@@ -54,4 +54,4 @@ def _exit_code(client: APIClient, exec_id: str, deadline: float) -> int:
         if not state["Running"] and state["ExitCode"] is not None:
             return int(state["ExitCode"])
         time.sleep(END_PAUSE_SECONDS)
-    raise ExecutionFailed("A program in the container did not end in time.")
+    raise ExecutionError("A program in the container did not end in time.")

@@ -10,10 +10,10 @@ from docker.errors import APIError, DockerException, NotFound, StreamParseError
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
-from hostworker.runtime.base import EngineUnreachable, RuntimeFailure
+from hostworker.runtime.base import ContainerRuntimeError, EngineUnreachableError
 
-RACE_SECONDS: Final = 15.0  # how long another worker's creation of the same thing may take to become visible
-RACE_PAUSE_SECONDS: Final = 0.02
+CONFLICT_TIMEOUT_SECONDS: Final = 15.0  # until what another worker creates is visible
+RETRY_PAUSE_SECONDS: Final = 0.02
 BAD_REQUEST: Final = 400
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
@@ -21,19 +21,19 @@ CONFLICT: Final = 409
 
 @contextmanager
 def translated(
-    refusal: type[RuntimeFailure], sentence: Callable[[str], str] = "The container engine failed: {}".format
+    refusal: type[ContainerRuntimeError], sentence: Callable[[str], str] = "The container engine failed: {}".format
 ) -> Iterator[None]:
-    """Turn the SDK's exceptions into ours: `refusal` where the engine says no, EngineUnreachable where it is mute."""
+    """Turn the SDK's exceptions into ours: `refusal` where the engine says no, else EngineUnreachableError."""
     try:
         yield
     except APIError as error:
         raise refusal(sentence(explanation(error))) from error
     except (DockerException, RequestException, HTTPError, StreamParseError, OSError) as error:
-        raise EngineUnreachable(f"The container engine does not answer: {error}") from error
+        raise EngineUnreachableError(f"The container engine does not answer: {error}") from error
 
 
 @contextmanager
-def gone_is_fine() -> Iterator[None]:
+def ignore_missing() -> Iterator[None]:
     """Swallow that the container has vanished or is being removed by somebody else."""
     try:
         yield
@@ -44,12 +44,12 @@ def gone_is_fine() -> Iterator[None]:
             raise
 
 
-def race() -> Iterator[None]:
+def retry_on_conflict() -> Iterator[None]:
     """Yield again and again, with pauses, for as long as a rival may need to make its work visible."""
-    deadline = time.monotonic() + RACE_SECONDS
+    deadline = time.monotonic() + CONFLICT_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         yield
-        time.sleep(RACE_PAUSE_SECONDS)
+        time.sleep(RETRY_PAUSE_SECONDS)
 
 
 def explanation(error: APIError) -> str:

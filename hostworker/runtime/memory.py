@@ -1,8 +1,8 @@
 """A container engine in this process's memory: the whole Runtime without containers, for tests, races and laptops.
 
 Every MemoryRuntime of one `engine_url` sees the same containers, as every worker of a host sees the same engine. Beside
-the protocol it offers what goes wrong in life: `end`, `vanish`, `withhold_image`, `write_log`, `fail_next`; and
-`teach`, for it runs no programs.
+the protocol it offers what goes wrong in life: `end`, `lose_container`, `remove_image`, `write_log`, `fail_next`; and
+`set_exec_handler`, for it runs no programs.
 """
 
 import ipaddress
@@ -17,15 +17,15 @@ from typing import Final
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.runtime.base import (
     ContainerPhase,
+    ContainerRuntimeError,
     ContainerSpec,
     ContainerState,
-    Executed,
-    ExecutionFailed,
-    ImageUnavailable,
+    ExecResult,
+    ExecutionError,
+    ImageUnavailableError,
     Key,
-    RuntimeFailure,
-    StartFailed,
-    unheard,
+    StartError,
+    no_op,
 )
 from hostworker.runtime.container_config import container_name
 
@@ -36,7 +36,7 @@ _FIRST_ADDRESS: Final = ipaddress.IPv4Address("10.255.0.0")
 _ADDRESSES: Final = 1 << 16
 
 Owner = tuple[str, str]  # installation, host
-Program = Callable[[Sequence[str], Mapping[str, str]], Executed]  # of a command and its environment
+Program = Callable[[Sequence[str], Mapping[str, str]], ExecResult]  # of a command and its environment
 
 
 @dataclass(slots=True)
@@ -49,7 +49,7 @@ class _Container:
 
 @dataclass(slots=True)
 class _Failure:
-    error: RuntimeFailure
+    error: ContainerRuntimeError
     happens_after: bool
 
 
@@ -59,10 +59,10 @@ class _Engine:
 
     lock: threading.RLock = field(default_factory=threading.RLock)
     containers: dict[str, _Container] = field(default_factory=dict)  # by engine-wide unique name
-    withheld_images: dict[str, bool] = field(default_factory=dict)  # not on the host; whether a pull gets it
+    missing_images: dict[str, bool] = field(default_factory=dict)  # not on the host; whether a pull gets it
     listeners: list[tuple[Owner, "queue.SimpleQueue[ContainerState]"]] = field(default_factory=list)
     failures: dict[tuple[Owner, str], list[_Failure]] = field(default_factory=dict)  # by owner and operation
-    program: Program = lambda command, environment: Executed(exit_code=0, output="")
+    program: Program = lambda command, environment: ExecResult(exit_code=0, output="")
     serial: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
 
@@ -88,14 +88,16 @@ class MemoryRuntime:
         self._engine = _engines.setdefault(engine_url, _Engine())
 
     def ensure_image(self, reference: str, on_progress: Callable[[str], None]) -> None:
-        """Have the image: every reference is on the host, save those of `withhold_image`; see Runtime."""
+        """Have the image: every reference is on the host, save those of `remove_image`; see Runtime."""
         with self._operation("ensure_image"):
-            if reference not in self._engine.withheld_images:
+            if reference not in self._engine.missing_images:
                 return
             on_progress(f"Pulling {reference}")
-            if not self._engine.withheld_images[reference]:
-                raise ImageUnavailable(f"Image {reference} could not be pulled: the registry has no such image or tag.")
-            del self._engine.withheld_images[reference]
+            if not self._engine.missing_images[reference]:
+                raise ImageUnavailableError(
+                    f"Image {reference} could not be pulled: the registry has no such image or tag."
+                )
+            del self._engine.missing_images[reference]
 
     def create(self, spec: ContainerSpec) -> str:
         """Create the container, or adopt the one with its key; see Runtime."""
@@ -103,10 +105,10 @@ class MemoryRuntime:
         with self._operation("create"):
             if existing := self._engine.containers.get(name):
                 if existing.owner != self._owner:
-                    raise StartFailed(f"The name {name} is taken by a container that is not the platform's.")
+                    raise StartError(f"The name {name} is taken by a container that is not the platform's.")
                 return existing.state.container_id
-            if spec.image in self._engine.withheld_images:
-                raise ImageUnavailable(f"Image {spec.image} is not on the host.")
+            if spec.image in self._engine.missing_images:
+                raise ImageUnavailableError(f"Image {spec.image} is not on the host.")
             state = ContainerState(
                 session=spec.session,
                 attempt=spec.attempt,
@@ -116,14 +118,14 @@ class MemoryRuntime:
             self._engine.containers[name] = _Container(self._owner, spec, state)
             return state.container_id
 
-    def start(self, session: str, attempt: int, announce: Callable[[str], None] = unheard) -> None:
+    def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
         """Start the created container; see Runtime. One that has ended is not started again."""
         with self._operation("start"):
             container = self._find(session, attempt)
             if container is None:
-                raise StartFailed("The container is not there.")
+                raise StartError("The container is not there.")
             if container.state.phase is ContainerPhase.EXITED:
-                raise StartFailed("The container has already ended.")
+                raise StartError("The container has already ended.")
             announce(_address(container))
             if container.state.phase is ContainerPhase.CREATED:
                 container.state = replace(container.state, phase=ContainerPhase.RUNNING)
@@ -154,7 +156,7 @@ class MemoryRuntime:
         with self._operation("containers"):
             return [each.state for each in self._engine.containers.values() if each.owner == self._owner]
 
-    def traces(self) -> set[Key]:
+    def leftover_attempts(self) -> set[Key]:
         """Return nothing: there is no GPU here whose share would need files; see Runtime."""
         return set()
 
@@ -165,12 +167,12 @@ class MemoryRuntime:
             lines = container.log[-tail:] if container and tail > 0 else []
             return "".join(f"{line}\n" for line in lines)
 
-    def execute(self, session: str, attempt: int, command: Sequence[str], environment: Mapping[str, str]) -> Executed:
-        """Return what `teach` was given; see Runtime."""
+    def execute(self, session: str, attempt: int, command: Sequence[str], environment: Mapping[str, str]) -> ExecResult:
+        """Return what `set_exec_handler` was given; see Runtime."""
         with self._operation("execute"):
             container = self._find(session, attempt)
             if container is None or container.state.phase is not ContainerPhase.RUNNING:
-                raise ExecutionFailed("The session's container is not running.")
+                raise ExecutionError("The session's container is not running.")
             program = self._engine.program
         return program(command, environment)
 
@@ -189,7 +191,7 @@ class MemoryRuntime:
         with self._engine.lock:
             self._end(self._find(session, attempt), KILLED if out_of_memory else exit_code, out_of_memory)
 
-    def vanish(self, session: str, attempt: int) -> None:
+    def lose_container(self, session: str, attempt: int) -> None:
         """Make the container disappear without any event, as when the engine loses its data."""
         with self._engine.lock:
             self._engine.containers.pop(container_name(session, attempt), None)
@@ -200,7 +202,7 @@ class MemoryRuntime:
             if container := self._find(session, attempt):
                 container.log.append(line)
 
-    def teach(self, program: Program) -> None:
+    def set_exec_handler(self, program: Program) -> None:
         """Have `execute` do this in every container of the engine."""
         with self._engine.lock:
             self._engine.program = program
@@ -211,12 +213,14 @@ class MemoryRuntime:
             container = self._find(session, attempt)
             return container.spec if container else None
 
-    def withhold_image(self, reference: str, can_pull: bool = False) -> None:
+    def remove_image(self, reference: str, can_pull: bool = False) -> None:
         """Take the image off the host, and out of the registry too unless it can be pulled."""
         with self._engine.lock:
-            self._engine.withheld_images[reference] = can_pull
+            self._engine.missing_images[reference] = can_pull
 
-    def fail_next(self, operation: str, error: RuntimeFailure, times: int = 1, happens_after: bool = False) -> None:
+    def fail_next(
+        self, operation: str, error: ContainerRuntimeError, times: int = 1, happens_after: bool = False
+    ) -> None:
         """Let the next calls of the method `operation` by this owner raise `error`, on any instance of the engine.
 
         With `happens_after` the call takes effect first, as when the engine's answer gets lost. For `exits` each

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from hostworker.runtime.base import ImageUnavailable
+from hostworker.runtime.base import ImageUnavailableError
 
 PullLine = Mapping[str, Any]  # one JSON object of the engine's pull stream
 Inbox = queue.SimpleQueue[PullLine | Exception | None]  # a line, what went wrong, or the end
@@ -80,8 +80,9 @@ def follow(
     """Read the pull that `lines` opens to its end, telling its progress at most once a second.
 
     A stalled registry leaves the engine silent for ever, so a thread reads, and this one keeps the time. Past the limit
-    the thread is left to the engine: what it has loaded serves the next attempt. Raises ImageUnavailable, and whatever
-    `lines` raises.
+    the thread is left to the engine: what it has loaded serves the next attempt.
+
+    Raises ImageUnavailableError, and whatever `lines` raises.
     """
     inbox: Inbox = queue.SimpleQueue()
     threading.Thread(target=_read_into, args=(inbox, lines), name=f"pull {reference}", daemon=True).start()
@@ -89,7 +90,7 @@ def follow(
     progress, told, told_at = PullProgress(reference), "", -SECONDS_BETWEEN_SENTENCES
     while (line := _next(inbox, reference, deadline, limit_seconds)) is not None:
         if "error" in line:
-            raise ImageUnavailable(explain_failure(reference, str(line["error"])))
+            raise ImageUnavailableError(explain_failure(reference, str(line["error"])))
         progress.read(line)
         sentence, now = progress.sentence(), time.monotonic()
         if sentence != told and now - told_at >= SECONDS_BETWEEN_SENTENCES:
@@ -102,7 +103,7 @@ def _next(inbox: Inbox, reference: str, deadline: float, limit_seconds: float) -
         item = inbox.get(timeout=max(0.0, deadline - time.monotonic()))
     except queue.Empty:
         minutes = f"{limit_seconds / 60:.0f} minutes" if limit_seconds >= 120 else f"{limit_seconds:g} seconds"
-        raise ImageUnavailable(f"Image {reference} could not be pulled within {minutes}.") from None
+        raise ImageUnavailableError(f"Image {reference} could not be pulled within {minutes}.") from None
     if isinstance(item, Exception):
         raise item
     return item

@@ -20,15 +20,15 @@ from docker.errors import APIError, ImageNotFound, NotFound
 
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME, can_name
 from hostworker.runtime import sandbox_image
-from hostworker.runtime.base import Key, RuntimeFailure, StartFailed
+from hostworker.runtime.base import ContainerRuntimeError, Key, StartError
 from hostworker.runtime.docker_requests import (
     BAD_REQUEST,
     CONFLICT,
     NOT_FOUND,
-    gone_is_fine,
     has_labels,
+    ignore_missing,
     inspect,
-    race,
+    retry_on_conflict,
     translated,
 )
 
@@ -111,7 +111,7 @@ class SandboxPool:
         self._last_failure = ""
 
     @contextmanager
-    def undisturbed(self) -> Iterator[None]:
+    def pause_background_work(self) -> Iterator[None]:
         """Make nothing ready during the block, in which a session's container is made or started."""
         with self._lock:
             self._starts_under_way += 1
@@ -125,7 +125,7 @@ class SandboxPool:
     def take(self, key: Key, hostname: str) -> Sandbox | None:
         """Return a sandbox that is the attempt's alone from now on; one that is made now has the host name already.
 
-        None where the machine runs none. It may have died meanwhile; see `revive`. Raises StartFailed, and what the
+        None where the machine runs none. It may have died meanwhile; see `revive`. Raises StartError, and what the
         SDK raises.
         """
         if not sandbox_image.is_possible():
@@ -209,9 +209,9 @@ class SandboxPool:
     def _succeeds(self, step: Callable[[], None]) -> bool:
         """Take the step and return whether it went well; a failure is told once: sessions start all the same."""
         try:
-            with translated(StartFailed):
+            with translated(StartError):
                 step()
-        except RuntimeFailure as failure:
+        except ContainerRuntimeError as failure:
             if str(failure) != self._last_failure:
                 logger.warning("networks are not made ready, or containers not removed: %s", failure)
             self._last_failure = str(failure)
@@ -278,7 +278,7 @@ class SandboxPool:
         made = self._create(name, SANDBOX_HOSTNAME)
         try:
             inspected = self._run(made)
-        except (APIError, StartFailed):
+        except (APIError, StartError):
             self._remove(made)
             raise
         if can_name(inspected):
@@ -294,7 +294,7 @@ class SandboxPool:
 
         What fails half-way is a trace of the attempt, and is removed with it.
         """
-        for _ in race():
+        for _ in retry_on_conflict():
             try:
                 made = self._create(sandbox_name(key), hostname)
             except APIError as error:
@@ -308,7 +308,7 @@ class SandboxPool:
                     self._remove(made)
                     continue
             return Sandbox(made, address_in(self._run(made)))
-        raise StartFailed(f"The name {sandbox_name(key)} stays reserved although no container of ours has it.")
+        raise StartError(f"The name {sandbox_name(key)} stays reserved although no container of ours has it.")
 
     def _create(self, name: str, hostname: str) -> str:
         """Return the id of a new container, which does not run yet; its image is made where it is missing."""
@@ -322,11 +322,11 @@ class SandboxPool:
             return str(client.create_container_from_config(config, name)["Id"])
 
     def _run(self, made: str) -> dict[str, Any]:
-        """Have it run, and return what the engine says of it. Raises StartFailed, and what the SDK raises."""
+        """Have it run, and return what the engine says of it. Raises StartError, and what the SDK raises."""
         self._client().start(made)
         inspected: dict[str, Any] = self._client().inspect_container(made)
         if not inspected["State"]["Running"]:  # as where another worker, which ends, removes it
-            raise StartFailed("A sandbox ended as soon as it was made.")
+            raise StartError("A sandbox ended as soon as it was made.")
         return inspected
 
     def _retire(self, name: str) -> None:
@@ -341,7 +341,7 @@ class SandboxPool:
         self._remove(retired)
 
     def _remove(self, sandbox: str) -> None:
-        with gone_is_fine():
+        with ignore_missing():
             self._client().remove_container(sandbox, v=True, force=True)
 
     def _of(self, key: Key) -> dict[str, Any] | None:

@@ -209,5 +209,5 @@ async def test_the_worker_notes_what_the_servers_say_and_one_that_is_away_keeps_
 
 
 def _look(host: Host) -> None:
-    JupyterActivity(host).look()
+    JupyterActivity(host).poll()
     connections.close_all()

@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from hostworker import app_probe, app_starter
 from hostworker.app_starter import open_app
-from hostworker.runtime.base import EngineUnreachable
+from hostworker.runtime.base import EngineUnreachableError
 from hostworker.runtime.docker import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
 from resources.models import App
@@ -162,7 +162,7 @@ def test_an_app_that_never_answers_is_given_up(
     runtime: DockerRuntime, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app_starter, "START_SECONDS", 0.0)
-    monkeypatch.setattr(app_starter, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(app_starter, "POLL_INTERVAL_SECONDS", 0.1)
     make_app(session, command="echo thinking; sleep 100")
     endpoint = opened(runtime, make_endpoint(session))
     assert endpoint.state == EndpointState.FAILED
@@ -232,9 +232,9 @@ def test_a_container_that_is_gone_fails_the_app_and_a_mute_engine_leaves_it_to_t
     make_app(session)
     endpoint = make_endpoint(session)
     mute = DockerRuntime(world.installation, "here", "unix:///nowhere/docker.sock")
-    with pytest.raises(EngineUnreachable):
+    with pytest.raises(EngineUnreachableError):
         open_app(mute, endpoint.pk, NEVER)
-    world.vanish(session.pk, session.attempt)
+    world.lose_container(session.pk, session.attempt)
     assert opened(runtime, endpoint).detail == "The session's container is not running."
 
 

@@ -7,8 +7,8 @@ from pytest_django import DjangoAssertNumQueries
 
 from hostworker import runner
 from hostworker.reconciler import Findings, decide, reconcile
-from hostworker.runtime.base import ContainerPhase, ContainerState, EngineUnreachable, Key
-from hostworker.tests.meddling import MeddledRuntime
+from hostworker.runtime.base import ContainerPhase, ContainerState, EngineUnreachableError, Key
+from hostworker.tests.fault_injection import FaultInjectingRuntime
 from resources.models import Host
 from sessions import services
 from sessions.lifecycle import HOSTED, Reason, Status
@@ -81,8 +81,8 @@ def test_no_container_of_a_hosted_session_is_ever_an_orphan(status: Status, phas
 
 
 @pytest.fixture
-def runtime() -> MeddledRuntime:
-    return MeddledRuntime()
+def runtime() -> FaultInjectingRuntime:
+    return FaultInjectingRuntime()
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def at_once(function: Callable[..., object], *arguments: object) -> None:
     function(*arguments)
 
 
-def started(runtime: MeddledRuntime, host: Host) -> Session:
+def started(runtime: FaultInjectingRuntime, host: Host) -> Session:
     session = session_in(Status.SCHEDULED, host=host)
     runner.start(runtime, session.pk, 1)
     return Session.objects.get(pk=session.pk)
@@ -105,10 +105,10 @@ def now(session: Session) -> tuple[str, str]:
     return session.status, session.reason
 
 
-def test_whatever_was_interrupted_is_taken_up_again(runtime: MeddledRuntime, host: Host) -> None:
+def test_whatever_was_interrupted_is_taken_up_again(runtime: FaultInjectingRuntime, host: Host) -> None:
     scheduled, preparing = session_in(Status.SCHEDULED, host=host), session_in(Status.PREPARING, host=host)
     half_started = session_in(Status.SCHEDULED, host=host)
-    runtime.fail_next("start", EngineUnreachable("away"), happens_after=True)
+    runtime.fail_next("start", EngineUnreachableError("away"), happens_after=True)
     runner.start(runtime, half_started.pk, 1)
     stopping, going_on = started(runtime, host), started(runtime, host)
     services.terminate(stopping, actor=stopping.owner)
@@ -121,12 +121,12 @@ def test_whatever_was_interrupted_is_taken_up_again(runtime: MeddledRuntime, hos
     )
 
 
-def test_what_ended_unseen_is_ended_with_its_cause(runtime: MeddledRuntime, host: Host) -> None:
+def test_what_ended_unseen_is_ended_with_its_cause(runtime: FaultInjectingRuntime, host: Host) -> None:
     done, failed, starved, removed = (started(runtime, host) for _ in range(4))
     runtime.end(done.pk, 1)
     runtime.end(failed.pk, 1, exit_code=2)
     runtime.end(starved.pk, 1, out_of_memory=True)
-    runtime.vanish(removed.pk, 1)
+    runtime.lose_container(removed.pk, 1)
     reconcile(runtime, host, at_once)
     assert now(done) == (Status.TERMINATED, Reason.CONTAINER_EXITED)
     assert now(failed) == (Status.ERROR, Reason.CONTAINER_EXITED)
@@ -136,7 +136,7 @@ def test_what_ended_unseen_is_ended_with_its_cause(runtime: MeddledRuntime, host
     assert not Lease.objects.exists()
 
 
-def test_containers_that_no_live_session_owns_are_removed(runtime: MeddledRuntime, host: Host) -> None:
+def test_containers_that_no_live_session_owns_are_removed(runtime: FaultInjectingRuntime, host: Host) -> None:
     ended, moved = started(runtime, host), started(runtime, host)
     ended.move_to(Status.ERROR, Reason.HOST_LOST)
     Session.objects.filter(pk=moved.pk).update(attempt=2)
@@ -148,7 +148,7 @@ def test_containers_that_no_live_session_owns_are_removed(runtime: MeddledRuntim
     assert ended.log_tail == f"{ended.pk} ready\n"
 
 
-def test_sessions_of_other_hosts_are_let_be(runtime: MeddledRuntime, host: Host) -> None:
+def test_sessions_of_other_hosts_are_let_be(runtime: FaultInjectingRuntime, host: Host) -> None:
     others = [session_in(status, host=make_host()) for status in HOSTED]
     reconcile(runtime, host, at_once)
     assert [now(session)[0] for session in others] == list(HOSTED)
@@ -156,7 +156,7 @@ def test_sessions_of_other_hosts_are_let_be(runtime: MeddledRuntime, host: Host)
 
 
 def test_what_comes_to_run_or_ends_while_the_engine_is_asked_is_not_mistaken(
-    runtime: MeddledRuntime, host: Host
+    runtime: FaultInjectingRuntime, host: Host
 ) -> None:
     scheduled, running = session_in(Status.SCHEDULED, host=host), started(runtime, host)
 
@@ -171,18 +171,18 @@ def test_what_comes_to_run_or_ends_while_the_engine_is_asked_is_not_mistaken(
     assert now(running) == (Status.TERMINATED, Reason.USER_REQUEST)
 
 
-def test_without_the_engine_nothing_is_judged(runtime: MeddledRuntime, host: Host) -> None:
+def test_without_the_engine_nothing_is_judged(runtime: FaultInjectingRuntime, host: Host) -> None:
     session = started(runtime, host)
-    runtime.vanish(session.pk, 1)
-    runtime.fail_next("containers", EngineUnreachable("away"))
-    with pytest.raises(EngineUnreachable):
+    runtime.lose_container(session.pk, 1)
+    runtime.fail_next("containers", EngineUnreachableError("away"))
+    with pytest.raises(EngineUnreachableError):
         reconcile(runtime, host, at_once)
     assert now(session) == (Status.RUNNING, Reason.STARTED)
 
 
 @pytest.mark.parametrize("count", [1, 30])
 def test_a_quiet_host_costs_two_queries(
-    runtime: MeddledRuntime, host: Host, count: int, django_assert_num_queries: DjangoAssertNumQueries
+    runtime: FaultInjectingRuntime, host: Host, count: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     host.cpu = 64
     host.save()
@@ -192,7 +192,7 @@ def test_a_quiet_host_costs_two_queries(
         reconcile(runtime, host, at_once)
 
 
-def test_a_session_that_came_to_run_without_a_known_address_gets_it(runtime: MeddledRuntime, host: Host) -> None:
+def test_a_session_that_came_to_run_without_a_known_address_gets_it(runtime: FaultInjectingRuntime, host: Host) -> None:
     session = started(runtime, host)
     known = session.address
     Session.objects.filter(pk=session.pk).update(address=None)

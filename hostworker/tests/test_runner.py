@@ -6,15 +6,15 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 from hostworker import app_environment, runner
 from hostworker.runtime.base import (
     ContainerPhase,
+    ContainerRuntimeError,
     ContainerState,
-    EnforcementFailed,
-    EngineUnreachable,
+    EnforcementError,
+    EngineUnreachableError,
     GpuGrant,
-    ImageUnavailable,
-    RuntimeFailure,
-    StartFailed,
+    ImageUnavailableError,
+    StartError,
 )
-from hostworker.tests.meddling import MeddledRuntime
+from hostworker.tests.fault_injection import FaultInjectingRuntime
 from resources.units import GIB
 from sessions import services
 from sessions.lifecycle import Reason, Status
@@ -29,17 +29,17 @@ STOP_STEPS = ["stop", "logs", "remove"]
 
 
 @pytest.fixture
-def runtime() -> MeddledRuntime:
-    return MeddledRuntime()
+def runtime() -> FaultInjectingRuntime:
+    return FaultInjectingRuntime()
 
 
-def started(runtime: MeddledRuntime) -> Session:
+def started(runtime: FaultInjectingRuntime) -> Session:
     session = session_in(Status.SCHEDULED)
     runner.start(runtime, session.pk, 1)
     return fresh(session)
 
 
-def stopping(runtime: MeddledRuntime) -> Session:
+def stopping(runtime: FaultInjectingRuntime) -> Session:
     session = started(runtime)
     services.terminate(session, actor=session.owner)
     return session
@@ -53,7 +53,7 @@ def end(session: Session) -> None:
     services.terminate(fresh(session), actor=session.owner)
 
 
-def phases(runtime: MeddledRuntime) -> list[ContainerPhase]:
+def phases(runtime: FaultInjectingRuntime) -> list[ContainerPhase]:
     return [state.phase for state in runtime.containers()]
 
 
@@ -61,7 +61,7 @@ def has_lease(session: Session) -> bool:
     return Lease.objects.filter(session=session).exists()
 
 
-def test_a_scheduled_session_comes_to_run_in_the_container_it_asked_for(runtime: MeddledRuntime) -> None:
+def test_a_scheduled_session_comes_to_run_in_the_container_it_asked_for(runtime: FaultInjectingRuntime) -> None:
     host = make_host(group=make_group(fgpu_per_gpu=2), gpus=2)
     session = session_in(
         Status.SCHEDULED,
@@ -97,7 +97,7 @@ def test_a_scheduled_session_comes_to_run_in_the_container_it_asked_for(runtime:
 
 
 def test_an_address_leads_to_no_earlier_session_by_the_time_a_new_one_has_it(
-    runtime: MeddledRuntime, monkeypatch: pytest.MonkeyPatch
+    runtime: FaultInjectingRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a restart of the engine: the containers are gone, their exits not yet noted, their addresses free."""
     host = make_host()
@@ -112,9 +112,9 @@ def test_an_address_leads_to_no_earlier_session_by_the_time_a_new_one_has_it(
     assert (fresh(before).address, fresh(elsewhere).address) == (None, "10.255.0.1")
 
 
-def test_a_pull_is_shown_while_it_lasts(runtime: MeddledRuntime) -> None:
+def test_a_pull_is_shown_while_it_lasts(runtime: FaultInjectingRuntime) -> None:
     session = session_in(Status.SCHEDULED)
-    runtime.withhold_image(session.image.reference, can_pull=True)
+    runtime.remove_image(session.image.reference, can_pull=True)
     seen: list[str] = []
     runtime.just_before("create", lambda: seen.append(fresh(session).detail))
     runner.start(runtime, session.pk, 1)
@@ -125,18 +125,18 @@ def test_a_pull_is_shown_while_it_lasts(runtime: MeddledRuntime) -> None:
 @pytest.mark.parametrize(
     ("operation", "failure", "reason"),
     [
-        ("ensure_image", ImageUnavailable("No such image."), Reason.IMAGE_UNAVAILABLE),
-        ("create", ImageUnavailable("No such image."), Reason.IMAGE_UNAVAILABLE),
-        ("create", StartFailed("No such device."), Reason.START_FAILED),
-        ("start", StartFailed("x" * 1000), Reason.START_FAILED),
-        ("create", EnforcementFailed("No hook is built."), Reason.ENFORCEMENT_FAILED),
-        ("start", EnforcementFailed("No glibc in the image."), Reason.ENFORCEMENT_FAILED),
+        ("ensure_image", ImageUnavailableError("No such image."), Reason.IMAGE_UNAVAILABLE),
+        ("create", ImageUnavailableError("No such image."), Reason.IMAGE_UNAVAILABLE),
+        ("create", StartError("No such device."), Reason.START_FAILED),
+        ("start", StartError("x" * 1000), Reason.START_FAILED),
+        ("create", EnforcementError("No hook is built."), Reason.ENFORCEMENT_FAILED),
+        ("start", EnforcementError("No glibc in the image."), Reason.ENFORCEMENT_FAILED),
     ],
 )
 def test_a_start_that_the_engine_refuses_ends_the_session_with_the_cause(
-    runtime: MeddledRuntime,
+    runtime: FaultInjectingRuntime,
     operation: str,
-    failure: RuntimeFailure,
+    failure: ContainerRuntimeError,
     reason: Reason,
     django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
 ) -> None:
@@ -155,10 +155,10 @@ def test_a_start_that_the_engine_refuses_ends_the_session_with_the_cause(
 @pytest.mark.parametrize("happens_after", [False, True])
 @pytest.mark.parametrize("operation", START_STEPS)
 def test_a_start_that_was_interrupted_is_taken_up_again(
-    runtime: MeddledRuntime, operation: str, happens_after: bool
+    runtime: FaultInjectingRuntime, operation: str, happens_after: bool
 ) -> None:
     session = session_in(Status.SCHEDULED)
-    runtime.fail_next(operation, EngineUnreachable("away"), happens_after=happens_after)
+    runtime.fail_next(operation, EngineUnreachableError("away"), happens_after=happens_after)
     runner.start(runtime, session.pk, 1)
     assert fresh(session).status == Status.PREPARING
     assert has_lease(session)
@@ -168,7 +168,7 @@ def test_a_start_that_was_interrupted_is_taken_up_again(
     assert not runner.is_preparing(session.pk, 1)
 
 
-def test_a_start_told_twice_starts_once(runtime: MeddledRuntime) -> None:
+def test_a_start_told_twice_starts_once(runtime: FaultInjectingRuntime) -> None:
     session = started(runtime)
     runner.start(runtime, session.pk, 1)
     assert fresh(session).container_id == session.container_id
@@ -176,21 +176,21 @@ def test_a_start_told_twice_starts_once(runtime: MeddledRuntime) -> None:
 
 
 @pytest.mark.parametrize("status", [Status.PENDING, Status.TERMINATING, Status.TERMINATED, Status.CANCELLED])
-def test_a_start_that_comes_too_late_does_nothing(runtime: MeddledRuntime, status: Status) -> None:
+def test_a_start_that_comes_too_late_does_nothing(runtime: FaultInjectingRuntime, status: Status) -> None:
     session = session_in(status)
     runner.start(runtime, session.pk, 1)
     assert fresh(session).status == status
     assert runtime.containers() == []
 
 
-def test_a_start_or_stop_of_an_earlier_attempt_does_nothing(runtime: MeddledRuntime) -> None:
+def test_a_start_or_stop_of_an_earlier_attempt_does_nothing(runtime: FaultInjectingRuntime) -> None:
     for status, act in ((Status.SCHEDULED, runner.start), (Status.TERMINATING, runner.stop)):
         session = session_in(status)
         act(runtime, session.pk, 0)
         assert fresh(session).status == status
 
 
-def test_a_start_whose_session_was_taken_back_at_that_moment_does_nothing(runtime: MeddledRuntime) -> None:
+def test_a_start_whose_session_was_taken_back_at_that_moment_does_nothing(runtime: FaultInjectingRuntime) -> None:
     session = session_in(Status.SCHEDULED)
     end(session)
     runner.start(runtime, session.pk, 1)
@@ -199,7 +199,7 @@ def test_a_start_whose_session_was_taken_back_at_that_moment_does_nothing(runtim
 
 @pytest.mark.parametrize("operation", START_STEPS)
 def test_a_session_ended_at_any_moment_of_its_start_leaves_no_container(
-    runtime: MeddledRuntime, operation: str
+    runtime: FaultInjectingRuntime, operation: str
 ) -> None:
     session = session_in(Status.SCHEDULED)
     runtime.just_before(operation, lambda: end(session))
@@ -212,7 +212,7 @@ def test_a_session_ended_at_any_moment_of_its_start_leaves_no_container(
     assert not has_lease(session)
 
 
-def test_a_session_ended_and_freed_while_it_started_leaves_no_container(runtime: MeddledRuntime) -> None:
+def test_a_session_ended_and_freed_while_it_started_leaves_no_container(runtime: FaultInjectingRuntime) -> None:
     session = session_in(Status.SCHEDULED)
     runtime.just_before("start", lambda: fresh(session).move_to(Status.ERROR, Reason.START_TIMEOUT))
     runner.start(runtime, session.pk, 1)
@@ -220,17 +220,17 @@ def test_a_session_ended_and_freed_while_it_started_leaves_no_container(runtime:
     assert runtime.containers() == []
 
 
-def bring_to_run_elsewhere(runtime: MeddledRuntime, session: Session) -> None:
+def bring_to_run_elsewhere(runtime: FaultInjectingRuntime, session: Session) -> None:
     """Do what a second worker of the host does when it is told the same start and is quicker."""
     container_id = runtime.create(runner._spec(fresh(session)))
     runtime.start(session.pk, 1)
     fresh(session).move_to(Status.RUNNING, Reason.STARTED, fields={"container_id": container_id})
 
 
-@pytest.mark.parametrize("failure", [None, StartFailed("Name taken."), ImageUnavailable("Registry down.")])
+@pytest.mark.parametrize("failure", [None, StartError("Name taken."), ImageUnavailableError("Registry down.")])
 @pytest.mark.parametrize("operation", START_STEPS)
 def test_a_worker_that_was_overtaken_spares_the_container_of_the_other(
-    runtime: MeddledRuntime, operation: str, failure: RuntimeFailure | None
+    runtime: FaultInjectingRuntime, operation: str, failure: ContainerRuntimeError | None
 ) -> None:
     session = session_in(Status.SCHEDULED)
 
@@ -246,7 +246,7 @@ def test_a_worker_that_was_overtaken_spares_the_container_of_the_other(
 
 
 def test_a_stop_ends_the_session_and_keeps_its_last_output(
-    runtime: MeddledRuntime, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
+    runtime: FaultInjectingRuntime, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
 ) -> None:
     session = stopping(runtime)
     runtime.write_log(session.pk, 1, "the\0end")
@@ -266,10 +266,10 @@ def test_a_stop_ends_the_session_and_keeps_its_last_output(
 @pytest.mark.parametrize("happens_after", [False, True])
 @pytest.mark.parametrize("operation", STOP_STEPS)
 def test_a_stop_that_was_interrupted_frees_the_lease_only_when_the_container_has_stopped(
-    runtime: MeddledRuntime, operation: str, happens_after: bool
+    runtime: FaultInjectingRuntime, operation: str, happens_after: bool
 ) -> None:
     session = stopping(runtime)
-    runtime.fail_next(operation, EngineUnreachable("away"), happens_after=happens_after)
+    runtime.fail_next(operation, EngineUnreachableError("away"), happens_after=happens_after)
     runner.stop(runtime, session.pk, 1)
     assert has_lease(session) == (operation == "stop")
     assert ContainerPhase.RUNNING not in phases(runtime) or has_lease(session)
@@ -280,16 +280,16 @@ def test_a_stop_that_was_interrupted_frees_the_lease_only_when_the_container_has
     assert fresh(session).log_tail == f"{session.pk} ready\n" or (operation, happens_after) == ("remove", True)
 
 
-def test_a_stop_of_what_runs_still_does_nothing(runtime: MeddledRuntime) -> None:
+def test_a_stop_of_what_runs_still_does_nothing(runtime: FaultInjectingRuntime) -> None:
     session = started(runtime)
     runner.stop(runtime, session.pk, 1)
     assert fresh(session).status == Status.RUNNING
     assert phases(runtime) == [ContainerPhase.RUNNING]
 
 
-def test_a_stop_without_a_container_is_success(runtime: MeddledRuntime) -> None:
+def test_a_stop_without_a_container_is_success(runtime: FaultInjectingRuntime) -> None:
     session = stopping(runtime)
-    runtime.vanish(session.pk, 1)
+    runtime.lose_container(session.pk, 1)
     runner.stop(runtime, session.pk, 1)
     assert fresh(session).status == Status.TERMINATED
 
@@ -314,7 +314,7 @@ def exit_of(session: Session, exit_code: int, *, attempt: int = 1, out_of_memory
     ],
 )
 def test_an_exit_ends_the_session_with_its_cause(
-    runtime: MeddledRuntime, exit_code: int, out_of_memory: bool, status: Status, reason: Reason
+    runtime: FaultInjectingRuntime, exit_code: int, out_of_memory: bool, status: Status, reason: Reason
 ) -> None:
     session = started(runtime)
     state = exit_of(session, exit_code, out_of_memory=out_of_memory)
@@ -327,14 +327,16 @@ def test_an_exit_ends_the_session_with_its_cause(
     assert session.events.count() == 4
 
 
-def test_an_exit_that_was_asked_for_keeps_the_reason_it_was_asked_for(runtime: MeddledRuntime) -> None:
+def test_an_exit_that_was_asked_for_keeps_the_reason_it_was_asked_for(runtime: FaultInjectingRuntime) -> None:
     session = stopping(runtime)
     runner.note_exit(runtime, exit_of(session, 143))
     stored = fresh(session)
     assert (stored.status, stored.reason, stored.exit_code) == (Status.TERMINATED, Reason.USER_REQUEST, 143)
 
 
-def test_an_exit_during_a_stop_frees_the_lease_and_leaves_the_container_to_the_stop(runtime: MeddledRuntime) -> None:
+def test_an_exit_during_a_stop_frees_the_lease(
+    runtime: FaultInjectingRuntime,
+) -> None:
     session = stopping(runtime)
     cleared: list[bool] = []
     runtime.just_before("remove", lambda: cleared.append(True))
@@ -353,7 +355,7 @@ def test_an_exit_during_a_stop_frees_the_lease_and_leaves_the_container_to_the_s
     assert stored.log_tail == f"{session.pk} ready\n"
 
 
-def test_the_exit_of_another_attempt_or_of_a_stranger_is_none_of_ours(runtime: MeddledRuntime) -> None:
+def test_the_exit_of_another_attempt_or_of_a_stranger_is_none_of_ours(runtime: FaultInjectingRuntime) -> None:
     session = started(runtime)
     runner.note_exit(runtime, exit_of(session, 1, attempt=2))
     runner.note_exit(runtime, exit_of(Session(id="unknown"), 1))
@@ -361,7 +363,7 @@ def test_the_exit_of_another_attempt_or_of_a_stranger_is_none_of_ours(runtime: M
     assert phases(runtime) == [ContainerPhase.RUNNING]
 
 
-def test_an_exit_seen_while_the_session_is_being_ended_leaves_that_to_the_stop(runtime: MeddledRuntime) -> None:
+def test_an_exit_seen_while_the_session_is_being_ended_leaves_that_to_the_stop(runtime: FaultInjectingRuntime) -> None:
     session = started(runtime)
     stale = runner._read(session.pk, 1, Status.RUNNING)
     assert stale

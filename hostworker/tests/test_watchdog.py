@@ -100,12 +100,12 @@ def test_the_processes_of_a_session_together_may_use_its_share(
     run(session, 1, GIB, group=group)
     run(session, 2, GIB, group=group)
     for _ in range(3):
-        dog.look()
+        dog.poll()
     assert fate(session) == RUNS
     run(session, 3, GIB, group=group)
-    dog.look()
+    dog.poll()
     assert fate(session) == RUNS
-    dog.look()
+    dog.poll()
     assert fate(session) == (Status.TERMINATING, Reason.GPU_LIMIT_EXCEEDED)
     assert session.detail == "It used 3 GiB of GPU memory; its share is 2 GiB."
 
@@ -115,12 +115,12 @@ def test_an_excess_that_was_over_in_between_is_forgiven(
 ) -> None:
     session = start(host)
     run(session, 1, 3 * GIB)
-    dog.look()
+    dog.poll()
     (excess,) = driver.running
     driver.running = []
-    dog.look()
+    dog.poll()
     driver.running = [excess]
-    dog.look()
+    dog.poll()
     assert fate(session) == RUNS
 
 
@@ -131,7 +131,7 @@ def test_a_process_without_our_hook_ends_its_session_and_no_other(
     honest, offender = start(host), start(host)
     run(honest, 1, GIB)
     run(offender, 2, 1, maps)
-    dog.look()
+    dog.poll()
     assert fate(offender) == (Status.TERMINATING, Reason.HOOK_BYPASSED)
     assert fate(honest) == RUNS
 
@@ -142,7 +142,7 @@ def test_a_process_that_has_just_ended_is_no_offence(
     session = start(host)
     run(session, 1, GIB)
     (tmp_path / "1" / "maps").unlink()
-    dog.look()
+    dog.poll()
     assert fate(session) == RUNS
 
 
@@ -153,7 +153,7 @@ def test_processes_that_are_not_the_platforms_are_left_alone(
     run(None, 1, 8 * GIB, PLAIN)
     run(None, 2, 8 * GIB, PLAIN, group="/docker/" + "f" * 64)
     for _ in range(3):
-        dog.look()
+        dog.poll()
     assert fate(session) == RUNS
 
 
@@ -163,7 +163,7 @@ def test_a_session_with_the_whole_gpu_runs_without_the_hook(
     session = start(host, fgpu=2000)
     run(session, 1, 8 * GIB, PLAIN)
     for _ in range(3):
-        dog.look()
+        dog.poll()
     assert fate(session) == RUNS
 
 
@@ -175,7 +175,7 @@ def test_usage_is_recorded_with_each_process_time_where_the_driver_tells_it(
     run(one, 2, GIB // 2)
     run(other, 3, GIB)
     driver.by_process = {1: 10, 2: 5, 3: 40}
-    dog.look()
+    dog.poll()
     recorded = {usage.session: (usage.gpu_memory, usage.gpu_utilisation) for usage in SessionUsage.objects.all()}
     assert recorded == {one: (GIB * 3 // 2, 15), other: (GIB, 40), idle: (0, 0)}
 
@@ -187,10 +187,10 @@ def test_where_the_driver_keeps_no_process_time_a_session_alone_has_the_devices(
     driver.busy_percent = 25
     one, other = start(host), start(host)
     run(one, 1, GIB)
-    dog.look()
+    dog.poll()
     assert one.usages.get().gpu_utilisation == 25
     run(other, 2, GIB)
-    dog.look()
+    dog.poll()
     assert [usage.gpu_utilisation for usage in SessionUsage.objects.order_by("-id")[:2]] == [None, None]
 
 
@@ -198,6 +198,6 @@ def test_usage_is_recorded_now_and_then_and_kept_for_a_day(host: Host, dog: Watc
     session = start(host)
     old = SessionUsage.objects.create(session=session, at=timezone.now() - timedelta(days=1, seconds=1), gpu_memory=0)
     for _ in range(3):
-        dog.look()
+        dog.poll()
     assert session.usages.count() == 1
     assert not SessionUsage.objects.filter(pk=old.pk).exists()

@@ -14,7 +14,7 @@ from pytest_django import Settings
 from accounts.models import User
 from endpoints import routes
 from engine.engine import HEAD_LIMIT, Engine
-from engine.passage import Passage
+from engine.gateway import EngineGateway
 from hostworker.runtime.container_config import (
     ATTEMPT_LABEL,
     HOST_LABEL,
@@ -23,7 +23,7 @@ from hostworker.runtime.container_config import (
     container_name,
 )
 from resources.models import Host, Installation
-from sessions import login_watch, logs, reach
+from sessions import engine_address, login_watch, logs
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.terminal_messages import CloseCode
@@ -48,17 +48,17 @@ def labels() -> dict[str, str]:
 
 
 @pytest.fixture
-def passage(labels: dict[str, str]) -> Passage:
+def engine_gateway(labels: dict[str, str]) -> EngineGateway:
     """What the gateway in this process serves."""
-    return Passage(Engine(ENGINE_URL), reach.signing_keys(), FAR, labels)
+    return EngineGateway(Engine(ENGINE_URL), engine_address.signing_keys(), FAR, labels)
 
 
 @pytest_asyncio.fixture
-async def gateway(passage: Passage) -> AsyncIterator[str]:
+async def gateway(engine_gateway: EngineGateway) -> AsyncIterator[str]:
     """A gateway of the host FAR in this process; its URL."""
-    async with await asyncio.start_server(passage.serve, "127.0.0.1", 0, limit=HEAD_LIMIT) as server:
+    async with await asyncio.start_server(engine_gateway.serve, "127.0.0.1", 0, limit=HEAD_LIMIT) as server:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    await passage.close()
+    await engine_gateway.close()
     await sync_to_async(connections.close_all)()
 
 
@@ -180,12 +180,12 @@ async def test_a_gateway_that_is_killed_closes_the_terminal_at_once_and_says_so(
 
 
 async def test_a_connection_that_breaks_is_told_and_its_shell_is_hung_up(
-    session: Session, cookie: str, container: Container, passage: Passage
+    session: Session, cookie: str, container: Container, engine_gateway: EngineGateway
 ) -> None:
     async with terminal(session.pk, cookie) as client:
         await client.type("echo rea''dy; sleep 1000\r")
         await client.read_until("ready\r\n")
-        await passage.close()
+        await engine_gateway.close()
         assert await client.closed() == (CloseCode.ENGINE_TROUBLE, "The connection to the shell broke.")
     await eventually(lambda: not container.processes())
 
@@ -234,16 +234,16 @@ async def test_a_host_without_a_gateway_is_said_to_be_out_of_reach(owner: User, 
 
 
 def test_routes_are_told_the_gateway_too(session: Session) -> None:
-    assert reach.gateway_of(session.host) == Host.objects.get(name=FAR).gateway_url
-    assert reach.gateway_of(make_host(name="test-host", gateway_url="http://10.0.0.1:1")) == ""
-    with pytest.raises(reach.HostUnreachableError):
-        reach.gateway_of(None)
+    assert engine_address.gateway_of(session.host) == Host.objects.get(name=FAR).gateway_url
+    assert engine_address.gateway_of(make_host(name="test-host", gateway_url="http://10.0.0.1:1")) == ""
+    with pytest.raises(engine_address.HostUnreachableError):
+        engine_address.gateway_of(None)
 
 
 @pytest.mark.parametrize("url", ["https://10.0.0.5:8010", "http://10.0.0.5", "tcp://10.0.0.5:8010", "10.0.0.5:8010"])
 def test_a_gateway_is_reached_by_plain_http_or_not_at_all(url: str, owner: User) -> None:
     session = run_session(host=make_host(name=FAR, gateway_url=url), owner=owner)
-    for reach_it in (reach.engine_of, reach.gateway_of):
-        with pytest.raises(reach.HostUnreachableError, match="is not http://host:port"):
-            reach_it(session.host)
+    for resolve in (engine_address.engine_of, engine_address.gateway_of):
+        with pytest.raises(engine_address.HostUnreachableError, match="is not http://host:port"):
+            resolve(session.host)
     assert "is not http://host:port" in routes.obstacle(session)

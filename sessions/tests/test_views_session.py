@@ -7,7 +7,7 @@ import pytest
 from django.test import override_settings
 from django.utils import timezone
 
-from hostworker.runtime.base import ContainerSpec, EngineUnreachable
+from hostworker.runtime.base import ContainerSpec, EngineUnreachableError
 from hostworker.runtime.factory import get_runtime
 from hostworker.runtime.memory import MemoryRuntime
 from resources.units import GIB
@@ -120,7 +120,7 @@ def test_an_engine_that_does_not_answer_is_told_once_and_in_words() -> None:
     session = run_session(host=make_host(name="test-host"))
     runtime = get_runtime()
     assert isinstance(runtime, MemoryRuntime)
-    runtime.fail_next("logs", EngineUnreachable("Connection aborted."))
+    runtime.fail_next("logs", EngineUnreachableError("Connection aborted."))
     with pytest.raises(logs.LogsUnavailableError) as caught:
         logs.read(session, 10)
     assert str(caught.value) == "The container engine of host test-host does not answer. Try again later."

@@ -13,7 +13,6 @@ from django.conf import settings
 from accounts.models import SshKey, User
 from accounts.services import add_ssh_key, delete_ssh_key
 from endpoints import services
-from hostworker.own_keys import OwnKeys
 from hostworker.runtime.container_config import (
     ATTEMPT_LABEL,
     HOST_LABEL,
@@ -22,6 +21,7 @@ from hostworker.runtime.container_config import (
     container_name,
 )
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
+from hostworker.session_keys import SessionKeys
 from resources.models import Host, Installation
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
@@ -257,7 +257,7 @@ def test_the_sessions_own_key_opens_this_session_and_no_other(
     try:
         session = session_in_world(world, host, owner)
         other = run_session(make_session(owner=owner, name="other", resource_group=host.group), host=host)
-        OwnKeys(world.runtime(), host).look()
+        SessionKeys(world.runtime(), host).poll()
         shown = world.execute(session.pk, 1, "ls -ln id_container; cat id_container", user="work")[1]
         mode, private = shown.split("\n", 1)
         assert mode.startswith("-rw------- 1 1000 ")
@@ -273,7 +273,7 @@ def test_the_sessions_own_key_opens_this_session_and_no_other(
             services.unpublish(app, actor=owner)  # by which strangers may have read the file
             assert "is no more" in terminal.read_until("no more.")
         assert "Permission denied" in client.run("train", "echo in", key="own").stderr
-        OwnKeys(world.runtime(), host).look()
+        SessionKeys(world.runtime(), host).poll()
         renewed = world.execute(session.pk, 1, "cat id_container", user="work")[1]
         (tmp_path / "own").write_text(renewed)
         assert client.run("train", "echo in", key="own").stdout == "in\n"

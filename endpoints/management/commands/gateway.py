@@ -11,14 +11,14 @@ from django.core.management.base import BaseCommand, CommandError
 
 from endpoints.data_plane import gateway_plane, running
 from engine.engine import GATEWAY_PREFIX, HEAD_LIMIT, Engine
-from engine.passage import Passage
+from engine.gateway import EngineGateway
 from hostworker.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL
 from proxy.front import FirstHead
 from proxy.limits import allow_open_files
 from proxy.plane import DataPlane
 from proxy.splice import ClientConnection
 from resources.models import Installation
-from sessions.reach import signing_keys
+from sessions.engine_address import signing_keys
 
 logger = logging.getLogger(__name__)
 
@@ -36,15 +36,15 @@ class Command(BaseCommand):
             raise CommandError("COMPUTE_GATEWAY_ADDRESS is not set, so there is nothing to listen on")
         labels = {INSTALLATION_LABEL: Installation.current_key(), HOST_LABEL: settings.COMPUTE_HOST_NAME}
         keys = signing_keys()
-        passage = Passage(Engine(settings.COMPUTE_DOCKER_URL), keys, settings.COMPUTE_HOST_NAME, labels)
+        engine_gateway = EngineGateway(Engine(settings.COMPUTE_DOCKER_URL), keys, settings.COMPUTE_HOST_NAME, labels)
         allow_open_files()
         try:
-            uvloop.run(_serve(passage, gateway_plane(), settings.COMPUTE_GATEWAY_ADDRESS))
+            uvloop.run(_serve(engine_gateway, gateway_plane(), settings.COMPUTE_GATEWAY_ADDRESS))
         except OSError as error:
             raise CommandError(f"cannot listen on {settings.COMPUTE_GATEWAY_ADDRESS}: {error}") from error
 
 
-async def _serve(passage: Passage, plane: DataPlane, address: str) -> None:
+async def _serve(engine_gateway: EngineGateway, plane: DataPlane, address: str) -> None:
     """Serve at `address`, host:port, until a signal; then cut what is open."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -53,7 +53,7 @@ async def _serve(passage: Passage, plane: DataPlane, address: str) -> None:
 
     def choose(head: bytes) -> asyncio.Protocol:
         if head.partition(b" ")[2].startswith(GATEWAY_PREFIX.encode()):
-            return asyncio.StreamReaderProtocol(asyncio.StreamReader(HEAD_LIMIT), passage.serve)
+            return asyncio.StreamReaderProtocol(asyncio.StreamReader(HEAD_LIMIT), engine_gateway.serve)
         return ClientConnection(plane)
 
     host, _, port = address.rpartition(":")
@@ -66,4 +66,4 @@ async def _serve(passage: Passage, plane: DataPlane, address: str) -> None:
             await stopped.wait()
         finally:
             server.close()
-            await passage.close()
+            await engine_gateway.close()

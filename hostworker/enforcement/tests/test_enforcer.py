@@ -10,7 +10,7 @@ import pytest
 from fgpu.limits import REGION_BYTES
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import HOOK, NVML, PARTS, Programs
-from hostworker.runtime.base import ContainerSpec, EnforcementFailed, GpuGrant
+from hostworker.runtime.base import ContainerSpec, EnforcementError, GpuGrant
 from hostworker.runtime.tests.runtime_worlds import make_spec
 from resources.tiers import Tier
 from resources.units import GIB
@@ -53,7 +53,7 @@ def lines_of(enforcer: Enforcer, spec: ContainerSpec) -> list[str]:
 
 def mounted(enforcer: Enforcer, spec: ContainerSpec) -> dict[str, bool]:
     """Return {path in the container: whether it is writable}."""
-    return {mount.target: not mount.read_only for mount in enforcer.equip(spec).mounts}
+    return {mount.target: not mount.read_only for mount in enforcer.prepare(spec).mounts}
 
 
 HOOK_MOUNTS = {
@@ -75,7 +75,7 @@ def test_a_share_of_a_real_gpu_brings_the_hook_and_nothing_else(enforcer: Enforc
 
 
 def test_a_simulated_gpu_brings_its_driver_and_a_state_that_all_sessions_share(enforcer: Enforcer) -> None:
-    one, other = (enforcer.equip(spec_of(grant())).mounts for _ in range(2))
+    one, other = (enforcer.prepare(spec_of(grant())).mounts for _ in range(2))
     assert HOOK_MOUNTS.keys() < {mount.target for mount in one}
     (first,) = (mount for mount in one if mount.target == "/run/fgpu-sim/state")
     assert first in other
@@ -87,27 +87,27 @@ def test_a_simulated_gpu_brings_its_driver_and_a_state_that_all_sessions_share(e
 
 def test_a_whole_gpu_brings_no_hook(enforcer: Enforcer) -> None:
     real = spec_of(grant(milli=2000, tier=Tier.WHOLE, is_simulated=False))
-    assert enforcer.equip(real).mounts == ()
-    assert not enforcer.concerns((real.session, real.attempt))
+    assert enforcer.prepare(real).mounts == ()
+    assert not enforcer.applies_to((real.session, real.attempt))
     simulated = mounted(enforcer, spec_of(grant(milli=2000, tier=Tier.WHOLE)))
     assert simulated
     assert not HOOK_MOUNTS.keys() & simulated.keys()
 
 
 def test_without_a_gpu_nothing_is_mounted(enforcer: Enforcer) -> None:
-    assert enforcer.equip(spec_of()).mounts == ()
+    assert enforcer.prepare(spec_of()).mounts == ()
     assert enforcer.folders.keys() == set()
 
 
 def test_a_second_preparation_leaves_the_files_that_processes_have_mapped(enforcer: Enforcer) -> None:
     before = spec_of(grant())
-    enforcer.equip(before)
+    enforcer.prepare(before)
     spec = spec_of(grant(), grant(1, 2000))
-    enforcer.equip(spec)
+    enforcer.prepare(spec)
     (folder_of(enforcer, spec) / "region").write_bytes(b"\1" * REGION_BYTES)
     inodes = {path.name: path.stat().st_ino for path in folder_of(enforcer, spec).iterdir()}
     enforcer.folders.discard((before.session, before.attempt))  # another turn would be free now
-    enforcer.equip(spec)
+    enforcer.prepare(spec)
     assert {path.name: path.stat().st_ino for path in folder_of(enforcer, spec).iterdir()} == inodes
 
 
@@ -122,19 +122,19 @@ def test_a_second_preparation_leaves_the_files_that_processes_have_mapped(enforc
 )
 def test_what_a_dying_worker_left_half_done_is_completed(enforcer: Enforcer, damage: Callable[[Path], object]) -> None:
     spec = spec_of(grant())
-    enforcer.equip(spec)
+    enforcer.prepare(spec)
     whole = {path.name: path.read_bytes() for path in folder_of(enforcer, spec).iterdir()}
     damage(folder_of(enforcer, spec))
-    enforcer.equip(spec)
+    enforcer.prepare(spec)
     assert {path.name: path.read_bytes() for path in folder_of(enforcer, spec).iterdir()} == whole
 
 
 def test_the_turns_of_sessions_on_one_gpu_do_not_overlap(enforcer: Enforcer) -> None:
     specs = [spec_of(grant(milli=milli)) for milli in (500, 1000, 500)]
     for spec in specs:
-        enforcer.equip(spec)
+        enforcer.prepare(spec)
     elsewhere = spec_of(grant(1))
-    enforcer.equip(elsewhere)
+    enforcer.prepare(elsewhere)
     starts = [lines_of(enforcer, spec)[2].split("phase_ms=")[1].split()[0] for spec in (*specs, elsewhere)]
     assert starts == ["0", "25", "75", "0"]
 
@@ -152,46 +152,46 @@ def test_a_new_build_does_not_touch_the_library_of_running_sessions(enforcer: En
 def test_without_the_library_shares_are_refused_and_whole_gpus_are_not(enforcer: Enforcer, programs: Programs) -> None:
     (programs.build / HOOK).unlink()
     assert "`make fgpu` builds it" in enforcer.problem()
-    with pytest.raises(EnforcementFailed, match=r"cannot divide a GPU: .*libfgpu\.so is missing"):
-        enforcer.equip(spec_of(grant(is_simulated=False)))
-    enforcer.equip(spec_of(grant(milli=2000, tier=Tier.WHOLE, is_simulated=False)))
+    with pytest.raises(EnforcementError, match=r"cannot divide a GPU: .*libfgpu\.so is missing"):
+        enforcer.prepare(spec_of(grant(is_simulated=False)))
+    enforcer.prepare(spec_of(grant(milli=2000, tier=Tier.WHOLE, is_simulated=False)))
 
 
 def test_a_worker_that_is_not_root_divides_no_gpu(enforcer: Enforcer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)
-    with pytest.raises(EnforcementFailed, match="its worker does not run as root"):
-        enforcer.equip(spec_of(grant(is_simulated=False)))
+    with pytest.raises(EnforcementError, match="its worker does not run as root"):
+        enforcer.prepare(spec_of(grant(is_simulated=False)))
 
 
 def test_a_gpu_of_a_host_that_divides_none_is_refused(enforcer: Enforcer) -> None:
-    with pytest.raises(EnforcementFailed, match="start the worker anew"):
-        enforcer.equip(spec_of(grant(tier=Tier.NONE)))
+    with pytest.raises(EnforcementError, match="start the worker anew"):
+        enforcer.prepare(spec_of(grant(tier=Tier.NONE)))
 
 
 def test_mps_needs_a_folder_and_gets_the_share_as_percentage(programs: Programs, tmp_path: Path) -> None:
     spec = spec_of(grant(milli=1000, tier=Tier.HOOK_MPS, is_simulated=False))
-    with pytest.raises(EnforcementFailed, match="names no MPS folder"):
-        Enforcer(programs, tmp_path / "host").equip(spec)
-    equipment = Enforcer(programs, tmp_path / "host", mps_folder=tmp_path).equip(spec)
-    assert equipment.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50.00"
-    assert equipment.mounts[-1].source == tmp_path
-    assert not equipment.mounts[-1].read_only
+    with pytest.raises(EnforcementError, match="names no MPS folder"):
+        Enforcer(programs, tmp_path / "host").prepare(spec)
+    setup = Enforcer(programs, tmp_path / "host", mps_folder=tmp_path).prepare(spec)
+    assert setup.environment["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "50.00"
+    assert setup.mounts[-1].source == tmp_path
+    assert not setup.mounts[-1].read_only
     (tmp_path / "shm").mkdir()
-    pipes, shared = Enforcer(programs, tmp_path / "host", mps_folder=tmp_path).equip(spec).mounts[-2:]
+    pipes, shared = Enforcer(programs, tmp_path / "host", mps_folder=tmp_path).prepare(spec).mounts[-2:]
     assert (pipes.source, shared.source) == (tmp_path, tmp_path / "shm")
     assert (shared.target, shared.read_only) == ("/dev/shm", False)
 
 
 def test_the_kernel_tier_keeps_for_the_start_what_the_driver_is_to_limit(enforcer: Enforcer) -> None:
     spec = spec_of(grant(tier=Tier.KERNEL, is_simulated=False), grant(1, tier=Tier.HOOK, is_simulated=False))
-    enforcer.equip(spec)
+    enforcer.prepare(spec)
     assert json.loads((folder_of(enforcer, spec) / "by-driver.json").read_text()) == {UUIDS[0]: 2 * GIB}
 
 
 def test_traces_are_known_by_session_and_attempt_and_go_when_discarded(enforcer: Enforcer) -> None:
     spec = spec_of(grant())
-    enforcer.equip(spec)
-    enforcer.equip(replace(spec, attempt=2))
+    enforcer.prepare(spec)
+    enforcer.prepare(replace(spec, attempt=2))
     assert enforcer.folders.keys() == {(spec.session, 1), (spec.session, 2)}
     enforcer.folders.discard((spec.session, 1))
     enforcer.folders.discard((spec.session, 1))

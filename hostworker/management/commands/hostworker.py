@@ -9,8 +9,7 @@ from celery import current_app
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from hostworker.agent import HostAgent
-from hostworker.enforcement.programs import NVML, Unbuilt
+from hostworker.enforcement.programs import NVML, ProgramsMissingError
 from hostworker.enforcement.simulation import load_nvml
 from hostworker.enforcement.telemetry import NvmlTelemetry
 from hostworker.privileged import firewall
@@ -18,6 +17,7 @@ from hostworker.privileged.firewall import Firewall
 from hostworker.runtime.container_config import NETWORK, bridge_device
 from hostworker.runtime.factory import get_enforcer, get_runtime
 from hostworker.watchdog import Watchdog
+from hostworker.worker import HostWorker
 from resources.discovery import Machine, this_machine
 from resources.models import Host
 from resources.services import register_host
@@ -56,13 +56,13 @@ class Command(BaseCommand):
             has_mps=bool(settings.COMPUTE_MPS_DIR),
             gateway_url=settings.COMPUTE_GATEWAY_URL,
         )
-        agent = HostAgent(get_runtime(), host, _watchdog(host, machine), _firewall(host))
+        worker = HostWorker(get_runtime(), host, _watchdog(host, machine), _firewall(host))
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())  # until Celery takes it over
         try:
-            agent.begin()
+            worker.begin()
             current_app.worker_main(_celery_arguments(name))
         finally:
-            agent.end()
+            worker.end()
 
 
 def _celery_arguments(host_name: str) -> list[str]:
@@ -95,7 +95,7 @@ def _watchdog(host: Host, machine: Machine) -> Watchdog | None:
     if any(device.is_simulated for device in machine.devices):
         try:
             load_nvml(enforcer.programs.installed() / NVML, enforcer.simulation, machine.devices)
-        except (Unbuilt, OSError) as error:
+        except (ProgramsMissingError, OSError) as error:
             logger.warning("host %s: its simulated GPUs are not watched: %s", host, error)
             return None
     return Watchdog(host, NvmlTelemetry(), enforcer.programs.is_hook, enforcer.context_memory)

@@ -14,7 +14,7 @@ SCRIPT = f"""
 from pathlib import Path
 import pynvml
 from resources import tiers
-from hostworker.runtime.base import EnforcementFailed
+from hostworker.runtime.base import EnforcementError
 from hostworker.privileged import memory_limits
 tiers.CGROUP2 = Path("/etc/passwd")
 pynvml.nvmlInit()
@@ -22,7 +22,7 @@ handle = pynvml.nvmlDeviceGetHandleByUUID("{UUID}")
 print(tiers.detect(handle, can_hook=True))
 try:
     memory_limits.apply({{"{UUID}": {2 * GIB}}}, Path("/sys/fs/cgroup/docker/abc"))
-except EnforcementFailed as error:
+except EnforcementError as error:
     print(error)
 else:
     kept = pynvml.c_nvmlGetMemoryLimits_v1_t(nameSpace=b"/sys/fs/cgroup/docker/abc")

@@ -12,7 +12,7 @@ import pytest
 from docker.api import APIClient
 from docker.errors import NotFound
 
-from hostworker.runtime.base import ContainerSpec, Executed, Runtime
+from hostworker.runtime.base import ContainerSpec, ExecResult, Runtime
 from hostworker.runtime.container_config import (
     ATTEMPT_LABEL,
     HOST_LABEL,
@@ -70,13 +70,13 @@ class World(Protocol):
     def run_out_of_memory(self, session: str, attempt: int) -> None:
         """Let the kernel kill the main process at the memory limit."""
 
-    def vanish(self, session: str, attempt: int) -> None:
+    def lose_container(self, session: str, attempt: int) -> None:
         """Remove the container behind the runtime's back."""
 
     def write_log(self, session: str, attempt: int, line: str) -> None:
         """Let the container write a line."""
 
-    def teach(self, exit_code: int, output: str) -> Sequence[str]:
+    def set_exec_handler(self, exit_code: int, output: str) -> Sequence[str]:
         """Return the command of a program that ends so."""
 
     def clean_up(self) -> None:
@@ -109,14 +109,14 @@ class MemoryWorld:
     def run_out_of_memory(self, session: str, attempt: int) -> None:
         self.runtime().end(session, attempt, out_of_memory=True)
 
-    def vanish(self, session: str, attempt: int) -> None:
-        self.runtime().vanish(session, attempt)
+    def lose_container(self, session: str, attempt: int) -> None:
+        self.runtime().lose_container(session, attempt)
 
     def write_log(self, session: str, attempt: int, line: str) -> None:
         self.runtime().write_log(session, attempt, line)
 
-    def teach(self, exit_code: int, output: str) -> Sequence[str]:
-        self.runtime().teach(lambda command, environment: Executed(exit_code=exit_code, output=output))
+    def set_exec_handler(self, exit_code: int, output: str) -> Sequence[str]:
+        self.runtime().set_exec_handler(lambda command, environment: ExecResult(exit_code=exit_code, output=output))
         return ["anything"]
 
     def clean_up(self) -> None:
@@ -192,13 +192,13 @@ class DockerWorld:
         entry = self.entry_process(session, attempt)
         self.execute(session, attempt, f"echo 1000 > /proc/{entry}/oom_score_adj; cat /dev/zero > /dev/shm/full")
 
-    def vanish(self, session: str, attempt: int) -> None:
+    def lose_container(self, session: str, attempt: int) -> None:
         self.client.remove_container(container_name(session, attempt), force=True)
 
     def write_log(self, session: str, attempt: int, line: str) -> None:
         self.execute(session, attempt, f"echo {json.dumps(line)} > /proc/1/fd/1")
 
-    def teach(self, exit_code: int, output: str) -> Sequence[str]:
+    def set_exec_handler(self, exit_code: int, output: str) -> Sequence[str]:
         return ["sh", "-c", f"printf %s {shlex.quote(output)}; exit {exit_code}"]
 
     def inspect(self, session: str, attempt: int) -> dict[str, Any]:

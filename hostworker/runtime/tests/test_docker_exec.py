@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from hostworker.runtime import docker_exec
-from hostworker.runtime.base import ContainerSpec, ExecutionFailed
+from hostworker.runtime.base import ContainerSpec, ExecutionError
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
@@ -50,9 +50,9 @@ def test_a_program_that_does_not_end_is_given_up(
     world: DockerWorld, running: ContainerSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(docker_exec, "SECONDS", 0.5)
-    with pytest.raises(ExecutionFailed, match="did not end in time"):
+    with pytest.raises(ExecutionError, match="did not end in time"):
         run(world, running, "sleep 100")
-    with pytest.raises(ExecutionFailed, match="did not end in time"):
+    with pytest.raises(ExecutionError, match="did not end in time"):
         run(world, running, "while :; do echo drip; sleep 0.1; done")
 
 

@@ -12,7 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 from docker.errors import ImageNotFound
 
-from hostworker.runtime.base import ImageUnavailable
+from hostworker.runtime.base import ImageUnavailableError
 from hostworker.runtime.docker import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, new_session
 from tests.wait import SECONDS
@@ -134,14 +134,14 @@ def test_a_missing_image_is_pulled_with_progress_and_then_at_hand(registry: Regi
 def test_what_the_registry_refuses_is_explained(
     registry: Registry, runtime: DockerRuntime, repository: str, cause: str
 ) -> None:
-    with pytest.raises(ImageUnavailable, match=cause):
+    with pytest.raises(ImageUnavailableError, match=cause):
         runtime.ensure_image(registry.reference(repository), print)
 
 
 def test_a_stalled_registry_meets_the_deadline(registry: Registry) -> None:
     impatient = DockerRuntime(new_session(), "here", ENGINE_URL, pull_seconds=0.5)
     reference = registry.reference("stalled")
-    with pytest.raises(ImageUnavailable, match=r"within 0\.5 seconds"):
+    with pytest.raises(ImageUnavailableError, match=r"within 0\.5 seconds"):
         impatient.ensure_image(reference, print)
     world = DockerWorld(reference)
     with pytest.raises(ImageNotFound):

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from docker.errors import NotFound
 
-from hostworker.runtime.base import ContainerPhase, ContainerSpec, ImageUnavailable, StartFailed
+from hostworker.runtime.base import ContainerPhase, ContainerSpec, ImageUnavailableError, StartError
 from hostworker.runtime.container_config import LOG_FILE_COUNT, LOG_FILE_SIZE, PIDS_LIMIT, SUDO_CAPABILITIES
 from hostworker.runtime.docker import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import (
@@ -215,7 +215,7 @@ def test_a_network_that_was_removed_is_made_again(world: DockerWorld, own_networ
 
 
 def test_what_the_engine_refuses_is_explained(world: DockerWorld, runtime: DockerRuntime) -> None:
-    with pytest.raises(StartFailed, match="memory"):
+    with pytest.raises(StartError, match="memory"):
         runtime.create(make_spec(world.image, memory=1024))
 
 
@@ -249,5 +249,5 @@ def test_removing_leaves_nothing_at_the_engine(world: DockerWorld, runtime: Dock
 @pytest.mark.parametrize("reference", ["127.0.0.1:1/nothing/here:1", "Not A Name"])
 def test_an_image_that_cannot_be_pulled_is_explained(runtime: DockerRuntime, reference: str) -> None:
     told: list[str] = []
-    with pytest.raises(ImageUnavailable, match=f"Image {reference} could not be pulled: (the registry cannot|this is)"):
+    with pytest.raises(ImageUnavailableError, match=f"{reference} could not be pulled: (the registry cannot|this is)"):
         runtime.ensure_image(reference, told.append)

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from hostworker.runtime.base import EngineUnreachable, ImageUnavailable, StartFailed
+from hostworker.runtime.base import EngineUnreachableError, ImageUnavailableError, StartError
 from hostworker.runtime.memory import MemoryRuntime
 from hostworker.runtime.tests.runtime_worlds import make_spec, new_session
 
@@ -16,9 +16,9 @@ def runtime() -> MemoryRuntime:
 
 def test_an_operation_fails_as_often_as_asked_and_then_works(runtime: MemoryRuntime) -> None:
     spec = make_spec("image")
-    runtime.fail_next("create", StartFailed("no"), times=2)
+    runtime.fail_next("create", StartError("no"), times=2)
     for _ in range(2):
-        with pytest.raises(StartFailed):
+        with pytest.raises(StartError):
             runtime.create(spec)
     assert runtime.containers() == []
     assert runtime.create(spec)
@@ -26,34 +26,34 @@ def test_an_operation_fails_as_often_as_asked_and_then_works(runtime: MemoryRunt
 
 def test_a_failure_may_come_after_the_effect(runtime: MemoryRuntime) -> None:
     spec = make_spec("image")
-    runtime.fail_next("create", EngineUnreachable("lost the answer"), happens_after=True)
-    with pytest.raises(EngineUnreachable):
+    runtime.fail_next("create", EngineUnreachableError("lost the answer"), happens_after=True)
+    with pytest.raises(EngineUnreachableError):
         runtime.create(spec)
     assert [state.session for state in runtime.containers()] == [spec.session]
 
 
 def test_failures_hit_their_owner_alone(runtime: MemoryRuntime) -> None:
-    runtime.fail_next("containers", EngineUnreachable("away"))
+    runtime.fail_next("containers", EngineUnreachableError("away"))
     assert MemoryRuntime(new_session(), "here").containers() == []
-    with pytest.raises(EngineUnreachable):
+    with pytest.raises(EngineUnreachableError):
         runtime.containers()
 
 
 def test_an_open_stream_of_exits_can_be_broken(runtime: MemoryRuntime) -> None:
     exits = runtime.exits(threading.Event())
-    runtime.fail_next("exits", EngineUnreachable("broken"))
-    with pytest.raises(EngineUnreachable):
+    runtime.fail_next("exits", EngineUnreachableError("broken"))
+    with pytest.raises(EngineUnreachableError):
         next(exits)
 
 
 def test_a_withheld_image_is_pulled_with_progress_or_refused(runtime: MemoryRuntime) -> None:
     told: list[str] = []
-    runtime.withhold_image(pullable := new_session(), can_pull=True)
-    runtime.withhold_image(missing := new_session())
+    runtime.remove_image(pullable := new_session(), can_pull=True)
+    runtime.remove_image(missing := new_session())
     runtime.ensure_image(pullable, told.append)
     assert told == [f"Pulling {pullable}"]
     assert runtime.create(make_spec(pullable))
-    with pytest.raises(ImageUnavailable):
+    with pytest.raises(ImageUnavailableError):
         runtime.ensure_image(missing, told.append)
 
 
@@ -61,5 +61,5 @@ def test_the_spec_of_a_container_can_be_read_back(runtime: MemoryRuntime) -> Non
     spec = make_spec("image")
     runtime.create(spec)
     assert runtime.spec(spec.session, 1) == spec
-    runtime.vanish(spec.session, 1)
+    runtime.lose_container(spec.session, 1)
     assert runtime.spec(spec.session, 1) is None

@@ -13,10 +13,10 @@ from hostworker.runtime.base import (
     ContainerPhase,
     ContainerSpec,
     ContainerState,
-    EngineUnreachable,
-    ImageUnavailable,
+    EngineUnreachableError,
+    ImageUnavailableError,
     Runtime,
-    StartFailed,
+    StartError,
 )
 from hostworker.runtime.tests.runtime_worlds import (
     EVERY_WORLD,
@@ -136,8 +136,8 @@ def test_threads_that_create_and_start_one_key_at_once_share_one_container(world
 def test_a_missing_image_cannot_be_created(world: World, runtime: Runtime) -> None:
     spec = make_spec("gpuplatform-test/missing:1")
     if isinstance(world, MemoryWorld):
-        world.runtime().withhold_image(spec.image)
-    with pytest.raises(ImageUnavailable, match="gpuplatform-test/missing:1"):
+        world.runtime().remove_image(spec.image)
+    with pytest.raises(ImageUnavailableError, match="gpuplatform-test/missing:1"):
         runtime.create(spec)
     assert runtime.containers() == []
 
@@ -148,21 +148,21 @@ def test_starting_twice_leaves_the_container_running(runtime: Runtime, running: 
 
 
 def test_starting_what_is_not_there_fails(runtime: Runtime) -> None:
-    with pytest.raises(StartFailed):
+    with pytest.raises(StartError):
         runtime.start(new_session(), 1)
 
 
 def test_starting_what_vanished_after_its_creation_fails(world: World, runtime: Runtime) -> None:
     spec = make_spec(world.image)
     runtime.create(spec)
-    world.vanish(spec.session, spec.attempt)
-    with pytest.raises(StartFailed):
+    world.lose_container(spec.session, spec.attempt)
+    with pytest.raises(StartError):
         runtime.start(spec.session, spec.attempt)
 
 
 def test_an_ended_container_is_not_started_again(runtime: Runtime, running: ContainerSpec) -> None:
     runtime.stop(running.session, running.attempt, grace_seconds=GRACE)
-    with pytest.raises(StartFailed):
+    with pytest.raises(StartError):
         runtime.start(running.session, running.attempt)
     assert phases(runtime) == {(running.session, 1): ContainerPhase.EXITED}
 
@@ -196,7 +196,7 @@ def test_what_is_gone_counts_as_done(
     session = new_session()
     if has_existed:
         launch(runtime, make_spec(world.image, session=session))
-        world.vanish(session, 1)
+        world.lose_container(session, 1)
     assert not operation(runtime, session)
 
 
@@ -234,15 +234,17 @@ def test_threads_that_remove_one_container_at_once_all_succeed(world: World, run
 def test_another_installations_or_hosts_container_is_out_of_reach(
     world: World, running: ContainerSpec, installation: str, host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(docker_requests, "RACE_SECONDS", 0.5)  # for which a name that is taken may become free
+    monkeypatch.setattr(
+        docker_requests, "CONFLICT_TIMEOUT_SECONDS", 0.5
+    )  # for which a name that is taken may become free
     stranger = world.runtime(installation and f"{installation}-{world.installation}", host)
     assert stranger.containers() == []
     stranger.stop(running.session, running.attempt, grace_seconds=0)
     stranger.remove(running.session, running.attempt)
     assert stranger.logs(running.session, running.attempt, 10) == ""
-    with pytest.raises(StartFailed):
+    with pytest.raises(StartError):
         stranger.create(running)
-    with pytest.raises(StartFailed):
+    with pytest.raises(StartError):
         stranger.start(running.session, running.attempt)
     assert phases(world.runtime()) == {(running.session, 1): ContainerPhase.RUNNING}
 
@@ -250,9 +252,9 @@ def test_another_installations_or_hosts_container_is_out_of_reach(
 def test_a_container_of_our_name_without_our_labels_is_left_alone(world: World, runtime: Runtime) -> None:
     spec = make_spec(world.image)
     world.plant(spec.session, spec.attempt)
-    with pytest.raises(StartFailed, match="taken"):
+    with pytest.raises(StartError, match="taken"):
         runtime.create(spec)
-    with pytest.raises(StartFailed):
+    with pytest.raises(StartError):
         runtime.start(spec.session, spec.attempt)
     runtime.stop(spec.session, spec.attempt, grace_seconds=0)
     runtime.remove(spec.session, spec.attempt)
@@ -358,7 +360,7 @@ def test_an_engine_that_does_not_answer_is_told_apart(tmp_path_factory: pytest.T
         lambda: next(runtime.exits(threading.Event())),
     ]
     for operation in operations:
-        with pytest.raises(EngineUnreachable):
+        with pytest.raises(EngineUnreachableError):
             operation()
 
 
@@ -368,5 +370,5 @@ def unreachable_runtime(world: World, socket_path: str) -> Runtime:
     runtime = MemoryWorld().runtime()
     names = ("ensure_image", "create", "start", "address", "stop", "remove", "containers", "logs", "execute", "exits")
     for name in names:
-        runtime.fail_next(name, EngineUnreachable("The container engine does not answer."))
+        runtime.fail_next(name, EngineUnreachableError("The container engine does not answer."))
     return runtime

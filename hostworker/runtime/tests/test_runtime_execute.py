@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostworker.runtime.base import ContainerSpec, Executed, ExecutionFailed, Runtime
+from hostworker.runtime.base import ContainerSpec, ExecResult, ExecutionError, Runtime
 from hostworker.runtime.tests.runtime_worlds import EVERY_WORLD, World, each_world, launch, make_spec
 
 world = pytest.fixture(params=EVERY_WORLD)(each_world)
@@ -22,24 +22,24 @@ def test_a_program_in_the_container_tells_its_exit_code_and_all_that_it_wrote(
     world: World, runtime: Runtime, running: ContainerSpec
 ) -> None:
     output = "one\ntwö\n" * 1000
-    command = world.teach(3, output)
-    assert runtime.execute(running.session, running.attempt, command, {}) == Executed(exit_code=3, output=output)
+    command = world.set_exec_handler(3, output)
+    assert runtime.execute(running.session, running.attempt, command, {}) == ExecResult(exit_code=3, output=output)
 
 
 @pytest.mark.parametrize("ending", ["never created", "created", "stopped", "gone"])
 def test_no_program_is_run_where_no_container_runs(world: World, runtime: Runtime, ending: str) -> None:
-    spec, command = make_spec(world.image), world.teach(0, "")
+    spec, command = make_spec(world.image), world.set_exec_handler(0, "")
     if ending != "never created":
         runtime.create(spec)
     if ending in ("stopped", "gone"):
         runtime.start(spec.session, spec.attempt)
         runtime.stop(spec.session, spec.attempt, 5)
     if ending == "gone":
-        world.vanish(spec.session, spec.attempt)
-    with pytest.raises(ExecutionFailed, match="not running"):
+        world.lose_container(spec.session, spec.attempt)
+    with pytest.raises(ExecutionError, match="not running"):
         runtime.execute(spec.session, spec.attempt, command, {})
 
 
 def test_no_program_is_run_in_another_hosts_container(world: World, running: ContainerSpec) -> None:
-    with pytest.raises(ExecutionFailed):
-        world.runtime(host="elsewhere").execute(running.session, running.attempt, world.teach(0, ""), {})
+    with pytest.raises(ExecutionError):
+        world.runtime(host="elsewhere").execute(running.session, running.attempt, world.set_exec_handler(0, ""), {})

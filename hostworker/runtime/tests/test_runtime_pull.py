@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from hostworker.runtime.base import ImageUnavailable
+from hostworker.runtime.base import ImageUnavailableError
 from hostworker.runtime.pull import PullLine, PullProgress, explain_failure, follow
 from tests.wait import SECONDS
 
@@ -54,7 +54,7 @@ def test_many_lines_at_once_make_few_sentences() -> None:
 
 
 def test_an_error_in_the_stream_ends_the_pull() -> None:
-    with pytest.raises(ImageUnavailable, match="disk is full"):
+    with pytest.raises(ImageUnavailableError, match="disk is full"):
         follow("x", lambda: iter([*LINES, {"error": "no space left on device"}]), print, limit_seconds=10)
 
 
@@ -74,6 +74,6 @@ def test_a_silent_registry_meets_the_deadline() -> None:
         yield LINES[0]
         released.wait(SECONDS)
 
-    with pytest.raises(ImageUnavailable, match=r"within 0\.05 seconds"):
+    with pytest.raises(ImageUnavailableError, match=r"within 0\.05 seconds"):
         follow("x", silent, print, limit_seconds=0.05)
     released.set()

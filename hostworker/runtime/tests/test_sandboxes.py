@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
-from hostworker.runtime.base import ContainerPhase, ContainerSpec, StartFailed
+from hostworker.runtime.base import ContainerPhase, ContainerSpec, StartError
 from hostworker.runtime.container_config import container_name
 from hostworker.runtime.docker import DockerRuntime
 from hostworker.runtime.docker_requests import inspect
@@ -77,7 +77,7 @@ def test_workers_that_know_the_same_sandboxes_never_use_one_twice(world: DockerW
 
 
 def test_with_no_sandbox_left_one_is_made_for_the_session(world: DockerWorld, runtime: DockerRuntime) -> None:
-    with runtime._pool.undisturbed():  # so that none is made meanwhile
+    with runtime._pool.pause_background_work():  # so that none is made meanwhile
         specs = [launch(runtime, make_spec(world.image, hostname=name)) for name in ("a", "b", "c")]
     assert all(is_joined(world, spec) for spec in specs)
     names = {world.client.inspect_container(sandbox_name((spec.session, 1)))["Config"]["Hostname"] for spec in specs}
@@ -98,7 +98,7 @@ def test_on_a_machine_that_runs_no_sandbox_a_session_has_a_network_of_its_own(
 
 
 def test_sandboxes_that_were_removed_from_outside_are_passed_over(world: DockerWorld, runtime: DockerRuntime) -> None:
-    with runtime._pool.undisturbed():
+    with runtime._pool.pause_background_work():
         known = {each.id for each in runtime._pool._free.values()}
         for name in free(world):
             world.client.remove_container(name, force=True)
@@ -134,7 +134,7 @@ def test_an_address_that_changes_while_a_session_starts_is_announced_again(
 
 def test_sandboxes_that_have_died_are_woken_for_the_session(world: DockerWorld, runtime: DockerRuntime) -> None:
     """As after a restart of the engine."""
-    with runtime._pool.undisturbed():
+    with runtime._pool.pause_background_work():
         for name in free(world):
             world.client.kill(name)
         spec = launch(runtime, make_spec(world.image, hostname="woken"))
@@ -148,7 +148,7 @@ def test_a_session_whose_sandbox_vanished_before_its_start_is_created_anew(
     spec = make_spec(world.image)
     first = runtime.create(spec)
     world.client.remove_container(sandbox_name((spec.session, 1)), force=True)
-    with pytest.raises(StartFailed):
+    with pytest.raises(StartError):
         runtime.start(spec.session, 1)
     assert runtime.create(spec) != first
     runtime.start(spec.session, 1)
@@ -156,7 +156,7 @@ def test_a_session_whose_sandbox_vanished_before_its_start_is_created_anew(
 
 
 def test_the_pool_is_filled_again_once_nothing_starts(world: DockerWorld, runtime: DockerRuntime) -> None:
-    with runtime._pool.undisturbed():
+    with runtime._pool.pause_background_work():
         launch(runtime, make_spec(world.image))
         time.sleep(4 * QUIET_SECONDS)  # in which one could be made, and none may be
         assert len(free(world)) == 1
@@ -165,9 +165,9 @@ def test_the_pool_is_filled_again_once_nothing_starts(world: DockerWorld, runtim
 
 def test_removing_a_session_removes_its_sandbox(world: DockerWorld, runtime: DockerRuntime) -> None:
     spec = launch(runtime, make_spec(world.image))
-    assert runtime.traces() == {(spec.session, 1)}
+    assert runtime.leftover_attempts() == {(spec.session, 1)}
     runtime.remove(spec.session, 1)
-    assert runtime.traces() == set()  # its removal is under way, so nobody need see to it
+    assert runtime.leftover_attempts() == set()  # its removal is under way, so nobody need see to it
     until(lambda: sandbox_name((spec.session, 1)) not in world.sandboxes())
 
 
@@ -186,13 +186,13 @@ def test_what_has_ended_is_removed_once_nothing_starts_and_unseen_until_then(
     world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hostworker.runtime.sandboxes.PUT_OFF_SECONDS", 3600)
-    with runtime._pool.undisturbed():
+    with runtime._pool.pause_background_work():
         spec = ended(runtime, launch(runtime, make_spec(world.image)))
         time.sleep(4 * QUIET_SECONDS)  # in which it could go, and may not
         assert is_there(world, spec)
-        assert (runtime.containers(), runtime.traces()) == ([], set())
+        assert (runtime.containers(), runtime.leftover_attempts()) == ([], set())
         assert runtime.logs(spec.session, 1, 10) == ""
-        with pytest.raises(StartFailed):
+        with pytest.raises(StartError):
             runtime.start(spec.session, 1)
     until(lambda: not is_there(world, spec) and sandbox_name((spec.session, 1)) not in world.sandboxes())
     assert not runtime._pool._discarded
@@ -202,13 +202,13 @@ def test_starts_that_never_cease_hold_up_a_removal_only_for_a_time(
     world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hostworker.runtime.sandboxes.PUT_OFF_SECONDS", 0.5)
-    with runtime._pool.undisturbed():
+    with runtime._pool.pause_background_work():
         spec = ended(runtime, launch(runtime, make_spec(world.image)))
         until(lambda: not is_there(world, spec) and sandbox_name((spec.session, 1)) not in world.sandboxes())
 
 
 def test_what_still_runs_is_removed_at_once_whatever_starts(world: DockerWorld, runtime: DockerRuntime) -> None:
-    with runtime._pool.undisturbed():
+    with runtime._pool.pause_background_work():
         spec = launch(runtime, make_spec(world.image))
         runtime.remove(spec.session, 1)
         assert not is_there(world, spec)
@@ -218,11 +218,11 @@ def test_what_a_worker_that_died_was_to_remove_is_seen_by_the_next(
     world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hostworker.runtime.sandboxes.PUT_OFF_SECONDS", 3600)
-    with runtime._pool.undisturbed():
+    with runtime._pool.pause_background_work():
         spec = ended(runtime, launch(runtime, make_spec(world.image)))
         following = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network)
         assert [state.session for state in following.containers()] == [spec.session]
-        assert following.traces() == {(spec.session, 1)}
+        assert following.leftover_attempts() == {(spec.session, 1)}
         following.remove(spec.session, 1)
         assert not is_there(world, spec)
 
@@ -230,7 +230,7 @@ def test_what_a_worker_that_died_was_to_remove_is_seen_by_the_next(
 def test_a_runtime_that_keeps_none_removes_a_sandbox_at_once(world: DockerWorld, runtime: DockerRuntime) -> None:
     spec = launch(runtime, make_spec(world.image))
     without = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network)
-    assert without.traces() == {(spec.session, 1)}
+    assert without.leftover_attempts() == {(spec.session, 1)}
     without.remove(spec.session, 1)
     assert sandbox_name((spec.session, 1)) not in world.sandboxes()
 
@@ -238,7 +238,7 @@ def test_a_runtime_that_keeps_none_removes_a_sandbox_at_once(world: DockerWorld,
 def test_another_hosts_sandboxes_are_out_of_reach(world: DockerWorld, runtime: DockerRuntime) -> None:
     spec = launch(runtime, make_spec(world.image))
     elsewhere = DockerRuntime(world.installation, "elsewhere", ENGINE_URL, network=world.network)
-    assert elsewhere.traces() == set()
+    assert elsewhere.leftover_attempts() == set()
     elsewhere.remove(spec.session, 1)
     assert sandbox_name((spec.session, 1)) in world.sandboxes()
 
@@ -246,7 +246,7 @@ def test_another_hosts_sandboxes_are_out_of_reach(world: DockerWorld, runtime: D
 def test_sandboxes_are_no_containers_of_sessions(world: DockerWorld, runtime: DockerRuntime) -> None:
     assert len(world.sandboxes()) == 2
     assert runtime.containers() == []
-    assert runtime.traces() == set()
+    assert runtime.leftover_attempts() == set()
 
 
 def test_what_an_earlier_worker_left_is_adopted_or_removed(world: DockerWorld, runtime: DockerRuntime) -> None:
@@ -267,7 +267,7 @@ def test_a_worker_that_ends_removes_first_what_it_has_put_off(world: DockerWorld
     keeper = threading.Thread(target=runtime.keep_warm, args=(stopped,))
     keeper.start()
     until(lambda: len(runtime._pool._free) == 1)
-    with runtime._pool.undisturbed():
+    with runtime._pool.pause_background_work():
         spec = ended(runtime, launch(runtime, make_spec(world.image)))
         stopped.set()
         keeper.join()

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from hostworker import agent as agent_module
 from hostworker import runner
-from hostworker.agent import HostAgent
-from hostworker.runtime.base import EngineUnreachable
-from hostworker.tests.meddling import MeddledRuntime
+from hostworker import worker as worker_module
+from hostworker.runtime.base import EngineUnreachableError
+from hostworker.tests.fault_injection import FaultInjectingRuntime
+from hostworker.worker import HostWorker
 from resources import services as hosts
 from resources.models import Host, HostStatus
 from scheduler.passes import run_pass
@@ -27,13 +27,13 @@ pytestmark = pytest.mark.django_db(transaction=True)
 @pytest.fixture(autouse=True)
 def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shorten the periods, which only bound how long these tests wait."""
-    monkeypatch.setattr(agent_module, "RECONCILE_SECONDS", 0.05)
+    monkeypatch.setattr(worker_module, "RECONCILE_SECONDS", 0.05)
     monkeypatch.setattr(hosts, "HEARTBEAT_SECONDS", 0.05)
 
 
 @pytest.fixture
-def runtime() -> MeddledRuntime:
-    return MeddledRuntime()
+def runtime() -> FaultInjectingRuntime:
+    return FaultInjectingRuntime()
 
 
 @pytest.fixture
@@ -42,19 +42,19 @@ def host() -> Host:
 
 
 @contextmanager
-def at_work(runtime: MeddledRuntime, host: Host) -> Iterator[HostAgent]:
-    """Let an agent work, and expect it to leave no thread of its own behind."""
-    agent = HostAgent(runtime, host)
-    agent.begin()
+def at_work(runtime: FaultInjectingRuntime, host: Host) -> Iterator[HostWorker]:
+    """Let a worker work, and expect it to leave no thread of its own behind."""
+    worker = HostWorker(runtime, host)
+    worker.begin()
     try:
-        yield agent
+        yield worker
     finally:
-        agent.end()
-    assert not [thread for thread in own_threads(agent) if thread.is_alive()]
+        worker.end()
+    assert not [thread for thread in own_threads(worker) if thread.is_alive()]
 
 
-def own_threads(agent: HostAgent) -> list[threading.Thread]:
-    return [*agent._threads, *agent._starts._threads, *agent._stops._threads]
+def own_threads(worker: HostWorker) -> list[threading.Thread]:
+    return [*worker._threads, *worker._starts._threads, *worker._stops._threads]
 
 
 def has(host: Host, status: HostStatus) -> Callable[[], bool]:
@@ -66,7 +66,7 @@ def is_in(session: Session, status: Status) -> Callable[[], bool]:
 
 
 def test_a_host_whose_engine_answers_is_ready_at_once_and_kicks_the_scheduler(
-    runtime: MeddledRuntime, host: Host
+    runtime: FaultInjectingRuntime, host: Host
 ) -> None:
     take_all("scheduler")
     with at_work(runtime, host):
@@ -75,12 +75,12 @@ def test_a_host_whose_engine_answers_is_ready_at_once_and_kicks_the_scheduler(
 
 
 def test_a_host_without_its_engine_takes_no_sessions_until_it_is_back(
-    runtime: MeddledRuntime, host: Host, caplog: pytest.LogCaptureFixture
+    runtime: FaultInjectingRuntime, host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
     with at_work(runtime, host):
         run_pass()  # answers the first kick
         take_all("scheduler")
-        runtime.fail_next("containers", EngineUnreachable("away"), times=10_000)
+        runtime.fail_next("containers", EngineUnreachableError("away"), times=10_000)
         until(has(host, HostStatus.JOINING))
         with runtime._engine.lock:
             runtime._engine.failures.clear()
@@ -90,15 +90,15 @@ def test_a_host_without_its_engine_takes_no_sessions_until_it_is_back(
 
 
 def test_an_engine_that_is_away_from_the_start_is_reported_once(
-    runtime: MeddledRuntime, host: Host, caplog: pytest.LogCaptureFixture
+    runtime: FaultInjectingRuntime, host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
-    runtime.fail_next("containers", EngineUnreachable("away"), times=3)
+    runtime.fail_next("containers", EngineUnreachableError("away"), times=3)
     with at_work(runtime, host):
         until(has(host, HostStatus.READY))
     assert caplog.text.count("its container engine does not answer: away") == 1
 
 
-def test_a_lost_host_that_is_back_is_reconciled_before_it_is_ready(runtime: MeddledRuntime, host: Host) -> None:
+def test_a_lost_host_that_is_back_is_reconciled_before_it_is_ready(runtime: FaultInjectingRuntime, host: Host) -> None:
     session = session_in(Status.RUNNING, host=host)
     Host.objects.filter(pk=host.pk).update(status=HostStatus.LOST)
     with at_work(runtime, host):
@@ -106,16 +106,16 @@ def test_a_lost_host_that_is_back_is_reconciled_before_it_is_ready(runtime: Medd
         assert is_in(session, Status.ERROR)()
 
 
-def test_the_host_is_heard_for_as_long_as_its_agent_works(runtime: MeddledRuntime, host: Host) -> None:
+def test_the_host_is_heard_for_as_long_as_its_worker_works(runtime: FaultInjectingRuntime, host: Host) -> None:
     with at_work(runtime, host):
         first = Host.objects.get(pk=host.pk).heartbeat_at
         until(lambda: Host.objects.get(pk=host.pk).heartbeat_at > first)
 
 
 def test_sessions_are_taken_up_and_an_exit_is_heard_by_its_event(
-    runtime: MeddledRuntime, host: Host, monkeypatch: pytest.MonkeyPatch
+    runtime: FaultInjectingRuntime, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(agent_module, "RECONCILE_SECONDS", 3600)  # so that only the event can tell
+    monkeypatch.setattr(worker_module, "RECONCILE_SECONDS", 3600)  # so that only the event can tell
     session = session_in(Status.SCHEDULED, host=host)
     listening = threading.Event()
     runtime.just_before("_exits", listening.set)
@@ -127,7 +127,7 @@ def test_sessions_are_taken_up_and_an_exit_is_heard_by_its_event(
     assert Session.objects.get(pk=session.pk).exit_code == 4
 
 
-def test_no_exception_ends_a_loop(runtime: MeddledRuntime, host: Host, caplog: pytest.LogCaptureFixture) -> None:
+def test_no_exception_ends_a_loop(runtime: FaultInjectingRuntime, host: Host, caplog: pytest.LogCaptureFixture) -> None:
     broken = RuntimeError("a fault of ours")
 
     def fail() -> None:
@@ -144,7 +144,7 @@ def test_no_exception_ends_a_loop(runtime: MeddledRuntime, host: Host, caplog: p
         until(is_in(other, Status.RUNNING))
 
 
-def test_an_agent_begins_although_its_first_look_fails(runtime: MeddledRuntime, host: Host) -> None:
+def test_an_worker_begins_although_its_first_look_fails(runtime: FaultInjectingRuntime, host: Host) -> None:
     def fail() -> None:
         raise RuntimeError("a fault of ours")
 
@@ -154,10 +154,10 @@ def test_an_agent_begins_although_its_first_look_fails(runtime: MeddledRuntime, 
 
 
 def test_a_broken_stream_of_exits_is_opened_again(
-    runtime: MeddledRuntime, host: Host, caplog: pytest.LogCaptureFixture
+    runtime: FaultInjectingRuntime, host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
     with at_work(runtime, host):
-        runtime.fail_next("exits", EngineUnreachable("broken"))
+        runtime.fail_next("exits", EngineUnreachableError("broken"))
         until(lambda: "listen failed, will try again: broken" in caplog.text)
         assert "Traceback" not in caplog.text
         listening = threading.Event()
@@ -165,28 +165,28 @@ def test_a_broken_stream_of_exits_is_opened_again(
         assert listening.wait(SECONDS)
 
 
-def test_starts_that_take_long_hold_up_no_stop_and_are_not_piled_up(runtime: MeddledRuntime, host: Host) -> None:
+def test_starts_that_take_long_hold_up_no_stop_and_are_not_piled_up(runtime: FaultInjectingRuntime, host: Host) -> None:
     """As when every start waits for one large image."""
     go_on = threading.Event()
     running = session_in(Status.SCHEDULED, host=host)
     runner.start(runtime, running.pk, 1)
-    slow = [session_in(Status.SCHEDULED, host=host) for _ in range(agent_module.AT_ONCE + 2)]
+    slow = [session_in(Status.SCHEDULED, host=host) for _ in range(worker_module.AT_ONCE + 2)]
 
-    class SlowRuntime(MeddledRuntime):
+    class SlowRuntime(FaultInjectingRuntime):
         """Every image takes until `go_on`."""
 
-        def __init__(self, other: MeddledRuntime) -> None:
+        def __init__(self, other: FaultInjectingRuntime) -> None:
             super().__init__()
             self._engine = other._engine
 
         def ensure_image(self, reference: str, on_progress: Callable[[str], None]) -> None:
             assert go_on.wait(SECONDS)
 
-    with at_work(SlowRuntime(runtime), host) as agent:
-        until(lambda: Session.objects.filter(status=Status.PREPARING).count() == agent_module.AT_ONCE)
+    with at_work(SlowRuntime(runtime), host) as worker:
+        until(lambda: Session.objects.filter(status=Status.PREPARING).count() == worker_module.AT_ONCE)
         services.end(Session.objects.get(pk=running.pk), Reason.USER_REQUEST, "")
         until(is_in(running, Status.TERMINATED))
-        agent.reconcile()
-        assert agent._starts._work_queue.qsize() == 2
+        worker.reconcile()
+        assert worker._starts._work_queue.qsize() == 2
         go_on.set()
         until(lambda: Session.objects.filter(status=Status.RUNNING).count() == len(slow))

@@ -1,4 +1,4 @@
-"""The passage of a gateway to its engine: what goes through, and what is left when things break."""
+"""The engine gateway: what goes through, and what is left when things break."""
 
 import asyncio
 import hashlib
@@ -10,17 +10,17 @@ from urllib.parse import urlsplit
 import pytest
 from docker.api import APIClient
 
-from engine.engine import Engine, ExecFailed
+from engine.engine import Engine, ExecError
 from engine.exec_stream import ExecStream, is_running
+from engine.gateway import EngineGateway, signer
 from engine.output import last_lines
-from engine.passage import Passage, signer
 from engine.shell import Shell
-from engine.tests.passages import (
+from engine.tests.gateways import (
     HOST,
     KEYS,
-    gateway,
     of_session,
     raw,
+    running_gateway,
     settled,
 )
 from engine.tests.streams import read_until
@@ -36,7 +36,7 @@ from tests.wait import SECONDS, eventually
 
 @pytest.mark.docker
 async def test_a_shell_works_through_the_gateway_and_leaves_nothing(
-    passed: tuple[str, Passage], far: Engine, shared: Container
+    passed: tuple[str, EngineGateway], far: Engine, shared: Container
 ) -> None:
     shell = await Shell.start(far, shared.id)
     await shell.resize(132, 43)
@@ -53,7 +53,7 @@ async def test_a_shell_works_through_the_gateway_and_leaves_nothing(
 
 @pytest.mark.docker
 async def test_hanging_up_through_the_gateway_ends_what_the_shell_runs(
-    passed: tuple[str, Passage], far: Engine, shared: Container
+    passed: tuple[str, EngineGateway], far: Engine, shared: Container
 ) -> None:
     shell = await Shell.start(far, shared.id)
     await shell.write(b"echo rea''dy; sleep 1000\r")
@@ -123,11 +123,11 @@ async def test_a_paste_waits_for_a_process_that_does_not_read(far: Engine, share
 @pytest.mark.docker
 async def test_a_container_that_is_gone_or_stopped_is_told_in_words(far: Engine, container: Container) -> None:
     container.stop()
-    with pytest.raises(ExecFailed, match="is not running"):
+    with pytest.raises(ExecError, match="is not running"):
         await Shell.start(far, container.id)
     assert not await is_running(far, container.id)
     assert not await is_running(far, "gp-none-1")
-    with pytest.raises(ExecFailed, match="no longer exists"):
+    with pytest.raises(ExecError, match="no longer exists"):
         await Shell.start(far, "gp-none-1")
 
 
@@ -135,30 +135,30 @@ async def test_a_container_that_is_gone_or_stopped_is_told_in_words(far: Engine,
 
 
 async def test_a_gateway_that_is_away_is_told_in_words() -> None:
-    async with gateway(port=free_port()) as (url, _):
+    async with running_gateway(port=free_port()) as (url, _):
         pass
-    with pytest.raises(ExecFailed, match="gateway of the session's host cannot be reached"):
+    with pytest.raises(ExecError, match="gateway of the session's host cannot be reached"):
         await Shell.start(Engine(url, signer(KEYS, HOST)), "gp-none-1")
 
 
 async def test_an_engine_that_is_away_behind_the_gateway_is_told_in_words(tmp_path: Path) -> None:
-    async with gateway(f"unix://{tmp_path}/none.sock") as (url, passage):
-        with pytest.raises(ExecFailed, match=r"^The container engine cannot be reached\.$"):
+    async with running_gateway(f"unix://{tmp_path}/none.sock") as (url, gateway):
+        with pytest.raises(ExecError, match=r"^The container engine cannot be reached\.$"):
             await Shell.start(Engine(url, signer(KEYS, HOST)), "gp-none-1")
-        await settled(passage)
+        await settled(gateway)
 
 
 @pytest.mark.docker
-async def test_wrong_keys_are_told_in_words(passed: tuple[str, Passage], shared: Container) -> None:
+async def test_wrong_keys_are_told_in_words(passed: tuple[str, EngineGateway], shared: Container) -> None:
     far = Engine(passed[0], signer(Keys(["k:" + "x" * 32]), HOST))
     for attempt in (Shell.start(far, shared.id), last_lines(far, shared.id, 5), is_running(far, shared.id)):
-        with pytest.raises(ExecFailed, match="gateway of the session's host refused the request"):
+        with pytest.raises(ExecError, match="gateway of the session's host refused the request"):
             await attempt
 
 
 @pytest.mark.parametrize("url", ["https://gpu7:1", "http://gpu7", "http://gpu7:99999", "unix:///x", "tcp://gpu7:1", ""])
 async def test_a_gateway_of_another_kind_of_address_is_refused_in_words(url: str) -> None:
-    with pytest.raises(ExecFailed, match="not http://host:port"):
+    with pytest.raises(ExecError, match="not http://host:port"):
         await Engine(url, signer(KEYS, HOST)).request("GET", "/x")
 
 
@@ -167,15 +167,15 @@ async def test_a_gateway_that_restarts_ends_the_shell_at_once_and_still_hangs_it
     shared: Container, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR)
-    async with gateway(port=free_port()) as (url, passage):
+    async with running_gateway(port=free_port()) as (url, gateway):
         shell = await Shell.start(Engine(url, signer(KEYS, HOST)), shared.id)
         await shell.write(b"echo rea''dy; sleep 1000\r")
         await read_until(shell, "ready")
-        await eventually(lambda: passage.connections == 1)
+        await eventually(lambda: gateway.connections == 1)
     async with asyncio.timeout(SECONDS):
         assert await shell.read() == b""
-    assert passage.connections == 0
-    async with gateway(port=urlsplit(url).port or 0) as (_, again):
+    assert gateway.connections == 0
+    async with running_gateway(port=urlsplit(url).port or 0) as (_, again):
         assert await shell.is_container_running() is True
         await shell.hang_up()
         await eventually(lambda: not shared.processes())
@@ -185,7 +185,7 @@ async def test_a_gateway_that_restarts_ends_the_shell_at_once_and_still_hangs_it
 
 @pytest.mark.docker
 async def test_a_web_process_that_vanishes_leaves_no_connection_at_the_gateway_nor_the_engine(
-    passed: tuple[str, Passage], far: Engine, container: Container
+    passed: tuple[str, EngineGateway], far: Engine, container: Container
 ) -> None:
     shells = [await Shell.start(far, container.id) for _ in range(5)]
     await eventually(lambda: passed[1].connections == 5)
@@ -196,7 +196,7 @@ async def test_a_web_process_that_vanishes_leaves_no_connection_at_the_gateway_n
 
 @pytest.mark.docker
 async def test_no_request_leaves_a_task_or_an_error_behind(
-    passed: tuple[str, Passage], far: Engine, shared: Container, caplog: pytest.LogCaptureFixture
+    passed: tuple[str, EngineGateway], far: Engine, shared: Container, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR)
     loop = asyncio.get_running_loop()

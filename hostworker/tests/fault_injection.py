@@ -7,7 +7,7 @@ from uuid import uuid4
 from hostworker.runtime.memory import MemoryRuntime
 
 
-class MeddledRuntime(MemoryRuntime):
+class FaultInjectingRuntime(MemoryRuntime):
     """An engine of its own; `just_before` arranges what another does right before an operation takes effect."""
 
     def __init__(self) -> None:

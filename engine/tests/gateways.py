@@ -1,4 +1,4 @@
-"""A gateway's passage in this process, on the engine of this machine, and requests to it byte by byte."""
+"""An engine gateway in this process, on the engine of this machine, and requests to it byte by byte."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from engine.engine import GATEWAY_PREFIX, HEAD_LIMIT, Engine
-from engine.passage import Passage, signer
+from engine.gateway import EngineGateway, signer
 from hostworker.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL, container_name
 from proxy.signing import Keys
 from tests.containers import ENGINE_URL, Container, running_container
@@ -18,7 +18,7 @@ from tests.wait import SECONDS, eventually
 
 HOST = "gpu7"
 KEYS = Keys(["k:" + "k" * 32])
-OURS = {INSTALLATION_LABEL: "passage-test", HOST_LABEL: HOST}
+OURS = {INSTALLATION_LABEL: "gateway-test", HOST_LABEL: HOST}
 
 
 def of_session(session: str) -> dict[str, str]:
@@ -36,19 +36,19 @@ def session_container() -> Iterator[Container]:
 
 
 @asynccontextmanager
-async def gateway(engine_url: str = ENGINE_URL, port: int = 0) -> AsyncIterator[tuple[str, Passage]]:
+async def running_gateway(engine_url: str = ENGINE_URL, port: int = 0) -> AsyncIterator[tuple[str, EngineGateway]]:
     """A gateway in this process, and its URL."""
-    passage = Passage(Engine(engine_url), KEYS, HOST, OURS)
-    server = await asyncio.start_server(passage.serve, "127.0.0.1", port, limit=HEAD_LIMIT)
+    gateway = EngineGateway(Engine(engine_url), KEYS, HOST, OURS)
+    server = await asyncio.start_server(gateway.serve, "127.0.0.1", port, limit=HEAD_LIMIT)
     async with server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", passage
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}", gateway
         server.close()
-        await passage.close()
+        await gateway.close()
 
 
-async def settled(passage: Passage) -> None:
+async def settled(gateway: EngineGateway) -> None:
     """Wait until the gateway has no connection any more."""
-    await eventually(lambda: passage.connections == 0)
+    await eventually(lambda: gateway.connections == 0)
 
 
 async def raw(url: str, request: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""The passage of a gateway to its engine: what does not go through."""
+"""The engine gateway: what does not go through."""
 
 import secrets
 import time
@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from engine import passage as passage_module
+from engine import gateway as gateway_module
 from engine.engine import Engine
-from engine.passage import Passage, Refused, exec_config, is_of_session, signer
-from engine.tests.passages import HOST, KEYS, OURS, of_session, raw, settled, written
+from engine.gateway import EngineGateway, RequestRefusedError, exec_config, is_of_session, signer
+from engine.tests.gateways import HOST, KEYS, OURS, of_session, raw, settled, written
 from hostworker.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL, container_name
 from proxy import passes
 from proxy.signing import EXEC, Keys
@@ -60,7 +60,7 @@ FAR_KEYS = Keys(["k:" + "x" * 32])
     ],
 )
 async def test_nothing_but_execs_and_logs_goes_through(
-    passed: tuple[str, Passage], shared: Container, method: str, path: str, body: object
+    passed: tuple[str, EngineGateway], shared: Container, method: str, path: str, body: object
 ) -> None:
     exec_id = shared.client.exec_create(shared.id, ["sleep", "1000"])["Id"]
     names = {"{id}": shared.id, "{exec}": exec_id, "{handle}": KEYS.sign(EXEC, [exec_id])}
@@ -84,7 +84,7 @@ async def test_nothing_but_execs_and_logs_goes_through(
     ids=["none", "installation", "host", "attempt", "no attempt", "session"],
 )
 async def test_containers_that_are_not_of_a_session_on_this_host_are_out_of_reach(
-    passed: tuple[str, Passage], labels: dict[str, str]
+    passed: tuple[str, EngineGateway], labels: dict[str, str]
 ) -> None:
     session = secrets.token_hex(8)
     has = of_session(session) | labels if labels else {}
@@ -106,7 +106,7 @@ def test_a_sandbox_is_no_session() -> None:
 def test_an_exec_is_asked_for_as_it_was_understood() -> None:
     asked = {"Cmd": ["sh"], "Env": ["A=1"], "Tty": True, "AttachStdin": False, "DetachKeys": "ctrl-@"}
     assert exec_config(asked) == asked
-    with pytest.raises(Refused, match="WorkingDir"):
+    with pytest.raises(RequestRefusedError, match="WorkingDir"):
         exec_config({"Cmd": ["sh"], "WorkingDir": "/"})
 
 
@@ -126,7 +126,7 @@ def test_an_exec_is_asked_for_as_it_was_understood() -> None:
     ids=["none", "empty", "wrong key", "another host", "another method", "another path", "another body", "an app's"],
 )
 async def test_without_a_pass_for_just_this_request_there_is_a_bare_403(
-    passed: tuple[str, Passage], shared: Container, caplog: pytest.LogCaptureFixture, sign: Any, reason: str
+    passed: tuple[str, EngineGateway], shared: Container, caplog: pytest.LogCaptureFixture, sign: Any, reason: str
 ) -> None:
     request = written("GET", f"/containers/{shared.id}/json", sign=sign)
     assert await raw(passed[0], request) == REFUSED
@@ -136,7 +136,7 @@ async def test_without_a_pass_for_just_this_request_there_is_a_bare_403(
 
 @pytest.mark.docker
 async def test_a_pass_that_is_over_is_refused_and_the_log_asks_for_the_clocks(
-    passed: tuple[str, Passage], far: Engine, shared: Container, caplog: pytest.LogCaptureFixture
+    passed: tuple[str, EngineGateway], far: Engine, shared: Container, caplog: pytest.LogCaptureFixture
 ) -> None:
     old = time.time() - passes.LIFE_SECONDS - passes.SKEW_SECONDS - 5
     sign = signer(KEYS, HOST)
@@ -166,15 +166,15 @@ PLAIN = "GET /.gp/engine/info HTTP/1.1\r\n"
     ],
     ids=range(10),
 )
-async def test_a_stranger_gets_a_bare_403(passed: tuple[str, Passage], request_bytes: bytes) -> None:
+async def test_a_stranger_gets_a_bare_403(passed: tuple[str, EngineGateway], request_bytes: bytes) -> None:
     assert await raw(passed[0], request_bytes) == REFUSED
     await settled(passed[1])
 
 
 async def test_a_stranger_who_says_nothing_is_cut_off(
-    passed: tuple[str, Passage], monkeypatch: pytest.MonkeyPatch
+    passed: tuple[str, EngineGateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(passage_module, "REQUEST_SECONDS", 0.05)
+    monkeypatch.setattr(gateway_module, "REQUEST_SECONDS", 0.05)
     assert await raw(passed[0], b"GET /") == b""
     assert await raw(passed[0], written("POST", "/info", headers={"Content-Length": "5"})) == b""
     await settled(passed[1])

@@ -13,7 +13,7 @@ from django.conf import settings
 from django.utils import timezone
 
 from hostworker import runner
-from hostworker.runtime.base import EngineUnreachable, ExecutionFailed, Runtime, RuntimeFailure
+from hostworker.runtime.base import ContainerRuntimeError, EngineUnreachableError, ExecutionError, Runtime
 from resources.models import Host
 from sessions import notify
 from sessions.lifecycle import Status
@@ -21,8 +21,8 @@ from sessions.models import Session
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 1.0
-PATIENCE: Final = timedelta(seconds=10)  # for which a session that has just started lets others start first
+POLL_INTERVAL_SECONDS: Final = 1.0
+START_GRACE: Final = timedelta(seconds=10)  # for which a session that has just started lets others start first
 FILE: Final = "id_container"
 PUT: Final = """
 umask 077
@@ -33,7 +33,7 @@ exit 1
 """
 
 
-class OwnKeys:
+class SessionKeys:
     """Gives the sessions of one host their keys."""
 
     def __init__(self, runtime: Runtime, host: Host) -> None:
@@ -41,13 +41,13 @@ class OwnKeys:
         self._host = host
         self._hopeless: set[str] = set()  # sessions whose containers take no file
 
-    def look(self) -> None:
-        """Give every running session that has none its key. Raises EngineUnreachable, with the rest left for later."""
+    def poll(self) -> None:
+        """Give every running session without a key its key. Raises EngineUnreachableError; the rest is for later."""
         if not settings.COMPUTE_SSH_ADDRESS:
             return
         running = Session.objects.filter(host=self._host, status=Status.RUNNING, ssh_public_key="")
         if runner.is_any_preparing():
-            running = running.filter(started_at__lte=timezone.now() - PATIENCE)
+            running = running.filter(started_at__lte=timezone.now() - START_GRACE)
         waiting = list(running.order_by("started_at").values_list("pk", flat=True))
         self._hopeless.intersection_update(waiting)
         for session_id in waiting:
@@ -55,16 +55,16 @@ class OwnKeys:
                 self._give(session_id)
 
     def _give(self, session_id: str) -> None:
-        with runner.hands(session_id):
+        with runner.container_lock(session_id):
             session = Session.objects.filter(pk=session_id, status=Status.RUNNING, ssh_public_key="").first()
             if session is None:
                 return
             key = asyncssh.generate_private_key("ssh-ed25519", comment=session_id)
             try:
                 self._put(session, key.export_private_key().decode())
-            except EngineUnreachable:
+            except EngineUnreachableError:
                 raise
-            except RuntimeFailure as failure:
+            except ContainerRuntimeError as failure:
                 logger.info("session %s: it has no key of its own: %s", session_id, failure)
                 self._hopeless.add(session_id)
                 return
@@ -73,7 +73,7 @@ class OwnKeys:
         notify.sessions_changed([(session_id, session.owner_id)])
 
     def _put(self, session: Session, private: str) -> None:
-        """Write the file in the container. Raises ExecutionFailed."""
+        """Write the file in the container. Raises ExecutionError."""
         done = self._runtime.execute(session.pk, session.attempt, ["sh", "-c", PUT, "sh", FILE], {"GP_KEY": private})
         if done.exit_code != 0:
-            raise ExecutionFailed(f"its home folder takes no file: {done.output.strip()}")
+            raise ExecutionError(f"its home folder takes no file: {done.output.strip()}")

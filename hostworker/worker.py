@@ -8,15 +8,17 @@ from typing import Any, Final
 
 from django.db import close_old_connections, connections
 
-from hostworker import app_starter, own_keys, reconciler, runner
-from hostworker.own_keys import OwnKeys
-from hostworker.privileged.firewall import Firewall, FirewallFailed
-from hostworker.runtime.base import EngineUnreachable, Runtime
-from hostworker.watchdog import LOOK_SECONDS, Watchdog
+from hostworker import app_starter, reconciler, runner, session_keys
+from hostworker import watchdog as gpu_watchdog
+from hostworker.privileged.firewall import Firewall, FirewallError
+from hostworker.runtime.base import EngineUnreachableError, Runtime
+from hostworker.session_keys import SessionKeys
+from hostworker.watchdog import Watchdog
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host
-from sessions.activity import ASK_SECONDS, JupyterActivity
+from sessions import activity
+from sessions.activity import JupyterActivity
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +27,7 @@ KEEP_WARM_SECONDS: Final = 60
 AT_ONCE: Final = 8  # starts, and stops, taken up again by the reconciler
 
 
-class HostAgent:
+class HostWorker:
     """Keeps one host's rows and containers together while its worker lives."""
 
     def __init__(
@@ -40,17 +42,17 @@ class HostAgent:
         self._starts = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="start")
         self._stops = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="stop")
         loops: list[tuple[Callable[[], None], float]] = [
-            (self.beat, hosts.HEARTBEAT_SECONDS),
+            (self.heartbeat, hosts.HEARTBEAT_SECONDS),
             (self.reconcile, RECONCILE_SECONDS),
             (self.listen, 1),
             (self.keep_warm, KEEP_WARM_SECONDS),
-            (OwnKeys(runtime, host).look, own_keys.LOOK_SECONDS),
-            (JupyterActivity(host).look, ASK_SECONDS),
+            (SessionKeys(runtime, host).poll, session_keys.POLL_INTERVAL_SECONDS),
+            (JupyterActivity(host).poll, activity.POLL_INTERVAL_SECONDS),
         ]
         if watchdog:
-            loops.append((watchdog.look, LOOK_SECONDS))
+            loops.append((watchdog.poll, gpu_watchdog.POLL_INTERVAL_SECONDS))
         if firewall:
-            loops.append((self.keep_apart, RECONCILE_SECONDS))
+            loops.append((self.apply_firewall, RECONCILE_SECONDS))
         self._threads = [
             threading.Thread(target=self._repeat, args=loop, name=loop[0].__name__, daemon=True) for loop in loops
         ]
@@ -58,7 +60,7 @@ class HostAgent:
     def begin(self) -> None:
         """Reconcile once, so that the host is ready if its engine is, and go on in the background."""
         if self._firewall:
-            self._once(self.keep_apart)
+            self._once(self.apply_firewall)
         self._once(self.reconcile)
         for thread in self._threads:
             thread.start()
@@ -75,7 +77,7 @@ class HostAgent:
         for pool in (self._starts, self._stops):
             pool.shutdown(cancel_futures=True)
 
-    def beat(self) -> None:
+    def heartbeat(self) -> None:
         """Say that the host lives."""
         hosts.heartbeat(self.host)
 
@@ -83,7 +85,7 @@ class HostAgent:
         """Bring containers and rows together; the host takes sessions only while this succeeds."""
         try:
             reconciler.reconcile(self.runtime, self.host, self._act)
-        except EngineUnreachable as error:
+        except EngineUnreachableError as error:
             hosts.declare_joining(self.host)
             if self._engine_answers:
                 logger.error("host %s: takes no sessions, its container engine does not answer: %s", self.host, error)
@@ -96,16 +98,16 @@ class HostAgent:
             kick_scheduler()
 
     def listen(self) -> None:
-        """End sessions as their containers exit; returns only by an exception or when the agent ends."""
+        """End sessions as their containers exit; returns only by an exception or when the worker ends."""
         for state in self.runtime.exits(self._stopped):
             close_old_connections()
             runner.note_exit(self.runtime, state)
 
     def keep_warm(self) -> None:
-        """Keep ready what makes the next starts quick; returns when the agent ends, or where there is nothing to."""
+        """Keep ready what makes the next starts quick; returns when the worker ends, or where there is nothing to."""
         self.runtime.keep_warm(self._stopped)
 
-    def keep_apart(self) -> None:
+    def apply_firewall(self) -> None:
         """Have the rules in place that keep sessions from the host's own services."""
         if self._firewall:
             self._firewall.hold()
@@ -136,7 +138,7 @@ class HostAgent:
         try:
             close_old_connections()
             function(*arguments)
-        except (EngineUnreachable, FirewallFailed) as error:
+        except (EngineUnreachableError, FirewallError) as error:
             # Says all; a page of traceback for every attempt would hide the rest.
             logger.warning("host %s: %s failed, will try again: %s", self.host, function.__name__, error)
         except Exception:

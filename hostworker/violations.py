@@ -9,11 +9,11 @@ from sessions.lifecycle import Reason
 
 TOLERANCE_PERCENT: Final = 5  # what the driver rounds up, and what changes between two looks
 
-Place = tuple[str, str]  # session id, GPU UUID
+SessionDevice = tuple[str, str]  # session id, GPU UUID
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Use:
+class GpuUse:
     """What the processes of one session do on one device; `memory` in bytes."""
 
     memory: int
@@ -22,45 +22,51 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Allowance:
+class GpuAllowance:
     """What a session may do on one device of its lease."""
 
     memory: int
     is_hooked: bool
 
 
-NOTHING: Final = Allowance(memory=0, is_hooked=False)  # on a device that it does not hold
+NOTHING: Final = GpuAllowance(memory=0, is_hooked=False)  # on a device that it does not hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Judgement:
+class Assessment:
     """Who is to be stopped, as {session id: (reason, in words)}, and whose next excess will be the second."""
 
-    offences: Mapping[str, tuple[Reason, str]]
-    warned: frozenset[Place]
+    violations: Mapping[str, tuple[Reason, str]]
+    warned: frozenset[SessionDevice]
 
 
-def judge(
-    uses: Mapping[Place, Use], allowances: Mapping[Place, Allowance], warned: Collection[Place], context_memory: int
-) -> Judgement:
-    """Return the judgement on what was seen now; `warned` are the places in excess at the look before.
+def assess(
+    uses: Mapping[SessionDevice, GpuUse],
+    allowances: Mapping[SessionDevice, GpuAllowance],
+    warned: Collection[SessionDevice],
+    context_memory: int,
+) -> Assessment:
+    """Return the assessment on what was seen now; `warned` are the places in excess at the look before.
 
     A process without the hook ends its session at once. An excess of memory does when it lasts for two looks;
     `context_memory` per process is granted for what the driver takes itself.
     """
-    offences: dict[str, tuple[Reason, str]] = {}
+    violations: dict[str, tuple[Reason, str]] = {}
     in_excess = set()
     for place, use in uses.items():
         allowed = allowances.get(place, NOTHING)
         if allowed.is_hooked and use.unhooked:
-            offences[place[0]] = (Reason.HOOK_BYPASSED, "A process of it used the GPU without the hook that limits it.")
+            violations[place[0]] = (
+                Reason.HOOK_BYPASSED,
+                "A process of it used the GPU without the hook that limits it.",
+            )
         elif _is_excess(use, allowed, context_memory):
             in_excess.add(place)
             if place in warned:
                 words = f"It used {size_text(use.memory)} of GPU memory; its share is {size_text(allowed.memory)}."
-                offences.setdefault(place[0], (Reason.GPU_LIMIT_EXCEEDED, words))
-    return Judgement(offences=offences, warned=frozenset(in_excess))
+                violations.setdefault(place[0], (Reason.GPU_LIMIT_EXCEEDED, words))
+    return Assessment(violations=violations, warned=frozenset(in_excess))
 
 
-def _is_excess(use: Use, allowed: Allowance, context_memory: int) -> bool:
+def _is_excess(use: GpuUse, allowed: GpuAllowance, context_memory: int) -> bool:
     return use.memory > allowed.memory * (100 + TOLERANCE_PERCENT) // 100 + use.processes * context_memory

@@ -1,4 +1,4 @@
-"""A gateway's passage to its engine: terminals and commands in, and logs of, the containers of sessions on its host.
+"""Offer web servers a part of a host's container engine: terminals, commands and logs of its sessions' containers.
 
 Each connection carries one request, with a pass for just this method, path and body. What the engine is asked is
 written anew from what was understood, and of its answers only what a terminal needs goes back. An exec is known by a
@@ -20,9 +20,9 @@ import httptools
 from engine.engine import (
     GATEWAY_PREFIX,
     HEAD_LIMIT,
-    Answer,
     Engine,
-    ExecFailed,
+    EngineResponse,
+    ExecError,
     Sign,
     Streams,
     keep_alive,
@@ -54,12 +54,12 @@ EXEC_KEYS: Final[dict[str, type]] = {
 }
 
 
-class Refused(Exception):
+class RequestRefusedError(Exception):
     """The caller gets a bare 403; the reason is for the gateway's own log."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class GatewayRequest:
     """A request whose pass holds; `path` is the engine's, `query` without its question mark."""
 
     method: str
@@ -68,11 +68,11 @@ class Request:
     body: bytes
 
     def json(self) -> dict[str, Any]:
-        """Return the JSON object of the body. Raises Refused when there is none."""
+        """Return the JSON object of the body. Raises RequestRefusedError when there is none."""
         with suppress(ValueError):
             if isinstance(value := json.loads(self.body), dict):
                 return value
-        raise Refused("its body is no JSON object")
+        raise RequestRefusedError("its body is no JSON object")
 
 
 def signer(keys: Keys, host: str) -> Sign:
@@ -84,7 +84,7 @@ def signer(keys: Keys, host: str) -> Sign:
     return sign
 
 
-class Passage:
+class EngineGateway:
     """Serves the connections of one gateway."""
 
     def __init__(self, engine: Engine, keys: Keys, host: str, labels: Mapping[str, str]) -> None:
@@ -128,12 +128,12 @@ class Passage:
             async with asyncio.timeout(REQUEST_SECONDS):
                 request = await self._read(reader)
             answer = await self._answer(request, (reader, writer))
-        except (Refused, Forged) as refusal:
+        except (RequestRefusedError, Forged) as refusal:
             logger.warning(
                 "gateway: refused a request of %s: %s", _peer(writer), str(refusal) or "its pass is not ours"
             )
             writer.write(b"HTTP/1.1 403 Forbidden\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
-        except ExecFailed as failure:
+        except ExecError as failure:
             writer.write(_answer_bytes(502, {"message": str(failure)}))
         except TimeoutError:
             logger.warning("gateway: %s did not finish its request", _peer(writer))
@@ -142,40 +142,40 @@ class Passage:
         writer.close()
         await writer.wait_closed()  # what a slow reader has yet to take; one that vanished is noticed by `keep_alive`
 
-    async def _read(self, reader: asyncio.StreamReader) -> Request:
-        """Return the request. Raises Refused, or Forged, for one that is not as Engine sends it."""
+    async def _read(self, reader: asyncio.StreamReader) -> GatewayRequest:
+        """Return the request. Raises RequestRefusedError, or Forged, for one that is not as Engine sends it."""
         head = _Head()
         try:
             head.feed(await reader.readuntil(b"\r\n\r\n"))
         except (asyncio.LimitOverrunError, httptools.HttpParserError) as error:
-            raise Refused(f"its head is not understood: {error}") from error
+            raise RequestRefusedError(f"its head is not understood: {error}") from error
         about = passes.check(self._keys, head.headers.get(passes.HEADER.lower(), ""))
         length = head.headers.get("content-length", "0")
         if "transfer-encoding" in head.headers or not length.isdecimal() or int(length) > BODY_LIMIT:
-            raise Refused("its body is too long, or its length is not said")
+            raise RequestRefusedError("its body is too long, or its length is not said")
         body = await reader.readexactly(int(length))
         path = head.target.removeprefix(GATEWAY_PREFIX)
         if path == head.target or about != _about(self._host, head.method, path, body):
-            raise Refused("its pass is for something else")
+            raise RequestRefusedError("its pass is for something else")
         plain, _, query = path.partition("?")
-        return Request(head.method, plain, query, body)
+        return GatewayRequest(head.method, plain, query, body)
 
-    async def _answer(self, request: Request, client: Streams) -> bytes:
-        """Return the answer, empty where the client has had it already. Raises Refused and ExecFailed."""
+    async def _answer(self, request: GatewayRequest, client: Streams) -> bytes:
+        """Return the answer, empty where the client has had it already. Raises RequestRefusedError and ExecError."""
         if found := CONTAINER.fullmatch(request.path):
             return await self._of_container(found[1], found[2], request, client)
         if found := HANDLE.fullmatch(request.path):
             (exec_id,) = self._keys.fields(EXEC, found[1])
             return await self._of_exec(f"/exec/{exec_id}", found[2], request, client)
-        raise Refused("there is no passage for it")
+        raise RequestRefusedError("the gateway does not offer it")
 
-    async def _of_container(self, name: str, call: str, request: Request, client: Streams) -> bytes:
+    async def _of_container(self, name: str, call: str, request: GatewayRequest, client: Streams) -> bytes:
         answer = await self._engine.request("GET", f"/containers/{name}/json")
         if not answer.is_success:
             return _relayed(answer)
         container = answer.json()
         if not is_of_session(container, self._labels):
-            raise Refused(f"container {name} is not one of a session of this host")
+            raise RequestRefusedError(f"container {name} is not one of a session of this host")
         path = f"/containers/{container['Id']}"
         match request.method, call:
             case "GET", "json" if not request.query:
@@ -188,9 +188,9 @@ class Passage:
                 if not answer.is_success:
                     return _relayed(answer)
                 return _answer_bytes(201, {"Id": self._keys.sign(EXEC, [str(answer.json()["Id"])])})
-        raise Refused("there is no passage for it")
+        raise RequestRefusedError("the gateway does not offer it")
 
-    async def _of_exec(self, path: str, call: str, request: Request, client: Streams) -> bytes:
+    async def _of_exec(self, path: str, call: str, request: GatewayRequest, client: Streams) -> bytes:
         match request.method, call:
             case "GET", "json" if not request.query:
                 answer = await self._engine.request("GET", f"{path}/json")
@@ -206,7 +206,7 @@ class Passage:
                 client[1].write(UPGRADED)
                 await splice(client, engine, can_end_input=not request.json()["Tty"])
                 return b""
-        raise Refused("there is no passage for it")
+        raise RequestRefusedError("the gateway does not offer it")
 
 
 def is_of_session(container: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
@@ -218,12 +218,12 @@ def is_of_session(container: Mapping[str, Any], labels: Mapping[str, str]) -> bo
 
 
 def exec_config(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the engine may be asked to execute. Raises Refused when more was asked for."""
+    """Return what the engine may be asked to execute. Raises RequestRefusedError when more was asked for."""
     for key, value in asked.items():
         if not isinstance(value, EXEC_KEYS.get(key, ())):  # isinstance of no type at all is False
-            raise Refused(f"an exec may not have {key} as asked")
+            raise RequestRefusedError(f"an exec may not have {key} as asked")
         if isinstance(value, list) and not all(isinstance(part, str) for part in value):
-            raise Refused(f"an exec's {key} is a list of texts")
+            raise RequestRefusedError(f"an exec's {key} is a list of texts")
     return dict(asked)
 
 
@@ -272,17 +272,17 @@ class _Head:
     def on_header(self, name: bytes, value: bytes) -> None:
         key = name.decode("latin-1").lower()
         if key in self.headers:
-            raise Refused(f"it has two {key}")
+            raise RequestRefusedError(f"it has two {key}")
         self.headers[key] = value.decode("latin-1")
 
     def feed(self, head: bytes) -> None:
-        """Parse a whole head. Raises httptools' errors, and Refused."""
+        """Parse a whole head. Raises httptools' errors, and RequestRefusedError."""
         try:
             self._parser.feed_data(head)
         except httptools.HttpParserUpgrade:
             pass
         except httptools.HttpParserCallbackError as error:
-            raise Refused(str(error.__context__ or error)) from error
+            raise RequestRefusedError(str(error.__context__ or error)) from error
 
     @property
     def method(self) -> str:
@@ -299,7 +299,7 @@ def _peer(writer: asyncio.StreamWriter) -> str:
     return str(address[0]) if address else "somebody"
 
 
-def _relayed(answer: Answer) -> bytes:
+def _relayed(answer: EngineResponse) -> bytes:
     """Return the engine's answer with no more than its words."""
     if answer.is_success:
         return _answer_bytes(200, {})

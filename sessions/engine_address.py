@@ -5,7 +5,7 @@ from functools import lru_cache
 from django.conf import settings
 
 from engine.engine import Engine
-from engine.passage import signer
+from engine.gateway import signer
 from proxy.signing import Keys
 from resources.addresses import is_gateway_url
 from resources.models import Host
