@@ -14,15 +14,15 @@ from typing import Final, cast
 import uvicorn
 import uvloop
 
-from proxy.admission import Admission
-from proxy.app_connection import AppConnection, DecodingAppConnection
-from proxy.asgi import AppsByAsgi
+from proxy.asgi import AppProxyMiddleware
 from proxy.asgi_request import Receive, Scope, Send
-from proxy.plane import DataPlane
+from proxy.authorization import BrowserAuthorizer
+from proxy.client_connection import ClientConnection
+from proxy.data_plane import DataPlane
 from proxy.routes import Route, RouteTable
 from proxy.signing import Grant, Keys
 from proxy.site import Site
-from proxy.splice import ClientConnection
+from proxy.upstream_connection import DecodingUpstreamConnection, UpstreamConnection
 
 HOST: Final = "127.0.0.1"
 MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -63,7 +63,7 @@ class Echo(asyncio.Protocol):
         self._buffer = data
 
 
-class NoAuthority:
+class NoControlPlane:
     """Nobody logs in, and activity is noted nowhere."""
 
     async def redeem(self, ticket: str, label: str, state_digest: str) -> tuple[Grant, str] | None:
@@ -84,7 +84,7 @@ def keys() -> Keys:
     return Keys(["bench:0123456789abcdef"])
 
 
-def plane(http_port: int, echo_port: int, kind: type[AppConnection]) -> DataPlane:
+def plane(http_port: int, echo_port: int, kind: type[UpstreamConnection]) -> DataPlane:
     """Return a data plane with the two upstreams among a thousand endpoints."""
     table = RouteTable()
     routes = [
@@ -94,10 +94,10 @@ def plane(http_port: int, echo_port: int, kind: type[AppConnection]) -> DataPlan
     for label, port in (("http--bench", http_port), ("echo--bench", echo_port)):
         routes.append(Route(label=label, session="bench", owner=1, address=HOST, port=port, epoch=1))
     table.replace(routes)
-    admission = Admission(
-        site=SITE, table=table, keys=keys(), subnets=[ip_network("127.0.0.0/8")], authority=NoAuthority()
+    authorizer = BrowserAuthorizer(
+        site=SITE, table=table, keys=keys(), subnets=[ip_network("127.0.0.0/8")], control_plane=NoControlPlane()
     )
-    return DataPlane(admission, NoAuthority(), app_connection=kind)
+    return DataPlane(authorizer, NoControlPlane(), app_connection=kind)
 
 
 async def serve_echo(port: int) -> None:
@@ -108,7 +108,7 @@ async def serve_echo(port: int) -> None:
 
 async def serve_ours(port: int, http_port: int, echo_port: int) -> None:
     """Serve the fast carrier for ever."""
-    plane_ = plane(http_port, echo_port, AppConnection)
+    plane_ = plane(http_port, echo_port, UpstreamConnection)
     plane_.start()
     server = await asyncio.get_running_loop().create_server(lambda: ClientConnection(plane_), HOST, port)
     await server.serve_forever()
@@ -116,7 +116,7 @@ async def serve_ours(port: int, http_port: int, echo_port: int) -> None:
 
 async def serve_ours_asgi(port: int, http_port: int, echo_port: int) -> None:
     """Serve the portable carrier under uvicorn for ever."""
-    plane_ = plane(http_port, echo_port, DecodingAppConnection)
+    plane_ = plane(http_port, echo_port, DecodingUpstreamConnection)
 
     async def get_plane() -> DataPlane:
         plane_.start()
@@ -126,7 +126,7 @@ async def serve_ours_asgi(port: int, http_port: int, echo_port: int) -> None:
         raise AssertionError("the benchmark asks for apps only")
 
     config = uvicorn.Config(
-        AppsByAsgi(SITE, get_plane, otherwise),
+        AppProxyMiddleware(SITE, get_plane, otherwise),
         host=HOST,
         port=port,
         http="httptools",

@@ -51,10 +51,10 @@ def _own_ports() -> set[int]:
 
 
 def check_networks(**kwargs: Any) -> list[CheckMessage]:
-    """Return an error for COMPUTE_SESSION_SUBNETS and COMPUTE_TRUSTED_FRONTS if they name what is no network."""
+    """Return an error for COMPUTE_SESSION_SUBNETS and COMPUTE_TRUSTED_PROXIES if they name what is no network."""
     hint = "Write networks such as 172.16.0.0/12, separated by commas."
     errors: list[CheckMessage] = []
-    for name, code in (("COMPUTE_SESSION_SUBNETS", "compute.E002"), ("COMPUTE_TRUSTED_FRONTS", "compute.E005")):
+    for name, code in (("COMPUTE_SESSION_SUBNETS", "compute.E002"), ("COMPUTE_TRUSTED_PROXIES", "compute.E005")):
         try:
             for written in getattr(settings, name):
                 ipaddress.ip_network(written)

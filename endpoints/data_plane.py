@@ -11,18 +11,18 @@ from django.conf import settings
 from endpoints import tickets
 from endpoints.addresses import site
 from endpoints.feed import Feed, feeding
-from proxy.admission import Admission
-from proxy.app_connection import AppConnection, DecodingAppConnection
-from proxy.gateway import GatewayAdmission
-from proxy.limits import FOR_GATEWAY
-from proxy.plane import DataPlane
+from proxy.authorization import BrowserAuthorizer
+from proxy.data_plane import DataPlane
+from proxy.gateway import GatewayAuthorizer
+from proxy.limits import GATEWAY_LIMITS
 from proxy.routes import RouteTable
 from proxy.signing import Grant
+from proxy.upstream_connection import DecodingUpstreamConnection, UpstreamConnection
 from sessions import activity
 from sessions.engine_address import signing_keys
 
 
-class DatabaseAuthority:
+class DatabaseControlPlane:
     """Redeems tickets and notes activity in the platform's database."""
 
     async def redeem(self, ticket: str, label: str, state_digest: str) -> tuple[Grant, str] | None:
@@ -37,32 +37,32 @@ class DatabaseAuthority:
         activity.used(session)
 
 
-def data_plane(app_connection: type[AppConnection] = AppConnection) -> DataPlane:
+def data_plane(app_connection: type[UpstreamConnection] = UpstreamConnection) -> DataPlane:
     """Return a new data plane for browsers, without routes yet."""
-    authority = DatabaseAuthority()
-    fronts = [ip_network(each) for each in settings.COMPUTE_TRUSTED_FRONTS]
-    admission = Admission(
+    control_plane = DatabaseControlPlane()
+    trusted_proxies = [ip_network(each) for each in settings.COMPUTE_TRUSTED_PROXIES]
+    authorizer = BrowserAuthorizer(
         site=site(),
         table=RouteTable(),
         keys=signing_keys(),
         subnets=[ip_network(each) for each in settings.COMPUTE_SESSION_SUBNETS],
-        fronts=fronts,
-        authority=authority,
+        trusted_proxies=trusted_proxies,
+        control_plane=control_plane,
     )
-    return DataPlane(admission, authority, app_connection=app_connection, fronts=fronts)
+    return DataPlane(authorizer, control_plane, app_connection=app_connection, trusted_proxies=trusted_proxies)
 
 
 def gateway_plane() -> DataPlane:
     """Return a new data plane for a gateway, without routes yet."""
     subnets = [ip_network(each) for each in settings.COMPUTE_SESSION_SUBNETS]
-    admission = GatewayAdmission(table=RouteTable(), keys=signing_keys(), subnets=subnets)
-    return DataPlane(admission, DatabaseAuthority(), FOR_GATEWAY)
+    authorizer = GatewayAuthorizer(table=RouteTable(), keys=signing_keys(), subnets=subnets)
+    return DataPlane(authorizer, DatabaseControlPlane(), GATEWAY_LIMITS)
 
 
 @asynccontextmanager
 async def running(plane: DataPlane) -> AsyncIterator[None]:
     """Keep the plane's routes in step and its deadlines watched while the block runs; end its connections after it."""
-    async with feeding(plane.admission.table):
+    async with feeding(plane.authorizer.table):
         plane.start()
         try:
             yield
@@ -87,8 +87,8 @@ class LazyPlane:
         return self._plane
 
     async def _begin(self) -> DataPlane:
-        plane = data_plane(DecodingAppConnection)
-        self._feed = Feed(plane.admission.table)
+        plane = data_plane(DecodingUpstreamConnection)
+        self._feed = Feed(plane.authorizer.table)
         await self._feed.begin()
         plane.start()
         return plane

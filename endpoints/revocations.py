@@ -6,12 +6,12 @@ from typing import Final
 from django.utils import timezone
 
 from accounts.models import User
-from proxy.handoff import LONGEST_LIFE
+from proxy.login_flow import MAX_COOKIE_SECONDS
 from proxy.signing import digest
 from sessions import notify
 from sessions.models import Revocation, ShareLink, Ticket
 
-COOKIE_LIFE: Final = timedelta(seconds=LONGEST_LIFE)
+COOKIE_LIFE: Final = timedelta(seconds=MAX_COOKIE_SECONDS)
 CLOCKS_DIFFER: Final = timedelta(minutes=5)  # those of two web servers, at most
 KEPT: Final = timedelta(days=1)  # after which every cookie that a revocation could be about has expired
 

@@ -19,7 +19,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from accounts.models import User
 from endpoints import addresses, routes, services, tickets
-from proxy.handoff import NEXT
+from proxy.login_flow import NEXT
 from proxy.signing import digest
 from sessions.models import Endpoint, EndpointQuerySet, EndpointState, ShareLink, ShareLinkQuerySet
 

@@ -28,8 +28,8 @@ from engine.engine import (
     keep_alive,
 )
 from hostworker.runtime.container_config import ATTEMPT_LABEL, SESSION_LABEL, container_name
-from proxy import passes
-from proxy.signing import EXEC, Forged, Keys
+from proxy import gateway_tokens
+from proxy.signing import EXEC, InvalidSignatureError, Keys
 
 logger = logging.getLogger(__name__)
 
@@ -79,7 +79,7 @@ def signer(keys: Keys, host: str) -> Sign:
     """Return what lets the requests of an `Engine` through the gateway of `host`."""
 
     def sign(method: str, path: str, body: bytes) -> Mapping[str, str]:
-        return {passes.HEADER: passes.issue(keys, _about(host, method, path, body))}
+        return {gateway_tokens.HEADER: gateway_tokens.issue(keys, _about(host, method, path, body))}
 
     return sign
 
@@ -128,7 +128,7 @@ class EngineGateway:
             async with asyncio.timeout(REQUEST_SECONDS):
                 request = await self._read(reader)
             answer = await self._answer(request, (reader, writer))
-        except (RequestRefusedError, Forged) as refusal:
+        except (RequestRefusedError, InvalidSignatureError) as refusal:
             logger.warning(
                 "gateway: refused a request of %s: %s", _peer(writer), str(refusal) or "its pass is not ours"
             )
@@ -143,13 +143,13 @@ class EngineGateway:
         await writer.wait_closed()  # what a slow reader has yet to take; one that vanished is noticed by `keep_alive`
 
     async def _read(self, reader: asyncio.StreamReader) -> GatewayRequest:
-        """Return the request. Raises RequestRefusedError, or Forged, for one that is not as Engine sends it."""
+        """Return the request. Raises RequestRefusedError, or InvalidSignatureError, for one that is not as Engine sends it."""
         head = _Head()
         try:
             head.feed(await reader.readuntil(b"\r\n\r\n"))
         except (asyncio.LimitOverrunError, httptools.HttpParserError) as error:
             raise RequestRefusedError(f"its head is not understood: {error}") from error
-        about = passes.check(self._keys, head.headers.get(passes.HEADER.lower(), ""))
+        about = gateway_tokens.check(self._keys, head.headers.get(gateway_tokens.HEADER.lower(), ""))
         length = head.headers.get("content-length", "0")
         if "transfer-encoding" in head.headers or not length.isdecimal() or int(length) > BODY_LIMIT:
             raise RequestRefusedError("its body is too long, or its length is not said")

@@ -15,7 +15,7 @@ http = get_asgi_application()  # sets Django up, which must be before the apps' 
 from endpoints.addresses import site  # noqa: E402
 from endpoints.data_plane import LazyPlane  # noqa: E402
 from gpuplatform.same_origin import SameOrigin  # noqa: E402  # see the line above
-from proxy.asgi import AppsByAsgi  # noqa: E402
+from proxy.asgi import AppProxyMiddleware  # noqa: E402
 from sessions.routing import websocket_urlpatterns  # noqa: E402
 
 platform = ProtocolTypeRouter(
@@ -24,4 +24,4 @@ platform = ProtocolTypeRouter(
         "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
-application = AppsByAsgi(site(), LazyPlane(), platform)
+application = AppProxyMiddleware(site(), LazyPlane(), platform)

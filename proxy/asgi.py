@@ -7,20 +7,20 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
 
-from proxy.admission import Forward
-from proxy.answers import Answer
-from proxy.app_connection import AnswerHead, AppConnection
-from proxy.asgi_request import AHEAD_BYTES, Receive, Scope, Send, judged, to_request
-from proxy.asgi_socket import relay
+from proxy.asgi_request import AHEAD_BYTES, Receive, Scope, Send, authorize_and_run, to_request
+from proxy.asgi_websocket import relay
+from proxy.authorization import ForwardDecision
+from proxy.data_plane import ConnectionSlot, DataPlane
 from proxy.exchange import BROKEN, ENDED, SILENT, TOO_LONG, UNREACHABLE
-from proxy.heads import Request
-from proxy.plane import DataPlane, Seat
+from proxy.headers import RequestHead
+from proxy.responses import LocalResponse
 from proxy.site import Site
+from proxy.upstream_connection import ResponseHead, UpstreamConnection
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
-class AppsByAsgi:
+class AppProxyMiddleware:
     """Serves the apps' hosts; `plane` is asked for when the first request comes, in the loop that runs."""
 
     def __init__(self, site: Site, plane: Callable[[], Awaitable[DataPlane]], otherwise: Application) -> None:
@@ -46,54 +46,54 @@ class AppsByAsgi:
 async def _serve(plane: DataPlane, scope: Scope, receive: Receive, send: Send) -> None:
     request = to_request(scope)
     if _size(request) > plane.limits.head_bytes:
-        await _answer(TOO_LONG, request, send)
+        await _respond(TOO_LONG, request, send)
         return
-    answer = await judged(plane, scope, request, AsgiExchange, receive, send)
-    if answer:
-        await _answer(answer, request, send)
+    response = await authorize_and_run(plane, scope, request, AsgiExchange, receive, send)
+    if response:
+        await _respond(response, request, send)
 
 
-async def _answer(answer: Answer, request: Request, send: Send) -> None:
-    headers = [(name.lower(), value) for name, value in answer.headers]
-    if answer.closes:
+async def _respond(response: LocalResponse, request: RequestHead, send: Send) -> None:
+    headers = [(name.lower(), value) for name, value in response.headers]
+    if response.closes:
         headers.append((b"connection", b"close"))
-    await send({"type": "http.response.start", "status": answer.status, "headers": headers})
-    await send({"type": "http.response.body", "body": b"" if request.method == b"HEAD" else answer.body})
+    await send({"type": "http.response.start", "status": response.status, "headers": headers})
+    await send({"type": "http.response.body", "body": b"" if request.method == b"HEAD" else response.body})
 
 
-def _size(request: Request) -> int:
+def _size(request: RequestHead) -> int:
     return len(request.target) + sum(len(name) + len(value) for name, value in request.headers)
 
 
 class AsgiExchange:
     """One request of an ASGI server and its answer."""
 
-    def __init__(self, plane: DataPlane, seat: Seat, forward: Forward) -> None:
-        self.seat: Seat | None = seat
+    def __init__(self, plane: DataPlane, slot: ConnectionSlot, forward: ForwardDecision) -> None:
+        self.slot: ConnectionSlot | None = slot
         self.deadline = float("inf")
         self._plane = plane
-        self._lane = seat.lane
+        self._pool = slot.pool
         self._forward = forward
-        self._app: AppConnection | None = None
-        self._head: AnswerHead | None = None
+        self._app: UpstreamConnection | None = None
+        self._head: ResponseHead | None = None
         self._body: deque[bytes] = deque()
         self._ahead = 0
-        self._is_whole = self._is_over = self._is_silent = self._is_spare = False
+        self._is_whole = self._is_over = self._is_silent = self._is_reused = False
         self._news = asyncio.Event()
         self._may_write = asyncio.Event()
         self._may_write.set()
-        seat.is_busy = seat.lane.is_used = True
+        slot.is_busy = slot.pool.is_used = True
 
-    async def run(self, receive: Receive, send: Send) -> Answer | None:
+    async def run(self, receive: Receive, send: Send) -> LocalResponse | None:
         """Forward the request and send the answer; return one of ours when nothing of it came."""
         upload: asyncio.Task[None] | None = None
         try:
-            await self._connect(may_be_spare=self._forward.method == b"GET" and self._forward.length == 0)
+            await self._connect(may_reuse=self._forward.method == b"GET" and self._forward.length == 0)
             upload = asyncio.create_task(self._upload(receive))
             await self._news.wait()
-            if self._head is None and self._is_spare and not self._is_over:  # it had ended while it was idle
+            if self._head is None and self._is_reused and not self._is_over:  # it had ended while it was idle
                 self._news.clear()
-                await self._connect(may_be_spare=False)
+                await self._connect(may_reuse=False)
                 await self._news.wait()
             if self._head is None:
                 return SILENT if self._is_silent else ENDED if self._is_over else BROKEN
@@ -113,16 +113,16 @@ class AsgiExchange:
             self._app.abort()
             self._app = None
 
-    async def _connect(self, *, may_be_spare: bool) -> None:
+    async def _connect(self, *, may_reuse: bool) -> None:
         forward = self._forward
         has_body = forward.length != 0
-        spare = self._lane.take(asyncio.get_running_loop().time()) if may_be_spare else None
-        self._is_spare = spare is not None
-        app = spare or await self._lane.dial()
+        idle = self._pool.take_idle(asyncio.get_running_loop().time()) if may_reuse else None
+        self._is_reused = idle is not None
+        app = idle or await self._pool.connect()
         self._app = app
         is_head = forward.method == b"HEAD"
         app.send(self, forward.to_bytes(), is_head=is_head, switches=False, is_whole=not has_body)
-        self.deadline = asyncio.get_running_loop().time() + self._plane.limits.answer_seconds
+        self.deadline = asyncio.get_running_loop().time() + self._plane.limits.response_seconds
 
     async def _upload(self, receive: Receive) -> None:
         """Send the request's body on, then wait for the client to leave."""
@@ -141,9 +141,9 @@ class AsgiExchange:
                 chunk = b"%x\r\n%b\r\n" % (len(body), body) if is_chunked and body else body
                 self._app.write(chunk + (b"0\r\n\r\n" if is_chunked and not more else b""), is_whole=not more)
 
-    async def _download(self, head: AnswerHead, send: Send) -> None:
+    async def _download(self, head: ResponseHead, send: Send) -> None:
         """Send the answer as it comes; returning early tells the server that it is not whole."""
-        headers = self._plane.admission.answer_headers(self._forward.visitor, head.headers)
+        headers = self._plane.authorizer.response_headers(self._forward.principal, head.headers)
         lower = [(name.lower(), value) for name, value in headers]
         await send({"type": "http.response.start", "status": head.status, "headers": lower})
         while not (self._is_over and not self._is_whole):
@@ -166,15 +166,15 @@ class AsgiExchange:
 
     # --- the app's answer
 
-    def answer_begins(self, head: AnswerHead, first: bytes) -> None:
+    def response_started(self, head: ResponseHead, first: bytes) -> None:
         """Keep the head."""
         self._head = head
         self.deadline = float("inf")
         if first:
-            self.answer_body(first)
+            self.response_body(first)
         self._news.set()
 
-    def answer_body(self, data: bytes) -> None:
+    def response_body(self, data: bytes) -> None:
         """Keep it until the server takes it; let the app wait when there is much."""
         self._body.append(data)
         self._ahead += len(data)
@@ -182,27 +182,27 @@ class AsgiExchange:
             self._app.pause_reading()
         self._news.set()
 
-    def answer_ends(self) -> None:
+    def response_ended(self) -> None:
         """Note that all has come."""
         self._app = None
         self._is_whole = True
         self._news.set()
 
-    def answer_switches(self, head: AnswerHead, first: bytes) -> None:
+    def response_upgraded(self, head: ResponseHead, first: bytes) -> None:
         """Never called: a plain request switches to nothing."""
         raise AssertionError("a plain request switches to nothing")
 
-    def app_lost(self, *, is_broken: bool) -> None:
+    def upstream_lost(self, *, is_broken: bool) -> None:
         """Note that nothing more comes."""
         self._app = None
         self._is_over = self._head is not None
         self._news.set()
 
-    def app_blocks(self) -> None:
+    def upstream_paused(self) -> None:
         """Read no more from the client."""
         self._may_write.clear()
 
-    def app_unblocks(self) -> None:
+    def upstream_resumed(self) -> None:
         """Read on."""
         self._may_write.set()
 

@@ -3,11 +3,11 @@
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, Protocol, cast
 
-from proxy.admission import Forward
-from proxy.answers import Answer
-from proxy.handoff import Reserved
-from proxy.heads import Request
-from proxy.plane import DataPlane, Live, Seat
+from proxy.authorization import ForwardDecision
+from proxy.data_plane import ConnectionSlot, DataPlane, ManagedConnection
+from proxy.headers import RequestHead
+from proxy.login_flow import ReservedRequest
+from proxy.responses import LocalResponse
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -17,10 +17,10 @@ Send = Callable[[Any], Awaitable[None]]  # of messages
 AHEAD_BYTES: Final = 256 * 1024  # read from the app before the server has taken them
 
 
-class Served(Live, Protocol):
+class AsgiHandler(ManagedConnection, Protocol):
     """A request, or a websocket, that has a seat."""
 
-    async def run(self, receive: Receive, send: Send) -> Answer | None:
+    async def run(self, receive: Receive, send: Send) -> LocalResponse | None:
         """Have the app answer; return what to answer in its place when nothing of it came."""
         ...
 
@@ -29,35 +29,35 @@ class Served(Live, Protocol):
         ...
 
 
-Serve = Callable[[DataPlane, Seat, Forward], Served]
+Serve = Callable[[DataPlane, ConnectionSlot, ForwardDecision], AsgiHandler]
 
 
-def to_request(scope: Scope) -> Request:
+def to_request(scope: Scope) -> RequestHead:
     """Return the head of an ASGI request, its target as the client wrote it."""
     target = cast(bytes, scope.get("raw_path") or scope["path"].encode())
     if scope.get("query_string"):
         target += b"?" + scope["query_string"]
     method = scope.get("method", "GET").encode()
-    return Request(method, target, list(scope["headers"]), scope.get("http_version") == "1.0")
+    return RequestHead(method, target, list(scope["headers"]), scope.get("http_version") == "1.0")
 
 
-async def judged(
-    plane: DataPlane, scope: Scope, request: Request, serve: Serve, receive: Receive, send: Send
-) -> Answer | None:
+async def authorize_and_run(
+    plane: DataPlane, scope: Scope, request: RequestHead, serve: Serve, receive: Receive, send: Send
+) -> LocalResponse | None:
     """Have the request judged, and the app answer it if it may; return what to answer in the app's place."""
-    judgement = plane.admission.judge(request, scope["client"][0] if scope.get("client") else "")
-    if isinstance(judgement, Reserved):
-        return await plane.admission.serve(judgement)
-    if isinstance(judgement, Answer):
-        return judgement
-    seat = plane.sit(judgement.visitor, judgement.client)
-    if isinstance(seat, Answer):
-        return seat
-    served = serve(plane, seat, judgement)
+    decision = plane.authorizer.authorize(request, scope["client"][0] if scope.get("client") else "")
+    if isinstance(decision, ReservedRequest):
+        return await plane.authorizer.serve(decision)
+    if isinstance(decision, LocalResponse):
+        return decision
+    slot = plane.acquire_slot(decision.principal, decision.client)
+    if isinstance(slot, LocalResponse):
+        return slot
+    served = serve(plane, slot, decision)
     plane.connections.add(served)
     try:
         return await served.run(receive, send)
     finally:
         served.leave()
         plane.connections.discard(served)
-        plane.rise(seat)
+        plane.release_slot(slot)

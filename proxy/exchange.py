@@ -3,36 +3,38 @@
 import asyncio
 from typing import Final
 
-from proxy import answers
-from proxy.admission import Forward
-from proxy.answers import Words
-from proxy.app_connection import SWITCHING, AnswerHead, AppConnection, Framing
-from proxy.heads import SWITCH, Pair, Request
-from proxy.plane import Seat
+from proxy import responses
+from proxy.authorization import ForwardDecision
+from proxy.data_plane import ConnectionSlot
+from proxy.headers import UPGRADE_HEADERS, Header, RequestHead
+from proxy.responses import PageContent
+from proxy.upstream_connection import SWITCHING, BodyFraming, ResponseHead, UpstreamConnection
 
-SWITCH_LINES: Final = [b"%b: %b" % pair for pair in SWITCH]
-SILENT: Final = answers.page(
-    504, Words(title="The app does not answer", text="It may be busy or starting. Try again in a moment."), closes=True
+SWITCH_LINES: Final = [b"%b: %b" % pair for pair in UPGRADE_HEADERS]
+SILENT: Final = responses.page(
+    504,
+    PageContent(title="The app does not answer", text="It may be busy or starting. Try again in a moment."),
+    closes=True,
 )
-UNREACHABLE: Final = answers.page(
+UNREACHABLE: Final = responses.page(
     502,
-    Words(
+    PageContent(
         title="The app is not running",
         text="Nothing listens on its port in the session.",
         link=("/.gp/again", "Open it again"),
     ),
     closes=True,
 )
-BROKEN: Final = answers.page(
+BROKEN: Final = responses.page(
     502,
-    Words(title="The app did not answer properly", text="It hung up, or sent what is no HTTP."),
+    PageContent(title="The app did not answer properly", text="It hung up, or sent what is no HTTP."),
     closes=True,
 )
-TOO_LONG: Final = answers.text(431, "The head of this request is too large.", closes=True)
-ENDED: Final = answers.text(403, "Access to this app has ended.", closes=True)
-MALFORMED: Final = answers.text(400, "Bad request: this is not HTTP/1.1 as it should be.", closes=True)
-TOO_SLOW: Final = answers.text(408, "The request took too long.", closes=True)
-FAILED: Final = answers.text(500, "Something went wrong here; it has been noted.", closes=True)
+TOO_LONG: Final = responses.text(431, "The head of this request is too large.", closes=True)
+ENDED: Final = responses.text(403, "Access to this app has ended.", closes=True)
+MALFORMED: Final = responses.text(400, "Bad request: this is not HTTP/1.1 as it should be.", closes=True)
+TOO_SLOW: Final = responses.text(408, "The request took too long.", closes=True)
+FAILED: Final = responses.text(500, "Something went wrong here; it has been noted.", closes=True)
 LAST_CHUNK: Final = b"0\r\n\r\n"
 REPEATABLE: Final = frozenset((b"GET", b"HEAD", b"OPTIONS"))
 
@@ -47,29 +49,29 @@ class Exchange:
         "is_begun",
         "is_kept_alive",
         "is_received",
+        "is_reused",
         "is_sent",
-        "is_spare",
         "request",
         "task",
     )
 
-    def __init__(self, request: Request, *, is_kept_alive: bool) -> None:
+    def __init__(self, request: RequestHead, *, is_kept_alive: bool) -> None:
         self.request = request
         self.is_kept_alive = is_kept_alive  # the client wants to go on after the answer
         self.is_received = False  # the request is whole
         self.is_sent = False  # and the app has all of it
         self.is_begun = False  # the answer is under way
-        self.is_spare = False  # the app's connection had served before: it may have ended in the meantime
+        self.is_reused = False  # the app's connection had served before: it may have ended in the meantime
         self.body: list[bytes] = []  # received and not yet sent on
-        self.forward: Forward | None = None
-        self.app: AppConnection | None = None
+        self.forward: ForwardDecision | None = None
+        self.app: UpstreamConnection | None = None
         self.task: asyncio.Task[None] | None = None
 
     @property
     def may_repeat(self) -> bool:
         """Whether the app may be asked again: it has not begun to answer, on a connection that may have been dead."""
         is_empty = self.forward is not None and self.forward.length == 0
-        return self.is_spare and not self.is_begun and is_empty and self.request.method in REPEATABLE
+        return self.is_reused and not self.is_begun and is_empty and self.request.method in REPEATABLE
 
     def take_body(self) -> bytes:
         """Return what of the body is to be sent now, as it goes over the wire."""
@@ -90,10 +92,10 @@ class Exchange:
             self.task = None
 
 
-def answer_bytes(head: AnswerHead, headers: list[Pair], *, closes: bool) -> bytes:
+def response_bytes(head: ResponseHead, headers: list[Header], *, closes: bool) -> bytes:
     """Return the head of an app's answer with the headers that its reader gets, and with those of this hop."""
     lines = [b"HTTP/1.1 %d %b" % (head.status, head.reason), *[name + b": " + value for name, value in headers]]
-    if head.framing is Framing.CHUNKED:
+    if head.framing is BodyFraming.CHUNKED:
         lines.append(b"Transfer-Encoding: chunked")
     if head.status == SWITCHING:
         lines += SWITCH_LINES
@@ -103,6 +105,6 @@ def answer_bytes(head: AnswerHead, headers: list[Pair], *, closes: bool) -> byte
     return b"\r\n".join(lines)
 
 
-def needs_seat(seat: Seat | None, forward: Forward) -> bool:
+def needs_slot(slot: ConnectionSlot | None, forward: ForwardDecision) -> bool:
     """Return whether the connection's seat is not this visitor's."""
-    return seat is None or seat.visitor is not forward.visitor or seat.client != forward.client
+    return slot is None or slot.principal is not forward.principal or slot.client != forward.client

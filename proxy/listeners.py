@@ -5,8 +5,8 @@ import logging
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 
-from proxy.plane import DataPlane
-from proxy.splice import ClientConnection
+from proxy.client_connection import ClientConnection
+from proxy.data_plane import DataPlane
 
 logger = logging.getLogger(__name__)
 
@@ -16,7 +16,7 @@ class PortListeners:
 
     def __init__(self, plane: DataPlane, host: str, held: Collection[int]) -> None:
         self._plane = plane
-        self._table = plane.admission.table
+        self._table = plane.authorizer.table
         self._host = host
         self._held = frozenset(held)
         self._servers: dict[int, asyncio.Server] = {}

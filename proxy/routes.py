@@ -23,8 +23,8 @@ class Route:
     listen_port: int | None = None  # a port of its own, beside the host name or in its place
 
 
-Holds = Callable[[Route, str, int], bool]  # whether a connection's route, login digest and user id are meant
-Cut = Callable[[Holds], None]
+ConnectionFilter = Callable[[Route, str, int], bool]  # whether a connection's route, login digest and user id are meant
+RevocationObserver = Callable[[ConnectionFilter], None]
 
 
 class RouteTable:
@@ -38,13 +38,13 @@ class RouteTable:
         self._ports: dict[int, Route] = {}
         self._logins: dict[str, float] = {}
         self._users: dict[int, float] = {}
-        self._observers: list[Cut] = []
+        self._observers: list[RevocationObserver] = []
         self._readers: list[Callable[[], None]] = []
 
     def __iter__(self) -> Iterator[Route]:
         return iter(list(self._routes.values()))
 
-    def on_cut(self, observer: Cut) -> None:
+    def on_cut(self, observer: RevocationObserver) -> None:
         """Have `observer` called with every test that connections must not pass."""
         self._observers.append(observer)
 
@@ -95,6 +95,6 @@ class RouteTable:
         self._logins = {login: at for login, at in self._logins.items() if at > until}
         self._users = {user: at for user, at in self._users.items() if at > until}
 
-    def _cut(self, holds: Holds) -> None:
+    def _cut(self, holds: ConnectionFilter) -> None:
         for observer in self._observers:
             observer(holds)

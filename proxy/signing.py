@@ -22,7 +22,7 @@ def digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-class Forged(Exception):
+class InvalidSignatureError(Exception):
     """Not signed by us, not for this purpose, or not well-formed."""
 
 
@@ -51,10 +51,10 @@ class Keys:
         try:
             version, name, body, mac = signed.split(".")
             if version != "v1" or not hmac.compare_digest(self._mac(name, purpose, body), mac):
-                raise Forged
+                raise InvalidSignatureError
             return base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)).decode().split("|")
         except (ValueError, KeyError, TypeError, binascii.Error) as error:
-            raise Forged from error
+            raise InvalidSignatureError from error
 
     def _mac(self, name: str, purpose: str, body: str) -> str:
         mac = hmac.digest(self._keys[name], f"{purpose}.{body}".encode(), "sha256")
@@ -92,4 +92,4 @@ class Grant:
                 expires_at=float(expires_at),
             )
         except ValueError as error:
-            raise Forged from error
+            raise InvalidSignatureError from error

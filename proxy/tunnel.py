@@ -4,7 +4,7 @@ import asyncio
 import socket
 from typing import Final
 
-from proxy.plane import DataPlane, Seat
+from proxy.data_plane import ConnectionSlot, DataPlane
 
 BEAT_BYTES: Final = 131  # of the longest ping: two bytes of head, four of mask, 125 of content
 PROBE_AFTER_SECONDS: Final = 60  # of silence, whether the other side is still there
@@ -13,14 +13,16 @@ PROBE_AFTER_SECONDS: Final = 60  # of silence, whether the other side is still t
 class Tunnel:
     """A browser's connection and an app's, joined; each waits for the other to take what it sends."""
 
-    def __init__(self, plane: DataPlane, seat: Seat, client: asyncio.Transport, app: asyncio.Transport) -> None:
-        self.seat: Seat | None = seat
+    def __init__(
+        self, plane: DataPlane, slot: ConnectionSlot, client: asyncio.Transport, app: asyncio.Transport
+    ) -> None:
+        self.slot: ConnectionSlot | None = slot
         self.deadline = float("inf")
         self._plane = plane
         self._transports = (client, app)
         self._ends_open = 2
         for transport, other in ((client, app), (app, client)):
-            transport.set_protocol(End(self, other, seat))
+            transport.set_protocol(TunnelEnd(self, other, slot))
             _probe(transport)
         plane.connections.add(self)
 
@@ -30,9 +32,9 @@ class Tunnel:
         if self._ends_open == 0:
             self._plane.connections.discard(self)
             return
-        if self.seat:
-            self._plane.rise(self.seat)
-            self.seat = None
+        if self.slot:
+            self._plane.release_slot(self.slot)
+            self.slot = None
         self.deadline = asyncio.get_running_loop().time() + self._plane.limits.linger_seconds
         if error is None:
             other.close()
@@ -52,21 +54,21 @@ class Tunnel:
         """Go on: no moment is better than another. `DataPlane.stop` cuts."""
 
 
-class End(asyncio.Protocol):
+class TunnelEnd(asyncio.Protocol):
     """What comes from one side goes to the other."""
 
-    __slots__ = ("_lane", "_other", "_tunnel")
+    __slots__ = ("_other", "_pool", "_tunnel")
 
-    def __init__(self, tunnel: Tunnel, other: asyncio.Transport, seat: Seat) -> None:
+    def __init__(self, tunnel: Tunnel, other: asyncio.Transport, slot: ConnectionSlot) -> None:
         self._tunnel = tunnel
         self._other = other
-        self._lane = seat.lane
+        self._pool = slot.pool
 
     def data_received(self, data: bytes) -> None:
         """Pass it on; a mere sign of life is no activity, or a forgotten tab would look alive for ever."""
         self._other.write(data)
-        if not self._lane.is_used and not is_beat(data):
-            self._lane.is_used = True
+        if not self._pool.is_used and not is_beat(data):
+            self._pool.is_used = True
 
     def pause_writing(self) -> None:
         """This side lags behind: let the other wait."""

@@ -19,7 +19,7 @@ HERE, CLAIMED = "127.0.0.1", "203.0.113.5"
 def test_the_address_that_failed_to_log_in_is_what_a_trusted_front_says(
     tmp_path: Path, fronts: str, noted: str
 ) -> None:
-    with serving(tmp_path / "web.log", COMPUTE_TRUSTED_FRONTS=fronts) as server:
+    with serving(tmp_path / "web.log", COMPUTE_TRUSTED_PROXIES=fronts) as server:
         wrong = {"email": "ada@example.org", "password": "guessed"}
         requests.post(f"{server.url}/api/v1/auth/token/", json=wrong, headers={"X-Forwarded-For": CLAIMED}, timeout=30)
     assert [attempt.ip_address for attempt in AccessAttempt.objects.all()] == [noted]

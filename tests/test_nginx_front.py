@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gpuplatform.bootstrap.system_packages import program
 from proxy.tests.black_box import log_in, seen
-from proxy.tests.carriers import running, running_by_port
+from proxy.tests.servers import running, running_by_port
 from proxy.tests.site import KEYS, grant
 from proxy.tests.wire import PING, PONG, TEXT, connected, handshake, masked, request
 from tests.ports import free_port
@@ -58,7 +58,7 @@ async def _listens(port: int) -> bool:
 
 
 async def test_nginx_in_front_passes_requests_bodies_and_websockets(tmp_path: Path) -> None:
-    async with running("splice") as carrier, fronted(tmp_path, carrier.port) as port:
+    async with running("splice") as proxy, fronted(tmp_path, proxy.port) as port:
         async with connected(port) as client:
             for target in ("/echo/a%2Fb/./c?x=%20", "/echo//d"):
                 assert seen(await client.ask(request("GET", target, **log_in())))["line"] == f"GET {target} HTTP/1.1"
@@ -73,7 +73,7 @@ async def test_nginx_in_front_passes_requests_bodies_and_websockets(tmp_path: Pa
 
 
 async def test_nginx_in_front_passes_the_ports_of_apps_on(tmp_path: Path) -> None:
-    async with running_by_port("splice") as carrier, fronted(tmp_path, port := carrier.port):
+    async with running_by_port("splice") as proxy, fronted(tmp_path, port := proxy.port):
         own, cookie = f"127.0.0.1:{port}", f"gp_app_{port}={grant().to_cookie(KEYS)}"
         async with connected(port, "127.0.0.2") as client:
             assert (await client.ask(request("GET", "/echo", b"", own))).status == 401
@@ -82,12 +82,12 @@ async def test_nginx_in_front_passes_the_ports_of_apps_on(tmp_path: Path) -> Non
 
 
 async def test_nginx_in_front_stops_the_app_for_a_client_that_does_not_read(tmp_path: Path) -> None:
-    async with running("splice") as carrier, fronted(tmp_path, carrier.port) as port, connected(port) as client:
+    async with running("splice") as proxy, fronted(tmp_path, proxy.port) as port, connected(port) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await client.send(request("GET", "/big", **log_in()))
         written = -1
         async with asyncio.timeout(SECONDS):
-            while carrier.app.written != written or not written:
-                written = carrier.app.written
+            while proxy.app.written != written or not written:
+                written = proxy.app.written
                 await asyncio.sleep(0.3)
         assert written < 40 * 2**20

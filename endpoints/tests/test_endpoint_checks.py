@@ -21,7 +21,7 @@ def test_the_settings_of_a_test_run_are_good() -> None:
             for value in ("x", "10299-10200", "0-10", "1-65536", "-5", "1-2-3", "1 2")
         ],
         *[("COMPUTE_SESSION_SUBNETS", value, "compute.E002") for value in (["x"], ["10.0.0.1/8"], ["10.0.0.0/40"])],
-        ("COMPUTE_TRUSTED_FRONTS", ["nginx"], "compute.E005"),
+        ("COMPUTE_TRUSTED_PROXIES", ["nginx"], "compute.E005"),
         *[("COMPUTE_APPS_KEYS", value, "compute.E003") for value in ([], ["x"], ["a:short"], [":" + "k" * 32])],
         *[
             ("COMPUTE_PUBLIC_URL", value, "compute.E004")
@@ -40,7 +40,7 @@ def test_a_bad_value_is_named_with_a_hint(settings: Settings, name: str, value: 
     [
         ("COMPUTE_APP_PORTS", "10200-10299, 10400"),
         ("COMPUTE_SESSION_SUBNETS", ["172.17.0.0/16", "fd00::/8"]),
-        ("COMPUTE_TRUSTED_FRONTS", ["127.0.0.1/32"]),
+        ("COMPUTE_TRUSTED_PROXIES", ["127.0.0.1/32"]),
         ("COMPUTE_APPS_KEYS", ["new:" + "k" * 32, "old:" + "j" * 32]),
         ("COMPUTE_PUBLIC_URL", "https://gpu.example.org/"),
         ("COMPUTE_PUBLIC_URL", "http://[::1]:8000"),

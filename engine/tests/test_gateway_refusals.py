@@ -11,7 +11,7 @@ from engine.engine import Engine
 from engine.gateway import EngineGateway, RequestRefusedError, exec_config, is_of_session, signer
 from engine.tests.gateways import HOST, KEYS, OURS, of_session, raw, settled, written
 from hostworker.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL, container_name
-from proxy import passes
+from proxy import gateway_tokens
 from proxy.signing import EXEC, Keys
 from tests.containers import Container, running_container
 from tests.tiny_image import ensure_tiny_image
@@ -115,13 +115,13 @@ def test_an_exec_is_asked_for_as_it_was_understood() -> None:
     ("sign", "reason"),
     [
         (lambda *call: {}, "not ours"),
-        (lambda *call: {passes.HEADER: ""}, "not ours"),
+        (lambda *call: {gateway_tokens.HEADER: ""}, "not ours"),
         (signer(FAR_KEYS, HOST), "not ours"),
         (signer(KEYS, "gpu8"), "for something else"),
         (lambda method, path, body: signer(KEYS, HOST)("POST", path, body), "for something else"),
         (lambda method, path, body: signer(KEYS, HOST)(method, path + "x", body), "for something else"),
         (lambda method, path, body: signer(KEYS, HOST)(method, path, b"{}"), "for something else"),
-        (lambda *call: {passes.HEADER: passes.issue(KEYS, ["jupyter--abc"])}, "for something else"),
+        (lambda *call: {gateway_tokens.HEADER: gateway_tokens.issue(KEYS, ["jupyter--abc"])}, "for something else"),
     ],
     ids=["none", "empty", "wrong key", "another host", "another method", "another path", "another body", "an app's"],
 )
@@ -138,10 +138,10 @@ async def test_without_a_pass_for_just_this_request_there_is_a_bare_403(
 async def test_a_pass_that_is_over_is_refused_and_the_log_asks_for_the_clocks(
     passed: tuple[str, EngineGateway], far: Engine, shared: Container, caplog: pytest.LogCaptureFixture
 ) -> None:
-    old = time.time() - passes.LIFE_SECONDS - passes.SKEW_SECONDS - 5
+    old = time.time() - gateway_tokens.LIFE_SECONDS - gateway_tokens.SKEW_SECONDS - 5
     sign = signer(KEYS, HOST)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passes, "unix_time", lambda: old)
+        patch.setattr(gateway_tokens, "unix_time", lambda: old)
         request = written("GET", f"/containers/{shared.id}/json", sign=sign)
     assert await raw(passed[0], request) == REFUSED
     assert "do the clocks agree" in caplog.text

@@ -69,9 +69,9 @@ class App:
             return await handler(visit)
         if name == "once":
             self._tired.append(writer)
-        answer = ANSWERS.get(name)
-        if answer is not None:
-            writer.write(answer)
+        response = ANSWERS.get(name)
+        if response is not None:
+            writer.write(response)
             await writer.drain()
             return name not in CLOSING
         if name == "events":

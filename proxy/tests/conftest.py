@@ -6,7 +6,7 @@ import pytest
 import pytest_asyncio
 import uvloop
 
-from proxy.tests.carriers import CARRIERS, Carrier, running
+from proxy.tests.servers import SERVERS, RunningProxy, running
 
 
 @pytest.fixture
@@ -15,15 +15,15 @@ def event_loop_policy() -> uvloop.EventLoopPolicy:
     return uvloop.EventLoopPolicy()
 
 
-@pytest_asyncio.fixture(params=CARRIERS)
-async def carrier(request: pytest.FixtureRequest) -> AsyncIterator[Carrier]:
+@pytest_asyncio.fixture(params=SERVERS)
+async def proxy(request: pytest.FixtureRequest) -> AsyncIterator[RunningProxy]:
     """A running carrier with an app behind it."""
     async with running(request.param) as running_:
         yield running_
 
 
 @pytest_asyncio.fixture(params=["splice", "asgi"])
-async def public(request: pytest.FixtureRequest) -> AsyncIterator[Carrier]:
+async def public(request: pytest.FixtureRequest) -> AsyncIterator[RunningProxy]:
     """A running carrier with a public app behind it."""
     async with running(request.param, is_public=True) as running_:
         yield running_

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field
 from ipaddress import ip_network
 
-from proxy.admission import Admission
+from proxy.authorization import BrowserAuthorizer
 from proxy.routes import Route, RouteTable
 from proxy.signing import Grant, Keys, digest
 from proxy.site import Site
@@ -37,7 +37,7 @@ def cookie(**changes: object) -> str:
 
 
 @dataclass
-class FakeAuthority:
+class FakeControlPlane:
     """Redeems the tickets that a test puts in, each once; notes which sessions were used."""
 
     tickets: dict[tuple[str, str, str], tuple[Grant, str]] = field(default_factory=dict)
@@ -52,9 +52,15 @@ class FakeAuthority:
         self.sessions_used.add(session)
 
 
-def admission(*routes: Route, **options: object) -> Admission:
-    """Return an admission with these routes, or `echo--s1` alone."""
+def authorizer(*routes: Route, **options: object) -> BrowserAuthorizer:
+    """Return an authorizer with these routes, or `echo--s1` alone."""
     table = RouteTable()
     table.replace(routes or [route()])
-    given = {"site": SITE, "table": table, "keys": KEYS, "subnets": SUBNETS, "authority": FakeAuthority()} | options
-    return Admission(**given)  # type: ignore[arg-type]
+    given = {
+        "site": SITE,
+        "table": table,
+        "keys": KEYS,
+        "subnets": SUBNETS,
+        "control_plane": FakeControlPlane(),
+    } | options
+    return BrowserAuthorizer(**given)  # type: ignore[arg-type]

@@ -8,10 +8,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from proxy.limits import Limits
+from proxy.limits import ProxyLimits
 from proxy.signing import Keys, digest
 from proxy.tests.black_box import log_in, seen
-from proxy.tests.carriers import Carrier, running
+from proxy.tests.servers import RunningProxy, running
 from proxy.tests.site import HOST, LOGIN, ORIGIN, SITE, cookie, grant
 from proxy.tests.wire import TEXT, Client, connected, handshake, masked, request
 
@@ -21,8 +21,8 @@ WORTHLESS = ["", cookie(label="other--s1"), cookie(expires_at=time.time()), FORG
 
 
 @pytest.mark.parametrize("presented", WORTHLESS)
-async def test_28_and_29_without_a_good_cookie_nobody_gets_in(carrier: Carrier, presented: str) -> None:
-    async with connected(carrier.port) as client:
+async def test_28_and_29_without_a_good_cookie_nobody_gets_in(proxy: RunningProxy, presented: str) -> None:
+    async with connected(proxy.port) as client:
         page = await client.ask(request(Cookie=presented, Sec_Fetch_Mode="navigate"))
         assert (page.status, page.all("location")[0].split("?")[0]) == (
             303,
@@ -30,17 +30,17 @@ async def test_28_and_29_without_a_good_cookie_nobody_gets_in(carrier: Carrier, 
         )
         fetched = await client.ask(request(Cookie=presented, Sec_Fetch_Mode="cors"))
         assert (fetched.status, fetched.all("x-gp-login")) == (401, [f"{ORIGIN}/"])
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         assert (await client.ask(handshake(Cookie=presented))).status == 401
-    assert carrier.app.dialled == 0
+    assert proxy.app.dialled == 0
 
 
-async def test_30_a_ticket_opens_the_app_once_and_here_only(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_30_a_ticket_opens_the_app_once_and_here_only(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         begun = await client.ask(request("GET", "/lab?x=1", Sec_Fetch_Mode="navigate"))
         kept = begun.all("set-cookie")[0].partition(";")[0]
         asked = parse_qs(urlsplit(begun.all("location")[0]).query)
-        carrier.authority.tickets["t1", "echo--s1", asked["s"][0]] = (grant(), asked["next"][0])
+        proxy.control_plane.tickets["t1", "echo--s1", asked["s"][0]] = (grant(), asked["next"][0])
         assert (await client.ask(request("GET", "/.gp/callback?t=t1"))).status == 403
         assert (await client.ask(request("GET", "/.gp/callback?t=t2", Cookie=kept))).status == 403
         arrived = await client.ask(request("GET", "/.gp/callback?t=t1", Cookie=kept))
@@ -49,30 +49,30 @@ async def test_30_a_ticket_opens_the_app_once_and_here_only(carrier: Carrier) ->
         assert (again.status, again.all("set-cookie")) == (403, [])
         got = arrived.all("set-cookie")[0].partition(";")[0]
         assert seen(await client.ask(request(Cookie=got)))["size"] == 0
-    assert not any("/.gp/" in line for line in carrier.app.requests)
+    assert not any("/.gp/" in line for line in proxy.app.requests)
 
 
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "http://other--s1.apps.localhost:8000", "null", f"https://{HOST}"]
 )
-async def test_31_a_page_of_another_origin_opens_no_websocket(carrier: Carrier, origin: str) -> None:
-    async with connected(carrier.port) as client:
+async def test_31_a_page_of_another_origin_opens_no_websocket(proxy: RunningProxy, origin: str) -> None:
+    async with connected(proxy.port) as client:
         assert (await client.ask(handshake(Origin=origin, **log_in()))).status == 403
-    assert carrier.app.dialled == 0
+    assert proxy.app.dialled == 0
 
 
-async def test_32_a_page_of_another_origin_changes_nothing(carrier: Carrier) -> None:
+async def test_32_a_page_of_another_origin_changes_nothing(proxy: RunningProxy) -> None:
     sibling = {"Origin": "http://other--s1.apps.localhost:8000"}
     own = {"Origin": ORIGIN, "Sec_Fetch_Site": "same-origin"}
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         for headers in ({"Sec_Fetch_Site": "same-site"}, {"Sec_Fetch_Site": "cross-site"}, sibling):
             assert (await client.ask(request("POST", **headers, **log_in()))).status == 403
-        assert carrier.app.dialled == 0
+        assert proxy.app.dialled == 0
         assert (await client.ask(request("POST", **own, **log_in()))).status == 200
 
 
-async def test_33_dangerous_headers_of_the_app_stay_here(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_33_dangerous_headers_of_the_app_stay_here(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         reply = await client.ask(request("GET", "/dangerous", **log_in()))
     assert reply.all("set-cookie") == ["a=1"]
     for name in ("x-accel-redirect", "clear-site-data", "alt-svc"):
@@ -83,60 +83,60 @@ async def test_33_dangerous_headers_of_the_app_stay_here(carrier: Carrier) -> No
 @pytest.mark.parametrize(
     "host", ["nobody--s1.apps.localhost:8000", "apps.localhost:8000", "127.0.0.1", "container", "169.254.169.254"]
 )
-async def test_34_a_host_without_an_app_leads_nowhere(carrier: Carrier, host: str) -> None:
-    async with connected(carrier.port) as client:
+async def test_34_a_host_without_an_app_leads_nowhere(proxy: RunningProxy, host: str) -> None:
+    async with connected(proxy.port) as client:
         await client.send(request("GET", "/echo", b"", host, **log_in()))
         assert (await client.head()).status in (404, 410, 421)
-    assert carrier.app.dialled == 0
+    assert proxy.app.dialled == 0
 
 
-async def _all_open(carrier_: Carrier, clients: list[Client], who: dict[str, str]) -> None:
+async def _all_open(running_: RunningProxy, clients: list[Client], who: dict[str, str]) -> None:
     """Open a websocket, a download and a request that waits, one on each connection."""
     await clients[0].send(handshake(**who))
     assert (await clients[0].head()).status == 101
     await clients[1].send(request("GET", "/big", **who))
     assert (await clients[1].head()).status == 200
     await clients[2].send(request("GET", "/think", **who))
-    await carrier_.app.until(lambda: any("/think" in line for line in carrier_.app.requests))
+    await running_.app.until(lambda: any("/think" in line for line in running_.app.requests))
 
 
 @pytest.mark.parametrize("how", ["session ended", "epoch moved", "login ended", "user disabled"])
-async def test_35_and_36_what_is_open_is_cut_when_access_ends(carrier: Carrier, how: str) -> None:
-    async with connected(carrier.port) as one, connected(carrier.port) as two, connected(carrier.port) as three:
+async def test_35_and_36_what_is_open_is_cut_when_access_ends(proxy: RunningProxy, how: str) -> None:
+    async with connected(proxy.port) as one, connected(proxy.port) as two, connected(proxy.port) as three:
         who = log_in()
-        await _all_open(carrier, [one, two, three], who)
-        table = carrier.table
+        await _all_open(proxy, [one, two, three], who)
+        table = proxy.table
         match how:
             case "session ended":
                 table.replace([], session="s1")
             case "epoch moved":
-                carrier.change(epoch=2)
+                proxy.change(epoch=2)
             case "login ended":
                 table.revoke_login(LOGIN, time.time())
             case "user disabled":
                 table.revoke_user(7, time.time())
         await one.cut()
         assert len(await two.ended()) < 200 * 2**20
-        assert b"200 OK" not in await three.ended() or carrier.name == "asgi"
-        await carrier.app.until(lambda: carrier.app.connections == 0)
-    async with connected(carrier.port) as client:
+        assert b"200 OK" not in await three.ended() or proxy.name == "asgi"
+        await proxy.app.until(lambda: proxy.app.connections == 0)
+    async with connected(proxy.port) as client:
         assert (await client.ask(request(**who))).status in (401, 410)
 
 
-async def test_36_the_connections_of_others_stay(carrier: Carrier) -> None:
+async def test_36_the_connections_of_others_stay(proxy: RunningProxy) -> None:
     other = log_in(user=8, login=digest("of somebody else"))
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         await client.send(handshake(**other))
         assert (await client.head()).status == 101
-        carrier.table.revoke_login(LOGIN, time.time())
-        carrier.table.revoke_user(7, time.time())
-        carrier.table.replace([carrier.route()], session="s1")
-        carrier.table.replace([], session="s2")
+        proxy.table.revoke_login(LOGIN, time.time())
+        proxy.table.revoke_user(7, time.time())
+        proxy.table.replace([proxy.route()], session="s1")
+        proxy.table.replace([], session="s2")
         await client.send(masked(TEXT, b"still here"))
         assert await client.frame() == (LAST | TEXT, b"still here")
 
 
-async def test_37_a_public_app_is_open_until_it_is_closed_again(public: Carrier) -> None:
+async def test_37_a_public_app_is_open_until_it_is_closed_again(public: RunningProxy) -> None:
     async with connected(public.port) as client:
         assert seen(await client.ask(request()))["size"] == 0
         assert (await client.ask(request("POST", Origin="http://evil.example"))).status == 403
@@ -149,17 +149,17 @@ async def test_37_a_public_app_is_open_until_it_is_closed_again(public: Carrier)
         assert (await client.ask(request())).status == 401
 
 
-async def test_39_an_address_that_another_session_has_now_is_reached_by_its_own_name_only(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_39_an_address_that_another_session_has_now_is_reached_by_its_own_name_only(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         seen(await client.ask(request(**log_in())))
-        carrier.table.replace([], session="s1")
-        carrier.table.replace([carrier.route(label="echo--s2", session="s2")])
+        proxy.table.replace([], session="s1")
+        proxy.table.replace([proxy.route(label="echo--s2", session="s2")])
         assert (await client.ask(request(**log_in()))).status == 410
 
 
 async def test_39_what_the_gateway_alone_knows_to_be_gone_is_gone() -> None:
     async with running("gateway") as far:
-        far.planes[1].admission.table.replace([])
+        far.planes[1].authorizer.table.replace([])
         async with connected(far.port) as client:
             reply = await client.ask(request(**log_in()))
             assert (reply.status, b'href="/.gp/again"' in reply.body) == (410, True)
@@ -167,15 +167,15 @@ async def test_39_what_the_gateway_alone_knows_to_be_gone_is_gone() -> None:
             assert (again.status, again.all("location")) == (303, [f"{SITE.launch_url('echo--s1')}?stopped"])
 
 
-async def test_a_callback_that_no_page_of_ours_leads_to_is_refused_quietly(carrier: Carrier) -> None:
+async def test_a_callback_that_no_page_of_ours_leads_to_is_refused_quietly(proxy: RunningProxy) -> None:
     target = "/.gp/callback?" + "&".join(["t=x"] * 50)
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         reply = await client.ask(request("GET", target, Cookie="gp_app_state=" + "n" * 43))
     assert reply.status == 403
 
 
-async def test_many_requests_at_once_are_answered_one_after_the_other(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_many_requests_at_once_are_answered_one_after_the_other(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         await client.send(request("GET", "/x") * 500)
         for _ in range(500):
             reply = await client.head()
@@ -183,8 +183,8 @@ async def test_many_requests_at_once_are_answered_one_after_the_other(carrier: C
             assert reply.status == 401
 
 
-async def test_a_cookie_that_runs_out_ends_what_it_opened(carrier: Carrier, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with connected(carrier.port) as client:
+async def test_a_cookie_that_runs_out_ends_what_it_opened(proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with connected(proxy.port) as client:
         expires_at = time.time() + 3600
         await client.send(handshake(**log_in(expires_at=expires_at)))
         assert (await client.head()).status == 101
@@ -194,7 +194,7 @@ async def test_a_cookie_that_runs_out_ends_what_it_opened(carrier: Carrier, monk
 
 @pytest.mark.parametrize("name", ["splice", "asgi"])
 async def test_an_endpoint_has_room_for_so_many_connections(name: str) -> None:
-    async with running(name, Limits(per_endpoint=2)) as full:
+    async with running(name, ProxyLimits(per_endpoint=2)) as full:
         async with connected(full.port) as one, connected(full.port) as two:
             for client in (one, two):
                 await client.send(handshake(**log_in()))
@@ -208,7 +208,7 @@ async def test_an_endpoint_has_room_for_so_many_connections(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["splice", "asgi"])
 async def test_the_anonymous_of_one_address_are_limited_and_those_who_logged_in_are_not(name: str) -> None:
-    async with running(name, Limits(per_anonymous_address=1), is_public=True) as full, connected(full.port) as one:
+    async with running(name, ProxyLimits(per_anonymous_address=1), is_public=True) as full, connected(full.port) as one:
         await one.send(handshake())
         assert (await one.head()).status == 101
         async with connected(full.port) as two:
@@ -218,7 +218,7 @@ async def test_the_anonymous_of_one_address_are_limited_and_those_who_logged_in_
 
 
 async def test_a_client_that_does_not_finish_its_head_is_put_out() -> None:
-    async with running("splice", Limits(head_seconds=0.1)) as slow, connected(slow.port) as client:
+    async with running("splice", ProxyLimits(head_seconds=0.1)) as slow, connected(slow.port) as client:
         await client.send(b"GET / HTTP/1.1\r\nHost: ")
         assert (await client.ended()).startswith(b"HTTP/1.1 408")
         async with connected(slow.port) as silent:
@@ -227,29 +227,29 @@ async def test_a_client_that_does_not_finish_its_head_is_put_out() -> None:
 
 @pytest.mark.parametrize("name", ["splice", "asgi"])
 async def test_an_app_that_does_not_begin_to_answer_is_given_up(name: str) -> None:
-    async with running(name, Limits(answer_seconds=0.1)) as slow, connected(slow.port) as client:
+    async with running(name, ProxyLimits(response_seconds=0.1)) as slow, connected(slow.port) as client:
         assert (await client.ask(request("GET", "/think", **log_in()))).status == 504
         await slow.app.until(lambda: slow.app.connections == 0)
 
 
-async def test_a_request_on_a_connection_that_the_app_was_ending_is_asked_again(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_a_request_on_a_connection_that_the_app_was_ending_is_asked_again(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         assert (await client.ask(request("GET", "/once", **log_in()))).body == b"ok"
         assert seen(await client.ask(request(**log_in())))["size"] == 0
-    assert carrier.app.dialled == 2
+    assert proxy.app.dialled == 2
 
 
-async def test_what_may_have_happened_already_is_not_asked_again(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_what_may_have_happened_already_is_not_asked_again(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         assert (await client.ask(request("GET", "/once", **log_in()))).body == b"ok"
         reply = await client.ask(request("POST", **log_in()))
-    is_fresh = carrier.name == "asgi"  # which sends changes on fresh connections only
-    assert (reply.status, carrier.app.dialled) == ((200, 2) if is_fresh else (502, 1))
+    is_fresh = proxy.name == "asgi"  # which sends changes on fresh connections only
+    assert (reply.status, proxy.app.dialled) == ((200, 2) if is_fresh else (502, 1))
 
 
 async def test_the_gateway_opens_to_nobody_but_the_platform() -> None:
-    async with running("gateway") as carrier_:
-        known = carrier_.table.get("echo--s1")
+    async with running("gateway") as running_:
+        known = running_.table.get("echo--s1")
         assert known
         port = urlsplit(known.gateway).port
         assert port

@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from proxy.tests.black_box import log_in, seen, seen_headers
-from proxy.tests.carriers import Carrier, running
+from proxy.tests.servers import RunningProxy, running
 from proxy.tests.site import HOST, cookie
 from proxy.tests.wire import connected, request
 from tests.wait import SECONDS
@@ -17,63 +17,63 @@ ODD_PATH = "/echo/a%2Fb%20c/%C3%A9/x%2e%2e/@u?q=1&q=2&z=%26+%20"
 @pytest.mark.parametrize(
     "target", [ODD_PATH, "/echo//a/./b", "/echo/../b", "/echo/%00;x='!$(),*~", "/echo?", "/echo?a#b"]
 )
-async def test_01_and_02_the_target_arrives_as_it_was_sent(carrier: Carrier, target: str) -> None:
-    if carrier.name == "asgi":
+async def test_01_and_02_the_target_arrives_as_it_was_sent(proxy: RunningProxy, target: str) -> None:
+    if proxy.name == "asgi":
         target = target.removesuffix("?").removesuffix("#b")  # which ASGI has no place for
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         reply = await client.ask(request("GET", target, **log_in()))
     assert seen(reply)["line"] == f"GET {target} HTTP/1.1"
 
 
-async def test_03_the_app_sees_the_host_that_the_browser_named(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_03_the_app_sees_the_host_that_the_browser_named(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         headers = dict(seen_headers(await client.ask(request(**log_in()))))
     assert (headers["host"], headers["x-forwarded-host"], headers["x-forwarded-proto"]) == (HOST, HOST, "http")
 
 
-async def test_04_a_client_cannot_pretend_to_be_another(carrier: Carrier) -> None:
+async def test_04_a_client_cannot_pretend_to_be_another(proxy: RunningProxy) -> None:
     forged = {
         "X_Forwarded_For": "6.6.6.6",
         "X_Real_IP": "6.6.6.6",
         "Forwarded": "for=6.6.6.6",
         "X_Forwarded_Host": "evil",
     }
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         headers = seen_headers(await client.ask(request(**log_in(), **forged)))
     assert "6.6.6.6" not in str(headers)
     assert [value for name, value in headers if name == "x-forwarded-for"] == ["127.0.0.1"]
     assert [value for name, value in headers if name == "x-forwarded-host"] == [HOST]
 
 
-async def test_05_and_06_what_is_for_one_hop_ends_here(carrier: Carrier) -> None:
+async def test_05_and_06_what_is_for_one_hop_ends_here(proxy: RunningProxy) -> None:
     hop = {"Keep_Alive": "timeout=5", "TE": "trailers", "Proxy_Authorization": "Basic x", "Proxy_Connection": "x"}
     named = {"Connection": "x-secret", "X_Secret": "1", "X_Open": "2"}
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         headers = dict(seen_headers(await client.ask(request(**log_in(), **hop, **named))))
     assert headers.keys() == {"x-open", "host", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"}
 
 
-async def test_07_what_the_app_says_for_one_hop_ends_here(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_07_what_the_app_says_for_one_hop_ends_here(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         reply = await client.ask(request("GET", "/hop", **log_in()))
     assert (reply.all("x-bar"), reply.all("x-foo"), reply.all("proxy-authenticate")) == (["2"], [], [])
 
 
-async def test_08_our_cookie_does_not_reach_the_app(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_08_our_cookie_does_not_reach_the_app(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         headers = seen_headers(await client.ask(request(Cookie=f"keep=me; {cookie()}; other=2")))
     assert [value for name, value in headers if name == "cookie"] == ["keep=me; other=2"]
     assert "gp_" not in str(headers)
 
 
-async def test_09_three_cookies_of_the_app_arrive_in_order(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_09_three_cookies_of_the_app_arrive_in_order(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         reply = await client.ask(request("GET", "/cookies", **log_in()))
     assert reply.all("set-cookie") == ["a=1; Expires=Wed, 21 Oct 2099 07:28:00 GMT", "b=2", "c=3"]
 
 
-async def test_10_answers_without_a_body_keep_the_connection(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_10_answers_without_a_body_keep_the_connection(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         head = await client.ask(request("HEAD", "/echo", **log_in()), has_body=False)
         assert (head.status, int(head.all("content-length")[0]) > 100) == (200, True)
         assert (await client.ask(request("GET", "/204", **log_in()), has_body=False)).status == 204
@@ -81,9 +81,9 @@ async def test_10_answers_without_a_body_keep_the_connection(carrier: Carrier) -
         assert seen(await client.ask(request("GET", "/echo/last", **log_in())))["line"] == "GET /echo/last HTTP/1.1"
 
 
-async def test_10_requests_sent_before_the_answer_are_answered_in_order(carrier: Carrier) -> None:
+async def test_10_requests_sent_before_the_answer_are_answered_in_order(proxy: RunningProxy) -> None:
     targets = [f"/echo/{number}" for number in range(5)]
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         await client.send(b"".join(request("GET", target, **log_in()) for target in targets))
         for target in targets:
             reply = await client.head()
@@ -91,12 +91,12 @@ async def test_10_requests_sent_before_the_answer_are_answered_in_order(carrier:
             assert seen(reply)["line"] == f"GET {target} HTTP/1.1"
 
 
-async def test_11_an_upload_arrives_while_it_is_sent(carrier: Carrier) -> None:
+async def test_11_an_upload_arrives_while_it_is_sent(proxy: RunningProxy) -> None:
     piece = bytes(64 * 1024)
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         await client.send(request("POST", "/echo", Transfer_Encoding="chunked", **log_in()))
         await client.send(b"10000\r\n" + piece + b"\r\n")
-        await carrier.app.until(lambda: carrier.app.uploaded >= len(piece))
+        await proxy.app.until(lambda: proxy.app.uploaded >= len(piece))
         await client.send(b"3\r\nend\r\n0\r\n\r\n")
         reply = await client.head()
         reply.body = await client.body(reply)
@@ -104,17 +104,17 @@ async def test_11_an_upload_arrives_while_it_is_sent(carrier: Carrier) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 100_000, 20_000_000])
-async def test_11_an_upload_of_known_size_is_whole(carrier: Carrier, size: int) -> None:
+async def test_11_an_upload_of_known_size_is_whole(proxy: RunningProxy, size: int) -> None:
     body = hashlib.sha256(b"seed").digest() * (size // 32 + 1)
     body = body[:size]
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         reply = await client.ask(request("PUT", "/echo", body, **log_in()))
         assert (seen(reply)["size"], seen(reply)["digest"]) == (size, hashlib.sha256(body).hexdigest())
         assert seen(await client.ask(request(**log_in())))["size"] == 0
 
 
-async def test_12_a_client_that_waits_for_leave_to_send_gets_it(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_12_a_client_that_waits_for_leave_to_send_gets_it(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         await client.send(request("PUT", "/echo", Expect="100-continue", Content_Length="3", **log_in()))
         assert (await client.head()).status == 100
         await client.send(b"abc")
@@ -123,20 +123,20 @@ async def test_12_a_client_that_waits_for_leave_to_send_gets_it(carrier: Carrier
         assert seen(reply)["size"] == 3
 
 
-async def test_13_events_arrive_one_by_one(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_13_events_arrive_one_by_one(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         await client.send(request("GET", "/events", **log_in()))
         assert (await client.head()).all("content-type") == ["text/event-stream"]
         events = []
         async for chunk in client.chunks():
             events.append(chunk)
-            await carrier.app.take_event()  # before which it sends no other
+            await proxy.app.take_event()  # before which it sends no other
     assert events == [b"data: %d\n\n" % number for number in range(4)]
 
 
-async def test_14_a_client_that_does_not_read_stops_the_app(carrier: Carrier) -> None:
-    app = carrier.app
-    async with connected(carrier.port) as client:
+async def test_14_a_client_that_does_not_read_stops_the_app(proxy: RunningProxy) -> None:
+    app = proxy.app
+    async with connected(proxy.port) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await client.send(request("GET", "/big", **log_in()))
         written = -1
@@ -147,30 +147,30 @@ async def test_14_a_client_that_does_not_read_stops_the_app(carrier: Carrier) ->
     assert written < 30 * 2**20
 
 
-async def test_15_when_the_client_leaves_the_app_is_left_too(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_15_when_the_client_leaves_the_app_is_left_too(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         await client.send(request("GET", "/think", **log_in()))
-        await carrier.app.until(lambda: bool(carrier.app.requests))
-    await carrier.app.until(lambda: carrier.app.connections == 0)
+        await proxy.app.until(lambda: bool(proxy.app.requests))
+    await proxy.app.until(lambda: proxy.app.connections == 0)
 
 
 @pytest.mark.parametrize("how", ["dies", "dies-in-chunk"])
-async def test_16_an_answer_that_breaks_off_does_not_look_whole(carrier: Carrier, how: str) -> None:
-    async with connected(carrier.port) as client:
+async def test_16_an_answer_that_breaks_off_does_not_look_whole(proxy: RunningProxy, how: str) -> None:
+    async with connected(proxy.port) as client:
         await client.send(request("GET", f"/{how}", **log_in()))
         assert (await client.head()).status == 200
         assert not (await client.ended()).endswith(b"0\r\n\r\n")
 
 
 @pytest.mark.parametrize("how", ["hangs-up", "nonsense"])
-async def test_17_an_app_that_gives_no_answer_is_a_bad_gateway(carrier: Carrier, how: str) -> None:
-    async with connected(carrier.port) as client:
+async def test_17_an_app_that_gives_no_answer_is_a_bad_gateway(proxy: RunningProxy, how: str) -> None:
+    async with connected(proxy.port) as client:
         assert (await client.ask(request("GET", f"/{how}", **log_in()))).status == 502
 
 
 async def test_17_an_app_that_does_not_run_is_a_bad_gateway() -> None:
     for name in ("splice", "asgi", "gateway"):
-        async with running(name, port=1) as carrier_, connected(carrier_.port) as client:
+        async with running(name, port=1) as running_, connected(running_.port) as client:
             assert (await client.ask(request(**log_in()))).status == 502
 
 
@@ -198,44 +198,44 @@ AMBIGUOUS = [
 
 
 @pytest.mark.parametrize("lines", AMBIGUOUS)
-async def test_18_and_19_and_21_a_head_with_two_meanings_gets_nowhere(carrier: Carrier, lines: str) -> None:
+async def test_18_and_19_and_21_a_head_with_two_meanings_gets_nowhere(proxy: RunningProxy, lines: str) -> None:
     smuggled = request("GET", "/smuggled", **log_in())
     head = request("POST", "/echo", **log_in())[:-2] + lines.encode("latin-1") + b"\r\n\r\n"
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         await client.send(head + b"0\r\n\r\n" + smuggled)
         reply = await client.ended()
     assert reply.startswith((b"HTTP/1.1 400", b"HTTP/1.1 421")) or not reply
-    assert carrier.app.requests == []
+    assert proxy.app.requests == []
 
 
 @pytest.mark.parametrize("line", ["TRACE /echo", "CONNECT /echo", "CONNECT echo--s1:80"])
-async def test_an_app_is_not_asked_to_echo_what_we_add_nor_to_lead_elsewhere(carrier: Carrier, line: str) -> None:
+async def test_an_app_is_not_asked_to_echo_what_we_add_nor_to_lead_elsewhere(proxy: RunningProxy, line: str) -> None:
     method, target = line.split(" ")
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         reply = await client.ask(request(method, target, **log_in()))
-    is_refused_before = carrier.name == "asgi" and line == "CONNECT echo--s1:80"  # by a server that knows paths alone
+    is_refused_before = proxy.name == "asgi" and line == "CONNECT echo--s1:80"  # by a server that knows paths alone
     assert reply.status == (400 if is_refused_before else 405)
-    assert carrier.app.requests == []
+    assert proxy.app.requests == []
 
 
 @pytest.mark.parametrize("line", ["GET http://echo--s1.apps.localhost:8000/echo", "OPTIONS *"])
-async def test_21_only_a_path_is_asked_for(carrier: Carrier, line: str) -> None:
+async def test_21_only_a_path_is_asked_for(proxy: RunningProxy, line: str) -> None:
     method, target = line.split(" ")
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         await client.send(request(method, target, Connection="close", **log_in()))
-        answer = await client.ended()
-    if carrier.name == "asgi" and "http:" in line:  # which ASGI servers cut down to the path
-        assert carrier.app.requests == ["GET /echo HTTP/1.1"]
+        response = await client.ended()
+    if proxy.name == "asgi" and "http:" in line:  # which ASGI servers cut down to the path
+        assert proxy.app.requests == ["GET /echo HTTP/1.1"]
     else:
-        assert answer.startswith(b"HTTP/1.1 400")
-        assert carrier.app.requests == []
+        assert response.startswith(b"HTTP/1.1 400")
+        assert proxy.app.requests == []
 
 
-async def test_20_a_head_that_is_too_large_is_refused_and_the_next_client_is_served(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_20_a_head_that_is_too_large_is_refused_and_the_next_client_is_served(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         client.writer.write(request(X_Large="x" * 1_200_000, **log_in()))
         assert (await client.ended()).startswith((b"HTTP/1.1 431", b"HTTP/1.1 400"))
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         assert seen(await client.ask(request(X_Wide="x" * 50_000, **log_in())))["size"] == 0
 
 
@@ -251,44 +251,44 @@ async def test_20_a_head_that_is_too_large_is_refused_and_the_next_client_is_ser
         ("/until-close", b"all there is"),
     ],
 )
-async def test_other_answers_that_servers_give(carrier: Carrier, target: str, body: bytes) -> None:
-    async with connected(carrier.port) as client:
+async def test_other_answers_that_servers_give(proxy: RunningProxy, target: str, body: bytes) -> None:
+    async with connected(proxy.port) as client:
         reply = await client.ask(request("GET", target, **log_in()))
     assert (reply.status, reply.body) == (200, body)
     assert reply.all("x-trailer") == []
 
 
-async def test_an_answer_that_nobody_asked_for_reaches_nobody(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_an_answer_that_nobody_asked_for_reaches_nobody(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         await client.send(request("GET", "/two-chunked", Connection="close", **log_in()))
         assert b"\r\n\r\nb" not in await client.ended()
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         assert (await client.ask(request("GET", "/two", **log_in()))).body == b"a"
         assert seen(await client.ask(request("GET", "/echo/x", **log_in())))["line"] == "GET /echo/x HTTP/1.1"
 
 
 @pytest.mark.parametrize("target", ["/unknown-coding", "/no-coding-after-all", "/two-codings"])
-async def test_an_answer_that_two_readers_would_end_differently_is_refused(carrier: Carrier, target: str) -> None:
+async def test_an_answer_that_two_readers_would_end_differently_is_refused(proxy: RunningProxy, target: str) -> None:
     """What an app sent behind such an answer could reach whoever asks next on a connection of a server in front."""
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         assert (await client.ask(request("GET", target, **log_in()))).status == 502
 
 
-async def test_a_status_line_that_no_server_should_send_becomes_a_plain_one(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_a_status_line_that_no_server_should_send_becomes_a_plain_one(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         await client.send(request("GET", "/odd-reason", **log_in()))
         assert (await client.reader.readuntil(b"\r\n")).split(b" ", 2)[1:] in ([b"200", b"\r\n"], [b"200", b"OK\r\n"])
 
 
-async def test_a_connection_to_the_app_serves_many_requests(carrier: Carrier) -> None:
+async def test_a_connection_to_the_app_serves_many_requests(proxy: RunningProxy) -> None:
     for _ in range(3):
-        async with connected(carrier.port) as client:
+        async with connected(proxy.port) as client:
             for _ in range(3):
                 seen(await client.ask(request(**log_in())))
-    assert carrier.app.dialled == 1
+    assert proxy.app.dialled == 1
 
 
-async def test_a_client_of_http_1_0_gets_its_answer_and_the_end(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_a_client_of_http_1_0_gets_its_answer_and_the_end(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         await client.send(request(**log_in()).replace(b"HTTP/1.1", b"HTTP/1.0"))
         assert (await client.ended()).startswith(b"HTTP/1.1 200")

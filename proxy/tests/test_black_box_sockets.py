@@ -5,7 +5,7 @@ import json
 import pytest
 
 from proxy.tests.black_box import log_in
-from proxy.tests.carriers import Carrier, running
+from proxy.tests.servers import RunningProxy, running
 from proxy.tests.site import HOST, ORIGIN, cookie
 from proxy.tests.wire import BINARY, CLOSE, PING, PONG, TEXT, Client, connected, handshake, masked
 
@@ -19,8 +19,8 @@ async def opened(client: Client, target: str = "/ws", **headers: str) -> Client:
     return client
 
 
-async def test_22_frames_come_back_as_they_were_sent(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_22_frames_come_back_as_they_were_sent(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         await opened(client)
         await client.send(masked(TEXT, "grüße".encode()))
         assert await client.frame() == (LAST | TEXT, "grüße".encode())
@@ -30,8 +30,8 @@ async def test_22_frames_come_back_as_they_were_sent(carrier: Carrier) -> None:
         assert await client.frame() == (LAST | PONG, b"still there?")
 
 
-async def test_22_a_message_in_fragments_stays_one_message(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_22_a_message_in_fragments_stays_one_message(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         await opened(client)
         await client.send(masked(TEXT, b"a", is_last=False) + masked(0, b"b", is_last=False) + masked(0, b"c"))
         frames = [await client.frame()]
@@ -39,37 +39,37 @@ async def test_22_a_message_in_fragments_stays_one_message(carrier: Carrier) -> 
             frames.append(await client.frame())
     assert b"".join(content for _, content in frames) == b"abc"
     assert [first & 0x0F for first, _ in frames] == [TEXT] + [0] * (len(frames) - 1)
-    assert len(frames) == (1 if carrier.name == "asgi" else 3)  # ASGI knows messages only
+    assert len(frames) == (1 if proxy.name == "asgi" else 3)  # ASGI knows messages only
 
 
-@pytest.mark.parametrize("carrier", ["splice", "gateway"], indirect=True)  # uvicorn drops what comes with a handshake
-async def test_22_frames_may_come_with_the_handshake(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+@pytest.mark.parametrize("proxy", ["splice", "gateway"], indirect=True)  # uvicorn drops what comes with a handshake
+async def test_22_frames_may_come_with_the_handshake(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         await client.send(handshake(**log_in()) + masked(TEXT, b"early"))
         assert (await client.head()).status == 101
         assert await client.frame() == (LAST | TEXT, b"early")
 
 
-async def test_23_the_app_chooses_the_subprotocol(carrier: Carrier) -> None:
+async def test_23_the_app_chooses_the_subprotocol(proxy: RunningProxy) -> None:
     offered = "other, v1.kernel.websocket.jupyter.org"
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         await client.send(handshake("/ws/headers", Sec_WebSocket_Protocol=offered, **log_in()))
         assert (await client.head()).all("sec-websocket-protocol") == ["v1.kernel.websocket.jupyter.org"]
         headers = {name.lower(): value for name, value in json.loads((await client.frame())[1])}
     assert headers["sec-websocket-protocol"] == offered
 
 
-async def test_08_and_03_a_websocket_brings_the_app_its_host_and_no_cookie_of_ours(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_08_and_03_a_websocket_brings_the_app_its_host_and_no_cookie_of_ours(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         await opened(client, "/ws/headers", Cookie=f"keep=me; {cookie()}; other=2")
         headers = {name.lower(): value for name, value in json.loads((await client.frame())[1])}
     assert (headers["cookie"], headers["host"], headers["origin"]) == ("keep=me; other=2", HOST, ORIGIN)
     assert headers["upgrade"].lower() == "websocket"
 
 
-async def test_24_a_message_of_20_megabytes_passes(carrier: Carrier) -> None:
+async def test_24_a_message_of_20_megabytes_passes(proxy: RunningProxy) -> None:
     content = bytes(range(256)) * 80_000
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         await opened(client)
         client.writer.write(masked(BINARY, content))
         received = b""
@@ -78,35 +78,35 @@ async def test_24_a_message_of_20_megabytes_passes(carrier: Carrier) -> None:
     assert received == content
 
 
-async def test_25_the_reason_for_leaving_arrives_from_the_app(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_25_the_reason_for_leaving_arrives_from_the_app(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         await opened(client, "/ws/leave")
         assert await client.frame() == (LAST | CLOSE, (4001).to_bytes(2, "big") + b"bye")
 
 
-async def test_25_the_reason_for_leaving_arrives_from_the_browser(carrier: Carrier) -> None:
+async def test_25_the_reason_for_leaving_arrives_from_the_browser(proxy: RunningProxy) -> None:
     farewell = (4002).to_bytes(2, "big") + b"so long"
-    async with connected(carrier.port) as client:
+    async with connected(proxy.port) as client:
         await opened(client)
         await client.send(masked(CLOSE, farewell))
         assert await client.frame() == (LAST | CLOSE, farewell)
         assert await client.ended() == b""
-    await carrier.app.until(lambda: carrier.app.connections == 0)
+    await proxy.app.until(lambda: proxy.app.connections == 0)
 
 
-async def test_26_a_refusal_of_the_app_is_the_answer(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_26_a_refusal_of_the_app_is_the_answer(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         reply = await client.ask(handshake("/ws/refused", **log_in()))
     assert (reply.status, reply.all("x-why"), reply.body) == (403, ["app"], b"no")
 
 
-async def test_27_when_the_browser_vanishes_the_app_is_left(carrier: Carrier) -> None:
-    async with connected(carrier.port) as client:
+async def test_27_when_the_browser_vanishes_the_app_is_left(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
         await opened(client)
         await client.send(masked(TEXT, b"x"))
         await client.frame()
         client.reset()
-        await carrier.app.until(lambda: carrier.app.connections == 0)
+        await proxy.app.until(lambda: proxy.app.connections == 0)
 
 
 @pytest.mark.parametrize("name", ["splice", "asgi", "gateway"])
@@ -119,16 +119,16 @@ async def test_40_websockets_to_a_stopped_app_leave_nothing_behind(name: str) ->
         assert sum(len(plane.connections) for plane in stopped.planes) <= 10
 
 
-async def test_only_bytes_that_mean_something_count_as_use(carrier: Carrier) -> None:
-    plane = carrier.planes[0]
-    async with connected(carrier.port) as client:
+async def test_only_bytes_that_mean_something_count_as_use(proxy: RunningProxy) -> None:
+    plane = proxy.planes[0]
+    async with connected(proxy.port) as client:
         await opened(client)
         await client.send(masked(TEXT, b"x"))
         await client.frame()
         plane._sweep()
-        assert carrier.authority.sessions_used == {"s1"}
-        carrier.authority.sessions_used.clear()
+        assert proxy.control_plane.sessions_used == {"s1"}
+        proxy.control_plane.sessions_used.clear()
         await client.send(masked(PING, b"beat"))
         assert await client.frame() == (LAST | PONG, b"beat")
         plane._sweep()
-        assert carrier.authority.sessions_used == set()
+        assert proxy.control_plane.sessions_used == set()

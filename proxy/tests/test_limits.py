@@ -6,8 +6,8 @@ import sys
 
 SCRIPT = """
 import resource
-from proxy.limits import allow_open_files
-allow_open_files()
+from proxy.limits import raise_open_file_limit
+raise_open_file_limit()
 print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 """
 

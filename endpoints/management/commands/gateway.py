@@ -13,10 +13,10 @@ from endpoints.data_plane import gateway_plane, running
 from engine.engine import GATEWAY_PREFIX, HEAD_LIMIT, Engine
 from engine.gateway import EngineGateway
 from hostworker.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL
-from proxy.front import FirstHead
-from proxy.limits import allow_open_files
-from proxy.plane import DataPlane
-from proxy.splice import ClientConnection
+from proxy.client_connection import ClientConnection
+from proxy.data_plane import DataPlane
+from proxy.dispatch import FirstRequestDispatcher
+from proxy.limits import raise_open_file_limit
 from resources.models import Installation
 from sessions.engine_address import signing_keys
 
@@ -37,7 +37,7 @@ class Command(BaseCommand):
         labels = {INSTALLATION_LABEL: Installation.current_key(), HOST_LABEL: settings.COMPUTE_HOST_NAME}
         keys = signing_keys()
         engine_gateway = EngineGateway(Engine(settings.COMPUTE_DOCKER_URL), keys, settings.COMPUTE_HOST_NAME, labels)
-        allow_open_files()
+        raise_open_file_limit()
         try:
             uvloop.run(_serve(engine_gateway, gateway_plane(), settings.COMPUTE_GATEWAY_ADDRESS))
         except OSError as error:
@@ -59,7 +59,7 @@ async def _serve(engine_gateway: EngineGateway, plane: DataPlane, address: str) 
     host, _, port = address.rpartition(":")
     async with running(plane):
         server = await loop.create_server(
-            lambda: FirstHead(plane, choose), host.strip("[]"), int(port), backlog=WAITING
+            lambda: FirstRequestDispatcher(plane, choose), host.strip("[]"), int(port), backlog=WAITING
         )
         logger.info("gateway of %s: listens on %s", settings.COMPUTE_HOST_NAME, address)
         try:

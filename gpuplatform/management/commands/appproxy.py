@@ -12,9 +12,9 @@ from django.core.management.base import BaseCommand, CommandError
 from endpoints import ports
 from endpoints.data_plane import data_plane, running
 from gpuplatform.bootstrap.address import Address, address_from
-from proxy.limits import allow_open_files
+from proxy.client_connection import ClientConnection
+from proxy.limits import raise_open_file_limit
 from proxy.listeners import listening
-from proxy.splice import ClientConnection
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, address: str, drain: float, **options: Any) -> None:
         """Run until SIGTERM or Ctrl-C."""
-        allow_open_files()
+        raise_open_file_limit()
         try:
             uvloop.run(_serve(address_from(address), drain))
         except OSError as error:

@@ -12,7 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from gpuplatform.bootstrap.address import SSH_SETTING, address_from
 from gpuplatform.bootstrap.progress import SetupError
-from proxy.limits import allow_open_files
+from proxy.limits import raise_open_file_limit
 from sessions import activity
 from sshserver.front import SshFront
 from sshserver.host_key import load_host_key
@@ -26,7 +26,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Serve until stopped. Raises CommandError where that cannot be."""
         logging.getLogger("asyncssh").setLevel(logging.WARNING)  # a line for every packet's turn otherwise
-        allow_open_files()
+        raise_open_file_limit()
         try:
             asyncio.run(_serve())
         except (OSError, SetupError, asyncssh.KeyImportError) as error:

@@ -15,10 +15,10 @@ from endpoints import ports
 from endpoints.addresses import site
 from endpoints.data_plane import data_plane, running
 from gpuplatform.bootstrap.address import Address, address_from
-from proxy.front import PlatformOnly, uvicorn_protocol
-from proxy.limits import allow_open_files
+from proxy.data_plane import DataPlane
+from proxy.dispatch import PlatformOnly, uvicorn_protocol
+from proxy.limits import raise_open_file_limit
 from proxy.listeners import listening
-from proxy.plane import DataPlane
 
 LARGEST_MESSAGE: Final = 2**20  # bytes a browser may send to the platform at once: ample for what people paste
 SHUTDOWN_SECONDS: Final = 5  # after which open websockets are closed
@@ -35,7 +35,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, address: str, **options: Any) -> None:
         """Run until SIGTERM or Ctrl-C."""
-        allow_open_files()
+        raise_open_file_limit()
         uvloop.run(_serve(address_from(address)))
 
 
@@ -61,7 +61,7 @@ async def _serve(address: Address) -> None:
         host=address.host,
         port=address.port,
         http=uvicorn_protocol(plane, site()),
-        forwarded_allow_ips=settings.COMPUTE_TRUSTED_FRONTS,
+        forwarded_allow_ips=settings.COMPUTE_TRUSTED_PROXIES,
         lifespan="off",
         ws_max_size=LARGEST_MESSAGE,
         ws_per_message_deflate=False,  # would more than double the time of a key's echo in a terminal

@@ -5,46 +5,46 @@ from ipaddress import ip_network
 
 import pytest
 
-from proxy.admission import Admission, Forward, Judgement
-from proxy.answers import Answer
-from proxy.heads import Pair, Request
+from proxy.authorization import BrowserAuthorizer, Decision, ForwardDecision
+from proxy.headers import Header, RequestHead
+from proxy.responses import LocalResponse
 from proxy.routes import Route
 from proxy.signing import Keys, digest
 from proxy.site import Site
-from proxy.tests.site import BY_PORT, HOST, KEYS, LOGIN, ORIGIN, SITE, admission, cookie, route
+from proxy.tests.site import BY_PORT, HOST, KEYS, LOGIN, ORIGIN, SITE, authorizer, cookie, route
 
 PEER = "192.0.2.1"
 OTHER_KEYS = Keys(["first:another-key-of-16"])
 WEBSOCKET = {"Connection": "Upgrade", "Upgrade": "websocket"}
 
 
-def ask(admission_: Admission, method: str = "GET", target: str = "/x", **headers: str) -> Judgement:
+def ask(authorizer_: BrowserAuthorizer, method: str = "GET", target: str = "/x", **headers: str) -> Decision:
     """Judge a request with these headers; underscores in their names stand for dashes."""
     named = {"Host": HOST} | {name.replace("_", "-"): value for name, value in headers.items()}
-    pairs: list[Pair] = [(name.encode(), value.encode()) for name, value in named.items()]
-    return admission_.judge(Request(method.encode(), target.encode(), pairs), PEER)
+    pairs: list[Header] = [(name.encode(), value.encode()) for name, value in named.items()]
+    return authorizer_.authorize(RequestHead(method.encode(), target.encode(), pairs), PEER)
 
 
-def status(judgement: Judgement) -> int:
+def status(decision: Decision) -> int:
     """Return the status of an answer, 200 for a request that is forwarded."""
-    return judgement.status if isinstance(judgement, Answer) else 200
+    return decision.status if isinstance(decision, LocalResponse) else 200
 
 
-def sent(judgement: Judgement) -> dict[str, str]:
+def sent(decision: Decision) -> dict[str, str]:
     """Return the headers that reach the app, by lower-case name."""
-    assert isinstance(judgement, Forward), judgement
-    return {name.decode().lower(): value.decode() for name, value in judgement.headers}
+    assert isinstance(decision, ForwardDecision), decision
+    return {name.decode().lower(): value.decode() for name, value in decision.headers}
 
 
-def header(judgement: Judgement, name: str) -> str:
+def header(decision: Decision, name: str) -> str:
     """Return a header of an answer."""
-    assert isinstance(judgement, Answer)
-    return {key.decode(): value.decode() for key, value in judgement.headers}[name]
+    assert isinstance(decision, LocalResponse)
+    return {key.decode(): value.decode() for key, value in decision.headers}[name]
 
 
 def test_the_owner_gets_in_and_the_app_sees_no_cookie_of_ours() -> None:
-    judgement = ask(admission(), Cookie=f"keep=me; {cookie()}; other=2", Accept="*/*")
-    assert sent(judgement) == {
+    decision = ask(authorizer(), Cookie=f"keep=me; {cookie()}; other=2", Accept="*/*")
+    assert sent(decision) == {
         "accept": "*/*",
         "host": HOST,
         "cookie": "keep=me; other=2",
@@ -52,9 +52,9 @@ def test_the_owner_gets_in_and_the_app_sees_no_cookie_of_ours() -> None:
         "x-forwarded-proto": "http",
         "x-forwarded-host": HOST,
     }
-    assert isinstance(judgement, Forward)
-    assert judgement.to_bytes().startswith(b"GET /x HTTP/1.1\r\n")
-    assert judgement.to_bytes().endswith(b"\r\n\r\n")
+    assert isinstance(decision, ForwardDecision)
+    assert decision.to_bytes().startswith(b"GET /x HTTP/1.1\r\n")
+    assert decision.to_bytes().endswith(b"\r\n\r\n")
 
 
 @pytest.mark.parametrize(
@@ -74,72 +74,72 @@ def test_the_owner_gets_in_and_the_app_sees_no_cookie_of_ours() -> None:
 )
 def test_without_a_good_cookie_a_page_leads_to_the_log_in_and_anything_else_is_refused(presented: str) -> None:
     for headers in ({"Sec_Fetch_Mode": "navigate"}, {"Accept": "text/html,*/*"}):
-        judgement = ask(admission(), Cookie=presented, **headers)
-        assert status(judgement) == 303
-        assert header(judgement, "Location").startswith("http://platform.localhost:8000/apps/authorize?h=echo--s1&s=")
+        decision = ask(authorizer(), Cookie=presented, **headers)
+        assert status(decision) == 303
+        assert header(decision, "Location").startswith("http://platform.localhost:8000/apps/authorize?h=echo--s1&s=")
     for headers in ({"Sec_Fetch_Mode": "cors", "Accept": "text/html"}, {"Accept": "*/*"}, WEBSOCKET):
-        judgement = ask(admission(), Cookie=presented, **headers)
-        assert status(judgement) == 401
-        assert header(judgement, "X-GP-Login") == f"{ORIGIN}/"
+        decision = ask(authorizer(), Cookie=presented, **headers)
+        assert status(decision) == 401
+        assert header(decision, "X-GP-Login") == f"{ORIGIN}/"
 
 
 def test_a_post_without_a_cookie_is_refused_even_as_a_navigation() -> None:
-    assert status(ask(admission(), "POST", Sec_Fetch_Mode="navigate")) == 401
+    assert status(ask(authorizer(), "POST", Sec_Fetch_Mode="navigate")) == 401
 
 
 def test_a_cookie_signed_with_a_key_that_is_not_ours_is_worthless() -> None:
-    admission_ = admission(keys=OTHER_KEYS)
-    assert status(ask(admission_, Cookie=cookie())) == 401
+    authorizer_ = authorizer(keys=OTHER_KEYS)
+    assert status(ask(authorizer_, Cookie=cookie())) == 401
 
 
 def test_a_cookie_that_was_good_is_void_at_once_when_its_login_ends() -> None:
-    admission_ = admission()
+    authorizer_ = authorizer()
     presented = cookie()
-    assert status(ask(admission_, Cookie=presented)) == 200
-    admission_.table.revoke_login(digest("of somebody else"), time.time())
-    assert status(ask(admission_, Cookie=presented)) == 200
-    admission_.table.revoke_login(LOGIN, time.time())
-    assert status(ask(admission_, Cookie=presented)) == 401
+    assert status(ask(authorizer_, Cookie=presented)) == 200
+    authorizer_.table.revoke_login(digest("of somebody else"), time.time())
+    assert status(ask(authorizer_, Cookie=presented)) == 200
+    authorizer_.table.revoke_login(LOGIN, time.time())
+    assert status(ask(authorizer_, Cookie=presented)) == 401
 
 
 def test_a_cookie_that_was_good_is_void_at_once_when_its_user_is_disabled() -> None:
-    admission_ = admission()
+    authorizer_ = authorizer()
     presented = cookie()
-    assert status(ask(admission_, Cookie=presented)) == 200
-    admission_.table.revoke_user(7, time.time())
-    assert status(ask(admission_, Cookie=presented)) == 401
+    assert status(ask(authorizer_, Cookie=presented)) == 200
+    authorizer_.table.revoke_user(7, time.time())
+    assert status(ask(authorizer_, Cookie=presented)) == 401
 
 
 @pytest.mark.parametrize(("change", "expected"), [([], 410), ([route(epoch=2)], 401), ([route(port=9)], 200)])
 def test_a_visitor_is_judged_by_the_route_as_it_is_now(change: list[Route], expected: int) -> None:
-    admission_ = admission()
+    authorizer_ = authorizer()
     presented = cookie()
-    assert status(ask(admission_, Cookie=presented)) == 200
-    admission_.table.replace(change)
-    judgement = ask(admission_, Cookie=presented)
-    assert status(judgement) == expected
-    if isinstance(judgement, Forward):
-        assert judgement.visitor.route.port == 9
+    assert status(ask(authorizer_, Cookie=presented)) == 200
+    authorizer_.table.replace(change)
+    decision = ask(authorizer_, Cookie=presented)
+    assert status(decision) == expected
+    if isinstance(decision, ForwardDecision):
+        assert decision.principal.route.port == 9
 
 
 def test_a_cookie_that_was_good_ends_at_its_time() -> None:
     clock = [1000.0]
-    admission_ = admission(now=lambda: clock[0])
+    authorizer_ = authorizer(now=lambda: clock[0])
     presented = cookie(issued_at=900.0, expires_at=1010.0)
-    assert status(ask(admission_, Cookie=presented)) == 200
+    assert status(ask(authorizer_, Cookie=presented)) == 200
     clock[0] = 1010.0
-    assert status(ask(admission_, Cookie=presented)) == 401
+    assert status(ask(authorizer_, Cookie=presented)) == 401
 
 
 def test_anybody_may_use_a_public_app_and_a_bad_cookie_does_no_harm() -> None:
-    admission_ = admission(route(is_public=True))
+    authorizer_ = authorizer(route(is_public=True))
     for presented in ("", "gp_app=nonsense", cookie(epoch=2)):
-        judgement = ask(admission_, Cookie=presented)
-        assert isinstance(judgement, Forward)
-        assert (judgement.visitor.login, judgement.visitor.user) == ("", 0)
-    known = ask(admission_, Cookie=cookie())
-    assert isinstance(known, Forward)
-    assert known.visitor.user == 7
+        decision = ask(authorizer_, Cookie=presented)
+        assert isinstance(decision, ForwardDecision)
+        assert (decision.principal.login, decision.principal.user) == ("", 0)
+    known = ask(authorizer_, Cookie=cookie())
+    assert isinstance(known, ForwardDecision)
+    assert known.principal.user == 7
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_anybody_may_use_a_public_app_and_a_bad_cookie_does_no_harm() -> None:
     ],
 )
 def test_only_the_host_of_an_app_leads_anywhere(host: str, expected: int) -> None:
-    assert status(ask(admission(), Host=host, Cookie=cookie())) == expected
+    assert status(ask(authorizer(), Host=host, Cookie=cookie())) == expected
 
 
 FOREIGN = ["http://evil.example", "http://other--s1.apps.localhost:8000", "null", f"https://{HOST}", f"{ORIGIN}0", ""]
@@ -171,18 +171,18 @@ FOREIGN = ["http://evil.example", "http://other--s1.apps.localhost:8000", "null"
 @pytest.mark.parametrize("origin", FOREIGN)
 @pytest.mark.parametrize("is_public", [True, False])
 def test_a_websocket_or_a_change_from_another_origin_is_refused(origin: str, is_public: bool) -> None:
-    admission_ = admission(route(is_public=is_public))
-    assert status(ask(admission_, Cookie=cookie(), Origin=origin, **WEBSOCKET)) == 403
+    authorizer_ = authorizer(route(is_public=is_public))
+    assert status(ask(authorizer_, Cookie=cookie(), Origin=origin, **WEBSOCKET)) == 403
     for method in ("POST", "PUT", "DELETE", "PATCH", "PROPFIND"):
-        assert status(ask(admission_, method, Cookie=cookie(), Origin=origin)) == 403
+        assert status(ask(authorizer_, method, Cookie=cookie(), Origin=origin)) == 403
 
 
 @pytest.mark.parametrize(
     ("site", "expected"), [("same-origin", 200), ("none", 200), ("same-site", 403), ("cross-site", 403), ("new", 403)]
 )
 def test_the_browser_says_which_site_a_change_comes_from(site: str, expected: int) -> None:
-    assert status(ask(admission(), "POST", Cookie=cookie(), Origin=ORIGIN, Sec_Fetch_Site=site)) == expected
-    assert status(ask(admission(), Cookie=cookie(), Sec_Fetch_Site=site, **WEBSOCKET)) == expected
+    assert status(ask(authorizer(), "POST", Cookie=cookie(), Origin=ORIGIN, Sec_Fetch_Site=site)) == expected
+    assert status(ask(authorizer(), Cookie=cookie(), Sec_Fetch_Site=site, **WEBSOCKET)) == expected
 
 
 @pytest.mark.parametrize(
@@ -200,7 +200,7 @@ def test_a_page_of_another_site_may_link_to_a_private_app_and_nothing_else(
     mode: str, destination: str, is_public: bool, expected: int
 ) -> None:
     fetch = {"Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": mode, "Sec_Fetch_Dest": destination}
-    assert status(ask(admission(route(is_public=is_public)), Cookie=cookie(), **fetch)) == expected
+    assert status(ask(authorizer(route(is_public=is_public)), Cookie=cookie(), **fetch)) == expected
 
 
 @pytest.mark.parametrize(
@@ -218,8 +218,8 @@ def test_the_app_gets_its_own_token_and_never_one_of_ours(
     token: str, given: str | None, reaches_the_app: str | None
 ) -> None:
     headers = {} if given is None else {"Authorization": given}
-    judgement = ask(admission(route(token=token)), Cookie=cookie(), **headers)
-    assert sent(judgement).get("authorization") == reaches_the_app
+    decision = ask(authorizer(route(token=token)), Cookie=cookie(), **headers)
+    assert sent(decision).get("authorization") == reaches_the_app
 
 
 @pytest.mark.parametrize(
@@ -240,63 +240,65 @@ def test_the_app_gets_its_own_token_and_never_one_of_ours(
     ],
 )
 def test_a_head_that_could_be_read_in_two_ways_is_refused(method: str, target: str, headers: dict[str, str]) -> None:
-    judgement = ask(admission(), method, target, Cookie=cookie(), **headers)
-    assert status(judgement) == 400
-    assert isinstance(judgement, Answer)
-    assert judgement.closes
+    decision = ask(authorizer(), method, target, Cookie=cookie(), **headers)
+    assert status(decision) == 400
+    assert isinstance(decision, LocalResponse)
+    assert decision.closes
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "10.0.0.1", "localhost", "::1", ""])
 def test_an_address_outside_the_subnets_of_sessions_is_never_dialled(address: str) -> None:
-    assert status(ask(admission(route(address=address)), Cookie=cookie())) == 502
+    assert status(ask(authorizer(route(address=address)), Cookie=cookie())) == 502
 
 
 def test_a_container_of_another_host_is_reached_with_a_pass_of_ours() -> None:
-    judgement = ask(admission(route(gateway="http://10.1.1.1:9000", address="10.0.0.1")), Cookie=cookie())
-    assert KEYS.fields("gateway", sent(judgement)["x-gp-gateway"])[0] == "echo--s1"
+    decision = ask(authorizer(route(gateway="http://10.1.1.1:9000", address="10.0.0.1")), Cookie=cookie())
+    assert KEYS.fields("gateway", sent(decision)["x-gp-gateway"])[0] == "echo--s1"
 
 
 def test_on_a_port_of_its_own_only_its_own_app_answers() -> None:
-    admission_ = admission(route(listen_port=10205))
+    authorizer_ = authorizer(route(listen_port=10205))
     pairs = [(b"Host", b"echo--s1.apps.localhost:10205"), (b"Cookie", cookie().encode())]
-    request = Request(b"GET", b"/", pairs)
-    assert status(admission_.judge(request, PEER, listen_port=10205)) == 200
-    assert status(admission_.judge(request, PEER, listen_port=10206)) == 421
+    request = RequestHead(b"GET", b"/", pairs)
+    assert status(authorizer_.authorize(request, PEER, listen_port=10205)) == 200
+    assert status(authorizer_.authorize(request, PEER, listen_port=10206)) == 421
 
 
 def test_by_port_a_visitor_who_is_known_at_one_port_is_nobody_at_another() -> None:
     first, second = route(listen_port=10205), route(label="other--s2", session="s2", listen_port=10206)
-    admission_ = admission(first, second, site=BY_PORT)
+    authorizer_ = authorizer(first, second, site=BY_PORT)
     presented = cookie().replace("gp_app=", "gp_app_10205=")
     pairs = [(b"Host", b"127.0.0.1:10205"), (b"Cookie", presented.encode())]
-    request = Request(b"GET", b"/", pairs)
-    assert status(admission_.judge(request, PEER, listen_port=10205)) == 200
+    request = RequestHead(b"GET", b"/", pairs)
+    assert status(authorizer_.authorize(request, PEER, listen_port=10205)) == 200
     for port in (10206, 10207, None):
-        assert status(admission_.judge(request, PEER, listen_port=port)) == 421
+        assert status(authorizer_.authorize(request, PEER, listen_port=port)) == 421
 
 
 def test_a_front_of_ours_names_the_client_and_nobody_else_does() -> None:
     pairs = [(b"Host", HOST.encode()), (b"Cookie", cookie().encode()), (b"X-Forwarded-For", b"6.6.6.6, 203.0.113.5")]
-    judgement = admission().judge(Request(b"GET", b"/", list(pairs)), "127.0.0.1")
-    assert sent(judgement)["x-forwarded-for"] == "127.0.0.1"
-    behind = admission(fronts=[ip_network("127.0.0.1/32")])
-    assert sent(behind.judge(Request(b"GET", b"/", list(pairs)), "127.0.0.1"))["x-forwarded-for"] == "203.0.113.5"
-    assert sent(behind.judge(Request(b"GET", b"/", list(pairs)), PEER))["x-forwarded-for"] == PEER
+    decision = authorizer().authorize(RequestHead(b"GET", b"/", list(pairs)), "127.0.0.1")
+    assert sent(decision)["x-forwarded-for"] == "127.0.0.1"
+    behind = authorizer(trusted_proxies=[ip_network("127.0.0.1/32")])
+    assert (
+        sent(behind.authorize(RequestHead(b"GET", b"/", list(pairs)), "127.0.0.1"))["x-forwarded-for"] == "203.0.113.5"
+    )
+    assert sent(behind.authorize(RequestHead(b"GET", b"/", list(pairs)), PEER))["x-forwarded-for"] == PEER
 
 
 def test_a_client_without_an_address_is_none_of_our_fronts() -> None:
     pairs = [(b"Host", HOST.encode()), (b"Cookie", cookie().encode()), (b"X-Forwarded-For", b"203.0.113.5")]
-    behind = admission(fronts=[ip_network("127.0.0.1/32")])
-    assert sent(behind.judge(Request(b"GET", b"/", pairs), ""))["x-forwarded-for"] == ""
+    behind = authorizer(trusted_proxies=[ip_network("127.0.0.1/32")])
+    assert sent(behind.authorize(RequestHead(b"GET", b"/", pairs), ""))["x-forwarded-for"] == ""
 
 
 @pytest.mark.parametrize(("size", "is_remembered"), [(100, True), (60_000, False)])
 def test_what_strangers_send_does_not_pile_up_in_memory(size: int, *, is_remembered: bool) -> None:
-    public = admission(route(is_public=True))
+    public = authorizer(route(is_public=True))
     first, second = (ask(public, Cookie="a=" + "x" * size) for _ in range(2))
-    assert isinstance(first, Forward)
-    assert isinstance(second, Forward)
-    assert (first.visitor is second.visitor) == is_remembered
+    assert isinstance(first, ForwardDecision)
+    assert isinstance(second, ForwardDecision)
+    assert (first.principal is second.principal) == is_remembered
 
 
 def test_the_names_of_a_site_with_tls_are_bound_to_their_host() -> None:

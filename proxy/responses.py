@@ -30,7 +30,7 @@ PAGE: Final = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answer:
+class LocalResponse:
     """A whole answer. A connection ends after it where `closes`: what the client sent cannot be told apart safely."""
 
     status: int
@@ -48,7 +48,7 @@ class Answer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Words:
+class PageContent:
     """What a page says."""
 
     title: str
@@ -56,31 +56,31 @@ class Words:
     link: tuple[str, str] | None = field(default=None)  # address and text
 
 
-def page(status: int, words: Words, *extra: tuple[bytes, bytes], closes: bool = False) -> Answer:
+def page(status: int, words: PageContent, *extra: tuple[bytes, bytes], closes: bool = False) -> LocalResponse:
     """Return a page in words, as HTML that asks for nothing else."""
     link = f'<p><a href="{escape(words.link[0])}">{escape(words.link[1])}</a></p>' if words.link else ""
     body = PAGE.format(title=escape(words.title), text=escape(words.text), link=link).encode()
-    return _answer(status, b"text/html; charset=utf-8", body, extra, closes=closes)
+    return _respond(status, b"text/html; charset=utf-8", body, extra, closes=closes)
 
 
-def text(status: int, body: str, *extra: tuple[bytes, bytes], closes: bool = False) -> Answer:
+def text(status: int, body: str, *extra: tuple[bytes, bytes], closes: bool = False) -> LocalResponse:
     """Return a line of text."""
-    return _answer(status, b"text/plain; charset=utf-8", body.encode() + b"\n", extra, closes=closes)
+    return _respond(status, b"text/plain; charset=utf-8", body.encode() + b"\n", extra, closes=closes)
 
 
-def json_text(status: int, body: str) -> Answer:
+def json_text(status: int, body: str) -> LocalResponse:
     """Return JSON that is written already."""
-    return _answer(status, b"application/json", body.encode(), ())
+    return _respond(status, b"application/json", body.encode(), ())
 
 
-def redirect(location: str, *extra: tuple[bytes, bytes]) -> Answer:
+def redirect(location: str, *extra: tuple[bytes, bytes]) -> LocalResponse:
     """Return a redirect that turns into a GET. Raises ValueError for an address that no header can have."""
     if not location.isascii() or not location.isprintable() or " " in location:
         raise ValueError("an address of printable ASCII characters is needed")
-    return _answer(303, b"text/plain", b"", ((b"Location", location.encode()), *extra))
+    return _respond(303, b"text/plain", b"", ((b"Location", location.encode()), *extra))
 
 
-def _answer(status: int, kind: bytes, body: bytes, extra: Headers, *, closes: bool = False) -> Answer:
+def _respond(status: int, kind: bytes, body: bytes, extra: Headers, *, closes: bool = False) -> LocalResponse:
     length = str(len(body)).encode()
     headers = (*ALWAYS, *extra, (b"Content-Type", kind), (b"Content-Length", length))
-    return Answer(status=status, headers=headers, body=body, closes=closes)
+    return LocalResponse(status=status, headers=headers, body=body, closes=closes)

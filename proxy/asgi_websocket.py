@@ -9,13 +9,13 @@ from websockets.frames import CloseCode, Frame, Opcode
 from websockets.protocol import Protocol as Frames
 from websockets.protocol import Side, State
 
-from proxy.admission import Forward
-from proxy.answers import Answer
-from proxy.app_connection import AnswerHead, AppConnection
-from proxy.asgi_request import AHEAD_BYTES, Message, Receive, Scope, Send, judged, to_request
+from proxy.asgi_request import AHEAD_BYTES, Message, Receive, Scope, Send, authorize_and_run, to_request
+from proxy.authorization import ForwardDecision
+from proxy.data_plane import ConnectionSlot, DataPlane
 from proxy.exchange import BROKEN, SILENT, UNREACHABLE
-from proxy.heads import Pair
-from proxy.plane import DataPlane, Seat
+from proxy.headers import Header
+from proxy.responses import LocalResponse
+from proxy.upstream_connection import ResponseHead, UpstreamConnection
 
 DENIAL: Final = "websocket.http.response"
 # The server negotiates extensions with the browser by itself, so none may be agreed on with the app.
@@ -31,34 +31,34 @@ async def relay(plane: DataPlane, scope: Scope, receive: Receive, send: Send) ->
     if not any(name == b"upgrade" for name, _ in request.headers):
         request.headers += [(b"upgrade", b"websocket"), (b"connection", b"upgrade")]
     request.headers = [pair for pair in request.headers if pair[0] not in HANDSHAKE]
-    answer = await judged(plane, scope, request, SocketExchange, receive, send)
-    if answer:
-        await _deny(scope, answer, send)
+    response = await authorize_and_run(plane, scope, request, AsgiWebSocket, receive, send)
+    if response:
+        await _deny(scope, response, send)
 
 
-async def _deny(scope: Scope, answer: Answer, send: Send) -> None:
+async def _deny(scope: Scope, response: LocalResponse, send: Send) -> None:
     """Refuse the handshake, in words where the server can say them."""
     if DENIAL not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": CloseCode.POLICY_VIOLATION})
         return
-    headers = [(name.lower(), value) for name, value in answer.headers]
-    await send({"type": f"{DENIAL}.start", "status": answer.status, "headers": headers})
-    await send({"type": f"{DENIAL}.body", "body": answer.body})
+    headers = [(name.lower(), value) for name, value in response.headers]
+    await send({"type": f"{DENIAL}.start", "status": response.status, "headers": headers})
+    await send({"type": f"{DENIAL}.body", "body": response.body})
 
 
-class SocketExchange(asyncio.Protocol):
+class AsgiWebSocket(asyncio.Protocol):
     """One websocket: the owner of the app's connection during the handshake, and its protocol afterwards."""
 
-    def __init__(self, plane: DataPlane, seat: Seat, forward: Forward) -> None:
-        self.seat: Seat | None = seat
+    def __init__(self, plane: DataPlane, slot: ConnectionSlot, forward: ForwardDecision) -> None:
+        self.slot: ConnectionSlot | None = slot
         self.deadline = float("inf")
         self._plane = plane
-        self._lane = seat.lane
+        self._pool = slot.pool
         self._forward = forward
         self._transport: asyncio.Transport | None = None
-        self._app: AppConnection | None = None
+        self._app: UpstreamConnection | None = None
         self._frames = Frames(Side.CLIENT, state=State.OPEN, max_size=None)
-        self._head: AnswerHead | None = None
+        self._head: ResponseHead | None = None
         self._refusal = b""
         self._parts: list[bytes] = []
         self._is_text = False
@@ -68,17 +68,17 @@ class SocketExchange(asyncio.Protocol):
         self._news = asyncio.Event()
         self._may_write = asyncio.Event()
         self._may_write.set()
-        seat.is_busy = seat.lane.is_used = True
+        slot.is_busy = slot.pool.is_used = True
 
-    async def run(self, receive: Receive, send: Send) -> Answer | None:
+    async def run(self, receive: Receive, send: Send) -> LocalResponse | None:
         """Ask the app, then relay until either side ends; return how to refuse if the app does."""
         try:
-            self._app = await self._lane.dial()
+            self._app = await self._pool.connect()
         except TimeoutError:
             return SILENT
         except OSError:
             return UNREACHABLE
-        self.deadline = asyncio.get_running_loop().time() + self._plane.limits.answer_seconds
+        self.deadline = asyncio.get_running_loop().time() + self._plane.limits.response_seconds
         self._app.send(self, self._forward.to_bytes(), is_head=False, switches=True, is_whole=True)
         while not self._is_known:
             await self._wait()
@@ -86,9 +86,9 @@ class SocketExchange(asyncio.Protocol):
         head = self._head
         if head is None:
             return SILENT if self._is_silent else BROKEN
-        headers = self._plane.admission.answer_headers(self._forward.visitor, head.headers)
+        headers = self._plane.authorizer.response_headers(self._forward.principal, head.headers)
         if self._transport is None:
-            return Answer(status=head.status, headers=headers, body=self._refusal)
+            return LocalResponse(status=head.status, headers=headers, body=self._refusal)
         await self._relay(head, headers, receive, send)
         return None
 
@@ -96,7 +96,7 @@ class SocketExchange(asyncio.Protocol):
         self._news.clear()
         await self._news.wait()
 
-    async def _relay(self, head: AnswerHead, headers: list[Pair], receive: Receive, send: Send) -> None:
+    async def _relay(self, head: ResponseHead, headers: list[Header], receive: Receive, send: Send) -> None:
         own = [(name.lower(), value) for name, value in headers if not name.lower().startswith(OF_THE_SERVER)]
         chosen = [value.decode() for name, value in head.headers if name.lower() == b"sec-websocket-protocol"]
         await send({"type": "websocket.accept", "subprotocol": chosen[0] if chosen else None, "headers": own})
@@ -123,7 +123,7 @@ class SocketExchange(asyncio.Protocol):
                 self._frames.send_text(text.encode())
             else:
                 self._frames.send_binary(message["bytes"])
-            self._lane.is_used = True
+            self._pool.is_used = True
             self._flush()
         if self._frames.state is State.OPEN:
             code = message.get("code")
@@ -152,7 +152,7 @@ class SocketExchange(asyncio.Protocol):
 
     # --- the handshake
 
-    def answer_switches(self, head: AnswerHead, first: bytes) -> None:
+    def response_upgraded(self, head: ResponseHead, first: bytes) -> None:
         """Take the connection over from here on."""
         assert self._app
         self._head, self._transport, self._app = head, self._app.transport, None
@@ -161,30 +161,30 @@ class SocketExchange(asyncio.Protocol):
         if first:
             self.data_received(first)
 
-    def answer_begins(self, head: AnswerHead, first: bytes) -> None:
+    def response_started(self, head: ResponseHead, first: bytes) -> None:
         """Keep the refusal."""
         self._head = head
         self._refusal += first
 
-    def answer_body(self, data: bytes) -> None:
+    def response_body(self, data: bytes) -> None:
         """Keep what it says, as much as is sensible."""
         if len(self._refusal) < AHEAD_BYTES:
             self._refusal += data
 
-    def answer_ends(self) -> None:
+    def response_ended(self) -> None:
         """Know all of the refusal."""
         self._app = None
         self._know()
 
-    def app_lost(self, *, is_broken: bool) -> None:
+    def upstream_lost(self, *, is_broken: bool) -> None:
         """Know that there is no answer."""
         self._app = self._head = None
         self._know()
 
-    def app_blocks(self) -> None:
+    def upstream_paused(self) -> None:
         """Nothing to do: a handshake fits into any buffer."""
 
-    def app_unblocks(self) -> None:
+    def upstream_resumed(self) -> None:
         """Nothing to do."""
 
     def _know(self) -> None:
@@ -225,7 +225,7 @@ class SocketExchange(asyncio.Protocol):
             code = closed.code if closed else CloseCode.NO_STATUS_RCVD
             self._close(CloseCode.NORMAL_CLOSURE if code in UNSAYABLE else code, closed.reason if closed else "")
         elif frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-            self._lane.is_used = True
+            self._pool.is_used = True
             if frame.opcode is not Opcode.CONT:
                 self._is_text = frame.opcode is Opcode.TEXT
             self._parts.append(bytes(frame.data))
@@ -254,7 +254,7 @@ class SocketExchange(asyncio.Protocol):
         """End at once."""
         if self._app:
             self._app.abort()
-            self.app_lost(is_broken=False)
+            self.upstream_lost(is_broken=False)
         if self._transport:
             self._transport.abort()
         self._close(CloseCode.POLICY_VIOLATION, "Access has ended.")

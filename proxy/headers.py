@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
-Pair = tuple[bytes, bytes]
+Header = tuple[bytes, bytes]
 
 
-class Malformed(Exception):
+class MalformedRequestError(Exception):
     """A head that must not be forwarded; the words say why."""
 
 
@@ -86,34 +86,34 @@ PRIVATE: Final = (
 )
 SAME_ORIGIN_REFERRER: Final = (b"Referrer-Policy", b"same-origin")
 NOT_NAMED: Final = frozenset((b"keep-alive", b"close", b"upgrade", b"content-length", b""))  # by a Connection header
-SWITCH: Final = ((b"Connection", b"Upgrade"), (b"Upgrade", b"websocket"))
+UPGRADE_HEADERS: Final = ((b"Connection", b"Upgrade"), (b"Upgrade", b"websocket"))
 
 
 @dataclass(slots=True)
-class Request:
+class RequestHead:
     """A request's head as parsed. `target` is what stood between method and version."""
 
     method: bytes
     target: bytes
-    headers: list[Pair]
+    headers: list[Header]
     is_http_10: bool = False
 
 
 @dataclass(slots=True)
-class Sorted:
+class ClassifiedHeaders:
     """A request's headers: those that mean something to us, by lower-case name, and those that go on as they are."""
 
     noted: dict[bytes, bytes]
-    kept: list[Pair]
+    kept: list[Header]
 
 
-def sort(headers: Iterable[Pair], *, is_relayed: bool = False) -> Sorted:
+def classify(headers: Iterable[Header], *, is_relayed: bool = False) -> ClassifiedHeaders:
     """Sort a request's headers; one that a web process relays says truly whom it is for, others only claim to.
 
     Raises Malformed when a header occurs twice that may not.
     """
     noted: dict[bytes, bytes] = {}
-    kept: list[Pair] = []
+    kept: list[Header] = []
     for pair in headers:
         fate, name = _FATES_SEEN.get(pair[0]) or _learn_fate(pair[0])
         if fate is FORWARD:
@@ -126,7 +126,7 @@ def sort(headers: Iterable[Pair], *, is_relayed: bool = False) -> Sorted:
             kept.append(pair)
     if b"connection" in noted:
         kept = without_named(kept, noted[b"connection"])
-    return Sorted(noted, kept)
+    return ClassifiedHeaders(noted, kept)
 
 
 def _learn_fate(written: bytes) -> tuple[_Fate, bytes]:
@@ -143,7 +143,7 @@ def _learn_fate(written: bytes) -> tuple[_Fate, bytes]:
     return fate, name
 
 
-def without_named(pairs: list[Pair], connection: bytes) -> list[Pair]:
+def without_named(pairs: list[Header], connection: bytes) -> list[Header]:
     """Return the pairs without those that a Connection header names as meant for one hop."""
     if connection.lower() in (b"keep-alive", b"close", b"upgrade"):
         return pairs
@@ -151,10 +151,10 @@ def without_named(pairs: list[Pair], connection: bytes) -> list[Pair]:
     return [pair for pair in pairs if pair[0].lower() not in named] if named else pairs
 
 
-def without_our_cookies(header: bytes) -> bytes:
+def strip_platform_cookies(header: bytes) -> bytes:
     """Return a Cookie header's value without our cookies; empty if no other is left."""
     crumbs = (crumb.strip() for crumb in header.split(b";"))
-    return b"; ".join(crumb for crumb in crumbs if crumb and not is_our_cookie(crumb.partition(b"=")[0].strip()))
+    return b"; ".join(crumb for crumb in crumbs if crumb and not is_platform_cookie(crumb.partition(b"=")[0].strip()))
 
 
 def cookie_values(header: bytes, name: bytes) -> list[bytes]:
@@ -163,14 +163,14 @@ def cookie_values(header: bytes, name: bytes) -> list[bytes]:
     return [value.strip() for key, _, value in pairs if key.strip() == name]
 
 
-def is_our_cookie(name: bytes) -> bool:
+def is_platform_cookie(name: bytes) -> bool:
     """Return whether a cookie of this name is ours; an app may neither see nor set it."""
     return name.lower().startswith(OUR_COOKIES)
 
 
-def answer_headers(headers: Iterable[Pair], *, is_public: bool) -> list[Pair]:
+def filter_response_headers(headers: Iterable[Header], *, is_public: bool) -> list[Header]:
     """Return what of an app's headers the browser gets, without framing, and those that we add."""
-    kept: list[Pair] = []
+    kept: list[Header] = []
     connection = b""
     has_referrer_policy = False
     for pair in headers:
@@ -194,7 +194,7 @@ def answer_headers(headers: Iterable[Pair], *, is_public: bool) -> list[Pair]:
     return kept
 
 
-def unstored(headers: list[Pair]) -> list[Pair]:
+def without_caching(headers: list[Header]) -> list[Header]:
     """Return an answer's headers so that browsers keep nothing of it: another app may have its origin tomorrow."""
     return [*(pair for pair in headers if pair[0].lower() not in CACHING), NO_STORE]
 
@@ -214,18 +214,18 @@ def _learn_answer(written: bytes) -> "_AnswerFate":
     return fate
 
 
-def hop_headers(headers: Iterable[Pair]) -> list[Pair]:
+def strip_hop_by_hop(headers: Iterable[Header]) -> list[Header]:
     """Return the headers of an answer that go further than one hop: all that a gateway takes away."""
     pairs = list(headers)
     connection = b",".join(value for name, value in pairs if name.lower() == b"connection")
     return without_named([pair for pair in pairs if pair[0].lower() not in HOP_BY_HOP], connection)
 
 
-def _own_cookie(pair: Pair) -> list[Pair]:
+def _own_cookie(pair: Header) -> list[Header]:
     """Return a Set-Cookie header confined to the host that sets it; none if its name is ours or missing."""
     first, *attributes = pair[1].split(b";")
     name, equals, _ = first.partition(b"=")
-    if not equals or not name.strip() or is_our_cookie(name.strip()):
+    if not equals or not name.strip() or is_platform_cookie(name.strip()):
         return []
     confined = [each for each in attributes if each.partition(b"=")[0].strip().lower() != b"domain"]
     return [(pair[0], b";".join([first, *confined]))]
@@ -233,7 +233,7 @@ def _own_cookie(pair: Pair) -> list[Pair]:
 
 def _joined(name: bytes, first: bytes, second: bytes) -> bytes:
     if name in ONCE:
-        raise Malformed(f"two {name.decode()} headers")
+        raise MalformedRequestError(f"two {name.decode()} headers")
     return first + (b"; " if name == b"cookie" else b", ") + second
 
 

@@ -5,7 +5,7 @@ from typing import Protocol
 from proxy.signing import Grant
 
 
-class Authority(Protocol):
+class ControlPlane(Protocol):
     """Knows who may use which endpoint; the platform's database stands behind it."""
 
     async def redeem(self, ticket: str, label: str, state_digest: str) -> tuple[Grant, str] | None:

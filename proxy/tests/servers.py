@@ -8,23 +8,23 @@ from dataclasses import dataclass
 
 from uvicorn import Config, Server
 
-from proxy.admission import Network
-from proxy.app_connection import AppConnection, DecodingAppConnection
-from proxy.asgi import AppsByAsgi
+from proxy.asgi import AppProxyMiddleware
 from proxy.asgi_request import Receive, Scope, Send
-from proxy.gateway import GatewayAdmission
-from proxy.limits import FOR_GATEWAY, Limits
-from proxy.plane import DataPlane
+from proxy.authorization import Network
+from proxy.client_connection import ClientConnection
+from proxy.data_plane import DataPlane
+from proxy.gateway import GatewayAuthorizer
+from proxy.limits import GATEWAY_LIMITS, ProxyLimits
 from proxy.routes import Route, RouteTable
-from proxy.splice import ClientConnection
 from proxy.tests.app import App, running_app
-from proxy.tests.site import BY_PORT, KEYS, SITE, SUBNETS, FakeAuthority, admission, route
+from proxy.tests.site import BY_PORT, KEYS, SITE, SUBNETS, FakeControlPlane, authorizer, route
+from proxy.upstream_connection import DecodingUpstreamConnection, UpstreamConnection
 
-CARRIERS = ("splice", "asgi", "gateway")
+SERVERS = ("splice", "asgi", "gateway")
 
 
 @dataclass
-class Carrier:
+class RunningProxy:
     """A running carrier with the app behind it."""
 
     name: str
@@ -32,7 +32,7 @@ class Carrier:
     app: App
     planes: list[DataPlane]  # the browser's side first
     table: RouteTable
-    authority: FakeAuthority
+    control_plane: FakeControlPlane
 
     def change(self, **changes: object) -> None:
         """Have the route to the app with these changes alone."""
@@ -47,36 +47,38 @@ class Carrier:
 
 @asynccontextmanager
 async def running(
-    name: str, limits: Limits | None = None, fronts: Sequence[Network] = (), **changes: object
-) -> AsyncIterator[Carrier]:
+    name: str, limits: ProxyLimits | None = None, trusted_proxies: Sequence[Network] = (), **changes: object
+) -> AsyncIterator[RunningProxy]:
     """Yield a carrier, its route to the app changed as told."""
     async with AsyncExitStack() as stack:
         app = await stack.enter_async_context(running_app())
-        authority = FakeAuthority()
+        control_plane = FakeControlPlane()
         planes = []
         gateway = ""
         if name == "gateway":
             table = RouteTable()
             table.replace([route(**({"port": app.port} | changes))])
-            judge = GatewayAdmission(table=table, keys=KEYS, subnets=SUBNETS)
-            planes.append(DataPlane(judge, FakeAuthority(), FOR_GATEWAY))
+            gateway_authorizer = GatewayAuthorizer(table=table, keys=KEYS, subnets=SUBNETS)
+            planes.append(DataPlane(gateway_authorizer, FakeControlPlane(), GATEWAY_LIMITS))
             gateway = f"http://127.0.0.1:{await stack.enter_async_context(_spliced(planes[0]))}"
-        admission_ = admission(route(**({"port": app.port, "gateway": gateway} | changes)), authority=authority)
-        kind = DecodingAppConnection if name == "asgi" else AppConnection
-        plane = DataPlane(admission_, authority, limits, kind, fronts)
+        authorizer_ = authorizer(
+            route(**({"port": app.port, "gateway": gateway} | changes)), control_plane=control_plane
+        )
+        kind = DecodingUpstreamConnection if name == "asgi" else UpstreamConnection
+        plane = DataPlane(authorizer_, control_plane, limits, kind, trusted_proxies)
         planes.insert(0, plane)
         port = await stack.enter_async_context(_served(plane) if name == "asgi" else _spliced(plane))
-        yield Carrier(name, port, app, planes, admission_.table, authority)
+        yield RunningProxy(name, port, app, planes, authorizer_.table, control_plane)
 
 
 @asynccontextmanager
-async def running_by_port(name: str) -> AsyncIterator[Carrier]:
+async def running_by_port(name: str) -> AsyncIterator[RunningProxy]:
     """Yield a carrier that has the app at a port of its own, with no host name for it."""
-    async with running(name) as carrier:
-        plane = DataPlane(admission(site=BY_PORT, authority=carrier.authority), carrier.authority)
+    async with running(name) as proxy:
+        plane = DataPlane(authorizer(site=BY_PORT, control_plane=proxy.control_plane), proxy.control_plane)
         async with _spliced(plane, is_own_port=True) as port:
-            by_port = Carrier(name, port, carrier.app, [plane], plane.admission.table, carrier.authority)
-            by_port.table.replace([carrier.route(listen_port=port)])
+            by_port = RunningProxy(name, port, proxy.app, [plane], plane.authorizer.table, proxy.control_plane)
+            by_port.table.replace([proxy.route(listen_port=port)])
             yield by_port
 
 
@@ -110,9 +112,9 @@ async def _served(plane: DataPlane) -> AsyncIterator[int]:
         await send({"type": "http.response.body", "body": b"the platform"})
 
     listener = socket.create_server(("127.0.0.1", 0))
-    carrier = AppsByAsgi(SITE, get_plane, otherwise)
+    proxy = AppProxyMiddleware(SITE, get_plane, otherwise)
     config = Config(
-        carrier, http="httptools", lifespan="off", log_level="critical", ws_max_size=2**30, proxy_headers=False
+        proxy, http="httptools", lifespan="off", log_level="critical", ws_max_size=2**30, proxy_headers=False
     )
     config.load()
     server = Server(config)

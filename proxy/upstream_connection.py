@@ -7,13 +7,13 @@ from typing import Final, Protocol, cast
 
 import httptools
 
-from proxy.heads import Pair
+from proxy.headers import Header
 
 END_OF_HEAD: Final = b"\r\n\r\n"
 SWITCHING: Final = 101
 
 
-class Framing(Enum):
+class BodyFraming(Enum):
     """How the end of an answer's body is found."""
 
     NONE = "none"  # there is no body
@@ -36,75 +36,75 @@ IDLE, HEAD, SIZED, CHUNKED, UNTIL_CLOSE, DONE = _State
 
 
 @dataclass(slots=True, eq=False)
-class AnswerHead:
+class ResponseHead:
     """The head of an app's answer, as parsed."""
 
     status: int
     reason: bytes
-    headers: list[Pair]
-    framing: Framing
+    headers: list[Header]
+    framing: BodyFraming
 
 
-class Owner(Protocol):
+class ResponseHandler(Protocol):
     """Who waits for the answer; called in the order of an answer: begins, body..., ends; or `app_lost` at any time."""
 
-    def answer_begins(self, head: AnswerHead, first: bytes) -> None:
+    def response_started(self, head: ResponseHead, first: bytes) -> None:
         """Take the head, and what of the body came with it."""
         ...
 
-    def answer_body(self, data: bytes) -> None:
+    def response_body(self, data: bytes) -> None:
         """Take more of the body: raw chunks where it is chunked, unless the connection decodes."""
         ...
 
-    def answer_ends(self) -> None:
+    def response_ended(self) -> None:
         """Note that the answer is whole; the connection is released already."""
         ...
 
-    def answer_switches(self, head: AnswerHead, first: bytes) -> None:
+    def response_upgraded(self, head: ResponseHead, first: bytes) -> None:
         """Take over the connection, which speaks another protocol from now on; `first` came already."""
         ...
 
-    def app_lost(self, *, is_broken: bool) -> None:
+    def upstream_lost(self, *, is_broken: bool) -> None:
         """Note that nothing more comes: the connection ended before the answer did, or what came is no HTTP."""
         ...
 
-    def app_blocks(self) -> None:
+    def upstream_paused(self) -> None:
         """Send no more for now."""
         ...
 
-    def app_unblocks(self) -> None:
+    def upstream_resumed(self) -> None:
         """Go on sending."""
         ...
 
 
-class Home(Protocol):
+class IdlePool(Protocol):
     """Where a connection goes back to when its answer is whole."""
 
-    def give_back(self, app: "AppConnection") -> None:
+    def release(self, app: "UpstreamConnection") -> None:
         """Take a connection that can serve again."""
         ...
 
-    def forget(self, app: "AppConnection") -> None:
+    def discard(self, app: "UpstreamConnection") -> None:
         """Note that an idle connection is gone."""
         ...
 
 
-class AppConnection(asyncio.Protocol):
+class UpstreamConnection(asyncio.Protocol):
     """One connection to an app; serves one request after the other."""
 
     transport: asyncio.Transport
 
-    def __init__(self, home: Home, head_limit: int) -> None:
+    def __init__(self, home: IdlePool, head_limit: int) -> None:
         self._home = home
         self._head_limit = head_limit
-        self._owner: Owner | None = None
+        self._owner: ResponseHandler | None = None
         self._state = IDLE
         self._buffer = b""
         self._left = 0
         self._is_whole = self._is_sent = self._is_paused = self._is_excessive = False
         self.idle_since = 0.0
 
-    def send(self, owner: Owner, data: bytes, *, is_head: bool, switches: bool, is_whole: bool) -> None:
+    def send(self, owner: ResponseHandler, data: bytes, *, is_head: bool, switches: bool, is_whole: bool) -> None:
         """Send a request's first bytes; the answer goes to `owner`. `is_head`: of a HEAD request."""
         self._owner = owner
         self._is_sent = is_whole
@@ -160,15 +160,15 @@ class AppConnection(asyncio.Protocol):
         elif state is CHUNKED:
             self._take_chunked(data)
         elif state is UNTIL_CLOSE and self._owner:
-            self._owner.answer_body(data)
+            self._owner.response_body(data)
         elif state is IDLE:
-            self._home.forget(self)
+            self._home.discard(self)
             self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End an answer that lasts until this moment; tell the owner of any other that it stays unfinished."""
         if self._owner is None:
-            self._home.forget(self)
+            self._home.discard(self)
         elif self._state is UNTIL_CLOSE and exc is None:
             self._end(is_reusable=False)
         else:
@@ -177,12 +177,12 @@ class AppConnection(asyncio.Protocol):
     def pause_writing(self) -> None:
         """Pass on that the app lags behind."""
         if self._owner:
-            self._owner.app_blocks()
+            self._owner.upstream_paused()
 
     def resume_writing(self) -> None:
         """Pass on that the app has caught up."""
         if self._owner:
-            self._owner.app_unblocks()
+            self._owner.upstream_resumed()
 
     # --- httptools
 
@@ -207,7 +207,7 @@ class AppConnection(asyncio.Protocol):
 
     def _new_parser(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
-        self._headers: list[Pair] = []
+        self._headers: list[Header] = []
         self._reason = b""
         self._is_whole = False
 
@@ -255,25 +255,25 @@ class AppConnection(asyncio.Protocol):
             self._lose(is_broken=True)
             return
         framing, length = found
-        head = AnswerHead(status, self._reason, self._headers, framing)
+        head = ResponseHead(status, self._reason, self._headers, framing)
         self._headers = []  # what is still to come are trailers
-        self._is_reusable = framing is not Framing.UNTIL_CLOSE and self._parser.should_keep_alive()
-        if framing is Framing.NONE:
-            owner.answer_begins(head, b"")
+        self._is_reusable = framing is not BodyFraming.UNTIL_CLOSE and self._parser.should_keep_alive()
+        if framing is BodyFraming.NONE:
+            owner.response_started(head, b"")
             self._end(is_reusable=self._is_reusable and not rest)
-        elif framing is Framing.SIZED:
+        elif framing is BodyFraming.SIZED:
             self._state, self._left = SIZED, length - len(rest)
-            owner.answer_begins(head, rest if self._left >= 0 else rest[: self._left])
+            owner.response_started(head, rest if self._left >= 0 else rest[: self._left])
             if self._left <= 0:
                 self._end(is_reusable=self._is_reusable and self._left == 0)
-        elif framing is Framing.CHUNKED:
+        elif framing is BodyFraming.CHUNKED:
             self._state = CHUNKED
             self._begin_chunked(owner, head, rest)
         else:
             self._state = UNTIL_CLOSE
-            owner.answer_begins(head, rest)
+            owner.response_started(head, rest)
 
-    def _framing(self, status: int) -> tuple[Framing, int] | None:
+    def _framing(self, status: int) -> tuple[BodyFraming, int] | None:
         """Return how the body ends, and its length where that says so; None where readers might not agree on it."""
         length = -1
         codings: list[bytes] = []
@@ -286,29 +286,29 @@ class AppConnection(asyncio.Protocol):
         if codings and codings != [b"chunked"]:
             return None
         if self._expects_no_body or status in (204, 304):
-            return Framing.NONE, 0
+            return BodyFraming.NONE, 0
         if codings:
-            return Framing.CHUNKED, 0
-        return (Framing.UNTIL_CLOSE, 0) if length < 0 else (Framing.SIZED, length)
+            return BodyFraming.CHUNKED, 0
+        return (BodyFraming.UNTIL_CLOSE, 0) if length < 0 else (BodyFraming.SIZED, length)
 
     def _take_sized(self, data: bytes) -> None:
         owner = self._owner
         assert owner
         self._left -= len(data)
-        owner.answer_body(data if self._left >= 0 else data[: self._left])
+        owner.response_body(data if self._left >= 0 else data[: self._left])
         if self._left <= 0:
             self._end(is_reusable=self._is_reusable and self._left == 0)
 
-    def _begin_chunked(self, owner: Owner, head: AnswerHead, rest: bytes) -> None:
+    def _begin_chunked(self, owner: ResponseHandler, head: ResponseHead, rest: bytes) -> None:
         passed = self._chunks(rest)
         if passed is not None:
-            owner.answer_begins(head, passed)
+            owner.response_started(head, passed)
             self._end_if_whole()
 
     def _take_chunked(self, data: bytes) -> None:
         passed = self._chunks(data)
         if passed and self._owner:
-            self._owner.answer_body(passed)
+            self._owner.response_body(passed)
         if passed is not None:
             self._end_if_whole()
 
@@ -336,7 +336,7 @@ class AppConnection(asyncio.Protocol):
             self._lose(is_broken=True)
             return
         self._owner, self._state = None, DONE
-        owner.answer_switches(AnswerHead(SWITCHING, self._reason, self._headers, Framing.NONE), rest)
+        owner.response_upgraded(ResponseHead(SWITCHING, self._reason, self._headers, BodyFraming.NONE), rest)
 
     def _end(self, *, is_reusable: bool) -> None:
         owner = self._owner
@@ -345,21 +345,21 @@ class AppConnection(asyncio.Protocol):
         if is_reusable and self._is_sent and not self.transport.is_closing():
             self._state = IDLE
             self.resume_reading()
-            self._home.give_back(self)
+            self._home.release(self)
         else:
             self._state = DONE
             self.transport.abort()
-        owner.answer_ends()
+        owner.response_ended()
 
     def _lose(self, *, is_broken: bool) -> None:
         owner, self._owner = self._owner, None
         self._state = DONE
         self.transport.abort()
         if owner:
-            owner.app_lost(is_broken=is_broken)
+            owner.upstream_lost(is_broken=is_broken)
 
 
-class DecodingAppConnection(AppConnection):
+class DecodingUpstreamConnection(UpstreamConnection):
     """Passes the contents of chunks on instead of the chunks."""
 
     def on_body(self, data: bytes) -> None:

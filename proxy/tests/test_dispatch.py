@@ -8,17 +8,17 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 import pytest
 from uvicorn import Config, Server
 
-from proxy.app_connection import AppConnection
 from proxy.asgi_request import Receive, Scope, Send
-from proxy.front import PlatformOnly, uvicorn_protocol
-from proxy.limits import Limits
+from proxy.client_connection import ClientConnection
+from proxy.data_plane import DataPlane
+from proxy.dispatch import PlatformOnly, uvicorn_protocol
+from proxy.limits import ProxyLimits
 from proxy.listeners import listening
-from proxy.plane import DataPlane
-from proxy.splice import ClientConnection
 from proxy.tests.app import App, running_app
 from proxy.tests.black_box import log_in, seen
-from proxy.tests.site import BY_PORT, SITE, FakeAuthority, admission, cookie, route
+from proxy.tests.site import BY_PORT, SITE, FakeControlPlane, authorizer, cookie, route
 from proxy.tests.wire import TEXT, connected, handshake, masked, request
+from proxy.upstream_connection import UpstreamConnection
 from tests.ports import free_port
 from tests.wait import SECONDS
 
@@ -31,9 +31,9 @@ async def platform(scope: Scope, receive: Receive, send: Send) -> None:
     await send({"type": "http.response.body", "body": b"the platform"})
 
 
-def plane_for(app: App, limits: Limits | None = None, **changes: object) -> DataPlane:
+def plane_for(app: App, limits: ProxyLimits | None = None, **changes: object) -> DataPlane:
     """Return a plane with the route to the app."""
-    return DataPlane(admission(route(port=app.port, **changes)), FakeAuthority(), limits, AppConnection)
+    return DataPlane(authorizer(route(port=app.port, **changes)), FakeControlPlane(), limits, UpstreamConnection)
 
 
 @asynccontextmanager
@@ -91,7 +91,7 @@ async def test_a_head_in_pieces_is_waited_for() -> None:
 
 
 async def test_a_head_that_never_ends_is_not_waited_for() -> None:
-    async with running_app() as app, serving(plane_for(app, Limits(head_seconds=0.3))) as port:
+    async with running_app() as app, serving(plane_for(app, ProxyLimits(head_seconds=0.3))) as port:
         async with connected(port) as client:
             await client.send(b"GET / HTTP/1.1\r\n")
             assert await client.ended() == b""
@@ -114,7 +114,7 @@ async def test_a_head_without_end_is_not_kept_for_the_platform_either(*, is_firs
 
 
 async def test_a_later_head_that_never_ends_is_not_waited_for_by_the_platform() -> None:
-    limits = Limits(head_seconds=0.3)
+    limits = ProxyLimits(head_seconds=0.3)
     async with running_app() as app, serving(plane_for(app, limits)) as port, connected(port) as client:
         assert (await client.ask(request("GET", "/", b"", PLATFORM))).status == 200
         await client.send(b"GET / HTTP/1.1\r\n")
@@ -122,7 +122,7 @@ async def test_a_later_head_that_never_ends_is_not_waited_for_by_the_platform() 
 
 
 async def test_a_body_for_the_platform_may_be_as_long_and_slow_as_ever() -> None:
-    limits = Limits(head_seconds=0.2)
+    limits = ProxyLimits(head_seconds=0.2)
     async with running_app() as app, serving(plane_for(app, limits)) as port, connected(port) as client:
         await client.send(f"POST / HTTP/1.1\r\nHost: {PLATFORM}\r\nContent-Length: 300000\r\n\r\n".encode())
         await asyncio.sleep(0.4)
@@ -135,7 +135,7 @@ async def test_an_app_has_a_port_of_its_own_as_long_as_its_route_names_it() -> N
     async with running_app() as app:
         plane = plane_for(app, is_public=True)
         async with listening(plane, "127.0.0.1"):
-            table = plane.admission.table
+            table = plane.authorizer.table
             table.replace([route(port=app.port, is_public=True, listen_port=own)])
             await until_open(own)
             async with connected(own) as client:
@@ -152,8 +152,8 @@ async def test_an_app_has_a_port_of_its_own_as_long_as_its_route_names_it() -> N
 
 async def test_a_port_is_held_for_apps_also_while_none_has_it() -> None:
     own = free_port()
-    plane = DataPlane(admission(site=BY_PORT), FakeAuthority())
-    plane.admission.table.replace([])
+    plane = DataPlane(authorizer(site=BY_PORT), FakeControlPlane())
+    plane.authorizer.table.replace([])
     async with listening(plane, "127.0.0.1", [own]):
         await until_open(own)
         async with connected(own) as client:
@@ -169,7 +169,7 @@ async def test_a_port_that_another_program_has_does_no_harm() -> None:
             first, second = taken.getsockname()[1], free_port()
             async with listening(plane, "127.0.0.1"):
                 other = route(label="echo--s2", session="s2", port=app.port, listen_port=second)
-                plane.admission.table.replace([route(port=app.port, listen_port=first), other])
+                plane.authorizer.table.replace([route(port=app.port, listen_port=first), other])
                 await until_open(second)
 
 
@@ -198,13 +198,13 @@ async def test_a_plane_that_drains_finishes_answers_and_lets_websockets_be() -> 
             await talking.cut()
 
 
-@pytest.mark.parametrize("faulty", ["judge", "answer_headers"])
+@pytest.mark.parametrize("faulty", ["authorize", "response_headers"])
 async def test_a_fault_of_ours_leaves_nobody_waiting(faulty: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise ArithmeticError
 
     async with running_app() as app, serving(plane := plane_for(app)) as port:
-        monkeypatch.setattr(plane.admission, faulty, fail)
+        monkeypatch.setattr(plane.authorizer, faulty, fail)
         async with connected(port) as client:
             await client.send(request(**log_in()))
             assert b"200 OK" not in await client.ended()

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from time import time as unix_time
 from typing import Final
 
-from proxy.signing import GATEWAY, Forged, Keys
+from proxy.signing import GATEWAY, InvalidSignatureError, Keys
 
 HEADER: Final = "X-GP-Gateway"
 LIFE_SECONDS: Final = 30
@@ -24,15 +24,15 @@ def check(keys: Keys, value: str) -> list[str]:
         *about, expiry = keys.fields(GATEWAY, value)
         left = int(expiry) - unix_time()
     except ValueError as error:
-        raise Forged("its fields are not a pass's") from error
+        raise InvalidSignatureError("its fields are not a pass's") from error
     if left < -SKEW_SECONDS:
-        raise Forged(f"it was over {-left:.0f} s ago; do the clocks agree?")
+        raise InvalidSignatureError(f"it was over {-left:.0f} s ago; do the clocks agree?")
     if left > LIFE_SECONDS + SKEW_SECONDS:
-        raise Forged(f"it would hold for {left:.0f} s; do the clocks agree?")
+        raise InvalidSignatureError(f"it would hold for {left:.0f} s; do the clocks agree?")
     return about
 
 
-class Passes:
+class GatewayTokens:
     """Passes for endpoints, about their labels: signed, and checked, once for many requests."""
 
     def __init__(self, keys: Keys) -> None:
@@ -60,7 +60,7 @@ class Passes:
             self._checked = {text: each for text, each in self._checked.items() if each[0] > now}
             try:
                 (label,) = check(self._keys, signed.decode("latin-1"))
-            except (Forged, ValueError):
+            except (InvalidSignatureError, ValueError):
                 return None
             known = self._checked[signed] = (now + CHECKED_AGAIN_AFTER, label)
         return known[1]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from proxy import heads
-from proxy.heads import Malformed
+from proxy import headers
+from proxy.headers import MalformedRequestError
 
 
 @pytest.mark.parametrize(
@@ -26,29 +26,29 @@ from proxy.heads import Malformed
     ],
 )
 def test_a_request_header_that_is_forged_or_ours_or_for_one_hop_goes_no_further(name: str) -> None:
-    assert heads.sort([(name.encode(), b"x"), (b"X-Mine", b"y")]).kept == [(b"X-Mine", b"y")]
+    assert headers.classify([(name.encode(), b"x"), (b"X-Mine", b"y")]).kept == [(b"X-Mine", b"y")]
 
 
 def test_what_a_connection_header_names_goes_no_further() -> None:
     pairs = [(b"Connection", b"close, x-secret"), (b"X-Secret", b"1"), (b"X-Open", b"2")]
-    assert heads.sort(pairs).kept == [(b"X-Open", b"2")]
-    assert heads.hop_headers(pairs) == [(b"X-Open", b"2")]
+    assert headers.classify(pairs).kept == [(b"X-Open", b"2")]
+    assert headers.strip_hop_by_hop(pairs) == [(b"X-Open", b"2")]
 
 
 @pytest.mark.parametrize("name", [b"Host", b"Content-Length", b"Transfer-Encoding", b"Origin", b"Sec-Fetch-Site"])
 def test_a_header_that_decides_may_not_come_twice(name: bytes) -> None:
-    with pytest.raises(Malformed):
-        heads.sort([(name, b"1"), (name.lower(), b"1")])
+    with pytest.raises(MalformedRequestError):
+        headers.classify([(name, b"1"), (name.lower(), b"1")])
 
 
 def test_our_cookies_are_taken_out_and_the_others_stay_in_order() -> None:
     header = b"keep=me; gp_app=T;other=2; __Host-gp_app=U; gp_session=V; __HOST-GP_APP_STATE=W; gp_csrf=X; last"
-    assert heads.without_our_cookies(header) == b"keep=me; other=2; last"
-    assert heads.without_our_cookies(b"gp_app=T") == b""
+    assert headers.strip_platform_cookies(header) == b"keep=me; other=2; last"
+    assert headers.strip_platform_cookies(b"gp_app=T") == b""
 
 
 def test_cookies_in_two_headers_are_read_as_one() -> None:
-    assert heads.sort([(b"Cookie", b"a=1"), (b"cookie", b"b=2")]).noted[b"cookie"] == b"a=1; b=2"
+    assert headers.classify([(b"Cookie", b"a=1"), (b"cookie", b"b=2")]).noted[b"cookie"] == b"a=1; b=2"
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,11 @@ def test_cookies_in_two_headers_are_read_as_one() -> None:
     ],
 )
 def test_an_app_sets_cookies_for_its_own_host_only_and_never_ours(set_by_app: bytes, passed: bytes | None) -> None:
-    cookies = [v for n, v in heads.answer_headers([(b"Set-Cookie", set_by_app)], is_public=False) if n == b"Set-Cookie"]
+    cookies = [
+        v
+        for n, v in headers.filter_response_headers([(b"Set-Cookie", set_by_app)], is_public=False)
+        if n == b"Set-Cookie"
+    ]
     assert cookies == ([] if passed is None else [passed])
 
 
@@ -86,17 +90,17 @@ def test_an_app_sets_cookies_for_its_own_host_only_and_never_ours(set_by_app: by
     ],
 )
 def test_a_dangerous_header_of_an_app_does_not_reach_the_browser(name: bytes) -> None:
-    kept = heads.answer_headers([(name, b"x"), (b"ETag", b"1")], is_public=False)
-    assert kept == [(b"ETag", b"1"), heads.NO_INDEX, *heads.PRIVATE, heads.SAME_ORIGIN_REFERRER]
+    kept = headers.filter_response_headers([(name, b"x"), (b"ETag", b"1")], is_public=False)
+    assert kept == [(b"ETag", b"1"), headers.NO_INDEX, *headers.PRIVATE, headers.SAME_ORIGIN_REFERRER]
 
 
 def test_a_private_app_is_shown_by_pages_of_its_own_origin_alone() -> None:
     pairs = [(b"Content-Security-Policy", b"sandbox"), (b"cross-origin-resource-policy", b"cross-origin")]
-    shown = heads.answer_headers(pairs, is_public=False)
-    assert shown == [pairs[0], heads.NO_INDEX, *heads.PRIVATE, heads.SAME_ORIGIN_REFERRER]
-    assert heads.answer_headers(pairs, is_public=True)[:2] == pairs
+    shown = headers.filter_response_headers(pairs, is_public=False)
+    assert shown == [pairs[0], headers.NO_INDEX, *headers.PRIVATE, headers.SAME_ORIGIN_REFERRER]
+    assert headers.filter_response_headers(pairs, is_public=True)[:2] == pairs
 
 
 def test_a_public_app_may_answer_other_origins_and_nobody_indexes_it() -> None:
     pairs = [(b"Access-Control-Allow-Origin", b"*"), (b"X-Robots-Tag", b"all"), (b"Referrer-Policy", b"origin")]
-    assert heads.answer_headers(pairs, is_public=True) == [pairs[0], pairs[2], heads.NO_INDEX]
+    assert headers.filter_response_headers(pairs, is_public=True) == [pairs[0], pairs[2], headers.NO_INDEX]

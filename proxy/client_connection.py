@@ -10,15 +10,15 @@ from typing import Final, cast
 import httptools
 
 from proxy import exchange as own
-from proxy.admission import Forward
-from proxy.answers import Answer
-from proxy.app_connection import AnswerHead, AppConnection, Framing
-from proxy.exchange import Exchange, answer_bytes, needs_seat
-from proxy.handoff import Reserved
-from proxy.heads import Pair, Request
-from proxy.lanes import WRITE_AHEAD, Lane
-from proxy.plane import DataPlane, Seat
+from proxy.authorization import ForwardDecision
+from proxy.data_plane import ConnectionSlot, DataPlane
+from proxy.exchange import Exchange, needs_slot, response_bytes
+from proxy.headers import Header, RequestHead
+from proxy.login_flow import ReservedRequest
+from proxy.responses import LocalResponse
 from proxy.tunnel import Tunnel
+from proxy.upstream_connection import BodyFraming, ResponseHead, UpstreamConnection
+from proxy.upstream_pool import WRITE_AHEAD, UpstreamPool
 
 FOREVER: Final = float("inf")
 CONTINUE: Final = b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -33,12 +33,12 @@ class ClientConnection(asyncio.Protocol):
 
     def __init__(self, plane: DataPlane, listen_port: int | None = None) -> None:
         self._plane = plane
-        self._admission = plane.admission
+        self._authorizer = plane.authorizer
         self._listen_port = listen_port
         self._loop = asyncio.get_running_loop()
         self._parser = httptools.HttpRequestParser(self)
         self._exchanges: deque[Exchange] = deque()
-        self._headers: list[Pair] = []
+        self._headers: list[Header] = []
         self._target = b""
         self._early = b""  # bytes behind a handshake that is under way
         self._head_bytes = 0
@@ -51,7 +51,7 @@ class ClientConnection(asyncio.Protocol):
         self._is_reading = True
         self._closes_when_idle = False
         self._peer = ""
-        self.seat: Seat | None = None
+        self.slot: ConnectionSlot | None = None
         self.deadline = self._loop.time() + plane.limits.head_seconds
 
     # --- asyncio
@@ -62,8 +62,8 @@ class ClientConnection(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=WRITE_AHEAD)
         peer = transport.get_extra_info("peername")
         self._peer = peer[0] if peer else ""
-        self._arrival = self._plane.arrivals.greet(self.transport)
-        self._is_deaf = self._arrival is None
+        self._pending_connection = self._plane.pending.admit(self.transport)
+        self._is_deaf = self._pending_connection is None
         self._plane.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -72,7 +72,7 @@ class ClientConnection(asyncio.Protocol):
         for exchange in self._exchanges:
             exchange.end()
         self._exchanges.clear()
-        self._rise()
+        self._release()
 
     def data_received(self, data: bytes) -> None:
         """Parse what came, and go on with the request under way or begin the next."""
@@ -143,7 +143,7 @@ class ClientConnection(asyncio.Protocol):
         limit = self._plane.limits.head_bytes
         if self._head_bytes > limit:  # which counts what came with it
             self._is_too_long = len(self._target) + sum(len(name) + len(value) for name, value in self._headers) > limit
-        request = Request(parser.get_method(), self._target, self._headers, parser.get_http_version() != "1.1")
+        request = RequestHead(parser.get_method(), self._target, self._headers, parser.get_http_version() != "1.1")
         self._exchanges.append(Exchange(request, is_kept_alive=parser.should_keep_alive()))
 
     def on_body(self, data: bytes) -> None:
@@ -169,56 +169,56 @@ class ClientConnection(asyncio.Protocol):
             self._update_reading()
 
     def _begin(self, exchange: Exchange) -> None:
-        judgement = self._admission.judge(exchange.request, self._peer, self._listen_port)
-        if isinstance(judgement, Forward):
-            self._forward(exchange, judgement)
-        elif isinstance(judgement, Answer):
-            self._answer(exchange, judgement)
+        decision = self._authorizer.authorize(exchange.request, self._peer, self._listen_port)
+        if isinstance(decision, ForwardDecision):
+            self._forward(exchange, decision)
+        elif isinstance(decision, LocalResponse):
+            self._respond(exchange, decision)
         else:
-            exchange.task = self._loop.create_task(self._serve(exchange, judgement))
+            exchange.task = self._loop.create_task(self._serve(exchange, decision))
 
-    def _forward(self, exchange: Exchange, forward: Forward) -> None:
+    def _forward(self, exchange: Exchange, forward: ForwardDecision) -> None:
         exchange.forward = forward
-        seat = self.seat
-        if seat is None or needs_seat(seat, forward):
-            self._rise()
-            taken = self._plane.sit(forward.visitor, forward.client)
-            if isinstance(taken, Answer):
-                self._answer(exchange, taken)
+        slot = self.slot
+        if slot is None or needs_slot(slot, forward):
+            self._release()
+            taken = self._plane.acquire_slot(forward.principal, forward.client)
+            if isinstance(taken, LocalResponse):
+                self._respond(exchange, taken)
                 return
-            self.seat = seat = taken
-        seat.is_busy = seat.lane.is_used = True
+            self.slot = slot = taken
+        slot.is_busy = slot.pool.is_used = True
         now = self._loop.time()
         self.deadline = FOREVER
-        app = seat.lane.take(now)
+        app = slot.pool.take_idle(now)
         if app:
-            exchange.is_spare = True
+            exchange.is_reused = True
             self._send(exchange, forward, app)
         else:
-            exchange.task = self._loop.create_task(self._dial(exchange, forward, seat.lane))
+            exchange.task = self._loop.create_task(self._dial(exchange, forward, slot.pool))
 
-    async def _dial(self, exchange: Exchange, forward: Forward, lane: Lane) -> None:
+    async def _dial(self, exchange: Exchange, forward: ForwardDecision, pool: UpstreamPool) -> None:
         try:
-            app = await lane.dial()
+            app = await pool.connect()
         except OSError as error:
             exchange.task = None
-            self._answer(exchange, own.SILENT if isinstance(error, TimeoutError) else own.UNREACHABLE)
+            self._respond(exchange, own.SILENT if isinstance(error, TimeoutError) else own.UNREACHABLE)
         else:
             exchange.task = None
             self._send(exchange, forward, app)
             self._update_reading()
 
-    async def _serve(self, exchange: Exchange, reserved: Reserved) -> None:
+    async def _serve(self, exchange: Exchange, reserved: ReservedRequest) -> None:
         try:
-            answer = await self._admission.serve(reserved)
+            response = await self._authorizer.serve(reserved)
         except Exception:
             exchange.task = None
-            self._answer(exchange, own.FAILED)
+            self._respond(exchange, own.FAILED)
             raise
         exchange.task = None
-        self._answer(exchange, answer)
+        self._respond(exchange, response)
 
-    def _send(self, exchange: Exchange, forward: Forward, app: AppConnection) -> None:
+    def _send(self, exchange: Exchange, forward: ForwardDecision, app: UpstreamConnection) -> None:
         exchange.app = app
         exchange.is_sent = is_whole = exchange.is_received
         data = forward.to_bytes()
@@ -233,12 +233,12 @@ class ClientConnection(asyncio.Protocol):
 
     def _await_answer(self, exchange: Exchange) -> None:
         if exchange.is_sent and not exchange.is_begun:
-            self.deadline = self._loop.time() + self._plane.limits.answer_seconds
+            self.deadline = self._loop.time() + self._plane.limits.response_seconds
 
-    def _answer(self, exchange: Exchange, answer: Answer) -> None:
+    def _respond(self, exchange: Exchange, response: LocalResponse) -> None:
         """Answer without the app."""
-        closes = answer.closes or self._is_last(exchange)
-        self.transport.write(answer.to_bytes(with_body=exchange.request.method != b"HEAD", closes=closes))
+        closes = response.closes or self._is_last(exchange)
+        self.transport.write(response.to_bytes(with_body=exchange.request.method != b"HEAD", closes=closes))
         self._finish(exchange, closes=closes)
 
     def _is_last(self, exchange: Exchange) -> bool:
@@ -248,8 +248,8 @@ class ClientConnection(asyncio.Protocol):
     def _finish(self, exchange: Exchange, *, closes: bool) -> None:
         exchange.end()
         self._exchanges.popleft()
-        if self.seat:
-            self.seat.is_busy = False
+        if self.slot:
+            self.slot.is_busy = False
         if closes:
             self._linger()
         elif self._exchanges:
@@ -260,68 +260,68 @@ class ClientConnection(asyncio.Protocol):
 
     # --- the app's answer
 
-    def answer_begins(self, head: AnswerHead, first: bytes) -> None:
+    def response_started(self, head: ResponseHead, first: bytes) -> None:
         """Send the head on, with what of the body came along."""
         exchange = self._exchanges[0]
         forward = exchange.forward
         assert forward
         exchange.is_begun = True
-        exchange.is_kept_alive = not (head.framing is Framing.UNTIL_CLOSE or self._is_last(exchange))
+        exchange.is_kept_alive = not (head.framing is BodyFraming.UNTIL_CLOSE or self._is_last(exchange))
         self.deadline = FOREVER
-        headers = self._admission.answer_headers(forward.visitor, head.headers)
-        data = answer_bytes(head, headers, closes=not exchange.is_kept_alive)
+        headers = self._authorizer.response_headers(forward.principal, head.headers)
+        data = response_bytes(head, headers, closes=not exchange.is_kept_alive)
         if len(first) <= JOINED_BYTES:
             self.transport.write(data + first)
         else:
             self.transport.write(data)
             self.transport.write(first)
 
-    def answer_body(self, data: bytes) -> None:
+    def response_body(self, data: bytes) -> None:
         """Send it on."""
         self.transport.write(data)
 
-    def answer_ends(self) -> None:
+    def response_ended(self) -> None:
         """Go on to the next request."""
         exchange = self._exchanges[0]
         exchange.app = None
         self._finish(exchange, closes=self._closes_when_idle or not exchange.is_kept_alive)
 
-    def answer_switches(self, head: AnswerHead, first: bytes) -> None:
+    def response_upgraded(self, head: ResponseHead, first: bytes) -> None:
         """Leave the connections to each other."""
         exchange = self._exchanges.popleft()
-        app, forward, seat = exchange.app, exchange.forward, self.seat
+        app, forward, slot = exchange.app, exchange.forward, self.slot
         assert app
         assert forward
-        assert seat
-        headers = self._admission.answer_headers(forward.visitor, head.headers)
-        self.transport.write(answer_bytes(head, headers, closes=False) + first)
-        self.seat = None
+        assert slot
+        headers = self._authorizer.response_headers(forward.principal, head.headers)
+        self.transport.write(response_bytes(head, headers, closes=False) + first)
+        self.slot = None
         self._plane.connections.discard(self)
-        Tunnel(self._plane, seat, self.transport, app.transport)
+        Tunnel(self._plane, slot, self.transport, app.transport)
         if self._early:
             app.transport.write(self._early)
         app.resume_reading()
         if not self._is_reading:
             self.transport.resume_reading()
 
-    def app_lost(self, *, is_broken: bool) -> None:
+    def upstream_lost(self, *, is_broken: bool) -> None:
         """Ask again if the connection was just too old; otherwise the client learns that the answer is not whole."""
         exchange = self._exchanges[0]
         exchange.app = None
         if exchange.is_begun:
             self.transport.abort()
-        elif exchange.may_repeat and exchange.forward and self.seat and not is_broken:
-            exchange.is_spare = False
-            exchange.task = self._loop.create_task(self._dial(exchange, exchange.forward, self.seat.lane))
+        elif exchange.may_repeat and exchange.forward and self.slot and not is_broken:
+            exchange.is_reused = False
+            exchange.task = self._loop.create_task(self._dial(exchange, exchange.forward, self.slot.pool))
         else:
-            self._answer(exchange, own.BROKEN)
+            self._respond(exchange, own.BROKEN)
 
-    def app_blocks(self) -> None:
+    def upstream_paused(self) -> None:
         """Let the client wait for the app."""
         self._is_app_blocked = True
         self._update_reading()
 
-    def app_unblocks(self) -> None:
+    def upstream_resumed(self) -> None:
         """Let the client go on."""
         self._is_app_blocked = False
         self._update_reading()
@@ -332,7 +332,7 @@ class ClientConnection(asyncio.Protocol):
         """End what took too long."""
         exchange = self._exchanges[0] if self._exchanges else None
         if exchange and not exchange.is_begun:
-            self._answer(exchange, own.SILENT)
+            self._respond(exchange, own.SILENT)
         elif self._is_in_head and not self._is_deaf:
             self._refuse(own.TOO_SLOW)
         else:
@@ -348,15 +348,15 @@ class ClientConnection(asyncio.Protocol):
         if not self._exchanges:
             self.transport.close()
 
-    def _refuse(self, answer: Answer) -> None:
+    def _refuse(self, response: LocalResponse) -> None:
         """Answer what cannot be parsed; an answer that is under way comes first."""
         self._closes_when_idle = self._is_deaf = True
         exchange = self._exchanges[0] if self._exchanges else None
         if exchange is None:
-            self.transport.write(answer.to_bytes())
+            self.transport.write(response.to_bytes())
             self._linger()
         elif not exchange.is_begun and not exchange.is_sent:
-            self._answer(exchange, answer)
+            self._respond(exchange, response)
         elif not exchange.is_received:
             self.cut()
 
@@ -376,12 +376,12 @@ class ClientConnection(asyncio.Protocol):
         transport.write_eof()
         self._update_reading()
 
-    def _rise(self) -> None:
-        if self._arrival:
-            self._arrival.end()
-        if self.seat:
-            self._plane.rise(self.seat)
-            self.seat = None
+    def _release(self) -> None:
+        if self._pending_connection:
+            self._pending_connection.end()
+        if self.slot:
+            self._plane.release_slot(self.slot)
+            self.slot = None
 
     def _update_reading(self) -> None:
         """Read from the client only while there is somewhere for it to go; its end is seen only while reading."""

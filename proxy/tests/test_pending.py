@@ -6,15 +6,15 @@ from ipaddress import ip_network
 
 import pytest
 
-from proxy.app_connection import AppConnection
-from proxy.arrivals import source_of
-from proxy.limits import Limits
-from proxy.plane import DataPlane
+from proxy.data_plane import DataPlane
+from proxy.limits import ProxyLimits
+from proxy.pending import source_of
 from proxy.tests.app import running_app
-from proxy.tests.carriers import running
-from proxy.tests.site import FakeAuthority, admission, cookie, route
-from proxy.tests.test_front import PLATFORM, serving
+from proxy.tests.servers import running
+from proxy.tests.site import FakeControlPlane, authorizer, cookie, route
+from proxy.tests.test_dispatch import PLATFORM, serving
 from proxy.tests.wire import Client, connected, handshake, request
+from proxy.upstream_connection import UpstreamConnection
 from tests.wait import SECONDS
 
 
@@ -31,18 +31,18 @@ async def refusal(port: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("limits", "status"),
-    [(Limits(waiting_per_address=3), b"HTTP/1.1 429 "), (Limits(waiting=3), b"HTTP/1.1 503 ")],
+    [(ProxyLimits(pending_per_address=3), b"HTTP/1.1 429 "), (ProxyLimits(pending=3), b"HTTP/1.1 503 ")],
     ids=["of one address", "in all"],
 )
 async def test_connections_that_say_nothing_are_few_and_those_that_leave_make_room(
-    limits: Limits, status: bytes
+    limits: ProxyLimits, status: bytes
 ) -> None:
-    async with AsyncExitStack() as stack, running("splice", limits) as carrier:
-        waiting = await idle(stack, carrier.port, 3)
-        assert (await refusal(carrier.port)).startswith(status)
+    async with AsyncExitStack() as stack, running("splice", limits) as proxy:
+        waiting = await idle(stack, proxy.port, 3)
+        assert (await refusal(proxy.port)).startswith(status)
         waiting[0].reset()
         async with asyncio.timeout(SECONDS):
-            while not await is_served(carrier.port):
+            while not await is_served(proxy.port):
                 await asyncio.sleep(0.01)
 
 
@@ -55,32 +55,32 @@ async def is_served(port: int) -> bool:
 
 
 async def test_who_may_use_an_app_waits_no_longer_and_who_may_not_does() -> None:
-    limits = Limits(waiting_per_address=2)
-    async with AsyncExitStack() as stack, running("splice", limits) as carrier:
+    limits = ProxyLimits(pending_per_address=2)
+    async with AsyncExitStack() as stack, running("splice", limits) as proxy:
         for _ in range(4):
-            client = await stack.enter_async_context(connected(carrier.port))
+            client = await stack.enter_async_context(connected(proxy.port))
             assert (await client.ask(request(Cookie=cookie()))).status == 200
-            socket = await stack.enter_async_context(connected(carrier.port))
+            socket = await stack.enter_async_context(connected(proxy.port))
             await socket.send(handshake(Cookie=cookie()))
             assert (await socket.head()).status == 101
         for _ in range(2):
-            stranger = await stack.enter_async_context(connected(carrier.port))
+            stranger = await stack.enter_async_context(connected(proxy.port))
             assert (await stranger.ask(request())).status == 401
-        assert (await refusal(carrier.port)).startswith(b"HTTP/1.1 429 ")
+        assert (await refusal(proxy.port)).startswith(b"HTTP/1.1 429 ")
 
 
 async def test_a_server_in_front_is_not_counted() -> None:
-    limits, fronts = Limits(waiting_per_address=1, waiting=1), [ip_network("127.0.0.1/32")]
-    async with AsyncExitStack() as stack, running("splice", limits, fronts) as carrier:
-        await idle(stack, carrier.port, 5)
-        async with connected(carrier.port) as client:
+    limits, trusted_proxies = ProxyLimits(pending_per_address=1, pending=1), [ip_network("127.0.0.1/32")]
+    async with AsyncExitStack() as stack, running("splice", limits, trusted_proxies) as proxy:
+        await idle(stack, proxy.port, 5)
+        async with connected(proxy.port) as client:
             assert (await client.ask(request(Cookie=cookie()))).status == 200
 
 
 async def test_beside_the_platform_a_connection_waits_until_its_first_head() -> None:
-    limits = Limits(waiting_per_address=2)
+    limits = ProxyLimits(pending_per_address=2)
     async with AsyncExitStack() as stack, running_app() as app:
-        plane = DataPlane(admission(route(port=app.port)), FakeAuthority(), limits, AppConnection)
+        plane = DataPlane(authorizer(route(port=app.port)), FakeControlPlane(), limits, UpstreamConnection)
         port = await stack.enter_async_context(serving(plane))
         for _ in range(4):
             client = await stack.enter_async_context(connected(port))

@@ -7,41 +7,41 @@ from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from proxy.app_connection import END_OF_HEAD
-from proxy.arrivals import Arrival
 from proxy.asgi import Application
 from proxy.asgi_request import Receive, Scope, Send
-from proxy.limits import Limits
-from proxy.plane import DataPlane
+from proxy.client_connection import ClientConnection
+from proxy.data_plane import DataPlane
+from proxy.limits import ProxyLimits
+from proxy.pending import PendingConnection
 from proxy.site import Site
-from proxy.splice import ClientConnection
+from proxy.upstream_connection import END_OF_HEAD
 
 HOST: Final = re.compile(rb"\r\nhost[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
 Choose = Callable[[bytes], asyncio.Protocol]
 
 
-class FirstHead(asyncio.Protocol):
+class FirstRequestDispatcher(asyncio.Protocol):
     """Waits for a head, as long as the plane's limits allow, and leaves the connection to whom `choose` names."""
 
     def __init__(self, plane: DataPlane, choose: Choose) -> None:
         self._choose = choose
         self._limits = plane.limits
-        self._arrivals = plane.arrivals
-        self._arrival: Arrival | None = None
+        self._pending = plane.pending
+        self._pending_connection: PendingConnection | None = None
         self._received = b""
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait."""
         self._transport = cast(asyncio.Transport, transport)
-        self._arrival = self._arrivals.greet(self._transport)
-        if self._arrival:
+        self._pending_connection = self._pending.admit(self._transport)
+        if self._pending_connection:
             loop = asyncio.get_running_loop()
             self._timer = loop.call_later(self._limits.head_seconds, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
         """Hand the connection over once its first head is there, or too long."""
-        if self._arrival is None:
+        if self._pending_connection is None:
             return  # told to go
         self._received += data
         if END_OF_HEAD not in self._received and len(self._received) <= self._limits.head_bytes:
@@ -59,8 +59,8 @@ class FirstHead(asyncio.Protocol):
     def _rest(self) -> None:
         if self._timer:
             self._timer.cancel()
-        if self._arrival:
-            self._arrival.end()
+        if self._pending_connection:
+            self._pending_connection.end()
 
 
 def is_for_app(site: Site, head: bytes) -> bool:
@@ -72,7 +72,7 @@ def is_for_app(site: Site, head: bytes) -> bool:
 class PlatformConnection(HttpToolsProtocol):
     """Uvicorn's connection, with our bounds on what comes before a request is there: uvicorn itself has none."""
 
-    def __init__(self, limits: Limits, **uvicorn: Any) -> None:
+    def __init__(self, limits: ProxyLimits, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
         self._limits = limits
         self._is_in_head = False
@@ -115,7 +115,7 @@ class PlatformConnection(HttpToolsProtocol):
 def uvicorn_protocol(plane: DataPlane, site: Site) -> type[asyncio.Protocol]:
     """Return the class for uvicorn's option `http`: it takes the apps' connections, and uvicorn all others."""
 
-    class AppsFirst(FirstHead):
+    class AppsFirst(FirstRequestDispatcher):
         """Uvicorn's arguments go on to its own protocol."""
 
         def __init__(self, **uvicorn: Any) -> None:

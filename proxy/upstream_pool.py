@@ -4,45 +4,45 @@ import asyncio
 from typing import Final
 from urllib.parse import urlsplit
 
-from proxy.app_connection import AppConnection
-from proxy.limits import Limits
+from proxy.limits import ProxyLimits
 from proxy.routes import Route
+from proxy.upstream_connection import UpstreamConnection
 
-GATEWAY_SPARE_SECONDS: Final = 30.0  # our own server at the other end keeps idle connections longer
+GATEWAY_IDLE_SECONDS: Final = 30.0  # our own server at the other end keeps idle connections longer
 WRITE_AHEAD: Final = 256 * 1024  # bytes that wait for a slow reader in this process
 
 
-class Lane:
+class UpstreamPool:
     """What the data plane keeps for one route."""
 
-    def __init__(self, route: Route, limits: Limits, kind: type[AppConnection]) -> None:
+    def __init__(self, route: Route, limits: ProxyLimits, kind: type[UpstreamConnection]) -> None:
         self.route = route
         self.is_used = False  # since the authority was last told
-        self.seats = 0  # connections of browsers
+        self.connections_open = 0  # connections of browsers
         self._limits = limits
         self._kind = kind
-        self._spares: list[AppConnection] = []
-        self._spare_seconds = GATEWAY_SPARE_SECONDS if route.gateway else limits.spare_seconds
+        self._idle: list[UpstreamConnection] = []
+        self._idle_seconds = GATEWAY_IDLE_SECONDS if route.gateway else limits.idle_upstream_seconds
 
-    def take(self, now: float) -> AppConnection | None:
+    def take_idle(self, now: float) -> UpstreamConnection | None:
         """Return the connection that was idle for the shortest time, None if there is none that is surely alive."""
-        spares = self._spares
-        if not spares:
+        idle_connections = self._idle
+        if not idle_connections:
             return None
-        spare = spares.pop()
-        if now - spare.idle_since < self._spare_seconds and not spare.transport.is_closing():
-            return spare
-        spare.abort()
+        idle = idle_connections.pop()
+        if now - idle.idle_since < self._idle_seconds and not idle.transport.is_closing():
+            return idle
+        idle.abort()
         self.clear()
         return None
 
-    async def dial(self) -> AppConnection:
+    async def connect(self) -> UpstreamConnection:
         """Return a new connection. Raises OSError and TimeoutError."""
         host, port = self.target()
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._limits.connect_seconds):
             transport, app = await loop.create_connection(
-                lambda: self._kind(self, self._limits.answer_head_bytes), host, port
+                lambda: self._kind(self, self._limits.response_head_bytes), host, port
             )
         transport.set_write_buffer_limits(high=WRITE_AHEAD)
         return app
@@ -56,26 +56,26 @@ class Lane:
 
     def sweep(self, now: float) -> None:
         """End the connections that were idle for too long."""
-        old = [spare for spare in self._spares if now - spare.idle_since >= self._spare_seconds]
-        for spare in old:
-            self._spares.remove(spare)
-            spare.abort()
+        old = [idle for idle in self._idle if now - idle.idle_since >= self._idle_seconds]
+        for idle in old:
+            self._idle.remove(idle)
+            idle.abort()
 
     def clear(self) -> None:
         """End all idle connections."""
-        spares, self._spares = self._spares, []
-        for spare in spares:
-            spare.abort()
+        idle_connections, self._idle = self._idle, []
+        for idle in idle_connections:
+            idle.abort()
 
-    def give_back(self, app: AppConnection) -> None:
+    def release(self, app: UpstreamConnection) -> None:
         """Keep a connection for the next request."""
-        if len(self._spares) >= self._limits.spare_connections:
+        if len(self._idle) >= self._limits.idle_upstream_connections:
             app.abort()
             return
         app.idle_since = asyncio.get_running_loop().time()
-        self._spares.append(app)
+        self._idle.append(app)
 
-    def forget(self, app: AppConnection) -> None:
+    def discard(self, app: UpstreamConnection) -> None:
         """Drop an idle connection that the app has ended."""
-        if app in self._spares:
-            self._spares.remove(app)
+        if app in self._idle:
+            self._idle.remove(app)

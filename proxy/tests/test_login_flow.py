@@ -1,0 +1,153 @@
+"""From the platform to the endpoint's cookie."""
+
+import re
+import time
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from proxy.authorization import BrowserAuthorizer
+from proxy.exchange import UNREACHABLE
+from proxy.headers import RequestHead
+from proxy.login_flow import ReservedRequest
+from proxy.responses import LocalResponse
+from proxy.signing import Grant, digest
+from proxy.tests.site import HOST, KEYS, FakeControlPlane, authorizer, cookie, grant, route
+
+
+def values(response: LocalResponse, name: str) -> list[str]:
+    """Return the values of a header of an answer."""
+    return [value.decode() for key, value in response.headers if key.decode() == name]
+
+
+async def visit(
+    authorizer_: BrowserAuthorizer, target: str, cookies: str = "", port: int | None = None
+) -> LocalResponse:
+    """Return our own answer to a GET by a browser that navigates."""
+    host = HOST if port is None else HOST.replace("8000", str(port))
+    pairs = [(b"Host", host.encode()), (b"Cookie", cookies.encode()), (b"Sec-Fetch-Mode", b"navigate")]
+    decision = authorizer_.authorize(RequestHead(b"GET", target.encode(), pairs), "192.0.2.1", port)
+    response = await authorizer_.serve(decision) if isinstance(decision, ReservedRequest) else decision
+    assert isinstance(response, LocalResponse)
+    return response
+
+
+async def begin(
+    authorizer_: BrowserAuthorizer, target: str = "/lab?x=1", port: int | None = None
+) -> tuple[str, dict[str, str]]:
+    """Return the state cookie and what the platform is asked."""
+    response = await visit(authorizer_, target, port=port)
+    kept = re.match(
+        r"(gp_app_state=[^;]+); Path=/; Max-Age=120; HttpOnly; SameSite=Lax$", values(response, "Set-Cookie")[0]
+    )
+    assert kept
+    asked = parse_qs(urlsplit(values(response, "Location")[0]).query)
+    return kept[1], {name: each[0] for name, each in asked.items()}
+
+
+def put_ticket(control_plane: FakeControlPlane, state: str, granted: Grant, path: str = "/lab?x=1") -> None:
+    """Have the ticket `t1` redeemed for what is granted."""
+    control_plane.tickets["t1", "echo--s1", state] = (granted, path)
+
+
+async def test_a_ticket_becomes_the_cookie_of_its_endpoint_once() -> None:
+    control_plane = FakeControlPlane()
+    authorizer_ = authorizer(control_plane=control_plane)
+    kept, asked = await begin(authorizer_)
+    assert asked == {"h": "echo--s1", "s": digest(kept.removeprefix("gp_app_state=")), "next": "/lab?x=1"}
+    put_ticket(control_plane, asked["s"], grant())
+    arrived = await visit(authorizer_, "/.gp/callback?t=t1", kept)
+    assert (arrived.status, values(arrived, "Location")) == (303, ["/lab?x=1"])
+    assert values(arrived, "Cache-Control") == ["no-store"]
+    assert values(arrived, "Referrer-Policy") == ["no-referrer"]
+    made, forgotten = values(arrived, "Set-Cookie")
+    assert re.fullmatch(r"gp_app=[^;]+; Path=/; Max-Age=3[56][0-9][0-9]; HttpOnly; SameSite=Lax", made)
+    assert forgotten.startswith("gp_app_state=; Path=/; Max-Age=0;")
+    granted = Grant.from_cookie(KEYS, made.partition(";")[0].removeprefix("gp_app="))
+    assert (granted.label, granted.user) == ("echo--s1", 7)
+    again = await visit(authorizer_, "/.gp/callback?t=t1", kept)
+    assert (again.status, values(again, "Set-Cookie")) == (403, [])
+
+
+@pytest.mark.parametrize("presented", ["", "gp_app_state=", f"gp_app_state={'x' * 43}", "gp_app_state=a b"])
+async def test_a_ticket_is_worth_nothing_in_another_browser(presented: str) -> None:
+    control_plane = FakeControlPlane()
+    authorizer_ = authorizer(control_plane=control_plane)
+    _, asked = await begin(authorizer_)
+    put_ticket(control_plane, asked["s"], grant())
+    response = await visit(authorizer_, "/.gp/callback?t=t1", presented)
+    assert (response.status, values(response, "Set-Cookie")) == (403, [])
+
+
+@pytest.mark.parametrize("granted", [grant(label="other--s1"), grant(epoch=2), grant(expires_at=time.time())])
+async def test_a_grant_for_something_else_makes_no_cookie(granted: Grant) -> None:
+    control_plane = FakeControlPlane()
+    authorizer_ = authorizer(control_plane=control_plane)
+    kept, asked = await begin(authorizer_)
+    put_ticket(control_plane, asked["s"], granted)
+    assert (await visit(authorizer_, "/.gp/callback?t=t1", kept)).status == 403
+
+
+@pytest.mark.parametrize("path", ["//evil.example", "/\\evil.example", "http://evil.example", "", "/a\r\nb", "lab"])
+async def test_the_way_back_stays_on_the_origin(path: str) -> None:
+    control_plane = FakeControlPlane()
+    authorizer_ = authorizer(control_plane=control_plane)
+    kept, asked = await begin(authorizer_, "//evil.example")
+    assert asked["next"] == "/"
+    put_ticket(control_plane, asked["s"], grant(), path)
+    assert (await visit(authorizer_, "/.gp/callback?t=t1", kept)).status == 403
+
+
+async def test_two_windows_opened_at_once_both_arrive() -> None:
+    authorizer_ = authorizer()
+    kept, asked = await begin(authorizer_)
+    second = await visit(authorizer_, "/tree", kept)
+    assert f"s={asked['s']}" in values(second, "Location")[0]
+    assert values(second, "Set-Cookie")[0].startswith(f"{kept};")
+
+
+async def test_from_a_port_of_its_own_the_log_in_leads_back_to_that_port() -> None:
+    control_plane = FakeControlPlane()
+    authorizer_ = authorizer(route(listen_port=10205), control_plane=control_plane)
+    kept, asked = await begin(authorizer_, "/lab", port=10205)
+    put_ticket(control_plane, asked["s"], grant(), "/lab")
+    arrived = await visit(authorizer_, "/.gp/callback?t=t1", kept)
+    assert values(arrived, "Location") == ["http://echo--s1.apps.localhost:10205/lab"]
+    put_ticket(control_plane, asked["s"], grant(), "/lab")
+    authorizer_.table.replace([route()])
+    assert values(await visit(authorizer_, "/.gp/callback?t=t1", kept), "Location") == ["/lab"]
+
+
+async def test_a_cookie_lives_twelve_hours_at_most() -> None:
+    control_plane = FakeControlPlane()
+    authorizer_ = authorizer(control_plane=control_plane)
+    kept, asked = await begin(authorizer_)
+    put_ticket(control_plane, asked["s"], grant(expires_at=time.time() + 10**6))
+    made = values(await visit(authorizer_, "/.gp/callback?t=t1", kept), "Set-Cookie")[0]
+    assert "Max-Age=43200;" in made
+    assert Grant.from_cookie(KEYS, made.partition(";")[0].removeprefix("gp_app=")).expires_at < time.time() + 43201
+
+
+async def test_logging_out_of_an_app_forgets_its_cookie() -> None:
+    response = await visit(authorizer(), "/.gp/logout", cookie())
+    assert values(response, "Set-Cookie") == ["gp_app=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax"]
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_an_app_that_is_not_running_is_started_again_from_its_page(is_known: bool) -> None:
+    assert b'href="/.gp/again"' in UNREACHABLE.body
+    page = "http://platform.localhost:8000/sessions/s1/apps/echo/"
+    authorizer_ = authorizer()
+    assert values(await visit(authorizer_, "/.gp/again", cookie() if is_known else ""), "Location") == [
+        f"{page}?stopped"
+    ]
+    authorizer_.table.replace([])
+    gone = await visit(authorizer_, "/")
+    assert (gone.status, f'href="{page}"'.encode() in gone.body) == (410, True)
+
+
+async def test_the_status_is_for_those_who_may_use_the_app() -> None:
+    assert (await visit(authorizer(), "/.gp/status")).status == 401
+    response = await visit(authorizer(), "/.gp/status", cookie())
+    assert (response.status, b'"app": "echo--s1"' in response.body) == (200, True)
+    assert b'"expires_at": null' in (await visit(authorizer(route(is_public=True)), "/.gp/status")).body
