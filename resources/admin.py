@@ -11,7 +11,8 @@ from django.http import HttpRequest, HttpResponse
 from accounts.admin import UserAdmin
 from accounts.models import ResourcePolicy, User
 from resources import services
-from resources.forms import FgpuField, HostForm, ImageForm, PresetForm, ResourceGroupForm, SizeField
+from resources.fields import FGPU_HELP, SIZE_HELP, FgpuFormField, SizeFormField
+from resources.forms import HostForm, ImageForm, PresetForm, ResourceGroupForm
 from resources.kick import kick_scheduler
 from resources.models import App, Gpu, Host, Image, Installation, Preset, ResourceGroup
 from resources.units import fgpu_text, size_text
@@ -45,17 +46,17 @@ class AmountsAdmin(admin.ModelAdmin[Any]):
     def formfield_for_dbfield(self, db_field: models.Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         """Return the form field of a database field: our own for amounts of memory and fGPU."""
         if isinstance(db_field, models.PositiveBigIntegerField):
-            return _amount(db_field, SizeField, "(bytes)", "Such as 512m or 8g")
+            return _amount(db_field, SizeFormField, "(bytes)", SIZE_HELP)
         if db_field.name in FGPU_FIELDS:
-            return _amount(db_field, FgpuField, "milli-fGPU", "Such as 0.5", "fGPU")
+            return _amount(db_field, FgpuFormField, "milli-fGPU", FGPU_HELP, "fGPU")
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
 
-def _amount(field: models.Field[Any, Any], form_class: type[Field], unit: str, example: str, name: str = "") -> Any:
+def _amount(field: models.Field[Any, Any], form_class: type[Field], unit: str, help_text: str, name: str = "") -> Any:
     """Return a field whose label names no unit, since the text that is typed does."""
     label = str(field.verbose_name).replace(unit, name).strip()
     label = label if label.startswith("fGPU") else label[:1].upper() + label[1:]
-    return field.formfield(form_class=form_class, label=label, help_text=example)
+    return field.formfield(form_class=form_class, label=label, help_text=help_text)
 
 
 def memory_column(field: str, title: str) -> Any:

@@ -1,56 +1,14 @@
-"""Form fields that take amounts as people write them: "8g" of memory, "0.5" fGPU."""
+"""Forms of the administration of groups, hosts, presets and images."""
 
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from django import forms
-from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 
 from resources.images.catalog import reference_problem
 from resources.models import Host, Image, Preset, ResourceGroup
-from resources.units import MIB, bytes_from, fgpu_text, milli_fgpu_from, size_text
-
-_UNITS = (("t", 2**40), ("g", 2**30), ("m", 2**20), ("k", 2**10))
-
-
-class _AmountField(forms.IntegerField):
-    """An integer that is written as text."""
-
-    widget = AdminTextInputWidget
-    read: Callable[[str], int]
-
-    def to_python(self, value: Any) -> int | None:
-        """Return the integer, or None for nothing; raises ValidationError with the sentence of `resources.units`."""
-        if value in self.empty_values:
-            return None
-        try:
-            return type(self).read(str(value))
-        except ValueError as error:
-            raise ValidationError(str(error)) from error
-
-
-class SizeField(_AmountField):
-    """Bytes written as "8g" or "512m"; a plain number is bytes."""
-
-    read = staticmethod(bytes_from)
-
-    def prepare_value(self, value: Any) -> Any:
-        """Return an integer in the largest unit that shows it exactly; what was typed stays as it is."""
-        if not isinstance(value, int):
-            return value
-        return next((f"{value // factor}{unit}" for unit, factor in _UNITS if value and not value % factor), str(value))
-
-
-class FgpuField(_AmountField):
-    """Milli-fGPU written as a decimal number of fGPU."""
-
-    read = staticmethod(milli_fgpu_from)
-
-    def prepare_value(self, value: Any) -> Any:
-        """Return milli-fGPU as the decimal; what was typed stays as it is."""
-        return fgpu_text(value) if isinstance(value, int) else value
+from resources.units import MIB, size_text
 
 
 class ResourceGroupForm(forms.ModelForm[ResourceGroup]):

@@ -21,8 +21,15 @@ def bytes_from(text: str) -> int:
     """Return the bytes in "512m", "4g", "1.5 GiB" or "1048576"; units are powers of 1024. Raise ValueError."""
     match = _SIZE.fullmatch(text.strip())
     if not match:
-        raise ValueError(f"{text[:40]!r} is not a size; write bytes, or a number with k, m, g or t such as 4g.")
+        raise ValueError(f"{text[:40]!r} is not a size; write for example 4g or 512m.")
     return int(Decimal(match["number"]) * _FACTORS[match["unit"].lower()])
+
+
+def with_unit(text: str, examples: str) -> str:
+    """Return `text` as it is; raise ValueError, naming `examples`, for a number that lacks its unit."""
+    if text.strip().replace(".", "", 1).isdecimal():
+        raise ValueError(f"{text.strip()[:40]!r} has no unit; write for example {examples}.")
+    return text
 
 
 def milli_fgpu_from(text: str) -> int:
@@ -45,7 +52,7 @@ def span_from(text: str) -> timedelta:
     """Return the span in "90m", "4h", "1.5 h" or "2d". Raise ValueError."""
     match = _SPAN.fullmatch(text.strip())
     if not match:
-        raise ValueError(f"{text[:40]!r} is not a length of time; write a number with m, h or d such as 4h.")
+        raise ValueError(f"{text[:40]!r} is not a length of time; write for example 90m, 4h or 2d.")
     return timedelta(minutes=int(Decimal(match["number"]) * _MINUTES[match["unit"].lower()]))
 
 

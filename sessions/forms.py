@@ -8,8 +8,9 @@ from django.db.models import Q
 from django.utils.datastructures import MultiValueDict
 
 from accounts.models import User
+from resources.fields import FgpuFormField, SizeFormField, SpanFormField
 from resources.models import Image, Preset, ResourceGroup
-from resources.units import GIB, MIB, bytes_from, fgpu_text, milli_fgpu_from, size_text, span_from
+from resources.units import GIB, MIB, fgpu_text, size_text
 from sessions import services, validation
 from sessions.errors import GENERAL, RejectedError
 from sessions.models import Session
@@ -29,48 +30,6 @@ LEFT_OUT: Final[dict[str, Any]] = {
     "depends_on": (),
 }  # in place of a field that is wrong
 CUSTOM: Final = ""  # the preset field's value for custom allocation
-
-
-class SizeField(forms.CharField):
-    """Bytes from "4g", "512m" or, as the page's unit is GiB, a plain "4"."""
-
-    def to_python(self, value: Any) -> Any:
-        """Return the bytes, or None where nothing was typed."""
-        text = super().to_python(value)
-        if not text:
-            return None
-        try:
-            return bytes_from(f"{text}g" if text.replace(".", "", 1).isdecimal() else text)
-        except ValueError as error:
-            raise forms.ValidationError(str(error)) from None
-
-
-class FgpuField(forms.CharField):
-    """Milli-fGPU from a decimal such as "0.35"."""
-
-    def to_python(self, value: Any) -> Any:
-        """Return milli-fGPU, or None where nothing was typed."""
-        text = super().to_python(value)
-        if not text:
-            return None
-        try:
-            return milli_fgpu_from(text)
-        except ValueError as error:
-            raise forms.ValidationError(str(error)) from None
-
-
-class SpanField(forms.CharField):
-    """A length of time such as "90m"; a plain number is hours."""
-
-    def to_python(self, value: Any) -> Any:
-        """Return the span, or None where nothing was typed."""
-        text = super().to_python(value)
-        if not text:
-            return None
-        try:
-            return span_from(f"{text}h" if text.replace(".", "", 1).isdecimal() else text)
-        except ValueError as error:
-            raise forms.ValidationError(str(error)) from None
 
 
 class PairsInput(forms.Widget):
@@ -126,16 +85,16 @@ class LaunchForm(forms.Form):
         error_messages={"invalid_choice": "This preset is not offered at present; choose another."},
     )
     cpu = forms.IntegerField(required=False, error_messages={"invalid": "Write a whole number of cores."})
-    memory = SizeField(required=False)
-    shared_memory = SizeField(required=False)
-    fgpu = FgpuField(required=False)
+    memory = SizeFormField(required=False)
+    shared_memory = SizeFormField(required=False)
+    fgpu = FgpuFormField(required=False)
     count = forms.IntegerField(
         initial=1,
         error_messages={"required": "Say how many sessions.", "invalid": "Write a whole number of sessions."},
     )
 
     command = forms.CharField(required=False)
-    time_limit = SpanField(required=False)
+    time_limit = SpanFormField(required=False)
     not_before = forms.DateTimeField(
         required=False, input_formats=MOMENTS, error_messages={"invalid": "Write a moment such as 2030-01-31 14:20."}
     )

@@ -11,8 +11,8 @@ from rest_framework.exceptions import ValidationError
 from accounts.models import User
 from accounts.serializers import StrictSerializer
 from endpoints.serializers import EndpointSerializer
+from resources.fields import MAX_INTEGER, FgpuField, FgpuTextField, SizeField, SpanField
 from resources.models import Image, Preset, ResourceGroup
-from resources.serializers import MAX_INTEGER, FgpuField, FgpuTextField, SizeField, SpanField
 from resources.tiers import Tier
 from resources.units import MIB
 from sessions import validation

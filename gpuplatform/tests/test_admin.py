@@ -175,6 +175,8 @@ def test_amounts_are_typed_as_people_write_them(superadmin: Client) -> None:
     ("field", "value"),
     [
         ("memory", "lots"),
+        ("memory", "8"),
+        ("shared_memory", "64"),
         ("memory", "-1"),
         ("memory", "9999999999t"),
         ("fgpu", "0.355"),
@@ -192,7 +194,7 @@ def test_a_wrong_amount_is_told_at_its_field(superadmin: Client, field: str, val
 
 def test_an_empty_limit_is_unlimited_and_saving_twice_changes_nothing(superadmin: Client) -> None:
     policy = make_policy(memory=5 * GIB + 1, fgpu=None)
-    form = {"name": policy.name, "memory": str(5 * GIB + 1), "fgpu": "", "cpu": "", "max_sessions": "3"}
+    form = {"name": policy.name, "memory": f"{5 * GIB + 1}b", "fgpu": "", "cpu": "", "max_sessions": "3"}
     superadmin.post(url(ResourcePolicy, "change", policy.pk), form)
     policy.refresh_from_db()
     assert (policy.memory, policy.fgpu, policy.max_sessions) == (5 * GIB + 1, None, 3)
@@ -241,7 +243,7 @@ def test_a_lease_that_comes_between_check_and_save_is_told_at_the_field(superadm
     ("changes", "field", "words"),
     [
         ({"shared_memory": "4g"}, "shared_memory", "cannot be above 2 GiB"),
-        ({"shared_memory": "0"}, "shared_memory", "at least 1 MiB"),
+        ({"shared_memory": "0m"}, "shared_memory", "at least 1 MiB"),
     ],
 )
 def test_a_preset_that_nobody_could_launch_is_refused_at_its_field(

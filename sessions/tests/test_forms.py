@@ -65,15 +65,6 @@ def test_several_sessions_are_launched_at_once(owner: User, group: ResourceGroup
 
 
 @pytest.mark.parametrize(
-    ("text", "size"), [("4g", 4 * GIB), ("4", 4 * GIB), ("1.5", 3 * GIB // 2), ("512 MiB", 512 * MIB)]
-)
-def test_a_plain_size_is_in_gib(owner: User, group: ResourceGroup, image: Image, text: str, size: int) -> None:
-    form = LaunchForm(owner, typed(group, image, memory=text))
-    assert form.is_valid()
-    assert form.cleaned_data["memory"] == size
-
-
-@pytest.mark.parametrize(
     ("field", "text", "words"),
     [
         ("name", "abc", "4 to 64 characters"),
@@ -85,6 +76,9 @@ def test_a_plain_size_is_in_gib(owner: User, group: ResourceGroup, image: Image,
         ("cpu", "9" * 5000, "whole number"),
         ("cpu", "999999", "core"),
         ("memory", "lots", "not a size"),
+        ("memory", "4", "no unit; write for example 4g or 512m"),
+        ("shared_memory", "64", "no unit"),
+        ("time_limit", "4", "write for example 90m, 4h or 2d"),
         ("memory", "", "RAM"),
         ("memory", "1m", "at least 64 MiB"),
         ("memory", "9999t", ""),

@@ -1,7 +1,7 @@
 // Amounts of the launch form as people write them, in the units of its facts: cores, bytes, milli-fGPU. No page here.
 export const MIB = 2 ** 20;
 export const GIB = 2 ** 30;
-const UNITS = { "": GIB, k: 1024, m: MIB, g: GIB, t: 1024 * GIB }; // a plain number is GiB, as on the server
+const UNITS = { b: 1, k: 1024, m: MIB, g: GIB, t: 1024 * GIB }; // without a unit it is no size, as on the server
 const LEAST_MEMORY = 64 * MIB;
 const LABELS = { cpu: "CPU", memory: "RAM", fgpu: "fGPU" };
 
@@ -9,9 +9,8 @@ const LABELS = { cpu: "CPU", memory: "RAM", fgpu: "fGPU" };
 export const read = {
   whole: (text) => (/^\d+$/.test(text.trim()) ? Number(text) : NaN),
   size(text) {
-    const match = /^(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?$/i.exec(text.trim());
-    if (!match) return NaN;
-    return Math.floor(Number(match[1]) * (match[2] || !match[3] ? UNITS[match[2].toLowerCase()] : 1));
+    const match = /^(\d+(?:\.\d+)?)\s*(?:([kmgt])(?:i?b)?|b)$/i.exec(text.trim());
+    return match ? Math.floor(Number(match[1]) * UNITS[(match[2] ?? "b").toLowerCase()]) : NaN;
   },
   fgpu: (text) => (text.trim() === "" ? 0 : Math.round(Number(text) * 1000)),
 };

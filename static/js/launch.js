@@ -81,7 +81,7 @@ function review() {
   const line = document.getElementById("review");
   const note = document.getElementById("review-note");
   if (broken) {
-    line.textContent = "One of the amounts is not a number yet.";
+    line.textContent = "One of the amounts is missing or not understood.";
     note.textContent = "";
     return;
   }
