@@ -22,7 +22,7 @@ def revoke_login(login: str, at: datetime | None = None) -> None:
     One that never comes back is void a little beyond now, for another server's clock may have been ahead of ours.
     """
     row = Revocation.objects.create(login=login, at=at or timezone.now() + CLOCKS_DIFFER)
-    notify.tell_proxies({"login": login, "at": row.at.timestamp()})
+    notify.publish_to_proxies({"login": login, "at": row.at.timestamp()})
 
 
 def revoke_login_session(session_key: str) -> None:
@@ -35,7 +35,7 @@ def revoke_login_session(session_key: str) -> None:
 def revoke_user(user: User) -> None:
     """Void all that this user has opened until now, and what others have opened by the user's share links."""
     row = Revocation.objects.create(user=user)
-    notify.tell_proxies({"user": user.pk, "at": row.at.timestamp()})
+    notify.publish_to_proxies({"user": user.pk, "at": row.at.timestamp()})
     notify.account_changed(user.pk)
     links = ShareLink.objects.filter(endpoint__session__owner=user, revoked_at=None)
     for login in links.values_list("digest", flat=True):

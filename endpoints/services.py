@@ -70,7 +70,7 @@ def open_app(session: Session, app: str, *, actor: User, preferred_port: int | N
             _prepare(endpoint, offer, actor)
         note = ports.assign(endpoint, preferred_port)
         _record(endpoint, f"Opened. {note}".strip(), actor)
-        notify.tell_host(session.host.name, "open_app", endpoint.pk)
+        notify.send_to_host(session.host.name, "open_app", endpoint.pk)
         _changed(endpoint)
     return Opened(endpoint, note)
 

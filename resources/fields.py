@@ -1,7 +1,7 @@
 """Fields for amounts of memory, fGPU and time, for pages, administration and API: one reading of text for all.
 
 A text carries its unit, such as "8g", "512m", "90m" or "4h"; an amount of fGPU is a plain decimal. Pages refuse a size
-or time without a unit, because a 4 on a page may mean GiB. In the API, a number is bytes or seconds, as its schema says.
+or time without a unit, because a 4 on a page may mean GiB. In the API a number is bytes or seconds, as its schema says.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,7 @@
-"""When each session was last used: by input in a terminal or over SSH, by requests to its apps, by busy kernels.
+"""Record when each session was last used: terminal or SSH input, requests to its apps, busy Jupyter kernels.
 
-Whoever sees a use calls `used`, as often as it likes; what reaches the database is one write per session and
-COALESCE_SECONDS, so the time kept may be older than the last use by as much. Jupyter is asked by its host's worker.
+`used` may be called for every byte of input: at most one write per session and COALESCE_SECONDS reaches the database,
+so the recorded time may lag by that much. Each host's worker polls the Jupyter servers of its sessions.
 """
 
 import asyncio
@@ -9,7 +9,6 @@ import logging
 import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import Final, NamedTuple
 
@@ -19,37 +18,38 @@ from django.utils import timezone
 
 from hostworker.jupyter import TOKEN_VARIABLE, last_use
 from resources.models import Host
+from sessions.background import BackgroundThread
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
 
 logger = logging.getLogger(__name__)
 
 COALESCE_SECONDS: Final = 30.0
-MAX_REMEMBERED: Final = 10_000  # sessions; beyond it all are forgotten, which costs some writes
-POLL_INTERVAL_SECONDS: Final = 60.0  # between two rounds of asking Jupyter
-ASKED_AT_ONCE: Final = 32
+MAX_REMEMBERED: Final = 10_000  # sessions; beyond it the cache is cleared, which costs some writes
+POLL_INTERVAL_SECONDS: Final = 60.0  # between two polls of Jupyter
+MAX_CONCURRENT: Final = 32  # requests
 
-_writer = ThreadPoolExecutor(max_workers=1, thread_name_prefix="activity")
+_writer = BackgroundThread("activity")
 _lock = threading.Lock()
 _written: dict[str, float] = {}  # when each session's use was last written, by the steady clock
 
 
 def used(session_id: str) -> None:
-    """Note that a user uses the session now. Cheap, never raises, callable from any thread or loop."""
+    """Record that the session is used now. Cheap, never raises, callable from any thread or event loop."""
     now = time.monotonic()
-    if _is_noted(session_id, now):
+    if _is_written(session_id, now):
         return
     with _lock:
-        if _is_noted(session_id, now):
+        if _is_written(session_id, now):
             return
         if len(_written) >= MAX_REMEMBERED:
             _written.clear()
         _written[session_id] = now
-    _writer.submit(_write, session_id)
+    _writer.run(_write, session_id)
 
 
-def note(session_id: str, at: datetime) -> None:
-    """Keep that the running session was used then, unless a later use is known."""
+def record(session_id: str, at: datetime) -> None:
+    """Store that the running session was used at `at`, unless a later use is stored."""
     is_news = Q(last_activity_at=None) | Q(last_activity_at__lt=at)
     Session.objects.filter(is_news, pk=session_id, status=Status.RUNNING).update(last_activity_at=at)
 
@@ -64,18 +64,18 @@ class Server(NamedTuple):
 
 
 class JupyterActivity:
-    """The worker's watch over the Jupyter servers of its host's sessions."""
+    """Polls the Jupyter servers of a host's sessions for their last use."""
 
     def __init__(self, host: Host) -> None:
         self._host = host
 
     def poll(self) -> None:
-        """Ask each server once when it was last used, and note it; one that does not say is left alone."""
+        """Ask each server once when it was last used and record it; skip servers that do not answer."""
         for session_id, at in asyncio.run(_ask(self._servers())):
-            note(session_id, at)
+            record(session_id, at)
 
     def _servers(self) -> set[Server]:
-        """Return the servers, of which several apps may be pages."""
+        """Return the servers; several apps may be pages of one."""
         ready = Endpoint.objects.filter(
             state=EndpointState.READY,
             session__status=Status.RUNNING,
@@ -89,27 +89,27 @@ class JupyterActivity:
 
 
 async def _ask(servers: Iterable[Server]) -> list[tuple[str, datetime]]:
-    """Return (session, last use) as far as the servers tell."""
-    few = asyncio.Semaphore(ASKED_AT_ONCE)
+    """Return (session id, last use) of the servers that answer."""
+    slots = asyncio.Semaphore(MAX_CONCURRENT)
 
     async def ask(server: Server) -> tuple[str, datetime | None]:
-        async with few:
+        async with slots:
             return server.session_id, await last_use(server.address, server.port, server.token, timezone.now())
 
-    answers = await asyncio.gather(*map(ask, servers))
-    return [(session_id, at) for session_id, at in answers if at]
+    responses = await asyncio.gather(*map(ask, servers))
+    return [(session_id, at) for session_id, at in responses if at]
 
 
-def _is_noted(session_id: str, now: float) -> bool:
+def _is_written(session_id: str, now: float) -> bool:
     return now - _written.get(session_id, -COALESCE_SECONDS) < COALESCE_SECONDS
 
 
 def _write(session_id: str) -> None:
     try:
         close_old_connections()
-        note(session_id, timezone.now())
+        record(session_id, timezone.now())
     except Error as error:
         _written.pop(session_id, None)
-        logger.warning("session %s: its use could not be noted: %s", session_id, error)
+        logger.warning("session %s: its use could not be recorded: %s", session_id, error)
     finally:
         close_old_connections()

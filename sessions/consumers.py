@@ -1,4 +1,4 @@
-"""The WebSocket that tells a browser which sessions to fetch again. It carries ids only; pages decide what to show."""
+"""The WebSocket that sends a browser the ids of changed sessions, which its page then fetches again."""
 
 import asyncio
 import contextlib
@@ -10,15 +10,15 @@ from sessions.login_watch import LoginWatch
 from sessions.notify import SUPERADMINS, user_group
 
 SIGNED_OUT: Final = 4401  # close code: sign in first
-COME_AGAIN: Final = 1012  # close code: connect again, to be told what there is to tell now
-COALESCE_SECONDS: Final = 0.05  # changes of one session within this span are told once
+RECONNECT: Final = 1012  # close code: connect again, with the rights of now
+COALESCE_SECONDS: Final = 0.05  # changes of one session within this time are sent once
 
 
-class NowhereConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Channels has no types
-    """Refuses, as 403, what has no address."""
+class NotFoundConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Channels has no types
+    """Refuses handshakes for unknown paths with 403."""
 
     async def connect(self) -> None:
-        """Close before anything is accepted."""
+        """Refuse the handshake."""
         await self.close()
 
 
@@ -28,7 +28,7 @@ class SessionsConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Cha
     groups: tuple[str, ...] = ()
 
     async def connect(self) -> None:
-        """Join the user's group, and the superadmins' where it applies; a stranger is closed with 4401."""
+        """Join the user's group, and that of superadmins for one; close with 4401 where nobody is signed in."""
         self.changed: set[str] = set()
         self.flushing: asyncio.Task[None] | None = None
         self.joined: list[str] = []
@@ -48,7 +48,7 @@ class SessionsConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Cha
         self.watching = asyncio.create_task(self._watch(self.login))
 
     async def disconnect(self, code: int) -> None:
-        """Leave the groups and drop what was not yet told."""
+        """Leave the groups and drop changes that were not sent yet."""
         for group in self.joined:
             await self.channel_layer.group_discard(group, self.channel_name)
         if self.login:
@@ -59,27 +59,27 @@ class SessionsConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Cha
                 await task
 
     async def login_changed(self, message: dict[str, Any]) -> None:
-        """Look who is signed in; a message of the channel layer (sessions.notify)."""
+        """Check the login; called by a message of the channel layer (sessions.notify)."""
         if self.login:
-            self.login.look()
+            self.login.check()
 
     async def session_changed(self, message: dict[str, Any]) -> None:
-        """Collect the change; one flush tells all of the span."""
+        """Collect the change, to be sent within COALESCE_SECONDS; called by a message of the channel layer."""
         self.changed.add(message["session"])
         if self.flushing is None or self.flushing.done():
             self.flushing = asyncio.create_task(self._flush())
 
     async def _watch(self, login: LoginWatch) -> None:
-        """Close once the log-in is over, or hears of more than it may."""
+        """Close once the login has ended, or once the user is no longer, or has become, a superadmin."""
         was_superuser = self.scope["user"].is_superuser
         async for user in login.users():
             if not user.is_authenticated or user.is_superuser != was_superuser:
-                await self.close(COME_AGAIN if user.is_authenticated else SIGNED_OUT)
+                await self.close(RECONNECT if user.is_authenticated else SIGNED_OUT)
                 return
 
     async def _flush(self) -> None:
-        while self.changed:  # also what comes while the others are being told
+        while self.changed:  # including those that arrive during a flush
             await asyncio.sleep(COALESCE_SECONDS)
-            told, self.changed = self.changed, set()
-            for session in sorted(told):
+            changed, self.changed = self.changed, set()
+            for session in sorted(changed):
                 await self.send_json({"session": session})

@@ -1,7 +1,8 @@
-"""Ends a websocket with the log-in that opened it: signed out, disabled, given a new password, or with fewer rights.
+"""Check during a websocket's life whether its login session is still valid, so that it ends with the login.
 
-A message (`notify.login_changed`, `notify.account_changed`) says that it is time to look; without one, a look now and
-then makes up for what Redis has lost. The database alone decides.
+A login ends by signing out, a new password, or a disabled account. Messages (`notify.login_changed`,
+`notify.account_changed`) start a check at once; a check every CHECK_SECONDS covers messages that Redis lost. Only the
+database decides.
 """
 
 import asyncio
@@ -21,57 +22,57 @@ from sessions import notify
 
 logger = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 15.0
+CHECK_SECONDS: Final = 15.0
 
 
 class LoginWatch:
-    """What an authenticated consumer of Channels knows of its own log-in."""
+    """The login session of an authenticated Channels consumer."""
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
         self._login = consumer.scope["session"]
-        self._news = asyncio.Event()
+        self._check = asyncio.Event()
         self._groups = (
             notify.login_group(digest(str(self._login.session_key))),
             notify.account_group(consumer.scope["user"].pk),
         )
 
     async def join(self) -> None:
-        """Have the consumer's `login_changed` called when there is something to look at; it is to call `look`."""
+        """Subscribe to changes of the login, which call the consumer's `login_changed`; that is to call `check`."""
         try:
             for group in self._groups:
                 await self._consumer.channel_layer.group_add(group, self._consumer.channel_name)
         except (RedisError, OSError) as error:
-            logger.warning("a websocket hears of its log-in by looking alone: %s", error)
+            logger.warning("a websocket checks its login by polling alone: %s", error)
 
     async def leave(self) -> None:
-        """Hear of nothing more."""
+        """Unsubscribe."""
         try:
             for group in self._groups:
                 await self._consumer.channel_layer.group_discard(group, self._consumer.channel_name)
         except (RedisError, OSError) as error:
-            logger.info("a websocket could not leave the groups of its log-in: %s", error)
+            logger.info("a websocket could not leave the groups of its login: %s", error)
 
-    def look(self) -> None:
-        """Have `users` look again now."""
-        self._news.set()
+    def check(self) -> None:
+        """Make `users` check now."""
+        self._check.set()
 
     async def users(self) -> AsyncIterator[User | AnonymousUser]:
-        """Yield who the log-in stands for: now, at each `look`, and every LOOK_SECONDS.
+        """Yield the user of the login: now, after each `check`, and every CHECK_SECONDS; anonymous once it has ended.
 
-        While the database is away nobody can tell, and nothing is yielded.
+        While the database is unavailable, nothing is yielded.
         """
         while True:
-            self._news.clear()  # before looking: what comes meanwhile is looked at again
+            self._check.clear()  # before the query: a change during it is checked again
             try:
                 yield await self._user()
             except Error as error:
-                logger.warning("could not look who is signed in: %s", error)
+                logger.warning("could not check a login: %s", error)
             with suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_SECONDS):
-                    await self._news.wait()
+                async with asyncio.timeout(CHECK_SECONDS):
+                    await self._check.wait()
 
     async def _user(self) -> User | AnonymousUser:
-        login = self._login.__class__(self._login.session_key)  # read anew
+        login = self._login.__class__(self._login.session_key)  # without cached data
         found: User | AnonymousUser = await get_user({**self._consumer.scope, "session": login})
         return found

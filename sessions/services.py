@@ -91,7 +91,7 @@ def end(session: Session, reason: Reason, detail: str, *, actor: User | None = N
             with transaction.atomic():
                 session.move_to(target, reason, detail, actor=actor)
                 if target == Status.TERMINATING and session.host is not None:
-                    notify.tell_host(session.host.name, "stop_session", session.pk, session.attempt)
+                    notify.send_to_host(session.host.name, "stop_session", session.pk, session.attempt)
                 else:
                     kick_scheduler()
         except StaleSessionError:
@@ -121,7 +121,7 @@ def assign(placements: Sequence[Placed]) -> int:
     scheduler's lock: capacity is then as it was planned, and the database refuses the rest.
     """
     scheduled = Session.objects.schedule(placements)
-    notify.tell_hosts("start_session", [(row.host_name, row.id, row.attempt) for row in scheduled])
+    notify.send_to_hosts("start_session", [(row.host_name, row.id, row.attempt) for row in scheduled])
     return len(scheduled)
 
 

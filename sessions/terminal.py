@@ -1,4 +1,4 @@
-"""The websocket of a session's terminal: authorize, start a shell, pump, hang up. It decides nothing else."""
+"""The websocket of a session's terminal: authorize, start a shell, copy bytes both ways, hang up."""
 
 import asyncio
 import logging
@@ -36,9 +36,9 @@ logger = logging.getLogger(__name__)
 OUTPUT_WINDOW: Final = 512 * 1024  # bytes sent and not yet drawn by the browser
 INPUT_WINDOW: Final = 512 * 1024  # bytes received and not yet taken by the shell; the browser keeps to half of it
 INPUT_ACK: Final = 16 * 1024  # bytes taken between two confirmations
-BURST: Final = 1024  # bytes; a larger read is part of a flood, of which more is gathered before the next frame
+BURST: Final = 1024  # bytes; after a larger read, more output is gathered before the next frame
 GATHER_SECONDS: Final = 0.002
-RESIZE_SECONDS: Final = 3.0  # then the engine is asked again
+RESIZE_SECONDS: Final = 3.0  # then it is tried again
 RESIZE_PAUSE_SECONDS: Final = 1.0
 
 
@@ -59,7 +59,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         self._resized = asyncio.Event()
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        """Serve the websocket, and leave nothing behind however that ends."""
+        """Serve the websocket; release everything however it ends."""
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -79,7 +79,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         await self._start(session, login)
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
-        """Queue input for the shell, or obey a control message."""
+        """Queue input for the shell, or carry out a control message."""
         if self._shell is None or self._is_closed:
             return
         if bytes_data is not None:
@@ -103,18 +103,18 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
                 await self.send(text_data=PONG)
 
     async def login_changed(self, message: dict[str, Any]) -> None:
-        """Look who is signed in; a message of the channel layer (sessions.notify)."""
+        """Check the login; called by a message of the channel layer (sessions.notify)."""
         if self._login:
-            self._login.look()
+            self._login.check()
 
     async def session_changed(self, message: dict[str, Any]) -> None:
-        """Close when our session is no longer running; a message of the channel layer (sessions.notify)."""
+        """Close if this session no longer runs; called by a message of the channel layer (sessions.notify)."""
         if self._is_closed or message["session"] not in (notify.ALL, self._session_id):
             return
         try:
             has_ended = await self._find_running() is None
-        except Error as error:  # looked again with the login
-            logger.warning("session %s: its terminal could not look whether it runs: %s", self._session_id, error)
+        except Error as error:  # checked again with the login
+            logger.warning("session %s: its terminal could not check whether it runs: %s", self._session_id, error)
             return
         if has_ended:
             await self._finish(CloseCode.SESSION_ENDED, "The session has ended.")
@@ -132,12 +132,12 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         return visible.filter(pk=self._session_id, status=Status.RUNNING.value).first()
 
     async def _listen(self, session: Session) -> None:
-        """Hear of the session's changes, which are told to its owner, who need not be this user."""
+        """Subscribe to changes of the session, which are sent to its owner's group; this user may be a superadmin."""
         try:
             await self.channel_layer.group_add(notify.user_group(session.owner_id), self.channel_name)
             self._group = notify.user_group(session.owner_id)
-        except (RedisError, OSError) as error:  # the end of the shell will tell, too
-            logger.warning("session %s: its terminal will hear of no changes: %s", session.pk, error)
+        except (RedisError, OSError) as error:  # the end of the shell ends the terminal too
+            logger.warning("session %s: its terminal gets no changes: %s", session.pk, error)
 
     async def _start(self, session: Session, login: LoginWatch) -> None:
         try:
@@ -175,17 +175,17 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
                 unconfirmed = 0
 
     async def _guarded(self, pump: Coroutine[Any, Any, None]) -> None:
-        """Run a pump; nobody awaits it, so what breaks it is told here."""
+        """Run a pump, which nobody awaits; log its exception and close."""
         try:
             await pump
         except OSError:
             logger.info("session %s: the browser left its terminal", self._session_id)
         except Exception:
-            logger.exception("session %s: the terminal broke", self._session_id)
-            await self._finish(CloseCode.ENGINE_TROUBLE, "The terminal broke; the platform's log says why.")
+            logger.exception("session %s: the terminal failed", self._session_id)
+            await self._finish(CloseCode.ENGINE_TROUBLE, "The terminal failed; the platform's log has the cause.")
 
     async def _pump_size(self, shell: Shell) -> None:
-        """Apply the newest size, again until it holds; the engine's answer holds up neither input nor output."""
+        """Apply the newest size, and retry on failure, without delaying input or output."""
         while True:
             await self._resized.wait()
             self._resized.clear()
@@ -198,7 +198,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
                 self._resized.set()
 
     async def _watch_login(self, login: LoginWatch) -> None:
-        """Close once the login that opened the terminal is over, or may not see the session any more."""
+        """Close once the login that opened the terminal has ended, or its user may no longer see the session."""
         async for user in login.users():
             self.scope["user"] = user
             if not user.is_authenticated:
@@ -206,7 +206,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             await self.session_changed({"session": self._session_id})
 
     async def _finish_after_shell(self, shell: Shell) -> None:
-        """Close after the last output: the user left the shell, the container took it along, or the way there broke."""
+        """Close after the last output with its cause: the shell exited, the container stopped, or the connection broke."""
         try:
             has_session_ended = await self._find_running() is None or not await shell.is_container_running()
             is_shell_alive = not has_session_ended and await shell.exit_code() is None
@@ -226,7 +226,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             await self._clean_up()
 
     async def _clean_up(self) -> None:
-        """Stop pumping, listening and the shell; done already is success."""
+        """Stop the pumps, the subscriptions and the shell; does nothing a second time."""
         self._is_closed = True
         shell, self._shell = self._shell, None
         pumps, self._pumps = self._pumps, []

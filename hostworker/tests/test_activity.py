@@ -17,7 +17,7 @@ from django.utils import timezone
 from hostworker import jupyter
 from resources.models import Host
 from sessions import activity
-from sessions.activity import JupyterActivity, Server, note, used
+from sessions.activity import JupyterActivity, Server, record, used
 from sessions.lifecycle import Reason, Status
 from sessions.models import EndpointState, Session
 from sessions.tests.terminal_client import cookie_of, terminal
@@ -46,7 +46,7 @@ def test_many_uses_at_once_are_one_write(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(activity, "_write", writes.append)
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(used, [session.pk] * 4000))
-    activity._writer.submit(lambda: None).result()
+    activity._writer.run(lambda: None).result()
     assert writes == [session.pk]
 
 
@@ -56,12 +56,12 @@ def test_a_use_is_kept_while_the_session_runs_and_never_turned_back() -> None:
     used(session.pk)
     first = until(lambda: last_use_of(session))
     assert first is not None
-    note(session.pk, first - timedelta(hours=1))
+    record(session.pk, first - timedelta(hours=1))
     assert last_use_of(session) == first
-    note(session.pk, first + timedelta(seconds=1))
+    record(session.pk, first + timedelta(seconds=1))
     assert last_use_of(session) == first + timedelta(seconds=1)
     session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
-    note(session.pk, first + timedelta(hours=1))
+    record(session.pk, first + timedelta(hours=1))
     assert last_use_of(session) == first + timedelta(seconds=1)
 
 
@@ -74,8 +74,8 @@ def test_a_database_that_is_away_costs_a_note_and_nothing_else(
     monkeypatch.setattr(Session._meta, "db_table", "nowhere")
     with caplog.at_level(logging.WARNING):
         used(session.pk)
-        activity._writer.submit(lambda: None).result()
-    assert "its use could not be noted" in caplog.text
+        activity._writer.run(lambda: None).result()
+    assert "its use could not be recorded" in caplog.text
     monkeypatch.setattr(Session._meta, "db_table", table)
     used(session.pk)
     until(lambda: last_use_of(session))

@@ -16,7 +16,7 @@ from django.test import Client
 
 from accounts.models import User
 from sessions import consumers, login_watch
-from sessions.consumers import COME_AGAIN, SIGNED_OUT, SessionsConsumer
+from sessions.consumers import RECONNECT, SIGNED_OUT, SessionsConsumer
 from sessions.notify import SUPERADMINS, user_group
 from sessions.routing import websocket_urlpatterns
 from tests.factories import make_user
@@ -119,7 +119,7 @@ async def test_a_burst_of_changes_is_told_once(user: User) -> None:
 async def test_a_login_that_is_over_closes_the_socket_at_once(
     user: User, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 3600)
+    monkeypatch.setattr(login_watch, "CHECK_SECONDS", 3600)
     socket = Socket(user)
     await socket.open()
     await tell(user_group(user.pk), "mine")
@@ -136,12 +136,12 @@ async def test_a_login_that_is_over_closes_the_socket_at_once(
 async def test_whoever_is_no_longer_superadmin_connects_again_to_hear_of_their_own_sessions_alone(
     admin: User, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 3600)
+    monkeypatch.setattr(login_watch, "CHECK_SECONDS", 3600)
     socket = Socket(await User.objects.aget(pk=admin.pk))
     await socket.open()
     admin.is_superuser = False
     await sync_to_async(admin.save)()
-    assert await socket.wire.receive_output(SECONDS) == {"type": "websocket.close", "code": COME_AGAIN}
+    assert await socket.wire.receive_output(SECONDS) == {"type": "websocket.close", "code": RECONNECT}
     await socket.close()
 
 

@@ -129,7 +129,7 @@ async def test_the_logs_come_from_the_other_host(session: Session, container: Co
 async def test_the_end_of_the_session_closes_the_terminal_at_once(
     session: Session, cookie: str, container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 3600)  # so that only the message can tell
+    monkeypatch.setattr(login_watch, "CHECK_SECONDS", 3600)  # so that only the message starts a check
     async with terminal(session.pk, cookie) as client:
         await client.type("echo rea''dy; sleep 1000\r")
         await client.read_until("ready\r\n")
@@ -142,7 +142,7 @@ async def test_the_end_of_the_session_closes_the_terminal_at_once(
 async def test_signing_out_closes_the_terminal(
     session: Session, owner: User, cookie: str, container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 0.2)
+    monkeypatch.setattr(login_watch, "CHECK_SECONDS", 0.2)
     async with terminal(session.pk, cookie) as client:
         await client.type("echo rea''dy; sleep 1000\r")
         await client.read_until("ready\r\n")

@@ -126,7 +126,7 @@ async def test_a_login_that_is_over_closes_the_terminal_at_once(
         owner.set_password("another long one")
         owner.save()
 
-    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 3600)
+    monkeypatch.setattr(login_watch, "CHECK_SECONDS", 3600)
     async with terminal(session.pk, cookie) as client:
         await client.type("echo $((6*7))\r")
         await client.read_until("\r\n42\r\n")
@@ -138,11 +138,11 @@ async def test_a_login_that_is_over_closes_the_terminal_at_once(
 async def test_a_terminal_goes_on_while_the_database_is_away(
     session: Session, cookie: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(login_watch, "CHECK_SECONDS", 0.1)
     async with terminal(session.pk, cookie) as client:
         await sync_to_async(rename)("django_session", "django_session_away")
         try:
-            await eventually(lambda: caplog.text.count("could not look who is signed in") > 1)
+            await eventually(lambda: caplog.text.count("could not check a login") > 1)
             await client.type("echo $((6*7))\r")
             await client.read_until("\r\n42\r\n")
         finally:
@@ -168,7 +168,7 @@ async def test_leaving_the_shell_closes_normally(session: Session, cookie: str) 
 async def test_the_end_of_the_session_closes_at_once(
     session: Session, cookie: str, container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(login_watch, "LOOK_SECONDS", 3600)  # so that only the message can tell
+    monkeypatch.setattr(login_watch, "CHECK_SECONDS", 3600)  # so that only the message starts a check
     async with terminal(session.pk, cookie) as client:
         await client.type("echo rea''dy\r")
         await client.read_until("ready\r\n")

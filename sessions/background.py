@@ -1,0 +1,27 @@
+"""Work that a request does not wait for: one thread per kind of work, and no exception lost."""
+
+import logging
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, ParamSpec
+
+logger = logging.getLogger(__name__)
+P = ParamSpec("P")
+
+
+class BackgroundThread:
+    """A thread that runs functions one after another and logs what they raise, since nobody waits for their results."""
+
+    def __init__(self, name: str) -> None:
+        self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+
+    def run(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Future[Any]:
+        """Queue `function` with these arguments; return its future, which need not be read."""
+        future = self._pool.submit(function, *args, **kwargs)
+        future.add_done_callback(_log_exception)
+        return future
+
+
+def _log_exception(future: Future[Any]) -> None:
+    if not future.cancelled() and (error := future.exception()):
+        logger.error("background work failed", exc_info=error)

@@ -1,0 +1,35 @@
+"""Background work runs in order, and its exceptions are logged."""
+
+import pytest
+from django.db import transaction
+
+from sessions import notify
+from sessions.background import BackgroundThread
+
+
+def test_functions_run_one_after_another() -> None:
+    done: list[int] = []
+    background = BackgroundThread("test")
+    futures = [background.run(done.append, number) for number in range(100)]
+    futures[-1].result()
+    assert done == list(range(100))
+
+
+def test_an_exception_is_logged_with_its_traceback(caplog: pytest.LogCaptureFixture) -> None:
+    background = BackgroundThread("test")
+    background.run(divmod, 1, 0)
+    background.run(int).result()  # the thread lives on
+    assert "background work failed" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
+
+
+@pytest.mark.django_db(transaction=True)
+def test_an_unexpected_failure_of_a_message_is_logged(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(notify, "publish", lambda message: 1 / 0)
+    with transaction.atomic():
+        notify.routes_changed("a" * 16)
+    notify._proxies.run(int).result()
+    assert "background work failed" in caplog.text
+    assert "ZeroDivisionError" in caplog.text
