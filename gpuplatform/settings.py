@@ -47,6 +47,7 @@ COMPUTE_FGPU_DIR = env("COMPUTE_FGPU_DIR", default="") or str(COMPUTE_VAR_DIR / 
 COMPUTE_GPU_CONTEXT_MEMORY = env("COMPUTE_GPU_CONTEXT_MEMORY", default="512m")
 COMPUTE_MPS_DIR = env("COMPUTE_MPS_DIR", default="")
 COMPUTE_FIREWALL = env.bool("COMPUTE_FIREWALL", default=True)
+COMPUTE_PRIVILEGED_HELPER = env.bool("COMPUTE_PRIVILEGED_HELPER", default=True)
 COMPUTE_LOG_LEVEL = env("COMPUTE_LOG_LEVEL", default="INFO")
 
 # --- apps of sessions, each on an origin of its own: below the apps' domain, or where there is none at a port

@@ -13,7 +13,7 @@ from typing import Final
 from django.utils import timezone
 
 from hostworker.enforcement.telemetry import GpuProcess, Telemetry
-from hostworker.privileged import processes
+from hostworker.privileged.base import HostPrivileges
 from hostworker.violations import GpuAllowance, GpuUse, SessionDevice, assess
 from resources.models import Gpu, Host
 from resources.tiers import UNHOOKED
@@ -29,13 +29,21 @@ USAGE_KEPT: Final = timedelta(days=1)
 
 
 class Watchdog:
-    """The watch over one host's GPUs; `is_hook` tells our hook by its inode."""
+    """The watch over one host's GPUs; `hooks` returns the inodes of our hook."""
 
-    def __init__(self, host: Host, telemetry: Telemetry, is_hook: Callable[[int], bool], context_memory: int) -> None:
+    def __init__(
+        self,
+        host: Host,
+        telemetry: Telemetry,
+        hooks: Callable[[], frozenset[int]],
+        context_memory: int,
+        privileges: HostPrivileges,
+    ) -> None:
         self._host = host
         self._telemetry = telemetry
-        self._is_hook = is_hook
+        self._hooks = hooks
         self._context_memory = context_memory
+        self._privileges = privileges
         self._uuids = list(Gpu.objects.filter(host=host, is_present=True).values_list("uuid", flat=True))
         self._warned: Collection[SessionDevice] = ()
         self._recorded = 0.0
@@ -48,7 +56,7 @@ class Watchdog:
             self._warned = ()
             return
         sessions = self._sessions()
-        owners = {process.pid: sessions.get(processes.container_of(process.pid)) for process in seen}
+        owners = {process.pid: sessions.get(self._privileges.container_of(process.pid)) for process in seen}
         uses = self._uses(seen, owners)
         self._enforce(uses, sessions.values())
         if is_due:
@@ -63,9 +71,11 @@ class Watchdog:
 
     def _uses(self, seen: Iterable[GpuProcess], owners: Mapping[int, Session | None]) -> dict[SessionDevice, GpuUse]:
         parts: dict[SessionDevice, list[tuple[int, bool]]] = defaultdict(list)
+        hooks = self._hooks()
         for process in seen:
             if owner := owners[process.pid]:
-                is_unhooked = processes.is_hooked(process.pid, self._is_hook) is False
+                mapped = self._privileges.hook_inodes(process.pid)
+                is_unhooked = mapped is not None and not mapped & hooks
                 parts[owner.pk, process.uuid].append((process.memory, is_unhooked))
         return {
             place: GpuUse(

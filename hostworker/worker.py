@@ -10,7 +10,8 @@ from django.db import close_old_connections, connections
 
 from hostworker import app_starter, reconciler, runner, session_keys
 from hostworker import watchdog as gpu_watchdog
-from hostworker.privileged.firewall import Firewall, FirewallError
+from hostworker.privileged.base import PrivilegesError
+from hostworker.privileged.firewall import FirewallError
 from hostworker.runtime.base import EngineUnreachableError, Runtime
 from hostworker.session_keys import SessionKeys
 from hostworker.watchdog import Watchdog
@@ -31,11 +32,15 @@ class HostWorker:
     """Keeps one host's rows and containers together while its worker lives."""
 
     def __init__(
-        self, runtime: Runtime, host: Host, watchdog: Watchdog | None = None, firewall: Firewall | None = None
+        self,
+        runtime: Runtime,
+        host: Host,
+        watchdog: Watchdog | None = None,
+        hold_firewall: Callable[[], None] | None = None,
     ) -> None:
         self.runtime = runtime
         self.host = host
-        self._firewall = firewall
+        self._hold_firewall = hold_firewall
         self._stopped = threading.Event()
         self._engine_answers = True
         self._under_way: set[tuple[object, ...]] = set()
@@ -51,7 +56,7 @@ class HostWorker:
         ]
         if watchdog:
             loops.append((watchdog.poll, gpu_watchdog.POLL_INTERVAL_SECONDS))
-        if firewall:
+        if hold_firewall:
             loops.append((self.apply_firewall, RECONCILE_SECONDS))
         self._threads = [
             threading.Thread(target=self._repeat, args=loop, name=loop[0].__name__, daemon=True) for loop in loops
@@ -59,7 +64,7 @@ class HostWorker:
 
     def begin(self) -> None:
         """Reconcile once, so that the host is ready if its engine is, and go on in the background."""
-        if self._firewall:
+        if self._hold_firewall:
             self._once(self.apply_firewall)
         self._once(self.reconcile)
         for thread in self._threads:
@@ -109,8 +114,8 @@ class HostWorker:
 
     def apply_firewall(self) -> None:
         """Have the rules in place that keep sessions from the host's own services."""
-        if self._firewall:
-            self._firewall.hold()
+        if self._hold_firewall:
+            self._hold_firewall()
 
     def _act(self, *action: Any) -> None:
         """Do (function, *arguments) in the background unless it is waiting there or under way already.
@@ -138,7 +143,7 @@ class HostWorker:
         try:
             close_old_connections()
             function(*arguments)
-        except (EngineUnreachableError, FirewallError) as error:
+        except (EngineUnreachableError, FirewallError, PrivilegesError) as error:
             # Says all; a page of traceback for every attempt would hide the rest.
             logger.warning("host %s: %s failed, will try again: %s", self.host, function.__name__, error)
         except Exception:

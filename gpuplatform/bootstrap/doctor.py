@@ -27,9 +27,8 @@ from engine.engine import ExecError
 from gpuplatform import redis_probe
 from gpuplatform.bootstrap import address, docker_engine, gpus, system_packages
 from gpuplatform.bootstrap.progress import SetupError
-from hostworker.privileged import firewall
 from hostworker.runtime.container_config import NETWORK
-from hostworker.runtime.factory import get_enforcer
+from hostworker.runtime.factory import firewall_problem, get_enforcer
 from resources.checks import check_simulated_gpus
 from resources.models import Gpu, Host, Image
 from resources.units import GIB, size_text
@@ -198,9 +197,11 @@ def _firewall() -> Finding:
     if not settings.COMPUTE_FIREWALL:
         text = "off: sessions reach what this host binds to all interfaces"
         return Finding(Verdict.WARN, text, "COMPUTE_FIREWALL=true, unless rules of your own keep them away")
-    if problem := firewall.problem(settings.COMPUTE_DOCKER_URL):
+    if problem := firewall_problem():
         text = f"sessions reach what this host binds to all interfaces: {problem}"
-        return Finding(Verdict.WARN, text, "run the host worker as root, with iptables")
+        return Finding(
+            Verdict.WARN, text, "run the host worker as root, or let it have its helper, and install iptables"
+        )
     return Finding(Verdict.OK, "the host worker keeps sessions away from this host's own services")
 
 
@@ -230,7 +231,11 @@ def _gpus() -> Finding:
 
 def _fgpu() -> Finding:
     if problem := get_enforcer().problem():
-        return Finding(Verdict.WARN, f"this host lends whole GPUs only: {problem}", "`make fgpu`, as root")
+        return Finding(
+            Verdict.WARN,
+            f"this host lends whole GPUs only: {problem}",
+            "`make fgpu`; as root, or with the helper of docs/hosts.md",
+        )
     found = Gpu.objects.filter(host__name=settings.COMPUTE_HOST_NAME, is_present=True).values_list("tier", flat=True)
     return Finding(Verdict.OK, f"the hook is built; tiers: {', '.join(sorted(set(found))) or 'no GPU registered yet'}")
 

@@ -53,7 +53,8 @@ def test_running_services_with_all_migrations_are_well() -> None:
 
 
 @pytest.mark.django_db
-def test_a_host_that_cannot_divide_its_gpus_is_told_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_host_that_cannot_divide_its_gpus_is_told_why(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+    settings.COMPUTE_PRIVILEGED_HELPER = False
     make_gpu(host=make_host(name="test-host"))
     assert doctor.CHECKS["fGPU"]().text == "the hook is built; tiers: hook"
     monkeypatch.setattr("os.geteuid", lambda: 1000)

@@ -1,6 +1,5 @@
 """Prepares a container for its shares of GPUs, and checks after the start that it is held to them."""
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -11,7 +10,8 @@ from hostworker.enforcement.folders import LIMITS, SessionFolders
 from hostworker.enforcement.programs import Programs, ProgramsMissingError
 from hostworker.enforcement.shares import needs_hook
 from hostworker.enforcement.simulation import shared_state, write_listing
-from hostworker.privileged import memory_limits, processes
+from hostworker.privileged.base import HostPrivileges, PrivilegesError
+from hostworker.privileged.direct import DirectPrivileges
 from hostworker.runtime.base import ContainerSpec, EnforcementError, EnforcementSetup, GpuGrant, Key
 from resources.tiers import Tier
 
@@ -30,19 +30,25 @@ class Enforcer:
     """
 
     def __init__(
-        self, programs: Programs, root: Path, *, context_memory: int = 0, mps_folder: Path | None = None
+        self,
+        programs: Programs,
+        root: Path,
+        *,
+        context_memory: int = 0,
+        mps_folder: Path | None = None,
+        privileges: HostPrivileges | None = None,
     ) -> None:
+        """Without `privileges` this process must be root itself."""
         self.programs = programs
-        self.folders = SessionFolders(root / "sessions")
+        self.privileges = privileges or DirectPrivileges()
+        self.folders = SessionFolders(root / "sessions", self.privileges)
         self.simulation = root / "simulation"
         self.context_memory = context_memory
         self._mps_folder = mps_folder
 
     def problem(self) -> str:
         """Return why this host cannot divide a GPU, as the rest of a sentence; "" where it can."""
-        if os.geteuid() != 0:
-            return "its worker does not run as root."
-        return self.programs.missing()
+        return self.privileges.problem() or self.programs.missing()
 
     def prepare(self, spec: ContainerSpec) -> EnforcementSetup:
         """Prepare the attempt's files and return what its container needs; safe to repeat. Raises EnforcementError."""
@@ -74,14 +80,14 @@ class Enforcer:
 
         Raises EnforcementError. A container that has ended already is left to whoever looks next.
         """
-        is_hooked = processes.starts_hooked(main_pid, self.programs.is_hook)
-        if is_hooked is False:
-            raise EnforcementError(NOT_HOOKED)
-        if is_hooked and (by_driver := self.folders.driver_limits(key)):
-            cgroup = processes.cgroup_of(main_pid)
-            if cgroup is None:
-                raise EnforcementError("Its memory limit needs a host with cgroup v2.")
-            memory_limits.apply(by_driver, cgroup)
+        try:
+            is_hooked = self.privileges.starts_hooked(main_pid, self.programs.hook_inodes())
+            if is_hooked is False:
+                raise EnforcementError(NOT_HOOKED)
+            if is_hooked and (by_driver := self.folders.driver_limits(key)):
+                self.privileges.limit_gpu_memory(main_pid, by_driver)
+        except PrivilegesError as error:
+            raise EnforcementError(f"Its share of the GPU could not be verified: {error}") from error
 
     def _hook(self, key: Key, gpus: Sequence[GpuGrant]) -> list[Mount]:
         problem = self.problem()

@@ -13,6 +13,8 @@ from fgpu.limits import FRAME_MS, REGION_BYTES, GpuLimit, format_limits
 from fgpu.limits import prepare as write_limits
 from hostworker.enforcement.programs import write_whole
 from hostworker.enforcement.shares import free_turn, limits, share_memory, share_percent
+from hostworker.privileged.base import HostPrivileges
+from hostworker.privileged.direct import DirectPrivileges
 from hostworker.runtime.base import GpuGrant, Key
 from resources.tiers import Tier
 
@@ -29,6 +31,7 @@ class SessionFolders:
     """One folder per attempt below `root`, which belongs to this host alone."""
 
     root: Path
+    privileges: HostPrivileges = field(default_factory=DirectPrivileges)
     _lock: threading.Lock = field(default_factory=threading.Lock)  # turns are given out one by one
 
     def path(self, key: Key) -> Path:
@@ -55,6 +58,7 @@ class SessionFolders:
                 by_driver = {gpu.uuid: share_memory(gpu) for gpu in gpus if gpu.tier is Tier.KERNEL}
                 write_whole(self.path(key) / BY_DRIVER, json.dumps(by_driver).encode(), 0o444)
                 write_limits(self.path(key), wanted)
+                self.privileges.give_to_root(limits_path)
         return limits_path, region_path
 
     def driver_limits(self, key: Key) -> dict[str, int]:
@@ -89,7 +93,11 @@ def _turn_starts(limits_file: Path) -> dict[str, int]:
 
 
 def _is_complete(limits_path: Path, region_path: Path, wanted: Sequence[GpuLimit]) -> bool:
-    """Return whether both files are there as they are to be."""
+    """Return whether both files are there as they are to be; limits that are not root's, the hook refuses."""
     if not region_path.exists() or region_path.stat().st_size != REGION_BYTES:
         return False
-    return limits_path.exists() and limits_path.read_text() == format_limits(wanted)
+    return _is_of_root(limits_path) and limits_path.read_text() == format_limits(wanted)
+
+
+def _is_of_root(path: Path) -> bool:
+    return path.exists() and path.stat().st_uid == 0

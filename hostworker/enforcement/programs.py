@@ -45,12 +45,12 @@ class Programs:
                 write_whole(folder / name, content, 0o755)
         return folder
 
-    def is_hook(self, inode: int) -> bool:
-        """Return whether one of our copies of the hook has this inode.
+    def hook_inodes(self) -> frozenset[int]:
+        """Return the inodes of our copies of the hook, by which a process is known to have one of them mapped.
 
-        Its device is not compared: some file systems show another one in /proc/<pid>/maps than to stat.
+        Their device does not count: some file systems show another one in /proc/<pid>/maps than to stat.
         """
-        return any(path.stat().st_ino == inode for path in self.store.glob(f"*/{HOOK}"))
+        return frozenset(path.stat().st_ino for path in self.store.glob(f"*/{HOOK}"))
 
 
 def write_whole(path: Path, content: bytes, mode: int) -> None:

@@ -1,1 +1,1 @@
-"""What a worker does as root on its host: directly where it is root, else through a helper container. No Django."""
+"""What a host worker does as root on its host: itself where it is root, else through a helper container. No Django."""

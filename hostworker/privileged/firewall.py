@@ -99,10 +99,8 @@ class Firewall:
         ]
 
 
-def problem(engine_url: str) -> str:
-    """Return why this process cannot keep the rules for the engine's bridges, or "" where it can."""
-    if not engine_url.startswith("unix://"):
-        return "the container engine is on another machine"
+def problem() -> str:
+    """Return why this process cannot keep rules on this machine, or "" where it can."""
     if os.geteuid() != 0:
         return "the worker does not run as root"
     if _program("iptables") is None or _program("iptables-restore") is None:

@@ -9,7 +9,9 @@ import os
 import socket
 import threading
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
+
+from hostworker.privileged.base import ContainerFiles
 
 SANDBOX_HOSTNAME: Final = "gp-sandbox"
 CLONE_NEWUTS: Final = 0x04000000  # linux/sched.h
@@ -17,24 +19,24 @@ CLONE_NEWUTS: Final = 0x04000000  # linux/sched.h
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def can_name(container: dict[str, Any]) -> bool:
+def can_name(container: ContainerFiles) -> bool:
     """Return whether this process may name the running container, as the engine inspected it."""
     try:
-        return os.geteuid() == 0 and _is_process_of(container) and os.access(container["HostsPath"], os.W_OK)
+        return os.geteuid() == 0 and _is_process_of(container) and os.access(container.hosts_path, os.W_OK)
     except OSError:
         return False
 
 
-def give_name(container: dict[str, Any], hostname: str) -> None:
+def give_name(container: ContainerFiles, hostname: str) -> None:
     """Set the host name of the running container and write it to /etc/hostname and /etc/hosts; safe to repeat.
 
     Raises OSError, also when the container has ended meanwhile.
     """
-    Path(container["HostnamePath"]).write_text(f"{hostname}\n")
-    hosts = Path(container["HostsPath"])
+    container.hostname_path.write_text(f"{hostname}\n")
     # Written in place: the container has this very file mounted.
-    hosts.write_text(hosts.read_text().replace(f"\t{SANDBOX_HOSTNAME}\n", f"\t{hostname}\n"))
-    namespace = os.open(f"/proc/{container['State']['Pid']}/ns/uts", os.O_RDONLY | os.O_CLOEXEC)
+    hosts = container.hosts_path.read_text().replace(f"\t{SANDBOX_HOSTNAME}\n", f"\t{hostname}\n")
+    container.hosts_path.write_text(hosts)
+    namespace = os.open(f"/proc/{container.pid}/ns/uts", os.O_RDONLY | os.O_CLOEXEC)
     try:
         # Looked at after opening: a process id that has passed on to another would otherwise name that one's host.
         if not _is_process_of(container):
@@ -44,9 +46,9 @@ def give_name(container: dict[str, Any], hostname: str) -> None:
         os.close(namespace)
 
 
-def _is_process_of(container: dict[str, Any]) -> bool:
+def _is_process_of(container: ContainerFiles) -> bool:
     """Return whether the process id that the engine named belongs, here too, to the container's main process."""
-    return container["Id"] in Path(f"/proc/{container['State']['Pid']}/cgroup").read_text()
+    return container.container_id in Path(f"/proc/{container.pid}/cgroup").read_text()
 
 
 def _set_hostname(namespace: int, hostname: str) -> None:

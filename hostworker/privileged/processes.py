@@ -2,7 +2,7 @@
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Final
 
@@ -14,8 +14,6 @@ LONGEST_SECONDS: Final = 20.0  # for the main process to come up on a host under
 
 _CONTAINER = re.compile(r"(?:docker[-/])([0-9a-f]{64})")
 _HOOK_MAPPING = re.compile(rf"^\S+ \S+ \S+ \S+ ([0-9]+) +{re.escape(HOOK_PATH)}$", re.MULTILINE)
-
-IsHook = Callable[[int], bool]  # by inode
 
 
 def container_of(pid: int) -> str:
@@ -30,16 +28,14 @@ def cgroup_of(pid: int) -> Path | None:
     return Path("/sys/fs/cgroup") / line.removeprefix("0::/") if line else None
 
 
-def is_hooked(pid: int, is_hook: IsHook) -> bool | None:
-    """Return whether the process has our hook mapped; None when it has ended."""
+def hook_inodes(pid: int) -> frozenset[int] | None:
+    """Return the inodes that the process has mapped under the hook's name; None when it has ended."""
     maps = _read(f"{pid}/maps")
-    if not maps:
-        return None
-    return any(is_hook(int(inode)) for inode in set(_HOOK_MAPPING.findall(maps)))
+    return frozenset(map(int, _HOOK_MAPPING.findall(maps))) if maps else None
 
 
-def starts_hooked(main_pid: int, is_hook: IsHook) -> bool | None:
-    """Wait until it is certain, and return whether a container that was just started runs under the hook.
+def starts_hooked(main_pid: int, hooks: Collection[int]) -> bool | None:
+    """Wait until it is certain, and return whether a container that was just started has one of the inodes mapped.
 
     None when it has ended.
 
@@ -52,7 +48,7 @@ def starts_hooked(main_pid: int, is_hook: IsHook) -> bool | None:
         if entry is None and not (PROC / str(main_pid)).exists():
             return None
         is_settled = entry is not None and bool(_children(entry))
-        if entry is not None and is_hooked(entry, is_hook):
+        if entry is not None and (hook_inodes(entry) or frozenset()) & set(hooks):
             return True
         if is_settled:
             return False

@@ -19,7 +19,9 @@ from docker.types import CancellableStream
 
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.shares import needs_hook
-from hostworker.privileged.hostnames import SANDBOX_HOSTNAME, give_name
+from hostworker.privileged.base import ContainerFiles, HostPrivileges
+from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.runtime.base import (
     ContainerPhase,
     ContainerSpec,
@@ -97,7 +99,8 @@ class DockerRuntime:
         self._network = network
         self._pull_seconds = pull_seconds
         self._enforcer = enforcer
-        self._pool = SandboxPool(self._client, self._owner, self._network_anew, sandboxes)
+        self._privileges: HostPrivileges = enforcer.privileges if enforcer else DirectPrivileges()
+        self._pool = SandboxPool(self._client, self._owner, self._network_anew, sandboxes, self._privileges)
         self._created: dict[Key, _Created] = {}  # until it is started
         self._addresses: dict[Key, str] = {}  # what was learnt on the way, until it is asked for
         self._lock = threading.Lock()  # guards the two below
@@ -172,7 +175,7 @@ class DockerRuntime:
                 self._start_alone(client, container_id)
             container = client.inspect_container(container_id)
         if has_sandbox:
-            _name(container)
+            _name(self._privileges, container)
         elif address := address_in(container):
             announce(address)
         if address:
@@ -372,12 +375,13 @@ def _is_stranded(client: APIClient, container: dict[str, Any]) -> bool:
     return container["State"]["Status"] == "created" and _has_sandbox(container) and inspect(client, sandbox) is None
 
 
-def _name(container: dict[str, Any]) -> None:
+def _name(privileges: HostPrivileges, container: dict[str, Any]) -> None:
     """Give the container its own host name unless its sandbox had it; one that has ended at once keeps what it had."""
     if container["Config"]["Hostname"] != SANDBOX_HOSTNAME:
         return
     try:
-        give_name(container, container["Config"]["Labels"].get(HOSTNAME_LABEL) or container["Id"][:12])
+        hostname = container["Config"]["Labels"].get(HOSTNAME_LABEL) or container["Id"][:12]
+        privileges.give_name(ContainerFiles.of(container), hostname)
     except OSError as error:
         logger.info("container %s: keeps the host name of its sandbox: %s", container["Name"], error)
 

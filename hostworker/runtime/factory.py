@@ -1,5 +1,6 @@
 """The runtime that the settings name, and its enforcer; the only module of this package that knows Django."""
 
+import os
 from functools import lru_cache
 from pathlib import Path
 from typing import cast
@@ -9,7 +10,11 @@ from django.utils.module_loading import import_string
 
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import Programs
+from hostworker.privileged.base import HostPrivileges
+from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.helper import HelperPrivileges
 from hostworker.runtime.base import Runtime
+from hostworker.runtime.container_config import HOST_LABEL
 from resources.models import Installation
 from resources.units import bytes_from
 
@@ -28,7 +33,21 @@ def get_runtime() -> Runtime:
 def get_enforcer() -> Enforcer:
     """Return the enforcer of this host, made once; it writes nothing before the first session needs it."""
     folder, host = Path(settings.COMPUTE_FGPU_DIR), settings.COMPUTE_HOST_NAME
-    return _make_enforcer(folder, host, settings.COMPUTE_GPU_CONTEXT_MEMORY, settings.COMPUTE_MPS_DIR)
+    helped = os.geteuid() != 0 and settings.COMPUTE_PRIVILEGED_HELPER
+    helper_url = settings.COMPUTE_DOCKER_URL if helped else ""
+    return _make_enforcer(folder, host, settings.COMPUTE_GPU_CONTEXT_MEMORY, settings.COMPUTE_MPS_DIR, helper_url)
+
+
+def get_privileges() -> HostPrivileges:
+    """Return what does on this host what needs root, made once: this process, or its helper where it is not root."""
+    return get_enforcer().privileges
+
+
+def firewall_problem() -> str:
+    """Return why no rules can keep sessions from this host's own services, or "" where they can."""
+    if not settings.COMPUTE_DOCKER_URL.startswith("unix://"):
+        return "the container engine is on another machine"
+    return get_privileges().firewall_problem()
 
 
 @lru_cache
@@ -41,10 +60,11 @@ def _make(class_path: str, installation: str, host: str, engine_url: str, sandbo
 
 
 @lru_cache
-def _make_enforcer(folder: Path, host: str, context_memory: str, mps_folder: str) -> Enforcer:
+def _make_enforcer(folder: Path, host: str, context_memory: str, mps_folder: str, helper_url: str) -> Enforcer:
     return Enforcer(
         Programs(build=Path(settings.BASE_DIR) / "fgpu" / "build", store=folder / "programs"),
         folder / host,
         context_memory=bytes_from(context_memory),
         mps_folder=Path(mps_folder) if mps_folder else None,
+        privileges=HelperPrivileges(helper_url, {HOST_LABEL: host}, folder) if helper_url else DirectPrivileges(),
     )

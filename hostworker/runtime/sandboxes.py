@@ -18,7 +18,8 @@ from typing import Any, Final, NamedTuple
 from docker.api import APIClient
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from hostworker.privileged.hostnames import SANDBOX_HOSTNAME, can_name
+from hostworker.privileged.base import ContainerFiles, HostPrivileges, PrivilegesError
+from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.runtime import sandbox_image
 from hostworker.runtime.base import ContainerRuntimeError, Key, StartError
 from hostworker.runtime.docker_requests import (
@@ -94,12 +95,18 @@ class SandboxPool:
     """
 
     def __init__(
-        self, client: Callable[[], APIClient], owner: Mapping[str, str], ensure_network: Callable[[], str], size: int
+        self,
+        client: Callable[[], APIClient],
+        owner: Mapping[str, str],
+        ensure_network: Callable[[], str],
+        size: int,
+        privileges: HostPrivileges,
     ) -> None:
         """`ensure_network` makes the network where it is missing and returns its name."""
         self._client = client
         self._owner = dict(owner)
         self._ensure_network = ensure_network
+        self._privileges = privileges
         self._size = size if sandbox_image.is_possible() else 0
         self._lock = threading.Lock()  # guards all that follow
         self._free: dict[str, Sandbox] = {}  # by name; what they say may be out of date
@@ -278,14 +285,15 @@ class SandboxPool:
         made = self._create(name, SANDBOX_HOSTNAME)
         try:
             inspected = self._run(made)
-        except (APIError, StartError):
+            is_nameable = self._privileges.can_name(ContainerFiles.of(inspected))
+        except (APIError, StartError, PrivilegesError):
             self._remove(made)
             raise
-        if can_name(inspected):
+        if is_nameable:
             with self._lock:
                 self._free[name] = Sandbox(made, address_in(inspected))
             return
-        logger.warning("no networks are made ready: this worker is not root on the engine's own host, as naming takes")
+        logger.warning("no networks are made ready: this worker has no root on the engine's own host, as naming takes")
         self._size = 0
         self._remove(made)
 

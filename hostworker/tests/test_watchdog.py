@@ -10,6 +10,7 @@ from django.utils import timezone
 from hostworker import watchdog as watchdog_module
 from hostworker.enforcement.telemetry import GpuProcess
 from hostworker.privileged import processes
+from hostworker.privileged.direct import DirectPrivileges
 from hostworker.watchdog import Watchdog
 from resources.models import Host
 from resources.units import GIB
@@ -56,7 +57,7 @@ def host() -> Host:
 
 @pytest.fixture
 def dog(host: Host, driver: Driver) -> Watchdog:
-    return Watchdog(host, driver, lambda inode: inode == HOOK_INODE, 0)
+    return Watchdog(host, driver, lambda: frozenset({HOOK_INODE}), 0, DirectPrivileges())
 
 
 @pytest.fixture

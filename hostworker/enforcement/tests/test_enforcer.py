@@ -144,9 +144,7 @@ def test_a_new_build_does_not_touch_the_library_of_running_sessions(enforcer: En
     (programs.build / HOOK).write_text("a newer one")
     new = programs.installed() / HOOK
     assert (old.read_text(), new.read_text()) == (f"content of {HOOK}", "a newer one")
-    assert programs.is_hook(old.stat().st_ino)
-    assert programs.is_hook(new.stat().st_ino)
-    assert not programs.is_hook((programs.build / HOOK).stat().st_ino)
+    assert programs.hook_inodes() == {old.stat().st_ino, new.stat().st_ino}
 
 
 def test_without_the_library_shares_are_refused_and_whole_gpus_are_not(enforcer: Enforcer, programs: Programs) -> None:

@@ -3,6 +3,8 @@
 import logging
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from celery import current_app
@@ -12,10 +14,8 @@ from django.core.management.base import BaseCommand, CommandError
 from hostworker.enforcement.programs import NVML, ProgramsMissingError
 from hostworker.enforcement.simulation import load_nvml
 from hostworker.enforcement.telemetry import NvmlTelemetry
-from hostworker.privileged import firewall
-from hostworker.privileged.firewall import Firewall
 from hostworker.runtime.container_config import NETWORK, bridge_device
-from hostworker.runtime.factory import get_enforcer, get_runtime
+from hostworker.runtime.factory import firewall_problem, get_enforcer, get_privileges, get_runtime
 from hostworker.watchdog import Watchdog
 from hostworker.worker import HostWorker
 from resources.discovery import Machine, this_machine
@@ -77,14 +77,14 @@ def _celery_arguments(host_name: str) -> list[str]:
     return ["--quiet", "worker", *named, "--without-gossip", "--without-mingle", "--without-heartbeat"]
 
 
-def _firewall(host: Host) -> Firewall | None:
-    """Return the rules that keep sessions from the host's own services; None where they are not wanted or not to be."""
+def _firewall(host: Host) -> Callable[[], None] | None:
+    """Return what keeps sessions from the host's own services by rules; None where they are not wanted or not to be."""
     if not settings.COMPUTE_FIREWALL:
         return None
-    if problem := firewall.problem(settings.COMPUTE_DOCKER_URL):
+    if problem := firewall_problem():
         logger.error("host %s: sessions can reach what the host binds to all interfaces: %s", host, problem)
         return None
-    return Firewall(bridge_device(NETWORK))
+    return partial(get_privileges().hold_firewall, bridge_device(NETWORK))
 
 
 def _watchdog(host: Host, machine: Machine) -> Watchdog | None:
@@ -98,4 +98,5 @@ def _watchdog(host: Host, machine: Machine) -> Watchdog | None:
         except (ProgramsMissingError, OSError) as error:
             logger.warning("host %s: its simulated GPUs are not watched: %s", host, error)
             return None
-    return Watchdog(host, NvmlTelemetry(), enforcer.programs.is_hook, enforcer.context_memory)
+    hooks, privileges = enforcer.programs.hook_inodes, enforcer.privileges
+    return Watchdog(host, NvmlTelemetry(), hooks, enforcer.context_memory, privileges)

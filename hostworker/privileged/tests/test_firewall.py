@@ -19,11 +19,11 @@ from pytest_django import Settings
 from gpuplatform import embedded
 from gpuplatform.bootstrap import doctor
 from gpuplatform.bootstrap.doctor import Verdict
-from hostworker.privileged import firewall
 from hostworker.privileged.firewall import Firewall
 from hostworker.runtime.base import ContainerSpec
 from hostworker.runtime.container_config import bridge_device
 from hostworker.runtime.docker import DockerRuntime
+from hostworker.runtime.factory import firewall_problem
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, until
@@ -269,10 +269,13 @@ def test_where_rules_cannot_be_kept_doctor_says_what_that_means(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert doctor.CHECKS["firewall"]().verdict is Verdict.OK
-    assert firewall.problem("tcp://10.0.0.1:2375") == "the container engine is on another machine"
+    settings.COMPUTE_DOCKER_URL = "tcp://10.0.0.1:2375"
+    assert firewall_problem() == "the container engine is on another machine"
+    settings.COMPUTE_DOCKER_URL = ENGINE_URL
     settings.COMPUTE_FIREWALL = False
     assert doctor.CHECKS["firewall"]().text == "off: sessions reach what this host binds to all interfaces"
     settings.COMPUTE_FIREWALL = True
+    settings.COMPUTE_PRIVILEGED_HELPER = False
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     finding = doctor.CHECKS["firewall"]()
     assert finding.verdict is Verdict.WARN

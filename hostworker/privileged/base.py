@@ -1,0 +1,70 @@
+"""The operations that need root on the host, and nothing else that does. No Django."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class PrivilegesError(OSError):
+    """A privileged operation could not be carried out; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerFiles:
+    """A running container and the files on the host that hold its names."""
+
+    container_id: str
+    pid: int  # of its main process, in the host's pid namespace
+    hostname_path: Path
+    hosts_path: Path
+
+    @classmethod
+    def of(cls, inspected: Mapping[str, Any]) -> "ContainerFiles":
+        """Return what the engine's answer to an inspection names."""
+        return cls(
+            container_id=str(inspected["Id"]),
+            pid=int(inspected["State"]["Pid"]),
+            hostname_path=Path(inspected["HostnamePath"]),
+            hosts_path=Path(inspected["HostsPath"]),
+        )
+
+
+class HostPrivileges(Protocol):
+    """Root on this host, for what a host worker needs it for. Safe to use from many threads.
+
+    Every method may raise PrivilegesError, save the two that return a problem.
+    """
+
+    def problem(self) -> str:
+        """Return why nothing can be done as root here, as the rest of a sentence; "" where all can."""
+
+    def give_to_root(self, path: Path) -> None:
+        """Make root the owner of a limits file of the worker's, as the hook demands; already so is success."""
+
+    def container_of(self, pid: int) -> str:
+        """Return the id of the container that the process is in; "" for none, or when it has ended."""
+
+    def hook_inodes(self, pid: int) -> frozenset[int] | None:
+        """Return the inodes that the process has mapped under the hook's name; None when it has ended."""
+
+    def starts_hooked(self, main_pid: int, hooks: Collection[int]) -> bool | None:
+        """Return whether a container that was just started has one of the inodes `hooks` mapped; None when it ended.
+
+        Waits until that is certain.
+        """
+
+    def limit_gpu_memory(self, main_pid: int, limits: Mapping[str, int]) -> None:
+        """Have the NVIDIA driver limit the container's cgroup, {GPU UUID: bytes}. Raises EnforcementError."""
+
+    def can_name(self, container: ContainerFiles) -> bool:
+        """Return whether `give_name` can work for this container."""
+
+    def give_name(self, container: ContainerFiles, hostname: str) -> None:
+        """Set the container's host name, also in /etc/hostname and /etc/hosts. Raises OSError, too when it ended."""
+
+    def firewall_problem(self) -> str:
+        """Return why no packet filter rules can be kept on this host, or "" where they can."""
+
+    def hold_firewall(self, device: str) -> None:
+        """Have the rules for the bridge in place; changes nothing where they are. Raises FirewallError."""

@@ -1,0 +1,56 @@
+"""Root on this host, for a process that is root itself: a host worker, or its helper."""
+
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+
+from hostworker.privileged import firewall, hostnames, memory_limits, processes
+from hostworker.privileged.base import ContainerFiles
+from hostworker.runtime.base import EnforcementError
+
+
+class DirectPrivileges:
+    """Does everything in this process; see HostPrivileges."""
+
+    def problem(self) -> str:
+        """Return that this process is not root, where it is not; see HostPrivileges."""
+        return "" if os.geteuid() == 0 else "its worker does not run as root."
+
+    def give_to_root(self, path: Path) -> None:
+        """Make root the owner; see HostPrivileges."""
+        os.chown(path, 0, 0)
+
+    def container_of(self, pid: int) -> str:
+        """Read the process' cgroup; see HostPrivileges."""
+        return processes.container_of(pid)
+
+    def hook_inodes(self, pid: int) -> frozenset[int] | None:
+        """Read the process' mappings; see HostPrivileges."""
+        return processes.hook_inodes(pid)
+
+    def starts_hooked(self, main_pid: int, hooks: Collection[int]) -> bool | None:
+        """Watch the container's first processes; see HostPrivileges."""
+        return processes.starts_hooked(main_pid, hooks)
+
+    def limit_gpu_memory(self, main_pid: int, limits: Mapping[str, int]) -> None:
+        """Limit the cgroup of the main process; see HostPrivileges."""
+        cgroup = processes.cgroup_of(main_pid)
+        if cgroup is None:
+            raise EnforcementError("Its memory limit needs a host with cgroup v2.")
+        memory_limits.apply(limits, cgroup)
+
+    def can_name(self, container: ContainerFiles) -> bool:
+        """Return whether the engine's processes and files are in sight; see HostPrivileges."""
+        return hostnames.can_name(container)
+
+    def give_name(self, container: ContainerFiles, hostname: str) -> None:
+        """Enter the container's UTS namespace; see HostPrivileges."""
+        hostnames.give_name(container, hostname)
+
+    def firewall_problem(self) -> str:
+        """Return what keeps this process from loading rules; see HostPrivileges."""
+        return firewall.problem()
+
+    def hold_firewall(self, device: str) -> None:
+        """Compare the rules and load what differs; see HostPrivileges."""
+        firewall.Firewall(device).hold()

@@ -1,0 +1,167 @@
+"""The helper: does privileged operations for one host worker, which asks on standard input. The engine runs it.
+
+A request is a line of JSON, [number, operation, arguments]; its answer, in whatever order, [number, result, null] or
+[number, null, [exception, message]]. Nothing but the host worker that started the helper holds the other ends of its
+input and output. Every argument is looked at before anything is done: what is served is a list of operations on the
+worker's own files and the engine's containers, not root as such.
+"""
+
+import json
+import os
+import re
+import select
+import stat
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final
+
+from hostworker.privileged.base import ContainerFiles, HostPrivileges, PrivilegesError
+from hostworker.privileged.direct import DirectPrivileges
+
+AT_ONCE: Final = 8
+LIMITS_MODE: Final = stat.S_IFREG | 0o444
+WHOLE_MACHINE: Final = ["0", "0", "4294967295"]  # /proc/self/uid_map of who is root on the machine itself
+_CONTAINER_ID: Final = re.compile(r"[0-9a-f]{64}")
+_DEVICE: Final = re.compile(r"gp[a-z0-9-]{1,13}")  # the platform's bridges; see container_config.bridge_device
+_HOSTNAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
+
+Operation = Callable[..., object]
+
+
+class Operations:
+    """Checks the arguments of each operation, and has it done by `privileges`.
+
+    `worker_uid` is the user whose files below `fgpu_folder` may be given to root.
+    """
+
+    def __init__(self, privileges: HostPrivileges, worker_uid: int, fgpu_folder: Path) -> None:
+        self._privileges = privileges
+        self._worker_uid = worker_uid
+        self._fgpu_folder = fgpu_folder.resolve()
+        self._table: Mapping[str, Operation] = {
+            "give_to_root": self._give_to_root,
+            "container_of": lambda pid: privileges.container_of(_pid(pid)),
+            "hook_inodes": self._hook_inodes,
+            "starts_hooked": lambda pid, hooks: privileges.starts_hooked(_pid(pid), [int(inode) for inode in hooks]),
+            "limit_gpu_memory": self._limit_gpu_memory,
+            "can_name": lambda container: privileges.can_name(_container(container)),
+            "give_name": self._give_name,
+            "firewall_problem": privileges.firewall_problem,
+            "hold_firewall": self._hold_firewall,
+        }
+
+    def answer(self, line: str) -> str:
+        """Return the answer to a request, both as lines of JSON. Raises ValueError for what is no request."""
+        number, operation, arguments = json.loads(line)
+        try:
+            if operation not in self._table:
+                raise PrivilegesError(f"{operation!r} is not among the helper's operations")
+            result, failure = self._table[operation](*arguments), None
+        except Exception as error:  # whatever it is, the worker is to hear of it
+            result, failure = None, [type(error).__name__, str(error)]
+        return json.dumps([number, result, failure]) + "\n"
+
+    def _give_to_root(self, text: str) -> None:
+        path = Path(text)
+        parent = path.parent.resolve()
+        if not parent.is_relative_to(self._fgpu_folder):
+            raise PrivilegesError(f"{path} is not below {self._fgpu_folder}")
+        descriptor = os.open(parent / path.name, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+        try:
+            found = os.fstat(descriptor)
+            if found.st_uid not in (0, self._worker_uid) or found.st_mode != LIMITS_MODE or found.st_nlink != 1:
+                raise PrivilegesError(f"{path} is not a limits file of the worker's")
+            self._privileges.give_to_root(Path(f"/proc/self/fd/{descriptor}"))
+        finally:
+            os.close(descriptor)
+
+    def _hook_inodes(self, pid: object) -> list[int] | None:
+        found = self._privileges.hook_inodes(_pid(pid))
+        return None if found is None else sorted(found)
+
+    def _limit_gpu_memory(self, pid: object, limits: dict[str, object]) -> None:
+        self._privileges.limit_gpu_memory(_pid(pid), {str(uuid): int(str(size)) for uuid, size in limits.items()})
+
+    def _give_name(self, container: list[Any], hostname: str) -> None:
+        if not _HOSTNAME.fullmatch(hostname):
+            raise PrivilegesError(f"{hostname!r} is no host name")
+        self._privileges.give_name(_container(container), hostname)
+
+    def _hold_firewall(self, device: str) -> None:
+        if not _DEVICE.fullmatch(device):
+            raise PrivilegesError(f"{device!r} is no bridge of the platform's")
+        self._privileges.hold_firewall(device)
+
+
+def _pid(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise PrivilegesError(f"{value!r} is no process")
+    return value
+
+
+def _container(value: list[Any]) -> ContainerFiles:
+    """Return the container, whose files must be in a container's folder of the engine's."""
+    container_id, pid, hostname_path, hosts_path = value
+    folder = Path(hostname_path).parent
+    if (
+        not _CONTAINER_ID.fullmatch(container_id)
+        or not _CONTAINER_ID.fullmatch(folder.name)  # of the sandbox, where it has joined one
+        or [Path(hostname_path), Path(hosts_path)] != [folder / "hostname", folder / "hosts"]
+    ):
+        raise PrivilegesError(f"{value!r} is no container of the engine's")
+    return ContainerFiles(
+        container_id=container_id, pid=_pid(pid), hostname_path=folder / "hostname", hosts_path=folder / "hosts"
+    )
+
+
+def misplaced(expected_namespace: str) -> str:
+    """Return why this process is not root where its worker is, as the rest of a sentence; "" where it is."""
+    if os.geteuid() != 0 or Path("/proc/self/uid_map").read_text().split() != WHOLE_MACHINE:
+        return "the container engine's root is not root of this machine (it runs rootless)."
+    if os.readlink("/proc/self/ns/mnt") != expected_namespace:
+        return "the worker's files are not in sight; is it in a container itself?"
+    return ""
+
+
+def serve(operations: Operations) -> None:
+    """Answer requests until the input ends."""
+    lock = threading.Lock()
+
+    def answer(line: str) -> None:
+        text = operations.answer(line)
+        with lock:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+
+    pool = ThreadPoolExecutor(AT_ONCE)
+    for line in sys.stdin:
+        pool.submit(answer, line)
+
+
+def end_with(pid: int) -> None:
+    """End this process as soon as that one has ended."""
+    try:
+        worker = os.pidfd_open(pid)
+    except ProcessLookupError:
+        os._exit(0)
+    select.select([worker], [], [])
+    os._exit(0)
+
+
+def main() -> None:
+    """Say whether this can help, and do so until the worker is gone: WORKER_PID MOUNT_NAMESPACE WORKER_UID FOLDER."""
+    worker_pid, namespace, worker_uid, fgpu_folder = sys.argv[1:]
+    threading.Thread(target=end_with, args=(int(worker_pid),), daemon=True).start()
+    problem = misplaced(namespace)
+    sys.stdout.write(json.dumps([0, problem, None]) + "\n")
+    sys.stdout.flush()
+    if not problem:
+        serve(Operations(DirectPrivileges(), int(worker_uid), Path(fgpu_folder)))
+    os._exit(0)  # with nobody left to hear of it, whatever is under way
+
+
+if __name__ == "__main__":
+    main()

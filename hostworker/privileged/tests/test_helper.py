@@ -1,0 +1,165 @@
+"""The helper container: what it does, and that it ends with the worker whose it is. Real containers."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from secrets import token_hex
+
+import pytest
+from docker.api import APIClient
+
+from hostworker.enforcement.folders import SessionFolders
+from hostworker.privileged import helper, helper_container
+from hostworker.privileged.base import ContainerFiles, PrivilegesError
+from hostworker.privileged.direct import DirectPrivileges
+from hostworker.privileged.firewall import FirewallError
+from hostworker.privileged.helper import HelperPrivileges
+from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
+from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
+from tests.platform import ROOT
+from tests.tiny_image import ensure_tiny_image
+from tests.wait import until
+
+pytestmark = pytest.mark.docker
+
+TEST_LABEL = "gpuplatform-test.helper"
+
+
+@pytest.fixture
+def mark() -> str:
+    """What tells this test's helpers from others on the engine."""
+    return token_hex(8)
+
+
+@pytest.fixture
+def helped(mark: str, tmp_path: Path) -> Iterator[HelperPrivileges]:
+    privileges = HelperPrivileges(ENGINE_URL, {TEST_LABEL: mark}, tmp_path)
+    yield privileges
+    privileges.close()
+    until(lambda: not containers(mark))
+
+
+@pytest.fixture
+def world() -> Iterator[DockerWorld]:
+    made = DockerWorld(ensure_tiny_image())
+    yield made
+    made.clean_up()
+
+
+def containers(mark: str) -> list[str]:
+    """Return the ids of this test's helpers, in any state."""
+    with closing(APIClient(ENGINE_URL, version="auto")) as client:
+        return [each["Id"] for each in client.containers(all=True, filters={"label": [f"{TEST_LABEL}={mark}"]})]
+
+
+def test_the_helper_sees_and_does_what_root_does(helped: HelperPrivileges, world: DockerWorld) -> None:
+    direct = DirectPrivileges()
+    spec = make_spec(world.image)
+    runtime = world.runtime()
+    runtime.create(spec)
+    runtime.start(spec.session, 1)
+    inspected = world.client.inspect_container(f"gp-{spec.session}-1")
+    files = ContainerFiles.of(inspected)
+    assert helped.problem() == ""
+    assert helped.container_of(files.pid) == direct.container_of(files.pid) == inspected["Id"]
+    assert helped.hook_inodes(os.getpid()) == direct.hook_inodes(os.getpid()) == frozenset()
+    assert helped.hook_inodes(2**22 - 1) is None
+    assert helped.starts_hooked(files.pid, [1, 2]) is False
+    assert helped.firewall_problem() == direct.firewall_problem() == ""
+    assert helped.can_name(files)
+    helped.give_name(files, "given")
+    assert world.execute(spec.session, 1, "cat /proc/sys/kernel/hostname /etc/hostname")[1] == "given\ngiven\n"
+    assert SANDBOX_HOSTNAME not in world.execute(spec.session, 1, "cat /etc/hosts")[1]
+
+
+def test_a_limits_file_becomes_roots_and_what_is_not_stays(helped: HelperPrivileges, tmp_path: Path) -> None:
+    path = tmp_path / "limits.conf"
+    path.write_text("limits")
+    path.chmod(0o444)
+    os.chown(path, 0, 65534)
+    helped.give_to_root(path)
+    assert (path.stat().st_uid, path.stat().st_gid) == (0, 0)
+    with pytest.raises(PrivilegesError, match="is not below"):
+        helped.give_to_root(Path("/etc/passwd"))
+    assert SessionFolders(tmp_path, helped).keys() == set()
+
+
+def test_exceptions_arrive_as_what_they_are(helped: HelperPrivileges) -> None:
+    with pytest.raises(FirewallError, match="is no bridge"):
+        helped.hold_firewall("eth0")
+    with pytest.raises(PrivilegesError, match="is no process"):
+        helped.container_of(0)
+
+
+def test_many_threads_share_one_helper(helped: HelperPrivileges, mark: str) -> None:
+    found: list[bool] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(helped.hook_inodes(os.getpid()) == frozenset())) for _ in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [True] * 20
+    assert len(containers(mark)) == 1
+
+
+def test_a_helper_that_was_removed_is_replaced(helped: HelperPrivileges, mark: str) -> None:
+    assert helped.problem() == ""
+    (first,) = containers(mark)
+    with closing(APIClient(ENGINE_URL, version="auto")) as client:
+        client.remove_container(first, force=True)
+    until(lambda: helped._link is not None and not helped._link.is_open)
+    assert helped.container_of(os.getpid()) == ""
+    assert containers(mark) != [first]
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_the_helper_ends_with_its_worker(mark: str, tmp_path: Path, how: signal.Signals) -> None:
+    script = f"""
+import time
+from pathlib import Path
+from hostworker.privileged.helper import HelperPrivileges
+privileges = HelperPrivileges({ENGINE_URL!r}, {{{TEST_LABEL!r}: {mark!r}}}, Path({str(tmp_path)!r}))
+print(privileges.problem(), flush=True)
+time.sleep(1000)
+"""
+    with subprocess.Popen([sys.executable, "-c", script], cwd=ROOT, stdout=subprocess.PIPE, text=True) as worker:
+        assert worker.stdout
+        assert worker.stdout.readline() == "\n"
+        assert len(containers(mark)) == 1
+        worker.send_signal(how)
+    until(lambda: not containers(mark))
+
+
+def test_a_helper_that_never_ran_is_removed_by_the_next(
+    helped: HelperPrivileges, mark: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with closing(APIClient(ENGINE_URL, version="auto")) as client:
+        abandoned = helper._create(client, helper_container.config({TEST_LABEL: mark}, tmp_path))
+        assert helped.problem() == ""
+        assert abandoned in containers(mark), "another worker may be about to start it"
+        helped.close()
+        monkeypatch.setattr(helper, "ABANDONED_SECONDS", -1)
+        helper._remove_abandoned(client)
+    assert abandoned not in containers(mark)
+
+
+def test_where_no_helper_can_run_the_problem_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    far = HelperPrivileges("tcp://10.0.0.1:2375", {}, tmp_path)
+    assert "the container engine is on another machine" in far.problem()
+    mute = HelperPrivileges(f"unix://{tmp_path}/docker.sock", {}, tmp_path)
+    assert "the container engine does not answer" in mute.problem()
+    assert "has no helper" in mute.firewall_problem()
+    with pytest.raises(FirewallError):
+        mute.hold_firewall("gpuplatform")
+    monkeypatch.setattr(helper_container, "NSENTER", "/usr/bin/no-such-program")
+    assert "no-such-program" in HelperPrivileges(ENGINE_URL, {}, tmp_path).problem()
+    monkeypatch.undo()
+    monkeypatch.setattr(helper_container, "SERVER", "no_such_module")
+    assert "No module named no_such_module" in HelperPrivileges(ENGINE_URL, {}, tmp_path).problem()

@@ -1,0 +1,165 @@
+"""What the helper does and refuses, asked line by line as a worker would; a stand-in does it."""
+
+import json
+import os
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hostworker.privileged import server
+from hostworker.privileged.base import ContainerFiles
+from hostworker.privileged.firewall import FirewallError
+from hostworker.privileged.server import Operations
+
+ID = "a" * 64
+SANDBOX_ID = "b" * 64
+FOLDER = f"/var/lib/docker/containers/{SANDBOX_ID}"
+CONTAINER = [ID, 7, f"{FOLDER}/hostname", f"{FOLDER}/hosts"]
+
+
+class Recorded:
+    """Stands in for root: notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[object, ...]] = []
+
+    def problem(self) -> str:
+        return ""
+
+    def give_to_root(self, path: Path) -> None:
+        self.done.append(("give_to_root", path.resolve()))
+
+    def container_of(self, pid: int) -> str:
+        return f"container of {pid}"
+
+    def hook_inodes(self, pid: int) -> frozenset[int] | None:
+        return frozenset({3, 1}) if pid == 1 else None
+
+    def starts_hooked(self, main_pid: int, hooks: Collection[int]) -> bool | None:
+        return main_pid in hooks
+
+    def limit_gpu_memory(self, main_pid: int, limits: Mapping[str, int]) -> None:
+        self.done.append(("limit_gpu_memory", main_pid, limits))
+
+    def can_name(self, container: ContainerFiles) -> bool:
+        return container.pid == CONTAINER[1]
+
+    def give_name(self, container: ContainerFiles, hostname: str) -> None:
+        self.done.append(("give_name", container.container_id, str(container.hosts_path), hostname))
+
+    def firewall_problem(self) -> str:
+        return "none"
+
+    def hold_firewall(self, device: str) -> None:
+        if device == "gpfails":
+            raise FirewallError("iptables failed")
+        self.done.append(("hold_firewall", device))
+
+
+@pytest.fixture
+def root() -> Recorded:
+    return Recorded()
+
+
+@pytest.fixture
+def operations(root: Recorded, tmp_path: Path) -> Operations:
+    return Operations(root, os.getuid(), tmp_path)
+
+
+def ask(operations: Operations, operation: str, *arguments: object) -> Any:
+    """Return the result; fail with what the helper says went wrong."""
+    number, result, failure = json.loads(operations.answer(json.dumps([5, operation, arguments])))
+    assert number == 5
+    if failure:
+        raise AssertionError(": ".join(failure))
+    return result
+
+
+def limits_file(path: Path, mode: int = 0o444) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("limits")
+    path.chmod(mode)
+    return path
+
+
+def test_each_operation_is_done_and_answered(operations: Operations, root: Recorded) -> None:
+    assert ask(operations, "container_of", 9) == "container of 9"
+    assert ask(operations, "hook_inodes", 1) == [1, 3]
+    assert ask(operations, "hook_inodes", 2) is None
+    assert ask(operations, "starts_hooked", 2, [1, 2]) is True
+    assert ask(operations, "can_name", CONTAINER) is True
+    assert ask(operations, "firewall_problem") == "none"
+    ask(operations, "limit_gpu_memory", 4, {"GPU-1": 1 << 40})
+    ask(operations, "give_name", CONTAINER, "main1.tour")
+    ask(operations, "hold_firewall", "gpuplatform")
+    assert root.done == [
+        ("limit_gpu_memory", 4, {"GPU-1": 1 << 40}),
+        ("give_name", ID, f"{FOLDER}/hosts", "main1.tour"),
+        ("hold_firewall", "gpuplatform"),
+    ]
+
+
+def test_a_limits_file_of_the_worker_is_given_to_root(operations: Operations, root: Recorded, tmp_path: Path) -> None:
+    path = limits_file(tmp_path / "sessions" / "a-1" / "limits.conf")
+    ask(operations, "give_to_root", str(path))
+    assert root.done == [("give_to_root", path)]
+
+
+@pytest.mark.parametrize("mode", [0o644, 0o4444, 0o555])
+def test_files_that_are_no_limits_stay_whose_they_are(
+    operations: Operations, root: Recorded, tmp_path: Path, mode: int
+) -> None:
+    path = limits_file(tmp_path / "limits.conf", mode)
+    with pytest.raises(AssertionError, match="is not a limits file"):
+        ask(operations, "give_to_root", str(path))
+    assert root.done == []
+
+
+def test_links_out_of_the_folder_are_not_followed(
+    operations: Operations, root: Recorded, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    outside = limits_file(tmp_path_factory.mktemp("outside") / "limits.conf")
+    (tmp_path / "folder").symlink_to(outside.parent)
+    (tmp_path / "file").symlink_to(outside)
+    os.link(outside, tmp_path / "hard")
+    for path in (outside, tmp_path / "folder" / "limits.conf", tmp_path / "file", tmp_path / "hard", tmp_path / ".."):
+        with pytest.raises(AssertionError, match="PrivilegesError"):
+            ask(operations, "give_to_root", str(path))
+    assert root.done == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "arguments"),
+    [
+        ("run", ["sh"]),
+        ("hold_firewall", ["eth0"]),
+        ("hold_firewall", ["gp0 -j ACCEPT"]),
+        ("container_of", [0]),
+        ("container_of", ["1/../2"]),
+        ("container_of", [True]),
+        ("give_name", [CONTAINER, "a\nb"]),
+        ("give_name", [[ID, 7, "/etc/hostname", "/etc/hosts"], "a"]),
+        ("give_name", [["..", 7, *CONTAINER[2:]], "a"]),
+        ("give_name", [[ID, 7, f"{FOLDER}/hostname", "/etc/hosts"], "a"]),
+        ("can_name", [[ID, 0, *CONTAINER[2:]]]),
+    ],
+)
+def test_arguments_that_no_worker_sends_are_refused(
+    operations: Operations, root: Recorded, operation: str, arguments: list[object]
+) -> None:
+    with pytest.raises(AssertionError, match="PrivilegesError"):
+        ask(operations, operation, *arguments)
+    assert root.done == []
+
+
+def test_what_an_operation_raises_is_told_by_name(operations: Operations) -> None:
+    with pytest.raises(AssertionError, match=r"^FirewallError: iptables failed$"):
+        ask(operations, "hold_firewall", "gpfails")
+
+
+def test_a_helper_without_the_machines_root_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "are not in sight" in server.misplaced("mnt:[1]")
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    assert "rootless" in server.misplaced(os.readlink("/proc/self/ns/mnt"))
