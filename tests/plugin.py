@@ -17,7 +17,7 @@ import pytest
 from django.test import override_settings
 
 from gpuplatform import embedded
-from gpuplatform.bootstrap import services
+from gpuplatform.bootstrap import postgres, services
 
 VAR: Final = Path(__file__).resolve().parent.parent / "var"
 ENVIRONMENT: Final = {
@@ -63,8 +63,8 @@ def _start_services(config: pytest.Config) -> None:
     config.add_cleanup(functools.partial(os.close, lock))
     os.environ["COMPUTE_VAR_DIR"] = str(var_dir)
     (var_dir / "static").mkdir(parents=True, exist_ok=True)  # WhiteNoise warns without it
-    config.add_cleanup(functools.partial(services.stop_postgres, var_dir))
-    services.start_postgres(var_dir)
+    config.add_cleanup(functools.partial(postgres.stop, var_dir))
+    postgres.start(var_dir)
     config.add_cleanup(functools.partial(services.stop_redis, var_dir))
     services.start_redis(var_dir)
     _write_without_care(var_dir)

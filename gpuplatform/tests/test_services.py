@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from gpuplatform import embedded
-from gpuplatform.bootstrap import services
+from gpuplatform.bootstrap import postgres, services
 from gpuplatform.bootstrap.supervisor import Command, Supervisor
 from tests.wait import until
 
@@ -34,14 +34,14 @@ def test_the_services_start_stop_and_start_again_with_their_data(folder: Path, n
         with psycopg.connect(embedded.database_url(var_dir)) as connection:
             connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
         assert services.redis_answers(var_dir)
-    assert not services.postgres_runs(var_dir)
+    assert not postgres.is_running(var_dir)
     assert not services.redis_answers(var_dir)
     with services.running(var_dir, take_over=True), psycopg.connect(embedded.database_url(var_dir)) as connection:
         assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
         with services.running(var_dir, take_over=False):
             pass
         assert services.redis_answers(var_dir), "what ran before is left running"
-    assert not services.postgres_runs(var_dir)
+    assert not postgres.is_running(var_dir)
 
 
 @pytest.mark.parametrize("name", ["PostgreSQL", "Redis"])
@@ -49,7 +49,7 @@ async def test_a_server_that_is_killed_under_a_running_platform_is_started_again
     """With real servers and a process that waits, as `make up` has them."""
     var_dir, output = folder / "var", io.StringIO()
     pid_file = var_dir / ("postgres/postmaster.pid" if name == "PostgreSQL" else "redis/redis.pid")
-    is_up = services.postgres_runs if name == "PostgreSQL" else services.redis_answers
+    is_up = postgres.is_running if name == "PostgreSQL" else services.redis_answers
     waits = Command(name="web", arguments=[sys.executable, "-c", "import signal; signal.pause()"])
     kept = services.kept(var_dir, with_postgres=name == "PostgreSQL", with_redis=name == "Redis")
     supervisor = Supervisor([waits], folder=folder, output=output, services=kept, look_every=0.1)
@@ -68,7 +68,7 @@ async def test_a_server_that_is_killed_under_a_running_platform_is_started_again
 
 
 def test_stopping_what_does_not_run_is_success(folder: Path) -> None:
-    services.stop_postgres(folder / "var")
+    postgres.stop(folder / "var")
     services.stop_redis(folder / "var")
 
 
