@@ -30,8 +30,8 @@ def _quick_flush() -> Iterator[None]:
 def _no_left_over_kick() -> None:
     """Forget the scheduler's kick flag and other cached facts of the test before."""
     cache.clear()
-    for memory in (passes.memory, estimate.memory):
-        memory.forget()  # the database is rolled back, which no commit tells
+    for state_cache in (passes.state_cache, estimate.state_cache):
+        state_cache.clear()  # the database is rolled back, which no commit tells
 
 
 @pytest.fixture(scope="module")

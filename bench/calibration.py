@@ -8,9 +8,9 @@ from heapq import heappop, heappush
 from random import Random
 from typing import Final
 
+from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import LOOK_AHEAD
-from scheduler.core.standing import Standing
-from scheduler.core.terms import Snapshot
+from scheduler.core.types import Snapshot
 from scheduler.simulation.simulator import Job
 
 SLACK: Final = (1.0, 1.25, 1.5, 2.0, 4.0)  # times as long as they need do people give their sessions
@@ -21,7 +21,7 @@ MINUTE: Final = timedelta(minutes=1)
 class _Replay:
     """The platform as the sessions meet it."""
 
-    standing: Standing
+    state: IncrementalState
     lasts: dict[str, timedelta]
     ends: list[tuple[datetime, str]] = field(default_factory=list)
     started: dict[str, datetime] = field(default_factory=dict)
@@ -31,16 +31,16 @@ class _Replay:
         """Let sessions end up to then, and give what they held to those who wait."""
         while self.ends and (until is None or self.ends[0][0] <= until):
             at, session_id = heappop(self.ends)
-            (group,) = self.standing.board.groups.values()
-            self.standing.update([group.running[session_id]], [])
+            (group,) = self.state.cluster.groups.values()
+            self.state.update([group.running[session_id]], [])
             self.serve(at)
 
     def serve(self, now: datetime) -> None:
         """Start those who can."""
-        for placement in self.standing.serve(now):
+        for placement in self.state.serve(now):
             self.started[placement.session_id] = now
             heappush(self.ends, (now + self.lasts[placement.session_id], placement.session_id))
-        for group in self.standing.board.groups.values():
+        for group in self.state.cluster.groups.values():
             if group.head is not None and group.reservation is not None and group.reservation.at is not None:
                 self.kept_from.setdefault(group.head.id, group.reservation.at)
 
@@ -51,16 +51,16 @@ def calibrate(world: Snapshot, jobs: Sequence[Job]) -> dict[str, float]:
     Time limits are what a session will need, and up to four times as much.
     """
     random = Random(1)
-    replay = _Replay(Standing(world), {job.request.id: job.runs_for for job in jobs})
+    replay = _Replay(IncrementalState(world), {job.request.id: job.runs_for for job in jobs})
     promised: dict[str, datetime | None] = {}
     for job in jobs:
         limit = job.runs_for * random.choice(SLACK)
         now = job.request.queued_at
         replay.advance(now)
-        replay.standing.add(job.request._replace(duration=limit))
+        replay.state.add(job.request._replace(duration=limit))
         replay.serve(now)
         if job.request.id not in replay.started:
-            start = replay.standing.starts(now, LOOK_AHEAD).get(job.request.id)
+            start = replay.state.starts(now, LOOK_AHEAD).get(job.request.id)
             promised[job.request.id] = start and start.at
     replay.advance(None)
     met = [(at, replay.started[name]) for name, at in promised.items() if at is not None and name in replay.started]

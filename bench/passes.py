@@ -63,7 +63,7 @@ def timed_pass() -> tuple[int, float, float]:
     begun = time.perf_counter()
     kept, placed, now = passes.place()
     committed = time.perf_counter()
-    passes.tell(kept, now)
+    passes.explain(kept, now)
     return placed, committed - begun, time.perf_counter() - begun
 
 

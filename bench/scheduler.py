@@ -22,9 +22,9 @@ from bench.database import measure_database
 from bench.trace import Trace, read_trace, synthetic_trace
 from bench.worlds import after_release, big_world, with_limits
 from scheduler.advisor import advise_on
+from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import plan
-from scheduler.core.standing import Standing
-from scheduler.core.terms import EPOCH, Where
+from scheduler.core.types import EPOCH, PlacementPolicyName
 from scheduler.simulation.simulator import simulate
 
 SIZES = ((100, 1_000), (1_000, 10_000), (5_000, 10_000))  # hosts x waiting
@@ -64,14 +64,14 @@ def measure_release(runs: int) -> Figures:
     snapshot = after_release(*SIZES[1])
     limited = with_limits(snapshot)
     mine = snapshot.queue[0]._replace(id="mine")
-    kept = Standing(snapshot)
-    kept.serve(EPOCH)
+    state = IncrementalState(snapshot)
+    state.serve(EPOCH)
     freeze()
     figures = {
         "pass": best_of(runs, lambda: plan(snapshot, EPOCH, look_ahead=0)),
         "pass_with_estimates": best_of(runs, lambda: plan(snapshot, EPOCH)),
         "pass_with_estimates_and_time_limits": best_of(runs, lambda: plan(limited, EPOCH)),
-        "advice": best_of(runs, lambda: advise_on(kept.twin(), mine, EPOCH)),
+        "advice": best_of(runs, lambda: advise_on(state.copy(), mine, EPOCH)),
     }
     figures = {name: round(1000 * seconds, 1) for name, seconds in figures.items()}
     say(f"after one release at {SIZES[1][0]} x {SIZES[1][1]}: {figures} ms")
@@ -92,32 +92,33 @@ def measure_memory() -> float:
 def measure_allocation(trace: Trace, seeds: int) -> Figures:
     """Return by policy what part of all GPUs, in percent, is allocated once the arrived demand is 100 % of them."""
     shares: Figures = {}
-    for where in Where:
-        found = [trace.allocation(where, seed) for seed in range(1, seeds + 1)]
-        shares[where.value] = round(sum(found) / len(found), 2)
-        say(f"{where.value}: {shares[where.value]} % allocated ({min(found):.2f} to {max(found):.2f}, {seeds} seeds)")
+    for placement_policy in PlacementPolicyName:
+        found = [trace.allocation(placement_policy, seed) for seed in range(1, seeds + 1)]
+        name = placement_policy.value
+        shares[name] = round(sum(found) / len(found), 2)
+        say(f"{name}: {shares[name]} % allocated ({min(found):.2f} to {max(found):.2f}, {seeds} seeds)")
     return shares
 
 
 def measure_closed_loop(trace: Trace, limit: int) -> dict[str, Figures]:
     """Return by policy what the first `limit` sessions meet on a part of the hosts when others leave as they come."""
     met: dict[str, Figures] = {}
-    for where in Where:
-        outcome = simulate(*trace.crowded(where, limit))
-        met[where.value] = {
+    for placement_policy in PlacementPolicyName:
+        outcome = simulate(*trace.crowded(placement_policy, limit))
+        met[placement_policy.value] = {
             "mean_wait_minutes": round(outcome.mean_wait.total_seconds() / 60, 1),
             "p95_wait_minutes": round(outcome.p95_wait.total_seconds() / 60, 1),
             "utilisation_percent": round(100 * outcome.utilisation, 2),
             "fragmentation_percent": round(100 * outcome.fragmentation, 2),
             "fairness": round(outcome.fairness, 3),
         }
-        say(f"{where.value} with departures: {met[where.value]}")
+        say(f"{placement_policy.value} with departures: {met[placement_policy.value]}")
     return met
 
 
 def measure_estimates(trace: Trace, limit: int) -> Figures:
     """Return how well the estimates held that the sessions of the closed loop were given as they joined."""
-    found = calibrate(*trace.crowded(Where.PACK, limit))
+    found = calibrate(*trace.crowded(PlacementPolicyName.PACK, limit))
     say(f"estimates: {found}")
     return found
 

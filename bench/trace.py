@@ -8,9 +8,19 @@ from random import Random
 from typing import Final
 
 from accounts.limits import Amounts, PolicyLimits
-from scheduler.core.room import GroupRoom, Room
-from scheduler.core.terms import EPOCH, HostView, Owner, Request, Rules, Shape, Snapshot, Where
-from scheduler.core.where import policy_for
+from scheduler.core.group_capacity import GroupCapacity
+from scheduler.core.host_capacity import HostCapacity
+from scheduler.core.placement_policy import policy_for
+from scheduler.core.types import (
+    EPOCH,
+    HostView,
+    LimitHolder,
+    PlacementPolicyName,
+    Rules,
+    SessionRequest,
+    Shape,
+    Snapshot,
+)
 from scheduler.simulation.simulator import Job
 from scheduler.simulation.trace import Pod, make_host, read_hosts, read_pods
 
@@ -31,11 +41,11 @@ class Trace:
         """Milli-GPU of all hosts."""
         return sum(gpu.capacity for host in self.hosts for gpu in host.gpus)
 
-    def rules(self, where: Where) -> Rules:
+    def rules(self, placement_policy: PlacementPolicyName) -> Rules:
         """Return rules for a group that places by `where` and knows the mix."""
-        return Rules(where=where, mix=tuple(Counter(pod.shape for pod in self.pods).items()))
+        return Rules(placement_policy=placement_policy, mix=tuple(Counter(pod.shape for pod in self.pods).items()))
 
-    def allocation(self, where: Where, seed: int) -> float:
+    def allocation(self, placement_policy: PlacementPolicyName, seed: int) -> float:
         """Return the percentage of all GPU that is allocated when the arrived demand reaches 100 % of it.
 
         The protocol of the FGD paper (USENIX ATC 2023): sessions arrive shuffled, repeated at random until there are
@@ -44,12 +54,12 @@ class Trace:
         random = Random(seed)
         arrivals = [pod.shape for pod in self.pods]
         random.shuffle(arrivals)
-        rooms = [
-            Room(host_id=host.id, index=index, cpu=host.cpu, memory=host.memory, gpus=host.gpus)
+        hosts = [
+            HostCapacity(host_id=host.id, index=index, cpu=host.cpu, memory=host.memory, gpus=host.gpus)
             for index, host in enumerate(self.hosts)
         ]
-        rules = self.rules(where)
-        group = GroupRoom(rooms, policy_for(rules, 1000, lambda: rules.mix))
+        rules = self.rules(placement_policy)
+        group = GroupCapacity(hosts, policy_for(rules, 1000, lambda: rules.mix))
         arrived = allocated = place = 0
         while True:
             if place == len(arrivals):
@@ -58,12 +68,12 @@ class Trace:
             arrived, place = arrived + shape.fgpu, place + 1
             if arrived > self.capacity:
                 return 100 * allocated / self.capacity
-            room = group.find(shape)
-            if room is not None:
-                group.take(room, shape)
+            host = group.find(shape)
+            if host is not None:
+                group.take(host, shape)
                 allocated += shape.fgpu
 
-    def crowded(self, where: Where, limit: int) -> tuple[Snapshot, list[Job]]:
+    def crowded(self, placement_policy: PlacementPolicyName, limit: int) -> tuple[Snapshot, list[Job]]:
         """Return `limit` sessions and a random part of the hosts, so few that the sessions want nearly all their GPUs.
 
         Sessions last as long as in the trace, and come in its order, but ten times as densely: as they came, there were
@@ -81,10 +91,12 @@ class Trace:
         jobs = []
         for number, pod in enumerate(chosen):
             came, lasts = timedelta(seconds=(pod.came - first) / DENSER), timedelta(seconds=pod.lasts)
-            request = Request(str(number), number % OWNERS, 1, *pod.shape, queued_at=EPOCH + came, duration=lasts)
+            request = SessionRequest(
+                str(number), number % OWNERS, 1, *pod.shape, queued_at=EPOCH + came, duration=lasts
+            )
             jobs.append(Job(request, lasts))
-        owners = {owner: Owner(limits=PolicyLimits(), used=Amounts()) for owner in range(OWNERS)}
-        return Snapshot(hosts=tuple(hosts), queue=(), owners=owners, rules={1: self.rules(where)}), jobs
+        owners = {owner: LimitHolder(limits=PolicyLimits(), used=Amounts()) for owner in range(OWNERS)}
+        return Snapshot(hosts=tuple(hosts), queue=(), owners=owners, rules={1: self.rules(placement_policy)}), jobs
 
 
 def read_trace(nodes: Path, pods: Path) -> Trace:

@@ -8,7 +8,7 @@ from random import Random
 from accounts.limits import Amounts, PolicyLimits
 from resources.units import GIB
 from scheduler.core.placement import plan
-from scheduler.core.terms import EPOCH, GpuView, HostView, Owner, Request, Running, Shape, Snapshot
+from scheduler.core.types import EPOCH, GpuView, HostView, LimitHolder, RunningSession, SessionRequest, Shape, Snapshot
 
 OWNERS = 100
 LIMITS = tuple(timedelta(minutes=minutes) for minutes in (10, 30, 60, 90, 120, 240, 480, 1440, 2880))
@@ -45,30 +45,32 @@ def big_world(hosts: int, waiting: int) -> Snapshot:
     random = Random(1)
     mix = shapes(random)
     queue = tuple(
-        Request(f"s{number:05}", random.randint(1, OWNERS), 1, *random.choice(mix), queued_at=EPOCH)
+        SessionRequest(f"s{number:05}", random.randint(1, OWNERS), 1, *random.choice(mix), queued_at=EPOCH)
         for number in range(waiting)
     )
     limits = PolicyLimits(cpu=2000, memory=8 * 1024 * GIB, fgpu=100_000, sessions=90)
     return Snapshot(
         hosts=tuple(empty_host(number) for number in range(1, hosts + 1)),
         queue=queue,
-        owners={owner: Owner(limits=limits, used=Amounts()) for owner in range(1, OWNERS + 1)},
+        owners={owner: LimitHolder(limits=limits, used=Amounts()) for owner in range(1, OWNERS + 1)},
     )
 
 
 def after_release(hosts: int, waiting: int) -> Snapshot:
     """Return hosts as full as they get, less one session that has just ended, and a queue of those who did not fit."""
     world = big_world(hosts, 2 * waiting)
-    unlimited = {owner: Owner(limits=PolicyLimits(), used=Amounts()) for owner in world.owners}
+    unlimited = {owner: LimitHolder(limits=PolicyLimits(), used=Amounts()) for owner in world.owners}
     world = replace(world, owners=unlimited)
     result = plan(world, EPOCH, look_ahead=0)
     asked = {request.id: request for request in world.queue}
-    running: list[Running] = []
-    held: dict[int, list[Running]] = {}
+    running: list[RunningSession] = []
+    held: dict[int, list[RunningSession]] = {}
     for number, placement in enumerate(result.placements[1:]):
         request = asked[placement.session_id]
         end = EPOCH + timedelta(minutes=1 + number % 1440)
-        one = Running(request.id, request.owner_id, placement.host_id, *request.shape[:2], placement.shares, EPOCH, end)
+        one = RunningSession(
+            request.id, request.owner_id, placement.host_id, *request.shape[:2], placement.shares, EPOCH, end
+        )
         running.append(one)
         held.setdefault(one.host_id, []).append(one)
     views = tuple(_with(host, held.get(host.id, ())) for host in world.hosts)
@@ -83,7 +85,7 @@ def with_limits(world: Snapshot) -> Snapshot:
     return replace(world, queue=tuple(request._replace(duration=random.choice(LIMITS)) for request in world.queue))
 
 
-def _with(host: HostView, running: Sequence[Running]) -> HostView:
+def _with(host: HostView, running: Sequence[RunningSession]) -> HostView:
     """Return `host` with sessions on it."""
     taken: dict[int, int] = {}
     for one in running:

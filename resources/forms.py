@@ -18,7 +18,7 @@ class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
         model = ResourceGroup
         fields = (
             *("name", "description", "fgpu_per_gpu", "host_loss_grace", "use_mps", "is_active", "open_to_all", "users"),
-            *("placement", "queue_order", "ageing", "hold_after", "pending_timeout"),
+            *("placement", "queue_order", "ageing", "reservation_delay", "pending_timeout"),
         )
         labels: ClassVar = {"fgpu_per_gpu": "fGPU per GPU"}
 

@@ -99,7 +99,7 @@ class ResourceGroup(models.Model):
     ageing = models.DurationField(
         default=timedelta(hours=6), validators=[SPAN], help_text="Waiting this long counts as one point of priority"
     )
-    hold_after = models.DurationField(
+    reservation_delay = models.DurationField(
         default=timedelta(hours=1),
         help_text="From then on a host is kept free for who waits first, where no time limit promises room",
     )

@@ -9,10 +9,10 @@ from datetime import datetime
 from typing import Final, Literal, NamedTuple
 
 from resources.units import FGPU_STEP
-from scheduler.core.board import Board
-from scheduler.core.reasons import Explainer
-from scheduler.core.standing import Standing
-from scheduler.core.terms import Request, Snapshot
+from scheduler.core.cluster_state import ClusterState
+from scheduler.core.explanation import Explainer
+from scheduler.core.incremental_state import IncrementalState
+from scheduler.core.types import SessionRequest, Snapshot
 
 LOOK_AHEAD: Final = 30  # moments at which sessions end: what an answer may cost while a slider moves
 
@@ -33,13 +33,13 @@ class Advice:
 
     starts: Starts
     reason: str = ""
-    because: str = ""
+    eta_reason: str = ""
     alternatives: tuple[Alternative, ...] = ()
 
 
 def advise(
     snapshot: Snapshot,
-    request: Request,
+    request: SessionRequest,
     now: datetime,
     *,
     other_group_ids: Iterable[int] = (),
@@ -50,53 +50,59 @@ def advise(
     `other_group_ids` are those that the user may use instead; `snapshot` holds their hosts, running and waiting
     sessions.
     """
-    standing = Standing(snapshot, {one.id: rank for rank, one in enumerate((*snapshot.queue, request))})
-    return advise_on(standing, request, now, other_group_ids=other_group_ids, look_ahead=look_ahead)
+    state = IncrementalState(snapshot, {one.id: rank for rank, one in enumerate((*snapshot.queue, request))})
+    return advise_on(state, request, now, other_group_ids=other_group_ids, look_ahead=look_ahead)
 
 
 def advise_on(
-    standing: Standing,
-    request: Request,
+    state: IncrementalState,
+    request: SessionRequest,
     now: datetime,
     *,
     other_group_ids: Iterable[int] = (),
     look_ahead: int = LOOK_AHEAD,
 ) -> Advice:
     """As `advise`, on a state that is spent."""
-    standing.add(request)
-    if any(placement.session_id == request.id for placement in standing.serve(now)):
+    state.add(request)
+    if any(placement.session_id == request.id for placement in state.serve(now)):
         return Advice(starts="now")
-    board = standing.board
-    told = Explainer(board).explain(request)
-    less = _less(board, request)
-    ghosts = [request._replace(id=f"{request.id} in {group_id}", group_id=group_id) for group_id in other_group_ids]
-    elsewhere = [ghost for ghost in ghosts if board.could_start(ghost)]
-    later = [ghost for ghost in ghosts if ghost not in elsewhere]
-    starts = standing.play(now, look_ahead, later)
+    cluster = state.cluster
+    explanation = Explainer(cluster).explain(request)
+    less = _less(cluster, request)
+    hypothetical = [
+        request._replace(id=f"{request.id} in {group_id}", group_id=group_id) for group_id in other_group_ids
+    ]
+    elsewhere = [candidate for candidate in hypothetical if cluster.could_start(candidate)]
+    later = [candidate for candidate in hypothetical if candidate not in elsewhere]
+    starts = state.play(now, look_ahead, later)
     own = starts.get(request.id)
     sooner = [
-        Alternative(ghost.group_id, ghost.fgpu, starts[ghost.id].at)
-        for ghost in later
-        if ghost.id in starts and (own is None or starts[ghost.id].at < own.at)
+        Alternative(candidate.group_id, candidate.fgpu, starts[candidate.id].at)
+        for candidate in later
+        if candidate.id in starts and (own is None or starts[candidate.id].at < own.at)
     ]
     return Advice(
         starts=own.at if own else None,
-        reason=told.detail,
-        because=own.because if own else "",
-        alternatives=(*less, *(Alternative(ghost.group_id, ghost.fgpu, "now") for ghost in elsewhere), *sooner),
+        reason=explanation.detail,
+        eta_reason=own.eta_reason if own else "",
+        alternatives=(
+            *less,
+            *(Alternative(candidate.group_id, candidate.fgpu, "now") for candidate in elsewhere),
+            *sooner,
+        ),
     )
 
 
-def _less(board: Board, request: Request) -> list[Alternative]:
+def _less(cluster: ClusterState, request: SessionRequest) -> list[Alternative]:
     """Return the most fGPU below the request that starts now in its group: what is left when all others are served."""
-    group = board.groups.get(request.group_id)
+    group = cluster.groups.get(request.group_id)
     if group is None:
         return []
     if group.head is not None and group.head.id == request.id:
         group.clear_head()
-    rooms = [room for room in group.room.rooms if room.cpu >= request.cpu and room.memory >= request.memory]
-    offered = max((room.fgpu for room in rooms if not room.is_closed), default=0)
-    allowed = min((holder.fgpu for holder in board.holders(request.owner_id, request.project_id)), default=offered)
+    hosts = [host for host in group.capacity.hosts if host.cpu >= request.cpu and host.memory >= request.memory]
+    offered = max((host.fgpu for host in hosts if not host.is_reserved), default=0)
+    allowed = min((holder.fgpu for holder in cluster.limits_of(request.owner_id, request.project_id)), default=offered)
     most = int(min(request.fgpu - FGPU_STEP, offered, allowed)) // FGPU_STEP * FGPU_STEP
     smaller = request._replace(fgpu=most)
-    return [Alternative(request.group_id, most, "now")] if most > 0 and board.could_start(smaller) else []
+    return [Alternative(request.group_id, most, "now")] if most > 0 and cluster.could_start(smaller) else []

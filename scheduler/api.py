@@ -43,7 +43,7 @@ class EstimateSerializer(serializers.Serializer[Any]):
 
     starts = StartsField(allow_null=True)
     reason = serializers.CharField(help_text="Why not now; empty where it starts now")
-    because = serializers.CharField(help_text="Why then")
+    eta_reason = serializers.CharField(help_text="Why then")
     alternatives = AlternativeSerializer(many=True)
 
 
@@ -73,7 +73,7 @@ def as_data(found: Estimate) -> dict[str, Any]:
     return {
         "starts": found.advice.starts,
         "reason": found.advice.reason,
-        "because": found.advice.because,
+        "eta_reason": found.advice.eta_reason,
         "alternatives": [
             {"resource_group": found.group_names[each.group_id], "fgpu": fgpu_text(each.fgpu), "starts": each.starts}
             for each in found.advice.alternatives

@@ -11,17 +11,17 @@ from django.utils import timezone
 from accounts.models import User
 from resources.models import ResourceGroup
 from scheduler.advisor import Advice, advise_on
-from scheduler.core.standing import Standing
-from scheduler.core.terms import Request
-from scheduler.memory import Memory
+from scheduler.core.incremental_state import IncrementalState
+from scheduler.core.types import SessionRequest
+from scheduler.state_cache import StateCache
 from sessions import services
 from sessions.services import LaunchRequest
 
 MINE: Final = "order"  # longer ids than this one are the sessions'; it stands behind them where all else is equal
 AFTER_OTHERS: Final = "It waits until the sessions that it depends on have succeeded."
 
-memory = Memory()
-_one_at_a_time = threading.Lock()
+state_cache = StateCache()
+_cache_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,28 +43,28 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
     if any(not session.has_succeeded for session in order.depends_on):
         return Estimate(advice=Advice(starts=None, reason=AFTER_OTHERS), group_names=groups)
     *ahead, request = requests_of(owner, order, now)
-    standing = _standing(owner, now)
+    state = _standing(owner, now)
     for other in ahead:
-        standing.add(other)
-    advice = advise_on(standing, request, now, other_group_ids=set(groups) - {order.resource_group.pk})
+        state.add(other)
+    advice = advise_on(state, request, now, other_group_ids=set(groups) - {order.resource_group.pk})
     return Estimate(advice=_not_before(advice, order.not_before, now), group_names=groups)
 
 
-def _standing(owner: User, now: datetime) -> Standing:
+def _standing(owner: User, now: datetime) -> IncrementalState:
     """Return the state after the next pass, to be spent. What this process remembers of it serves all its threads."""
-    with _one_at_a_time:
-        kept = memory.current(now)
-        kept.admit({owner.pk: owner.policy.limits()})
-        kept.serve(now)  # what is placed is only supposed, and read again
-        memory.keep(kept)
-        return kept.standing.twin()
+    with _cache_lock:
+        state = state_cache.take(now)
+        state.add_limits({owner.pk: owner.policy.limits()})
+        state.serve(now)  # what is placed is only supposed, and read again
+        state_cache.put_back(state)
+        return state.state.copy()
 
 
-def requests_of(owner: User, order: LaunchRequest, now: datetime) -> list[Request]:
+def requests_of(owner: User, order: LaunchRequest, now: datetime) -> list[SessionRequest]:
     """Return the requests that the sessions of `order` would be."""
     bounds = [bound for bound in (order.time_limit, owner.policy.max_lifetime) if bound is not None]
     return [
-        Request(
+        SessionRequest(
             id=f"{MINE}-{number:04}",
             owner_id=owner.pk,
             group_id=order.resource_group.pk,

@@ -5,10 +5,11 @@ from datetime import timedelta
 from django import forms
 from django.utils import timezone
 
-from resources.models import PlacementChoice, QueueOrder, ResourceGroup
-from scheduler.core.terms import Order, Where
+from resources.models import PlacementChoice, ResourceGroup
+from resources.models import QueueOrder as QueueOrderChoice
+from scheduler.core.types import PlacementPolicyName, QueueOrder
 from scheduler.history import recorded
-from scheduler.simulation.comparison import Change, Comparison, compare
+from scheduler.simulation.comparison import Comparison, Scenario, compare
 
 UNCHANGED = ("", "as it is")
 
@@ -20,7 +21,7 @@ class SimulationForm(forms.Form):
     days = forms.IntegerField(label="Days of history", initial=30, min_value=1, max_value=3650)
     add_hosts = forms.IntegerField(label="More hosts", initial=0, min_value=0, max_value=100)
     policy = forms.ChoiceField(label="Placement", choices=[UNCHANGED, *PlacementChoice.choices], required=False)
-    order = forms.ChoiceField(choices=[UNCHANGED, *QueueOrder.choices], required=False)
+    order = forms.ChoiceField(choices=[UNCHANGED, *QueueOrderChoice.choices], required=False)
     fgpu_per_gpu = forms.IntegerField(label="fGPU per GPU", required=False, min_value=1, max_value=100)
 
     def compare(self) -> Comparison | None:
@@ -29,9 +30,9 @@ class SimulationForm(forms.Form):
         world, jobs = recorded(timezone.now() - timedelta(days=asked["days"]), asked["group"])
         if not jobs or not world.hosts:
             return None
-        change = Change(
-            where=Where(asked["policy"]) if asked["policy"] else None,
-            order=Order(asked["order"]) if asked["order"] else None,
+        change = Scenario(
+            placement_policy=PlacementPolicyName(asked["policy"]) if asked["policy"] else None,
+            queue_order=QueueOrder(asked["order"]) if asked["order"] else None,
             add_hosts=asked["add_hosts"],
             fgpu_per_gpu=asked["fgpu_per_gpu"],
         )

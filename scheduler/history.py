@@ -9,15 +9,17 @@ from django.utils import timezone
 from accounts.limits import Amounts
 from accounts.models import User
 from resources.models import ResourceGroup
-from scheduler.core.terms import Owner, Request, Snapshot
+from scheduler.core.types import LimitHolder, SessionRequest, Snapshot
 from scheduler.simulation.simulator import Job
 from scheduler.snapshot import hosts_of, rules_of
 from sessions.models import Session
 
-MOST: Final = 2000  # sessions that are replayed, the latest: what a page may cost
+MAX_REPLAYED_SESSIONS: Final = 2000  # sessions that are replayed, the latest: what a page may cost
 
 
-def recorded(since: datetime, group: ResourceGroup | None = None, most: int = MOST) -> tuple[Snapshot, list[Job]]:
+def recorded(
+    since: datetime, group: ResourceGroup | None = None, limit: int = MAX_REPLAYED_SESSIONS
+) -> tuple[Snapshot, list[Job]]:
     """Return the latest sessions that have run since then, in one group or in all, and the hosts there are today.
 
     Four queries. The hosts are empty, and users have today's limits.
@@ -33,8 +35,8 @@ def recorded(since: datetime, group: ResourceGroup | None = None, most: int = MO
         *("started_at", Coalesce("ended_at", now)),
     )
     jobs = [
-        Job(Request._make((*row[:6], None, *row[6:9], None)), max(row[10] - row[9], timedelta(seconds=1)))
-        for row in rows[:most]
+        Job(SessionRequest._make((*row[:6], None, *row[6:9], None)), max(row[10] - row[9], timedelta(seconds=1)))
+        for row in rows[:limit]
     ]
     owners = User.objects.filter(pk__in={job.request.owner_id for job in jobs}).select_related("policy")
     groups = {job.request.group_id for job in jobs} | ({group.pk} if group else set())
@@ -42,7 +44,7 @@ def recorded(since: datetime, group: ResourceGroup | None = None, most: int = MO
         Snapshot(
             hosts=hosts_of(groups)[0],
             queue=(),
-            owners={user.pk: Owner(limits=user.policy.limits(), used=Amounts()) for user in owners},
+            owners={user.pk: LimitHolder(limits=user.policy.limits(), used=Amounts()) for user in owners},
             rules=rules_of(groups),
         ),
         jobs,

@@ -10,13 +10,13 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from resources.kick import clear_kick
-from scheduler import snapshot, telling
-from scheduler.kept import Kept
-from scheduler.memory import Memory
+from scheduler import snapshot, wait_status
+from scheduler.state import SchedulerState
+from scheduler.state_cache import StateCache
 from sessions import services
 
 LOCK: Final = 0x47505550  # "GPUP": the advisory lock that lets one pass at a time read and write
-memory = Memory()
+state_cache = StateCache()
 
 
 @contextmanager
@@ -37,13 +37,13 @@ def run_pass() -> int:
     The kick is cleared first, so that whatever commits from now on asks for another pass.
     """
     clear_kick()
-    kept, placed, now = place()
-    tell(kept, now)
+    state, placed, now = place()
+    explain(state, now)
     return placed
 
 
 @_uncollected()
-def place() -> tuple[Kept, int, datetime]:
+def place() -> tuple[SchedulerState, int, datetime]:
     """Give sessions their places; return the state after it, how many were placed, and when that was decided.
 
     It waits for a pass in another scheduler to end, whose leases are then in our snapshot; reads what has changed,
@@ -53,17 +53,17 @@ def place() -> tuple[Kept, int, datetime]:
         with connection.cursor() as cursor:
             cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
         now = timezone.now()
-        kept = memory.current(now)
-        placements = kept.serve(now)
+        state = state_cache.take(now)
+        placements = state.serve(now)
         placed = services.assign(placements) if placements else 0
-        if memory.is_fresh:
-            snapshot.forget_changes(kept.since)
-    return kept, placed, now
+        if state_cache.was_reloaded:
+            snapshot.forget_changes(state.since)
+    return state, placed, now
 
 
 @_uncollected()
-def tell(kept: Kept, now: datetime) -> None:
+def explain(state: SchedulerState, now: datetime) -> None:
     """Tell those who are left why they wait, in a transaction of its own: nobody's start waits for words."""
     with transaction.atomic():
-        telling.write(kept.news(now), lambda session_id: kept.waiters[session_id].request.owner_id)
-    memory.keep(kept)
+        wait_status.write(state.changed_statuses(now), lambda session_id: state.waiting[session_id].request.owner_id)
+    state_cache.put_back(state)

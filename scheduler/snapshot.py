@@ -17,26 +17,26 @@ from accounts.limits import Amounts, PolicyLimits
 from accounts.models import User
 from resources.models import Gpu, Host, HostStatus, ResourceGroup
 from resources.tiers import Tier
-from scheduler.core.terms import (
+from scheduler.core.types import (
     EPOCH,
     GpuView,
     HostView,
-    Order,
-    Owner,
-    Request,
+    LimitHolder,
+    PlacementPolicyName,
+    QueueOrder,
     Rules,
-    Running,
+    RunningSession,
+    SessionRequest,
     Shares,
     Snapshot,
-    Where,
 )
 from sessions.lifecycle import HOSTED, Reason, Status
-from sessions.models import Session, SessionQuerySet, Told, has_succeeded
+from sessions.models import Session, SessionQuerySet, WaitStatus, has_succeeded
 
 Row = TypeVar("Row")
 NEVER: Final = EPOCH  # when the last dependency of a session without any succeeded
 NOTHING: Final = Amounts()
-READERS_KEEP: Final = 300  # seconds: longer than anybody goes on without reading everything again
+CHANGE_RETENTION_SECONDS: Final = 300  # seconds: longer than anybody goes on without reading everything again
 HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None, int | None]
 WaitingRow = tuple[Any, ...]
 RowsOf = Callable[[SessionQuerySet], QuerySet[Any, Row]]
@@ -59,64 +59,66 @@ _FORGET: Final = """
 """
 
 
-class Waiter(NamedTuple):
+class WaitingSession(NamedTuple):
     """A waiting session: what it asks for, what it waits for beside room, and what its owner has been told so far."""
 
-    request: Request
+    request: SessionRequest
     not_before: datetime | None
     is_free: bool  # all that it depends on have succeeded
-    told: Told
+    status: WaitStatus
 
-    def held(self, now: datetime) -> Told | None:
+    def blocked_status(self, now: datetime) -> WaitStatus | None:
         """Return what to tell its owner while it is not in the queue; None once it is."""
         if not self.is_free:
-            return Told(self.request.id, Reason.DEPENDENCY.value, "")
+            return WaitStatus(self.request.id, Reason.DEPENDENCY.value, "")
         if self.not_before is not None and self.not_before > now:
-            return Told(self.request.id, Reason.START_TIME.value, "")
+            return WaitStatus(self.request.id, Reason.START_TIME.value, "")
         return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Loaded:
+class FullState:
     """The whole state: the snapshot, whose queue are those who wait for nothing but room, and all who wait."""
 
     snapshot: Snapshot
-    waiters: tuple[Waiter, ...]
+    waiting: tuple[WaitingSession, ...]
     since: str  # from where to read what has changed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Changes:
+class StateChanges:
     """What has changed: the sessions, as far as they wait or run still, and limits of users who wait among them."""
 
     ids: frozenset[str]
-    waiters: Sequence[Waiter] = ()
-    running: Sequence[Running] = ()
+    waiting: Sequence[WaitingSession] = ()
+    running: Sequence[RunningSession] = ()
     limits: Mapping[int, PolicyLimits] = field(default_factory=dict)
     since: str
 
 
-def load(now: datetime) -> Loaded:
+def load(now: datetime) -> FullState:
     """Return the whole state, in eight queries; inactive groups offer no host."""
     since = oldest_open()
-    waiters = _waiting(None)
-    queue = tuple(waiter.request for waiter in waiters if waiter.held(now) is None)
+    waiting = _waiting(None)
+    queue = tuple(session.request for session in waiting if session.blocked_status(now) is None)
     running = _running(None)
-    limits = limits_of({waiter.request.owner_id for waiter in waiters})
+    limits = limits_of({session.request.owner_id for session in waiting})
     held = usage_of(running)
     hosts, closed_groups = hosts_of(None, running)
     snapshot = Snapshot(
         hosts=hosts,
         queue=queue,
-        owners={owner_id: Owner(limits=its, used=held.get(owner_id, NOTHING)) for owner_id, its in limits.items()},
+        owners={
+            owner_id: LimitHolder(limits=its, used=held.get(owner_id, NOTHING)) for owner_id, its in limits.items()
+        },
         running=tuple(running),
         rules=rules_of(None),
         closed_groups=closed_groups,
     )
-    return Loaded(snapshot=snapshot, waiters=tuple(waiters), since=since)
+    return FullState(snapshot=snapshot, waiting=tuple(waiting), since=since)
 
 
-def load_changes(since: str, also: Iterable[str]) -> Changes | None:
+def load_changes(since: str, also: Iterable[str]) -> StateChanges | None:
     """Return what has changed, and the sessions of `also`; None where the whole state must be read.
 
     One query if nothing has, else three to five. What commits meanwhile is read now or the next time, or both; never
@@ -129,13 +131,13 @@ def load_changes(since: str, also: Iterable[str]) -> Changes | None:
         return None
     ids = frozenset(changed)
     if not ids:
-        return Changes(ids=ids, since=next_since)
-    waiters = _waiting(ids)
-    return Changes(
+        return StateChanges(ids=ids, since=next_since)
+    waiting = _waiting(ids)
+    return StateChanges(
         ids=ids,
-        waiters=waiters,
+        waiting=waiting,
         running=_running(ids),
-        limits=limits_of({waiter.request.owner_id for waiter in waiters}) if waiters else {},
+        limits=limits_of({session.request.owner_id for session in waiting}) if waiting else {},
         since=next_since,
     )
 
@@ -143,7 +145,7 @@ def load_changes(since: str, also: Iterable[str]) -> Changes | None:
 def forget_changes(before: str) -> None:
     """Remove the notes of changes from before the moment that are too old for every reader."""
     with connection.cursor() as cursor:
-        cursor.execute(_FORGET, {"before": before, "seconds": READERS_KEEP})
+        cursor.execute(_FORGET, {"before": before, "seconds": CHANGE_RETENTION_SECONDS})
 
 
 def limits_of(owner_ids: Collection[int]) -> dict[int, PolicyLimits]:
@@ -151,7 +153,7 @@ def limits_of(owner_ids: Collection[int]) -> dict[int, PolicyLimits]:
     return {user.pk: user.policy.limits() for user in User.objects.filter(pk__in=owner_ids).select_related("policy")}
 
 
-def usage_of(running: Iterable[Running]) -> dict[int, Amounts]:
+def usage_of(running: Iterable[RunningSession]) -> dict[int, Amounts]:
     """Return {user id: what their sessions among `running` hold}."""
     held: dict[int, list[int]] = {}
     for one in running:
@@ -174,7 +176,7 @@ def oldest_open() -> str:
         return str(cursor.fetchone()[0])
 
 
-def _waiting(ids: Collection[str] | None) -> list[Waiter]:
+def _waiting(ids: Collection[str] | None) -> list[WaitingSession]:
     """Return who waits, or who of `ids` does, in the order of the queue; two queries."""
     rows = _fetch(_waiting_rows, ids)
     freed = _dependencies(ids) if rows else {}
@@ -183,7 +185,9 @@ def _waiting(ids: Collection[str] | None) -> list[Waiter]:
     rows.sort(key=itemgetter(8, 0))  # since when, and the id; quicker here than in the database
     rows.sort(key=itemgetter(7), reverse=True)  # priority; those of the same stay as they are
     return [
-        Waiter(Request._make(row[:11]), row[11], freed.get(row[0], NEVER) is not None, Told._make(row[12:]))
+        WaitingSession(
+            SessionRequest._make(row[:11]), row[11], freed.get(row[0], NEVER) is not None, WaitStatus._make(row[12:])
+        )
         for row in rows
     ]
 
@@ -202,7 +206,7 @@ def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
         Value(None, output_field=IntegerField()),  # no project
         "not_before",
         F("id"),
-        *("reason", "detail", "eta", "because"),
+        *("reason", "detail", "eta", "eta_reason"),
     )
 
 
@@ -254,25 +258,25 @@ def rules_of(group_ids: set[int] | None) -> dict[int, Rules]:
     groups = ResourceGroup.objects.all() if group_ids is None else ResourceGroup.objects.filter(pk__in=group_ids)
     return {
         group.pk: Rules(
-            where=Where(group.placement),
-            order=Order(group.queue_order),
+            placement_policy=PlacementPolicyName(group.placement),
+            queue_order=QueueOrder(group.queue_order),
             ageing=group.ageing,
-            hold_after=group.hold_after,
+            reservation_delay=group.reservation_delay,
         )
         for group in groups
     }
 
 
-def _running(ids: Collection[str] | None) -> list[Running]:
+def _running(ids: Collection[str] | None) -> list[RunningSession]:
     """Return who holds a lease, or who of `ids` does, with the time by which each has ended; one query."""
     shares: dict[str, Shares] = {}
-    holders: dict[str, HostedRow] = {}
+    limits_of: dict[str, HostedRow] = {}
     for row in _fetch(_hosted_rows, ids):
         session_id = row[0]
-        holders[session_id] = row
+        limits_of[session_id] = row
         if row[7] is not None and row[8] is not None:
             shares[session_id] = (*shares.get(session_id, ()), (row[7], row[8]))
-    return [Running(*row[:5], shares.get(session_id, ()), *row[5:7]) for session_id, row in holders.items()]
+    return [RunningSession(*row[:5], shares.get(session_id, ()), *row[5:7]) for session_id, row in limits_of.items()]
 
 
 def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
@@ -291,7 +295,7 @@ def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
 
 
 def hosts_of(
-    group_ids: set[int] | None, running: Iterable[Running] = ()
+    group_ids: set[int] | None, running: Iterable[RunningSession] = ()
 ) -> tuple[tuple[HostView, ...], frozenset[int]]:
     """Return the hosts of these groups, or of all, that may take sessions, with what `running` leaves; two queries.
 

@@ -62,7 +62,7 @@ class SessionAdmin(ReadOnlyAdmin):
     date_hierarchy = "created_at"
     fieldsets = (
         (None, {"fields": ("name", "id", "owner", "kind", "status", "result", "reason", "detail", "status_at")}),
-        ("Start", {"fields": ("eta", "because", "not_before", "depends_on")}),
+        ("Start", {"fields": ("eta", "eta_reason", "not_before", "depends_on")}),
         ("Asked for", {"fields": ("image", "resource_group", "cpu", "memory_text", "shared_memory_text", "fgpu_text")}),
         ("Settings", {"fields": ("variables", "priority", "time_limit", "allow_sudo")}),
         ("Life", {"fields": ("host", "attempt", "avoided_host", "container_id", "exit_code")}),

@@ -64,7 +64,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
         many=True, read_only=True, help_text="Sessions that must succeed before it starts"
     )
     eta = serializers.DateTimeField(read_only=True, help_text="When a waiting session starts, as far as is known")
-    because = serializers.CharField(read_only=True, help_text="Why not before")
+    eta_reason = serializers.CharField(read_only=True, help_text="Why not before")
     result = serializers.CharField(read_only=True, help_text="SUCCESS or FAILURE of a batch session that has ended")
 
     class Meta:
@@ -72,7 +72,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
         fields = (
             *("id", "name", "owner", "status", "reason", "detail", "image", "environment", "version"),
             *("resource_group", "cpu", "memory", "shared_memory", "fgpu", "host", "gpus", "env", "priority"),
-            *("kind", "command", "time_limit", "not_before", "depends_on", "eta", "because", "result"),
+            *("kind", "command", "time_limit", "not_before", "depends_on", "eta", "eta_reason", "result"),
             *("attempt", "exit_code", "created_at", "status_at", "started_at", "ended_at"),
             *("last_activity_at", "ssh", "apps"),
         )

@@ -201,7 +201,7 @@ def test_an_empty_limit_is_unlimited_and_saving_twice_changes_nothing(superadmin
 
 
 def group_form(group: ResourceGroup, **changes: object) -> dict[str, object]:
-    rules = {"placement": "pack", "queue_order": "fifo", "ageing": "06:00:00", "hold_after": "01:00:00"}
+    rules = {"placement": "pack", "queue_order": "fifo", "ageing": "06:00:00", "reservation_delay": "01:00:00"}
     return {"name": group.name, "fgpu_per_gpu": 2, "host_loss_grace": "00:10:00", "is_active": "on"} | rules | changes
 
 

@@ -94,7 +94,7 @@ class Migration(migrations.Migration):
                 ('placement', models.CharField(choices=[('pack', 'pack: fill up hosts, keep whole GPUs whole'), ('spread', 'spread: as few neighbours as possible'), ('fgd', 'fgd: least fragmentation of the GPUs'), ('balance', 'balance: least fragmentation, cores matched to GPUs')], default='pack', help_text='Which host takes a session', max_length=8)),
                 ('queue_order', models.CharField(choices=[('fifo', 'fifo: who waits longest'), ('drf', 'drf: the user who holds the smallest part of the group')], default='fifo', help_text='Who is served first', max_length=8)),
                 ('ageing', models.DurationField(default=datetime.timedelta(seconds=21600), help_text='Waiting this long counts as one point of priority', validators=[django.core.validators.MinValueValidator(limit_value=datetime.timedelta(seconds=60))])),
-                ('hold_after', models.DurationField(default=datetime.timedelta(seconds=3600), help_text='From then on a host is kept free for who waits first, where no time limit promises room')),
+                ('reservation_delay', models.DurationField(default=datetime.timedelta(seconds=3600), help_text='From then on a host is kept free for who waits first, where no time limit promises room')),
                 ('pending_timeout', models.DurationField(blank=True, help_text='Sessions that wait for longer are cancelled; empty: never', null=True, validators=[django.core.validators.MinValueValidator(limit_value=datetime.timedelta(seconds=60))])),
                 ('is_active', models.BooleanField(default=True, help_text='Inactive groups start no sessions')),
                 ('open_to_all', models.BooleanField(default=False, help_text='Every user may use this group')),

@@ -8,7 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from scheduler.core.terms import Shape
+from scheduler.core.types import Shape
 
 COVERED: Final = 0.95  # of all requests: the rare rest only costs time
 
@@ -46,10 +46,10 @@ class Fragmentation:
         self._tables: dict[tuple[int, int], _Table] = {}
         self._known: dict[tuple[int, int, tuple[int, ...]], float] = {}
 
-    def of(self, cpu: int, memory: int, frees: Sequence[int]) -> float:
+    def of(self, cpu: int, memory: int, device_free: Sequence[int]) -> float:
         """Return the expected milli-fGPU out of use on a host with so much free on its devices."""
         level = (bisect_right(self._cpu_steps, cpu), bisect_right(self._memory_steps, memory))
-        key = (*level, tuple(sorted(frees)))
+        key = (*level, tuple(sorted(device_free)))
         known = self._known.get(key)
         if known is None:
             table = self._tables.get(level)
@@ -89,14 +89,14 @@ class _Table:
                 sums.append(sums[-1] + weight)
             self._useful.append(sums)
 
-    def lost(self, frees: Sequence[int]) -> float:
+    def lost(self, device_free: Sequence[int]) -> float:
         """Return the free milli-fGPU, ascending by device, less what is of use to a request drawn from the mix."""
-        whole = len(frees) - bisect_right(frees, self._capacity - 1)
+        whole = len(device_free) - bisect_right(device_free, self._capacity - 1)
         useful = 0.0
         for w, (smallest, sums) in enumerate(zip(self._smallest, self._useful, strict=True)):
             if w > whole:
                 break
-            for free in frees:
+            for free in device_free:
                 if free:
                     useful += free * sums[bisect_right(smallest, free)]
-        return sum(frees) - useful
+        return sum(device_free) - useful

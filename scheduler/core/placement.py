@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from scheduler.core.board import Board
-from scheduler.core.forecast import Start, forecast
-from scheduler.core.order import sequence
-from scheduler.core.reasons import Explainer
-from scheduler.core.terms import Kind, Placement, Plan, Request, Rules, Snapshot, Waiting
+from scheduler.core.cluster_state import ClusterState
+from scheduler.core.explanation import Explainer
+from scheduler.core.forecast import StartEstimate, forecast
+from scheduler.core.queue_order import sequence
+from scheduler.core.types import BoundedClassKey, Placement, Plan, Rules, SessionRequest, Snapshot, WaitExplanation
 
 LOOK_AHEAD: Final = 200  # moments at which sessions end that a pass looks ahead for estimates
 
@@ -26,38 +26,40 @@ def plan(snapshot: Snapshot, now: datetime, *, look_ahead: int = LOOK_AHEAD) -> 
     4. Say why each of the rest waits, by the state after the pass: a pass over that state says the same.
     5. Go on in time, over at most `look_ahead` ends of sessions, for the estimates.
     """
-    board = Board(snapshot)
-    placements, left = serve(board, snapshot.queue, snapshot.rules, now)
-    return Plan(placements=tuple(placements), waiting=tell(board, left, now, look_ahead))
+    cluster = ClusterState(snapshot)
+    placements, left = serve(cluster, snapshot.queue, snapshot.rules, now)
+    return Plan(placements=tuple(placements), waiting=explain_waiting(cluster, left, now, look_ahead))
 
 
 def serve(
-    board: Board, queue: Iterable[Request], rules: Mapping[int, Rules], now: datetime
-) -> tuple[list[Placement], list[Request]]:
+    cluster: ClusterState, queue: Iterable[SessionRequest], rules: Mapping[int, Rules], now: datetime
+) -> tuple[list[Placement], list[SessionRequest]]:
     """Place those of `queue` who can start; return the placements and who is left, each in the order served."""
     placements: list[Placement] = []
-    left: list[Request] = []
-    refused: set[Kind] = set()  # as a pass only takes, there is no room for them until it ends
-    for request in sequence(queue, rules, board.share, now):
-        if (refused and request.kind in refused) or board.bars(request):
+    left: list[SessionRequest] = []
+    refused: set[BoundedClassKey] = set()  # as a pass only takes, there is no room for them until it ends
+    for request in sequence(queue, rules, cluster.share, now):
+        if (refused and request.bounded_class_key in refused) or cluster.exceeds_limit(request):
             left.append(request)
-        elif seated := board.seat(request, now):
-            placements.append(seated)
+        elif placement := cluster.place(request, now):
+            placements.append(placement)
         else:
             left.append(request)
-            refused.add(request.kind)
+            refused.add(request.bounded_class_key)
     return placements, left
 
 
-def tell(board: Board, left: Sequence[Request], now: datetime, look_ahead: int = LOOK_AHEAD) -> tuple[Waiting, ...]:
+def explain_waiting(
+    cluster: ClusterState, left: Sequence[SessionRequest], now: datetime, look_ahead: int = LOOK_AHEAD
+) -> tuple[WaitExplanation, ...]:
     """Return why those wait whom `serve` has left, and until when; `board` is spent."""
-    explain = Explainer(board).explain
-    told = [explain(request) for request in left]
-    starts = forecast(board, left, now, look_ahead) if look_ahead and left else {}
+    explain = Explainer(cluster).explain
+    explanations = [explain(request) for request in left]
+    starts = forecast(cluster, left, now, look_ahead) if look_ahead and left else {}
     if starts:
-        told = [_with_estimate(waiting, starts.get(waiting.session_id)) for waiting in told]
-    return tuple(told)
+        explanations = [_with_estimate(waiting, starts.get(waiting.session_id)) for waiting in explanations]
+    return tuple(explanations)
 
 
-def _with_estimate(waiting: Waiting, start: Start | None) -> Waiting:
-    return waiting if start is None else waiting._replace(eta=start.at, because=start.because)
+def _with_estimate(waiting: WaitExplanation, start: StartEstimate | None) -> WaitExplanation:
+    return waiting if start is None else waiting._replace(eta=start.at, eta_reason=start.eta_reason)

@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
 
-from scheduler.core.room import GroupRoom, Room
-from scheduler.core.terms import EPOCH, HostView, Request, Running, Shape, Shares
+from scheduler.core.group_capacity import GroupCapacity
+from scheduler.core.host_capacity import HostCapacity
+from scheduler.core.types import EPOCH, HostView, RunningSession, SessionRequest, Shape, Shares
 
-End = tuple[datetime, str, Running]  # when it ends at the latest; its id, which makes each different; who
+SessionEnd = tuple[datetime, str, RunningSession]  # when it ends at the latest; its id, which makes each different; who
 
 
 @dataclass(slots=True, kw_only=True)
@@ -21,56 +22,60 @@ class Reservation:
     """A host kept for the head: from `at`, as `shadow` says it will be then; or, without a time, wholly."""
 
     shape: Shape
-    room: Room
-    shadow: Room | None
+    host: HostCapacity
+    shadow: HostCapacity | None
     at: datetime | None
     refused: set[Shape] = field(default_factory=set)  # would delay the head, until a session there ends
 
-    def admit(self, group: GroupRoom, shape: Shape, ends_at: datetime | None) -> Shares | None:
+    def admit(self, group: GroupCapacity, shape: Shape, ends_at: datetime | None) -> Shares | None:
         """Take `shape` from the kept host for a session that ends at `ends_at`, unless the head would be delayed."""
-        room = self.room
-        if self.at is None or self.shadow is None or not room.fits(shape):
+        host = self.host
+        if self.at is None or self.shadow is None or not host.fits(shape):
             return None
         if ends_at is not None and ends_at <= self.at:
-            return group.take(room, shape)
+            return group.take(host, shape)
         if shape in self.refused:
             return None
-        rest = shape.fgpu % room.capacity if shape.fgpu else 0
-        for device in group.policy.devices(room, shape, rest) if rest else (0,):
-            split = room.split(shape.fgpu, (device,))
+        rest = shape.fgpu % host.gpu_capacity if shape.fgpu else 0
+        for device in group.policy.devices(host, shape, rest) if rest else (0,):
+            split = host.split(shape.fgpu, (device,))
             later = self.shadow.copy()
             later.take(shape, split)
             if later.fits(self.shape):
                 self.shadow = later
-                return group.take(room, shape, split)
+                return group.take(host, shape, split)
         self.refused.add(shape)
         return None
 
 
-def reserve(shape: Shape, group: GroupRoom, ends: Iterable[End], now: datetime) -> Reservation | None:
+def reserve(shape: Shape, group: GroupCapacity, ends: Iterable[SessionEnd], now: datetime) -> Reservation | None:
     """Return the earliest start of `shape` by the bounds in `ends`, ascending; None if bounds alone never free enough.
 
     Of several hosts that are ready at the same time it is the first, and so it stays in the passes until then.
     """
-    by_host = {room.host_id: room for room in group.rooms}
-    shadows: dict[int, Room] = {}
+    by_host = {host.host_id: host for host in group.hosts}
+    shadows: dict[int, HostCapacity] = {}
     for at, together in groupby(ends, key=lambda end: max(end[0], now)):
         touched = set()
         for _, _, running in together:
-            room = by_host.get(running.host_id)
-            if room is not None:
-                shadow = shadows.get(room.index) or shadows.setdefault(room.index, room.copy())
+            host = by_host.get(running.host_id)
+            if host is not None:
+                shadow = shadows.get(host.index) or shadows.setdefault(host.index, host.copy())
                 shadow.give(running.shape, running.shares)
-                touched.add(room.index)
+                touched.add(host.index)
         ready = [index for index in touched if shadows[index].fits(shape)]
         if ready:
             first = min(ready)
-            return Reservation(shape=shape, room=group.rooms[first], shadow=shadows[first], at=at)
+            return Reservation(shape=shape, host=group.hosts[first], shadow=shadows[first], at=at)
     return None
 
 
-def hold(
-    head: Request, group: GroupRoom, hosts: Sequence[HostView], started: Mapping[int, datetime], since: datetime
+def reserve_whole_host(
+    head: SessionRequest,
+    group: GroupCapacity,
+    host_views: Sequence[HostView],
+    started: Mapping[int, datetime],
+    since: datetime,
 ) -> Reservation | None:
     """Return a host kept wholly for the head, or None if none could ever take it. `started`: last start by host id.
 
@@ -80,17 +85,17 @@ def hold(
     """
     shape = head.shape
     able = [
-        (max(since, started.get(room.host_id, EPOCH)), *_lacking(room, shape), room.index)
-        for room, host in zip(group.rooms, hosts, strict=True)
-        if host.cpu >= shape.cpu
-        and host.memory >= shape.memory
-        and len(host.gpus) * room.capacity >= shape.fgpu
-        and not shape.fgpu % room.grain
+        (max(since, started.get(host.host_id, EPOCH)), *_lacking(host, shape), host.index)
+        for host, view in zip(group.hosts, host_views, strict=True)
+        if view.cpu >= shape.cpu
+        and view.memory >= shape.memory
+        and len(view.gpus) * host.gpu_capacity >= shape.fgpu
+        and not shape.fgpu % host.granularity
     ]
     if not able:
         return None
-    return Reservation(shape=shape, room=group.rooms[min(able)[-1]], shadow=None, at=None)
+    return Reservation(shape=shape, host=group.hosts[min(able)[-1]], shadow=None, at=None)
 
 
-def _lacking(room: Room, shape: Shape) -> tuple[int, int, int]:
-    return max(0, shape.fgpu - room.fgpu), max(0, shape.cpu - room.cpu), max(0, shape.memory - room.memory)
+def _lacking(host: HostCapacity, shape: Shape) -> tuple[int, int, int]:
+    return max(0, shape.fgpu - host.fgpu), max(0, shape.cpu - host.cpu), max(0, shape.memory - host.memory)

@@ -7,23 +7,23 @@ from itertools import accumulate
 from typing import Final, NamedTuple
 
 from resources.units import span_text
-from scheduler.core.terms import GpuView, HostView, Order, Rules, Snapshot, Where
-from scheduler.simulation.simulator import Job, Outcome, simulate
+from scheduler.core.types import GpuView, HostView, PlacementPolicyName, QueueOrder, Rules, Snapshot
+from scheduler.simulation.simulator import Job, SimulationResult, simulate
 
 POINTS: Final = 200  # of a curve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Scenario:
     """What is other than it was, in every group; None leaves it."""
 
-    where: Where | None = None
-    order: Order | None = None
+    placement_policy: PlacementPolicyName | None = None
+    queue_order: QueueOrder | None = None
     add_hosts: int = 0  # to each group, like its largest
     fgpu_per_gpu: int | None = None  # requests keep their number of fGPU
 
 
-class Row(NamedTuple):
+class ComparisonRow(NamedTuple):
     """One figure of both replays, in words, and the change in percent where that says something."""
 
     name: str
@@ -36,14 +36,14 @@ class Row(NamedTuple):
 class Comparison:
     """The figures, and curves over time: moments in seconds since 1970, {name: values} before and after."""
 
-    rows: tuple[Row, ...]
+    rows: tuple[ComparisonRow, ...]
     moments: tuple[int, ...]
     waiting: tuple[tuple[int, ...], tuple[int, ...]]
     in_use: tuple[tuple[float, ...], tuple[float, ...]]  # percent of all GPU
     summary: str
 
 
-def compare(world: Snapshot, jobs: Sequence[Job], change: Change) -> Comparison:
+def compare(world: Snapshot, jobs: Sequence[Job], change: Scenario) -> Comparison:
     """Replay `jobs` on `world` as it is and as `change` makes it."""
     changed = vary(world, change)
     before, after = simulate(world, jobs), simulate(changed, jobs)
@@ -60,7 +60,7 @@ def compare(world: Snapshot, jobs: Sequence[Job], change: Change) -> Comparison:
     )
 
 
-def vary(world: Snapshot, change: Change) -> Snapshot:
+def vary(world: Snapshot, change: Scenario) -> Snapshot:
     """Return the world after the change."""
     hosts = [*world.hosts]
     for group_id in sorted({host.group_id for host in world.hosts}):
@@ -71,17 +71,21 @@ def vary(world: Snapshot, change: Change) -> Snapshot:
         hosts = [_cut(host, change.fgpu_per_gpu * 1000) for host in hosts]
     groups = {host.group_id: world.rules.get(host.group_id, Rules()) for host in hosts}
     rules = {
-        group_id: replace(rule, where=change.where or rule.where, order=change.order or rule.order)
+        group_id: replace(
+            rule,
+            placement_policy=change.placement_policy or rule.placement_policy,
+            queue_order=change.queue_order or rule.queue_order,
+        )
         for group_id, rule in groups.items()
     }
     return replace(world, hosts=tuple(hosts), rules=rules)
 
 
-def rows(before: Outcome, after: Outcome) -> tuple[Row, ...]:
+def rows(before: SimulationResult, after: SimulationResult) -> tuple[ComparisonRow, ...]:
     """Return the figures of both replays in words."""
     spans = ("mean_wait", "p95_wait", "max_wait")
     found = [
-        Row(
+        ComparisonRow(
             name.replace("_", " "),
             span_text(getattr(before, name)),
             span_text(getattr(after, name)),
@@ -91,8 +95,8 @@ def rows(before: Outcome, after: Outcome) -> tuple[Row, ...]:
     ]
     for name in ("utilisation", "fragmentation", "fairness"):
         old, new = getattr(before, name), getattr(after, name)
-        found.append(Row(name, f"{100 * old:.1f} %", f"{100 * new:.1f} %", None))
-    found.append(Row("never started", str(before.never_started), str(after.never_started), None))
+        found.append(ComparisonRow(name, f"{100 * old:.1f} %", f"{100 * new:.1f} %", None))
+    found.append(ComparisonRow("never started", str(before.never_started), str(after.never_started), None))
     return tuple(found)
 
 
@@ -101,11 +105,11 @@ def percent(before: timedelta, after: timedelta) -> int | None:
     return round(100 * (after - before) / before) if before else None
 
 
-def summary(change: Change, before: Outcome, after: Outcome) -> str:
+def summary(change: Scenario, before: SimulationResult, after: SimulationResult) -> str:
     """Return the change and what it does to the mean wait in a line: "2 more hosts: mean wait -37 %"."""
     parts = [f"{change.add_hosts} more host{'' if change.add_hosts == 1 else 's'}"] * bool(change.add_hosts)
-    parts += [str(change.where.value)] if change.where else []
-    parts += [str(change.order.value)] if change.order else []
+    parts += [str(change.placement_policy.value)] if change.placement_policy else []
+    parts += [str(change.queue_order.value)] if change.queue_order else []
     parts += [f"{change.fgpu_per_gpu} fGPU per GPU"] if change.fgpu_per_gpu else []
     by = percent(before.mean_wait, after.mean_wait)
     effect = f"mean wait {span_text(after.mean_wait)}" if by is None else f"mean wait {by:+d} %"
@@ -126,7 +130,7 @@ def _capacity(world: Snapshot) -> int:
     return sum(gpu.capacity for host in world.hosts for gpu in host.gpus)
 
 
-def _moments(jobs: Sequence[Job], *outcomes: Outcome) -> list[datetime]:
+def _moments(jobs: Sequence[Job], *outcomes: SimulationResult) -> list[datetime]:
     """Return moments at equal distances, from the first arrival to the last end in any of the replays."""
     if not jobs:
         return []
@@ -136,12 +140,14 @@ def _moments(jobs: Sequence[Job], *outcomes: Outcome) -> list[datetime]:
     return [first + step * number for number in range(POINTS)]
 
 
-def _waiting(jobs: Iterable[Job], outcome: Outcome, moments: Sequence[datetime]) -> tuple[int, ...]:
+def _waiting(jobs: Iterable[Job], outcome: SimulationResult, moments: Sequence[datetime]) -> tuple[int, ...]:
     steps = [(job.request.queued_at, 1) for job in jobs]
     return tuple(_level([*steps, *((at, -1) for at in outcome.starts.values())], moments))
 
 
-def _in_use(jobs: Iterable[Job], outcome: Outcome, capacity: int, moments: Sequence[datetime]) -> tuple[float, ...]:
+def _in_use(
+    jobs: Iterable[Job], outcome: SimulationResult, capacity: int, moments: Sequence[datetime]
+) -> tuple[float, ...]:
     steps = []
     for job in jobs:
         at = outcome.starts.get(job.request.id)
@@ -154,9 +160,9 @@ def _level(steps: Iterable[tuple[datetime, int]], moments: Sequence[datetime]) -
     """Return the sum of the steps up to each of the ascending moments."""
     ordered = sorted(steps)
     sums = list(accumulate((by for _, by in ordered), initial=0))
-    levels, place = [], 0
+    sorted_free, place = [], 0
     for moment in moments:
         while place < len(ordered) and ordered[place][0] <= moment:
             place += 1
-        levels.append(sums[place])
-    return levels
+        sorted_free.append(sums[place])
+    return sorted_free

@@ -11,21 +11,21 @@ from itertools import groupby
 from operator import attrgetter
 from typing import NamedTuple
 
-from scheduler.core.board import Board
+from scheduler.core.cluster_state import ClusterState
 from scheduler.core.fragmentation import Fragmentation
 from scheduler.core.placement import serve
-from scheduler.core.terms import Request, Snapshot
+from scheduler.core.types import SessionRequest, Snapshot
 
 
 class Job(NamedTuple):
     """A session of the past or of a trace: what was asked for at `request.queued_at`, and how long it ran."""
 
-    request: Request
+    request: SessionRequest
     runs_for: timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class SimulationResult:
     """What the sessions met. The rates are means over time, from the first arrival to the last."""
 
     starts: dict[str, datetime] = field(repr=False)  # by session id
@@ -38,7 +38,7 @@ class Outcome:
     fairness: float  # Jain's index over users of run / (wait + run): 1 if all are served alike
 
 
-def simulate(world: Snapshot, jobs: Iterable[Job]) -> Outcome:
+def simulate(world: Snapshot, jobs: Iterable[Job]) -> SimulationResult:
     """Replay `jobs` on the hosts of `world`, under its rules and limits, beside whoever runs there.
 
     Sessions end when their job does, whatever their bound says; who runs in `world` ends at their bound. Where the
@@ -56,25 +56,25 @@ class _Replay:
     """The clock, the board, and what was measured on the way."""
 
     def __init__(self, world: Snapshot, arrivals: Sequence[Job]) -> None:
-        self._board = Board(world)
+        self._cluster = ClusterState(world)
         self._rules = world.rules
         self._jobs = {job.request.id: job for job in arrivals}
-        self._waiting: list[Request] = []
+        self._waiting: list[SessionRequest] = []
         self._ends: list[tuple[datetime, int, str]] = []  # when, group, session
         self._starts: dict[str, datetime] = {}
-        self._meter = _Meter(self._board)
-        for group_id, group in self._board.groups.items():
+        self._meter = _Meter(self._cluster)
+        for group_id, group in self._cluster.groups.items():
             for at, session_id, _ in group.ends:
                 heappush(self._ends, (at, group_id, session_id))
 
-    def advance(self, until: datetime | None, arrivals: Sequence[Request]) -> None:
+    def advance(self, until: datetime | None, arrivals: Sequence[SessionRequest]) -> None:
         """Play all ends up to `until` (None: to the last), each with a pass, then one with `arrivals` in line."""
         while self._ends and (until is None or self._ends[0][0] <= until):
             at = self._ends[0][0]
             self._meter.pass_time(at, counts=until is not None)
             while self._ends and self._ends[0][0] == at:
                 _, group_id, session_id = heappop(self._ends)
-                self._meter.note(group_id, self._board.end(group_id, session_id).host_id)
+                self._meter.note(group_id, self._cluster.end(group_id, session_id).host_id)
             if at != until:
                 self._serve(at)
         if until is not None:
@@ -83,19 +83,19 @@ class _Replay:
             self._serve(until)
 
     def _serve(self, now: datetime) -> None:
-        self._board.clear_heads()
+        self._cluster.clear_heads()
         asked = {request.id: request for request in self._waiting}
-        placements, self._waiting = serve(self._board, self._waiting, self._rules, now)
+        placements, self._waiting = serve(self._cluster, self._waiting, self._rules, now)
         for placement in placements:
             group_id = asked[placement.session_id].group_id
             self._starts[placement.session_id] = now
             heappush(self._ends, (now + self._jobs[placement.session_id].runs_for, group_id, placement.session_id))
             self._meter.note(group_id, placement.host_id)
 
-    def outcome(self) -> Outcome:
+    def outcome(self) -> SimulationResult:
         """Return what the jobs have met."""
         waits = sorted(at - self._jobs[name].request.queued_at for name, at in self._starts.items())
-        return Outcome(
+        return SimulationResult(
             starts=self._starts,
             mean_wait=sum(waits, timedelta()) / max(1, len(waits)),
             p95_wait=waits[(len(waits) * 95 - 1) // 100] if waits else timedelta(),
@@ -126,23 +126,25 @@ def jain(amounts: Sequence[float]) -> float:
 class _Meter:
     """Sums up over time what is free, and what of it is out of use."""
 
-    def __init__(self, board: Board) -> None:
-        self._groups = board.groups
-        self._measures = {key: Fragmentation(group.mix(), group.capacity) for key, group in board.groups.items()}
-        self._capacity = sum(len(host.gpus) * group.capacity for group in board.groups.values() for host in group.hosts)
+    def __init__(self, cluster: ClusterState) -> None:
+        self._groups = cluster.groups
+        self._measures = {key: Fragmentation(group.mix(), group.gpu_capacity) for key, group in cluster.groups.items()}
+        self._capacity = sum(
+            len(host.gpus) * group.gpu_capacity for group in cluster.groups.values() for host in group.host_views
+        )
         self._known: dict[int, tuple[int, float]] = {}  # by host id: free, and lost of it
         self._free, self._lost = 0, 0.0
         self._now: datetime | None = None
         self._seconds = self._free_seconds = self._lost_seconds = 0.0
-        for key, group in board.groups.items():
-            for host in group.hosts:
+        for key, group in cluster.groups.items():
+            for host in group.host_views:
                 self.note(key, host.id)
 
     def note(self, group_id: int, host_id: int) -> None:
         """Take in that something has changed on a host."""
-        room = self._groups[group_id].by_host[host_id]
+        host = self._groups[group_id].host_capacities[host_id]
         free, lost = self._known.get(host_id, (0, 0.0))
-        now = self._known[host_id] = room.free, self._measures[group_id].of(room.cpu, room.memory, room.frees)
+        now = self._known[host_id] = host.free, self._measures[group_id].of(host.cpu, host.memory, host.device_free)
         self._free += now[0] - free
         self._lost += now[1] - lost
 

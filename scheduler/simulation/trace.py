@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from accounts.limits import Amounts, PolicyLimits
-from scheduler.core.terms import EPOCH, GpuView, HostView, Owner, Request, Shape, Snapshot
+from scheduler.core.types import EPOCH, GpuView, HostView, LimitHolder, SessionRequest, Shape, Snapshot
 from scheduler.simulation.simulator import Job
 
 GROUP = 1  # all hosts of a trace are in one group
@@ -58,9 +58,9 @@ def world(hosts: tuple[HostView, ...], pods: tuple[Pod, ...]) -> tuple[Snapshot,
     """Return the trace as the simulator takes it: one group, one user without limits, no time limits."""
     jobs = []
     for number, pod in enumerate(pods):
-        request = Request(f"{number:06}", 1, GROUP, *pod.shape, queued_at=EPOCH + timedelta(seconds=pod.came))
+        request = SessionRequest(f"{number:06}", 1, GROUP, *pod.shape, queued_at=EPOCH + timedelta(seconds=pod.came))
         jobs.append(Job(request, timedelta(seconds=pod.lasts)))
-    return Snapshot(hosts=hosts, queue=(), owners={1: Owner(limits=PolicyLimits(), used=Amounts())}), jobs
+    return Snapshot(hosts=hosts, queue=(), owners={1: LimitHolder(limits=PolicyLimits(), used=Amounts())}), jobs
 
 
 def _pod(row: dict[str, str]) -> Pod:

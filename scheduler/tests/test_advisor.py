@@ -17,15 +17,15 @@ from hypothesis import strategies as st
 
 from accounts.limits import Amounts, PolicyLimits
 from scheduler.advisor import Advice, Alternative, Starts, advise
-from scheduler.core.terms import Owner, Request, Running, Snapshot
 from scheduler.core.tests.timelines import FOREVER, at, job, random_waiting, worlds
 from scheduler.core.tests.worlds import NOW, make_host, make_request, make_snapshot
+from scheduler.core.types import LimitHolder, RunningSession, SessionRequest, Snapshot
 from scheduler.simulation.simulator import simulate
 
 thousand = settings(max_examples=1000, deadline=None)
 
 
-def what_happens(world: Snapshot, request: Request) -> Starts:
+def what_happens(world: Snapshot, request: SessionRequest) -> Starts:
     """Return when `request` starts if it joins now, everyone keeps their bound and nobody else comes."""
     start = simulate(world, [job(one) for one in (*world.queue, request)]).starts.get(request.id)
     if start is None or start >= NOW + FOREVER:
@@ -59,21 +59,21 @@ def test_an_alternative_that_starts_now_does(world: Snapshot, random: Random) ->
 def test_less_fgpu_and_another_group_are_offered() -> None:
     hosts = [make_host(1, [350, 0]), make_host(2, [0], group=2), make_host(3, [1000], group=3)]
     running = (
-        Running("x", 2, 2, 1, 1, ((200, 1000),), at(-1), at(1)),
-        Running("y", 2, 1, 1, 1, ((101, 1000),), at(-1), at(2)),
+        RunningSession("x", 2, 2, 1, 1, ((200, 1000),), at(-1), at(1)),
+        RunningSession("y", 2, 1, 1, 1, ((101, 1000),), at(-1), at(2)),
     )
     snapshot = replace(make_snapshot(hosts, [make_request("a", 1000, group=4)]), running=running)
     advice = advise(snapshot, make_request("mine", 500), NOW, other_group_ids=[2, 3, 4])
     assert advice == Advice(
         starts=at(2),
         reason="Waiting for 0.5 fGPU on one GPU: the most that is free on a single GPU is 0.35.",
-        because="0.5 fGPU falls free when 1 session reaches its time limit",
+        eta_reason="0.5 fGPU falls free when 1 session reaches its time limit",
         alternatives=(Alternative(1, 350, "now"), Alternative(3, 500, "now"), Alternative(2, 500, at(1))),
     )
 
 
 def test_what_is_offered_is_within_the_users_limits() -> None:
-    owner = Owner(limits=PolicyLimits(fgpu=1000), used=Amounts(fgpu=800, sessions=1))
+    owner = LimitHolder(limits=PolicyLimits(fgpu=1000), used=Amounts(fgpu=800, sessions=1))
     snapshot = make_snapshot([make_host(1, [1000])], [], {1: owner})
     advice = advise(snapshot, make_request("mine", 500), NOW)
     assert advice.starts is None

@@ -13,7 +13,7 @@ from resources.models import Host
 from resources.units import GIB
 from scheduler.estimate import estimate
 from scheduler.passes import run_pass
-from scheduler.telling import whole_minute
+from scheduler.wait_status import round_up_to_minute
 from sessions import services
 from sessions.lifecycle import Status
 from sessions.models import Session
@@ -58,7 +58,7 @@ def test_a_stranger_is_told_nothing(body: dict[str, Any]) -> None:
 
 def test_what_fits_starts_now_and_asking_writes_nothing(body: dict[str, Any]) -> None:
     answer = client_of(make_user()).post(URL, body)
-    assert answer.json() == {"starts": "now", "reason": "", "because": "", "alternatives": []}
+    assert answer.json() == {"starts": "now", "reason": "", "eta_reason": "", "alternatives": []}
     assert not Session.objects.exists()
 
 
@@ -69,7 +69,7 @@ def test_what_does_not_fit_is_told_when_why_and_what_would_start_sooner(host: Ho
     assert running.started_at
     assert datetime.fromisoformat(answer["starts"]) == running.started_at + 2 * HOUR
     assert answer["reason"] == "Waiting for 1 fGPU on one GPU: the most that is free on a single GPU is 0.5."
-    assert answer["because"] == "1 fGPU falls free when 1 session reaches its time limit"
+    assert answer["eta_reason"] == "1 fGPU falls free when 1 session reaches its time limit"
     assert answer["alternatives"] == [{"resource_group": host.group.name, "fgpu": "0.5", "starts": "now"}]
     page = words(user, form(host))
     assert "Starts about <time" in page
@@ -170,4 +170,4 @@ def test_the_estimate_is_what_then_happens() -> None:
             assert session.status == Status.SCHEDULED
         else:
             assert session.status == Status.PENDING
-            assert session.eta == whole_minute(told)
+            assert session.eta == round_up_to_minute(told)

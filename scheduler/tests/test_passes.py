@@ -80,14 +80,14 @@ def test_reasons_are_written_once_and_again_only_when_they_change(
 
     with django_capture_on_commit_callbacks() as first:
         passes.run_pass()
-    written = version()
+    as_stored = version()
     with django_capture_on_commit_callbacks() as second:
         passes.run_pass()
     assert (len(first), len(second)) == (1, 0)
-    assert version() == written
+    assert version() == as_stored
     Host.objects.update(is_cordoned=True)
     passes.run_pass()
-    assert version() != written
+    assert version() != as_stored
     assert Session.objects.get(pk=waiting.pk).reason == Reason.NO_HOST
     assert Session.objects.get(pk=running.pk).reason == Reason.STARTED
     assert not waiting.events.exists()

@@ -8,10 +8,10 @@ from accounts.limits import Amounts, PolicyLimits
 from resources.models import HostStatus, PlacementChoice, QueueOrder, ResourceGroup
 from resources.units import GIB
 from scheduler import snapshot
-from scheduler.core import terms
-from scheduler.core.terms import GpuView, HostView, Owner, Request
+from scheduler.core import types
+from scheduler.core.types import GpuView, HostView, LimitHolder, SessionRequest
 from sessions.lifecycle import LIVE, Status
-from sessions.models import Told
+from sessions.models import WaitStatus
 from tests.factories import (
     make_gpu,
     make_group,
@@ -93,7 +93,7 @@ def test_the_queue_is_all_that_waits_by_priority_and_then_by_waiting_time() -> N
         session_in(status)
     queue = snapshot.load(timezone.now()).snapshot.queue
     assert [request.id for request in queue] == [urgent.pk, early.pk, late.pk]
-    assert queue[1] == Request(
+    assert queue[1] == SessionRequest(
         id=early.pk,
         owner_id=early.owner_id,
         group_id=early.resource_group_id,
@@ -113,15 +113,15 @@ def test_owners_come_with_their_limits_and_what_they_hold_in_all_groups() -> Non
     waiting = make_session(owner=owner)
     held = Amounts(cpu=3, memory=2 * GIB, fgpu=500, sessions=2)
     loaded = snapshot.load(timezone.now())
-    assert loaded.snapshot.owners == {owner.pk: Owner(limits=PolicyLimits(cpu=8, sessions=3), used=held)}
-    assert [(waiter.request.owner_id, waiter.told) for waiter in loaded.waiters] == [
-        (owner.pk, Told(waiting.pk, "SUBMITTED", ""))
+    assert loaded.snapshot.owners == {owner.pk: LimitHolder(limits=PolicyLimits(cpu=8, sessions=3), used=held)}
+    assert [(waiter.request.owner_id, waiter.status) for waiter in loaded.waiting] == [
+        (owner.pk, WaitStatus(waiting.pk, "SUBMITTED", ""))
     ]
 
 
 def test_the_words_for_rules_are_the_same_in_the_database_and_in_the_scheduler() -> None:
-    assert PlacementChoice.values == [where.value for where in terms.Where]
-    assert QueueOrder.values == [order.value for order in terms.Order]
-    rules, group = terms.Rules(), ResourceGroup()
-    assert (group.placement, group.queue_order) == (rules.where, rules.order)
-    assert (group.ageing, group.hold_after) == (rules.ageing, rules.hold_after)
+    assert PlacementChoice.values == [placement_policy.value for placement_policy in types.PlacementPolicyName]
+    assert QueueOrder.values == [order.value for order in types.QueueOrder]
+    rules, group = types.Rules(), ResourceGroup()
+    assert (group.placement, group.queue_order) == (rules.placement_policy, rules.queue_order)
+    assert (group.ageing, group.reservation_delay) == (rules.ageing, rules.reservation_delay)

@@ -109,7 +109,7 @@ def test_an_estimate_is_written_to_the_minute_and_stays_while_it_means_the_same(
     assert waiting.eta is not None
     assert timedelta() <= waiting.eta - (running.started_at + 2 * HOUR) < timedelta(minutes=1)
     assert waiting.eta.second == 0
-    assert waiting.because == "1 fGPU falls free when 1 session reaches its time limit"
+    assert waiting.eta_reason == "1 fGPU falls free when 1 session reaches its time limit"
     told = waiting.eta
     for moved, expected in ((timedelta(minutes=-5), told), (timedelta(minutes=-30), told - timedelta(minutes=30))):
         Session.objects.filter(pk=running.pk).update(started_at=running.started_at + moved)
@@ -120,7 +120,7 @@ def test_an_estimate_is_written_to_the_minute_and_stays_while_it_means_the_same(
     assert run_pass() == 1
     waiting.refresh_from_db()
     assert not waiting.eta
-    assert not waiting.because
+    assert not waiting.eta_reason
 
 
 def test_a_session_that_is_being_stopped_is_thought_to_be_gone_in_a_minute(host: Host) -> None:

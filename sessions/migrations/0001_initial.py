@@ -38,7 +38,7 @@ class Migration(migrations.Migration):
                 ('reason', models.CharField(default='SUBMITTED', editable=False, max_length=32)),
                 ('detail', models.CharField(blank=True, editable=False, max_length=300, verbose_name='reason in words')),
                 ('eta', models.DateTimeField(blank=True, editable=False, null=True, verbose_name='estimated start')),
-                ('because', models.CharField(blank=True, editable=False, max_length=300, verbose_name='why not before')),
+                ('eta_reason', models.CharField(blank=True, editable=False, max_length=300, verbose_name='why not before')),
                 ('result', models.CharField(blank=True, choices=[('SUCCESS', 'success'), ('FAILURE', 'failure')], editable=False, max_length=8)),
                 ('attempt', models.PositiveIntegerField(default=0, editable=False, help_text='How often it was placed')),
                 ('container_id', models.CharField(blank=True, editable=False, max_length=64)),

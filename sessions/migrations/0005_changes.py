@@ -14,13 +14,13 @@ SESSION = ", ".join(
     (
         *("id", "status", "status_at", "started_at", "owner_id", "resource_group_id", "host_id", "avoided_host_id"),
         *("cpu", "memory", "fgpu", "priority", "created_at", "not_before", "time_limit"),
-        *("reason", "detail", "eta", "because"),  # another scheduler may have told them
+        *("reason", "detail", "eta", "eta_reason"),  # another scheduler may have written them
     )
 )
 WATCHED = {  # table: the columns on which a pass depends
     "resources_host": ("name", "group_id", "status", "is_cordoned", "cpu", "memory"),
     "resources_gpu": ("host_id", "index", "is_present", "tier"),
-    "resources_resourcegroup": ("fgpu_per_gpu", "placement", "queue_order", "ageing", "hold_after", "is_active"),
+    "resources_resourcegroup": ("fgpu_per_gpu", "placement", "queue_order", "ageing", "reservation_delay", "is_active"),
     "accounts_resourcepolicy": ("cpu", "memory", "fgpu", "max_sessions", "max_lifetime"),
     "accounts_user": ("policy_id",),
 }

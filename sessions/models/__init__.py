@@ -22,7 +22,7 @@ from sessions.models.session import (
     SessionEvent,
     SessionQuerySet,
     StaleSessionError,
-    Told,
+    WaitStatus,
     has_succeeded,
     new_session_id,
 )
@@ -49,7 +49,7 @@ __all__ = [
     "ShareLinkQuerySet",
     "StaleSessionError",
     "Ticket",
-    "Told",
+    "WaitStatus",
     "has_succeeded",
     "new_session_id",
 ]

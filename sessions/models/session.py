@@ -54,21 +54,21 @@ class Scheduled(NamedTuple):
     host_name: str
 
 
-class Told(NamedTuple):
-    """What a waiting session's owner reads: why it waits, when it starts at the latest, and why not before."""
+class WaitStatus(NamedTuple):
+    """Why a session waits, in words for its owner; the latest time at which it starts, and why not earlier."""
 
     session_id: str
     reason: str
-    detail: str  # at most 300 characters, as `because`
+    detail: str  # at most 300 characters, as `eta_reason`
     eta: datetime | None = None
-    because: str = ""
+    eta_reason: str = ""
 
 
 _SCHEDULE: Final = """
     WITH moved AS (
         UPDATE compute_session session
         SET status = 'SCHEDULED', reason = 'ASSIGNED', detail = 'Placed on ' || host.name || '.',
-            status_at = %(now)s, eta = NULL, because = '', attempt = session.attempt + 1, host_id = host.id
+            status_at = %(now)s, eta = NULL, eta_reason = '', attempt = session.attempt + 1, host_id = host.id
         FROM unnest(%(sessions)s::varchar[], %(hosts)s::bigint[]) AS placed (session_id, host_id)
         JOIN resources_host host ON host.id = placed.host_id
         WHERE session.id = placed.session_id AND session.status = 'PENDING'
@@ -91,11 +91,11 @@ _SCHEDULE: Final = """
 
 _EXPLAIN: Final = """
     UPDATE compute_session session
-    SET reason = words.reason, detail = words.detail, eta = words.eta, because = words.because
-    FROM unnest(%(sessions)s::varchar[], %(numbers)s::integer[]) AS told (session_id, number)
-    JOIN unnest(%(reasons)s::varchar[], %(details)s::varchar[], %(etas)s::timestamptz[], %(becauses)s::varchar[])
-        WITH ORDINALITY AS words (reason, detail, eta, because, number) USING (number)
-    WHERE session.id = told.session_id AND session.status = 'PENDING'
+    SET reason = texts.reason, detail = texts.detail, eta = texts.eta, eta_reason = texts.eta_reason
+    FROM unnest(%(sessions)s::varchar[], %(numbers)s::integer[]) AS numbered (session_id, number)
+    JOIN unnest(%(reasons)s::varchar[], %(details)s::varchar[], %(etas)s::timestamptz[], %(eta_reasons)s::varchar[])
+        WITH ORDINALITY AS texts (reason, detail, eta, eta_reason, number) USING (number)
+    WHERE session.id = numbered.session_id AND session.status = 'PENDING'
 """
 
 
@@ -148,18 +148,18 @@ class SessionQuerySet(models.QuerySet["Session"]):
         notify.sessions_changed([(row.id, row.owner_id) for row in scheduled])
         return scheduled
 
-    def explain_waiting(self, told: Sequence[Told]) -> None:
-        """Write what the owners of sessions that are still PENDING are told, in one statement.
+    def write_wait_statuses(self, statuses: Sequence[WaitStatus]) -> None:
+        """Write the wait statuses of those sessions that are still PENDING, in one statement.
 
-        Many are told the same: every text is sent once.
+        Many sessions share a text: each distinct one is sent to the database once.
         """
         numbers: dict[tuple[Any, ...], int] = {}
         parameters: dict[str, Any] = {
-            "sessions": _array(one.session_id for one in told),
-            "numbers": _array([numbers.setdefault(one[1:], len(numbers) + 1) for one in told]),
+            "sessions": _array(one.session_id for one in statuses),
+            "numbers": _array([numbers.setdefault(one[1:], len(numbers) + 1) for one in statuses]),
         }
         columns = zip(*numbers, strict=True)
-        parameters |= zip(("reasons", "details", "etas", "becauses"), map(list, columns), strict=True)
+        parameters |= zip(("reasons", "details", "etas", "eta_reasons"), map(list, columns), strict=True)
         with connection.cursor() as cursor:
             cursor.execute(_EXPLAIN, parameters)
 
@@ -193,7 +193,7 @@ class Session(models.Model):
     reason = models.CharField(max_length=32, default=Reason.SUBMITTED.value, editable=False)
     detail = models.CharField("reason in words", max_length=300, blank=True, editable=False)
     eta = models.DateTimeField("estimated start", null=True, blank=True, editable=False)
-    because = models.CharField("why not before", max_length=300, blank=True, editable=False)
+    eta_reason = models.CharField("why not before", max_length=300, blank=True, editable=False)
     result = models.CharField(
         max_length=8, choices=[(result.value, result.value.lower()) for result in Result], blank=True, editable=False
     )
@@ -307,7 +307,7 @@ class Session(models.Model):
         old, now = Status(self.status), timezone.now()
         changes = {"status": target.value, "reason": reason.value, "detail": detail, "status_at": now, **(fields or {})}
         if old == Status.PENDING:
-            changes |= {"eta": None, "because": ""}
+            changes |= {"eta": None, "eta_reason": ""}
         if target in FINAL:
             changes |= {"ended_at": now, "result": lifecycle.result_of(self.kind, target, reason)}
         if target == Status.RUNNING:

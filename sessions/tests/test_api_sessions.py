@@ -70,7 +70,7 @@ def test_an_order_by_amounts_is_queued_and_shown(user: User) -> None:
         "not_before": None,
         "depends_on": [],
         "eta": None,
-        "because": "",
+        "eta_reason": "",
         "result": "",
         "attempt": 0,
         "exit_code": None,

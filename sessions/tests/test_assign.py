@@ -4,7 +4,7 @@ import pytest
 from django.db import IntegrityError, connection, transaction
 from pytest_django import DjangoAssertNumQueries, DjangoCaptureOnCommitCallbacks
 
-from scheduler.core.terms import Placement
+from scheduler.core.types import Placement
 from sessions.lifecycle import Reason, Status
 from sessions.models import GpuShare, Lease, Session
 from sessions.services import assign

@@ -17,9 +17,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from accounts.limits import Amounts, PolicyLimits
-from scheduler.core.terms import Owner, Rules, Running, Snapshot
 from scheduler.core.tests.timelines import FOREVER, HOUR, at, job, many, random_waiting, worlds
 from scheduler.core.tests.worlds import NOW, UNLIMITED, make_host, make_request, make_snapshot, placed, plan, told
+from scheduler.core.types import LimitHolder, Rules, RunningSession, Snapshot
 from scheduler.simulation.simulator import Job, simulate
 
 MINUTE = timedelta(minutes=1)
@@ -51,23 +51,25 @@ def test_those_behind_the_head_never_delay_it(world: Snapshot, random: Random) -
 def test_the_head_starts_by_its_bound_though_nobody_has_a_time_limit_and_small_ones_keep_arriving(
     random: Random, hosts: int
 ) -> None:
-    longest, step, hold_after = 4 * HOUR, 10 * MINUTE, 2 * HOUR
+    longest, step, reservation_delay = 4 * HOUR, 10 * MINUTE, 2 * HOUR
     views = tuple(make_host(n, [1000] * 4) for n in range(1, hosts + 1))
     first = [make_request(f"first{n}", 1000) for n in range(4 * hosts - random.randint(0, 3))]
     head = make_request("head", 4000)
     small = [
         make_request(f"small{n}", random.choice((250, 500, 1000)))._replace(queued_at=NOW + n * step) for n in range(60)
     ]
-    world = Snapshot(hosts=views, queue=(), owners={1: UNLIMITED}, rules={1: Rules(hold_after=hold_after)})
+    world = Snapshot(
+        hosts=views, queue=(), owners={1: UNLIMITED}, rules={1: Rules(reservation_delay=reservation_delay)}
+    )
     jobs = [Job(request, random.random() * longest) for request in (*first, head, *small)]
-    assert simulate(world, jobs).starts["head"] <= NOW + hold_after + step + longest
+    assert simulate(world, jobs).starts["head"] <= NOW + reservation_delay + step + longest
 
 
 def test_a_head_of_8_gpus_with_7_and_4_free_lets_small_sessions_pass_and_starts_by_its_bound() -> None:
     hosts = (make_host(1, [1000] * 7 + [0], cpu=64), make_host(2, [1000] * 4 + [0] * 4, cpu=64))
     running = (
-        Running("x", 2, 1, 1, 1, ((107, 1000),), at(-1), at(2)),
-        *(Running(f"r{n}", 2, 2, 1, 1, ((200 + n, 1000),), at(-1)) for n in range(4, 8)),
+        RunningSession("x", 2, 1, 1, 1, ((107, 1000),), at(-1), at(2)),
+        *(RunningSession(f"r{n}", 2, 2, 1, 1, ((200 + n, 1000),), at(-1)) for n in range(4, 8)),
     )
     head = make_request("head", 8000)
     small = [make_request(f"small{n}", 1000)._replace(duration=HOUR) for n in range(100)]
@@ -77,14 +79,14 @@ def test_a_head_of_8_gpus_with_7_and_4_free_lets_small_sessions_pass_and_starts_
     assert len(result.placements) == 11
     assert result.waiting[0].session_id == "head"
     assert result.waiting[0].eta == at(2)
-    assert result.waiting[0].because == "8 fGPU falls free when 8 sessions reach their time limit"
+    assert result.waiting[0].eta_reason == "8 fGPU falls free when 8 sessions reach their time limit"
     later = [one._replace(id=f"{one.id}+", queued_at=NOW + n * MINUTE) for n, one in enumerate(small)]
     assert simulate(world, [job(one) for one in (head, *small, *later)]).starts["head"] == at(2)
 
 
 def test_on_the_kept_host_starts_who_ends_in_time_or_takes_what_the_head_will_not_need() -> None:
     host = make_host(1, [1000, 1000, 0, 0])
-    running = (Running("x", 2, 1, 1, 1, ((102, 1000), (103, 1000)), at(-1), at(2)),)
+    running = (RunningSession("x", 2, 1, 1, 1, ((102, 1000), (103, 1000)), at(-1), at(2)),)
     head = make_request("head", 3000)
     long = make_request("long", 500)._replace(duration=3 * HOUR)
     more = [
@@ -99,15 +101,15 @@ def test_on_the_kept_host_starts_who_ends_in_time_or_takes_what_the_head_will_no
 
 def test_those_who_pass_never_take_together_what_the_head_will_need() -> None:
     host = make_host(1, [1000] * 3 + [0] * 3)
-    running = (Running("x", 2, 1, 1, 1, tuple((103 + n, 1000) for n in range(3)), at(-1), at(2)),)
+    running = (RunningSession("x", 2, 1, 1, 1, tuple((103 + n, 1000) for n in range(3)), at(-1), at(2)),)
     queue = [make_request("head", 4000), *(make_request(name, 1000) for name in "abc")]
     assert list(placed(plan(replace(make_snapshot([host], queue), running=running)))) == ["a", "b"]
 
 
 def test_whoever_is_limited_is_no_head() -> None:
-    limited = Owner(limits=PolicyLimits(fgpu=1000), used=Amounts())
+    limited = LimitHolder(limits=PolicyLimits(fgpu=1000), used=Amounts())
     queue = [make_request("limited", 2000, owner=9), make_request("head", 2000), make_request("long", 1000)]
-    running = (Running("x", 2, 1, 1, 1, ((101, 1000),), at(-1), at(1)),)
+    running = (RunningSession("x", 2, 1, 1, 1, ((101, 1000),), at(-1), at(1)),)
     result = plan(replace(make_snapshot([make_host(1, [1000, 0])], queue, {9: limited}), running=running))
     assert {name: reason for name, (reason, _) in told(result).items()} == {
         "limited": "USER_LIMIT",
@@ -130,7 +132,10 @@ def test_a_hold_takes_the_host_that_lacks_least_and_nothing_else_starts_there() 
 
 def test_a_hold_prefers_a_host_on_which_nothing_has_started_since_it_began() -> None:
     hosts = [make_host(1, [1000, 0]), make_host(2, [0, 0])]
-    running = (Running("x", 2, 1, 1, 1, ((101, 1000),), at(1.5)), Running("y", 2, 2, 1, 1, ((200, 2000),), at(0.5)))
+    running = (
+        RunningSession("x", 2, 1, 1, 1, ((101, 1000),), at(1.5)),
+        RunningSession("y", 2, 2, 1, 1, ((200, 2000),), at(0.5)),
+    )
     queue = [make_request("head", 2000), make_request("small", 1000)]
     assert list(placed(plan(replace(make_snapshot(hosts, queue), running=running), at(2)))) == ["small"]
 

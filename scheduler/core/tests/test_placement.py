@@ -9,11 +9,11 @@ import pytest
 
 from accounts.limits import Amounts, PolicyLimits
 from resources.units import GIB
-from scheduler.core.terms import HostView, Owner, Plan, Request
 from scheduler.core.tests.worlds import make_host, make_request, make_snapshot, placed, plan, told
+from scheduler.core.types import HostView, LimitHolder, Plan, SessionRequest
 
 
-def sentence(hosts: list[HostView], request: Request) -> str:
+def sentence(hosts: list[HostView], request: SessionRequest) -> str:
     """Return what the owner of the only request, which must wait, is told."""
     return plan(make_snapshot(hosts, [request])).waiting[0].detail
 
@@ -94,7 +94,7 @@ def test_a_session_that_does_not_fit_blocks_nobody_behind_it() -> None:
 
 
 def test_limits_count_what_is_held_and_what_this_pass_has_placed() -> None:
-    owner = Owner(limits=PolicyLimits(sessions=3), used=Amounts(sessions=1))
+    owner = LimitHolder(limits=PolicyLimits(sessions=3), used=Amounts(sessions=1))
     queue = [*(make_request(name) for name in "abc"), make_request("d", owner=2)]
     result = plan(make_snapshot([make_host(1)], queue, {1: owner}))
     assert list(placed(result)) == ["a", "b", "d"]
@@ -102,7 +102,7 @@ def test_limits_count_what_is_held_and_what_this_pass_has_placed() -> None:
 
 
 def test_a_request_above_its_owners_limit_leaves_room_for_a_smaller_one_of_the_same_owner() -> None:
-    owner = Owner(limits=PolicyLimits(fgpu=1000), used=Amounts(fgpu=500))
+    owner = LimitHolder(limits=PolicyLimits(fgpu=1000), used=Amounts(fgpu=500))
     result = plan(make_snapshot([make_host(1, [1000])], [make_request("a", 600), make_request("b", 500)], {1: owner}))
     assert list(placed(result)) == ["b"]
     assert told(result)["a"][0] == "USER_LIMIT"
@@ -111,7 +111,7 @@ def test_a_request_above_its_owners_limit_leaves_room_for_a_smaller_one_of_the_s
 def test_a_project_limits_its_members_together_and_nobody_else() -> None:
     queue = [make_request(name, 500, owner=owner)._replace(project_id=7) for owner, name in ((1, "a"), (2, "b"))]
     snapshot = make_snapshot([make_host(1, [1000, 1000])], [*queue, make_request("c", 1000)])
-    project = Owner(limits=PolicyLimits(fgpu=800), used=Amounts(fgpu=300, sessions=1))
+    project = LimitHolder(limits=PolicyLimits(fgpu=800), used=Amounts(fgpu=300, sessions=1))
     result = plan(replace(snapshot, projects={7: project}))
     assert list(placed(result)) == ["a", "c"]
     assert told(result)["b"] == (
@@ -138,7 +138,7 @@ def test_a_project_limits_its_members_together_and_nobody_else() -> None:
     ],
 )
 def test_the_owner_is_told_which_limit_is_reached(limits: PolicyLimits, text: str) -> None:
-    owner = Owner(limits=limits, used=Amounts(cpu=8, memory=2 * GIB, fgpu=1500, sessions=2))
+    owner = LimitHolder(limits=limits, used=Amounts(cpu=8, memory=2 * GIB, fgpu=1500, sessions=2))
     request = make_request("a", 500, cpu=2, memory=2 * GIB)
     assert told(plan(make_snapshot([make_host(1, [1000])], [request], {1: owner}))) == {"a": ("USER_LIMIT", text)}
 
@@ -212,7 +212,7 @@ def test_a_group_without_ready_hosts_is_named_as_the_reason() -> None:
         ),
     ],
 )
-def test_the_owner_is_told_what_is_missing_and_how_much_is_offered(request_: Request, text: str) -> None:
+def test_the_owner_is_told_what_is_missing_and_how_much_is_offered(request_: SessionRequest, text: str) -> None:
     hosts = [
         make_host(1, [500, 300], cpu=3, memory=4 * GIB),
         make_host(2, cpu=16, memory=8 * GIB),

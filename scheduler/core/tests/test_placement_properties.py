@@ -27,8 +27,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounts.limits import FIELDS, Amounts, PolicyLimits
-from scheduler.core.terms import GpuView, HostView, Owner, Placement, Plan, Request, Snapshot
 from scheduler.core.tests.worlds import make_host, make_request, plan
+from scheduler.core.types import GpuView, HostView, LimitHolder, Placement, Plan, SessionRequest, Snapshot
 from sessions.lifecycle import Reason
 
 GROUPS = {1: 1000, 2: 2000, 3: 1000}  # capacity of a GPU by group; no host is ever in group 3
@@ -48,7 +48,7 @@ def random_host(random: Random, host_id: int) -> HostView:
     )
 
 
-def random_request(random: Random, name: str) -> Request:
+def random_request(random: Random, name: str) -> SessionRequest:
     """Return a request; the choices are few, so that equal shapes and conflicts are frequent."""
     return make_request(
         name,
@@ -61,7 +61,7 @@ def random_request(random: Random, name: str) -> Request:
     )
 
 
-def random_owner(random: Random) -> Owner:
+def random_owner(random: Random) -> LimitHolder:
     """Return an owner, every other one without limits, so that hosts fill up too."""
     used = Amounts(cpu=random.randint(0, 4), fgpu=random.choice((0, 500)), sessions=random.randint(0, 2))
     limits = PolicyLimits(
@@ -70,7 +70,7 @@ def random_owner(random: Random) -> Owner:
         fgpu=random.choice((None, random.randint(0, 20) * 250)),
         sessions=random.choice((None, random.randint(0, 6))),
     )
-    return Owner(limits=random.choice((limits, PolicyLimits())), used=used)
+    return LimitHolder(limits=random.choice((limits, PolicyLimits())), used=used)
 
 
 def random_snapshot(random: Random, hosts: int, queue: int) -> Snapshot:
@@ -220,7 +220,7 @@ def test_the_plan_is_that_of_the_plainest_program(snapshot: Snapshot) -> None:
 def plain_plan(snapshot: Snapshot) -> tuple[tuple[Placement, ...], tuple[tuple[str, Reason], ...]]:
     """Say what plan() must, by trying every host for every request."""
     hosts = list(snapshot.hosts)
-    held: dict[int, list[Request]] = defaultdict(list)
+    held: dict[int, list[SessionRequest]] = defaultdict(list)
     placements: list[Placement] = []
     for request in snapshot.queue:
         fitting = [host for host in hosts if plain_shares(host, request) is not None]
@@ -251,7 +251,7 @@ def plain_order(host: HostView) -> tuple[int, int, int, int, str, int]:
     return free, len(host.gpus), *rest, host.name, host.id
 
 
-def plain_shares(host: HostView, request: Request) -> tuple[tuple[int, int], ...] | None:
+def plain_shares(host: HostView, request: SessionRequest) -> tuple[tuple[int, int], ...] | None:
     """Return the shares that `host` would give, in device order, or None if the request does not fit."""
     if host.group_id != request.group_id or host.cpu_free < request.cpu or host.memory_free < request.memory:
         return None
@@ -271,7 +271,7 @@ def plain_shares(host: HostView, request: Request) -> tuple[tuple[int, int], ...
     return tuple((gpu.id, shares[gpu.id]) for gpu in host.gpus if gpu.id in shares)
 
 
-def plain_within(owner: Owner, requests: Sequence[Request]) -> bool:
+def plain_within(owner: LimitHolder, requests: Sequence[SessionRequest]) -> bool:
     """Say whether `requests`, together with what the owner held before, are within the limits."""
     limits, used = owner.limits, owner.used
     sums = (
@@ -283,7 +283,7 @@ def plain_within(owner: Owner, requests: Sequence[Request]) -> bool:
     return all(limit is None or amount <= limit for limit, amount in sums)
 
 
-def after(hosts: Sequence[HostView], request: Request, placement: Placement) -> list[HostView]:
+def after(hosts: Sequence[HostView], request: SessionRequest, placement: Placement) -> list[HostView]:
     """Return the hosts as they are once `placement` holds."""
     shares = dict(placement.shares)
     return [

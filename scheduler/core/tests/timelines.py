@@ -8,8 +8,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from accounts.limits import Amounts, PolicyLimits
-from scheduler.core.terms import GpuView, HostView, Owner, Request, Rules, Running, Shape, Snapshot, Where
 from scheduler.core.tests.worlds import NOW, make_host, make_request
+from scheduler.core.types import (
+    GpuView,
+    HostView,
+    LimitHolder,
+    PlacementPolicyName,
+    Rules,
+    RunningSession,
+    SessionRequest,
+    Shape,
+    Snapshot,
+)
 from scheduler.simulation.simulator import Job
 
 HOUR = timedelta(hours=1)
@@ -26,9 +36,9 @@ def at(hours: float) -> datetime:
     return NOW + hours * HOUR
 
 
-def random_running(random: Random, host: HostView) -> tuple[HostView, list[Running]]:
+def random_running(random: Random, host: HostView) -> tuple[HostView, list[RunningSession]]:
     """Return `host` with some sessions on it, and these; one in six has no bound."""
-    found: list[Running] = []
+    found: list[RunningSession] = []
     for _ in range(random.randint(0, 4)):
         fitting = [gpu for gpu in host.gpus if gpu.free >= 500]
         share = random.choice((0, 500, 1000))
@@ -38,14 +48,14 @@ def random_running(random: Random, host: HostView) -> tuple[HostView, list[Runni
         ends_at = None if random.random() < 1 / 6 else at(random.randint(1, 6))
         name = f"r{host.id}-{len(found)}"
         since = at(-random.randint(1, 5))
-        found.append(Running(name, random.randint(1, 3), host.id, 2, 2, tuple(shares), since, ends_at))
+        found.append(RunningSession(name, random.randint(1, 3), host.id, 2, 2, tuple(shares), since, ends_at))
         held = dict(shares)
         gpus = tuple(GpuView(gpu.id, gpu.capacity, gpu.free - held.get(gpu.id, 0)) for gpu in host.gpus)
         host = replace(host, cpu_free=host.cpu_free - 2, memory_free=host.memory_free - 2, gpus=gpus)
     return host, found
 
 
-def random_waiting(random: Random, name: str, unbounded: float) -> Request:
+def random_waiting(random: Random, name: str, unbounded: float) -> SessionRequest:
     """Return a request that joins now, without a bound with the chance given; every second one has a common shape."""
     duration = None if random.random() < unbounded else random.randint(1, 6) * HOUR
     shape = Shape(random.randint(1, 5), random.randint(1, 3), random.choice(SHARES))
@@ -61,7 +71,9 @@ def random_waiting(random: Random, name: str, unbounded: float) -> Request:
     )._replace(duration=duration)
 
 
-def random_world(random: Random, *, hosts: int, queue: int, unbounded: float, limited: bool, where: Where) -> Snapshot:
+def random_world(
+    random: Random, *, hosts: int, queue: int, unbounded: float, limited: bool, placement_policy: PlacementPolicyName
+) -> Snapshot:
     """Return hosts in two groups with sessions on them, a queue, and three users, some of them limited."""
     views, running = [], []
     for host_id in range(1, hosts + 1):
@@ -76,12 +88,12 @@ def random_world(random: Random, *, hosts: int, queue: int, unbounded: float, li
     for one in running:
         held[one.owner_id] += Amounts(cpu=one.cpu, memory=one.memory, fgpu=one.shape.fgpu, sessions=1)
     owners = {
-        owner_id: Owner(
+        owner_id: LimitHolder(
             limits=limits[owner_id - 1] if limited and random.random() < 0.5 else PolicyLimits(), used=held[owner_id]
         )
         for owner_id in (1, 2, 3)
     }
-    rules = Rules(where=where, hold_after=random.choice((0, 1, 2, 1000)) * HOUR, mix=MIX)
+    rules = Rules(placement_policy=placement_policy, reservation_delay=random.choice((0, 1, 2, 1000)) * HOUR, mix=MIX)
     return Snapshot(
         hosts=tuple(views),
         queue=tuple(random_waiting(random, f"s{n}", unbounded) for n in range(queue)),
@@ -92,7 +104,11 @@ def random_world(random: Random, *, hosts: int, queue: int, unbounded: float, li
 
 
 def worlds(
-    *, queue: int = 14, unbounded: float = 0.2, limited: bool = True, where: tuple[Where, ...] = tuple(Where)
+    *,
+    queue: int = 14,
+    unbounded: float = 0.2,
+    limited: bool = True,
+    placement_policy: tuple[PlacementPolicyName, ...] = tuple(PlacementPolicyName),
 ) -> st.SearchStrategy[Snapshot]:
     """Draw worlds by a seed; their sizes shrink."""
     return st.builds(
@@ -102,10 +118,10 @@ def worlds(
         queue=st.integers(1, queue),
         unbounded=st.just(unbounded),
         limited=st.just(limited),
-        where=st.sampled_from(where),
+        placement_policy=st.sampled_from(placement_policy),
     )
 
 
-def job(request: Request) -> Job:
+def job(request: SessionRequest) -> Job:
     """Return the session that keeps its bound to the second; without a bound it runs forever."""
     return Job(request, request.duration or FOREVER)

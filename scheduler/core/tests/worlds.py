@@ -6,10 +6,10 @@ from datetime import datetime
 from accounts.limits import Amounts, PolicyLimits
 from resources.units import GIB
 from scheduler.core import placement
-from scheduler.core.terms import EPOCH, GpuView, HostView, Owner, Plan, Request, Snapshot
+from scheduler.core.types import EPOCH, GpuView, HostView, LimitHolder, Plan, SessionRequest, Snapshot
 
 NOW = EPOCH
-UNLIMITED = Owner(limits=PolicyLimits(), used=Amounts())
+UNLIMITED = LimitHolder(limits=PolicyLimits(), used=Amounts())
 
 
 def make_host(
@@ -46,9 +46,9 @@ def make_request(
     owner: int = 1,
     group: int = 1,
     avoided: int | None = None,
-) -> Request:
+) -> SessionRequest:
     """Return a small request of group 1 by owner 1."""
-    return Request(
+    return SessionRequest(
         id=request_id,
         owner_id=owner,
         group_id=group,
@@ -60,11 +60,11 @@ def make_request(
 
 
 def make_snapshot(
-    hosts: Sequence[HostView], queue: Sequence[Request], owners: Mapping[int, Owner] | None = None
+    hosts: Sequence[HostView], queue: Sequence[SessionRequest], owners: Mapping[int, LimitHolder] | None = None
 ) -> Snapshot:
     """Return a snapshot in which each owner not named has no limits."""
-    everyone = {request.owner_id: UNLIMITED for request in queue}
-    return Snapshot(hosts=tuple(hosts), queue=tuple(queue), owners=everyone | dict(owners or {}))
+    running_sessions = {request.owner_id: UNLIMITED for request in queue}
+    return Snapshot(hosts=tuple(hosts), queue=tuple(queue), owners=running_sessions | dict(owners or {}))
 
 
 def placed(plan: Plan) -> dict[str, tuple[int, tuple[tuple[int, int], ...]]]:

@@ -9,10 +9,10 @@ from django.core.management.base import BaseCommand, CommandError
 from django.utils import timezone
 
 from resources.models import ResourceGroup
-from scheduler.core.terms import Order, Snapshot, Where
-from scheduler.history import MOST, recorded
+from scheduler.core.types import PlacementPolicyName, QueueOrder, Snapshot
+from scheduler.history import MAX_REPLAYED_SESSIONS, recorded
 from scheduler.simulation import trace
-from scheduler.simulation.comparison import Change, Comparison, compare
+from scheduler.simulation.comparison import Comparison, Scenario, compare
 from scheduler.simulation.simulator import Job
 
 
@@ -28,9 +28,18 @@ class Command(BaseCommand):
         parser.add_argument("--hosts", type=int, help="only so many hosts of the trace: all of openb's are never full")
         parser.add_argument("--days", type=int, default=30, help="of recorded history (default 30)")
         parser.add_argument("--group", help="one resource group of the recorded history")
-        parser.add_argument("--limit", type=int, default=MOST, help=f"most sessions to replay (default {MOST})")
-        parser.add_argument("--policy", choices=[where.value for where in Where], help="where sessions are placed")
-        parser.add_argument("--order", choices=[order.value for order in Order], help="who is served first")
+        parser.add_argument(
+            "--limit",
+            type=int,
+            default=MAX_REPLAYED_SESSIONS,
+            help=f"most sessions to replay (default {MAX_REPLAYED_SESSIONS})",
+        )
+        parser.add_argument(
+            "--policy",
+            choices=[placement_policy.value for placement_policy in PlacementPolicyName],
+            help="where sessions are placed",
+        )
+        parser.add_argument("--order", choices=[order.value for order in QueueOrder], help="who is served first")
         parser.add_argument("--add-hosts", type=int, default=0, help="more hosts, each like the group's largest")
         parser.add_argument("--fgpu-per-gpu", type=int, help="into how many fGPU a GPU is cut")
 
@@ -43,9 +52,9 @@ class Command(BaseCommand):
         world, jobs = self._world(options)
         if not jobs or not world.hosts:
             raise CommandError("There is nothing to replay: no sessions, or no hosts that take any.")
-        change = Change(
-            where=Where(options["policy"]) if options["policy"] else None,
-            order=Order(options["order"]) if options["order"] else None,
+        change = Scenario(
+            placement_policy=PlacementPolicyName(options["policy"]) if options["policy"] else None,
+            queue_order=QueueOrder(options["order"]) if options["order"] else None,
             add_hosts=options["add_hosts"],
             fgpu_per_gpu=options["fgpu_per_gpu"],
         )

@@ -11,9 +11,9 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from resources.models import Host
-from scheduler.core.terms import Where
+from scheduler.core.types import PlacementPolicyName
 from scheduler.history import recorded
-from scheduler.simulation.comparison import Change, compare, vary
+from scheduler.simulation.comparison import Scenario, compare, vary
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.tests.web import browser_of
@@ -46,7 +46,7 @@ def simulate(**options: Any) -> str:
 def test_history_is_replayed_as_it_was_and_as_it_would_have_been(host: Host) -> None:
     world, jobs = recorded(timezone.now() - 24 * HOUR)
     assert [job.runs_for for job in jobs] == [HOUR] * 3
-    found = compare(world, jobs, Change(add_hosts=2))
+    found = compare(world, jobs, Scenario(add_hosts=2))
     figures = {row.name: row[1:] for row in found.rows}
     assert figures["mean wait"] == ("1 h", "0 min", -100)
     assert figures["max wait"] == ("2 h", "0 min", -100)
@@ -65,17 +65,17 @@ def test_what_has_not_run_or_lies_too_far_back_is_not_replayed(
         _, jobs = recorded(timezone.now() - 24 * HOUR)
     assert len(jobs) == 2
     assert recorded(timezone.now() - HOUR)[1] == []
-    assert recorded(timezone.now() - 24 * HOUR, most=1)[1] == jobs[:1]
+    assert recorded(timezone.now() - 24 * HOUR, limit=1)[1] == jobs[:1]
     assert recorded(timezone.now() - 24 * HOUR, make_host().group)[1] == []
 
 
 def test_a_change_leaves_all_else_as_it_is(host: Host) -> None:
     world, _ = recorded(timezone.now() - 24 * HOUR)
-    assert vary(world, Change()) == world
-    finer = vary(world, Change(fgpu_per_gpu=8, where=Where.SPREAD))
+    assert vary(world, Scenario()) == world
+    finer = vary(world, Scenario(fgpu_per_gpu=8, placement_policy=PlacementPolicyName.SPREAD))
     assert [gpu.capacity for host in finer.hosts for gpu in host.gpus] == [8000]
-    assert {rule.where for rule in finer.rules.values()} == {Where.SPREAD}
-    more = vary(world, Change(add_hosts=2))
+    assert {rule.placement_policy for rule in finer.rules.values()} == {PlacementPolicyName.SPREAD}
+    more = vary(world, Scenario(add_hosts=2))
     assert len({host.id for host in more.hosts}) == len({gpu.id for host in more.hosts for gpu in host.gpus}) == 3
 
 

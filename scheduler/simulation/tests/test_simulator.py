@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 
 from accounts.limits import Amounts, PolicyLimits
-from scheduler.core.terms import Owner, Running, Snapshot
 from scheduler.core.tests.timelines import HOUR, at, job, many, worlds
 from scheduler.core.tests.worlds import NOW, UNLIMITED, make_host, make_request, make_snapshot
+from scheduler.core.types import LimitHolder, RunningSession, Snapshot
 from scheduler.simulation.simulator import Job, jain, simulate
 
 
@@ -44,8 +44,8 @@ def test_a_session_ends_when_its_job_does_whatever_its_bound_says() -> None:
 
 
 def test_who_runs_already_ends_at_their_bound_and_counts_against_limits() -> None:
-    running = (Running("x", 1, 1, 1, 1, ((100, 1000),), at(-1), at(2)),)
-    owner = Owner(limits=PolicyLimits(sessions=1), used=Amounts(cpu=1, memory=1, fgpu=1000, sessions=1))
+    running = (RunningSession("x", 1, 1, 1, 1, ((100, 1000),), at(-1), at(2)),)
+    owner = LimitHolder(limits=PolicyLimits(sessions=1), used=Amounts(cpu=1, memory=1, fgpu=1000, sessions=1))
     world = make_snapshot([make_host(1, [0, 1000])], [], {1: owner})
     assert simulate(replace(world, running=running), [hourly("a", 0)]).starts == {"a": at(2)}
 

@@ -14,12 +14,12 @@ from accounts.limits import Amounts, PolicyLimits
 from sessions.lifecycle import Reason
 
 EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
-Form = tuple[int, int, int, int, int | None]
-Kind = tuple[int, int, int, int, int | None, timedelta | None]
+ClassKey = tuple[int, int, int, int, int | None]
+BoundedClassKey = tuple[int, int, int, int, int | None, timedelta | None]
 Shares = tuple[tuple[int, int], ...]  # (gpu id, milli-fGPU) in device order
 
 
-class Where(StrEnum):
+class PlacementPolicyName(StrEnum):
     """Which of the hosts that fit takes a session."""
 
     PACK = "pack"  # the one with the least GPU free: keeps whole GPUs whole
@@ -28,7 +28,7 @@ class Where(StrEnum):
     BALANCE = "balance"  # as fgd, and by how well the cores left over match the GPUs left over
 
 
-class Order(StrEnum):
+class QueueOrder(StrEnum):
     """Who is served first among sessions of equal priority."""
 
     FIFO = "fifo"  # who waits longest
@@ -69,7 +69,7 @@ class HostView:
     divides: bool = True  # its devices; where it cannot, they are lent whole
 
 
-class Request(NamedTuple):
+class SessionRequest(NamedTuple):
     """One PENDING session as the scheduler sees it."""
 
     id: str
@@ -90,17 +90,17 @@ class Request(NamedTuple):
         return Shape(self.cpu, self.memory, self.fgpu)
 
     @property
-    def form(self) -> Form:
+    def class_key(self) -> ClassKey:
         """What decides whether there is room for it that is kept for nobody."""
         return self[2:7]
 
     @property
-    def kind(self) -> Kind:
+    def bounded_class_key(self) -> BoundedClassKey:
         """What decides whether there is room for it: where there is none for one of a kind, there is none for any."""
         return (*self[2:7], self.duration)
 
 
-class Running(NamedTuple):
+class RunningSession(NamedTuple):
     """A session that holds a lease on a host, and when it has ended at the latest."""
 
     session_id: str
@@ -120,7 +120,7 @@ class Running(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Owner:
+class LimitHolder:
     """A holder of limits, a user or a project: what it may hold at once, and what its sessions hold now."""
 
     limits: PolicyLimits
@@ -131,10 +131,12 @@ class Owner:
 class Rules:
     """How a resource group is scheduled."""
 
-    where: Where = Where.PACK
-    order: Order = Order.FIFO
+    placement_policy: PlacementPolicyName = PlacementPolicyName.PACK
+    queue_order: QueueOrder = QueueOrder.FIFO
     ageing: timedelta = timedelta(hours=6)  # waiting this long counts as much as one point of priority
-    hold_after: timedelta = timedelta(hours=1)  # from then on the head, if nothing else helps, gets a host to itself
+    reservation_delay: timedelta = timedelta(
+        hours=1
+    )  # from then on the head, if nothing else helps, gets a host to itself
     mix: tuple[tuple[Shape, int], ...] = ()  # usual requests and how often; empty: learned from who runs and waits
 
 
@@ -148,10 +150,10 @@ class Snapshot:
     """
 
     hosts: tuple[HostView, ...]
-    queue: tuple[Request, ...]
-    owners: Mapping[int, Owner]
-    projects: Mapping[int, Owner] = field(default_factory=dict)
-    running: tuple[Running, ...] = ()
+    queue: tuple[SessionRequest, ...]
+    owners: Mapping[int, LimitHolder]
+    projects: Mapping[int, LimitHolder] = field(default_factory=dict)
+    running: tuple[RunningSession, ...] = ()
     rules: Mapping[int, Rules] = field(default_factory=dict)
     closed_groups: frozenset[int] = frozenset()
 
@@ -164,7 +166,7 @@ class Placement(NamedTuple):
     shares: Shares = ()
 
 
-class Waiting(NamedTuple):
+class WaitExplanation(NamedTuple):
     """Why a session still waits: the reason, a sentence for its owner, and when it starts at the latest, and why then.
 
     `eta` holds if nobody ahead comes or changes; None where it depends on sessions without a time limit, or is far off.
@@ -174,7 +176,7 @@ class Waiting(NamedTuple):
     reason: Reason
     detail: str
     eta: datetime | None = None
-    because: str = ""
+    eta_reason: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,4 +184,4 @@ class Plan:
     """The outcome of a pass: every request of the queue is in exactly one of the two, each in the order served."""
 
     placements: tuple[Placement, ...]
-    waiting: tuple[Waiting, ...]
+    waiting: tuple[WaitExplanation, ...]

@@ -18,37 +18,37 @@ from random import Random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scheduler.core.board import Board
-from scheduler.core.order import sequence
-from scheduler.core.terms import Order, Request, Rules, Snapshot
+from scheduler.core.cluster_state import ClusterState
+from scheduler.core.queue_order import sequence
 from scheduler.core.tests.timelines import HOUR, at, many, worlds
 from scheduler.core.tests.worlds import make_host, make_request, make_snapshot, placed, plan
+from scheduler.core.types import QueueOrder, Rules, SessionRequest, Snapshot
 
 
 def order_served(snapshot: Snapshot, now: datetime) -> list[str]:
     """Return the ids in the order in which a pass looks at them."""
-    board = Board(snapshot)
+    cluster = ClusterState(snapshot)
     served = []
-    for request in sequence(snapshot.queue, snapshot.rules, board.share, now):
+    for request in sequence(snapshot.queue, snapshot.rules, cluster.share, now):
         served.append(request.id)
-        if not board.bars(request):
-            board.seat(request, now)
+        if not cluster.exceeds_limit(request):
+            cluster.place(request, now)
     return served
 
 
-def restless(world: Snapshot, random: Random, order: Order) -> Snapshot:
+def restless(world: Snapshot, random: Random, order: QueueOrder) -> Snapshot:
     """Return `world` with other priorities and times of joining, served by `order`."""
     queue = [
         request._replace(priority=random.randint(0, 3), queued_at=at(-random.randint(0, 12) / 2))
         for request in world.queue
     ]
-    rules = {group: replace(rule, order=order, ageing=2 * HOUR) for group, rule in world.rules.items()}
+    rules = {group: replace(rule, queue_order=order, ageing=2 * HOUR) for group, rule in world.rules.items()}
     return replace(world, queue=tuple(queue), rules=rules)
 
 
 @many
-@given(worlds(), st.randoms(use_true_random=True), st.sampled_from(Order))
-def test_having_waited_longer_never_means_being_served_later(world: Snapshot, random: Random, order: Order) -> None:
+@given(worlds(), st.randoms(use_true_random=True), st.sampled_from(QueueOrder))
+def test_waiting_longer_never_means_later_service(world: Snapshot, random: Random, order: QueueOrder) -> None:
     world = restless(world, random, order)
     chosen = random.choice(world.queue)
     before = order_served(world, at(0)).index(chosen.id)
@@ -60,7 +60,7 @@ def test_having_waited_longer_never_means_being_served_later(world: Snapshot, ra
 @many
 @given(worlds(), st.randoms(use_true_random=True))
 def test_time_alone_changes_nobodys_place_in_a_first_come_first_served_group(world: Snapshot, random: Random) -> None:
-    world = restless(world, random, Order.FIFO)
+    world = restless(world, random, QueueOrder.FIFO)
     assert order_served(world, at(0)) == order_served(world, at(random.randint(1, 100)))
 
 
@@ -78,7 +78,7 @@ def test_a_point_of_priority_is_worth_the_groups_ageing_and_no_more() -> None:
 
 def test_fairness_gives_two_equal_users_four_of_eight_gpus_each() -> None:
     queue = [make_request(f"{owner}{n}", 1000, owner=owner) for owner in (1, 2) for n in range(8)]
-    snapshot = replace(make_snapshot([make_host(1, [1000] * 8)], queue), rules={1: Rules(order=Order.DRF)})
+    snapshot = replace(make_snapshot([make_host(1, [1000] * 8)], queue), rules={1: Rules(queue_order=QueueOrder.DRF)})
     owners = [name[0] for name in placed(plan(snapshot))]
     assert owners == ["1", "2"] * 4
 
@@ -87,13 +87,13 @@ def test_fairness_counts_the_scarcest_resource_of_each_and_what_they_hold_alread
     cores = [make_request(f"c{n}", cpu=2, owner=1) for n in range(8)]
     gpus = [make_request(f"g{n}", 1000, owner=2) for n in range(4)]
     host = make_host(1, [1000] * 4, cpu=18)
-    snapshot = replace(make_snapshot([host], [*cores, *gpus]), rules={1: Rules(order=Order.DRF)})
+    snapshot = replace(make_snapshot([host], [*cores, *gpus]), rules={1: Rules(queue_order=QueueOrder.DRF)})
     names = list(placed(plan(snapshot)))
     assert names[:6] == ["c0", "g0", "c1", "c2", "g1", "c3"]  # 2 of 18 cores against 1 of 4 GPUs
 
 
 def test_in_a_fair_group_the_band_is_each_sessions_own_and_not_its_users() -> None:
-    rules = {1: Rules(order=Order.DRF)}
+    rules = {1: Rules(queue_order=QueueOrder.DRF)}
     queue = [
         make_request("urgent", 1000, owner=1)._replace(priority=2),
         make_request("idle", 1000, owner=1),
@@ -104,8 +104,8 @@ def test_in_a_fair_group_the_band_is_each_sessions_own_and_not_its_users() -> No
 
 
 def test_in_a_fair_group_a_session_that_has_aged_by_a_point_goes_first() -> None:
-    rules = {1: Rules(order=Order.DRF, ageing=HOUR)}
-    queue: list[Request] = [make_request(f"a{n}", 1000, owner=1) for n in range(3)]
+    rules = {1: Rules(queue_order=QueueOrder.DRF, ageing=HOUR)}
+    queue: list[SessionRequest] = [make_request(f"a{n}", 1000, owner=1) for n in range(3)]
     queue.append(make_request("b", 1000, owner=2)._replace(queued_at=at(0) + timedelta(minutes=59)))
     snapshot = replace(make_snapshot([make_host(1, [1000] * 3)], queue), rules=rules)
     assert list(placed(plan(snapshot, at(1)))) == ["a0", "a1", "a2"]

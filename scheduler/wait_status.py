@@ -5,33 +5,37 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sessions import notify
-from sessions.models import Session, Told
+from sessions.models import Session, WaitStatus
 
-SMALL: Final = timedelta(
+MIN_ETA_CHANGE: Final = timedelta(
     minutes=2
 )  # an estimate that moves by less, or by less than this part of the way, is as it was
-SMALL_PART: Final = 0.1
-LONGEST: Final = 300  # characters that a session's row keeps
+MIN_ETA_CHANGE_RATIO: Final = 0.1
+MAX_TEXT_LENGTH: Final = 300  # characters that a session's row keeps
 
 
-def is_news(old: Told, new: Told, now: datetime) -> bool:
+def needs_update(old: WaitStatus, new: WaitStatus, now: datetime) -> bool:
     """Say whether the session's row, which says `old`, is to say `new`."""
-    return (new.reason, new.detail[:LONGEST]) != old[1:3] or _moved(old.eta, new.eta, now)
+    return (new.reason, new.detail[:MAX_TEXT_LENGTH]) != old[1:3] or _moved(old.eta, new.eta, now)
 
 
-def written(told: Told) -> Told:
+def as_stored(status: WaitStatus) -> WaitStatus:
     """Return what a row keeps of it."""
-    return told._replace(detail=told.detail[:LONGEST], eta=whole_minute(told.eta), because=told.because[:LONGEST])
+    return status._replace(
+        detail=status.detail[:MAX_TEXT_LENGTH],
+        eta=round_up_to_minute(status.eta),
+        eta_reason=status.eta_reason[:MAX_TEXT_LENGTH],
+    )
 
 
-def write(told: Sequence[Told], owner_of: Callable[[str], int]) -> None:
+def write(statuses: Sequence[WaitStatus], owner_of: Callable[[str], int]) -> None:
     """Write it in one statement, and have the browsers look again; a backlog that stands still writes nothing."""
-    if told:
-        Session.objects.explain_waiting(told)
-        notify.sessions_changed([(new.session_id, owner_of(new.session_id)) for new in told])
+    if statuses:
+        Session.objects.write_wait_statuses(statuses)
+        notify.sessions_changed([(new.session_id, owner_of(new.session_id)) for new in statuses])
 
 
-def whole_minute(moment: datetime | None) -> datetime | None:
+def round_up_to_minute(moment: datetime | None) -> datetime | None:
     """Return the next whole minute, so that nobody starts later than they were told."""
     if moment is None:
         return None
@@ -43,4 +47,4 @@ def _moved(old: datetime | None, new: datetime | None, now: datetime) -> bool:
     """Say whether the estimate is another one: it came, went, passed without a start, or moved by much."""
     if old is None or new is None:
         return old is not new
-    return abs(new - old) > max(SMALL, SMALL_PART * (old - now))
+    return abs(new - old) > max(MIN_ETA_CHANGE, MIN_ETA_CHANGE_RATIO * (old - now))

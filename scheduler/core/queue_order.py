@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heapreplace
 
-from scheduler.core.terms import Order, Request, Rules
+from scheduler.core.types import QueueOrder, Rules, SessionRequest
 
 Share = Callable[[int, int], int]  # (group id, user id) -> what the user holds of the group now; comparable
 DEFAULT = Rules()
@@ -20,50 +20,52 @@ def bonus_of(priority: int, rules: Rules) -> timedelta:
     return priority * rules.ageing
 
 
-def sequence(queue: Iterable[Request], rules: Mapping[int, Rules], share: Share, now: datetime) -> Iterator[Request]:
+def sequence(
+    queue: Iterable[SessionRequest], rules: Mapping[int, Rules], share: Share, now: datetime
+) -> Iterator[SessionRequest]:
     """Yield the requests as they are to be served: all that are first come first served, then each fair group's.
 
     `share` is asked again for every step of a fair group, so whoever has just been served stands back at once.
     """
-    fair: dict[int, list[Request]] = {}
+    fair: dict[int, list[SessionRequest]] = {}
     bonus: dict[tuple[int, int], timedelta] = {}
-    line: list[Request] = []
+    fifo: list[SessionRequest] = []
     for request in queue:
         group_id, priority = request.group_id, request.priority
         if (group_id, priority) not in bonus:
             bonus[group_id, priority] = bonus_of(priority, rules.get(group_id, DEFAULT))
-        if group_id in rules and rules[group_id].order == Order.DRF:
+        if group_id in rules and rules[group_id].queue_order == QueueOrder.DRF:
             fair.setdefault(group_id, []).append(request)
         else:
-            line.append(request)
-    line.sort(key=lambda request: request.queued_at - bonus[request.group_id, request.priority])
-    yield from line
+            fifo.append(request)
+    fifo.sort(key=lambda request: request.queued_at - bonus[request.group_id, request.priority])
+    yield from fifo
     for group_id in sorted(fair):
         yield from fairly(fair[group_id], rules[group_id], share, now)
 
 
-def fairly(requests: Iterable[Request], rules: Rules, share: Share, now: datetime) -> Iterator[Request]:
+def fairly(requests: Iterable[SessionRequest], rules: Rules, share: Share, now: datetime) -> Iterator[SessionRequest]:
     """Yield the requests of one group: the highest band first, in it those of the user who holds least, oldest first.
 
     A band is a point of priority, waiting counted in; within it nobody is ahead by having waited a little longer.
     """
-    lines: dict[int, list[tuple[int, datetime, int, Request]]] = {}
+    lines: dict[int, list[tuple[int, datetime, int, SessionRequest]]] = {}
     for place, request in enumerate(requests):
         band = request.priority + (now - request.queued_at) // rules.ageing
         lines.setdefault(request.owner_id, []).append((-band, request.queued_at, place, request))
     turns = []
-    for owner_id, line in lines.items():
-        line.sort(reverse=True)
-        band, since, place, request = line[-1]
+    for owner_id, queue in lines.items():
+        queue.sort(reverse=True)
+        band, since, place, request = queue[-1]
         turns.append((band, share(request.group_id, owner_id), since, place, owner_id))
     heapify(turns)
     while turns:
         owner_id = turns[0][-1]
-        line = lines[owner_id]
-        request = line.pop()[-1]
+        queue = lines[owner_id]
+        request = queue.pop()[-1]
         yield request
-        if line:
-            band, since, place, request = line[-1]
+        if queue:
+            band, since, place, request = queue[-1]
             heapreplace(turns, (band, share(request.group_id, owner_id), since, place, owner_id))
         else:
             heappop(turns)

@@ -15,44 +15,44 @@ from hypothesis import strategies as st
 
 from bench.trace import synthetic_trace
 from scheduler.core.fragmentation import Fragmentation, usual
-from scheduler.core.terms import HostView, Request, Rules, Shape, Where
 from scheduler.core.tests.worlds import make_host, make_request, make_snapshot, placed, plan
+from scheduler.core.types import HostView, PlacementPolicyName, Rules, SessionRequest, Shape
 
 
 def place(
-    where: Where, hosts: list[HostView], request: Request, *mix: Shape
+    placement_policy: PlacementPolicyName, hosts: list[HostView], request: SessionRequest, *mix: Shape
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
     """Return where `request` goes if requests are usually like `mix`."""
-    rules = {1: Rules(where=where, mix=tuple((shape, 1) for shape in mix))}
+    rules = {1: Rules(placement_policy=placement_policy, mix=tuple((shape, 1) for shape in mix))}
     return placed(plan(replace(make_snapshot(hosts, [request]), rules=rules)))[request.id]
 
 
 def test_spreading_takes_the_emptiest_host_and_the_emptiest_device() -> None:
     hosts = [make_host(1, [500, 1000]), make_host(2, [700, 1000]), make_host(3, [600, 1000])]
-    assert place(Where.SPREAD, hosts, make_request("a", 300)) == (2, ((201, 300),))
+    assert place(PlacementPolicyName.SPREAD, hosts, make_request("a", 300)) == (2, ((201, 300),))
 
 
 def test_descent_leaves_what_the_usual_requests_can_use() -> None:
     hosts = [make_host(1, [700]), make_host(2, [800])]
     request = make_request("a", 400)
-    assert place(Where.PACK, hosts, request) == (1, ((100, 400),))
-    assert place(Where.FGD, hosts, request, Shape(1, 1, 400)) == (2, ((200, 400),))
-    assert place(Where.FGD, [make_host(1, [700, 800])], request, Shape(1, 1, 400)) == (1, ((101, 400),))
+    assert place(PlacementPolicyName.PACK, hosts, request) == (1, ((100, 400),))
+    assert place(PlacementPolicyName.FGD, hosts, request, Shape(1, 1, 400)) == (2, ((200, 400),))
+    assert place(PlacementPolicyName.FGD, [make_host(1, [700, 800])], request, Shape(1, 1, 400)) == (1, ((101, 400),))
 
 
 def test_balance_sends_what_needs_many_cores_to_where_many_are() -> None:
     hosts = [make_host(1, [1000, 1000], cpu=16), make_host(2, [1000, 1000], cpu=64)]
     request = make_request("a", cpu=6)
     mix = Shape(8, 1, 1000)
-    assert place(Where.FGD, hosts, request, mix)[0] == 1
-    assert place(Where.BALANCE, hosts, request, mix)[0] == 2
+    assert place(PlacementPolicyName.FGD, hosts, request, mix)[0] == 1
+    assert place(PlacementPolicyName.BALANCE, hosts, request, mix)[0] == 2
 
 
-@pytest.mark.parametrize("where", [Where.FGD, Where.BALANCE])
-def test_without_a_mix_it_is_learned_from_who_runs_and_waits(where: Where) -> None:
+@pytest.mark.parametrize("placement_policy", [PlacementPolicyName.FGD, PlacementPolicyName.BALANCE])
+def test_without_a_mix_it_is_learned_from_who_runs_and_waits(placement_policy: PlacementPolicyName) -> None:
     hosts = [make_host(1, [700]), make_host(2, [800])]
     queue = [make_request("a", 400), make_request("b", 400)]
-    snapshot = replace(make_snapshot(hosts, queue), rules={1: Rules(where=where)})
+    snapshot = replace(make_snapshot(hosts, queue), rules={1: Rules(placement_policy=placement_policy)})
     assert placed(plan(snapshot)) == {"a": (2, ((200, 400),)), "b": (2, ((200, 400),))}
 
 
@@ -74,20 +74,28 @@ shapes = st.builds(
     st.lists(st.sampled_from([0, 100, 300, 500, 800, 1000]), max_size=4),
 )
 def test_fragmentation_is_the_free_gpu_that_a_usual_request_cannot_use_in_the_mean(
-    mix: list[tuple[Shape, int]], cpu: int, memory: int, frees: list[int]
+    mix: list[tuple[Shape, int]], cpu: int, memory: int, device_free: list[int]
 ) -> None:
     expected = 0.0
     for shape, weight in usual(mix):
         fits = cpu >= shape.cpu and memory >= shape.memory and shape.fgpu > 0
         whole = shape.fgpu >= 1000
-        enough = frees.count(1000) * 1000 >= shape.fgpu if whole else max(frees, default=0) >= shape.fgpu
+        enough = device_free.count(1000) * 1000 >= shape.fgpu if whole else max(device_free, default=0) >= shape.fgpu
         least = min(shape.fgpu, 1000)
-        lost = sum(free for free in frees if free < least) if fits and enough else sum(frees)
+        lost = sum(free for free in device_free if free < least) if fits and enough else sum(device_free)
         expected += weight * lost
-    assert Fragmentation(mix, 1000).of(cpu, memory, frees) == pytest.approx(expected)
+    assert Fragmentation(mix, 1000).of(cpu, memory, device_free) == pytest.approx(expected)
 
 
 def test_on_a_trace_balance_allocates_most_and_spreading_least() -> None:
     trace = synthetic_trace()
-    shares = {where: sum(trace.allocation(where, seed) for seed in (1, 2)) for where in Where}
-    assert sorted(shares, key=shares.__getitem__) == [Where.SPREAD, Where.PACK, Where.FGD, Where.BALANCE]
+    shares = {
+        placement_policy: sum(trace.allocation(placement_policy, seed) for seed in (1, 2))
+        for placement_policy in PlacementPolicyName
+    }
+    assert sorted(shares, key=shares.__getitem__) == [
+        PlacementPolicyName.SPREAD,
+        PlacementPolicyName.PACK,
+        PlacementPolicyName.FGD,
+        PlacementPolicyName.BALANCE,
+    ]

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounts.limits import Amounts
+from scheduler.core.explanation import Explainer
+from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import LOOK_AHEAD, plan
-from scheduler.core.reasons import Explainer
-from scheduler.core.standing import Standing
-from scheduler.core.terms import Order, Owner, Running, Snapshot, Where
 from scheduler.core.tests.timelines import HOUR, random_waiting, random_world
+from scheduler.core.types import LimitHolder, PlacementPolicyName, QueueOrder, RunningSession, Snapshot
 
 QUARTER = HOUR / 4
 
@@ -32,7 +32,7 @@ class History:
         self.waiting = {request.id: request for request in world.queue}
         self.running = {running.session_id: running for running in world.running}
         self.count = 0
-        self.standing = Standing(self.snapshot())
+        self.state = IncrementalState(self.snapshot())
 
     def snapshot(self) -> Snapshot:
         """Return the whole state, as it would be read."""
@@ -56,7 +56,8 @@ class History:
                     cpu=-sign * one.cpu, memory=-sign * one.memory, fgpu=-sign * one.shape.fgpu, sessions=-sign
                 )
         owners = {
-            owner_id: Owner(limits=owner.limits, used=held[owner_id]) for owner_id, owner in self.world.owners.items()
+            owner_id: LimitHolder(limits=owner.limits, used=held[owner_id])
+            for owner_id, owner in self.world.owners.items()
         }
         return replace(
             self.world,
@@ -78,21 +79,21 @@ class History:
             queued_at=self.now - self.random.randint(0, 3) * QUARTER, priority=self.random.choice((0, 0, 1, 2))
         )
         self.waiting[request.id] = request
-        self.standing.add(request)
+        self.state.add(request)
 
     def end(self) -> None:
         if self.running:
             name = self.random.choice(sorted(self.running))
-            self.standing.update([self.running.pop(name)], [])
+            self.state.update([self.running.pop(name)], [])
 
     def cancel(self) -> None:
         """Whoever waits leaves; often it is a head, whose kept room opens then."""
-        heads = [group.head.id for group in self.standing.board.groups.values() if group.head is not None]
+        heads = [group.head.id for group in self.state.cluster.groups.values() if group.head is not None]
         names = [name for name in heads if name in self.waiting] or sorted(self.waiting)
         if names:
             name = self.random.choice(names)
             del self.waiting[name]
-            self.standing.remove(name)
+            self.state.remove(name)
 
     def wait(self) -> None:
         self.now += self.random.randint(1, 6) * QUARTER
@@ -104,23 +105,23 @@ class History:
             was = self.running[name]
             ends_at = was.ends_at and was.ends_at + QUARTER
             now = self.running[name] = was._replace(started_at=was.started_at + QUARTER, ends_at=ends_at)
-            self.standing.update([was], [now])
+            self.state.update([was], [now])
 
     def check_pass(self) -> None:
         """Serve, and compare with a pass over the whole state."""
         whole = plan(self.snapshot(), self.now)
-        kept = self.standing.serve(self.now)
+        kept = self.state.serve(self.now)
         assert set(kept) == set(whole.placements)
-        explain = Explainer(self.standing.board).explain
-        starts = self.standing.starts(self.now, LOOK_AHEAD)
+        explain = Explainer(self.state.cluster).explain
+        starts = self.state.starts(self.now, LOOK_AHEAD)
         for told in whole.waiting:
             start = starts.get(told.session_id)
             assert explain(self.waiting[told.session_id])[1:3] == told[1:3]
-            assert (start and start.at, start.because if start else "") == told[3:]
+            assert (start and start.at, start.eta_reason if start else "") == told[3:]
         for placement in kept:
             request = self.waiting.pop(placement.session_id)
             ends_at = None if request.duration is None else self.now + request.duration
-            self.running[request.id] = Running(
+            self.running[request.id] = RunningSession(
                 request.id, request.owner_id, placement.host_id, *request.shape[:2], placement.shares, self.now, ends_at
             )
 
@@ -131,11 +132,16 @@ def test_every_pass_over_what_changed_is_the_pass_over_everything(
     random: Random, hosts: int, queue: int, passes: int
 ) -> None:
     world = random_world(
-        random, hosts=hosts, queue=queue, unbounded=0.3, limited=True, where=random.choice(list(Where))
+        random,
+        hosts=hosts,
+        queue=queue,
+        unbounded=0.3,
+        limited=True,
+        placement_policy=random.choice(list(PlacementPolicyName)),
     )
-    orders = [random.choice((Order.FIFO, Order.FIFO, Order.DRF)) for _ in world.rules]
+    orders = [random.choice((QueueOrder.FIFO, QueueOrder.FIFO, QueueOrder.DRF)) for _ in world.rules]
     rules = {
-        group_id: replace(rules, order=order, mix=random.choice((rules.mix, ())))
+        group_id: replace(rules, queue_order=order, mix=random.choice((rules.mix, ())))
         for (group_id, rules), order in zip(world.rules.items(), orders, strict=True)
     }
     history = History(random, replace(world, rules=rules))

@@ -10,9 +10,9 @@ from typing import Final
 
 from accounts.limits import FIELDS, PolicyLimits
 from resources.units import amount_text, fgpu_text, listing, size_text
-from scheduler.core.board import Allowance, Board
-from scheduler.core.room import Room
-from scheduler.core.terms import Request, Shape, Waiting
+from scheduler.core.cluster_state import ClusterState, RemainingLimits
+from scheduler.core.host_capacity import HostCapacity
+from scheduler.core.types import SessionRequest, Shape, WaitExplanation
 from sessions.lifecycle import Reason
 
 NO_HOST_TEXT: Final = "No host of this session's resource group is ready."
@@ -23,75 +23,75 @@ RESERVED_TEXT: Final = (
 )
 HELD_TEXT: Final = "What it needs is free, but kept for a session that has waited in front of it for too long."
 
-Words = tuple[Reason, str]
+ReasonText = tuple[Reason, str]
 
 
 class Explainer:
     """Says why requests wait, by the state that a pass has left on its board; cheap to ask for many of a kind."""
 
-    def __init__(self, board: Board) -> None:
+    def __init__(self, cluster: ClusterState) -> None:
         """Take the board; it must not change before the last question."""
-        self._board = board
+        self._cluster = cluster
         self._shortages: dict[tuple[int, bool], Shortage] = {}  # by group, and whether a GPU must be divided
-        self._known: dict[tuple[int, Shape], Words] = {}
-        self._barred: dict[tuple[PolicyLimits, str, tuple[str, ...], Shape], Words] = {}
+        self._known: dict[tuple[int, Shape], ReasonText] = {}
+        self._over_limit: dict[tuple[PolicyLimits, str, tuple[str, ...], Shape], ReasonText] = {}
 
-    def explain(self, request: Request) -> Waiting:
+    def explain(self, request: SessionRequest) -> WaitExplanation:
         """Return the reason, and the sentence for the owner."""
-        if self._board.bars(request):
-            return Waiting(request.id, *self._limit(request))
-        return Waiting(request.id, *self.words(request.group_id, request.shape))
+        if self._cluster.exceeds_limit(request):
+            return WaitExplanation(request.id, *self._limit(request))
+        return WaitExplanation(request.id, *self.explain_shortage(request.group_id, request.shape))
 
-    def words(self, group_id: int, shape: Shape) -> Words:
+    def explain_shortage(self, group_id: int, shape: Shape) -> ReasonText:
         """Return why there is no room for a shape in a group."""
-        words = self._known.get((group_id, shape))
-        if words is None:
-            words = self._known[group_id, shape] = self._room(group_id, shape)
-        return words
+        reason_text = self._known.get((group_id, shape))
+        if reason_text is None:
+            reason_text = self._known[group_id, shape] = self._explain_shortage(group_id, shape)
+        return reason_text
 
-    def _room(self, group_id: int, shape: Shape) -> Words:
-        group = self._board.groups.get(group_id)
+    def _explain_shortage(self, group_id: int, shape: Shape) -> ReasonText:
+        group = self._cluster.groups.get(group_id)
         if group is None:
-            return Reason.NO_HOST, CLOSED_TEXT if group_id in self._board.closed_groups else NO_HOST_TEXT
-        kept = group.reservation
-        if kept is not None and kept.room.fits(shape):
-            return Reason.RESERVED, HELD_TEXT if kept.at is None else RESERVED_TEXT
-        divided = bool(group.capacity and shape.fgpu % group.capacity)
+            return Reason.NO_HOST, CLOSED_TEXT if group_id in self._cluster.closed_groups else NO_HOST_TEXT
+        state = group.reservation
+        if state is not None and state.host.fits(shape):
+            return Reason.RESERVED, HELD_TEXT if state.at is None else RESERVED_TEXT
+        divided = bool(group.gpu_capacity and shape.fgpu % group.gpu_capacity)
         return Reason.NO_CAPACITY, self._shortage(group_id, divided=divided).text(shape)
 
-    def ground(self, group_id: int) -> object:
+    def explanation_inputs(self, group_id: int) -> object:
         """Return what all that `words` says of a group hangs on: as long as it is equal, so are the words."""
-        group = self._board.groups.get(group_id)
+        group = self._cluster.groups.get(group_id)
         if group is None:
             return None
         offered = [self._shortage(group_id, divided=divided).steps for divided in (True, False)]
-        kept = group.reservation
-        if kept is None:
+        state = group.reservation
+        if state is None:
             return offered, None
-        return offered, (kept.at is None, kept.room.cpu, kept.room.memory, kept.room.fgpu, kept.room.grain)
+        return offered, (state.at is None, state.host.cpu, state.host.memory, state.host.fgpu, state.host.granularity)
 
     def _shortage(self, group_id: int, *, divided: bool) -> "Shortage":
-        group = self._board.groups[group_id]
+        group = self._cluster.groups[group_id]
         divided = divided and not group.divides
         shortage = self._shortages.get((group_id, divided))
         if shortage is None:
-            shortage = self._shortages[group_id, divided] = Shortage(group.room.rooms, divided=divided)
+            shortage = self._shortages[group_id, divided] = Shortage(group.capacity.hosts, divided=divided)
         return shortage
 
-    def _limit(self, request: Request) -> Words:
-        user, *_ = holders = self._board.holders(request.owner_id, request.project_id)
-        holder = next(allowance for allowance in holders if allowance.bars(request))
+    def _limit(self, request: SessionRequest) -> ReasonText:
+        user, *_ = limits_of = self._cluster.limits_of(request.owner_id, request.project_id)
+        holder = next(allowance for allowance in limits_of if allowance.exceeds_limit(request))
         whose = "Your policy" if holder is user else "Your project"
         over = _over(holder, request)
         key = (holder.limits, whose, over, request.shape)
-        words = self._barred.get(key)
-        if words is None:
+        reason_text = self._over_limit.get(key)
+        if reason_text is None:
             reason = Reason.USER_LIMIT if holder is user else Reason.PROJECT_LIMIT
-            words = self._barred[key] = reason, limit_text(holder.limits, over, request.shape, whose)
-        return words
+            reason_text = self._over_limit[key] = reason, limit_text(holder.limits, over, request.shape, whose)
+        return reason_text
 
 
-def _over(holder: Allowance, request: Request) -> tuple[str, ...]:
+def _over(holder: RemainingLimits, request: SessionRequest) -> tuple[str, ...]:
     """Return the amounts in which the request is above what `holder` may still take."""
     if holder.sessions < 1:
         return ("sessions",)
@@ -116,9 +116,9 @@ def _sessions_text(limit: int, whose: str) -> str:
     return f"{whose} allows {limit} running sessions at once, and all are in use."
 
 
-def because_text(request: Request, ended: int, was_barred: bool) -> str:
+def eta_reason_text(request: SessionRequest, ended: int, was_over_limit: bool) -> str:
     """Return why a session starts when it is said to: `ended` sessions on its host have reached their limit by then."""
-    if was_barred:
+    if was_over_limit:
         return "by then enough of the sessions that count against the same limit reach their time limit"
     asked = amount_text("fgpu", request.fgpu) if request.fgpu else amount_text("cpu", request.cpu)
     if not ended:
@@ -138,20 +138,20 @@ class Shortage:
     less have more of them, the most cores and bytes.
     """
 
-    def __init__(self, rooms: Collection[Room], *, divided: bool = False) -> None:
+    def __init__(self, hosts: Collection[HostCapacity], *, divided: bool = False) -> None:
         """Take the rooms of the group's hosts, at least one, as the pass has left them.
 
         `divided`: for shapes that need a part of a GPU. Hosts that lend whole ones only have no GPU for them.
         """
         most: dict[int, tuple[int, int]] = {}  # cores and bytes that hosts with so much GPU have, each at the most
-        for room in rooms:
-            fgpu = 0 if divided and room.grain > 1 else room.fgpu
+        for host in hosts:
+            fgpu = 0 if divided and host.granularity > 1 else host.fgpu
             cpu, memory = most.get(fgpu, (0, 0))
-            if room.cpu > cpu or room.memory > memory or fgpu not in most:
-                most[fgpu] = max(cpu, room.cpu), max(memory, room.memory)
+            if host.cpu > cpu or host.memory > memory or fgpu not in most:
+                most[fgpu] = max(cpu, host.cpu), max(memory, host.memory)
         self._texts: dict[Shape, str] = {}
-        self._gpu_capacity = max(room.capacity for room in rooms)  # 0 without GPUs
-        self._none_divides = divided and all(room.grain > 1 for room in rooms if room.capacity)
+        self._gpu_capacity = max(host.gpu_capacity for host in hosts)  # 0 without GPUs
+        self._none_divides = divided and all(host.granularity > 1 for host in hosts if host.gpu_capacity)
         self.steps: list[tuple[int, int, int]] = []
         cpu = memory = 0
         for fgpu, amounts in sorted(most.items(), reverse=True):

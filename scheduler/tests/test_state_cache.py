@@ -20,8 +20,8 @@ from resources.models import Gpu, Host, ResourceGroup
 from resources.tiers import Tier
 from resources.units import GIB
 from scheduler import passes, snapshot
-from scheduler.kept import Kept
-from scheduler.memory import Memory
+from scheduler.state import SchedulerState
+from scheduler.state_cache import StateCache
 from sessions import services
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import Session
@@ -34,26 +34,28 @@ pytestmark = pytest.mark.django_db(
 )  # notes are read once, and again until their writer is known to be done
 
 
-def known(kept: Kept) -> dict[str, Any]:
+def known(kept: SchedulerState) -> dict[str, Any]:
     """Return all that a state says, in words that do not depend on how it came about."""
-    board = kept.standing.board
+    cluster = kept.state.cluster
     return {
-        "waiting": {name: (waiter.request, *waiter[1:]) for name, waiter in kept.waiters.items()},
-        "queue": set(kept.standing.requests),
-        "running": {one.session_id: one._replace(shares=tuple(sorted(one.shares))) for one in board.everyone()},
-        "rooms": {
-            room.host_id: (room.cpu, room.memory, room.frees, room.fgpu, room.grain)
-            for group in board.groups.values()
-            for room in group.room.rooms
+        "waiting": {name: (waiter.request, *waiter[1:]) for name, waiter in kept.waiting.items()},
+        "queue": set(kept.state.requests),
+        "running": {
+            one.session_id: one._replace(shares=tuple(sorted(one.shares))) for one in cluster.running_sessions()
         },
-        "closed": board.closed_groups,
-        "ends": {group_id: [end[:2] for end in group.ends] for group_id, group in board.groups.items()},
+        "rooms": {
+            host.host_id: (host.cpu, host.memory, host.device_free, host.fgpu, host.granularity)
+            for group in cluster.groups.values()
+            for host in group.capacity.hosts
+        },
+        "closed": cluster.closed_groups,
+        "ends": {group_id: [end[:2] for end in group.ends] for group_id, group in cluster.groups.items()},
         "allowed": {
             waiter.request.owner_id: [
                 (holder.cpu, holder.memory, holder.fgpu, holder.sessions, holder.limits)
-                for holder in board.holders(waiter.request.owner_id, None)
+                for holder in cluster.limits_of(waiter.request.owner_id, None)
             ]
-            for waiter in kept.waiters.values()
+            for waiter in kept.waiting.values()
         },
     }
 
@@ -61,12 +63,12 @@ def known(kept: Kept) -> dict[str, Any]:
 def check() -> None:
     """Compare what the scheduler's process knows once it is up to date with what it would read afresh."""
     now = timezone.now()
-    kept, afresh = passes.memory.current(now), Kept(snapshot.load(now))
-    for state in (kept, afresh):
-        state.standing.board.clear_heads()
-        state.release(now)
+    kept, afresh = passes.state_cache.take(now), SchedulerState(snapshot.load(now))
+    for known_state in (kept, afresh):
+        known_state.state.cluster.clear_heads()
+        known_state.enqueue_due(now)
     assert known(kept) == known(afresh)
-    passes.memory.keep(kept)
+    passes.state_cache.put_back(kept)
 
 
 class Lab:
@@ -153,34 +155,36 @@ def test_what_is_kept_is_what_would_be_read(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_two_schedulers_in_turn_tell_what_one_that_reads_everything_would(seed: int) -> None:
     random = Random(100 + seed)
-    lab, memories = Lab(random, timedelta(0)), [Memory(), Memory()]
+    lab, memories = Lab(random, timedelta(0)), [StateCache(), StateCache()]
     for _ in range(30):
         for _ in range(random.randint(0, 3)):
             lab.happen()
-        passes.memory = random.choice(memories)
+        passes.state_cache = random.choice(memories)
         passes.run_pass()
-        written = dict(Session.objects.filter(status=Status.PENDING).values_list("pk", "detail"))
-        kept = Kept(snapshot.load(timezone.now()))
+        as_stored = dict(Session.objects.filter(status=Status.PENDING).values_list("pk", "detail"))
+        kept = SchedulerState(snapshot.load(timezone.now()))
         assert kept.serve(timezone.now()) == []
-        assert [told for told in kept.news(timezone.now()) if told.detail != written[told.session_id]] == []
+        assert [
+            told for told in kept.changed_statuses(timezone.now()) if told.detail != as_stored[told.session_id]
+        ] == []
 
 
 def test_a_commit_is_not_missed_though_younger_ones_came_before_it() -> None:
     host, owner, image = make_host(cpu=4), make_user(), make_image()
-    written, may_commit = threading.Event(), threading.Event()
+    as_stored, may_commit = threading.Event(), threading.Event()
 
     def submit_slowly() -> None:
         try:
             with transaction.atomic():
                 make_session(resource_group=host.group, owner=owner, image=image, cpu=3)
-                written.set()
+                as_stored.set()
                 assert may_commit.wait(SECONDS)
         finally:
             connection.close()
 
     with ThreadPoolExecutor(1) as threads:
         slow = threads.submit(submit_slowly)
-        assert written.wait(SECONDS)
+        assert as_stored.wait(SECONDS)
         make_session(resource_group=host.group, owner=owner, image=image)  # a younger transaction, which commits first
         assert passes.run_pass() == 1
         assert passes.run_pass() == 0
@@ -194,9 +198,9 @@ def test_what_was_decided_but_never_written_is_forgotten() -> None:
     passes.run_pass()
     session = make_session(resource_group=host.group, cpu=3)
     now = timezone.now()
-    kept = passes.memory.current(now)
+    kept = passes.state_cache.take(now)
     assert [placement.session_id for placement in kept.serve(now)] == [session.pk]
-    passes.memory.keep(kept)
+    passes.state_cache.put_back(kept)
     check()
     assert passes.run_pass() == 1
 
@@ -297,6 +301,6 @@ def test_old_notes_of_changes_are_removed_and_young_ones_are_not() -> None:
     assert notes() > 0
     with connection.cursor() as cursor:
         cursor.execute("UPDATE compute_change SET at = at - interval '1 hour'")
-    passes.memory.forget()
+    passes.state_cache.clear()
     passes.run_pass()
     assert notes() == 0
