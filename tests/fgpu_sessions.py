@@ -1,7 +1,6 @@
 """Sessions with shares of simulated GPUs, on a host worker and an image of their own kind, for tests."""
 
 import io
-import os
 import subprocess
 import sys
 import tarfile
@@ -11,8 +10,6 @@ from typing import Any, Final
 
 import docker
 
-from resources.images import catalog
-from resources.images.builder import Builder, BuildOutcome
 from resources.models import Host, Image, ResourceGroup
 from resources.units import MIB, milli_fgpu_from
 from scheduler.passes import run_pass
@@ -20,6 +17,8 @@ from sessions import services
 from sessions.lifecycle import FINAL, Status
 from sessions.models import Session
 from tests import factories
+from tests.exclusive import exclusive
+from tests.images import ensure_images
 from tests.wait import until
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -32,19 +31,13 @@ NOT_READY: Final = "802"
 def ensure_hook_built() -> None:
     """Have the hook, the simulated driver and the test program; up to date takes no time."""
     command = ["make", "-s", "-C", str(ROOT / "fgpu"), f"PYTHON={sys.executable}", "all", str(PROBE)]
-    subprocess.run(command, check=True)
+    with exclusive("fgpu-build"):
+        subprocess.run(command, check=True)
 
 
 def ensure_python_image() -> None:
     """Have the image of Python 3.11 from the catalogue; up to date takes a second."""
-    folder = ROOT / "images"
-    (entry,) = catalog.select(catalog.load(folder / "catalog.toml"), ["Python:3.11"])
-    assert entry.recipe
-    said: list[str] = []
-    client = docker.from_env()
-    result = Builder(client, folder, os.environ, force=False, report=said.append).build(entry, entry.recipe)
-    client.close()
-    assert result.outcome is not BuildOutcome.FAILED, result.problem
+    ensure_images(["Python 3.11"])
 
 
 @dataclass(frozen=True)

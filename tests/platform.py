@@ -19,6 +19,7 @@ from psycopg.rows import dict_row
 from gpuplatform import embedded
 from hostworker.runtime.container_config import HOST_LABEL
 from tests.containers import remove_containers
+from tests.images import ensure_images
 from tests.ports import free_port
 from tests.wait import SECONDS, until
 
@@ -54,6 +55,7 @@ class Platform:
 @contextmanager
 def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
     """Set a platform up from nothing in `var_dir`, run it until the block ends, and remove what its sessions left."""
+    ensure_images()
     shutil.rmtree(var_dir, ignore_errors=True)
     port, host_name = free_port(), f"e2e-{uuid4().hex[:8]}"
     environment = os.environ | {
@@ -79,7 +81,7 @@ def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
             start_new_session=True,
         )
     try:
-        until(lambda: _is_announced(process, log), seconds=900)  # images may have to be built first
+        until(lambda: _is_announced(process, log), seconds=900)
         yield Platform(
             url=f"http://127.0.0.1:{port}",
             var_dir=var_dir,

@@ -20,6 +20,7 @@ from gpuplatform import embedded
 from gpuplatform.bootstrap import postgres, services
 
 VAR: Final = Path(__file__).resolve().parent.parent / "var"
+LOOPBACK: Final = "127.0.0.0/8", "::1", "localhost"
 ENVIRONMENT: Final = {
     "DEBUG": "true",  # static files by their plain names; pytest-django itself then turns DEBUG off
     "SECRET_KEY": "only-for-tests-" + "0" * 50,
@@ -78,6 +79,21 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]
     if is_worker or not getattr(early_config.known_args_namespace, "numprocesses", None):
         _start_services(early_config)
     yield
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give each test the network that its markers name, and begin with the files that take longest, mostly waiting.
+
+    Unix sockets, as of PostgreSQL and Redis, are open to all.
+    """
+    slow = set()
+    for item in items:
+        if item.get_closest_marker("docker") or item.get_closest_marker("browser"):
+            item.add_marker(pytest.mark.enable_socket)
+            slow.add(item.path)
+        elif item.get_closest_marker("loopback"):
+            item.add_marker(pytest.mark.allow_hosts(list(LOOPBACK)))
+    items.sort(key=lambda item: item.path not in slow)
 
 
 @pytest.fixture(autouse=True, scope="session")

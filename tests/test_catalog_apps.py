@@ -19,12 +19,18 @@ from resources.models import Image
 from resources.units import GIB
 from sessions.models import Endpoint, EndpointState, Session
 from tests.factories import make_session, make_user, run_session
+from tests.images import ensure_images
 from tests.wait import SECONDS
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
 ENTRIES = {entry.label: entry for entry in load(settings.BASE_DIR / "images" / "catalog.toml")}
 CASES = [(entry.label, app.name) for entry in ENTRIES.values() if entry.recipe for app in entry.apps]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _images() -> None:
+    ensure_images()
 
 
 @pytest.fixture

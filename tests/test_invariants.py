@@ -7,10 +7,11 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
+import hypothesis
 import pytest
 from django.db import connection, transaction
 from django.db.models import F
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from pytest_django import Settings
@@ -36,9 +37,7 @@ from sessions.sweeps import enforce_deadlines
 from tests.factories import make_group, make_host, make_image, make_policy, make_user
 from tests.invariants import broken_invariants
 
-EXAMPLES: Final = 26
 STEPS: Final = 400  # in each example: many, since setting up and winding up cost as much as forty
-LEAST: Final = 10_000
 
 OFTEN: Final = ["start", "stop", "reconcile"]
 AT_TIMES: Final = ["submit", "run_pass", "terminate", "container_exits", "host_is_back"]
@@ -292,22 +291,34 @@ class Platform(RuleBasedStateMachine):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_every_invariant_holds_after_each_of_ten_thousand_operations(
-    settings: Settings, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("examples", "operations"),
+    [
+        pytest.param(3, 1_000, id="a thousand"),
+        pytest.param(26, 10_000, id="ten thousand", marks=pytest.mark.long),
+    ],
+)
+def test_every_invariant_holds_after_each_random_operation(
+    examples: int,
+    operations: int,
+    settings: Settings,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     settings.CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
     caplog.set_level(logging.ERROR)
     done.clear()
-    run_state_machine_as_test(Platform, settings=_thorough)
+    run_state_machine_as_test(Platform, settings=_thorough(examples))
     with capsys.disabled():
         print(f"\n{dict(done.most_common())}")  # noqa: T201
-    assert done["operations"] >= LEAST
+    assert done["operations"] >= operations
 
 
-_thorough = settings(
-    max_examples=EXAMPLES,
-    stateful_step_count=STEPS,
-    deadline=None,
-    suppress_health_check=list(HealthCheck),
-    database=None,
-)
+def _thorough(examples: int) -> hypothesis.settings:
+    return hypothesis.settings(
+        max_examples=examples,
+        stateful_step_count=STEPS,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        database=None,
+    )

@@ -12,6 +12,7 @@ import pytest
 
 from fgpu.mounts import BUILD
 from fgpu.tests.host import Host
+from tests.exclusive import exclusive
 
 collect_ignore = [] if "FGPU_NVIDIA_TOOLS" in os.environ else ["test_nvidia_tools.py"]
 
@@ -20,7 +21,8 @@ collect_ignore = [] if "FGPU_NVIDIA_TOOLS" in os.environ else ["test_nvidia_tool
 def built() -> Path:
     """Everything `make tests` makes; returns the folder it is in."""
     command = ["make", "-s", "-C", str(BUILD.parent), f"PYTHON={sys.executable}", "tests"]
-    result = subprocess.run(command, check=False, capture_output=True, text=True)
+    with exclusive("fgpu-build"):
+        result = subprocess.run(command, check=False, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
     return BUILD
 

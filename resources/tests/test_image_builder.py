@@ -16,10 +16,11 @@ from docker.models.containers import Container
 
 from resources.images import base
 from resources.images.base import BaseImageError, Bases
-from resources.images.builder import Builder, BuildOutcome, ImageBuildError, built_digest, follow_build
+from resources.images.builder import ImageBuildError, built_digest, follow_build
 from resources.images.catalog import Entry, load
 from resources.images.inputs import network_arguments
 from resources.models import Image
+from tests.images import ensure_images
 
 IMAGES = settings.BASE_DIR / "images"
 BUILT = [entry for entry in load(IMAGES / "catalog.toml") if entry.recipe]
@@ -84,13 +85,9 @@ def engine() -> Iterator[DockerClient]:
 
 
 @pytest.fixture(scope="module")
-def built(engine: DockerClient) -> None:
+def built() -> None:
     """Every image of the catalogue that is built here, in the state of this checkout."""
-    builder = Builder(engine, IMAGES, os.environ, force=False, report=lambda _: None)
-    for entry in BUILT:
-        assert entry.recipe
-        result = builder.build(entry, entry.recipe)
-        assert result.outcome is not BuildOutcome.FAILED, result.problem
+    ensure_images()
 
 
 @pytest.fixture
@@ -196,6 +193,13 @@ def test_a_failed_image_is_reported_and_not_offered_and_the_others_are_built(
     assert "this cannot work" in output
     assert "returned a non-zero code: 3" in output
     assert [image.environment for image in Image.objects.all()] == ["tiny"]
+
+
+@pytest.mark.long
+@pytest.mark.docker
+@pytest.mark.parametrize("label", [entry.label for entry in BUILT])
+def test_an_image_of_the_catalogue_builds_from_nothing(label: str) -> None:
+    ensure_images([label], force=True)
 
 
 @pytest.mark.docker

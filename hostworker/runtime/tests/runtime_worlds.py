@@ -24,6 +24,7 @@ from hostworker.runtime.docker import DockerRuntime
 from hostworker.runtime.memory import MemoryRuntime
 from hostworker.runtime.sandboxes import SANDBOX_LABEL
 from tests.containers import remove_containers
+from tests.ports import process_number
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
 
@@ -126,7 +127,7 @@ class MemoryWorld:
 class DockerWorld:
     """The Docker Engine of this machine, in an installation of its own; its runtimes keep `sandboxes` ready each."""
 
-    network = "gp-test"
+    network = f"gp-test-{process_number()}"  # what is tested of addresses allows no other process on it
 
     def __init__(self, image: str, sandboxes: int = 0) -> None:
         self.image = image
