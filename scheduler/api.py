@@ -62,7 +62,7 @@ class EstimateView(APIView):
         body = LaunchRequestSerializer(data=request.data, context={"request": request})
         body.is_valid(raise_exception=True)
         try:
-            found = estimate(user_of(request), body.order())
+            found = estimate(user_of(request), body.launch_request())
         except RejectedError as refusal:
             raise ValidationError(by_request_field(refusal.errors, body.initial_data)) from refusal
         return Response(EstimateSerializer(as_data(found)).data)

@@ -24,7 +24,7 @@ def advice(request: UserRequest) -> HttpResponse:
     form = LaunchForm(request.user, request.POST)
     if not form.is_valid():
         return render(request, "scheduler/_advice.html", {"problem": next(iter(form.errors.values()))[0]})
-    order = form.order()
+    order = form.launch_request()
     try:
         found = as_data(estimate(request.user, order))
     except RejectedError as refusal:

@@ -1,4 +1,4 @@
-"""Administration of sessions: seen in every detail, ended by the services, written by nobody."""
+"""Administration of sessions: read-only, with actions that end them."""
 
 from collections.abc import Callable
 from typing import Any, cast
@@ -16,23 +16,23 @@ from sessions.models import Endpoint, EndpointEvent, GpuShare, Lease, Session, S
 
 
 class ReadOnlyAdmin(admin.ModelAdmin[Any]):
-    """Rows that only the services write."""
+    """A read-only admin for rows that only services write."""
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nothing is made here."""
+        """Return False: rows are created by services."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nothing is changed here."""
+        """Return False: rows are changed by services."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nothing is deleted here: a lease goes with its session's end, and the record stays."""
+        """Return False: a lease is freed with its session's end, and records stay."""
         return False
 
 
 class EventInline(admin.TabularInline[SessionEvent, Session]):
-    """The session's timeline."""
+    """The timeline of a session."""
 
     model = SessionEvent
     fields = readonly_fields = ("at", "old_status", "new_status", "reason", "detail", "actor")
@@ -40,17 +40,17 @@ class EventInline(admin.TabularInline[SessionEvent, Session]):
     extra = 0
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """The timeline is written by changes of status alone."""
+        """Return False: events are written by changes of status."""
         return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[SessionEvent]:
-        """Return the events with those who caused them."""
+        """Return the events with their actors."""
         return super().get_queryset(request).select_related("actor")
 
 
 @admin.register(Session)
 class SessionAdmin(ReadOnlyAdmin):
-    """Everybody's sessions, which can be ended here. Variables are shown by name: their values may be secrets."""
+    """All sessions, with actions that end them. Variables are shown by name: their values may be secrets."""
 
     list_display = (
         *("name", "id", "owner", "status", "reason", "resource_group", "host", "cpu", "memory_text"),
@@ -74,12 +74,12 @@ class SessionAdmin(ReadOnlyAdmin):
 
     @admin.display(description="memory", ordering="memory")
     def memory_text(self, session: Session) -> str:
-        """Return the memory in words."""
+        """Return the memory as text."""
         return size_text(session.memory)
 
     @admin.display(description="shared memory")
     def shared_memory_text(self, session: Session) -> str:
-        """Return the shared memory in words."""
+        """Return the shared memory as text."""
         return size_text(session.shared_memory)
 
     @admin.display(description="fGPU", ordering="fgpu")
@@ -99,11 +99,11 @@ class SessionAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Force end: free the resources without waiting for the host", permissions=["end"])
     def force_end(self, request: HttpRequest, sessions: QuerySet[Session]) -> None:
-        """End these sessions and free their resources at once, for hosts that will not answer."""
+        """End these sessions and free their resources at once, for hosts that do not respond."""
         self._end(request, sessions, services.force_end)
 
     def has_end_permission(self, request: HttpRequest) -> bool:
-        """Superadmins may end everybody's sessions."""
+        """Return whether the user is a superadmin, who may end all sessions."""
         return cast(User, request.user).is_superuser
 
     def _end(self, request: HttpRequest, sessions: QuerySet[Session], verb: Callable[..., None]) -> None:
@@ -115,7 +115,7 @@ class SessionAdmin(ReadOnlyAdmin):
 
 @admin.register(Lease)
 class LeaseAdmin(ReadOnlyAdmin):
-    """Who holds what of which host now."""
+    """Current leases of hosts."""
 
     list_display = ("session", "host", "cpu", "memory_text")
     list_filter = ("host",)
@@ -124,13 +124,13 @@ class LeaseAdmin(ReadOnlyAdmin):
 
     @admin.display(description="memory", ordering="memory")
     def memory_text(self, lease: Lease) -> str:
-        """Return the memory in words."""
+        """Return the memory as text."""
         return size_text(lease.memory)
 
 
 @admin.register(GpuShare)
 class GpuShareAdmin(ReadOnlyAdmin):
-    """Who holds how much of which device now."""
+    """Current shares of GPUs."""
 
     list_display = ("lease", "gpu", "fgpu_text")
     list_filter = ("gpu__host",)
@@ -145,7 +145,7 @@ class GpuShareAdmin(ReadOnlyAdmin):
 
 @admin.register(SessionEvent)
 class SessionEventAdmin(ReadOnlyAdmin):
-    """The record of every change of status."""
+    """Every change of status, as an audit log."""
 
     list_display = ("at", "session", "old_status", "new_status", "reason", "detail", "actor")
     list_filter = ("new_status", "reason")
@@ -167,7 +167,7 @@ class EndpointEventInline(admin.TabularInline[EndpointEvent, Endpoint]):
         return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EndpointEvent]:
-        """Return the events with those who caused them."""
+        """Return the events with their actors."""
         return super().get_queryset(request).select_related("actor")
 
 

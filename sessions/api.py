@@ -1,4 +1,4 @@
-"""API of sessions: order, list, look, read the log, end; and what the caller may still ask for."""
+"""API of sessions: launch, list, show, read the log, terminate; and the caller's limits."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -47,13 +47,13 @@ DEPENDENCIES = Prefetch("depends_on", Session.objects.only("pk").order_by("pk"))
 
 
 class UnavailableError(APIException):
-    """What was asked for exists but cannot be had now; the detail says why."""
+    """The resource exists but is not available now; the detail has the cause."""
 
     status_code = status.HTTP_503_SERVICE_UNAVAILABLE
 
 
 class PlainTextRenderer(BaseRenderer):
-    """Lets callers accept plain text; what it renders itself are errors."""
+    """Renders errors for callers that accept plain text; logs are rendered by the view."""
 
     media_type = "text/plain"
     format = "txt"
@@ -62,7 +62,7 @@ class PlainTextRenderer(BaseRenderer):
     def render(
         self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
     ) -> bytes:
-        """Return the detail of an error, or whatever else there is, as a line."""
+        """Return the detail of an error, or the data, as one line."""
         return f"{data.get('detail', data)}\n".encode()
 
 
@@ -75,7 +75,7 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Session]
     lookup_value_regex = SESSION_ID
 
     def get_queryset(self) -> QuerySet[Session]:
-        """Return the sessions that the caller sees with all that a serializer shows; four queries for any number."""
+        """Return the sessions visible to the caller with related rows: four queries for any number."""
         sessions: QuerySet[Session] = Session.objects.visible_to(user_of(self.request))
         if self.action == "list":
             sessions = _filtered(sessions, self.request)
@@ -99,16 +99,16 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Session]
         body = LaunchRequestSerializer(data=request.data, context=self.get_serializer_context())
         body.is_valid(raise_exception=True)
         try:
-            sessions = services.submit(user_of(request), body.order())
-        except RejectedError as refusal:
-            raise ValidationError(by_request_field(refusal.errors, body.initial_data)) from refusal
+            sessions = services.submit(user_of(request), body.launch_request())
+        except RejectedError as error:
+            raise ValidationError(by_request_field(error.errors, body.initial_data)) from error
         rows = self.get_queryset().filter(pk__in=[session.pk for session in sessions]).order_by("created_at")
         return Response(self.get_serializer(rows, many=True).data, status=status.HTTP_201_CREATED)
 
     @extend_schema(request=None, responses=SessionSerializer)
     @action(detail=True, methods=["post"])
     def terminate(self, request: Request, pk: str) -> Response:
-        """End the session; one that ends or has ended already is left as it is."""
+        """End the session; does nothing if it is ending or has ended."""
         services.terminate(self.get_object(), actor=user_of(request))
         return self.retrieve(request, pk)
 
@@ -123,19 +123,19 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Session]
     @extend_schema(responses=StatsSerializer)
     @action(detail=True, pagination_class=None)
     def stats(self, request: Request, pk: str) -> Response:
-        """Show what the session used of its GPUs over the last day, down-sampled."""
+        """Show the GPU usage of the session over the last day, down-sampled."""
         return Response(StatsSerializer(stats_of(self.get_object(), timezone.now())).data)
 
     @extend_schema(
         parameters=[LogsQuery],
         responses={
             (200, "text/plain"): OpenApiTypes.STR,
-            503: OpenApiResponse(OpenApiTypes.OBJECT, "Not to be had now"),
+            503: OpenApiResponse(OpenApiTypes.OBJECT, "Not available now"),
         },
     )
     @action(detail=True, renderer_classes=[JSONRenderer, PlainTextRenderer], pagination_class=None)
     def logs(self, request: Request, pk: str) -> HttpResponse:
-        """Return the last lines that the session has written, as plain text."""
+        """Return the last lines of the session's output as plain text."""
         session = self.get_object()
         query = LogsQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
@@ -147,7 +147,7 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Session]
 
 
 def _filtered(sessions: QuerySet[Session], request: Request) -> QuerySet[Session]:
-    """Return the sessions that the query string asks for. Raises ValidationError."""
+    """Return the sessions that match the query string. Raises ValidationError."""
     query = SessionQuery(data=request.query_params)
     query.is_valid(raise_exception=True)
     asked = query.validated_data
@@ -172,17 +172,17 @@ def by_request_field(errors: Mapping[str, str], body: Mapping[str, Any]) -> dict
     by_field: dict[str, list[str]] = {}
     for name, message in errors.items():
         if name == "shared_memory" and "memory" in errors and not {name, "preset"} & body.keys():
-            continue  # nobody asked for it: the default does not fit into a memory that is too small itself
+            continue  # not requested: the default exceeds a memory that is itself too small
         by_field.setdefault(names.get(name, name), []).append(message)
     return by_field
 
 
 class LimitsView(APIView):
-    """The caller's limits, from the one function that decides them."""
+    """The caller's limits."""
 
     @extend_schema(parameters=[LimitsQuery], responses=LimitsSerializer)
     def get(self, request: Request) -> Response:
-        """Show what the caller may hold, holds, and may still ask for."""
+        """Show limits, usage, and what the caller may still request."""
         query = LimitsQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
         user = user_of(request)

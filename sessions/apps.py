@@ -5,7 +5,7 @@ from django.core.checks import register
 
 
 class SessionsConfig(AppConfig):
-    """The life of a compute session."""
+    """Sessions: models, lifecycle, services, pages, API and terminal."""
 
     name = "sessions"
     label = "compute"  # django.contrib.sessions owns the label "sessions"

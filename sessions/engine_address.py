@@ -1,4 +1,4 @@
-"""How this process reaches the containers of a host: by this machine's own engine, or by that host's gateway."""
+"""The container engine of a host: this machine's own, or another host's through its gateway."""
 
 from functools import lru_cache
 

@@ -1,4 +1,4 @@
-"""The launch form: reads what people type, puts each message at its field. The rules themselves are in services."""
+"""The launch form: parses its fields and shows each message at its field. The rules are in `services`."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -17,10 +17,10 @@ from sessions.models import Session
 
 AMOUNTS: Final = ("cpu", "memory", "shared_memory", "fgpu")
 MOMENTS: Final = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")  # UTC unless it says otherwise
-MAX_OFFERED: Final = 50  # of the sessions to depend on
+MAX_OFFERED: Final = 50  # sessions to depend on
 ADVANCED: Final = ("command", "time_limit", "not_before", "depends_on")
-NEEDED: Final = ("image", "resource_group", *AMOUNTS)  # to say whether it could be granted
-LEFT_OUT: Final[dict[str, Any]] = {
+NEEDED: Final = ("image", "resource_group", *AMOUNTS)  # for `services.problems`
+FALLBACKS: Final[dict[str, Any]] = {
     "name": "",
     "count": 1,
     "environment": {},
@@ -28,12 +28,12 @@ LEFT_OUT: Final[dict[str, Any]] = {
     "time_limit": None,
     "not_before": None,
     "depends_on": (),
-}  # in place of a field that is wrong
+}  # in place of invalid fields
 CUSTOM: Final = ""  # the preset field's value for custom allocation
 
 
 class PairsInput(forms.Widget):
-    """Reads the rows of `variable` and `value` inputs as (name, value) pairs, blank rows left out."""
+    """Reads the rows of `variable` and `value` inputs as (name, value) pairs, without blank rows."""
 
     def value_from_datadict(self, data: Mapping[str, Any], files: Any, name: str) -> list[tuple[str, str]]:
         """Return the pairs in the order of the rows."""
@@ -44,7 +44,7 @@ class PairsInput(forms.Widget):
 
 
 class PairsField(forms.Field):
-    """{name: value} from rows; a name given twice or a value without a name is refused."""
+    """{name: value} from rows; refuses a duplicate name and a value without a name."""
 
     widget = PairsInput
 
@@ -61,7 +61,7 @@ class PairsField(forms.Field):
 
 
 class LaunchForm(forms.Form):
-    """What to launch; `save` submits it and maps a refusal onto the fields."""
+    """A launch request; `save` submits it and shows messages of a rejected one at the fields."""
 
     image = forms.ModelChoiceField(
         Image.objects.none(),
@@ -114,21 +114,21 @@ class LaunchForm(forms.Form):
         self._offer("preset", Preset.objects.filter(Q(group=None) | Q(group__in=self.groups)))
 
     def clean_name(self) -> str:
-        """Refuse a bad name here already, so that it is told together with what else is wrong."""
+        """Validate the name, so that its message shows together with those of other fields."""
         name: str = self.cleaned_data["name"]
         if name and (error := validation.name_error(name)):
             raise forms.ValidationError(error)
         return name
 
     def clean_environment(self) -> dict[str, str]:
-        """Refuse bad variables, for the same reason."""
+        """Validate the variables, for the same reason."""
         variables: dict[str, str] = self.cleaned_data["environment"]
         if error := validation.environment_error(variables):
             raise forms.ValidationError(error)
         return variables
 
     def clean(self) -> dict[str, Any]:
-        """Take the amounts from the preset, or require them all."""
+        """Return the cleaned data, with the amounts from the preset, or require all amounts."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
         preset, group = cleaned.get("preset"), cleaned.get("resource_group")
         if preset and preset.group_id and group and preset.group_id != group.pk:
@@ -140,17 +140,17 @@ class LaunchForm(forms.Form):
         elif "preset" not in self.errors:
             self._require_amounts(cleaned)
         if self.errors and all(cleaned.get(name) is not None for name in NEEDED):
-            self._tell_the_rest()
+            self._add_problems()
         return cleaned
 
-    def _tell_the_rest(self) -> None:
-        """Add what is never granted to what is wrong with other fields, so that all is told at once."""
-        found = services.problems(self.owner, self.order())
+    def _add_problems(self) -> None:
+        """Add messages for what can never be granted, so that all messages show at once."""
+        found = services.problems(self.owner, self.launch_request())
         self._show({name: message for name, message in found.items() if name not in self.errors})
 
-    def order(self) -> services.LaunchRequest:
-        """Return what the form asks for; what is wrong with it, if anything, is left out."""
-        cleaned = LEFT_OUT | self.cleaned_data
+    def launch_request(self) -> services.LaunchRequest:
+        """Return the request, with fallbacks for invalid fields."""
+        cleaned = FALLBACKS | self.cleaned_data
         return services.LaunchRequest(
             image=cleaned["image"],
             resource_group=cleaned["resource_group"],
@@ -162,25 +162,25 @@ class LaunchForm(forms.Form):
         )
 
     def save(self) -> list[Session]:
-        """Submit and return the sessions; an empty list means refused, with the messages at their fields."""
+        """Submit and return the sessions; [] if the request is rejected, with messages at the fields."""
         try:
-            return services.submit(self.owner, self.order())
-        except RejectedError as refusal:
-            self._show(refusal.errors)
+            return services.submit(self.owner, self.launch_request())
+        except RejectedError as error:
+            self._show(error.errors)
             return []
 
     @property
     def environment_rows(self) -> list[tuple[str, str]]:
-        """What was typed as variables, and one blank row to type the next."""
+        """The variables that were typed, and a blank row."""
         return [*(self["environment"].value() or []), ("", "")]
 
     @property
     def advanced_is_open(self) -> bool:
-        """True where something was typed under "Advanced"."""
+        """True if a field under "Advanced" has a value."""
         return any(self[name].value() for name in ADVANCED)
 
     def _starting_values(self) -> dict[str, Any]:
-        """Return the first preset that fits the first group; else small amounts."""
+        """Return the initial values: the first preset of the first group, else small amounts."""
         group = self.groups[0] if self.groups else None
         fitting = [preset for preset in self.presets if preset.group_id is None or preset.group == group]
         start = fitting[0] if fitting else Preset(cpu=1, memory=2 * GIB, shared_memory=64 * MIB)
@@ -207,7 +207,7 @@ class LaunchForm(forms.Form):
                 self.add_error(name, f"Say how much: {words}.")
 
     def _show(self, errors: Mapping[str, str]) -> None:
-        """Put each message where the person can act on it: an amount that a preset set, at the preset."""
+        """Show each message at its field: for an amount that comes from a preset, at the preset."""
         for name, message in errors.items():
             field: str | None = name
             if name in AMOUNTS and self.cleaned_data.get("preset"):

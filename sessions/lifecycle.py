@@ -1,14 +1,14 @@
-"""The life of a session: its states, why it leaves each, and the legal moves. Pure; docs/lifecycle.md draws it."""
+"""The lifecycle of a session: states, reasons and legal transitions. Pure; docs/lifecycle.md has the diagram."""
 
 from enum import StrEnum
 from typing import Final
 
 
 class Status(StrEnum):
-    """Where a session is in its life."""
+    """The state of a session."""
 
     PENDING = "PENDING"  # waits for resources
-    SCHEDULED = "SCHEDULED"  # holds a lease; its host has been told
+    SCHEDULED = "SCHEDULED"  # holds a lease; its host has been notified
     PREPARING = "PREPARING"  # the host pulls the image and starts the container
     RUNNING = "RUNNING"  # usable
     TERMINATING = "TERMINATING"  # its container is being stopped
@@ -18,18 +18,18 @@ class Status(StrEnum):
 
 
 class Reason(StrEnum):
-    """Why a session is in its state. The sentence for the user stands beside it, in the event's detail."""
+    """Why a session is in its state. The text for the user is in the event's detail."""
 
     SUBMITTED = "SUBMITTED"  # new in the queue
     NO_HOST = "NO_HOST"  # no host of the group is ready
     NO_CAPACITY = "NO_CAPACITY"  # every host or GPU that could hold it is in use
     USER_LIMIT = "USER_LIMIT"  # the owner's policy allows no more at once
     PROJECT_LIMIT = "PROJECT_LIMIT"  # the owner's project may hold no more at once
-    RESERVED = "RESERVED"  # the room that it needs is kept for a session in front of it
+    RESERVED = "RESERVED"  # the free resources are reserved for a session ahead of it
     START_TIME = "START_TIME"  # its owner asked that it start later
     DEPENDENCY = "DEPENDENCY"  # the sessions that it depends on have not succeeded yet
     ASSIGNED = "ASSIGNED"  # placed by the scheduler
-    CLAIM_TIMEOUT = "CLAIM_TIMEOUT"  # its host did not answer; back in the queue
+    CLAIM_TIMEOUT = "CLAIM_TIMEOUT"  # its host did not respond; back in the queue
     CLAIMED = "CLAIMED"  # its host has begun
     STARTED = "STARTED"  # its container runs
     USER_REQUEST = "USER_REQUEST"  # ended by its owner
@@ -40,28 +40,28 @@ class Reason(StrEnum):
     DEPENDENCY_FAILED = "DEPENDENCY_FAILED"  # a session that it depends on did not succeed
     CONTAINER_EXITED = "CONTAINER_EXITED"  # its main process ended by itself
     OUT_OF_MEMORY = "OUT_OF_MEMORY"  # the kernel killed it at its memory limit
-    CONTAINER_LOST = "CONTAINER_LOST"  # its container was removed behind the platform's back
-    ENFORCEMENT_FAILED = "ENFORCEMENT_FAILED"  # it would not have been held to its share of the GPU
+    CONTAINER_LOST = "CONTAINER_LOST"  # its container was removed by something else than the platform
+    ENFORCEMENT_FAILED = "ENFORCEMENT_FAILED"  # its share of the GPU could not be enforced
     GPU_LIMIT_EXCEEDED = "GPU_LIMIT_EXCEEDED"  # the watchdog found more GPU memory in use than it holds
     HOOK_BYPASSED = "HOOK_BYPASSED"  # the watchdog found a process of it on the GPU without the hook
     START_FAILED = "START_FAILED"  # the engine refused the container
     IMAGE_UNAVAILABLE = "IMAGE_UNAVAILABLE"  # neither on the host nor to be pulled
     START_TIMEOUT = "START_TIMEOUT"  # not running within the deadline
-    HOST_LOST = "HOST_LOST"  # its host was silent for longer than the group's grace
+    HOST_LOST = "HOST_LOST"  # its host was silent for longer than the group's grace period
 
 
 class Kind(StrEnum):
-    """What a session is there for."""
+    """How a session ends."""
 
     INTERACTIVE = "interactive"  # runs until it is ended
     BATCH = "batch"  # runs a command and ends with it
 
 
 class Result(StrEnum):
-    """What came of a batch session's command; "" while nobody knows."""
+    """The result of a batch session's command; "" until it has ended."""
 
     SUCCESS = "SUCCESS"  # it ended with exit code 0
-    FAILURE = "FAILURE"  # whatever else happened
+    FAILURE = "FAILURE"  # anything else
 
 
 NEXT: Final[dict[Status, frozenset[Status]]] = {
@@ -84,7 +84,7 @@ IN_CONTAINER: Final = frozenset({Status.PREPARING, Status.RUNNING, Status.TERMIN
 class Tab(StrEnum):
     """The three lists of the session page."""
 
-    RUNNING = "running"  # everything that lives, waiting ones included
+    RUNNING = "running"  # live sessions, pending ones included
     FINISHED = "finished"  # ended as asked
     OTHERS = "others"  # ended by a fault
 
@@ -97,7 +97,7 @@ TABS: Final[dict[Tab, frozenset[Status]]] = {
 
 
 def sources(target: Status) -> frozenset[Status]:
-    """Return the states from which a session may move to `target`."""
+    """Return the states with a transition to `target`."""
     return frozenset(status for status, following in NEXT.items() if target in following)
 
 

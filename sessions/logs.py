@@ -1,4 +1,4 @@
-"""What a session's container wrote: read from the engine while it lives, from the row once it has ended."""
+"""The output of a session: read from the container engine while it runs, from its row once it has ended."""
 
 from typing import Final
 
@@ -18,7 +18,7 @@ DOWNLOAD_LINES: Final = 10_000
 
 
 class LogsUnavailableError(Exception):
-    """The output cannot be read now; the message is fit for the user."""
+    """The output cannot be read now; the message is for the user."""
 
 
 def read(session: Session, tail: int) -> str:
@@ -33,7 +33,7 @@ def read(session: Session, tail: int) -> str:
         name = container_name(session.pk, session.attempt)
         return async_to_sync(last_lines)(engine_of(session.host), name, tail)
     except (HostUnreachableError, ExecError) as failure:
-        raise LogsUnavailableError(f"{failure} The session's last lines are kept when it ends.") from failure
+        raise LogsUnavailableError(f"{failure} The session's last lines are stored when it ends.") from failure
 
 
 def _read_here(session: Session, tail: int) -> str:

@@ -1,4 +1,4 @@
-"""Reads for the pages, each in a constant number of queries; nothing here writes."""
+"""Read-only queries for the pages, each a constant number of database queries."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,20 +25,20 @@ DEFAULT_SORT: Final = "-created"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A filled part of a bar; `most` is None where there is no limit."""
+    """The used part of a bar; `most` is None without a limit."""
 
     used: int
     most: int | None
 
     @property
     def is_full(self) -> bool:
-        """True when nothing is left."""
+        """True if the limit is reached."""
         return self.most is not None and self.used >= self.most
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bar:
-    """One resource of the statistics: in the chosen group, and of everything."""
+    """Usage of one resource: in the chosen group, and in all groups."""
 
     name: str
     here: Part
@@ -46,7 +46,7 @@ class Bar:
 
 
 def listed(user: User, tab: Tab, search: str, sort: str) -> QuerySet[Session]:
-    """Return the sessions of a tab that match the search, in the order asked for; unknown orders fall back."""
+    """Return the sessions of a tab that match the search, sorted by `sort`, or by DEFAULT_SORT if that is unknown."""
     sessions = Session.objects.visible_to(user).filter(status__in=TABS[tab])
     if search:
         match = Q(name__icontains=search) | Q(pk__startswith=search.lower()) | Q(image__reference__icontains=search)
@@ -61,14 +61,14 @@ def listed(user: User, tab: Tab, search: str, sort: str) -> QuerySet[Session]:
 
 
 def tab_counts(user: User) -> dict[Tab, int]:
-    """Return how many sessions each tab holds for this user; one query."""
+    """Return the number of sessions in each tab for this user; one query."""
     counts = {tab.value: Count("pk", filter=Q(status__in=statuses)) for tab, statuses in TABS.items()}
     found = Session.objects.visible_to(user).aggregate(**counts)
     return {tab: found[tab.value] for tab in TABS}
 
 
 def free_in(group: ResourceGroup) -> Amounts:
-    """Return what the group's ready hosts have free; `sessions` is not counted. Four queries."""
+    """Return the free amounts of the group's ready hosts together, without `sessions`. Four queries."""
     hosts = Host.objects.filter(group=group, status=HostStatus.READY, is_cordoned=False)
     total = hosts.aggregate(cpu=Sum("cpu", default=0), memory=Sum("memory", default=0))
     leases = Lease.objects.filter(host__in=hosts)
@@ -83,9 +83,9 @@ def free_in(group: ResourceGroup) -> Amounts:
 
 
 def resource_bars(user: User, group: ResourceGroup) -> list[Bar]:
-    """Return the statistics bars: upper part within `group`, lower part of everything. Six queries and the policy.
+    """Return the bars of the session page: usage in `group` and in all groups. Six queries and the policy.
 
-    What the user may still get here is what the policy leaves and the group has free, whichever is less.
+    The limit shown is the user's usage plus what is left in the policy or free in the group, whichever is less.
     """
     held, here, free = usage_of(user), usage_of(user, group), free_in(group)
     left = remaining(user.policy.limits(), held)
@@ -104,9 +104,9 @@ def resource_bars(user: User, group: ResourceGroup) -> list[Bar]:
 
 
 def launch_facts(user: User) -> dict[str, Any]:
-    """Return what the launch page's sliders need, ready for JSON, in cores, bytes and milli-fGPU; null is unlimited.
+    """Return the limits for the sliders of the launch page, ready for JSON, in cores, bytes and milli-fGPU.
 
-    `left` is what the policy leaves, `groups` the most that each group can give one session. Seven queries.
+    `left` is what is left in the policy, `groups` the largest session of each group; null is unlimited. Seven queries.
     """
     limits = user.policy.limits()
     groups = list(ResourceGroup.objects.usable_by(user))
@@ -131,7 +131,7 @@ def launch_facts(user: User) -> dict[str, Any]:
 
 
 def _biggest_hosts(groups: Sequence[ResourceGroup]) -> dict[int, Amounts]:
-    """Return {group id: the most cores, bytes and milli-fGPU that any one of its ready hosts has}."""
+    """Return {group id: the largest amounts of cores, bytes and milli-fGPU on one of its ready hosts}."""
     found = {group.pk: Amounts() for group in groups}
     capacity = {group.pk: group.gpu_capacity for group in groups}
     ready = Host.objects.filter(group__in=groups, status=HostStatus.READY, is_cordoned=False)

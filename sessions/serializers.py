@@ -1,4 +1,4 @@
-"""What the API says about sessions, and the orders it takes for them."""
+"""Serializers of sessions and of launch requests."""
 
 import re
 from collections.abc import Mapping
@@ -30,7 +30,7 @@ MAX_PRIORITY = 100
 
 
 class GpuShareSerializer(serializers.Serializer[Any]):
-    """The share of one device that a session holds, and what holds it apart from the shares of others."""
+    """The share of one GPU that a session holds, and its enforcement tier."""
 
     uuid = serializers.CharField()
     fgpu = FgpuTextField()
@@ -53,12 +53,12 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
     gpus = serializers.SerializerMethodField()
     env = serializers.SerializerMethodField(help_text="Environment variables; null for anybody but the owner")
 
-    ssh = serializers.SerializerMethodField(help_text="The command that opens it over SSH; empty while there is none")
+    ssh = serializers.SerializerMethodField(help_text="Command to connect over SSH; empty while not possible")
 
-    apps = EndpointSerializer(source="endpoints", many=True, read_only=True, help_text="Those that were opened")
+    apps = EndpointSerializer(source="endpoints", many=True, read_only=True, help_text="Open apps")
 
     kind = serializers.ChoiceField(choices=[kind.value for kind in Kind], read_only=True)
-    command = serializers.SerializerMethodField(help_text="What a batch session runs; null for anybody but the owner")
+    command = serializers.SerializerMethodField(help_text="Command of a batch session; null for anybody but the owner")
     time_limit = SpanField(read_only=True, allow_null=True, help_text="Seconds from its start to its end")
     depends_on = serializers.PrimaryKeyRelatedField[Session](
         many=True, read_only=True, help_text="Sessions that must succeed before it starts"
@@ -87,15 +87,15 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
         return GpuShareSerializer(held, many=True).data
 
     def get_ssh(self, session: Session) -> str:
-        """Return the command that opens the session over SSH, "" while there is none."""
+        """Return the command to connect over SSH, or ""."""
         return command_line(session)
 
     def get_command(self, session: Session) -> str | None:
-        """Return the command, which may hold secrets as the variables may, to the owner alone."""
+        """Return the command for the owner, else None: it may hold secrets."""
         return session.command if self.context["request"].user == session.owner else None
 
     def get_env(self, session: Session) -> dict[str, str] | None:
-        """Return the variables, which may hold secrets, to the owner alone."""
+        """Return the variables for the owner, else None: they may hold secrets."""
         return session.environment if self.context["request"].user == session.owner else None
 
 
@@ -111,17 +111,17 @@ class SessionEventSerializer(serializers.ModelSerializer[SessionEvent]):
 
 
 class StatsPointSerializer(serializers.Serializer[Any]):
-    """What the session used about a moment."""
+    """GPU usage of the session around a moment."""
 
     at = serializers.DateTimeField()
     gpu_memory = serializers.IntegerField(help_text="Most bytes held")
     gpu_utilisation = serializers.FloatField(
-        allow_null=True, help_text="Mean percent of its devices' time; null where it cannot be told apart"
+        allow_null=True, help_text="Mean percent of its GPUs' time; null if it cannot be measured per session"
     )
 
 
 class StatsSerializer(serializers.Serializer[Any]):
-    """What a session used of its GPUs over the last day, oldest first; no points where nothing was recorded."""
+    """GPU usage of a session over the last day, oldest first; no points if nothing was recorded."""
 
     step = SpanField(help_text="Seconds that a point stands for")
     gpu_memory_share = serializers.IntegerField(allow_null=True, help_text="Bytes; null once it holds no GPU")
@@ -129,7 +129,7 @@ class StatsSerializer(serializers.Serializer[Any]):
 
 
 class SessionQuery(serializers.Serializer[Any]):
-    """The filters of the list of sessions."""
+    """Query parameters of the session list."""
 
     tab = serializers.ChoiceField(choices=[tab.value for tab in Tab], required=False)
     status = serializers.ChoiceField(choices=[status.value for status in Status], required=False)
@@ -138,13 +138,13 @@ class SessionQuery(serializers.Serializer[Any]):
 
 
 class LogsQuery(serializers.Serializer[Any]):
-    """How much of the log to return."""
+    """Query parameters of the log."""
 
     tail = serializers.IntegerField(default=1000, min_value=1, max_value=10_000, help_text="Lines from the end")
 
 
 class LimitsQuery(serializers.Serializer[Any]):
-    """The resource group whose largest session is asked for."""
+    """Query parameters of the limits."""
 
     resource_group = serializers.CharField(required=False, max_length=64)
 
@@ -165,21 +165,21 @@ class UserAmountsSerializer(AmountsSerializer):
 
 
 class LimitsSerializer(serializers.Serializer[Any]):
-    """What the caller may hold, holds, and may still ask for; and the largest session of a resource group."""
+    """Limits, usage and the rest for the caller; and the largest session of a resource group."""
 
     limits = UserAmountsSerializer()
     used = UserAmountsSerializer()
     remaining = UserAmountsSerializer()
     resource_group = serializers.CharField(allow_null=True)
-    per_session = AmountsSerializer(allow_null=True, help_text="The most that a host of the group has of each")
+    per_session = AmountsSerializer(allow_null=True, help_text="Largest amount of each on a host of the group")
 
 
 @extend_schema_field({"type": "object", "additionalProperties": {"type": "string"}})
 class EnvironmentField(serializers.Field[dict[str, str], Any, Any, Any]):
-    """Environment variables as an object of texts; whole numbers are taken as texts."""
+    """Environment variables as an object of texts; integers are accepted as texts."""
 
     def to_internal_value(self, data: Any) -> dict[str, str]:
-        """Return {name: value}; raises ValidationError naming the variable that is wrong."""
+        """Return {name: value}; raise ValidationError with the name of an invalid variable."""
         if not isinstance(data, Mapping):
             raise ValidationError('Write an object such as {"NAME": "value"}.')
         for name, value in data.items():
@@ -190,20 +190,20 @@ class EnvironmentField(serializers.Field[dict[str, str], Any, Any, Any]):
 
 @extend_schema_field({"type": "array", "items": {"type": "string"}})
 class SessionsField(serializers.Field[list[str], Any, Any, Any]):
-    """Ids of sessions."""
+    """Session ids."""
 
     def to_internal_value(self, data: Any) -> list[str]:
-        """Return the ids; raises ValidationError for what cannot be one."""
+        """Return the ids; raise ValidationError for an invalid one."""
         if not isinstance(data, list) or not all(isinstance(each, str) and SESSION_ID.fullmatch(each) for each in data):
             raise ValidationError("Write a list of session ids.")
         return data
 
 
 class LaunchRequestSerializer(StrictSerializer):
-    """An order for sessions: an image, and a preset or the amounts of resources.
+    """A request for sessions: an image, and a preset or the amounts of resources.
 
-    The image is named by its reference (`image`), or by `environment` and `version`. The resource group may be left
-    out where the caller has one only.
+    The image is given by its reference (`image`), or by `environment` and `version`. The resource group may be left
+    out if the caller can use only one.
     """
 
     image = serializers.CharField(required=False, max_length=255, help_text="The image's reference")
@@ -230,20 +230,20 @@ class LaunchRequestSerializer(StrictSerializer):
     depends_on = SessionsField(required=False, help_text="Ids of sessions that must succeed before it starts")
 
     def validate_priority(self, priority: int) -> int:
-        """Let superadmins alone overtake others."""
+        """Return the priority; raise ValidationError above the default unless the caller is a superadmin."""
         if priority > DEFAULT_PRIORITY and not self._user.is_superuser:
             raise ValidationError(f"Only superadmins may ask for more than {DEFAULT_PRIORITY}.")
         return priority
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Return the fields of `LaunchRequest`; raises ValidationError for every name that stands for nothing."""
+        """Return the fields of `LaunchRequest`; raise ValidationError with all names that do not exist."""
         errors: dict[str, str] = {}
         found: dict[str, Any] = {}
         for resolve in (_find_image, self._find_group, _find_amounts, self._find_dependencies):
             try:
                 found |= resolve({**attrs, **found})
             except ValidationError as error:
-                errors |= error.detail  # type: ignore[arg-type]  # the finders raise mappings
+                errors |= error.detail  # type: ignore[arg-type]  # the functions above raise mappings
         if errors:
             raise ValidationError(errors)
         return {
@@ -252,8 +252,8 @@ class LaunchRequestSerializer(StrictSerializer):
             "environment": attrs.get("env", {}),
         }
 
-    def order(self) -> LaunchRequest:
-        """Return the validated order."""
+    def launch_request(self) -> LaunchRequest:
+        """Return the validated request."""
         return LaunchRequest(**self.validated_data)
 
     @property
@@ -313,11 +313,11 @@ def _find_amounts(attrs: Mapping[str, Any]) -> dict[str, int]:
 
 
 def _preset_amounts(attrs: Mapping[str, Any]) -> dict[str, int]:
-    """Return the amounts of the preset: the group's own before that of all groups."""
+    """Return the amounts of the preset; one of the group takes precedence over one of all groups."""
     if any(name in attrs for name in AMOUNTS):
         raise ValidationError({"preset": "Name a preset or the amounts, not both."})
     group = attrs.get("resource_group")
-    if not isinstance(group, ResourceGroup):  # its own error is reported already
+    if not isinstance(group, ResourceGroup):  # invalid, and reported already
         return {}
     presets = {preset.group_id: preset for preset in Preset.objects.filter(name=attrs["preset"])}
     preset = presets.get(group.pk) or presets.get(None)

@@ -1,4 +1,4 @@
-"""What a session used of its GPUs over the last day, in few enough points for a plot."""
+"""GPU usage of a session over the last day, down-sampled for a plot."""
 
 import math
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from sessions.models import Session
 
 POINTS: Final = 240
 MIN_STEP: Final = timedelta(seconds=10)  # the watchdog writes no more often
-KEPT: Final = timedelta(days=1)
+RETENTION: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """Points of at most `step` each, oldest first: the moment, most bytes held, mean percent of the devices' time.
+    """Points of `step` each, oldest first: time, peak memory in bytes, mean utilisation in percent of the GPUs' time.
 
-    `gpu_memory_share` are the bytes that the session may hold; None once it holds no lease.
+    `gpu_memory_share` is the memory limit in bytes; None once the session holds no lease.
     """
 
     step: timedelta
@@ -28,9 +28,9 @@ class Stats:
 
 
 def stats_of(session: Session, now: datetime) -> Stats:
-    """Return what is recorded of the session; one query beside those for its shares."""
+    """Return the recorded usage of the session; one query, and those for its shares."""
     until = session.ended_at or now
-    since = max(now - KEPT, session.started_at or session.created_at)
+    since = max(now - RETENTION, session.started_at or session.created_at)
     span = max(until - since, timedelta())
     step = max(MIN_STEP, timedelta(seconds=math.ceil(span.total_seconds() / POINTS)))
     rows = (

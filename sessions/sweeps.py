@@ -1,4 +1,4 @@
-"""The deadlines of every state, so that each has a way out whatever died: run every few seconds by the scheduler."""
+"""The deadlines of every state, so that no session stays in one for ever: run every few seconds by the scheduler."""
 
 import logging
 from datetime import timedelta
@@ -24,7 +24,7 @@ PREPARE_DEADLINE: Final = timedelta(minutes=31)  # 30 for the pull, 1 for the st
 
 
 def enforce_deadlines() -> None:
-    """Declare silent hosts lost, and end or requeue what has been in its state for too long. Safe to repeat."""
+    """Declare silent hosts lost, and end or requeue sessions that exceeded the deadline of their state. Idempotent."""
     if hosts.declare_lost():
         kick_scheduler()
     requeue_unclaimed()
@@ -39,7 +39,7 @@ def enforce_deadlines() -> None:
 
 
 def requeue_unclaimed() -> None:
-    """Put sessions whose host did not claim them in time back into the queue, at their old place."""
+    """Requeue sessions that their host did not claim in time; they keep their place in the queue."""
     late = Session.objects.filter(status=Status.SCHEDULED, status_at__lt=timezone.now() - CLAIM_DEADLINE)
     on_lost_host = Session.objects.filter(status=Status.SCHEDULED, host__status=HostStatus.LOST)
     for session in (late | on_lost_host).select_related("host"):
@@ -49,14 +49,14 @@ def requeue_unclaimed() -> None:
 
 
 def end_unprepared() -> None:
-    """End sessions that have not come to run within the deadline; their host clears away what it finds."""
+    """End sessions that did not start within the deadline; their host removes what it had created."""
     late = Session.objects.filter(status=Status.PREPARING, status_at__lt=timezone.now() - PREPARE_DEADLINE)
     for session in late:
         _move(session, Status.ERROR, Reason.START_TIMEOUT, "It did not start within half an hour.")
 
 
 def end_on_lost_hosts() -> None:
-    """End sessions whose host has been silent for longer than its group's grace, and free their leases."""
+    """End sessions whose host has been silent for longer than its group's grace period, and free their leases."""
     overdue = Session.objects.filter(
         status__in=IN_CONTAINER,
         host__status=HostStatus.LOST,
@@ -64,7 +64,7 @@ def end_on_lost_hosts() -> None:
     )
     for session in overdue.select_related("host"):
         target = Status.TERMINATED if session.status == Status.TERMINATING else Status.ERROR
-        _move(session, target, Reason.HOST_LOST, f"Host {session.host} was not heard from again.")
+        _move(session, target, Reason.HOST_LOST, f"Host {session.host} did not come back.")
 
 
 def end_expired() -> None:
@@ -73,7 +73,7 @@ def end_expired() -> None:
         status=Status.RUNNING, started_at__lt=timezone.now() - F("owner__policy__max_lifetime")
     )
     for session in expired.select_related("host", "owner__policy"):
-        services.end(session, Reason.LIFETIME, "It reached the longest time that its owner's policy allows.")
+        services.end(session, Reason.LIFETIME, "It reached the maximum lifetime of its owner's policy.")
 
 
 def end_over_limit() -> None:
@@ -84,7 +84,7 @@ def end_over_limit() -> None:
 
 
 def cancel_timed_out() -> None:
-    """Cancel sessions that have waited for room for longer than their group allows."""
+    """Cancel sessions that have waited for resources for longer than their group allows."""
     waiting = Session.objects.filter(status=Status.PENDING, resource_group__pending_timeout__isnull=False)
     waiting = waiting.exclude(reason__in=(Reason.DEPENDENCY, Reason.START_TIME))
     begun = Greatest("created_at", "not_before", Max("depends_on__ended_at"))
@@ -111,4 +111,4 @@ def _move(
             session.move_to(target, reason, detail, fields=fields)
             kick_scheduler()
     except StaleSessionError:
-        logger.info("session %s: moved on by itself before its deadline was enforced", session.pk)
+        logger.info("session %s: moved on before its deadline was enforced", session.pk)

@@ -206,7 +206,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             await self.session_changed({"session": self._session_id})
 
     async def _finish_after_shell(self, shell: Shell) -> None:
-        """Close after the last output with its cause: the shell exited, the container stopped, or the connection broke."""
+        """Close after the last output: the shell exited, the container stopped, or the connection broke."""
         try:
             has_session_ended = await self._find_running() is None or not await shell.is_container_running()
             is_shell_alive = not has_session_ended and await shell.exit_code() is None

@@ -1,4 +1,4 @@
-"""The text frames of a terminal's websocket; its binary frames are the terminal's bytes, either way. Pure."""
+"""The text frames of a terminal's websocket; its binary frames are terminal input and output. Pure."""
 
 import json
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""The terminal's page, and the page that waits for the session to run."""
+"""The terminal page, and the page shown until the session runs."""
 
 from typing import Final
 
@@ -22,7 +22,7 @@ BEFORE_RUNNING: Final = frozenset({Status.PENDING, Status.SCHEDULED, Status.PREP
 @never_cache
 @vary_on_headers("HX-Request")
 def terminal(request: UserRequest, session_id: str) -> HttpResponse:
-    """Show the terminal, or why there is none; the waiting page asks htmx's way again whenever the session changes."""
+    """Show the terminal, or why there is none; the waiting page requests this again when the session changes."""
     session = get_object_or_404(Session.objects.visible_to(request.user).select_related("image"), pk=session_id)
     is_running = session.status == Status.RUNNING
     if request.htmx and is_running:

@@ -10,7 +10,7 @@ from sessions.models import SESSION_ID
 
 
 class SessionIdConverter(StringConverter):
-    """What looks like the id of a session; anything else is no address, and never reaches the database."""
+    """Matches well-formed session ids, so that others never reach the database."""
 
     regex = SESSION_ID
 

@@ -1,4 +1,4 @@
-"""What users' sessions hold now: sums over leases, the only source of such figures."""
+"""Resources that users' sessions hold now."""
 
 from django.db.models import Count, Sum
 
@@ -10,7 +10,7 @@ from sessions.models import Session
 
 
 def usage_of(user: User, group: ResourceGroup | None = None) -> Amounts:
-    """Return what `user`'s sessions hold now, in all groups or in one; one query."""
+    """Return the amounts that `user`'s sessions hold now, in all groups or in one; one query."""
     sessions = Session.objects.filter(owner=user, status__in=HOSTED)
     if group is not None:
         sessions = sessions.filter(resource_group=group)
@@ -19,5 +19,5 @@ def usage_of(user: User, group: ResourceGroup | None = None) -> Amounts:
 
 
 def pending_of(user: User) -> int:
-    """Return how many of `user`'s sessions wait; one query."""
+    """Return the number of `user`'s pending sessions; one query."""
     return Session.objects.filter(owner=user, status=Status.PENDING).count()

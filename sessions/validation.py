@@ -1,4 +1,4 @@
-"""Whether a request could ever be granted: the rules of shape that form and API share. Pure."""
+"""Validation of the fields of a launch request, shared by form and API. Pure."""
 
 import re
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ def name_error(name: str) -> str | None:
 
 
 def amount_errors(*, cpu: int, memory: int, shared_memory: int, fgpu: int, count: int) -> dict[str, str]:
-    """Return {field: message} for amounts that no platform could grant; bytes and milli-fGPU."""
+    """Return {field: message} for amounts out of range; memory in bytes, fGPU in milli-fGPU."""
     errors = {}
     if cpu < 1:
         errors["cpu"] = "A session needs at least 1 CPU core."
@@ -65,18 +65,18 @@ def time_limit_error(limit: timedelta | None) -> str | None:
 
 
 def start_error(not_before: datetime | None, now: datetime) -> str | None:
-    """Return what is wrong with the earliest start, or None; one that has passed is as good as none."""
+    """Return what is wrong with the earliest start, or None; one in the past is valid."""
     if not_before is not None and not_before > now + MAX_START_DELAY:
-        return f"A start can lie at most {MAX_START_DELAY.days} days ahead."
+        return f"A start can be at most {MAX_START_DELAY.days} days ahead."
     return None
 
 
 def command_error(command: str) -> str | None:
     """Return what is wrong with a batch session's command, or None."""
     if "\0" in command:
-        return "The command holds a NUL character."
+        return "The command contains a NUL character."
     if NOT_UNICODE.search(command):
-        return "The command holds half a character (a lone surrogate)."
+        return "The command contains a lone surrogate."
     if len(command.encode()) > MAX_COMMAND_BYTES:
         return f"A command may take {size_text(MAX_COMMAND_BYTES)}; put more into a file."
     return None
@@ -92,9 +92,9 @@ def environment_error(environment: Mapping[str, str]) -> str | None:
         if name.startswith(RESERVED_PREFIX):
             return f"{name!r} is reserved: names beginning with {RESERVED_PREFIX} are set by the platform."
         if "\0" in value:
-            return f"The value of {name} holds a NUL character."
+            return f"The value of {name} contains a NUL character."
         if NOT_UNICODE.search(value):
-            return f"The value of {name} holds half a character (a lone surrogate)."
+            return f"The value of {name} contains a lone surrogate."
     size = sum(len(name) + len(value.encode()) + 2 for name, value in environment.items())
     if size > MAX_ENVIRONMENT_BYTES:
         return f"All variables together may take {size_text(MAX_ENVIRONMENT_BYTES)}; these take {size_text(size)}."

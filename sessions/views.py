@@ -1,4 +1,4 @@
-"""Pages of sessions: list, launch, one session, its logs, and ending it. Rules are in services, reads in queries."""
+"""Pages of sessions: list, launch, details, logs, terminate. Rules are in `services`, queries in `queries`."""
 
 import json
 import re
@@ -33,9 +33,9 @@ TERMINAL_CODE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:
 @never_cache
 @vary_on_headers("HX-Request")
 def session_list(request: UserRequest) -> HttpResponse:
-    """Show the sessions of a tab with the resource bars; htmx gets the part that changes."""
+    """Show the sessions of a tab with the resource bars; return only the live part to htmx."""
     tab = TAB_NAMES.get(request.GET.get("tab", ""), Tab.RUNNING)
-    search = request.GET.get("q", "").replace("\0", "").strip()  # PostgreSQL has no text with NUL in it
+    search = request.GET.get("q", "").replace("\0", "").strip()  # PostgreSQL refuses NUL in text
     sort = request.GET.get("sort", queries.DEFAULT_SORT)
     paginator = Paginator(queries.listed(request.user, tab, search, sort), PAGE_SIZE)
     groups = list(ResourceGroup.objects.usable_by(request.user))
@@ -58,11 +58,11 @@ def session_list(request: UserRequest) -> HttpResponse:
 @login_required
 @never_cache
 def launch(request: UserRequest) -> HttpResponse:
-    """Show the launch form, or start what it asks for."""
+    """Show the launch form, or launch its sessions."""
     form = LaunchForm(request.user, request.POST or None)
     if request.method == "POST" and form.is_valid() and (started := form.save()):
         messages.success(request, _launched(started))
-        return redirect(reverse("sessions:list") + _wish_for_apps(started))
+        return redirect(reverse("sessions:list") + _launcher_fragment(started))
     context = {"form": form, "facts": queries.launch_facts(request.user)}
     return render(request, "sessions/launch.html", context, status=422 if form.is_bound else 200)
 
@@ -72,7 +72,7 @@ def launch(request: UserRequest) -> HttpResponse:
 @never_cache
 @vary_on_headers("HX-Request")
 def detail(request: UserRequest, session_id: str) -> HttpResponse:
-    """Show one session; htmx gets the part that changes."""
+    """Show one session; return only the live part to htmx."""
     session = _visible(request, session_id)
     context: dict[str, Any] = {
         "session": session,
@@ -91,7 +91,7 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
 @never_cache
 @vary_on_headers("HX-Request")
 def session_logs(request: UserRequest, session_id: str) -> HttpResponse:
-    """Show the last lines that the container wrote; htmx gets the text alone."""
+    """Show the last lines of output; return only the text to htmx."""
     session = _visible(request, session_id)
     template = "sessions/_logs.html" if request.htmx else "sessions/logs.html"
     return render(request, template, {"session": session} | _log_context(session))
@@ -105,8 +105,8 @@ def download_logs(request: UserRequest, session_id: str) -> HttpResponse:
     session = _visible(request, session_id)
     try:
         text, status = logs.read(session, logs.DOWNLOAD_LINES), 200
-    except logs.LogsUnavailableError as problem:
-        text, status = str(problem), 503
+    except logs.LogsUnavailableError as error:
+        text, status = str(error), 503
     response = HttpResponse(text, content_type="text/plain; charset=utf-8", status=status)
     response["Content-Disposition"] = f'attachment; filename="{session.name}-{session.pk}.log"'
     return response
@@ -117,7 +117,7 @@ def download_logs(request: UserRequest, session_id: str) -> HttpResponse:
 @never_cache
 @vary_on_headers("HX-Request")
 def terminate(request: UserRequest, session_id: str) -> HttpResponse:
-    """Ask whether to end one session, or end it."""
+    """Ask for confirmation, or end one session."""
     _visible(request, session_id)
     return _terminate(request, Session.objects.filter(pk=session_id))
 
@@ -127,7 +127,7 @@ def terminate(request: UserRequest, session_id: str) -> HttpResponse:
 @never_cache
 @vary_on_headers("HX-Request")
 def terminate_many(request: UserRequest) -> HttpResponse:
-    """Ask whether to end the ticked sessions, or end them; strangers' ids are as good as unknown."""
+    """Ask for confirmation, or end the selected sessions; ids that the user may not see are ignored."""
     ids = (request.POST if request.method == "POST" else request.GET).getlist("ids")
     known = [session_id for session_id in ids[:BULK_LIMIT] if re.fullmatch(SESSION_ID, session_id)]
     return _terminate(request, Session.objects.filter(pk__in=known))
@@ -148,7 +148,7 @@ def _terminate(request: UserRequest, chosen: SessionQuerySet) -> HttpResponse:
 
 
 def _visible(request: UserRequest, session_id: str) -> Session:
-    """Return the session; for a stranger it does not exist."""
+    """Return the session; raise Http404 unless it is visible to the user."""
     visible = Session.objects.visible_to(request.user)
     sessions = visible.select_related("owner", "image", "resource_group", "host", "lease")
     return get_object_or_404(sessions.prefetch_related("lease__shares__gpu"), pk=session_id)
@@ -157,13 +157,13 @@ def _visible(request: UserRequest, session_id: str) -> Session:
 def _log_context(session: Session) -> dict[str, Any]:
     try:
         text = logs.read(session, logs.PANEL_LINES)
-    except logs.LogsUnavailableError as problem:
-        return {"log_problem": str(problem)}
+    except logs.LogsUnavailableError as error:
+        return {"log_problem": str(error)}
     return {"log_text": TERMINAL_CODE.sub("", text), "log_is_live": session.status == Status.RUNNING}
 
 
-def _wish_for_apps(sessions: list[Session]) -> str:
-    """Return the part of an address by which the page opens the launcher of the first of these that runs."""
+def _launcher_fragment(sessions: list[Session]) -> str:
+    """Return the URL fragment that opens the app launcher of the first of these sessions that runs."""
     ids = [session.pk for session in sessions if session.kind == Kind.INTERACTIVE]
     return f"#launched={','.join(ids)}" if ids else ""
 
@@ -174,5 +174,5 @@ def _launched(sessions: list[Session]) -> str:
 
 def _ending(sessions: list[Session]) -> str:
     if not sessions:
-        return "Nothing to end: the sessions have ended already."
+        return "Nothing to end: these sessions have already ended."
     return f"Ending {sessions[0].name}." if len(sessions) == 1 else f"Ending {len(sessions)} sessions."

@@ -1,4 +1,4 @@
-"""Reasons in words for people, where an event says no more than its enum. Pure."""
+"""Texts of reasons, for events without a detail of their own. Pure."""
 
 from typing import Final
 
@@ -7,14 +7,14 @@ from sessions.lifecycle import Reason
 REASON_WORDS: Final[dict[Reason, str]] = {
     Reason.SUBMITTED: "Submitted; waiting for the scheduler",
     Reason.NO_HOST: "Waiting: no host of the group is ready",
-    Reason.NO_CAPACITY: "Waiting: every host that could hold it is in use",
+    Reason.NO_CAPACITY: "Waiting: every host that fits is in use",
     Reason.USER_LIMIT: "Waiting: your policy allows no more at once",
     Reason.PROJECT_LIMIT: "Waiting: your project may hold no more at once",
-    Reason.RESERVED: "Waiting: the room is kept for a session in front of it",
+    Reason.RESERVED: "Waiting: the free resources are reserved for a session ahead of it",
     Reason.START_TIME: "Waiting for its start time",
     Reason.DEPENDENCY: "Waiting: sessions that it depends on have not succeeded yet",
     Reason.ASSIGNED: "Placed on a host",
-    Reason.CLAIM_TIMEOUT: "The host did not answer; back in the queue",
+    Reason.CLAIM_TIMEOUT: "The host did not respond; back in the queue",
     Reason.CLAIMED: "The host prepares the container",
     Reason.STARTED: "The container runs",
     Reason.USER_REQUEST: "Ended by its owner",
@@ -24,11 +24,11 @@ REASON_WORDS: Final[dict[Reason, str]] = {
     Reason.PENDING_TIMEOUT: "Waited for longer than its resource group allows",
     Reason.DEPENDENCY_FAILED: "A session that it depends on did not succeed",
     Reason.CONTAINER_EXITED: "The main process ended",
-    Reason.OUT_OF_MEMORY: "Out of memory: the session used more than it asked for",
-    Reason.CONTAINER_LOST: "The container was removed from outside the platform",
+    Reason.OUT_OF_MEMORY: "Out of memory: the session used more than it requested",
+    Reason.CONTAINER_LOST: "Something else than the platform removed the container",
     Reason.ENFORCEMENT_FAILED: "Its share of the GPU could not be enforced",
     Reason.GPU_LIMIT_EXCEEDED: "It used more GPU memory than its share",
-    Reason.HOOK_BYPASSED: "A process of it used the GPU past the limits",
+    Reason.HOOK_BYPASSED: "One of its processes used the GPU without the limits",
     Reason.START_FAILED: "The container could not be started",
     Reason.IMAGE_UNAVAILABLE: "The image is not on the host and cannot be pulled",
     Reason.START_TIMEOUT: "The container was not running in time",
@@ -39,5 +39,5 @@ _WORDS: Final[dict[str, str]] = {reason.value: words for reason, words in REASON
 
 
 def reason_text(reason: str, detail: str) -> str:
-    """Return the sentence to show: the event's own detail, else the words of its reason, else the bare name."""
+    """Return the text to show: the detail, else the text of the reason, else its name."""
     return detail or _WORDS.get(reason, reason)

@@ -1,4 +1,4 @@
-"""Template filters that put a session's state into words."""
+"""Template filters for the text of a session's state."""
 
 from django import template
 
@@ -10,5 +10,5 @@ register = template.Library()
 
 @register.filter
 def reason_words(subject: Session | SessionEvent) -> str:
-    """Write why the session is in its state, or why the event happened."""
+    """Return the text of the reason of a session or event."""
     return reason_text(subject.reason, subject.detail)

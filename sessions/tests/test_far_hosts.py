@@ -173,7 +173,7 @@ async def test_a_gateway_that_is_killed_closes_the_terminal_at_once_and_says_so(
         assert (code, words) == (CloseCode.ENGINE_TROUBLE, "The gateway of the session's host cannot be reached.")
     async with terminal(session.pk, cookie) as client:
         assert await client.closed() == (code, words)
-    with pytest.raises(logs.LogsUnavailableError, match=r"cannot be reached\. The session's last lines are kept"):
+    with pytest.raises(logs.LogsUnavailableError, match=r"cannot be reached\. The session's last lines are stored"):
         await sync_to_async(logs.read)(session, 10)
     answer = await sync_to_async(lambda: client_of(owner).get(f"/api/v1/sessions/{session.pk}/logs/"))()
     assert answer.status_code == 503

@@ -121,7 +121,7 @@ BAD_FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("environment", {"environment": {"": "x"}}, "not a variable name"),
     ("environment", {"environment": {"GPUPLATFORM_SESSION_ID": "x"}}, "reserved"),
     ("environment", {"environment": {"A": "x\0y"}}, "NUL"),
-    ("environment", {"environment": {"A": "\ud800"}}, "half a character"),
+    ("environment", {"environment": {"A": "\ud800"}}, "lone surrogate"),
     ("environment", {"environment": {"A": "ä" * 32 * 1024}}, "64 KiB"),
     ("environment", {"environment": {f"A{number}": "" for number in range(201)}}, "200"),
 ]
