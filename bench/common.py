@@ -10,10 +10,11 @@ from typing import Any
 import docker
 import psycopg
 
+from engine.containers import HOST_LABEL, container_name
 from gpuplatform import embedded
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.runtime.base import ContainerSpec
-from hostworker.runtime.container_config import HOST_LABEL, container_config, container_name
+from hostworker.runtime.container_config import container_config
 from hostworker.runtime.sandboxes import FREE, SANDBOX_LABEL
 from resources.units import GIB, MIB
 from tests.platform import Platform

@@ -22,10 +22,10 @@ import requests
 import uvloop
 
 from bench.common import SHAPE, Client, load
+from engine.containers import container_name
 from engine.engine import Engine
 from engine.shell import Shell
 from gpuplatform import embedded
-from hostworker.runtime.container_config import container_name
 from tests.platform import ROOT, Platform, running_platform
 from tests.tiny_image import ensure_tiny_image
 from tests.web_terminal import WebTerminal, web_terminal

@@ -6,9 +6,10 @@ from contextlib import suppress
 from typing import Final, Self
 
 from engine import shell
-from engine.engine import Engine, Streams
+from engine.engine import Engine
 from engine.exec_stream import READ_BYTES, Exec, start_attached
 from engine.frames import FRAME_HEAD
+from engine.http import Streams
 
 ERRORS: Final = 2
 

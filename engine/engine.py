@@ -12,11 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-import httptools
+from engine.http import HEAD_LIMIT, HttpResponseError, ResponseParser, ServerResponse, Streams
 
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 30.0  # an engine under load takes seconds to start a process
-HEAD_LIMIT: Final = 64 * 1024  # bytes of a response head; also half of what a hijacked stream reads ahead
 BODY_LIMIT: Final = 4 * 2**20  # bytes of a JSON answer
 GATEWAY_PREFIX: Final = "/.gp/engine"  # of the paths under which a gateway offers its engine
 CLOSE: Final = {"Connection": "close"}
@@ -24,7 +23,6 @@ UPGRADE: Final = {"Connection": "Upgrade", "Upgrade": "tcp"}
 # A peer that vanished without a word is noticed after about a minute and a half, busy or idle.
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 90_000}
 
-Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 Sign = Callable[[str, str, bytes], Mapping[str, str]]  # headers that let method, path and body through a gateway
 
 
@@ -32,12 +30,13 @@ class ExecError(Exception):
     """The engine could not do it; the message is fit for the session's owner."""
 
 
-@dataclass(frozen=True, slots=True)
-class EngineResponse:
-    """The engine's response to one request."""
+class EngineConnectionError(ExecError):
+    """The engine, or its gateway, does not answer; the same request may succeed later."""
 
-    status: int
-    body: bytes
+
+@dataclass(frozen=True, slots=True)
+class EngineResponse(ServerResponse):
+    """The engine's response to one request."""
 
     @property
     def is_success(self) -> bool:
@@ -56,30 +55,6 @@ class EngineResponse:
         with suppress(ExecError):
             return str(self.json().get("message", f"status {self.status}"))
         return f"status {self.status}"
-
-
-class _Response:
-    """Callbacks of the HTTP parser: keeps the body and notes the end."""
-
-    def __init__(self) -> None:
-        self.body = bytearray()
-        self.is_complete = False
-        self.parser = httptools.HttpResponseParser(self)
-
-    def on_body(self, body: bytes) -> None:
-        self.body += body
-
-    def on_message_complete(self) -> None:
-        self.is_complete = True
-
-    def feed(self, data: bytes) -> None:
-        """Parse `data`; the bytes of an upgraded connection do not belong here."""
-        with suppress(httptools.HttpParserUpgrade):
-            self.parser.feed_data(data)
-
-    @property
-    def answer(self) -> EngineResponse:
-        return EngineResponse(self.parser.get_status_code(), bytes(self.body))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +77,7 @@ class Engine:
         async with self._translated():
             reader, writer = await self.begin(method, path, body)
             try:
-                return self._passed(await _read_answer(reader, _Response(), limit))
+                return self._passed(_engine_response(await ResponseParser().read(reader, limit)))
             finally:
                 writer.close()
 
@@ -114,12 +89,13 @@ class Engine:
         async with self._translated():
             reader, writer = await self.begin("POST", path, body, upgrade=True)
             try:
-                response = _Response()
-                response.feed(await reader.readuntil(b"\r\n\r\n"))
+                parser = ResponseParser()
+                parser.feed(await reader.readuntil(b"\r\n\r\n"))
                 # 200 is what engines before the upgrade dance, and podman, answer; the stream is raw all the same.
-                if response.parser.get_status_code() in (101, 200):
+                if parser.status in (101, 200):
                     return reader, writer
-                raise ExecError(refusal(self._passed(await _read_answer(reader, response, BODY_LIMIT))))
+                response = _engine_response(await parser.read(reader, BODY_LIMIT))
+                raise ExecError(refusal(self._passed(response)))
             except BaseException:
                 writer.close()
                 raise
@@ -151,7 +127,7 @@ class Engine:
                     keep_alive(streams[1])
                     return streams
         except (OSError, TimeoutError) as error:
-            raise ExecError(f"The {self._name} cannot be reached.") from error
+            raise EngineConnectionError(f"The {self._name} cannot be reached.") from error
         kinds = "not http://host:port" if self.sign else "neither unix:///path nor tcp://host:port"
         raise ExecError(f"The {self._name}'s address is {kinds}.")
 
@@ -174,11 +150,11 @@ class Engine:
             async with asyncio.timeout(ANSWER_SECONDS):
                 yield
         except TimeoutError as error:
-            raise ExecError(f"The {self._name} does not answer.") from error
+            raise EngineConnectionError(f"The {self._name} does not answer.") from error
         except (OSError, asyncio.IncompleteReadError) as error:
-            raise ExecError(f"The {self._name} broke off its answer.") from error
-        except (httptools.HttpParserError, asyncio.LimitOverrunError) as error:
-            raise ExecError(f"The {self._name} sent an answer that is not understood.") from error
+            raise EngineConnectionError(f"The {self._name} broke off its answer.") from error
+        except (asyncio.LimitOverrunError, HttpResponseError) as error:
+            raise ExecError(f"The {self._name} sent an answer that is not understood: {error}.") from error
 
 
 def keep_alive(writer: asyncio.StreamWriter) -> None:
@@ -187,6 +163,10 @@ def keep_alive(writer: asyncio.StreamWriter) -> None:
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEPALIVE.items():
         connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+
+def _engine_response(response: ServerResponse) -> EngineResponse:
+    return EngineResponse(response.status, response.body)
 
 
 def refusal(answer: EngineResponse) -> str:
@@ -212,14 +192,3 @@ def _request_bytes(method: str, path: str, headers: Mapping[str, str], content: 
         f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
     )
     return head.encode() + content
-
-
-async def _read_answer(reader: asyncio.StreamReader, response: _Response, limit: int) -> EngineResponse:
-    while not response.is_complete:
-        data = await reader.read(HEAD_LIMIT)
-        if not data:
-            raise asyncio.IncompleteReadError(b"", None)
-        response.feed(data)
-        if len(response.body) > limit:
-            raise ExecError("The container engine sent an answer that is too long.")
-    return response.answer

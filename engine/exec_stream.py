@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
 
-from engine.engine import Engine, ExecError, Streams, refusal
+from engine.engine import Engine, ExecError, refusal
+from engine.http import Streams
 
 READ_BYTES: Final = 64 * 1024
 FIRST_PAUSE_SECONDS: Final = 0.02
@@ -91,13 +92,13 @@ async def start_attached(
     """Start `command` in the container; return the exec's id and the connection to it. Raises ExecError."""
     attached = {"Tty": is_terminal, "AttachStdin": True, "AttachStdout": True, "AttachStderr": True}
     detach_keys = {"DetachKeys": DETACH_KEYS} if is_terminal else {}
-    exec_id = await _create(engine, container_id, command, environment, {**attached, **detach_keys})
+    exec_id = await create_exec(engine, container_id, command, environment, {**attached, **detach_keys})
     return exec_id, await engine.hijack(f"/exec/{exec_id}/start", {"Tty": is_terminal, "Detach": False})
 
 
 async def run_detached(engine: Engine, container_id: str, command: Sequence[str]) -> None:
     """Start `command` in the container and leave it alone. Raises ExecError."""
-    exec_id = await _create(engine, container_id, command, {}, {})
+    exec_id = await create_exec(engine, container_id, command, {}, {})
     answer = await engine.request("POST", f"/exec/{exec_id}/start", {"Detach": True})
     if not answer.is_success:
         raise ExecError(refusal(answer))
@@ -111,14 +112,14 @@ async def is_running(engine: Engine, container_id: str) -> bool:
     return bool(answer.json().get("State", {}).get("Running"))
 
 
-async def _create(
+async def create_exec(
     engine: Engine,
     container_id: str,
     command: Sequence[str],
     environment: Mapping[str, str],
     options: Mapping[str, Any],
 ) -> str:
-    """Create an exec and return its id."""
+    """Create an exec with the engine's `options` and return its id. Raises ExecError."""
     config = {"Cmd": list(command), "Env": [f"{name}={value}" for name, value in environment.items()], **options}
     answer = await engine.request("POST", f"/containers/{container_id}/exec", config)
     if not answer.is_success:

@@ -17,17 +17,9 @@ from typing import Any, Final
 
 import httptools
 
-from engine.engine import (
-    GATEWAY_PREFIX,
-    HEAD_LIMIT,
-    Engine,
-    EngineResponse,
-    ExecError,
-    Sign,
-    Streams,
-    keep_alive,
-)
-from hostworker.runtime.container_config import ATTEMPT_LABEL, SESSION_LABEL, container_name
+from engine.containers import ATTEMPT_LABEL, SESSION_LABEL, container_name
+from engine.engine import GATEWAY_PREFIX, Engine, EngineResponse, ExecError, Sign, keep_alive
+from engine.http import HEAD_LIMIT, Streams
 from proxy import gateway_tokens
 from proxy.signing import EXEC, InvalidSignatureError, Keys
 
@@ -143,7 +135,7 @@ class EngineGateway:
         await writer.wait_closed()  # what a slow reader has yet to take; one that vanished is noticed by `keep_alive`
 
     async def _read(self, reader: asyncio.StreamReader) -> GatewayRequest:
-        """Return the request. Raises RequestRefusedError, or InvalidSignatureError, for one that is not as Engine sends it."""
+        """Return the request. Raises RequestRefusedError and InvalidSignatureError."""
         head = _Head()
         try:
             head.feed(await reader.readuntil(b"\r\n\r\n"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from pathlib import Path
 
 REGION_BYTES = 65536  # struct region in src/region.h
@@ -33,6 +33,28 @@ def format_limits(limits: Sequence[GpuLimit]) -> str:
         for limit in limits
     ]
     return "\n".join(["version=1", "policy=enforce", *lines, "end", ""])
+
+
+def parse_limits(text: str) -> list[GpuLimit]:
+    """Return the limits in a text of `format_limits`. Raises ValueError for any other text."""
+    version, policy, *lines = text.splitlines()
+    if (version, policy, lines[-1:]) != ("version=1", "policy=enforce", ["end"]):
+        raise ValueError("not a complete limits file of this version")
+    return [_parse_limit(line) for line in lines[:-1]]
+
+
+def _parse_limit(line: str) -> GpuLimit:
+    fields = dict(field.split("=", 1) for field in line.split(" "))
+    try:
+        return GpuLimit(
+            uuid=fields["dev"],
+            memory=int(fields["mem_bytes"]),
+            sm_percent=Decimal(fields["sm_percent"]),
+            phase_ms=int(fields["phase_ms"]),
+            context_bytes=int(fields["ctx_bytes"]),
+        )
+    except (KeyError, InvalidOperation) as error:
+        raise ValueError(f"not a limit: {line}") from error
 
 
 def prepare(folder: Path, limits: Sequence[GpuLimit]) -> tuple[Path, Path]:

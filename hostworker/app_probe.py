@@ -1,55 +1,36 @@
-"""Asks an app in a container whether it answers. Pure but for the socket; the other end may be hostile."""
+"""Asks an app in a container whether it responds. Pure but for the socket; the other end may be hostile."""
 
-import re
-import socket
-import time
+import asyncio
 from enum import Enum
 from typing import Final
 
-SECONDS: Final = 2.0  # for the whole exchange
-ENOUGH_BYTES: Final = 16  # to read a status line's number
-_STATUS: Final = re.compile(rb"HTTP/[0-9.]+ ([0-9]{3})")
+from engine.http import HttpResponseError, get_status
+
+TIMEOUT_SECONDS: Final = 2.0  # for the whole exchange
+HEADERS: Final = {"User-Agent": "gpuplatform"}
 
 
-class Answer(Enum):
-    """What came of asking."""
+class ProbeResult(Enum):
+    """How a server responded to a probe."""
 
-    OK = "answers"  # HTTP, and no error of its own
-    ERROR = "answers with an error"  # HTTP 5xx
-    STRANGE = "does not speak HTTP"
-    SILENT = "does not answer"  # it took the connection, and no more; or nothing is there at all
-    NOBODY = "is not listening"
+    OK = "responds"  # HTTP, and no error of its own
+    ERROR = "responds with an error"  # HTTP 5xx
+    NOT_HTTP = "does not speak HTTP"
+    NO_RESPONSE = "does not respond"  # it took the connection, and no more; or the address cannot be reached
+    REFUSED = "is not listening"
 
 
-def probe(address: str, port: int, path: str = "/") -> Answer:
-    """GET the path and judge the first line of the answer."""
-    deadline = time.monotonic() + SECONDS
-    request = f"GET {path} HTTP/1.1\r\nHost: localhost:{port}\r\nUser-Agent: gpuplatform\r\nConnection: close\r\n\r\n"
+def probe(address: str, port: int, path: str = "/") -> ProbeResult:
+    """GET the path and classify the response by its status line; for threads without an event loop."""
+    request = get_status(address, port, path, HEADERS, timeout_seconds=TIMEOUT_SECONDS)
     try:
-        with socket.create_connection((address, port), timeout=SECONDS) as connection:
-            connection.sendall(request.encode())
-            return _judged(_first_bytes(connection, deadline))
+        status = asyncio.run(request)
     except ConnectionRefusedError:
-        return Answer.NOBODY
+        return ProbeResult.REFUSED
     except OSError:
-        return Answer.SILENT
-
-
-def _first_bytes(connection: socket.socket, deadline: float) -> bytes:
-    """Return as many as are needed, or what came before the end. Raises TimeoutError at the deadline."""
-    data = b""
-    while len(data) < ENOUGH_BYTES:
-        if (left := deadline - time.monotonic()) <= 0:
-            raise TimeoutError
-        connection.settimeout(left)
-        if not (chunk := connection.recv(ENOUGH_BYTES - len(data))):
-            break
-        data += chunk
-    return data
-
-
-def _judged(data: bytes) -> Answer:
-    match = _STATUS.match(data)
-    if not match:
-        return Answer.STRANGE if data else Answer.SILENT
-    return Answer.ERROR if match[1] >= b"500" else Answer.OK
+        return ProbeResult.NO_RESPONSE
+    except HttpResponseError:
+        return ProbeResult.NOT_HTTP
+    if status is None:
+        return ProbeResult.NO_RESPONSE
+    return ProbeResult.ERROR if status >= 500 else ProbeResult.OK

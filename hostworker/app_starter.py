@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from endpoints import services as endpoints
 from hostworker import runner
-from hostworker.app_probe import Answer, probe
+from hostworker.app_probe import ProbeResult, probe
 from hostworker.app_process import KILLED, AppStatus, environment, read_status, start_command, status_command
 from hostworker.runtime.base import ContainerRuntimeError, EngineUnreachableError, Runtime
 from resources.models import App, Host
@@ -164,8 +164,8 @@ def _loopback_words(endpoint: Endpoint) -> str:
 
 def _answers(endpoint: Endpoint, app: App | None) -> bool:
     """Return whether the app is there; what a user has started may answer with an error of its own."""
-    answer = probe(str(endpoint.session.address), endpoint.port, app.readiness_path if app else "/")
-    return answer is Answer.OK or (answer is Answer.ERROR and not (app and app.command))
+    result = probe(str(endpoint.session.address), endpoint.port, app.readiness_path if app else "/")
+    return result is ProbeResult.OK or (result is ProbeResult.ERROR and not (app and app.command))
 
 
 def _look(runtime: Runtime, endpoint: Endpoint) -> AppStatus:

@@ -1,11 +1,12 @@
 """Asks a Jupyter server in a container when it was last used. No Django; the other end may be hostile."""
 
-import asyncio
 import json
 from datetime import UTC, datetime
 from typing import Any, Final
 
-SECONDS: Final = 5.0  # for one exchange
+from engine.http import HttpResponseError, get
+
+TIMEOUT_SECONDS: Final = 5.0  # for one exchange
 BODY_LIMIT: Final = 2**20  # bytes
 BUSY: Final = "busy"
 TOKEN_VARIABLE: Final = "JUPYTER_TOKEN"  # noqa: S105  # by which apps that are Jupyter servers take their token
@@ -21,33 +22,19 @@ async def last_use(address: str, port: int, token: str, now: datetime) -> dateti
     found = [each for each in kernels if isinstance(each, dict)] if isinstance(kernels, list) else []
     if any(kernel.get("execution_state") == BUSY for kernel in found):
         return now
-    told = [*found, status if isinstance(status, dict) else {}]
-    moments = [moment for each in told if (moment := _moment(each.get("last_activity")))]
+    sources = [*found, status if isinstance(status, dict) else {}]
+    moments = [moment for each in sources if (moment := _moment(each.get("last_activity")))]
     return min(now, max(moments)) if moments else None
 
 
 async def _get(address: str, port: int, token: str, path: str) -> Any:
     """Return the JSON at the path; None for anything but 200 with JSON, in time and of a bounded length."""
+    headers = {"Authorization": f"token {token}"}
     try:
-        async with asyncio.timeout(SECONDS):
-            head, _, body = (await _exchange(address, port, token, path)).partition(b"\r\n\r\n")
-        return json.loads(body) if head.split(b" ", 2)[1:2] == [b"200"] else None
-    except (OSError, ValueError, RecursionError):
+        response = await get(address, port, path, headers, timeout_seconds=TIMEOUT_SECONDS, limit=BODY_LIMIT)
+        return json.loads(response.body) if response.status == 200 else None
+    except (OSError, HttpResponseError, ValueError, RecursionError):
         return None
-
-
-async def _exchange(address: str, port: int, token: str, path: str) -> bytes:
-    """Return the response. HTTP/1.0, so that it ends with the connection and comes in one piece."""
-    reader, writer = await asyncio.open_connection(address, port)
-    try:
-        head = f"GET {path} HTTP/1.0\r\nHost: localhost:{port}\r\nAuthorization: token {token}\r\n\r\n"
-        writer.write(head.encode())
-        answer = b""
-        while len(answer) < BODY_LIMIT and (data := await reader.read(BODY_LIMIT)):
-            answer += data
-        return answer
-    finally:
-        writer.transport.abort()
 
 
 def _moment(text: object) -> datetime | None:

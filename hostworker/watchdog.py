@@ -16,6 +16,7 @@ from hostworker.enforcement.telemetry import GpuProcess, Telemetry
 from hostworker.privileged.base import HostPrivileges
 from hostworker.violations import GpuAllowance, GpuUse, SessionDevice, assess
 from resources.models import Gpu, Host
+from resources.shares import share_bytes
 from resources.tiers import UNHOOKED
 from sessions import services
 from sessions.lifecycle import Status
@@ -129,7 +130,7 @@ def _allowances(session: Session) -> dict[SessionDevice, GpuAllowance]:
     capacity = session.resource_group.gpu_capacity
     return {
         (session.pk, share.gpu.uuid): GpuAllowance(
-            memory=share.gpu.memory * share.milli // capacity, is_hooked=tier not in UNHOOKED
+            memory=share_bytes(share.gpu.memory, share.milli, capacity), is_hooked=tier not in UNHOOKED
         )
         for share, tier in session.held_shares
     }

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 from django.db import close_old_connections, connections
 
-from hostworker import app_starter, reconciler, runner, session_keys
+from hostworker import app_starter, jupyter_activity, reconciler, runner, session_keys
 from hostworker import watchdog as gpu_watchdog
+from hostworker.jupyter_activity import JupyterActivity
 from hostworker.privileged.base import PrivilegesError
 from hostworker.privileged.firewall import FirewallError
 from hostworker.runtime.base import EngineUnreachableError, Runtime
@@ -18,8 +19,6 @@ from hostworker.watchdog import Watchdog
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host
-from sessions import activity
-from sessions.activity import JupyterActivity
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +51,7 @@ class HostWorker:
             (self.listen, 1),
             (self.keep_warm, KEEP_WARM_SECONDS),
             (SessionKeys(runtime, host).poll, session_keys.POLL_INTERVAL_SECONDS),
-            (JupyterActivity(host).poll, activity.POLL_INTERVAL_SECONDS),
+            (JupyterActivity(host).poll, jupyter_activity.POLL_INTERVAL_SECONDS),
         ]
         if watchdog:
             loops.append((watchdog.poll, gpu_watchdog.POLL_INTERVAL_SECONDS))

@@ -8,6 +8,7 @@ from typing import Any, Final
 from django.db.models import Avg, FloatField, Max, Value
 from django.db.models.functions import Extract, Floor
 
+from resources.shares import share_bytes
 from sessions.models import Session
 
 POINTS: Final = 240
@@ -53,5 +54,5 @@ def stats_of(session: Session, now: datetime) -> Stats:
 
 def _share(session: Session) -> int | None:
     capacity = session.resource_group.gpu_capacity
-    shares = [share.gpu.memory * share.milli // capacity for share, _ in session.held_shares]
+    shares = [share_bytes(share.gpu.memory, share.milli, capacity) for share, _ in session.held_shares]
     return sum(shares) if shares else None

@@ -16,8 +16,8 @@ from uuid import uuid4
 import psycopg
 from psycopg.rows import dict_row
 
+from engine.containers import HOST_LABEL
 from gpuplatform import embedded
-from hostworker.runtime.container_config import HOST_LABEL
 from tests.containers import remove_containers
 from tests.images import ensure_images
 from tests.ports import free_port

@@ -9,9 +9,9 @@ from django.conf import settings
 from docker.api import APIClient
 
 from endpoints import services
+from engine.containers import container_name
 from hostworker import app_environment
 from hostworker.app_starter import open_app
-from hostworker.runtime.container_config import container_name
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
 from resources.images.catalog import Entry, load
 from resources.images.registration import register_entry

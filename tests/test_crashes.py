@@ -8,7 +8,7 @@ import docker
 import pytest
 from docker.models.containers import Container
 
-from hostworker.runtime.container_config import HOST_LABEL, SESSION_LABEL
+from engine.containers import HOST_LABEL, SESSION_LABEL
 from hostworker.runtime.sandboxes import FREE, SANDBOX_LABEL, sandbox_name
 from resources.discovery import Device, Machine
 from resources.models import Host, HostStatus

@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 from django.conf import settings
 
-from hostworker.runtime.container_config import HOST_LABEL
+from engine.containers import HOST_LABEL
 from resources.models import ResourceGroup
 from resources.units import GIB, MIB
 from sessions import services

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
+from engine.containers import container_name
 from hostworker.jupyter import last_use
-from hostworker.runtime.container_config import container_name
 from hostworker.runtime.tests.runtime_worlds import MIB, DockerWorld, make_spec
 from tests.fgpu_sessions import PYTHON_IMAGE, ensure_python_image
 from tests.wait import until

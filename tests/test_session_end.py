@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import connections
 
 from endpoints.services import open_app
-from hostworker.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL
+from engine.containers import HOST_LABEL, INSTALLATION_LABEL
 from proxy.tests.wire import Client, connected, request
 from resources.models import Installation
 from sessions import services

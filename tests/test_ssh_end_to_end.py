@@ -7,8 +7,9 @@ from uuid import uuid4
 import pytest
 
 from accounts.services import add_ssh_key
+from engine.containers import HOST_LABEL
 from hostworker.privileged.tests.test_firewall import serving
-from hostworker.runtime.container_config import HOST_LABEL, NETWORK
+from hostworker.runtime.container_config import NETWORK
 from resources.discovery import Machine
 from resources.models import Host
 from resources.services import declare_ready, register_host

@@ -13,13 +13,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.db import connections
 
-from hostworker.runtime.container_config import (
-    ATTEMPT_LABEL,
-    HOST_LABEL,
-    INSTALLATION_LABEL,
-    SESSION_LABEL,
-    container_name,
-)
+from engine.containers import ATTEMPT_LABEL, HOST_LABEL, INSTALLATION_LABEL, SESSION_LABEL, container_name
 from resources.models import Installation
 from sessions.models import Session
 from tests.containers import Container, running_container

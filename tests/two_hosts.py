@@ -12,7 +12,7 @@ import requests
 from asgiref.sync import sync_to_async
 from django.conf import settings
 
-from hostworker.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL
+from engine.containers import HOST_LABEL, INSTALLATION_LABEL
 from resources.models import Installation
 from resources.units import MIB
 from sessions.lifecycle import Status

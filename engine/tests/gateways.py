@@ -8,9 +8,10 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 from urllib.parse import urlsplit
 
-from engine.engine import GATEWAY_PREFIX, HEAD_LIMIT, Engine
+from engine.containers import HOST_LABEL, INSTALLATION_LABEL, container_name
+from engine.engine import GATEWAY_PREFIX, Engine
 from engine.gateway import EngineGateway, signer
-from hostworker.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL, container_name
+from engine.http import HEAD_LIMIT
 from proxy.signing import Keys
 from tests.containers import ENGINE_URL, Container, running_container
 from tests.tiny_image import ensure_tiny_image

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 from docker.api import APIClient
 
+from engine.containers import container_name
 from engine.engine import Engine, ExecError
 from engine.exec_stream import ExecStream, is_running
 from engine.gateway import EngineGateway, signer
@@ -24,7 +25,6 @@ from engine.tests.gateways import (
     settled,
 )
 from engine.tests.streams import read_until
-from hostworker.runtime.container_config import container_name
 from proxy.signing import Keys
 from tests.containers import ENGINE_URL, Container
 from tests.ports import free_port

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from engine import gateway as gateway_module
+from engine.containers import HOST_LABEL, INSTALLATION_LABEL, container_name
 from engine.engine import Engine
 from engine.gateway import EngineGateway, RequestRefusedError, exec_config, is_of_session, signer
 from engine.tests.gateways import HOST, KEYS, OURS, of_session, raw, settled, written
-from hostworker.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL, container_name
 from proxy import gateway_tokens
 from proxy.signing import EXEC, Keys
 from tests.containers import Container, running_container

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from fgpu.limits import FRAME_MS, REGION_BYTES, GpuLimit, format_limits
+from fgpu.limits import REGION_BYTES, GpuLimit, format_limits, parse_limits
 from fgpu.limits import prepare as write_limits
 from hostworker.enforcement.programs import write_whole
-from hostworker.enforcement.shares import free_turn, limits, share_memory, share_percent
+from hostworker.enforcement.shares import free_turn, limits, share_memory, share_percent, turn_length
 from hostworker.privileged.base import HostPrivileges
 from hostworker.privileged.direct import DirectPrivileges
 from hostworker.runtime.base import GpuGrant, Key
@@ -21,9 +21,6 @@ from resources.tiers import Tier
 LIMITS: Final = "limits.conf"
 BY_DRIVER: Final = "by-driver.json"
 _NAME: Final = re.compile(r"(?P<session>.+)-(?P<attempt>[0-9]+)")
-_TURN: Final = re.compile(
-    r"^dev=(?P<uuid>\S+) .*sm_percent=(?P<percent>[0-9.]+) phase_ms=(?P<start>[0-9]+)", re.MULTILINE
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,15 +74,12 @@ class SessionFolders:
 
 
 def _turns(limits_file: Path) -> list[tuple[str, int, int]]:
-    """Return (UUID, start, length) of the turns in a limits file, in ms; none where there is no file."""
+    """Return (UUID, start, length) of the turns in a limits file, in ms; none where there is no valid file."""
     try:
-        text = limits_file.read_text()
-    except FileNotFoundError:  # not written yet, or just discarded
+        limits_of_file = parse_limits(limits_file.read_text())
+    except (FileNotFoundError, ValueError):  # not written yet, just discarded, or damaged, which its hook refuses
         return []
-    return [
-        (match["uuid"], int(match["start"]), round(FRAME_MS * float(match["percent"]) / 100))
-        for match in _TURN.finditer(text)
-    ]
+    return [(limit.uuid, limit.phase_ms, turn_length(limit.sm_percent)) for limit in limits_of_file]
 
 
 def _turn_starts(limits_file: Path) -> dict[str, int]:

@@ -6,6 +6,7 @@ from typing import Final
 
 from fgpu.limits import FRAME_MS, GpuLimit
 from hostworker.runtime.base import GpuGrant
+from resources.shares import share_bytes
 from resources.tiers import Tier
 
 HUNDREDTH: Final = Decimal("0.01")
@@ -19,8 +20,8 @@ def needs_hook(gpus: Sequence[GpuGrant]) -> bool:
 
 
 def share_memory(gpu: GpuGrant) -> int:
-    """Return the bytes of the share, rounded down so that the shares of a device never exceed it."""
-    return gpu.memory * gpu.milli // gpu.capacity
+    """Return the bytes of the share."""
+    return share_bytes(gpu.memory, gpu.milli, gpu.capacity)
 
 
 def share_percent(gpu: GpuGrant) -> Decimal:
@@ -45,9 +46,14 @@ def limits(gpus: Iterable[GpuGrant], starts: Mapping[str, int], context_memory: 
     ]
 
 
+def turn_length(percent: Decimal) -> int:
+    """Return the ms of the frame that a share of the SMs is, in percent, gets as its turn."""
+    return round(FRAME_MS * percent / 100)
+
+
 def free_turn(taken: Sequence[Turn], percent: Decimal) -> int:
     """Return the start of a turn that meets the turns `taken` as little as can be, the earliest of the best."""
-    length = round(FRAME_MS * percent / 100)
+    length = turn_length(percent)
     candidates = [0, *((start + ms) % FRAME_MS for start, ms in taken)]
     return min(candidates, key=lambda start: (sum(_overlap((start, length), turn) for turn in taken), start))
 

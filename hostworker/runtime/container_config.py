@@ -4,15 +4,11 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from engine.containers import ATTEMPT_LABEL, HOSTNAME_LABEL, SESSION_LABEL
 from fgpu.mounts import Mount
 from hostworker.runtime.base import ContainerSpec, EnforcementSetup
 
 NO_ENFORCEMENT: Final = EnforcementSetup()
-INSTALLATION_LABEL: Final = "gpuplatform.installation"
-HOST_LABEL: Final = "gpuplatform.host"
-SESSION_LABEL: Final = "gpuplatform.session"
-ATTEMPT_LABEL: Final = "gpuplatform.attempt"
-HOSTNAME_LABEL: Final = "gpuplatform.hostname"
 
 PIDS_LIMIT: Final = 4096  # processes and threads; a fork bomb ends here
 OOM_SCORE_ADJ: Final = 500  # when the host itself runs out of memory, sessions die before the platform
@@ -65,11 +61,6 @@ while :; do sleep 86400 & wait $!; done
 
 NETWORK: Final = "gpuplatform"  # of all sessions on a host
 BRIDGE_DEVICE_LIMIT: Final = 15  # characters of a network device's name (IFNAMSIZ less the NUL)
-
-
-def container_name(session: str, attempt: int) -> str:
-    """Return the engine-wide unique name of this attempt's container."""
-    return f"gp-{session}-{attempt}"
 
 
 def container_config(

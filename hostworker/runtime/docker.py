@@ -17,6 +17,7 @@ from docker.api import APIClient
 from docker.errors import APIError, ImageNotFound, NotFound
 from docker.types import CancellableStream
 
+from engine.containers import HOST_LABEL, HOSTNAME_LABEL, INSTALLATION_LABEL, container_name
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.shares import needs_hook
 from hostworker.privileged.base import ContainerFiles, HostPrivileges
@@ -36,16 +37,7 @@ from hostworker.runtime.base import (
     StartError,
     no_op,
 )
-from hostworker.runtime.container_config import (
-    HOST_LABEL,
-    HOSTNAME_LABEL,
-    INSTALLATION_LABEL,
-    NETWORK,
-    container_config,
-    container_name,
-    joined_network,
-    network_options,
-)
+from hostworker.runtime.container_config import NETWORK, container_config, joined_network, network_options
 from hostworker.runtime.docker_exec import execute
 from hostworker.runtime.docker_requests import (
     CONFLICT,
@@ -254,7 +246,8 @@ class DockerRuntime:
             container = self._find(client, session, attempt)
             if not (container and container["State"]["Running"]):
                 raise ExecutionError("The session's container is not running.")
-            return execute(client, str(container["Id"]), command, environment)
+            container_id = str(container["Id"])
+        return execute(self._engine_url, container_id, command, environment)
 
     def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
         """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""

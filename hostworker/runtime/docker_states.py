@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from docker.api import APIClient
 
+from engine.containers import ATTEMPT_LABEL, SESSION_LABEL
 from hostworker.runtime.base import ContainerPhase, ContainerState, Key
-from hostworker.runtime.container_config import ATTEMPT_LABEL, SESSION_LABEL
 from hostworker.runtime.docker_requests import inspect
 
 KILLED: Final = 137  # exit code of a process ended by SIGKILL

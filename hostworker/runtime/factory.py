@@ -8,13 +8,13 @@ from typing import cast
 from django.conf import settings
 from django.utils.module_loading import import_string
 
+from engine.containers import HOST_LABEL
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import Programs
 from hostworker.privileged.base import HostPrivileges
 from hostworker.privileged.direct import DirectPrivileges
 from hostworker.privileged.helper import HelperPrivileges
 from hostworker.runtime.base import Runtime
-from hostworker.runtime.container_config import HOST_LABEL
 from resources.models import Installation
 from resources.units import bytes_from
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from engine.containers import container_name
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.runtime.base import (
     ContainerPhase,
@@ -27,7 +28,6 @@ from hostworker.runtime.base import (
     StartError,
     no_op,
 )
-from hostworker.runtime.container_config import container_name
 
 KILLED: Final = 137  # exit code of a process ended by SIGKILL
 STOPPED_CHECK_SECONDS: Final = 0.1

@@ -9,7 +9,7 @@ from contextlib import suppress
 import pytest
 
 from hostworker import app_probe
-from hostworker.app_probe import Answer, probe
+from hostworker.app_probe import ProbeResult, probe
 from tests.ports import free_port
 from tests.wait import SECONDS
 
@@ -51,40 +51,40 @@ def serve() -> Iterator[Serve]:
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (b"HTTP/1.1 200 OK\r\n\r\n", Answer.OK),
-        (b"HTTP/1.0 302 Found\r\n\r\n", Answer.OK),
-        (b"HTTP/1.1 403 Forbidden\r\n\r\n", Answer.OK),
-        (b"HTTP/1.1 500 Internal Server Error\r\n\r\n", Answer.ERROR),
-        (b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n", Answer.STRANGE),
-        (b"closed", Answer.STRANGE),
+        (b"HTTP/1.1 200 OK\r\n\r\n", ProbeResult.OK),
+        (b"HTTP/1.0 302 Found\r\n\r\n", ProbeResult.OK),
+        (b"HTTP/1.1 403 Forbidden\r\n\r\n", ProbeResult.OK),
+        (b"HTTP/1.1 500 Internal Server Error\r\n\r\n", ProbeResult.ERROR),
+        (b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n", ProbeResult.NOT_HTTP),
+        (b"closed", ProbeResult.NOT_HTTP),
     ],
 )
-def test_the_first_line_decides(serve: Serve, answer: bytes, expected: Answer) -> None:
+def test_the_first_line_decides(serve: Serve, answer: bytes, expected: ProbeResult) -> None:
     assert probe("127.0.0.1", serve(answer)) is expected
 
 
 def test_nobody_there_is_told_apart_from_somebody_silent(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_probe, "SECONDS", 0.2)
+    monkeypatch.setattr(app_probe, "TIMEOUT_SECONDS", 0.2)
     silent = serve(b"")
-    assert probe("127.0.0.1", silent) is Answer.SILENT
-    assert probe("127.0.0.1", free_port()) is Answer.NOBODY
+    assert probe("127.0.0.1", silent) is ProbeResult.NO_RESPONSE
+    assert probe("127.0.0.1", free_port()) is ProbeResult.REFUSED
 
 
 def test_a_server_that_drips_does_not_hold_the_caller(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_probe, "SECONDS", 0.5)
+    monkeypatch.setattr(app_probe, "TIMEOUT_SECONDS", 0.5)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dripping = threading.Thread(target=drip, args=(listener,))
         dripping.start()
-        assert probe("127.0.0.1", int(listener.getsockname()[1])) is Answer.SILENT
+        assert probe("127.0.0.1", int(listener.getsockname()[1])) is ProbeResult.NO_RESPONSE
         dripping.join()
 
 
 def drip(listener: socket.socket) -> None:
     connection, _ = listener.accept()
     with connection:
-        for _ in range(100):
+        for byte in b"HTTP/1.1 200 OK":
             try:
-                connection.send(b"x")
+                connection.send(bytes([byte]))
             except OSError:
                 return
             time.sleep(0.1)

@@ -133,7 +133,7 @@ def test_what_answers_already_is_not_started(world: DockerWorld, runtime: Docker
 def test_what_listens_and_is_slow_to_answer_is_waited_for_and_not_started_again(
     world: DockerWorld, runtime: DockerRuntime, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app_probe, "SECONDS", 0.3)
+    monkeypatch.setattr(app_probe, "TIMEOUT_SECONDS", 0.3)
     make_app(session, command="touch /tmp/started; sleep 1000")
     endpoint = make_endpoint(session)
     slow = "while [ ! -e /tmp/quick ]; do sleep 0.05; done; printf 'HTTP/1.1 200 OK\\r\\n\\r\\n'"

@@ -13,15 +13,10 @@ from pytest_django import Settings
 
 from accounts.models import User
 from endpoints import routes
-from engine.engine import HEAD_LIMIT, Engine
+from engine.containers import ATTEMPT_LABEL, HOST_LABEL, INSTALLATION_LABEL, SESSION_LABEL, container_name
+from engine.engine import Engine
 from engine.gateway import EngineGateway
-from hostworker.runtime.container_config import (
-    ATTEMPT_LABEL,
-    HOST_LABEL,
-    INSTALLATION_LABEL,
-    SESSION_LABEL,
-    container_name,
-)
+from engine.http import HEAD_LIMIT
 from resources.models import Host, Installation
 from sessions import engine_address, login_watch, logs
 from sessions.lifecycle import Reason, Status

@@ -2,21 +2,22 @@
 
 import json
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from django.test import override_settings
 from django.utils import timezone
 
-from hostworker.runtime.base import ContainerSpec, EngineUnreachableError
-from hostworker.runtime.factory import get_runtime
-from hostworker.runtime.memory import MemoryRuntime
+from engine.containers import container_name
 from resources.units import GIB
 from sessions import logs
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, SessionUsage
 from sessions.tests.web import HTMX, browser_of, text_of
 from sessions.words import REASON_WORDS, reason_text
+from tests.containers import running_container
 from tests.factories import make_host, make_session, make_user, run_session
+from tests.tiny_image import ensure_tiny_image
 
 pytestmark = pytest.mark.django_db
 
@@ -105,25 +106,21 @@ def test_the_logs_of_an_ended_session_are_its_last_lines() -> None:
     assert logs.read(ended_with("one\ntwo\nthree\n"), 2) == "two\nthree"
 
 
+@pytest.mark.docker
 def test_the_logs_of_a_running_session_come_from_its_container() -> None:
     session = run_session(host=make_host(name="test-host"))
-    runtime = get_runtime()
-    spec = ContainerSpec(
-        session=session.pk, attempt=session.attempt, image="x", cpu=1, memory=2**30, shared_memory=2**20
-    )
-    runtime.create(spec)
-    runtime.start(session.pk, session.attempt)
-    assert logs.read(session, 10) == runtime.logs(session.pk, session.attempt, 10)
+    name = container_name(session.pk, session.attempt)
+    with running_container(ensure_tiny_image(), name=name) as container:
+        container.run("echo said $((6*7)) > /proc/1/fd/1")
+        assert logs.read(session, 10) == "said 42\n"
+    assert logs.read(session, 10) == ""
 
 
-def test_an_engine_that_does_not_answer_is_told_once_and_in_words() -> None:
+def test_logs_of_an_unreachable_engine_are_an_error_in_words(tmp_path: Path) -> None:
     session = run_session(host=make_host(name="test-host"))
-    runtime = get_runtime()
-    assert isinstance(runtime, MemoryRuntime)
-    runtime.fail_next("logs", EngineUnreachableError("Connection aborted."))
-    with pytest.raises(logs.LogsUnavailableError) as caught:
+    nowhere = override_settings(COMPUTE_DOCKER_URL=f"unix://{tmp_path}/none.sock")
+    with nowhere, pytest.raises(logs.LogsUnavailableError, match=r"^The container engine cannot be reached\."):
         logs.read(session, 10)
-    assert str(caught.value) == "The container engine of host test-host does not answer. Try again later."
 
 
 def test_a_waiting_session_has_written_nothing() -> None:

@@ -13,13 +13,7 @@ from django.conf import settings
 from accounts.models import SshKey, User
 from accounts.services import add_ssh_key, delete_ssh_key
 from endpoints import services
-from hostworker.runtime.container_config import (
-    ATTEMPT_LABEL,
-    HOST_LABEL,
-    INSTALLATION_LABEL,
-    SESSION_LABEL,
-    container_name,
-)
+from engine.containers import ATTEMPT_LABEL, HOST_LABEL, INSTALLATION_LABEL, SESSION_LABEL, container_name
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
 from hostworker.session_keys import SessionKeys
 from resources.models import Host, Installation

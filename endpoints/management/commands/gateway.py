@@ -10,9 +10,10 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from endpoints.data_plane import gateway_plane, running
-from engine.engine import GATEWAY_PREFIX, HEAD_LIMIT, Engine
+from engine.containers import HOST_LABEL, INSTALLATION_LABEL
+from engine.engine import GATEWAY_PREFIX, Engine
 from engine.gateway import EngineGateway
-from hostworker.runtime.container_config import HOST_LABEL, INSTALLATION_LABEL
+from engine.http import HEAD_LIMIT
 from proxy.client_connection import ClientConnection
 from proxy.data_plane import DataPlane
 from proxy.dispatch import FirstRequestDispatcher

@@ -12,14 +12,8 @@ import pytest
 from docker.api import APIClient
 from docker.errors import NotFound
 
+from engine.containers import ATTEMPT_LABEL, HOST_LABEL, INSTALLATION_LABEL, SESSION_LABEL, container_name
 from hostworker.runtime.base import ContainerSpec, ExecResult, Runtime
-from hostworker.runtime.container_config import (
-    ATTEMPT_LABEL,
-    HOST_LABEL,
-    INSTALLATION_LABEL,
-    SESSION_LABEL,
-    container_name,
-)
 from hostworker.runtime.docker import DockerRuntime
 from hostworker.runtime.memory import MemoryRuntime
 from hostworker.runtime.sandboxes import SANDBOX_LABEL

@@ -49,7 +49,7 @@ def test_what_it_leaves_in_the_background_outlives_it(world: DockerWorld, runnin
 def test_a_program_that_does_not_end_is_given_up(
     world: DockerWorld, running: ContainerSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(docker_exec, "SECONDS", 0.5)
+    monkeypatch.setattr(docker_exec, "TIMEOUT_SECONDS", 0.5)
     with pytest.raises(ExecutionError, match="did not end in time"):
         run(world, running, "sleep 100")
     with pytest.raises(ExecutionError, match="did not end in time"):

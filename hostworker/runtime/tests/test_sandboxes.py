@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from engine.containers import container_name
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.runtime.base import ContainerPhase, ContainerSpec, StartError
-from hostworker.runtime.container_config import container_name
 from hostworker.runtime.docker import DockerRuntime
 from hostworker.runtime.docker_requests import inspect
 from hostworker.runtime.sandboxes import FREE, QUIET_SECONDS, RETIRED, sandbox_name

@@ -1,0 +1,14 @@
+"""Names and labels by which the platform's containers are known to the engine. Pure."""
+
+from typing import Final
+
+INSTALLATION_LABEL: Final = "gpuplatform.installation"
+HOST_LABEL: Final = "gpuplatform.host"
+SESSION_LABEL: Final = "gpuplatform.session"
+ATTEMPT_LABEL: Final = "gpuplatform.attempt"
+HOSTNAME_LABEL: Final = "gpuplatform.hostname"
+
+
+def container_name(session: str, attempt: int) -> str:
+    """Return the engine-wide unique name of the container of a session's attempt."""
+    return f"gp-{session}-{attempt}"
