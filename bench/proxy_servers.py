@@ -19,10 +19,10 @@ from proxy.asgi_request import Receive, Scope, Send
 from proxy.authorization import BrowserAuthorizer
 from proxy.client_connection import ClientConnection
 from proxy.data_plane import DataPlane
+from proxy.response_parser import DecodingResponseParser, ResponseParser
 from proxy.routes import Route, RouteTable
 from proxy.signing import Grant, Keys
 from proxy.site import Site
-from proxy.upstream_connection import DecodingUpstreamConnection, UpstreamConnection
 
 HOST: Final = "127.0.0.1"
 MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
@@ -84,7 +84,7 @@ def keys() -> Keys:
     return Keys(["bench:0123456789abcdef"])
 
 
-def plane(http_port: int, echo_port: int, kind: type[UpstreamConnection]) -> DataPlane:
+def plane(http_port: int, echo_port: int, parser: type[ResponseParser]) -> DataPlane:
     """Return a data plane with the two upstreams among a thousand endpoints."""
     table = RouteTable()
     routes = [
@@ -97,7 +97,7 @@ def plane(http_port: int, echo_port: int, kind: type[UpstreamConnection]) -> Dat
     authorizer = BrowserAuthorizer(
         site=SITE, table=table, keys=keys(), subnets=[ip_network("127.0.0.0/8")], control_plane=NoControlPlane()
     )
-    return DataPlane(authorizer, NoControlPlane(), app_connection=kind)
+    return DataPlane(authorizer, NoControlPlane(), response_parser=parser)
 
 
 async def serve_echo(port: int) -> None:
@@ -108,7 +108,7 @@ async def serve_echo(port: int) -> None:
 
 async def serve_ours(port: int, http_port: int, echo_port: int) -> None:
     """Serve the fast carrier for ever."""
-    plane_ = plane(http_port, echo_port, UpstreamConnection)
+    plane_ = plane(http_port, echo_port, ResponseParser)
     plane_.start()
     server = await asyncio.get_running_loop().create_server(lambda: ClientConnection(plane_), HOST, port)
     await server.serve_forever()
@@ -116,7 +116,7 @@ async def serve_ours(port: int, http_port: int, echo_port: int) -> None:
 
 async def serve_ours_asgi(port: int, http_port: int, echo_port: int) -> None:
     """Serve the portable carrier under uvicorn for ever."""
-    plane_ = plane(http_port, echo_port, DecodingUpstreamConnection)
+    plane_ = plane(http_port, echo_port, DecodingResponseParser)
 
     async def get_plane() -> DataPlane:
         plane_.start()

@@ -15,9 +15,9 @@ from proxy.authorization import BrowserAuthorizer
 from proxy.data_plane import DataPlane
 from proxy.gateway import GatewayAuthorizer
 from proxy.limits import GATEWAY_LIMITS
+from proxy.response_parser import DecodingResponseParser, ResponseParser
 from proxy.routes import RouteTable
 from proxy.signing import Grant
-from proxy.upstream_connection import DecodingUpstreamConnection, UpstreamConnection
 from sessions import activity
 from sessions.engine_address import signing_keys
 
@@ -37,7 +37,7 @@ class DatabaseControlPlane:
         activity.used(session)
 
 
-def data_plane(app_connection: type[UpstreamConnection] = UpstreamConnection) -> DataPlane:
+def data_plane(response_parser: type[ResponseParser] = ResponseParser) -> DataPlane:
     """Return a new data plane for browsers, without routes yet."""
     control_plane = DatabaseControlPlane()
     trusted_proxies = [ip_network(each) for each in settings.COMPUTE_TRUSTED_PROXIES]
@@ -49,7 +49,7 @@ def data_plane(app_connection: type[UpstreamConnection] = UpstreamConnection) ->
         trusted_proxies=trusted_proxies,
         control_plane=control_plane,
     )
-    return DataPlane(authorizer, control_plane, app_connection=app_connection, trusted_proxies=trusted_proxies)
+    return DataPlane(authorizer, control_plane, response_parser=response_parser, trusted_proxies=trusted_proxies)
 
 
 def gateway_plane() -> DataPlane:
@@ -87,7 +87,7 @@ class LazyPlane:
         return self._plane
 
     async def _begin(self) -> DataPlane:
-        plane = data_plane(DecodingUpstreamConnection)
+        plane = data_plane(DecodingResponseParser)
         self._feed = Feed(plane.authorizer.table)
         await self._feed.begin()
         plane.start()

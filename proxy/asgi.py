@@ -1,27 +1,35 @@
-"""The portable carrier: an ASGI application that serves the apps' hosts and leaves all others to the one behind it.
+"""The ASGI server: middleware that serves the apps' hosts, and leaves all others to the application behind it.
 
-It runs under any ASGI server, at the cost of every byte passing through the server's own parsing and queues.
+It runs under any ASGI server; in return, every byte passes through that server's own parser and queues.
 """
 
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from enum import Enum
 
-from proxy.asgi_request import AHEAD_BYTES, Receive, Scope, Send, authorize_and_run, to_request
-from proxy.asgi_websocket import relay
+from proxy.asgi_request import MAX_BUFFERED_BYTES, Receive, Scope, Send, authorize_and_run, to_request
+from proxy.asgi_websocket import serve_websocket
 from proxy.authorization import ForwardDecision
 from proxy.data_plane import ConnectionSlot, DataPlane
-from proxy.exchange import BROKEN, ENDED, SILENT, TOO_LONG, UNREACHABLE
 from proxy.headers import RequestHead
-from proxy.responses import LocalResponse
+from proxy.response_parser import ResponseHead
+from proxy.responses import (
+    ACCESS_ENDED,
+    HEAD_TOO_LARGE,
+    RESPONSE_TIMEOUT,
+    UPSTREAM_FAILED,
+    UPSTREAM_UNREACHABLE,
+    LocalResponse,
+)
 from proxy.site import Site
-from proxy.upstream_connection import ResponseHead, UpstreamConnection
+from proxy.upstream_connection import UpstreamConnection
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 
 class AppProxyMiddleware:
-    """Serves the apps' hosts; `plane` is asked for when the first request comes, in the loop that runs."""
+    """Serves the apps' hosts; `plane` is called for the first request, in the running loop."""
 
     def __init__(self, site: Site, plane: Callable[[], Awaitable[DataPlane]], otherwise: Application) -> None:
         self._site = site
@@ -35,18 +43,18 @@ class AppProxyMiddleware:
             return
         plane = await self._plane()
         if scope["type"] == "websocket":
-            await relay(plane, scope, receive, send)
+            await serve_websocket(plane, scope, receive, send)
         else:
-            await _serve(plane, scope, receive, send)
+            await _serve_request(plane, scope, receive, send)
 
     def _is_for_app(self, scope: Scope) -> bool:
         return any(name == b"host" and self._site.is_of_apps(value) for name, value in scope["headers"])
 
 
-async def _serve(plane: DataPlane, scope: Scope, receive: Receive, send: Send) -> None:
+async def _serve_request(plane: DataPlane, scope: Scope, receive: Receive, send: Send) -> None:
     request = to_request(scope)
     if _size(request) > plane.limits.head_bytes:
-        await _respond(TOO_LONG, request, send)
+        await _respond(HEAD_TOO_LARGE, request, send)
         return
     response = await authorize_and_run(plane, scope, request, AsgiExchange, receive, send)
     if response:
@@ -65,8 +73,16 @@ def _size(request: RequestHead) -> int:
     return len(request.target) + sum(len(name) + len(value) for name, value in request.headers)
 
 
+class _State(Enum):
+    WAITING = "waiting"  # for the response
+    FAILED = "failed"  # before the response
+    STREAMING = "streaming"
+    COMPLETE = "complete"  # received; some of it may have to be sent yet
+    TRUNCATED = "truncated"  # failed within the response
+
+
 class AsgiExchange:
-    """One request of an ASGI server and its answer."""
+    """One request of an ASGI server, and its response."""
 
     def __init__(self, plane: DataPlane, slot: ConnectionSlot, forward: ForwardDecision) -> None:
         self.slot: ConnectionSlot | None = slot
@@ -74,97 +90,102 @@ class AsgiExchange:
         self._plane = plane
         self._pool = slot.pool
         self._forward = forward
-        self._app: UpstreamConnection | None = None
+        self._upstream: UpstreamConnection | None = None
+        self._is_reused = False  # the upstream connection was idle, and may have ended unnoticed
+        self._state = _State.WAITING
+        self._failure = UPSTREAM_FAILED  # the response if FAILED
         self._head: ResponseHead | None = None
         self._body: deque[bytes] = deque()
-        self._ahead = 0
-        self._is_whole = self._is_over = self._is_silent = self._is_reused = False
-        self._news = asyncio.Event()
+        self._buffered_bytes = 0
+        self._changed = asyncio.Event()
         self._may_write = asyncio.Event()
         self._may_write.set()
-        slot.is_busy = slot.pool.is_used = True
 
     async def run(self, receive: Receive, send: Send) -> LocalResponse | None:
-        """Forward the request and send the answer; return one of ours when nothing of it came."""
+        """Forward the request and send the response; return one of ours if the app sent none."""
         upload: asyncio.Task[None] | None = None
         try:
             await self._connect(may_reuse=self._forward.method == b"GET" and self._forward.length == 0)
             upload = asyncio.create_task(self._upload(receive))
-            await self._news.wait()
-            if self._head is None and self._is_reused and not self._is_over:  # it had ended while it was idle
-                self._news.clear()
+            await self._changed.wait()
+            if self._state is _State.FAILED and self._failure is UPSTREAM_FAILED and self._is_reused:
+                self._state = _State.WAITING
+                self._changed.clear()
                 await self._connect(may_reuse=False)
-                await self._news.wait()
+                await self._changed.wait()
             if self._head is None:
-                return SILENT if self._is_silent else ENDED if self._is_over else BROKEN
+                return self._failure
             await self._download(self._head, send)
             return None
         except TimeoutError:
-            return SILENT
+            return RESPONSE_TIMEOUT
         except OSError:
-            return UNREACHABLE
+            return UPSTREAM_UNREACHABLE
         finally:
             if upload:
                 upload.cancel()
 
-    def leave(self) -> None:
-        """Give up an app that has not answered to the end."""
-        if self._app:
-            self._app.abort()
-            self._app = None
+    def close(self) -> None:
+        """Close the upstream connection if the response is not complete."""
+        if self._upstream:
+            self._upstream.abort()
+            self._upstream = None
 
     async def _connect(self, *, may_reuse: bool) -> None:
         forward = self._forward
-        has_body = forward.length != 0
-        idle = self._pool.take_idle(asyncio.get_running_loop().time()) if may_reuse else None
+        loop = asyncio.get_running_loop()
+        idle = self._pool.take_idle(loop.time()) if may_reuse else None
         self._is_reused = idle is not None
-        app = idle or await self._pool.connect()
-        self._app = app
-        is_head = forward.method == b"HEAD"
-        app.send(self, forward.to_bytes(), is_head=is_head, switches=False, is_whole=not has_body)
-        self.deadline = asyncio.get_running_loop().time() + self._plane.limits.response_seconds
+        upstream = self._upstream = idle or await self._pool.connect()
+        is_head, is_complete = forward.method == b"HEAD", forward.length == 0
+        upstream.send(self, forward.to_bytes(), is_head=is_head, may_upgrade=False, is_complete=is_complete)
+        self.deadline = loop.time() + self._plane.limits.response_seconds
 
     async def _upload(self, receive: Receive) -> None:
-        """Send the request's body on, then wait for the client to leave."""
+        """Send the request's body, then wait for the client to leave."""
         is_chunked = self._forward.length is None
         more = self._forward.length != 0
         while message := await receive():
             if message["type"] == "http.disconnect":
-                self.cut()
+                self.abort()
                 return
             body, more_follows = message.get("body", b""), message.get("more_body", False)
-            if not (more and self._app):
+            if not (more and self._upstream):
                 continue
             more = more_follows
             await self._may_write.wait()
-            if self._app:
+            if self._upstream:
                 chunk = b"%x\r\n%b\r\n" % (len(body), body) if is_chunked and body else body
-                self._app.write(chunk + (b"0\r\n\r\n" if is_chunked and not more else b""), is_whole=not more)
+                self._upstream.write(chunk + (b"0\r\n\r\n" if is_chunked and not more else b""), is_complete=not more)
 
     async def _download(self, head: ResponseHead, send: Send) -> None:
-        """Send the answer as it comes; returning early tells the server that it is not whole."""
+        """Send the response as it comes; returning early tells the server that it is truncated."""
         headers = self._plane.authorizer.response_headers(self._forward.principal, head.headers)
         lower = [(name.lower(), value) for name, value in headers]
         await send({"type": "http.response.start", "status": head.status, "headers": lower})
-        while not (self._is_over and not self._is_whole):
+        while self._state is not _State.TRUNCATED:
             if self._body:
                 data = self._body.popleft()
                 await send({"type": "http.response.body", "body": data, "more_body": True})
-                self._took(len(data))
-            elif self._is_whole:
+                self._drained(len(data))
+            elif self._state is _State.COMPLETE:
                 await send({"type": "http.response.body", "body": b""})
                 return
             else:
-                self._news.clear()
-                await self._news.wait()
+                self._changed.clear()
+                await self._changed.wait()
 
-    def _took(self, count: int) -> None:
-        was_full = self._ahead > AHEAD_BYTES
-        self._ahead -= count
-        if was_full and self._ahead <= AHEAD_BYTES and self._app:
-            self._app.resume_reading()
+    def _drained(self, count: int) -> None:
+        was_full = self._buffered_bytes > MAX_BUFFERED_BYTES
+        self._buffered_bytes -= count
+        if was_full and self._buffered_bytes <= MAX_BUFFERED_BYTES and self._upstream:
+            self._upstream.resume_reading()
 
-    # --- the app's answer
+    def _set_state(self, state: _State) -> None:
+        self._state = state
+        self._changed.set()
+
+    # --- the response
 
     def response_started(self, head: ResponseHead, first: bytes) -> None:
         """Keep the head."""
@@ -172,54 +193,53 @@ class AsgiExchange:
         self.deadline = float("inf")
         if first:
             self.response_body(first)
-        self._news.set()
+        self._set_state(_State.STREAMING)
 
     def response_body(self, data: bytes) -> None:
-        """Keep it until the server takes it; let the app wait when there is much."""
+        """Buffer the data until the server takes it; pause the app above the limit."""
         self._body.append(data)
-        self._ahead += len(data)
-        if self._ahead > AHEAD_BYTES and self._app:
-            self._app.pause_reading()
-        self._news.set()
+        self._buffered_bytes += len(data)
+        if self._buffered_bytes > MAX_BUFFERED_BYTES and self._upstream:
+            self._upstream.pause_reading()
+        self._changed.set()
 
     def response_ended(self) -> None:
-        """Note that all has come."""
-        self._app = None
-        self._is_whole = True
-        self._news.set()
+        """Complete the response."""
+        self._upstream = None
+        self._set_state(_State.COMPLETE)
 
     def response_upgraded(self, head: ResponseHead, first: bytes) -> None:
-        """Never called: a plain request switches to nothing."""
-        raise AssertionError("a plain request switches to nothing")
+        """Fail: the parser refuses an upgrade that was not asked for."""
+        raise AssertionError("a plain request upgrades to nothing")
 
-    def upstream_lost(self, *, is_broken: bool) -> None:
-        """Note that nothing more comes."""
-        self._app = None
-        self._is_over = self._head is not None
-        self._news.set()
+    def upstream_lost(self, *, is_malformed: bool) -> None:
+        """Fail, or truncate the response."""
+        self._upstream = None
+        self._set_state(_State.TRUNCATED if self._head else _State.FAILED)
 
     def upstream_paused(self) -> None:
-        """Read no more from the client."""
+        """Stop reading from the client."""
         self._may_write.clear()
 
     def upstream_resumed(self) -> None:
         """Read on."""
         self._may_write.set()
 
-    # --- the plane
+    # --- the data plane
 
     def expire(self) -> None:
-        """Give up an app that does not begin to answer."""
-        self._is_silent = True
-        self.cut()
+        """Give up an app that does not start its response in time."""
+        self._fail(RESPONSE_TIMEOUT)
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """End at once."""
-        self.leave()
-        self._is_over = True
-        self._is_whole = False
-        self._may_write.set()
-        self._news.set()
+        self._fail(ACCESS_ENDED)
 
     def shut_down(self) -> None:
-        """Nothing to do: the server waits for answers under way."""
+        """Do nothing: the ASGI server waits for responses under way."""
+
+    def _fail(self, failure: LocalResponse) -> None:
+        self.close()
+        self._failure = failure
+        self._may_write.set()
+        self._set_state(_State.TRUNCATED if self._head else _State.FAILED)

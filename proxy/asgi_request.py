@@ -1,4 +1,4 @@
-"""What requests and websockets of the portable carrier have in common: from an ASGI server's event to a seat."""
+"""What requests and websockets have in common in the ASGI server: from the event of a request to a connection slot."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final, Protocol, cast
@@ -14,22 +14,22 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Any], Awaitable[None]]  # of messages
 
-AHEAD_BYTES: Final = 256 * 1024  # read from the app before the server has taken them
+MAX_BUFFERED_BYTES: Final = 256 * 1024  # read from the app and not yet taken by the server
 
 
 class AsgiHandler(ManagedConnection, Protocol):
-    """A request, or a websocket, that has a seat."""
+    """A request or a websocket that holds a slot."""
 
     async def run(self, receive: Receive, send: Send) -> LocalResponse | None:
-        """Have the app answer; return what to answer in its place when nothing of it came."""
+        """Forward the request and send the response; return one of ours if the app sent none."""
         ...
 
-    def leave(self) -> None:
-        """Give up what has not come to its end."""
+    def close(self) -> None:
+        """Close the upstream connection if it is still open."""
         ...
 
 
-Serve = Callable[[DataPlane, ConnectionSlot, ForwardDecision], AsgiHandler]
+HandlerFactory = Callable[[DataPlane, ConnectionSlot, ForwardDecision], AsgiHandler]
 
 
 def to_request(scope: Scope) -> RequestHead:
@@ -42,9 +42,9 @@ def to_request(scope: Scope) -> RequestHead:
 
 
 async def authorize_and_run(
-    plane: DataPlane, scope: Scope, request: RequestHead, serve: Serve, receive: Receive, send: Send
+    plane: DataPlane, scope: Scope, request: RequestHead, make_handler: HandlerFactory, receive: Receive, send: Send
 ) -> LocalResponse | None:
-    """Have the request judged, and the app answer it if it may; return what to answer in the app's place."""
+    """Decide about the request and have a handler forward it; return the response if the app sends none."""
     decision = plane.authorizer.authorize(request, scope["client"][0] if scope.get("client") else "")
     if isinstance(decision, ReservedRequest):
         return await plane.authorizer.serve(decision)
@@ -53,11 +53,12 @@ async def authorize_and_run(
     slot = plane.acquire_slot(decision.principal, decision.client)
     if isinstance(slot, LocalResponse):
         return slot
-    served = serve(plane, slot, decision)
-    plane.connections.add(served)
+    slot.is_busy = slot.pool.is_used = True
+    handler = make_handler(plane, slot, decision)
+    plane.connections.add(handler)
     try:
-        return await served.run(receive, send)
+        return await handler.run(receive, send)
     finally:
-        served.leave()
-        plane.connections.discard(served)
+        handler.close()
+        plane.connections.discard(handler)
         plane.release_slot(slot)

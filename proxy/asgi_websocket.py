@@ -1,43 +1,39 @@
-"""Websockets of the portable carrier: messages go from the server's events to an app's frames and back."""
+"""Websockets in the ASGI server: the handshake is forwarded to the app."""
 
 import asyncio
-from collections import deque
 from typing import Final
 
-from websockets.exceptions import ProtocolError
-from websockets.frames import CloseCode, Frame, Opcode
-from websockets.protocol import Protocol as Frames
-from websockets.protocol import Side, State
+from websockets.frames import CloseCode
 
-from proxy.asgi_request import AHEAD_BYTES, Message, Receive, Scope, Send, authorize_and_run, to_request
+from proxy.asgi_request import MAX_BUFFERED_BYTES, Message, Receive, Scope, Send, authorize_and_run, to_request
 from proxy.authorization import ForwardDecision
 from proxy.data_plane import ConnectionSlot, DataPlane
-from proxy.exchange import BROKEN, SILENT, UNREACHABLE
 from proxy.headers import Header
-from proxy.responses import LocalResponse
-from proxy.upstream_connection import ResponseHead, UpstreamConnection
+from proxy.response_parser import ResponseHead
+from proxy.responses import ACCESS_ENDED, RESPONSE_TIMEOUT, UPSTREAM_FAILED, UPSTREAM_UNREACHABLE, LocalResponse
+from proxy.upstream_connection import UpstreamConnection
+from proxy.websocket_relay import WebSocketRelay
 
 DENIAL: Final = "websocket.http.response"
 # The server negotiates extensions with the browser by itself, so none may be agreed on with the app.
-HANDSHAKE: Final = frozenset((b"sec-websocket-extensions",))
-OF_THE_SERVER: Final = (b"sec-websocket-", b"connection", b"upgrade", b"date", b"server", b"content-length")
-UNSAYABLE: Final = frozenset((CloseCode.NO_STATUS_RCVD, CloseCode.ABNORMAL_CLOSURE, CloseCode.TLS_HANDSHAKE))
+EXTENSIONS: Final = b"sec-websocket-extensions"
+SERVER_HEADERS: Final = (b"sec-websocket-", b"connection", b"upgrade", b"date", b"server", b"content-length")
 
 
-async def relay(plane: DataPlane, scope: Scope, receive: Receive, send: Send) -> None:
+async def serve_websocket(plane: DataPlane, scope: Scope, receive: Receive, send: Send) -> None:
     """Serve a websocket from its handshake to its end."""
     await receive()  # the handshake, which the scope describes
     request = to_request(scope)
     if not any(name == b"upgrade" for name, _ in request.headers):
         request.headers += [(b"upgrade", b"websocket"), (b"connection", b"upgrade")]
-    request.headers = [pair for pair in request.headers if pair[0] not in HANDSHAKE]
+    request.headers = [header for header in request.headers if header[0] != EXTENSIONS]
     response = await authorize_and_run(plane, scope, request, AsgiWebSocket, receive, send)
     if response:
         await _deny(scope, response, send)
 
 
 async def _deny(scope: Scope, response: LocalResponse, send: Send) -> None:
-    """Refuse the handshake, in words where the server can say them."""
+    """Refuse the handshake, with the response if the server supports that extension of ASGI."""
     if DENIAL not in scope.get("extensions", {}):
         await send({"type": "websocket.close", "code": CloseCode.POLICY_VIOLATION})
         return
@@ -46,8 +42,8 @@ async def _deny(scope: Scope, response: LocalResponse, send: Send) -> None:
     await send({"type": f"{DENIAL}.body", "body": response.body})
 
 
-class AsgiWebSocket(asyncio.Protocol):
-    """One websocket: the owner of the app's connection during the handshake, and its protocol afterwards."""
+class AsgiWebSocket:
+    """One websocket: handles the app's response to the handshake, then leaves the connection to a relay."""
 
     def __init__(self, plane: DataPlane, slot: ConnectionSlot, forward: ForwardDecision) -> None:
         self.slot: ConnectionSlot | None = slot
@@ -55,219 +51,106 @@ class AsgiWebSocket(asyncio.Protocol):
         self._plane = plane
         self._pool = slot.pool
         self._forward = forward
-        self._transport: asyncio.Transport | None = None
-        self._app: UpstreamConnection | None = None
-        self._frames = Frames(Side.CLIENT, state=State.OPEN, max_size=None)
+        self._upstream: UpstreamConnection | None = None
         self._head: ResponseHead | None = None
-        self._refusal = b""
-        self._parts: list[bytes] = []
-        self._is_text = False
-        self._messages: deque[Message] = deque()
-        self._ahead = 0
-        self._is_over = self._is_known = self._is_silent = False
-        self._news = asyncio.Event()
-        self._may_write = asyncio.Event()
-        self._may_write.set()
-        slot.is_busy = slot.pool.is_used = True
+        self._refusal = b""  # body of the app's response if it refuses
+        self._failure: LocalResponse | None = None
+        self._relay: WebSocketRelay | None = None
+        self._decided = asyncio.Event()
 
     async def run(self, receive: Receive, send: Send) -> LocalResponse | None:
-        """Ask the app, then relay until either side ends; return how to refuse if the app does."""
+        """Forward the handshake, then relay until either side ends; return the response if the app refuses."""
         try:
-            self._app = await self._pool.connect()
+            self._upstream = await self._pool.connect()
         except TimeoutError:
-            return SILENT
+            return RESPONSE_TIMEOUT
         except OSError:
-            return UNREACHABLE
+            return UPSTREAM_UNREACHABLE
+        if self._failure:  # aborted in the meantime
+            return self._failure
         self.deadline = asyncio.get_running_loop().time() + self._plane.limits.response_seconds
-        self._app.send(self, self._forward.to_bytes(), is_head=False, switches=True, is_whole=True)
-        while not self._is_known:
-            await self._wait()
+        self._upstream.send(self, self._forward.to_bytes(), is_head=False, may_upgrade=True, is_complete=True)
+        await self._decided.wait()
         self.deadline = float("inf")
         head = self._head
-        if head is None:
-            return SILENT if self._is_silent else BROKEN
+        if head is None or self._failure:
+            return self._failure or UPSTREAM_FAILED
         headers = self._plane.authorizer.response_headers(self._forward.principal, head.headers)
-        if self._transport is None:
+        if self._relay is None:
             return LocalResponse(status=head.status, headers=headers, body=self._refusal)
-        await self._relay(head, headers, receive, send)
+        await send(_acceptance(head, headers))
+        await self._relay.run(receive, send)
         return None
 
-    async def _wait(self) -> None:
-        self._news.clear()
-        await self._news.wait()
-
-    async def _relay(self, head: ResponseHead, headers: list[Header], receive: Receive, send: Send) -> None:
-        own = [(name.lower(), value) for name, value in headers if not name.lower().startswith(OF_THE_SERVER)]
-        chosen = [value.decode() for name, value in head.headers if name.lower() == b"sec-websocket-protocol"]
-        await send({"type": "websocket.accept", "subprotocol": chosen[0] if chosen else None, "headers": own})
-        from_client = asyncio.create_task(self._from_client(receive))
-        try:
-            while self._messages or not self._is_over:
-                if not self._messages:
-                    await self._wait()
-                    continue
-                message = self._messages.popleft()
-                await send(message)
-                self._took(message)
-        finally:
-            from_client.cancel()
-
-    async def _from_client(self, receive: Receive) -> None:
-        """Send the client's messages to the app."""
-        while (message := await receive())["type"] != "websocket.disconnect":
-            text = message.get("text")
-            await self._may_write.wait()
-            if self._frames.state is not State.OPEN:
-                return
-            if text is not None:
-                self._frames.send_text(text.encode())
-            else:
-                self._frames.send_binary(message["bytes"])
-            self._pool.is_used = True
-            self._flush()
-        if self._frames.state is State.OPEN:
-            code = message.get("code")
-            sayable = code is not None and code not in UNSAYABLE
-            self._frames.send_close(code if sayable else None, (message.get("reason") or "") if sayable else "")
-            self._flush()
-        if self._transport:
-            self._transport.close()
-
-    def _took(self, message: Message) -> None:
-        was_full = self._ahead > AHEAD_BYTES
-        self._ahead -= _size(message)
-        if was_full and self._ahead <= AHEAD_BYTES and self._transport and not self._transport.is_closing():
-            self._transport.resume_reading()
-
-    def _flush(self) -> None:
-        if self._transport and not self._transport.is_closing():
-            self._transport.write(b"".join(self._frames.data_to_send()))
-
-    def leave(self) -> None:
-        """Let the app have what is under way, and no more."""
-        if self._transport and self._is_over:
-            self._transport.close()
+    def close(self) -> None:
+        """Close the upstream connection; what was written to it is still sent if the websocket was closed properly."""
+        if self._relay and self._relay.is_closed:
+            self._relay.close()
         else:
-            self.cut()
+            self.abort()
 
     # --- the handshake
 
     def response_upgraded(self, head: ResponseHead, first: bytes) -> None:
-        """Take the connection over from here on."""
-        assert self._app
-        self._head, self._transport, self._app = head, self._app.transport, None
-        self._transport.set_protocol(self)
-        self._know()
+        """Leave the connection to a relay."""
+        assert self._upstream
+        self._head = head
+        self._relay = WebSocketRelay(self._upstream.transport, self._pool)
+        self._upstream = None
+        self._decided.set()
         if first:
-            self.data_received(first)
+            self._relay.data_received(first)
 
     def response_started(self, head: ResponseHead, first: bytes) -> None:
-        """Keep the refusal."""
+        """Keep the app's refusal."""
         self._head = head
         self._refusal += first
 
     def response_body(self, data: bytes) -> None:
-        """Keep what it says, as much as is sensible."""
-        if len(self._refusal) < AHEAD_BYTES:
+        """Keep the body of the refusal, up to a limit."""
+        if len(self._refusal) < MAX_BUFFERED_BYTES:
             self._refusal += data
 
     def response_ended(self) -> None:
-        """Know all of the refusal."""
-        self._app = None
-        self._know()
+        """Complete the refusal."""
+        self._upstream = None
+        self._decided.set()
 
-    def upstream_lost(self, *, is_broken: bool) -> None:
-        """Know that there is no answer."""
-        self._app = self._head = None
-        self._know()
+    def upstream_lost(self, *, is_malformed: bool) -> None:
+        """Fail: the app has sent no complete response."""
+        self._fail(UPSTREAM_FAILED)
 
     def upstream_paused(self) -> None:
-        """Nothing to do: a handshake fits into any buffer."""
+        """Do nothing: a handshake fits into any buffer."""
 
     def upstream_resumed(self) -> None:
-        """Nothing to do."""
+        """Do nothing, for the same reason."""
 
-    def _know(self) -> None:
-        self._is_known = True
-        self._news.set()
-
-    # --- the app's frames
-
-    def data_received(self, data: bytes) -> None:
-        """Turn frames into messages; pings are answered here."""
-        self._frames.receive_data(data)
-        for event in self._frames.events_received():
-            if isinstance(event, Frame):
-                self._take(event)
-        self._flush()
-        if self._frames.parser_exc is not None:
-            self._close(CloseCode.PROTOCOL_ERROR if isinstance(self._frames.parser_exc, ProtocolError) else 1011, "")
-        if self._ahead > AHEAD_BYTES and self._transport:
-            self._transport.pause_reading()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the client, unless the app has taken its leave."""
-        self._may_write.set()
-        if not self._is_over:
-            self._close(CloseCode.INTERNAL_ERROR, "The app is gone.")
-
-    def pause_writing(self) -> None:
-        """Read no more from the client."""
-        self._may_write.clear()
-
-    def resume_writing(self) -> None:
-        """Read on."""
-        self._may_write.set()
-
-    def _take(self, frame: Frame) -> None:
-        if frame.opcode is Opcode.CLOSE:
-            closed = self._frames.close_rcvd
-            code = closed.code if closed else CloseCode.NO_STATUS_RCVD
-            self._close(CloseCode.NORMAL_CLOSURE if code in UNSAYABLE else code, closed.reason if closed else "")
-        elif frame.opcode in (Opcode.TEXT, Opcode.BINARY, Opcode.CONT):
-            self._pool.is_used = True
-            if frame.opcode is not Opcode.CONT:
-                self._is_text = frame.opcode is Opcode.TEXT
-            self._parts.append(bytes(frame.data))
-            if frame.fin:
-                content, self._parts = b"".join(self._parts), []
-                self._put(_message(content, is_text=self._is_text))
-
-    def _put(self, message: Message) -> None:
-        self._messages.append(message)
-        self._ahead += _size(message)
-        self._news.set()
-
-    def _close(self, code: int, reason: str) -> None:
-        if not self._is_over:
-            self._is_over = True
-            self._put({"type": "websocket.close", "code": int(code), "reason": reason})
-
-    # --- the plane
+    # --- the data plane
 
     def expire(self) -> None:
-        """Give up an app that does not answer the handshake."""
-        self._is_silent = True
-        self.cut()
+        """Give up an app that does not respond to the handshake in time."""
+        self._fail(RESPONSE_TIMEOUT)
 
-    def cut(self) -> None:
+    def abort(self) -> None:
         """End at once."""
-        if self._app:
-            self._app.abort()
-            self.upstream_lost(is_broken=False)
-        if self._transport:
-            self._transport.abort()
-        self._close(CloseCode.POLICY_VIOLATION, "Access has ended.")
+        if self._relay:
+            self._relay.abort()
+        else:
+            self._fail(ACCESS_ENDED)
 
     def shut_down(self) -> None:
-        """Nothing to do: the server ends its websockets."""
+        """Do nothing: the ASGI server ends its websockets."""
+
+    def _fail(self, failure: LocalResponse) -> None:
+        self._failure = failure
+        if self._upstream:
+            self._upstream.abort()
+            self._upstream = None
+        self._decided.set()
 
 
-def _message(content: bytes, *, is_text: bool) -> Message:
-    if is_text:
-        return {"type": "websocket.send", "text": content.decode("utf-8", "replace")}
-    return {"type": "websocket.send", "bytes": content}
-
-
-def _size(message: Message) -> int:
-    return len(message.get("bytes") or message.get("text") or b"")
+def _acceptance(head: ResponseHead, headers: list[Header]) -> Message:
+    own = [(name.lower(), value) for name, value in headers if not name.lower().startswith(SERVER_HEADERS)]
+    chosen = [value.decode() for name, value in head.headers if name.lower() == b"sec-websocket-protocol"]
+    return {"type": "websocket.accept", "subprotocol": chosen[0] if chosen else None, "headers": own}

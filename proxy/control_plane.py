@@ -1,4 +1,4 @@
-"""What the data plane asks of the control plane: the only two questions that leave the process."""
+"""What the data plane asks the control plane: the only calls that leave the process."""
 
 from typing import Protocol
 
@@ -9,12 +9,12 @@ class ControlPlane(Protocol):
     """Knows who may use which endpoint; the platform's database stands behind it."""
 
     async def redeem(self, ticket: str, label: str, state_digest: str) -> tuple[Grant, str] | None:
-        """Use the ticket up; return its grant and the path to go to, None if it is not good for this endpoint here.
+        """Use up a ticket; return its grant and the path to redirect to, None if it is not valid for this endpoint.
 
-        `state_digest` is the digest of what the browser kept when it was sent to the platform.
+        `state_digest` is the digest of the nonce that the browser kept when it was redirected to the platform.
         """
         ...
 
     def used(self, session: str) -> None:
-        """Note that somebody uses an app of this session now; called about once a second while it is so."""
+        """Record that an app of the session is in use; called about once a second while it is."""
         ...

@@ -1,4 +1,4 @@
-"""The data plane of one process: what all its connections share, whichever carrier they come by."""
+"""The data plane of one process: what all its connections share, whichever server they belong to."""
 
 import asyncio
 import time
@@ -13,19 +13,19 @@ from proxy.control_plane import ControlPlane
 from proxy.headers import Header, RequestHead
 from proxy.limits import ProxyLimits
 from proxy.login_flow import ReservedRequest
-from proxy.pending import PendingConnections, source_of
+from proxy.pending import RETRY_AFTER, PendingConnections, source_of
+from proxy.response_parser import ResponseParser
 from proxy.responses import LocalResponse
 from proxy.routes import ConnectionFilter, RouteTable
-from proxy.upstream_connection import UpstreamConnection
 from proxy.upstream_pool import UpstreamPool
 
 DRAIN_POLL_SECONDS: Final = 0.1
+SWEEP_SECONDS: Final = 1.0  # the precision of the connections' deadlines
 Counted = TypeVar("Counted", int, str)
-SWEEP_SECONDS: Final = 1.0  # how exact the deadlines of connections are
 
 
 class Authorizer(Protocol):
-    """Admission, or a gateway's."""
+    """Decides about requests: `BrowserAuthorizer`, or `GatewayAuthorizer` in a gateway."""
 
     table: RouteTable
 
@@ -34,114 +34,113 @@ class Authorizer(Protocol):
         ...
 
     async def serve(self, reserved: ReservedRequest) -> LocalResponse:
-        """Return the answer at a reserved path."""
+        """Return the response at a reserved path."""
         ...
 
     def response_headers(self, principal: Principal, headers: list[Header]) -> list[Header]:
-        """Return the headers that the visitor gets."""
+        """Return the headers that the client receives of an app's response."""
         ...
 
 
 class ManagedConnection(Protocol):
-    """A connection of a browser: what ends it from outside."""
+    """A client's connection, as the data plane ends it."""
 
     deadline: float  # loop time at which `expire` is called
-    slot: "ConnectionSlot | None"  # None while nothing of an app goes through
+    slot: "ConnectionSlot | None"  # None while it has not been authorized
 
     def expire(self) -> None:
-        """Act on the deadline."""
+        """Handle the passing of the deadline."""
         ...
 
-    def cut(self) -> None:
-        """End at once."""
+    def abort(self) -> None:
+        """Close at once."""
         ...
 
     def shut_down(self) -> None:
-        """End as soon as nothing is lost by it."""
+        """Close as soon as no response is under way."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class ConnectionSlot:
-    """A visitor's connection, counted at its endpoint, its user and its address."""
+    """A connection as counted at its endpoint, its user and its address."""
 
     principal: Principal
     pool: UpstreamPool
-    client: str
-    is_busy: bool = False  # whether a request is under way; an idle connection needs no cutting
+    client: str  # IP address
+    is_busy: bool = False  # a request is under way; an idle connection need not be aborted when access ends
 
 
 class DataPlane:
-    """Connections, lanes and limits of a process; `start` and `stop` frame its life."""
+    """The connections, upstream pools and limits of a process, between `start` and `stop`."""
 
     def __init__(
         self,
         authorizer: Authorizer,
         control_plane: ControlPlane,
         limits: ProxyLimits | None = None,
-        app_connection: type[UpstreamConnection] = UpstreamConnection,
+        response_parser: type[ResponseParser] = ResponseParser,
         trusted_proxies: Sequence[Network] = (),
     ) -> None:
-        """`fronts` are reverse proxies, to which no limit on strangers applies."""
+        """Pending connections of `trusted_proxies` are not limited."""
         self.authorizer = authorizer
         self.limits = limits or ProxyLimits()
         self.pending = PendingConnections(self.limits, trusted_proxies)
         self.connections: set[ManagedConnection] = set()
         self._control_plane = control_plane
-        self._app_connection = app_connection
+        self._response_parser = response_parser
         self._pools: dict[str, UpstreamPool] = {}
         self._users: Counter[int] = Counter()
         self._addresses: Counter[str] = Counter()
         self._sweeping: asyncio.TimerHandle | None = None
-        authorizer.table.on_cut(self._cut)
+        authorizer.table.on_revocation(self._abort_matching)
 
     def start(self) -> None:
-        """Begin to watch deadlines; to be called in the running loop. Calling it again changes nothing."""
+        """Begin to watch deadlines, in the running loop; no-op if that was done already."""
         if self._sweeping is None:
             self._sweeping = asyncio.get_running_loop().call_later(SWEEP_SECONDS, self._sweep)
 
     def stop(self) -> None:
-        """End all connections."""
+        """Close all connections at once."""
         if self._sweeping:
             self._sweeping.cancel()
             self._sweeping = None
-        for live in list(self.connections):
-            live.cut()
+        for connection in list(self.connections):
+            connection.abort()
         for pool in self._pools.values():
-            pool.clear()
+            pool.close_idle()
 
     def shut_down(self) -> None:
-        """End what is idle now, and what is being answered when its answer is whole; websockets go on."""
-        for live in list(self.connections):
-            live.shut_down()
+        """Close idle connections now, and others when the response under way is complete; websockets go on."""
+        for connection in list(self.connections):
+            connection.shut_down()
 
     async def drain(self, seconds: float) -> None:
-        """Return when all connections have ended, or after so many seconds."""
+        """Shut down; return when all connections are closed, or after so many seconds."""
         self.shut_down()
         deadline = asyncio.get_running_loop().time() + seconds
         while self.connections and asyncio.get_running_loop().time() < deadline:
             await asyncio.sleep(DRAIN_POLL_SECONDS)
 
     def acquire_slot(self, principal: Principal, client: str) -> ConnectionSlot | LocalResponse:
-        """Return a seat at the visitor's endpoint, or why there is none."""
+        """Return a slot at the principal's endpoint, or the response that names the limit which is reached."""
         pool, limits, source = self._pool(principal), self.limits, source_of(client)
-        retry = (b"Retry-After", b"5")
-        if pool.connections_open >= limits.per_endpoint:
-            return responses.text(503, "Too many connections to this app are open.", retry, closes=True)
-        if principal.user and self._users[principal.user] >= limits.per_user:
-            return responses.text(429, "You have too many connections open.", retry, closes=True)
-        if not principal.login and self._addresses[source] >= limits.per_anonymous_address:
-            return responses.text(429, "Too many connections from your address are open.", retry, closes=True)
-        pool.connections_open += 1
+        if pool.slots >= limits.connections_per_endpoint:
+            return responses.text(503, "Too many connections to this app are open.", RETRY_AFTER, closes=True)
+        if principal.user and self._users[principal.user] >= limits.connections_per_user:
+            return responses.text(429, "You have too many connections open.", RETRY_AFTER, closes=True)
+        if not principal.login and self._addresses[source] >= limits.connections_per_anonymous_address:
+            return responses.text(429, "Too many connections from your address are open.", RETRY_AFTER, closes=True)
+        pool.slots += 1
         self._users[principal.user] += 1
         if not principal.login:
             self._addresses[source] += 1
         return ConnectionSlot(principal, pool, client)
 
     def release_slot(self, slot: ConnectionSlot) -> None:
-        """Give a seat back, once."""
+        """Return a slot, once."""
         principal = slot.principal
-        slot.pool.connections_open -= 1
+        slot.pool.slots -= 1
         _count_down(self._users, principal.user)
         if not principal.login:
             _count_down(self._addresses, source_of(slot.client))
@@ -151,41 +150,41 @@ class DataPlane:
         pool = self._pools.get(route.label)
         if pool is None or (pool.route is not route and pool.route != route):
             if pool:
-                pool.clear()
-            pool = self._pools[route.label] = UpstreamPool(route, self.limits, self._app_connection)
+                pool.close_idle()
+            pool = self._pools[route.label] = UpstreamPool(route, self.limits, self._response_parser)
         return pool
 
-    def _cut(self, holds: ConnectionFilter) -> None:
-        """End what goes through for the routes, log-ins and users meant."""
-        for live in list(self.connections):
-            slot = live.slot
-            if slot and slot.is_busy and holds(slot.principal.route, slot.principal.login, slot.principal.user):
-                live.cut()
+    def _abort_matching(self, matches: ConnectionFilter) -> None:
+        """Abort the connections of the routes, logins and users whose access has ended."""
+        for connection in list(self.connections):
+            slot = connection.slot
+            if slot and slot.is_busy and matches(slot.principal.route, slot.principal.login, slot.principal.user):
+                connection.abort()
         for label, pool in list(self._pools.items()):
-            if holds(pool.route, "", 0):
-                pool.clear()
+            if matches(pool.route, "", 0):
+                pool.close_idle()
                 del self._pools[label]
 
     def _sweep(self) -> None:
-        """Once a second: deadlines, cookies that ran out, idle connections, and who was active."""
+        """Enforce deadlines and the expiry of cookies, close idle upstreams and report activity, once a second."""
         loop = asyncio.get_running_loop()
         self._sweeping = loop.call_later(SWEEP_SECONDS, self._sweep)
-        now, clock = loop.time(), time.time()
-        for live in list(self.connections):
-            slot = live.slot
-            if slot and slot.is_busy and slot.principal.expires_at <= clock:
-                live.cut()
-            elif live.deadline <= now:
-                live.expire()
+        now, unix_seconds = loop.time(), time.time()
+        for connection in list(self.connections):
+            slot = connection.slot
+            if slot and slot.is_busy and slot.principal.expires_at <= unix_seconds:
+                connection.abort()
+            elif connection.deadline <= now:
+                connection.expire()
         for pool in self._pools.values():
-            pool.sweep(now)
+            pool.close_expired(now)
             if pool.is_used:
                 pool.is_used = False
                 self._control_plane.used(pool.route.session)
 
 
 def _count_down(counter: Counter[Counted], key: Counted) -> None:
-    """Count one less, and keep no zeros: addresses are many."""
+    """Count one less, without keeping zeros."""
     counter[key] -= 1
     if counter[key] <= 0:
         del counter[key]

@@ -13,8 +13,8 @@ from proxy.client_connection import ClientConnection
 from proxy.data_plane import DataPlane
 from proxy.limits import ProxyLimits
 from proxy.pending import PendingConnection
+from proxy.response_parser import END_OF_HEAD
 from proxy.site import Site
-from proxy.upstream_connection import END_OF_HEAD
 
 HOST: Final = re.compile(rb"\r\nhost[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
 Choose = Callable[[bytes], asyncio.Protocol]
@@ -60,7 +60,7 @@ class FirstRequestDispatcher(asyncio.Protocol):
         if self._timer:
             self._timer.cancel()
         if self._pending_connection:
-            self._pending_connection.end()
+            self._pending_connection.release()
 
 
 def is_for_app(site: Site, head: bytes) -> bool:

@@ -1,4 +1,4 @@
-"""The ports that some apps have to themselves: listened on as long as a route names them, or always."""
+"""Listeners at the ports of single apps: open while a route names the port, or always where ports are reserved."""
 
 import asyncio
 import logging
@@ -12,20 +12,20 @@ logger = logging.getLogger(__name__)
 
 
 class PortListeners:
-    """One listener for each port that a route of the plane has, and for those that are never left to others."""
+    """One listener for the port of each route that has one, and for each reserved port."""
 
-    def __init__(self, plane: DataPlane, host: str, held: Collection[int]) -> None:
+    def __init__(self, plane: DataPlane, host: str, reserved_ports: Collection[int]) -> None:
         self._plane = plane
         self._table = plane.authorizer.table
         self._host = host
-        self._held = frozenset(held)
+        self._reserved_ports = frozenset(reserved_ports)
         self._servers: dict[int, asyncio.Server] = {}
-        self._refused: set[int] = set()  # by the system; said once
+        self._unavailable: set[int] = set()  # ports that the system refused, which was logged
         self._changed = asyncio.Event()
         self._table.on_change(self._changed.set)
 
-    async def keep(self) -> None:
-        """Open and close listeners as routes come and go, until cancelled."""
+    async def run(self) -> None:
+        """Open and close listeners as routes change, until cancelled."""
         try:
             while True:
                 self._changed.clear()
@@ -36,10 +36,10 @@ class PortListeners:
                 server.close()
 
     async def _update(self) -> None:
-        wanted = self._held | {route.listen_port for route in self._table if route.listen_port}
+        wanted = self._reserved_ports | {route.listen_port for route in self._table if route.listen_port}
         for port in self._servers.keys() - wanted:
             self._servers.pop(port).close()
-        self._refused &= wanted
+        self._unavailable &= wanted
         for port in wanted - self._servers.keys():
             await self._open(port)
 
@@ -50,15 +50,15 @@ class PortListeners:
                 lambda: ClientConnection(self._plane, port), self._host, port, reuse_port=True
             )
         except OSError as error:
-            if port not in self._refused:
+            if port not in self._unavailable:
                 logger.warning("no app can have port %s: %s", port, error)
-            self._refused.add(port)
+            self._unavailable.add(port)
 
 
 @asynccontextmanager
-async def listening(plane: DataPlane, host: str, held: Collection[int] = ()) -> AsyncIterator[None]:
-    """Listen on the ports of apps, and on those `held` for them, while the block runs."""
-    task = asyncio.create_task(PortListeners(plane, host, held).keep())
+async def listening(plane: DataPlane, host: str, reserved_ports: Collection[int] = ()) -> AsyncIterator[None]:
+    """Listen at the ports of routes and at the reserved ones while the block runs."""
+    task = asyncio.create_task(PortListeners(plane, host, reserved_ports).run())
     try:
         yield
     finally:

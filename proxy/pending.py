@@ -1,4 +1,4 @@
-"""Connections that have shown no right to use an app yet: few at once, so that idle strangers leave room for others."""
+"""Limits the connections that have not been authorized yet, so that idle clients cannot keep others out."""
 
 import asyncio
 from collections import Counter
@@ -11,28 +11,30 @@ from proxy.authorization import Network, is_inside
 from proxy.limits import ProxyLimits
 from proxy.responses import LocalResponse
 
-IPV6_NETWORK_BITS: Final = 64  # of an address, as one customer gets them: the rest are the customer's to choose
-RETRY: Final = (b"Retry-After", b"5")
-TOO_MANY_OF_YOURS: Final = responses.text(429, "Too many connections from your address wait here.", RETRY, closes=True)
-TOO_MANY: Final = responses.text(503, "Too many connections wait here.", RETRY, closes=True)
+IPV6_PREFIX_BITS: Final = 64  # the network that one customer usually gets, whose addresses they choose freely
+RETRY_AFTER: Final = (b"Retry-After", b"5")
+ADDRESS_LIMIT_REACHED: Final = responses.text(
+    429, "Too many connections from your address wait here.", RETRY_AFTER, closes=True
+)
+TOTAL_LIMIT_REACHED: Final = responses.text(503, "Too many connections wait here.", RETRY_AFTER, closes=True)
 
 
 class PendingConnection:
-    """One connection's place among those that wait."""
+    """The place of one connection in the count."""
 
     def __init__(self, pending: "PendingConnections", source: str) -> None:
         self._pending: PendingConnections | None = pending
         self._source = source
 
-    def end(self) -> None:
-        """Give the place back; done already is success."""
+    def release(self) -> None:
+        """Stop counting the connection; no-op if that was done already."""
         if self._pending:
-            self._pending.leave(self._source)
+            self._pending.release(self._source)
             self._pending = None
 
 
 class PendingConnections:
-    """Counts them by where they come from, and in all. Servers in front are not counted: their clients are many."""
+    """Counts pending connections by source address and in total; those of trusted proxies are not counted."""
 
     def __init__(self, limits: ProxyLimits, trusted_proxies: Sequence[Network] = ()) -> None:
         self._limits = limits
@@ -41,7 +43,7 @@ class PendingConnections:
         self._total = 0
 
     def admit(self, transport: asyncio.Transport) -> PendingConnection | None:
-        """Return the place of a connection that was just made; None where there is none left: it is told, and ended."""
+        """Count a new connection; send 429 or 503, close it and return None if a limit is reached."""
         peer = transport.get_extra_info("peername")
         address = peer[0] if peer else ""
         source = source_of(address)
@@ -55,22 +57,22 @@ class PendingConnections:
         self._total += 1
         return PendingConnection(self, source)
 
-    def leave(self, source: str) -> None:
-        """Count one less; "" was never counted."""
+    def release(self, source: str) -> None:
+        """Count one connection of the source less; "" is never counted."""
         if source:
             self._total -= 1
             self._sources[source] -= 1
             if not self._sources[source]:
-                del self._sources[source]  # addresses are many
+                del self._sources[source]  # there are too many addresses to keep zeros
 
     def _refusal(self, source: str) -> LocalResponse | None:
         if self._sources[source] >= self._limits.pending_per_address:
-            return TOO_MANY_OF_YOURS
-        return TOO_MANY if self._total >= self._limits.pending else None
+            return ADDRESS_LIMIT_REACHED
+        return TOTAL_LIMIT_REACHED if self._total >= self._limits.pending_total else None
 
 
 def source_of(address: str) -> str:
-    """Return whom an address counts as: one of IPv6 as its network, one of IPv4 as itself, however it is written."""
+    """Return what an IP address is counted as: its /64 for IPv6, itself for IPv4, mapped addresses included."""
     try:
         parsed = ip_address(address)
     except ValueError:
@@ -79,4 +81,4 @@ def source_of(address: str) -> str:
         return address
     if parsed.ipv4_mapped:
         return str(parsed.ipv4_mapped)
-    return str(IPv6Network((int(parsed), IPV6_NETWORK_BITS), strict=False))
+    return str(IPv6Network((int(parsed), IPV6_PREFIX_BITS), strict=False))

@@ -1,14 +1,14 @@
-"""What the data plane answers by itself, without an app."""
+"""Responses that the data plane generates itself, without an app: redirects, error pages and status lines."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from html import escape
 from http import HTTPStatus
 from typing import Final
 
-Headers = Sequence[tuple[bytes, bytes]]
+HeaderSequence = Sequence[tuple[bytes, bytes]]
 
-ALWAYS: Final = (
+COMMON_HEADERS: Final = (
     (b"Cache-Control", b"no-store"),
     (b"Content-Security-Policy", b"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"),
     (b"Referrer-Policy", b"no-referrer"),
@@ -31,15 +31,18 @@ PAGE: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalResponse:
-    """A whole answer. A connection ends after it where `closes`: what the client sent cannot be told apart safely."""
+    """A complete response.
+
+    `closes`: the connection must end after it, since a request body may follow that is not read (RFC 9112, 9.3).
+    """
 
     status: int
-    headers: Headers
+    headers: HeaderSequence
     body: bytes = b""
     closes: bool = False
 
     def to_bytes(self, *, with_body: bool = True, closes: bool = False) -> bytes:
-        """Return it as HTTP/1.1."""
+        """Return the response as an HTTP/1.1 message, without its content for HEAD requests."""
         lines = [f"HTTP/1.1 {self.status} {HTTPStatus(self.status).phrase}\r\n".encode()]
         lines += [b"%b: %b\r\n" % header for header in self.headers]
         if closes or self.closes:
@@ -49,38 +52,66 @@ class LocalResponse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PageContent:
-    """What a page says."""
+    """The text of an HTML page, unescaped."""
 
     title: str
     text: str
-    link: tuple[str, str] | None = field(default=None)  # address and text
+    link: tuple[str, str] | None = None  # URL and link text
 
 
-def page(status: int, words: PageContent, *extra: tuple[bytes, bytes], closes: bool = False) -> LocalResponse:
-    """Return a page in words, as HTML that asks for nothing else."""
-    link = f'<p><a href="{escape(words.link[0])}">{escape(words.link[1])}</a></p>' if words.link else ""
-    body = PAGE.format(title=escape(words.title), text=escape(words.text), link=link).encode()
-    return _respond(status, b"text/html; charset=utf-8", body, extra, closes=closes)
+def page(status: int, content: PageContent, *extra: tuple[bytes, bytes], closes: bool = False) -> LocalResponse:
+    """Return an HTML page that loads no other resource; `extra` are additional headers."""
+    link = f'<p><a href="{escape(content.link[0])}">{escape(content.link[1])}</a></p>' if content.link else ""
+    body = PAGE.format(title=escape(content.title), text=escape(content.text), link=link).encode()
+    return _response(status, b"text/html; charset=utf-8", body, extra, closes=closes)
 
 
 def text(status: int, body: str, *extra: tuple[bytes, bytes], closes: bool = False) -> LocalResponse:
-    """Return a line of text."""
-    return _respond(status, b"text/plain; charset=utf-8", body.encode() + b"\n", extra, closes=closes)
+    """Return one line of plain text; `extra` are additional headers."""
+    return _response(status, b"text/plain; charset=utf-8", body.encode() + b"\n", extra, closes=closes)
 
 
 def json_text(status: int, body: str) -> LocalResponse:
-    """Return JSON that is written already."""
-    return _respond(status, b"application/json", body.encode(), ())
+    """Return a JSON document that is serialized already."""
+    return _response(status, b"application/json", body.encode(), ())
 
 
 def redirect(location: str, *extra: tuple[bytes, bytes]) -> LocalResponse:
-    """Return a redirect that turns into a GET. Raises ValueError for an address that no header can have."""
+    """Return 303 See Other. Raises ValueError unless the location is printable ASCII without spaces."""
     if not location.isascii() or not location.isprintable() or " " in location:
         raise ValueError("an address of printable ASCII characters is needed")
-    return _respond(303, b"text/plain", b"", ((b"Location", location.encode()), *extra))
+    return _response(303, b"text/plain", b"", ((b"Location", location.encode()), *extra))
 
 
-def _respond(status: int, kind: bytes, body: bytes, extra: Headers, *, closes: bool = False) -> LocalResponse:
+def _response(
+    status: int, content_type: bytes, body: bytes, extra: HeaderSequence, *, closes: bool = False
+) -> LocalResponse:
     length = str(len(body)).encode()
-    headers = (*ALWAYS, *extra, (b"Content-Type", kind), (b"Content-Length", length))
+    headers = (*COMMON_HEADERS, *extra, (b"Content-Type", content_type), (b"Content-Length", length))
     return LocalResponse(status=status, headers=headers, body=body, closes=closes)
+
+
+RESPONSE_TIMEOUT: Final = page(
+    504,
+    PageContent(title="The app does not answer", text="It may be busy or starting. Try again in a moment."),
+    closes=True,
+)
+UPSTREAM_UNREACHABLE: Final = page(
+    502,
+    PageContent(
+        title="The app is not running",
+        text="Nothing listens on its port in the session.",
+        link=("/.gp/again", "Open it again"),
+    ),
+    closes=True,
+)
+UPSTREAM_FAILED: Final = page(
+    502,
+    PageContent(title="The app did not answer properly", text="It hung up, or sent what is no HTTP."),
+    closes=True,
+)
+HEAD_TOO_LARGE: Final = text(431, "The header section of this request is too large.", closes=True)
+ACCESS_ENDED: Final = text(403, "Access to this app has ended.", closes=True)
+BAD_REQUEST: Final = text(400, "Bad request: this is not HTTP/1.1 as it should be.", closes=True)
+REQUEST_TIMEOUT: Final = text(408, "The request took too long.", closes=True)
+INTERNAL_ERROR: Final = text(500, "Something went wrong here; it has been noted.", closes=True)

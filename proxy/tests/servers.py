@@ -15,10 +15,10 @@ from proxy.client_connection import ClientConnection
 from proxy.data_plane import DataPlane
 from proxy.gateway import GatewayAuthorizer
 from proxy.limits import GATEWAY_LIMITS, ProxyLimits
+from proxy.response_parser import DecodingResponseParser, ResponseParser
 from proxy.routes import Route, RouteTable
 from proxy.tests.app import App, running_app
 from proxy.tests.site import BY_PORT, KEYS, SITE, SUBNETS, FakeControlPlane, authorizer, route
-from proxy.upstream_connection import DecodingUpstreamConnection, UpstreamConnection
 
 SERVERS = ("splice", "asgi", "gateway")
 
@@ -64,8 +64,8 @@ async def running(
         authorizer_ = authorizer(
             route(**({"port": app.port, "gateway": gateway} | changes)), control_plane=control_plane
         )
-        kind = DecodingUpstreamConnection if name == "asgi" else UpstreamConnection
-        plane = DataPlane(authorizer_, control_plane, limits, kind, trusted_proxies)
+        parser = DecodingResponseParser if name == "asgi" else ResponseParser
+        plane = DataPlane(authorizer_, control_plane, limits, parser, trusted_proxies)
         planes.insert(0, plane)
         port = await stack.enter_async_context(_served(plane) if name == "asgi" else _spliced(plane))
         yield RunningProxy(name, port, app, planes, authorizer_.table, control_plane)

@@ -194,7 +194,7 @@ async def test_a_cookie_that_runs_out_ends_what_it_opened(proxy: RunningProxy, m
 
 @pytest.mark.parametrize("name", ["splice", "asgi"])
 async def test_an_endpoint_has_room_for_so_many_connections(name: str) -> None:
-    async with running(name, ProxyLimits(per_endpoint=2)) as full:
+    async with running(name, ProxyLimits(connections_per_endpoint=2)) as full:
         async with connected(full.port) as one, connected(full.port) as two:
             for client in (one, two):
                 await client.send(handshake(**log_in()))
@@ -208,7 +208,10 @@ async def test_an_endpoint_has_room_for_so_many_connections(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["splice", "asgi"])
 async def test_the_anonymous_of_one_address_are_limited_and_those_who_logged_in_are_not(name: str) -> None:
-    async with running(name, ProxyLimits(per_anonymous_address=1), is_public=True) as full, connected(full.port) as one:
+    async with (
+        running(name, ProxyLimits(connections_per_anonymous_address=1), is_public=True) as full,
+        connected(full.port) as one,
+    ):
         await one.send(handshake())
         assert (await one.head()).status == 101
         async with connected(full.port) as two:

@@ -14,11 +14,11 @@ from proxy.data_plane import DataPlane
 from proxy.dispatch import PlatformOnly, uvicorn_protocol
 from proxy.limits import ProxyLimits
 from proxy.listeners import listening
+from proxy.response_parser import ResponseParser
 from proxy.tests.app import App, running_app
 from proxy.tests.black_box import log_in, seen
 from proxy.tests.site import BY_PORT, SITE, FakeControlPlane, authorizer, cookie, route
 from proxy.tests.wire import TEXT, connected, handshake, masked, request
-from proxy.upstream_connection import UpstreamConnection
 from tests.ports import free_port
 from tests.wait import SECONDS
 
@@ -33,7 +33,7 @@ async def platform(scope: Scope, receive: Receive, send: Send) -> None:
 
 def plane_for(app: App, limits: ProxyLimits | None = None, **changes: object) -> DataPlane:
     """Return a plane with the route to the app."""
-    return DataPlane(authorizer(route(port=app.port, **changes)), FakeControlPlane(), limits, UpstreamConnection)
+    return DataPlane(authorizer(route(port=app.port, **changes)), FakeControlPlane(), limits, ResponseParser)
 
 
 @asynccontextmanager

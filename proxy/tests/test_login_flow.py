@@ -7,10 +7,9 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from proxy.authorization import BrowserAuthorizer
-from proxy.exchange import UNREACHABLE
 from proxy.headers import RequestHead
 from proxy.login_flow import ReservedRequest
-from proxy.responses import LocalResponse
+from proxy.responses import UPSTREAM_UNREACHABLE, LocalResponse
 from proxy.signing import Grant, digest
 from proxy.tests.site import HOST, KEYS, FakeControlPlane, authorizer, cookie, grant, route
 
@@ -135,7 +134,7 @@ async def test_logging_out_of_an_app_forgets_its_cookie() -> None:
 
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_an_app_that_is_not_running_is_started_again_from_its_page(is_known: bool) -> None:
-    assert b'href="/.gp/again"' in UNREACHABLE.body
+    assert b'href="/.gp/again"' in UPSTREAM_UNREACHABLE.body
     page = "http://platform.localhost:8000/sessions/s1/apps/echo/"
     authorizer_ = authorizer()
     assert values(await visit(authorizer_, "/.gp/again", cookie() if is_known else ""), "Location") == [

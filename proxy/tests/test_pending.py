@@ -9,12 +9,12 @@ import pytest
 from proxy.data_plane import DataPlane
 from proxy.limits import ProxyLimits
 from proxy.pending import source_of
+from proxy.response_parser import ResponseParser
 from proxy.tests.app import running_app
 from proxy.tests.servers import running
 from proxy.tests.site import FakeControlPlane, authorizer, cookie, route
 from proxy.tests.test_dispatch import PLATFORM, serving
 from proxy.tests.wire import Client, connected, handshake, request
-from proxy.upstream_connection import UpstreamConnection
 from tests.wait import SECONDS
 
 
@@ -31,7 +31,7 @@ async def refusal(port: int) -> bytes:
 
 @pytest.mark.parametrize(
     ("limits", "status"),
-    [(ProxyLimits(pending_per_address=3), b"HTTP/1.1 429 "), (ProxyLimits(pending=3), b"HTTP/1.1 503 ")],
+    [(ProxyLimits(pending_per_address=3), b"HTTP/1.1 429 "), (ProxyLimits(pending_total=3), b"HTTP/1.1 503 ")],
     ids=["of one address", "in all"],
 )
 async def test_connections_that_say_nothing_are_few_and_those_that_leave_make_room(
@@ -70,7 +70,7 @@ async def test_who_may_use_an_app_waits_no_longer_and_who_may_not_does() -> None
 
 
 async def test_a_server_in_front_is_not_counted() -> None:
-    limits, trusted_proxies = ProxyLimits(pending_per_address=1, pending=1), [ip_network("127.0.0.1/32")]
+    limits, trusted_proxies = ProxyLimits(pending_per_address=1, pending_total=1), [ip_network("127.0.0.1/32")]
     async with AsyncExitStack() as stack, running("splice", limits, trusted_proxies) as proxy:
         await idle(stack, proxy.port, 5)
         async with connected(proxy.port) as client:
@@ -80,7 +80,7 @@ async def test_a_server_in_front_is_not_counted() -> None:
 async def test_beside_the_platform_a_connection_waits_until_its_first_head() -> None:
     limits = ProxyLimits(pending_per_address=2)
     async with AsyncExitStack() as stack, running_app() as app:
-        plane = DataPlane(authorizer(route(port=app.port)), FakeControlPlane(), limits, UpstreamConnection)
+        plane = DataPlane(authorizer(route(port=app.port)), FakeControlPlane(), limits, ResponseParser)
         port = await stack.enter_async_context(serving(plane))
         for _ in range(4):
             client = await stack.enter_async_context(connected(port))
