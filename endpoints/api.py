@@ -17,13 +17,13 @@ from rest_framework.viewsets import GenericViewSet
 from accounts.api import user_of
 from endpoints import addresses, services
 from endpoints.serializers import (
-    EndpointSerializer,
     OpenedSerializer,
     OpenSerializer,
     SharedSerializer,
     ShareLinkSerializer,
     ShareSerializer,
 )
+from sessions.app_serializers import EndpointSerializer
 from sessions.errors import RejectedError
 from sessions.models import Endpoint, EndpointState, Session, ShareLink
 

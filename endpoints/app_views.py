@@ -20,6 +20,7 @@ from accounts.requests import UserRequest
 from endpoints import addresses, services
 from endpoints.app_forms import LIVES, OpenForm, ShareForm
 from resources.models import App
+from sessions import app_addresses, app_states
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session, ShareLink
@@ -37,7 +38,7 @@ def launcher(request: UserRequest, session_id: str) -> HttpResponse:
     form = OpenForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid() and (note := _open(request, session, form)) is not None:
         return _to_page(request, session, form.app_name, note)
-    template = "sessions/_apps.html" if request.htmx else "sessions/apps.html"
+    template = "endpoints/_apps.html" if request.htmx else "endpoints/apps.html"
     return render(request, template, _launcher_context(session, form), status=422 if form.is_bound else 200)
 
 
@@ -58,10 +59,10 @@ def app(request: UserRequest, session_id: str, name: str) -> HttpResponse:
     form = OpenForm({"app": name} if request.method == "POST" else None)
     if form.is_bound and form.is_valid():
         if endpoint and "stopped" in request.GET:
-            services.report(endpoint, EndpointState.STARTING, "Looking whether it still runs …")
+            app_states.report(endpoint, EndpointState.STARTING, "Looking whether it still runs …")
         if (note := _open(request, session, form)) is not None:
             return _to_page(request, session, name, note)
-    address = addresses.first_page(endpoint) if endpoint and _is_ready(session, endpoint) else ""
+    address = app_addresses.first_page(endpoint) if endpoint and _is_ready(session, endpoint) else ""
     if not form.is_bound and (elsewhere := _elsewhere(request, address)):
         return _go_on(request, elsewhere, is_app=elsewhere == address)
     context = {
@@ -76,7 +77,7 @@ def app(request: UserRequest, session_id: str, name: str) -> HttpResponse:
         "has_stopped": "stopped" in request.GET,
         "errors": [error for errors in form.errors.values() for error in errors],
     }
-    template = "sessions/_app.html" if request.htmx else "sessions/app.html"
+    template = "endpoints/_app.html" if request.htmx else "endpoints/app.html"
     return render(request, template, context, status=422 if form.errors else 200)
 
 
@@ -119,7 +120,7 @@ def share(request: UserRequest, session_id: str, name: str) -> HttpResponse:
         except RejectedError as refusal:
             form.add_error(None, " ".join(refusal.errors.values()))
     context = _launcher_context(session, OpenForm()) | {"share_form": form, "share_link": link, "shared": endpoint}
-    return render(request, "sessions/_apps.html" if request.htmx else "sessions/apps.html", context)
+    return render(request, "endpoints/_apps.html" if request.htmx else "endpoints/apps.html", context)
 
 
 @require_POST
@@ -149,7 +150,7 @@ def _open(request: UserRequest, session: Session, form: OpenForm) -> str | None:
 
 def _to_page(request: UserRequest, session: Session, name: str, note: str) -> HttpResponse:
     """Go on to the page of an app that is being opened; a note is to be read before the app takes its place."""
-    path = reverse("sessions:app", args=[session.pk, name])
+    path = reverse("endpoints:app", args=[session.pk, name])
     if note:
         messages.info(request, note)
     return redirect(f"{path}?told" if note else path)
@@ -173,8 +174,8 @@ def _go_on(request: UserRequest, address: str, *, is_app: bool) -> HttpResponse:
 
 def _launcher_again(request: UserRequest, session: Session) -> HttpResponse:
     if request.htmx:
-        return render(request, "sessions/_apps.html", _launcher_context(session, OpenForm()))
-    return redirect("sessions:apps", session.pk)
+        return render(request, "endpoints/_apps.html", _launcher_context(session, OpenForm()))
+    return redirect("endpoints:apps", session.pk)
 
 
 def _launcher_context(session: Session, form: OpenForm) -> dict[str, Any]:
@@ -190,7 +191,7 @@ def _launcher_context(session: Session, form: OpenForm) -> dict[str, Any]:
         "may_publish": session.owner.policy.allow_public_apps,
         "has_ssh": bool(settings.COMPUTE_SSH_ADDRESS),
         "port_pool": settings.COMPUTE_APP_PORTS,
-        "is_by_port": addresses.site().is_by_port,
+        "is_by_port": app_addresses.site().is_by_port,
         "lives": LIVES,
     }
 
@@ -201,8 +202,8 @@ class _Opened:
     def __init__(self, endpoint: Endpoint, app: App | None) -> None:
         self.endpoint = endpoint
         self.icon_name = (app.icon if app else "") or "plug"
-        self.address = addresses.first_page(endpoint)
-        self.port_address = addresses.first_page_at_port(endpoint)
+        self.address = app_addresses.first_page(endpoint)
+        self.port_address = app_addresses.first_page_at_port(endpoint)
         self.links = endpoint.share_links.valid()
 
 

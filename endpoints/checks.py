@@ -7,9 +7,10 @@ from urllib.parse import urlsplit
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, Warning
 
-from endpoints import addresses, ports
+from endpoints import ports
 from proxy.signing import Keys
 from proxy.site import DEFAULT_PORTS
+from sessions import app_addresses
 
 WEAKER: Final = (
     "COMPUTE_APPS_DOMAIN is empty: apps are at ports of the platform's own host name, and browsers keep them apart "
@@ -30,7 +31,7 @@ def check_app_ports(**kwargs: Any) -> list[CheckMessage]:
 
 def check_apps_origins(**kwargs: Any) -> list[CheckMessage]:
     """Return a warning where apps share the platform's host name, and errors where that cannot work at all."""
-    if not addresses.site().is_by_port or check_app_ports() or check_public_url():
+    if not app_addresses.site().is_by_port or check_app_ports() or check_public_url():
         return []
     found: list[CheckMessage] = [Warning(WEAKER, hint=WEAKER_HINT, id="compute.W001")]
     if not ports.pool():

@@ -9,7 +9,6 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 
 from endpoints import tickets
-from endpoints.addresses import site
 from endpoints.feed import Feed, feeding
 from proxy.authorization import BrowserAuthorizer
 from proxy.data_plane import DataPlane
@@ -19,6 +18,7 @@ from proxy.response_parser import DecodingResponseParser, ResponseParser
 from proxy.routes import RouteTable
 from proxy.signing import Grant
 from sessions import activity
+from sessions.app_addresses import site
 from sessions.engine_address import signing_keys
 
 

@@ -26,11 +26,11 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from endpoints import routes
-from endpoints.revocations import KEPT
-from endpoints.withdrawal import ANSWER_SECONDS
+from endpoints.revocations import RETENTION
 from proxy.routes import Route, RouteTable
 from sessions.models import Revocation
 from sessions.notify import ROUTES_CHANNEL
+from sessions.withdrawal import ANSWER_TTL_SECONDS
 
 logger = logging.getLogger(__name__)
 
@@ -122,7 +122,7 @@ class Feed:
     async def _read_everything(self) -> None:
         known = set(self._withdrawn)
         found = await self._in_background(_read_everything)
-        self._table.forget_revocations(timezone.now().timestamp() - KEPT.total_seconds())
+        self._table.forget_revocations(timezone.now().timestamp() - RETENTION.total_seconds())
         for login, at in found.logins:
             self._table.revoke_login(login, at)
         for user, at in found.users:
@@ -183,7 +183,7 @@ class Feed:
             self._table.replace((), session=session)
             async with client.pipeline(transaction=False) as pipeline:
                 pipeline.rpush(answers, 1)
-                pipeline.expire(answers, ANSWER_SECONDS)
+                pipeline.expire(answers, ANSWER_TTL_SECONDS)
                 await pipeline.execute()
         elif "login" in message:
             self._table.revoke_login(str(message["login"]), float(message["at"]))
@@ -202,7 +202,7 @@ def _redis() -> Redis:
 
 def _read_everything() -> _Everything:
     """Return all routes, and all that is void; three queries."""
-    revoked = Revocation.objects.filter(at__gt=timezone.now() - KEPT).values_list("login", "user", "at")
+    revoked = Revocation.objects.filter(at__gt=timezone.now() - RETENTION).values_list("login", "user", "at")
     rows = list(revoked)
     return _Everything(
         logins=[(login, at.timestamp()) for login, user, at in rows if user is None],

@@ -14,7 +14,7 @@ from django.conf import settings
 from django.db import connection
 from django.utils import timezone
 
-from endpoints.addresses import site
+from sessions.app_addresses import site
 from sessions.errors import RejectedError
 from sessions.lifecycle import FINAL
 from sessions.models import AppPort, Endpoint

@@ -13,7 +13,7 @@ from sessions.models import Revocation, ShareLink, Ticket
 
 COOKIE_LIFE: Final = timedelta(seconds=MAX_COOKIE_SECONDS)
 CLOCKS_DIFFER: Final = timedelta(minutes=5)  # those of two web servers, at most
-KEPT: Final = timedelta(days=1)  # after which every cookie that a revocation could be about has expired
+RETENTION: Final = timedelta(days=1)  # after which every cookie that a revocation could be about has expired
 
 
 def revoke_login(login: str, at: datetime | None = None) -> None:

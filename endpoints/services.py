@@ -17,7 +17,7 @@ from django.utils import timezone
 from accounts.models import User
 from endpoints import ports, revocations
 from proxy.signing import digest
-from sessions import notify
+from sessions import app_states, notify
 from sessions.errors import RejectedError
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointEvent, EndpointState, Session, ShareLink
@@ -71,21 +71,8 @@ def open_app(session: Session, app: str, *, actor: User, preferred_port: int | N
         note = ports.assign(endpoint, preferred_port)
         _record(endpoint, f"Opened. {note}".strip(), actor)
         notify.send_to_host(session.host.name, "open_app", endpoint.pk)
-        _changed(endpoint)
+        app_states.announce(endpoint)
     return Opened(endpoint, note)
-
-
-def report(endpoint: Endpoint, state: EndpointState, detail: str = "", output: str = "") -> bool:
-    """Write what the host has found of the app; return False where that no longer matters: closed, or ended.
-
-    `output` is what the app wrote last, for its owner to read.
-    """
-    current = Endpoint.objects.unclosed().filter(pk=endpoint.pk, session__status=Status.RUNNING)
-    with transaction.atomic():
-        is_current = bool(current.update(state=state.value, detail=detail[:300], output=output))
-        if is_current:
-            _changed(endpoint)
-    return is_current
 
 
 def publish(endpoint: Endpoint, *, until: datetime | None = None, actor: User) -> Endpoint:
@@ -105,7 +92,7 @@ def publish(endpoint: Endpoint, *, until: datetime | None = None, actor: User) -
         row.is_public, row.public_until = True, until
         row.save(update_fields=["is_public", "public_until", "epoch"])
         _record(row, f"Made public until {until:%Y-%m-%d %H:%M} UTC" if until else "Made public", actor)
-        _changed(row)
+        app_states.announce(row)
     return row
 
 
@@ -121,7 +108,7 @@ def unpublish(endpoint: Endpoint, *, actor: User | None) -> Endpoint:
         row.save(update_fields=["is_public", "public_until", "epoch"])
         _record(row, "No longer public" if actor else "No longer public: its time is over", actor)
         _renew_own_key(row)
-        _changed(row)
+        app_states.announce(row)
     return row
 
 
@@ -167,7 +154,7 @@ def close(endpoint: Endpoint, *, actor: User) -> None:
         for link in row.share_links.filter(revoked_at=None):
             revoke(link, actor=actor)
         _record(row, "Closed", actor)
-        _changed(row)
+        app_states.announce(row)
 
 
 def note_access(endpoint: Endpoint, actor: User) -> None:
@@ -227,9 +214,3 @@ def _record(endpoint: Endpoint, what: str, actor: User | None) -> None:
 def _renew_own_key(endpoint: Endpoint) -> None:
     """Void the session's own key; its host gives it the next (hostworker/session_keys.py)."""
     Session.objects.filter(pk=endpoint.session_id).exclude(ssh_public_key="").update(ssh_public_key="")
-
-
-def _changed(endpoint: Endpoint) -> None:
-    """Tell the proxies and the browsers, after the commit."""
-    notify.routes_changed(endpoint.session_id)
-    notify.sessions_changed([(endpoint.session_id, endpoint.session.owner_id)])

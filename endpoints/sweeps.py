@@ -1,15 +1,21 @@
-"""What ends by time: public apps and share links; and old rows that nothing asks for any more."""
+"""Ends access to apps whose time is over, and deletes old rows. Run every few seconds by the scheduler."""
 
 from django.db.models import Q
 from django.utils import timezone
 
 from endpoints import services
-from endpoints.revocations import KEPT
+from endpoints.revocations import RETENTION
 from sessions.models import Endpoint, Revocation, ShareLink, Ticket
 
 
-def end_what_is_over() -> None:
-    """Close public apps and void share links whose time is over, or whose owner's policy has none any more."""
+def enforce_deadlines() -> None:
+    """End expired access and delete stale rows. Safe to repeat."""
+    end_expired_access()
+    delete_stale_rows()
+
+
+def end_expired_access() -> None:
+    """Unpublish apps and revoke share links that have expired, or that their owner's policy allows no longer."""
     now = timezone.now()
     is_over = Q(public_until__lte=now) | Q(session__owner__policy__allow_public_apps=False)
     for endpoint in Endpoint.objects.filter(is_over, is_public=True):
@@ -19,7 +25,7 @@ def end_what_is_over() -> None:
         services.revoke(link, actor=None)
 
 
-def forget() -> None:
-    """Delete tickets and revocations about which every cookie has expired."""
-    Ticket.objects.filter(expires_at__lt=timezone.now() - KEPT).delete()
-    Revocation.objects.filter(at__lt=timezone.now() - KEPT).delete()
+def delete_stale_rows() -> None:
+    """Delete the tickets and revocations that concern only cookies that have expired."""
+    Ticket.objects.filter(expires_at__lt=timezone.now() - RETENTION).delete()
+    Revocation.objects.filter(at__lt=timezone.now() - RETENTION).delete()

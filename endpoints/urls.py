@@ -1,13 +1,25 @@
-"""Routes of the hand-over to apps."""
+"""Routes of the pages about apps: those of one session, and those of the hand-over to an app's own origin."""
+
+from typing import Final
 
 from django.urls import re_path
 
-from endpoints import views
+from endpoints import app_views, views
+from resources.models import APP_NAME
+from sessions.models import SESSION_ID
 
 app_name = "endpoints"
+_APPS: Final = rf"^sessions/(?P<session_id>{SESSION_ID})/apps/"
+_APP: Final = rf"{_APPS}(?P<name>{APP_NAME})/"
 
 urlpatterns = [
-    re_path(r"^authorize$", views.authorize, name="authorize"),
-    re_path(r"^shared/(?P<secret>[A-Za-z0-9_-]{43})$", views.shared, name="shared"),
-    re_path(r"^shared/", views.shared, {"secret": ""}),
+    re_path(rf"{_APPS}$", app_views.launcher, name="apps"),
+    re_path(rf"{_APP}$", app_views.app, name="app"),
+    re_path(rf"{_APP}close/$", app_views.close, name="app-close"),
+    re_path(rf"{_APP}share/$", app_views.share, name="app-share"),
+    re_path(rf"{_APP}unpublish/$", app_views.unpublish, name="app-unpublish"),
+    re_path(rf"{_APPS}links/(?P<link_id>[0-9]{{1,18}})/revoke/$", app_views.revoke_link, name="app-revoke-link"),
+    re_path(r"^apps/authorize$", views.authorize, name="authorize"),
+    re_path(r"^apps/shared/(?P<secret>[A-Za-z0-9_-]{43})$", views.shared, name="shared"),
+    re_path(r"^apps/shared/", views.shared, {"secret": ""}),
 ]

@@ -21,6 +21,7 @@ from accounts.models import User
 from endpoints import addresses, routes, services, tickets
 from proxy.login_flow import NEXT
 from proxy.signing import digest
+from sessions import app_addresses
 from sessions.models import Endpoint, EndpointQuerySet, EndpointState, ShareLink, ShareLinkQuerySet
 
 SHARE_SECONDS: Final = 120  # between the click on a share link's page and the hand-over
@@ -71,7 +72,7 @@ def shared(request: HttpRequest, secret: str) -> HttpResponse:
         return _unavailable(request, NOT_RUNNING)
     response: HttpResponse
     if request.method == "POST":
-        response = SeeOther(addresses.first_page(link.endpoint))
+        response = SeeOther(app_addresses.first_page(link.endpoint))
         response.set_cookie(
             share_cookie(),
             secret,
@@ -81,8 +82,8 @@ def shared(request: HttpRequest, secret: str) -> HttpResponse:
             samesite="Lax",
         )
     else:
-        context = {"link": link, "endpoint": link.endpoint, "is_by_port": addresses.site().is_by_port}
-        response = render(request, "sessions/shared.html", context)
+        context = {"link": link, "endpoint": link.endpoint, "is_by_port": app_addresses.site().is_by_port}
+        response = render(request, "endpoints/shared.html", context)
     response["Referrer-Policy"] = "same-origin"  # the secret is in the address; Django wants to know who sends the form
     return response
 
@@ -102,11 +103,11 @@ def _hand_over(
     if user is None:
         ShareLink.objects.filter(digest=login).update(last_used_at=timezone.now())
     ticket = tickets.issue(endpoint, user=user, login=login, state=state, path=path if NEXT.fullmatch(path) else "/")
-    return SeeOther(f"{addresses.origin(endpoint)}/.gp/callback?t={ticket}")
+    return SeeOther(f"{app_addresses.origin(endpoint)}/.gp/callback?t={ticket}")
 
 
 def _is_ready(endpoint: Endpoint) -> bool:
-    has_origin = bool(addresses.origin(endpoint))
+    has_origin = bool(app_addresses.origin(endpoint))
     return endpoint.state == EndpointState.READY and has_origin and not routes.obstacle(endpoint.session)
 
 
@@ -119,4 +120,4 @@ def _shared(secret: str) -> ShareLinkQuerySet:
 
 
 def _unavailable(request: HttpRequest, why: str) -> HttpResponse:
-    return render(request, "sessions/shared_unavailable.html", {"why": why}, status=404)
+    return render(request, "endpoints/shared_unavailable.html", {"why": why}, status=404)

@@ -15,12 +15,12 @@ from typing import Final
 from django.db import close_old_connections, connections
 from django.utils import timezone
 
-from endpoints import services as endpoints
 from hostworker import runner
 from hostworker.app_probe import ProbeResult, probe
 from hostworker.app_process import KILLED, AppStatus, environment, read_status, start_command, status_command
 from hostworker.runtime.base import ContainerRuntimeError, EngineUnreachableError, Runtime
 from resources.models import App, Host
+from sessions import app_states
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState
 
@@ -177,7 +177,7 @@ def _execute(runtime: Runtime, endpoint: Endpoint, command: list[str], variables
 
 
 def _tell(endpoint: Endpoint, state: EndpointState, detail: str = "", output: str = "") -> bool:
-    return endpoints.report(endpoint, state, detail, output)
+    return app_states.report(endpoint, state, detail, output)
 
 
 def _read(endpoint_id: int) -> Endpoint | None:

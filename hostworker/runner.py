@@ -12,7 +12,6 @@ from typing import Final
 from django.db import connection, transaction
 from django.db.models import Prefetch, prefetch_related_objects
 
-from endpoints.withdrawal import withdraw
 from hostworker import app_environment
 from hostworker.runtime.base import (
     ContainerRuntimeError,
@@ -28,6 +27,7 @@ from resources.kick import kick_scheduler
 from sessions import notify
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import GpuShare, Session, StaleSessionError
+from sessions.withdrawal import withdraw
 
 logger = logging.getLogger(__name__)
 

@@ -4,15 +4,13 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from django.contrib import admin, messages
-from django.db.models import Count, OuterRef, QuerySet, Subquery
-from django.db.models.functions import Coalesce
+from django.db.models import QuerySet
 from django.http import HttpRequest
 
 from accounts.models import User
-from endpoints import services as endpoints
 from resources.units import fgpu_text, size_text
 from sessions import services
-from sessions.models import Endpoint, EndpointEvent, GpuShare, Lease, Session, SessionEvent, ShareLink
+from sessions.models import GpuShare, Lease, Session, SessionEvent
 
 
 class ReadOnlyAdmin(admin.ModelAdmin[Any]):
@@ -152,96 +150,3 @@ class SessionEventAdmin(ReadOnlyAdmin):
     list_select_related = ("session", "actor")
     search_fields = ("session__id", "session__name", "session__owner__email", "detail")
     date_hierarchy = "at"
-
-
-class EndpointEventInline(admin.TabularInline[EndpointEvent, Endpoint]):
-    """Who opened, published and shared the app, and which superadmins used it."""
-
-    model = EndpointEvent
-    fields = readonly_fields = ("at", "what", "actor")
-    can_delete = False
-    extra = 0
-
-    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """The record is written by the services alone."""
-        return False
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[EndpointEvent]:
-        """Return the events with their actors."""
-        return super().get_queryset(request).select_related("actor")
-
-
-@admin.register(Endpoint)
-class EndpointAdmin(ReadOnlyAdmin):
-    """The apps that were opened, to whom; they can be closed here, and their share links voided. Tokens stay unseen."""
-
-    list_display = (
-        "label",
-        "title",
-        "session",
-        "session_status",
-        "state",
-        "is_public",
-        "public_until",
-        "links",
-        "listen_port",
-        "opened_at",
-    )
-    list_filter = ("session__status", "state", "is_public", "app")
-    list_select_related = ("session",)
-    ordering = ("-opened_at",)
-    search_fields = ("session__id", "session__name", "session__owner__email", "app", "title")
-    date_hierarchy = "opened_at"
-    fields = (
-        *("label", "title", "session", "port", "state", "detail", "epoch", "is_public", "public_until", "links"),
-        *("listen_port", "opened_by", "opened_at"),
-    )
-    inlines = (EndpointEventInline,)
-    actions = ("unpublish", "revoke_links", "close")
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[Endpoint]:
-        """Return the endpoints with the number of links that open them."""
-        valid = ShareLink.objects.valid().filter(endpoint=OuterRef("pk")).order_by().values("endpoint")
-        counted = Subquery(valid.annotate(number=Count("pk")).values("number"))
-        found: QuerySet[Endpoint] = super().get_queryset(request).annotate(link_count=Coalesce(counted, 0))
-        return found
-
-    @admin.display(description="session's status", ordering="session__status")
-    def session_status(self, endpoint: Endpoint) -> str:
-        """Return the status of its session: with a session that has ended, nothing leads to the app, public or not."""
-        return endpoint.session.status
-
-    @admin.display(description="share links", ordering="link_count")
-    def links(self, endpoint: Any) -> int:
-        """Return how many links open it now."""
-        count: int = endpoint.link_count
-        return count
-
-    @admin.action(description="Close selected apps to people without an account", permissions=["end"])
-    def unpublish(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
-        """Make these apps public no longer."""
-        public = list(chosen.filter(is_public=True))
-        for endpoint in public:
-            endpoints.unpublish(endpoint, actor=cast(User, request.user))
-        self.message_user(
-            request, f"{len(public)} of {len(chosen)} were public and are so no longer.", messages.SUCCESS
-        )
-
-    @admin.action(description="Void the share links of selected apps", permissions=["end"])
-    def revoke_links(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
-        """Void all links to these apps, and what they have opened."""
-        links = list(ShareLink.objects.filter(endpoint__in=chosen, revoked_at=None))
-        for link in links:
-            endpoints.revoke(link, actor=cast(User, request.user))
-        self.message_user(request, f"{len(links)} links are void.", messages.SUCCESS)
-
-    @admin.action(description="Close selected apps to everybody", permissions=["end"])
-    def close(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
-        """Let no way lead to these apps until they are opened again."""
-        for endpoint in chosen:
-            endpoints.close(endpoint, actor=cast(User, request.user))
-        self.message_user(request, f"{len(chosen)} closed.", messages.SUCCESS)
-
-    def has_end_permission(self, request: HttpRequest) -> bool:
-        """Superadmins may close everybody's apps."""
-        return cast(User, request.user).is_superuser

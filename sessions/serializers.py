@@ -10,16 +10,16 @@ from rest_framework.exceptions import ValidationError
 
 from accounts.models import User
 from accounts.serializers import StrictSerializer
-from endpoints.serializers import EndpointSerializer
 from resources.fields import MAX_INTEGER, FgpuField, FgpuTextField, SizeField, SpanField
 from resources.models import Image, Preset, ResourceGroup
 from resources.tiers import Tier
 from resources.units import MIB
 from sessions import validation
+from sessions.app_serializers import EndpointSerializer
 from sessions.lifecycle import Kind, Reason, Status, Tab
 from sessions.models import Session, SessionEvent
 from sessions.services import LaunchRequest
-from sshserver.command_line import command_line
+from sessions.ssh_command import ssh_command
 
 AS_WRITTEN = ("name", "count", "priority", "command", "time_limit", "not_before")
 SESSION_ID = re.compile("[a-z2-7]{16}")
@@ -88,7 +88,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
 
     def get_ssh(self, session: Session) -> str:
         """Return the command to connect over SSH, or ""."""
-        return command_line(session)
+        return ssh_command(session)
 
     def get_command(self, session: Session) -> str | None:
         """Return the command for the owner, else None: it may hold secrets."""

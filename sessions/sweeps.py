@@ -9,7 +9,6 @@ from django.db.models import Exists, F, Max, OuterRef
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
-from endpoints import sweeps as ends
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import HostStatus
@@ -34,8 +33,6 @@ def enforce_deadlines() -> None:
     end_over_limit()
     cancel_timed_out()
     cancel_dependents()
-    ends.end_what_is_over()
-    ends.forget()
 
 
 def requeue_unclaimed() -> None:

@@ -20,7 +20,7 @@ from sessions import logs, queries, services
 from sessions.forms import LaunchForm
 from sessions.lifecycle import Kind, Status, Tab
 from sessions.models import SESSION_ID, Session, SessionQuerySet
-from sshserver.command_line import command_line
+from sessions.ssh_command import ssh_command
 
 PAGE_SIZE: Final = 25
 BULK_LIMIT: Final = 200
@@ -79,7 +79,7 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
         "events": session.events.select_related("actor"),
         "usage": session.usages.first() if session.fgpu else None,
         "dependencies": session.depends_on.order_by("name"),
-        "ssh_command": command_line(session),
+        "ssh_command": ssh_command(session),
     }
     if request.htmx:
         return render(request, "sessions/_detail.html", context)

@@ -9,6 +9,7 @@ from django.utils import timezone
 
 from endpoints import services
 from resources.models import App
+from sessions import app_states
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, Session, ShareLink
 from sessions.tests.web import browser_of, text_of
@@ -212,7 +213,7 @@ def test_an_app_that_stopped_is_offered_again_and_not_gone_on_to(session: Sessio
 
 
 def test_a_port_that_stopped_is_to_be_started_by_its_user_and_waited_for(session: Session, browser: Client) -> None:
-    services.report(services.open_app(session, "p8080", actor=session.owner).endpoint, EndpointState.READY)
+    app_states.report(services.open_app(session, "p8080", actor=session.owner).endpoint, EndpointState.READY)
     page = text_of(browser, path(session, "p8080/?stopped"))
     assert "Start its program again in the terminal" in page
     assert ("Wait for it" in page, "Start it again" in page) == (True, False)

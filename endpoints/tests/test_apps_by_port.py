@@ -11,11 +11,12 @@ from django.urls import reverse
 from django.utils import timezone
 from pytest_django import Settings
 
-from endpoints import addresses, ports, services
+from endpoints import ports, services
 from gpuplatform.same_origin import SameOrigin
 from hostworker.app_environment import variables
 from proxy.asgi_request import Receive, Scope, Send
 from proxy.signing import digest
+from sessions import app_addresses, app_states
 from sessions.errors import RejectedError
 from sessions.models import Endpoint, EndpointState, Session
 from sessions.tests.web import browser_of, text_of
@@ -49,12 +50,12 @@ def opened(session: Session, app: str = "jupyter", preferred_port: int | None = 
 def test_every_app_gets_a_port_and_keeps_it_until_it_is_closed(session: Session) -> None:
     first, second = opened(session, "jupyter"), opened(session, "p8080")
     assert {first.listen_port, second.listen_port} == {10200, 10201}
-    services.report(first, EndpointState.FAILED)
+    app_states.report(first, EndpointState.FAILED)
     assert opened(session, "jupyter").listen_port == first.listen_port
-    assert addresses.first_page(first) == f"http://10.0.0.5:{first.listen_port}/lab"
+    assert app_addresses.first_page(first) == f"http://10.0.0.5:{first.listen_port}/lab"
     services.close(first, actor=session.owner)
     first.refresh_from_db()
-    assert addresses.first_page(first) == ""
+    assert app_addresses.first_page(first) == ""
     assert opened(session, "p9090").listen_port not in (None, second.listen_port)
 
 
@@ -69,7 +70,7 @@ def test_where_no_port_is_left_the_app_is_not_opened_and_its_user_is_told(sessio
     with pytest.raises(RejectedError, match="All ports for apps are taken"):
         opened(session)
     assert not Endpoint.objects.filter(session=session).exists()
-    answer = browser_of(session.owner).post(reverse("sessions:apps", args=[session.pk]), {"app": "jupyter"})
+    answer = browser_of(session.owner).post(reverse("endpoints:apps", args=[session.pk]), {"app": "jupyter"})
     assert (answer.status_code, "All ports for apps are taken" in answer.content.decode()) == (422, True)
     told = client_of(session.owner).post(f"/api/v1/sessions/{session.pk}/apps/jupyter/")
     assert (told.status_code, "All ports" in str(told.json())) == (400, True)
@@ -89,11 +90,11 @@ def test_a_port_that_somebody_else_had_is_given_only_when_no_other_is_left(sessi
 def test_an_app_that_was_opened_while_there_was_a_domain_gets_a_port_when_it_is_opened_again(session: Session) -> None:
     endpoint = make_endpoint(session)
     browser = browser_of(session.owner)
-    page = reverse("sessions:app", args=[session.pk, "p8080"])
+    page = reverse("endpoints:app", args=[session.pk, "p8080"])
     asked = {"h": endpoint.label, "s": digest("what the browser keeps")}
     assert browser.get("/apps/authorize", asked).headers["Location"] == page
     assert "Try again" in text_of(browser, page)
-    assert "It needs a port: open it again." in text_of(browser, reverse("sessions:apps", args=[session.pk]))
+    assert "It needs a port: open it again." in text_of(browser, reverse("endpoints:apps", args=[session.pk]))
     browser.post(page)
     endpoint.refresh_from_db()
     answer = browser.get(page)
@@ -120,7 +121,7 @@ def test_the_launcher_and_a_shared_apps_page_say_that_browsers_keep_apps_apart_l
     endpoint = make_endpoint(session, listen_port=10200)
     owner = browser_of(session.owner)
     link = services.share(endpoint, expires=timezone.now() + timedelta(hours=1), actor=session.owner)
-    pages = [(owner, reverse("sessions:apps", args=[session.pk])), (Client(), f"/apps/shared/{link.secret}")]
+    pages = [(owner, reverse("endpoints:apps", args=[session.pk])), (Client(), f"/apps/shared/{link.secret}")]
     for browser, path in pages:
         assert "apart less well" in text_of(browser, path)
     assert text_of(*pages[0]).count(f"{APP}/") == 1
@@ -132,7 +133,7 @@ def test_the_launcher_and_a_shared_apps_page_say_that_browsers_keep_apps_apart_l
 def test_a_page_of_an_app_changes_nothing_at_the_platform_even_if_it_knows_the_csrf_token(session: Session) -> None:
     browser = Client(enforce_csrf_checks=True, HTTP_HOST="10.0.0.5:8000")
     browser.force_login(session.owner, backend="django.contrib.auth.backends.ModelBackend")
-    path = reverse("sessions:apps", args=[session.pk])
+    path = reverse("endpoints:apps", args=[session.pk])
     token = browser.get(path).context["csrf_token"]
     form = {"app": "jupyter", "csrfmiddlewaretoken": str(token)}
     for origin in (APP, "null", "http://10.0.0.5"):

@@ -16,14 +16,15 @@ from pytest_django import Settings
 from redis.exceptions import RedisError
 
 from accounts.models import User
-from endpoints import feed, revocations, routes, withdrawal
+from endpoints import feed, revocations, routes
 from endpoints.feed import feeding
-from endpoints.services import close, publish, report
+from endpoints.services import close, publish
 from hostworker import runner
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from proxy.routes import RouteTable
 from proxy.signing import digest
-from sessions import notify, services
+from sessions import notify, services, withdrawal
+from sessions.app_states import report
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
 from tests.factories import make_endpoint, make_user, session_in
@@ -138,7 +139,7 @@ def end(session: Session) -> None:
 
 def test_without_proxies_nobody_waits(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     until(lambda: subscribers() == 0)  # Redis may not have heard yet that those of the test before have left
-    monkeypatch.setattr(withdrawal, "WITHDRAW_SECONDS", 2 * SECONDS)
+    monkeypatch.setattr(withdrawal, "WITHDRAW_TIMEOUT_SECONDS", 2 * SECONDS)
     begun = time.monotonic()
     assert withdrawal.withdraw(endpoint.session_id)
     assert time.monotonic() - begun < SECONDS
@@ -147,7 +148,7 @@ def test_without_proxies_nobody_waits(endpoint: Endpoint, monkeypatch: pytest.Mo
 def test_a_proxy_that_does_not_answer_is_not_waited_for_longer_than_that(
     endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(withdrawal, "WITHDRAW_SECONDS", 0.5)
+    monkeypatch.setattr(withdrawal, "WITHDRAW_TIMEOUT_SECONDS", 0.5)
     mute = notify.proxies_redis().pubsub()
     mute.subscribe(notify.ROUTES_CHANNEL)
     mute.get_message(timeout=SECONDS)

@@ -9,6 +9,7 @@ from pytest_django import DjangoCaptureOnCommitCallbacks, Settings
 
 from endpoints import services
 from proxy.signing import digest
+from sessions import app_states
 from sessions.errors import RejectedError
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, Revocation, Session
@@ -47,7 +48,7 @@ def test_an_app_of_the_image_is_opened_with_a_token_of_its_own_and_its_host_is_t
 
 def test_opening_again_keeps_what_is_there(session: Session) -> None:
     first = services.open_app(session, "jupyter", actor=session.owner).endpoint
-    services.report(first, EndpointState.READY)
+    app_states.report(first, EndpointState.READY)
     again = services.open_app(session, "jupyter", actor=session.owner).endpoint
     assert (again.pk, again.token, again.epoch, again.state) == (first.pk, first.token, 1, "READY")
 
@@ -92,14 +93,14 @@ def test_only_running_sessions_have_apps(status: Status) -> None:
 
 def test_what_the_host_reports_stands_until_the_endpoint_is_closed_or_the_session_ends(session: Session) -> None:
     endpoint = services.open_app(session, "jupyter", actor=session.owner).endpoint
-    assert services.report(endpoint, EndpointState.FAILED, "x" * 400)
+    assert app_states.report(endpoint, EndpointState.FAILED, "x" * 400)
     endpoint.refresh_from_db()
     assert (endpoint.state, len(endpoint.detail)) == ("FAILED", 300)
     services.close(endpoint, actor=session.owner)
-    assert not services.report(endpoint, EndpointState.READY)
+    assert not app_states.report(endpoint, EndpointState.READY)
     services.open_app(session, "jupyter", actor=session.owner)
     session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
-    assert not services.report(endpoint, EndpointState.READY)
+    assert not app_states.report(endpoint, EndpointState.READY)
 
 
 def test_publishing_voids_cookies_and_is_undone_at_once() -> None:

@@ -5,8 +5,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from endpoints import revocations, tickets
-from sessions import sweeps
+from endpoints import revocations, sweeps, tickets
 from sessions.models import Endpoint, Revocation, ShareLink, Ticket
 from tests.factories import make_endpoint, make_policy
 

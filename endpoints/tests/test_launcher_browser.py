@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from accounts.models import User
 from endpoints import services
 from resources.models import App
+from sessions import app_states
 from sessions.models import Endpoint, EndpointState, Session
 from tests.browser import hold_time, signed_in
 from tests.factories import make_session, make_user, run_session
@@ -167,15 +168,15 @@ def test_a_new_window_shows_the_start_live_and_turns_into_the_app(
     expect(window.get_by_role("heading", name="The lab")).to_be_visible()
     expect(window.locator("#live-state")).to_contain_text("Live")
     endpoint = Endpoint.objects.select_related("session").get()
-    services.report(endpoint, EndpointState.STARTING, "Starting the lab …", "reading")
+    app_states.report(endpoint, EndpointState.STARTING, "Starting the lab …", "reading")
     expect(window.get_by_role("status").filter(has_text="Starting the lab")).to_be_visible()
-    services.report(endpoint, EndpointState.FAILED, "It ended with exit code 1.", "no module named lab")
+    app_states.report(endpoint, EndpointState.FAILED, "It ended with exit code 1.", "no module named lab")
     expect(window.get_by_role("alert")).to_contain_text("It ended with exit code 1.")
     expect(window.get_by_text("no module named lab")).to_be_visible()
     window.get_by_role("button", name="Try again").click()
     expect(window.get_by_role("alert")).to_have_count(0)
     expect(window.locator("#live-state")).to_contain_text("Live")
-    services.report(endpoint, EndpointState.READY)
+    app_states.report(endpoint, EndpointState.READY)
     expect(window.get_by_role("heading", name="The app itself")).to_be_visible()
     assert window.url.startswith(f"http://lab--{session.pk}.apps.localhost:")
     assert window.url.endswith("/lab")
@@ -192,7 +193,7 @@ def test_back_from_an_app_that_was_opened_in_the_sessions_window_leads_to_the_se
     page.goto(f"{server.url}/sessions/{session.pk}/")
     page.evaluate("location.assign('apps/lab/')")
     expect(page.locator("#live-state")).to_contain_text("Live")
-    services.report(Endpoint.objects.select_related("session").get(), EndpointState.READY)
+    app_states.report(Endpoint.objects.select_related("session").get(), EndpointState.READY)
     expect(page.get_by_role("heading", name="The app itself")).to_be_visible()
     page.go_back()
     expect(page.get_by_role("heading", name=session.name)).to_be_visible()
@@ -210,7 +211,7 @@ def test_without_scripts_an_app_is_opened_and_gone_on_to_as_well(
         with plain.expect_page() as opening:
             page.get_by_role("button", name="The lab").click()
         expect(opening.value.get_by_role("heading", name="The lab")).to_be_visible()
-        services.report(Endpoint.objects.select_related("session").get(), EndpointState.READY)
+        app_states.report(Endpoint.objects.select_related("session").get(), EndpointState.READY)
         opening.value.get_by_role("link", name="Look again").click()
         expect(opening.value).to_have_url(f"http://lab--{session.pk}.apps.localhost:{server.port}/lab")
 

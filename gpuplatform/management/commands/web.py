@@ -12,13 +12,13 @@ from django.core.management.base import BaseCommand
 from uvicorn import Config, Server
 
 from endpoints import ports
-from endpoints.addresses import site
 from endpoints.data_plane import data_plane, running
 from gpuplatform.bootstrap.address import Address, address_from
 from proxy.data_plane import DataPlane
 from proxy.dispatch import PlatformOnly, uvicorn_protocol
 from proxy.limits import raise_open_file_limit
 from proxy.listeners import listening
+from sessions.app_addresses import site
 
 LARGEST_MESSAGE: Final = 2**20  # bytes a browser may send to the platform at once: ample for what people paste
 SHUTDOWN_SECONDS: Final = 5  # after which open websockets are closed

@@ -1,4 +1,4 @@
-"""What a user types to come in by SSH."""
+"""The command by which a user enters a session over SSH."""
 
 from urllib.parse import urlsplit
 
@@ -8,8 +8,8 @@ from sessions.lifecycle import Status
 from sessions.models import Session
 
 
-def command_line(session: Session) -> str:
-    """Return the command for a running session; "" where there is none to enter, or no SSH."""
+def ssh_command(session: Session) -> str:
+    """Return the ssh command line for a running session; "" for any other, and where SSH is off."""
     if not settings.COMPUTE_SSH_ADDRESS or session.status != Status.RUNNING:
         return ""
     host = urlsplit(settings.COMPUTE_PUBLIC_URL).hostname or "localhost"

@@ -1,0 +1,26 @@
+"""The state of an app as its host reports it, and what follows from a change of its endpoint."""
+
+from django.db import transaction
+
+from sessions import notify
+from sessions.lifecycle import Status
+from sessions.models import Endpoint, EndpointState
+
+
+def report(endpoint: Endpoint, state: EndpointState, detail: str = "", output: str = "") -> bool:
+    """Write the state that the host has found; return False if the endpoint is closed or its session not running.
+
+    `output` holds the app's last lines, for its owner to read.
+    """
+    current = Endpoint.objects.unclosed().filter(pk=endpoint.pk, session__status=Status.RUNNING)
+    with transaction.atomic():
+        is_current = bool(current.update(state=state.value, detail=detail[:300], output=output))
+        if is_current:
+            announce(endpoint)
+    return is_current
+
+
+def announce(endpoint: Endpoint) -> None:
+    """Notify the proxies and the browsers, after the commit, that the endpoint has changed."""
+    notify.routes_changed(endpoint.session_id)
+    notify.sessions_changed([(endpoint.session_id, endpoint.session.owner_id)])
