@@ -1,4 +1,4 @@
-"""Administration of people. `resources.admin` registers users and policies, adding what lies above this app."""
+"""Administration of users, API tokens and SSH keys. `resources.admin` extends and registers that of users."""
 
 from typing import Any
 
@@ -13,15 +13,15 @@ from knox.models import AuthToken
 
 from accounts.models import ResourcePolicy, SshKey, User
 
-admin.site.unregister(Group)  # users are granted resource groups; Django's own groups would only confuse
+admin.site.unregister(Group)  # rights come from resource groups instead
 admin.site.unregister(AuthToken)
 
 
 class UniqueEmailForm(forms.ModelForm[User]):
-    """A user whose e-mail address is nobody else's, in any case."""
+    """A user form that refuses an e-mail address in use, in any case."""
 
     def clean_email(self) -> str:
-        """Return the normalised address; raises ValidationError if it is taken."""
+        """Return the normalised address; raise ValidationError if it is in use."""
         email = User.objects.normalize_email(self.cleaned_data["email"])
         if User.objects.filter(email__iexact=email).exclude(pk=self.instance.pk).exists():
             raise ValidationError("A user with this e-mail address exists already.")
@@ -29,7 +29,7 @@ class UniqueEmailForm(forms.ModelForm[User]):
 
 
 class NewUserForm(UniqueEmailForm, AdminUserCreationForm[User]):
-    """A new user with a password, or without one until it is set."""
+    """A new user, with or without a password."""
 
     class Meta:
         model = User
@@ -45,7 +45,7 @@ class UserForm(UniqueEmailForm, UserChangeForm[User]):
 
 
 class UserAdmin(DjangoUserAdmin[User]):
-    """People, their policy, and who is a superadmin."""
+    """Users, their policy, and whether they are superadmins."""
 
     form = UserForm
     add_form = NewUserForm
@@ -73,7 +73,7 @@ class UserAdmin(DjangoUserAdmin[User]):
 
 @admin.register(AuthToken)
 class TokenAdmin(admin.ModelAdmin[AuthToken]):
-    """API tokens, which administrators may only revoke, by deleting them."""
+    """API tokens: read-only, and revoked by deleting them."""
 
     list_display = ("user", "token_key", "created", "expiry")
     list_filter = ("created", "expiry")
@@ -82,17 +82,17 @@ class TokenAdmin(admin.ModelAdmin[AuthToken]):
     fields = ("user", "token_key", "created", "expiry")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Tokens are made by their users."""
+        """Return False: users create their own tokens."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nothing about a token can change."""
+        """Return False: a token never changes."""
         return False
 
 
 @admin.register(SshKey)
 class SshKeyAdmin(admin.ModelAdmin[SshKey]):
-    """Public SSH keys, which administrators may only delete."""
+    """Public SSH keys: read-only, and revoked by deleting them."""
 
     list_display = ("owner", "title", "fingerprint", "created_at", "last_used_at")
     list_filter = ("created_at", "last_used_at")
@@ -101,9 +101,9 @@ class SshKeyAdmin(admin.ModelAdmin[SshKey]):
     fields = ("owner", "title", "text", "fingerprint", "created_at", "last_used_at")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Keys are added by their owners."""
+        """Return False: users add their own keys."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nothing about a key can change."""
+        """Return False: a key never changes."""
         return False

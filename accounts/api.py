@@ -1,4 +1,4 @@
-"""API of people: tokens, who I am, and my SSH keys."""
+"""API of accounts: tokens, the current user, and SSH keys."""
 
 import math
 from datetime import timedelta
@@ -37,38 +37,35 @@ from accounts.throttling import TokenThrottle
 
 
 class ApiTokenScheme(KnoxTokenScheme):
-    """Describes the `Authorization` header in the schema; being defined registers it."""
+    """Describes the `Authorization` header in the schema; defining the class registers it."""
 
     target_class = "accounts.authentication.ApiTokenAuthentication"
     name = "token"
 
 
 def user_of(request: Request) -> User:
-    """Return who calls. Raises NotAuthenticated for a stranger."""
+    """Return the user of the request. Raises NotAuthenticated without one."""
     if not isinstance(request.user, User):
         raise NotAuthenticated
     return request.user
 
 
 class TokenView(APIView):
-    """Tokens for programs: one is got for e-mail and password, and ends by time or by DELETE."""
+    """API tokens: POST exchanges e-mail and password for one, DELETE revokes it; each expires."""
 
     throttle_scope = "token"
 
     def get_authenticators(self) -> list[BaseAuthentication]:
-        """Return the token alone for DELETE, which ends the token used, and nothing for the rest.
-
-        A stale header must not keep anyone from getting a new token.
-        """
+        """Return token authentication for DELETE, else none: an expired token must not prevent getting a new one."""
         is_delete = self.request is not None and self.request.method == "DELETE"
         return [ApiTokenAuthentication()] if is_delete else []
 
     def get_permissions(self) -> list[BasePermission]:
-        """Return who may call: anybody asks for a token, its bearer deletes it."""
+        """Return the permissions: anybody may request a token, its bearer may delete it."""
         return [IsAuthenticated() if self.request.method == "DELETE" else AllowAny()]
 
     def get_throttles(self) -> list[BaseThrottle]:
-        """Return the bound on guesses."""
+        """Return the rate limit of POST."""
         return [TokenThrottle()] if self.request.method == "POST" else []
 
     @extend_schema(
@@ -98,10 +95,10 @@ class TokenView(APIView):
 
 
 def _authenticated(request: Request, email: str, password: str) -> User:
-    """Return the user of these credentials. Raises Throttled once there were too many failures, else ValidationError.
+    """Return the user of these credentials. Raises Throttled after too many failures, else ValidationError.
 
-    django-axes notes its verdict on the request that it is given. It gets DRF's, so that its middleware, which sees
-    Django's, does not replace our answer by the page for browsers.
+    django-axes marks the request it is given as locked out. It is given DRF's, so that its middleware, which checks
+    Django's, does not replace this response by its HTML page.
     """
     user = authenticate(request, username=email, password=password)
     if isinstance(user, User):
@@ -117,16 +114,16 @@ def _locked_out(wait: timedelta) -> str:
 
 
 class MeView(APIView):
-    """The person who calls."""
+    """The current user."""
 
     @extend_schema(responses=MeSerializer)
     def get(self, request: Request) -> Response:
-        """Show who calls, and the policy that bounds them."""
+        """Show the current user and the policy."""
         return Response(MeSerializer(user_of(request)).data)
 
 
 class SshKeyViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, GenericViewSet[SshKey]):
-    """The caller's public SSH keys, which open their sessions."""
+    """The caller's public SSH keys, for access to the caller's sessions."""
 
     queryset = SshKey.objects.all()
     serializer_class = SshKeySerializer
@@ -144,13 +141,13 @@ class SshKeyViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Gener
         """Add a public key."""
         body = NewSshKeySerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        asked = body.validated_data
+        data = body.validated_data
         try:
-            key = services.add_ssh_key(user_of(request), asked["key"], asked.get("title", ""))
+            key = services.add_ssh_key(user_of(request), data["key"], data.get("title", ""))
         except InvalidPublicKeyError as error:
             raise ValidationError({"key": [str(error)]}) from error
         return Response(self.get_serializer(key).data, status=status.HTTP_201_CREATED)
 
     def perform_destroy(self, instance: SshKey) -> None:
-        """Forget the key; connections that it opened are closed within seconds."""
+        """Delete the key; SSH connections that use it are closed within seconds."""
         services.delete_ssh_key(instance)

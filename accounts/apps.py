@@ -4,6 +4,6 @@ from django.apps import AppConfig
 
 
 class AccountsConfig(AppConfig):
-    """People: who they are and what they may use."""
+    """Users, policies and SSH keys."""
 
     name = "accounts"

@@ -1,4 +1,4 @@
-"""Who calls the API: knox tokens, with every malformed one answered by 401."""
+"""Authentication of API requests by knox tokens."""
 
 import re
 from typing import Any, Final
@@ -10,7 +10,7 @@ _TOKEN: Final = re.compile(rb"[0-9A-Za-z]{16,100}")
 
 
 class ApiTokenAuthentication(TokenAuthentication):  # type: ignore[misc]  # knox has no types
-    """knox's tokens; bytes that no token can be made of never reach its decoder or the database."""
+    """knox's authentication, which also responds 401 to malformed tokens, without decoding them or a query."""
 
     def authenticate_credentials(self, token: bytes) -> Any:
         """Return (user, token row). Raises AuthenticationFailed for an unknown, expired or malformed token."""

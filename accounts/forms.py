@@ -1,4 +1,4 @@
-"""Forms of signing in, and of SSH keys."""
+"""Forms for signing in and for SSH keys."""
 
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm
@@ -25,12 +25,12 @@ class SignInForm(AuthenticationForm):
         self.fields["password"].widget.attrs["class"] = "form-control"
 
     def clean_username(self) -> str:
-        """Fold the case, so that one address is one account and one count of failures."""
+        """Return the address in lower case, so that failed attempts are counted per account."""
         return str(self.cleaned_data["username"]).lower()
 
 
 class SshKeyForm(forms.Form):
-    """A public key to add, with a title for telling it apart."""
+    """A public key to add, and its title."""
 
     key = forms.CharField(
         label="Public key",
@@ -41,12 +41,12 @@ class SshKeyForm(forms.Form):
     title = forms.CharField(
         max_length=services.TITLE_LENGTH,
         required=False,
-        help_text="Where its private half is; empty: the key's own comment",
+        help_text="Such as the computer that has the private key; empty: the comment of the key",
         widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
     )
 
     def save(self, owner: User) -> SshKey | None:
-        """Add the key, or note at its field why it cannot be had and return None."""
+        """Add and return the key; None if it is refused, with the message at its field."""
         try:
             return services.add_ssh_key(owner, self.cleaned_data["key"], self.cleaned_data["title"])
         except InvalidPublicKeyError as error:

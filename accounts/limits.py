@@ -1,4 +1,4 @@
-"""What may this user still ask for: the one answer for form, API, scheduler and statistics bars.
+"""Limits of a user's policy and what is left of them, for form, API, scheduler and resource bars.
 
 Pure: no database, no clock. CPU is in cores, memory in bytes, fGPU in milli-fGPU. `None` means unlimited.
 """
@@ -11,7 +11,7 @@ FIELDS: Final = ("cpu", "memory", "fgpu", "sessions")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Amounts:
-    """Resources held or asked for together."""
+    """Amounts of resources that sessions hold or request together."""
 
     cpu: int = 0
     memory: int = 0
@@ -29,7 +29,7 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyLimits:
-    """The most that one user may hold at once; `pending` bounds the sessions that wait."""
+    """Limits for one user's sessions together; `pending` limits those that wait."""
 
     cpu: int | None = None
     memory: int | None = None
@@ -39,7 +39,7 @@ class PolicyLimits:
 
 
 def remaining(limits: PolicyLimits, used: Amounts) -> PolicyLimits:
-    """Return what is left of `limits` after `used`, never below zero; `pending` is passed through."""
+    """Return what is left of `limits` after `used`, at least zero; `pending` is copied."""
     left = {
         name: None if (limit := getattr(limits, name)) is None else max(0, limit - getattr(used, name))
         for name in FIELDS
@@ -48,7 +48,7 @@ def remaining(limits: PolicyLimits, used: Amounts) -> PolicyLimits:
 
 
 def exceeded(limits: PolicyLimits, asked: Amounts) -> tuple[str, ...]:
-    """Return the names of the amounts in which `asked` is above `limits`, in the order of FIELDS."""
+    """Return the names of the amounts in which `asked` exceeds `limits`, in the order of FIELDS."""
     return tuple(
         name for name in FIELDS if (limit := getattr(limits, name)) is not None and getattr(asked, name) > limit
     )

@@ -1,4 +1,4 @@
-"""People and the policies that bound them."""
+"""Users, their resource policies and SSH keys."""
 
 from datetime import timedelta
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ DEFAULT_POLICY = "default"
 
 
 class ResourcePolicy(models.Model):
-    """What a user may hold at once. An empty limit means unlimited."""
+    """Limits for a user's sessions together. An empty limit means unlimited."""
 
     name = models.CharField(max_length=64, unique=True)
     cpu = models.PositiveIntegerField("CPU cores", null=True, blank=True)
@@ -42,14 +42,14 @@ class ResourcePolicy(models.Model):
         return self.name
 
     def limits(self) -> PolicyLimits:
-        """Return the policy as the pure value that `accounts.limits` works on."""
+        """Return the limits as a value for `accounts.limits`."""
         return PolicyLimits(
             cpu=self.cpu, memory=self.memory, fgpu=self.fgpu, sessions=self.max_sessions, pending=self.max_pending
         )
 
     @classmethod
     def default(cls) -> "ResourcePolicy":
-        """Return the policy of users for whom no other was chosen, made on first use; one or two queries."""
+        """Return the default policy of new users, created on first use; one or two queries."""
         policy, _ = cls.objects.get_or_create(
             name=DEFAULT_POLICY,
             defaults={"cpu": 8, "memory": 32 * 2**30, "fgpu": 4000, "max_sessions": 5, "max_pending": 20},
@@ -61,7 +61,7 @@ class UserManager(BaseUserManager["User"]):
     """Creates users by e-mail address."""
 
     def create_user(self, email: str, password: str | None = None, **fields: Any) -> "User":
-        """Create and return a user; an empty password makes one who cannot sign in yet."""
+        """Create and return a user; without a password, the user cannot sign in yet."""
         if not email:
             raise ValueError("a user needs an e-mail address")
         fields.setdefault("policy", ResourcePolicy.default())
@@ -75,12 +75,12 @@ class UserManager(BaseUserManager["User"]):
         return self.create_user(email, password, **{**fields, "is_staff": True, "is_superuser": True})
 
     def get_by_natural_key(self, username: str | None) -> "User":
-        """Return the user with this e-mail address, in whatever case it was typed."""
+        """Return the user with this e-mail address, in any case. Raises User.DoesNotExist."""
         return self.get(email__iexact=username)
 
 
 class User(AbstractUser):
-    """A person, who signs in with an e-mail address. Superusers are the superadmins of the platform."""
+    """A user, who signs in with an e-mail address. Django superusers are the platform's superadmins."""
 
     username = None  # type: ignore[assignment]  # AbstractUser's field is removed; the e-mail address is the name
     email = models.EmailField("e-mail address", unique=True)
@@ -99,7 +99,7 @@ class User(AbstractUser):
 
 
 class SshKey(models.Model):
-    """A public key by which its owner opens sessions over SSH. One key is one person's: it says who connects."""
+    """A public key for SSH access to its owner's sessions. Unique, since it identifies the user."""
 
     owner = models.ForeignKey(User, on_delete=models.CASCADE, related_name="ssh_keys")
     title = models.CharField(max_length=64)

@@ -1,4 +1,4 @@
-"""What the API says about people, and what it takes from them."""
+"""Serializers of users, policies, tokens and SSH keys."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,10 +12,10 @@ from accounts.services import TITLE_LENGTH
 
 
 class StrictSerializer(serializers.Serializer[Any]):
-    """A request body in which a misspelt field is refused by name instead of ignored."""
+    """A serializer that refuses unknown fields instead of ignoring them."""
 
     def to_internal_value(self, data: Any) -> Any:
-        """Return the validated fields; raises ValidationError for them and for unknown names together."""
+        """Return the validated data; raise ValidationError with the messages of invalid and unknown fields."""
         unknown = {}
         if isinstance(data, Mapping):
             unknown = {name: ["There is no such field."] for name in data if name not in self.fields}
@@ -33,21 +33,21 @@ def _by_field(error: ValidationError) -> dict[str, Any]:
 
 
 class CredentialsSerializer(StrictSerializer):
-    """The log-in that is exchanged for a token."""
+    """E-mail and password, to be exchanged for a token."""
 
     email = serializers.EmailField(max_length=254)
     password = serializers.CharField(max_length=4096, trim_whitespace=False, style={"input_type": "password"})
 
 
 class TokenSerializer(serializers.Serializer[Any]):
-    """A new token, which is shown this once: only its digest is stored."""
+    """A new token, which is shown once: only its digest is stored."""
 
     token = serializers.CharField()
     expiry = serializers.DateTimeField()
 
 
 class PolicySerializer(serializers.ModelSerializer[ResourcePolicy]):
-    """The policy that bounds a user; its amounts stand in `/me/limits/`."""
+    """A user's policy without its amounts, which are in `/me/limits/`."""
 
     max_lifetime = serializers.DurationField(help_text="A session ends this long after it started running.")
 
@@ -58,7 +58,7 @@ class PolicySerializer(serializers.ModelSerializer[ResourcePolicy]):
 
 
 class MeSerializer(serializers.ModelSerializer[User]):
-    """The person who asks."""
+    """The current user."""
 
     name = serializers.CharField(source="get_full_name", read_only=True)
     is_superadmin = serializers.BooleanField(source="is_superuser", read_only=True)
@@ -71,7 +71,7 @@ class MeSerializer(serializers.ModelSerializer[User]):
 
 
 class SshKeySerializer(serializers.ModelSerializer[SshKey]):
-    """A public key that opens its owner's sessions over SSH."""
+    """A public key for SSH access to its owner's sessions."""
 
     key = serializers.CharField(source="text", read_only=True, help_text="One line in OpenSSH's format")
 

@@ -1,4 +1,4 @@
-"""How often one may ask for a token."""
+"""The rate limit of token requests."""
 
 import logging
 
@@ -11,10 +11,10 @@ logger = logging.getLogger(__name__)
 
 
 class TokenThrottle(ScopedRateThrottle):
-    """Bounds the requests for tokens per address. Without Redis it lets pass: django-axes counts in the database."""
+    """Limits token requests per client address. Allows all without Redis: django-axes still counts in the database."""
 
     def allow_request(self, request: Request, view: APIView) -> bool:
-        """Return whether the caller may try now."""
+        """Return whether the request is within the limit."""
         try:
             return super().allow_request(request, view)
         except (RedisError, OSError) as error:

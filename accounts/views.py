@@ -1,4 +1,4 @@
-"""Pages of signing in and out, and of one's SSH keys."""
+"""Pages for signing in and out, and for SSH keys."""
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
@@ -22,14 +22,14 @@ class SignInView(LoginView):
 
 
 class SignOutView(LogoutView):
-    """Sign out, by POST alone: a link on a foreign page must not end a login session."""
+    """Sign out, only by POST: a link on another site must not end a login session."""
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 @never_cache
 def ssh_keys(request: UserRequest) -> HttpResponse:
-    """Show one's SSH keys, or add one."""
+    """Show the user's SSH keys, or add one."""
     form = SshKeyForm(request.POST or None)
     if request.method == "POST" and form.is_valid() and (added := form.save(request.user)):
         messages.success(request, f"The key {added.title} opens your sessions now.")
@@ -41,8 +41,8 @@ def ssh_keys(request: UserRequest) -> HttpResponse:
 @require_POST
 @login_required
 def delete_ssh_key(request: UserRequest, key_id: int) -> HttpResponse:
-    """Forget one of one's own keys."""
+    """Delete one of the user's keys."""
     key = get_object_or_404(request.user.ssh_keys, pk=key_id)
     services.delete_ssh_key(key)
-    messages.success(request, f"The key {key.title} is deleted; connections that it opened are being closed.")
+    messages.success(request, f"The key {key.title} is deleted. Its SSH connections are being closed.")
     return redirect("accounts:ssh-keys")

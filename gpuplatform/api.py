@@ -1,4 +1,4 @@
-"""The routes of the HTTP API, version 1, gathered from the apps."""
+"""The URLs of the HTTP API, version 1, of all packages."""
 
 from typing import Any, NoReturn
 
@@ -19,14 +19,14 @@ from sessions.api import LimitsView, SessionViewSet
 
 
 @extend_schema(exclude=True)
-class NoSuchAddress(APIView):
-    """Answers programs in JSON. Without it a POST that lacks its slash would be redirected and lose its body."""
+class NotFoundView(APIView):
+    """Responds 404 in JSON. Otherwise a POST without the final slash would be redirected and lose its body."""
 
     authentication_classes = ()
     permission_classes = ()
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> NoReturn:
-        """Refuse every method. Raises NotFound."""
+        """Raise NotFound for every method."""
         raise NotFound("There is nothing at this address. All addresses of the API end with a slash.")
 
 
@@ -47,7 +47,7 @@ v1_patterns = [
     path("sessions/estimate/", EstimateView.as_view()),
     path("", include(app_patterns)),
     *router.urls,
-    re_path("", NoSuchAddress.as_view()),
+    re_path("", NotFoundView.as_view()),
 ]
 
 urlpatterns = [

@@ -1,4 +1,4 @@
-"""What the API answers to exceptions. Apart from `rest`, which REST framework imports before its views exist."""
+"""The API's exception handler. Not in `rest`, which REST framework imports before its views exist."""
 
 from typing import Any
 
@@ -10,12 +10,12 @@ from rest_framework.views import exception_handler
 
 
 class BodyTooLargeError(APIException):
-    """The body is above Django's DATA_UPLOAD_MAX_MEMORY_SIZE."""
+    """The request body exceeds Django's DATA_UPLOAD_MAX_MEMORY_SIZE."""
 
     status_code = status.HTTP_413_REQUEST_ENTITY_TOO_LARGE
     default_detail = "The body of the request is too large."
 
 
-def answer_to(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Return REST framework's answer to an exception; Django's own refusal of a large body gets one too."""
+def handle_exception(error: Exception, context: dict[str, Any]) -> Response | None:
+    """Return REST framework's response to an exception, and a 413 response to Django's RequestDataTooBig."""
     return exception_handler(BodyTooLargeError() if isinstance(error, RequestDataTooBig) else error, context)

@@ -1,6 +1,6 @@
 """The ASGI applications: `platform` is Django and its websockets, `application` serves the apps of sessions too.
 
-`manage.py web` runs the former beside the fast carrier; any other ASGI server may run the latter.
+`manage.py web` runs the former beside the fast app proxy; any other ASGI server may run the latter.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""The Celery application: its queues and the periodic tasks that make up for lost events."""
+"""The Celery application, its default queue and periodic tasks."""
 
 import os
 
@@ -11,7 +11,7 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.conf.task_default_queue = "scheduler"
 app.conf.beat_schedule = {
-    # Passes are kicked on commit; this one is the net under a lost message.
+    # Commits request passes; this one covers lost messages.
     "run_pass": {"task": "scheduler.tasks.run_pass", "schedule": 10.0, "options": {"expires": 10}},
     "enforce_deadlines": {"task": "sessions.tasks.enforce_deadlines", "schedule": 5.0, "options": {"expires": 5}},
     "end_access": {"task": "endpoints.tasks.enforce_deadlines", "schedule": 5.0, "options": {"expires": 5}},

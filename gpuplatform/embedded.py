@@ -1,4 +1,4 @@
-"""Where the embedded PostgreSQL and Redis listen: paths only, nothing is started here.
+"""The socket paths of the embedded PostgreSQL and Redis; starts nothing.
 
 Pure standard library, because the settings module needs the addresses before Django is set up.
 """
@@ -13,24 +13,24 @@ SOCKET_PATH_LIMIT = 107  # bytes in sockaddr_un.sun_path, less the final NUL (un
 
 
 def database_url(var_dir: Path) -> str:
-    """Return the URL of the embedded PostgreSQL whose data lie in `var_dir`, running or not."""
+    """Return the URL of the embedded PostgreSQL with its data in `var_dir`, running or not."""
     return f"postgresql://postgres@/gpuplatform?host={quote(socket_folder(var_dir))}"
 
 
 def socket_folder(var_dir: Path) -> str:
-    """Return where the embedded PostgreSQL has its socket.
+    """Return the folder of the embedded PostgreSQL's socket.
 
-    The server writes that into line 5 of postmaster.pid: the data folder itself, or a short folder elsewhere when
-    that path is too long for a socket.
+    The server writes it to line 5 of postmaster.pid: the data folder, or a short one elsewhere if that path is too long
+    for a socket. Before its first start, return the data folder.
     """
     data = var_dir / "postgres"
-    with contextlib.suppress(OSError, IndexError):  # not started yet: connecting will say so
+    with contextlib.suppress(OSError, IndexError):  # not started yet
         return (data / "postmaster.pid").read_text().splitlines()[4] or str(data)
     return str(data)
 
 
 def redis_socket(var_dir: Path) -> Path:
-    """Return the socket path of the embedded Redis, in a short folder where `var_dir` is too long for one."""
+    """Return the socket path of the embedded Redis; in a short temporary folder if `var_dir` is too long for one."""
     path = var_dir / "redis" / "redis.sock"
     if len(str(path).encode()) <= SOCKET_PATH_LIMIT:
         return path

@@ -1,4 +1,4 @@
-"""What every request passes beside Django's own middleware."""
+"""Middleware of the platform."""
 
 from typing import Final
 
@@ -7,19 +7,19 @@ from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.deprecation import MiddlewareMixin
 
-NUL: Final = "%00"  # as it stands in a query
+NUL: Final = "%00"  # percent-encoded
 
 
 class NoNulInAdmin(MiddlewareMixin):
-    """Answers 400 where an address of the administration holds a NUL.
+    """Responds 400 to admin URLs that contain NUL.
 
-    Django's admin searches for whatever it is given, and PostgreSQL has no such character. Our own pages and the API
-    look at their parameters themselves.
+    Django's admin would pass it to PostgreSQL, which refuses it with an error. Other pages and the API validate their
+    parameters themselves.
     """
 
     def process_request(self, request: HttpRequest) -> None:
-        """Raise BadRequest, or let the request pass."""
+        """Raise BadRequest if the URL of an admin page contains NUL."""
         if request.path.startswith(reverse("admin:index")) and (
             "\0" in request.path or NUL in request.META["QUERY_STRING"]
         ):
-            raise BadRequest("The address holds a NUL character.")
+            raise BadRequest("The address contains a NUL character.")

@@ -1,4 +1,4 @@
-"""Asks Redis whether it is there: once, and without the patience that the client has for real work."""
+"""Check whether Redis responds, with one attempt and a short timeout."""
 
 from typing import Final
 
@@ -10,7 +10,7 @@ TIMEOUT_SECONDS: Final = 2
 
 
 def version(url: str) -> str | None:
-    """Return the version of the Redis at `url`, or None where none answers."""
+    """Return the version of the Redis at `url`, or None if it does not respond."""
     once = Retry(NoBackoff(), 0)
     try:
         with redis.Redis.from_url(

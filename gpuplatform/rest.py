@@ -1,6 +1,7 @@
-"""How the API reads bodies and pages its lists, for every app alike.
+"""The API's JSON parser and pagination.
 
-REST framework imports this module while its own are being imported; so nothing here may import `rest_framework.views`.
+REST framework imports this module while it is being imported itself, so this one must not import
+`rest_framework.views`.
 """
 
 import json
@@ -14,15 +15,15 @@ from rest_framework.parsers import JSONParser
 
 
 class ExactJSONParser(JSONParser):
-    """JSON whose decimals stay exact (0.35 is not a binary float), and whose text can be stored."""
+    """Parses JSON with exact decimals (0.35 is not a binary float), and refuses text that cannot be encoded."""
 
     def parse(
         self, stream: IO[Any], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
-        """Return the body's value with Decimal for every number that has a point. Raises ParseError."""
+        """Return the body's value, with Decimal for numbers with a fraction. Raises ParseError."""
         try:
             value = json.loads(stream.read().decode(), parse_float=_exact, parse_constant=_refuse)
-            json.dumps(value, default=str, ensure_ascii=False).encode()  # half a surrogate pair cannot be encoded
+            json.dumps(value, default=str, ensure_ascii=False).encode()  # refuses lone surrogates
         except RecursionError as error:
             raise ParseError("The body is nested too deeply.") from error
         except ValueError as error:
@@ -42,7 +43,7 @@ def _refuse(constant: str) -> NoReturn:
 
 
 class Pages(PageNumberPagination):
-    """Numbered pages; `page_size` may ask for fewer or, up to a bound, for more."""
+    """Numbered pages; `page_size` may be up to `max_page_size`."""
 
     page_size_query_param = "page_size"
     max_page_size = 200

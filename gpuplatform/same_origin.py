@@ -1,4 +1,4 @@
-"""Which pages may open the platform's websockets, which browsers themselves let any page do."""
+"""An origin check for the platform's websockets, which browsers do not do themselves."""
 
 from typing import Final
 
@@ -13,23 +13,24 @@ _refuse: Final = WebsocketDenier.as_asgi()
 
 
 class SameOrigin:
-    """Lets in pages of the host and port that they ask, and of CSRF_TRUSTED_ORIGINS; all others get 403.
+    """ASGI middleware that refuses handshakes with 403 unless their origin is the requested host and port.
 
-    The host alone would not do: an app of a session, or another program's port, may share it, and our cookies with it.
+    Origins in CSRF_TRUSTED_ORIGINS are accepted too. Checking the host alone would not be enough: apps of sessions at
+    other ports share it, and its cookies.
     """
 
     def __init__(self, application: Application) -> None:
         self._application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass on a handshake, or refuse it."""
+        """Pass the handshake on, or refuse it."""
         headers = dict(scope["headers"])
         origin, host = headers.get(b"origin", b"").decode("latin-1"), headers.get(b"host", b"").decode("latin-1")
         await (self._application if _is_own(origin, host) else _refuse)(scope, receive, send)
 
 
 def _is_own(origin: str, host: str) -> bool:
-    """Return whether `origin`, as a browser writes it, may open what is asked of `host`."""
+    """Return whether a page of `origin` may open a websocket of `host`, both as in the headers."""
     if origin in settings.CSRF_TRUSTED_ORIGINS:
         return True
     name, _ = split_domain_port(host)

@@ -15,7 +15,7 @@ from redis.backoff import ExponentialBackoff
 
 from gpuplatform import embedded
 
-django_stubs_ext.monkeypatch()  # lets ModelAdmin[Host] and its like be written, as the types ask for
+django_stubs_ext.monkeypatch()  # so that generics such as ModelAdmin[Host] work at run time
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.FileAwareEnv()
@@ -119,14 +119,14 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": env.db_url_config(DATABASE_URL or embedded.database_url(COMPUTE_VAR_DIR))}
-# Under ASGI every request has a thread of its own, so connections are kept in a pool per process, not by thread.
+# Under ASGI every request has its own thread, so connections are pooled per process, not per thread.
 DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 1, "max_size": 40, "timeout": 10}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 _redis_socket = quote(str(embedded.redis_socket(COMPUTE_VAR_DIR)))
 CHANNEL_REDIS_URL = REDIS_URL or f"unix://{_redis_socket}"
-# The layer keeps connections open on which nobody listens; one that Redis has closed meanwhile is opened anew, not
-# answered with an error to whoever comes first after an outage.
+# The channel layer keeps idle connections open. Retries reopen one that Redis has closed, so that the first message
+# after an outage does not fail.
 _redis_host = {"address": CHANNEL_REDIS_URL, "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=3)}
 CHANNEL_LAYERS = {
     "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [_redis_host]}}
@@ -147,20 +147,20 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
-# A request must not hang while Redis is away: the row is committed, and the periodic tasks make up for the message.
+# A request must not hang while Redis is down: the row is committed, and periodic tasks repeat what the message does.
 CELERY_TASK_PUBLISH_RETRY = False
 CELERY_BROKER_TRANSPORT_OPTIONS = {
-    "max_retries": 0,  # of a sender; a worker's own connection is retried without end, as said above
+    "max_retries": 0,  # of senders; workers reconnect without limit, see above
     "socket_connect_timeout": 2,
     "socket_timeout": 10,
     "socket_keepalive": True,
 }
 CELERY_TIMEZONE = "UTC"
 
-# In the login session, not in a cookie: every cookie of ours has a name that apps can neither see nor set.
+# In the login session, not in a cookie: apps of sessions could read or set a cookie of that name.
 MESSAGE_STORAGE = "django.contrib.messages.storage.session.SessionStorage"
 
-# --- people
+# --- users
 AUTH_USER_MODEL = "accounts.User"
 AUTHENTICATION_BACKENDS = ["axes.backends.AxesStandaloneBackend", "django.contrib.auth.backends.ModelBackend"]
 AUTH_PASSWORD_VALIDATORS = [
@@ -188,9 +188,9 @@ REST_FRAMEWORK = {
     "DEFAULT_PARSER_CLASSES": ["gpuplatform.rest.ExactJSONParser"],
     "DEFAULT_PAGINATION_CLASS": "gpuplatform.rest.Pages",
     "PAGE_SIZE": 50,
-    "EXCEPTION_HANDLER": "gpuplatform.api_errors.answer_to",
+    "EXCEPTION_HANDLER": "gpuplatform.api_errors.handle_exception",
     "DEFAULT_THROTTLE_RATES": {"token": "30/min"},
-    "NUM_PROXIES": 0,  # the server has put the caller's address in place; X-Forwarded-For is anybody's word
+    "NUM_PROXIES": 0,  # the server sets REMOTE_ADDR from trusted proxies; X-Forwarded-For may be forged
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
 }
 REST_KNOX = {"TOKEN_TTL": timedelta(days=30), "AUTH_HEADER_PREFIX": "Token", "AUTO_REFRESH": False}
@@ -250,6 +250,6 @@ LOGGING = {
     "root": {"handlers": ["console"], "level": COMPUTE_LOG_LEVEL},
     "loggers": {
         **{name: {"level": "WARNING"} for name in ("axes", "celery")},
-        "django.request": {"level": "ERROR"},  # what was refused as 4xx is the caller's affair
+        "django.request": {"level": "ERROR"},  # 4xx responses are the client's errors
     },
 }

@@ -1,10 +1,10 @@
-"""Which of the installed front-end files are served."""
+"""Configuration of static files."""
 
 from django.contrib.staticfiles.apps import StaticFilesConfig
 
 
 class StaticFiles(StaticFilesConfig):
-    """Leaves out sources, and those style sheets of Tabler that need pictures which nothing here shows."""
+    """Excludes sources, and Tabler's style sheets that refer to images that are not installed."""
 
     ignore_patterns = [
         *StaticFilesConfig.ignore_patterns,

@@ -1,4 +1,4 @@
-"""HTTP routes: each app's urls.py, the API and the admin."""
+"""URLs of all pages, the API and the admin."""
 
 from django.contrib import admin
 from django.urls import include, path

@@ -1,4 +1,4 @@
-"""Pages of no app: the health of this process and of what it depends on."""
+"""The health check."""
 
 from django.conf import settings
 from django.db import DatabaseError, connection
@@ -12,15 +12,15 @@ from gpuplatform import redis_probe
 @never_cache
 @require_safe
 def healthz(request: HttpRequest) -> JsonResponse:
-    """Answer 200 when database and Redis answer, else 503; says which, and nothing more, since anybody may ask."""
-    parts = {"database": _database_answers(), "redis": redis_probe.version(settings.CHANNEL_REDIS_URL) is not None}
+    """Respond 200 if database and Redis respond, else 503, with the state of each. Needs no login."""
+    parts = {"database": _database_responds(), "redis": redis_probe.version(settings.CHANNEL_REDIS_URL) is not None}
     return JsonResponse(
-        {name: "ok" if answers else "unreachable" for name, answers in parts.items()},
+        {name: "ok" if is_ok else "unreachable" for name, is_ok in parts.items()},
         status=200 if all(parts.values()) else 503,
     )
 
 
-def _database_answers() -> bool:
+def _database_responds() -> bool:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")

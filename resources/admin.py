@@ -1,4 +1,4 @@
-"""Administration of machines, groups and images; of users and policies too, whose forms need amounts and groups."""
+"""Administration of hosts, groups and images; also of users and policies, whose forms have amounts and groups."""
 
 from typing import Any
 
@@ -22,17 +22,17 @@ FGPU_FIELDS = ("fgpu", "min_fgpu")
 
 
 class KickingAdmin(admin.ModelAdmin[Any]):
-    """The administration of what a scheduling pass decides on: a change asks for one."""
+    """An admin of rows that scheduling depends on: saving one starts a scheduling pass."""
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Save, and have the waiting sessions looked at again."""
+        """Save, and start a scheduling pass."""
         super().save_model(request, obj, form, change)
         kick_scheduler()
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        """Show or save the form; what the database refused was checked too early, so it is checked once more.
+        """Show or save the form; retry once if the database refuses the row.
 
-        A lease that came between check and save is there for the second check, which tells it at its field.
+        It does so if a lease was written between validation and saving; the second validation shows that at its field.
         """
         try:
             return super().changeform_view(request, *args, **kwargs)
@@ -41,10 +41,10 @@ class KickingAdmin(admin.ModelAdmin[Any]):
 
 
 class AmountsAdmin(admin.ModelAdmin[Any]):
-    """An administration in which memory is written as "8g" and shares as "0.5"."""
+    """An admin in which memory is written as "8g" and fGPU as "0.5"."""
 
     def formfield_for_dbfield(self, db_field: models.Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
-        """Return the form field of a database field: our own for amounts of memory and fGPU."""
+        """Return the form field of a model field, from `resources.fields` for memory and fGPU."""
         if isinstance(db_field, models.PositiveBigIntegerField):
             return _amount(db_field, SizeFormField, "(bytes)", SIZE_HELP)
         if db_field.name in FGPU_FIELDS:
@@ -53,14 +53,14 @@ class AmountsAdmin(admin.ModelAdmin[Any]):
 
 
 def _amount(field: models.Field[Any, Any], form_class: type[Field], unit: str, help_text: str, name: str = "") -> Any:
-    """Return a field whose label names no unit, since the text that is typed does."""
+    """Return a form field whose label has no unit: the typed text has one."""
     label = str(field.verbose_name).replace(unit, name).strip()
     label = label if label.startswith("fGPU") else label[:1].upper() + label[1:]
     return field.formfield(form_class=form_class, label=label, help_text=help_text)
 
 
 def memory_column(field: str, title: str) -> Any:
-    """Return a column that shows an amount of memory in words; "unlimited" for none."""
+    """Return a list column of memory as text such as "8 GiB"; "unlimited" for None."""
 
     @admin.display(description=title, ordering=field)
     def column(row: Any) -> str:
@@ -71,7 +71,7 @@ def memory_column(field: str, title: str) -> Any:
 
 
 def fgpu_column(field: str, title: str) -> Any:
-    """Return a column that shows milli-fGPU as fGPU; "unlimited" for none."""
+    """Return a list column of milli-fGPU as a decimal of fGPU; "unlimited" for None."""
 
     @admin.display(description=title, ordering=field)
     def column(row: Any) -> str:
@@ -92,14 +92,14 @@ class GrantedGroupInline(admin.TabularInline[Any, Any]):
 
 @admin.register(User)
 class UserWithGroupsAdmin(KickingAdmin, UserAdmin):
-    """People with the resource groups granted to them."""
+    """Users with the resource groups granted to them."""
 
     inlines = (GrantedGroupInline,)
 
 
 @admin.register(ResourcePolicy)
 class ResourcePolicyAdmin(KickingAdmin, AmountsAdmin):
-    """What users may hold at once."""
+    """Limits for a user's sessions together."""
 
     list_display = (
         *("name", "cpu", memory_column("memory", "memory"), fgpu_column("fgpu", "fGPU")),
@@ -120,15 +120,15 @@ class ResourceGroupAdmin(KickingAdmin):
 
 
 class ReportedAdmin(admin.ModelAdmin[Any]):
-    """Rows that hosts write about themselves: seen here, not made."""
+    """Rows that hosts write about themselves, which cannot be added here."""
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Hosts and GPUs come by registration."""
+        """Return False: hosts register themselves and their GPUs."""
         return False
 
 
 class GpuInline(admin.TabularInline[Gpu, Host]):
-    """The devices of a host, as it reported them."""
+    """The GPUs of a host, as it reported them."""
 
     model = Gpu
     extra = 0
@@ -144,7 +144,7 @@ class GpuInline(admin.TabularInline[Gpu, Host]):
     )
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """GPUs come by registration."""
+        """Return False: hosts register their GPUs."""
         return False
 
 
@@ -167,7 +167,7 @@ class HostAdmin(KickingAdmin, ReportedAdmin):
 
     @admin.action(description="Cordon: place no new sessions on selected hosts", permissions=["change"])
     def cordon(self, request: HttpRequest, hosts: QuerySet[Host]) -> None:
-        """Place no new sessions on these hosts; those that run there go on."""
+        """Place no new sessions on these hosts; running ones continue."""
         changed = services.cordon(hosts, cordoned=True)
         self.message_user(request, f"{changed} cordoned.", messages.SUCCESS)
 
@@ -180,7 +180,7 @@ class HostAdmin(KickingAdmin, ReportedAdmin):
 
 @admin.register(Gpu)
 class GpuAdmin(ReportedAdmin):
-    """Devices as their hosts reported them."""
+    """GPUs as their hosts reported them."""
 
     list_display = (
         *("uuid", "name", "host", "index", memory_column("memory", "memory"), "tier"),
@@ -191,7 +191,7 @@ class GpuAdmin(ReportedAdmin):
     search_fields = ("uuid", "name", "host__name")
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nothing about a device is decided here."""
+        """Return False: hosts report all data of their GPUs."""
         return False
 
 
@@ -210,13 +210,13 @@ class PresetAdmin(AmountsAdmin):
 
 
 class AppInline(admin.StackedInline[App, Image]):
-    """What sessions of the image offer beside the terminal."""
+    """The apps that sessions of the image have."""
 
     model = App
     extra = 0
 
     def formfield_for_dbfield(self, db_field: models.Field[Any, Any], request: Any, **kwargs: Any) -> Field | None:
-        """Offer the icons that there are, and none: the launcher's plug."""
+        """Return the form field; that of the icon is a choice, with the plug for none."""
         if db_field.name == "icon":
             kwargs["widget"] = Select(choices=[("", "plug"), *((name, name) for name in APP_ICONS)])
         return super().formfield_for_dbfield(db_field, request, **kwargs)
@@ -239,15 +239,15 @@ class ImageAdmin(AmountsAdmin):
 
 @admin.register(Installation)
 class InstallationAdmin(ReportedAdmin):
-    """The key that marks this platform's containers; changing it would orphan them all."""
+    """The key in the labels of this platform's containers; with another key, all would be orphaned."""
 
     list_display = ("key",)
     fields = ("key",)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """The key stays."""
+        """Return False: the key must not change."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """The key stays."""
+        """Return False: the key must not change."""
         return False

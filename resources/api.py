@@ -1,4 +1,4 @@
-"""API of machines, images and groups: read-only, each list bounded to what the caller may use."""
+"""API of hosts, images, presets and groups: read-only lists of what the caller may use."""
 
 from django.db.models import Prefetch, Q, QuerySet, Sum
 from rest_framework.mixins import ListModelMixin
@@ -16,7 +16,7 @@ class ImageViewSet(ListModelMixin, GenericViewSet[Image]):
     serializer_class = ImageSerializer
 
     def get_queryset(self) -> QuerySet[Image]:
-        """Return the images that the caller sees."""
+        """Return the images visible to the caller."""
         images = super().get_queryset()
         return images if user_of(self.request).is_superuser else images.filter(is_enabled=True)
 
@@ -45,13 +45,13 @@ class PresetViewSet(ListModelMixin, GenericViewSet[Preset]):
 
 
 class HostViewSet(ListModelMixin, GenericViewSet[Host]):
-    """The hosts of the caller's resource groups: what they have, and the sums that sessions hold of it."""
+    """The hosts of the caller's resource groups, with capacity and usage."""
 
     queryset = Host.objects.all()
     serializer_class = HostSerializer
 
     def get_queryset(self) -> QuerySet[Host]:
-        """Return the hosts that the caller sees, with their present devices; two queries."""
+        """Return the hosts visible to the caller, with their present GPUs; two queries."""
         user = user_of(self.request)
         hosts = super().get_queryset().select_related("group").order_by("name")
         if not user.is_superuser:

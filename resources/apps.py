@@ -7,7 +7,7 @@ from resources.checks import CHECKS
 
 
 class ResourcesConfig(AppConfig):
-    """Machines and images: what exists and what is healthy."""
+    """Hosts, GPUs, resource groups and images."""
 
     name = "resources"
 

@@ -1,6 +1,6 @@
-"""Could a request ever be placed in a group, and if not, which field asks too much? Pure: totals in, words out.
+"""Check whether a request could ever be placed in a group, with a message for each amount that is too large. Pure.
 
-CPU is in cores, memory in bytes, GPU shares in milli-fGPU. What is free now does not matter here.
+CPU is in cores, memory in bytes, GPU shares in milli-fGPU. Ignores what is free now.
 """
 
 from collections.abc import Iterable, Mapping
@@ -9,12 +9,12 @@ from typing import Final
 
 from resources.units import amount_text, listing
 
-_FIELDS: Final = ("fgpu", "memory", "cpu")  # the scarcer kind first: it decides ties
+_FIELDS: Final = ("fgpu", "memory", "cpu")  # in order of preference on ties
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Capacity:
-    """What one host holds when it is empty."""
+    """The capacity of one empty host."""
 
     cpu: int
     memory: int
@@ -23,15 +23,15 @@ class Capacity:
 
     @property
     def fgpu(self) -> int:
-        """Largest request for GPU shares that the empty host can take: all its devices, whole."""
+        """Capacity of all GPUs together, in milli-fGPU."""
         return self.gpu_count * self.gpu_capacity
 
 
 def shortfalls(hosts: Iterable[Capacity], *, cpu: int, memory: int, fgpu: int) -> dict[str, str]:
-    """Return a sentence for each field ("cpu", "memory", "fgpu") in which no host of the group could ever be enough.
+    """Return {field: message} for "cpu", "memory" and "fgpu" where no host of the group has enough capacity.
 
-    Empty if some host could hold the request when empty. Where every amount exists, but on different hosts, the one
-    field named is that which the fewest hosts can give. Without hosts nothing is known, so nothing is refused.
+    Empty if a host fits the request. If each amount fits on some host, but not all on one, the message is for the
+    amount that fits on the fewest hosts. Empty without hosts too.
     """
     known = tuple(hosts)
     asked = {"cpu": cpu, "memory": memory, "fgpu": fgpu}
@@ -61,7 +61,7 @@ def _too_much(field: str, largest: int) -> str:
 
 
 def _not_together(hosts: tuple[Capacity, ...], asked: Mapping[str, int], field: str) -> str:
-    """Say how much of `field` goes with the rest of the request, or that even the rest is on no host."""
+    """Return a message on how much of `field` hosts have that fit the rest, or that no host fits the rest."""
     rest = {name: amount for name, amount in asked.items() if name != field and amount}
     beside = [_amount(host, field) for host in hosts if _holds(host, rest)]
     if not beside:

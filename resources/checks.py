@@ -1,4 +1,4 @@
-"""System checks of this host's settings: a bad value stops the start with a message and a hint."""
+"""Django system checks of this host's settings."""
 
 from typing import Any, Final
 
@@ -9,11 +9,11 @@ from resources.addresses import is_address, is_gateway_url
 from resources.discovery import simulated_devices
 from resources.units import bytes_from
 
-_EVERYWHERE: Final = ("http://0.0.0.0:", "http://[::]:")  # fit to listen on, and nothing to connect to
+_EVERYWHERE: Final = ("http://0.0.0.0:", "http://[::]:")  # valid to listen on, but not to connect to
 
 
 def check_simulated_gpus(**kwargs: Any) -> list[CheckMessage]:
-    """Return an error if COMPUTE_SIMULATED_GPUS declares no GPUs that can be read."""
+    """Return an error if COMPUTE_SIMULATED_GPUS is malformed."""
     try:
         simulated_devices(settings.COMPUTE_SIMULATED_GPUS, settings.COMPUTE_HOST_NAME)
     except ValueError as error:
@@ -23,7 +23,7 @@ def check_simulated_gpus(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_host_amounts(**kwargs: Any) -> list[CheckMessage]:
-    """Return an error for each of COMPUTE_HOST_CPU and COMPUTE_HOST_MEMORY that is no amount."""
+    """Return an error for COMPUTE_HOST_CPU and COMPUTE_HOST_MEMORY if malformed."""
     errors: list[CheckMessage] = []
     if settings.COMPUTE_HOST_CPU < 0:
         message = f"COMPUTE_HOST_CPU: {settings.COMPUTE_HOST_CPU} is below zero."
@@ -37,7 +37,7 @@ def check_host_amounts(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_gpu_amounts(**kwargs: Any) -> list[CheckMessage]:
-    """Return an error if COMPUTE_GPU_CONTEXT_MEMORY is no amount."""
+    """Return an error if COMPUTE_GPU_CONTEXT_MEMORY is malformed."""
     try:
         bytes_from(settings.COMPUTE_GPU_CONTEXT_MEMORY)
     except ValueError as error:
@@ -47,26 +47,26 @@ def check_gpu_amounts(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_http_address(**kwargs: Any) -> list[CheckMessage]:
-    """Return an error if COMPUTE_HTTP_ADDRESS is no address with a port."""
+    """Return an error if COMPUTE_HTTP_ADDRESS is not host:port."""
     if is_address(settings.COMPUTE_HTTP_ADDRESS):
         return []
-    message = f"COMPUTE_HTTP_ADDRESS: {settings.COMPUTE_HTTP_ADDRESS!r} is no address with a port."
+    message = f"COMPUTE_HTTP_ADDRESS: {settings.COMPUTE_HTTP_ADDRESS!r} is not an address with a port."
     return [Error(message, hint="Write for example 127.0.0.1:8000 or [::1]:8000.", id="resources.E004")]
 
 
 def check_gateway(**kwargs: Any) -> list[CheckMessage]:
-    """Return an error for each of COMPUTE_GATEWAY_ADDRESS and COMPUTE_GATEWAY_URL that is set and leads nowhere."""
+    """Return an error if COMPUTE_GATEWAY_ADDRESS or COMPUTE_GATEWAY_URL is malformed or cannot be connected to."""
     errors: list[CheckMessage] = []
     if settings.COMPUTE_GATEWAY_ADDRESS and not is_address(settings.COMPUTE_GATEWAY_ADDRESS):
-        message = f"COMPUTE_GATEWAY_ADDRESS: {settings.COMPUTE_GATEWAY_ADDRESS!r} is no address with a port."
+        message = f"COMPUTE_GATEWAY_ADDRESS: {settings.COMPUTE_GATEWAY_ADDRESS!r} is not an address with a port."
         errors.append(Error(message, hint="Write for example 10.0.0.5:8010.", id="resources.E006"))
     elif settings.COMPUTE_GATEWAY_URL and not is_gateway_url(settings.COMPUTE_GATEWAY_URL):
         message = f"COMPUTE_GATEWAY_URL: {settings.COMPUTE_GATEWAY_URL!r} is not http:// and an address with a port."
         hint = "Write for example http://10.0.0.5:8010. A gateway speaks no TLS: a tunnel encrypts, see docs/hosts.md."
         errors.append(Error(message, hint=hint, id="resources.E007"))
     elif settings.COMPUTE_GATEWAY_URL.startswith(_EVERYWHERE):
-        message = f"COMPUTE_GATEWAY_URL: {settings.COMPUTE_GATEWAY_URL!r} leads to no machine."
-        hint = "Say how the web process reaches this host, such as http://10.0.0.5:8010."
+        message = f"COMPUTE_GATEWAY_URL: {settings.COMPUTE_GATEWAY_URL!r} is not an address to connect to."
+        hint = "Write the address of this host for the web process, such as http://10.0.0.5:8010."
         errors.append(Error(message, hint=hint, id="resources.E008"))
     return errors
 

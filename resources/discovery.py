@@ -1,4 +1,4 @@
-"""What this machine has: cores, memory and GPUs, from the kernel and NVML, or simulated where an operator says so."""
+"""Discover this machine's cores, memory and GPUs, from the kernel and NVML, or simulated if configured."""
 
 import logging
 import os
@@ -16,13 +16,13 @@ from resources.units import bytes_from
 logger = logging.getLogger(__name__)
 
 _SIMULATED = re.compile(r"(?P<count>[1-9][0-9]?)\s*x\s*(?P<memory>.+)", re.IGNORECASE)
-MAX_SIMULATED: Final = 16  # what the simulated driver holds
-_NAMESPACE: Final = uuid.UUID("6f1cb1c5-4b54-4b0e-8d27-0a3a55a3d0f6")  # makes a simulated GPU's UUID stable
+MAX_SIMULATED: Final = 16  # limit of the simulated driver
+_NAMESPACE: Final = uuid.UUID("6f1cb1c5-4b54-4b0e-8d27-0a3a55a3d0f6")  # of simulated GPUs' UUIDs, which are stable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """One GPU as found: `memory` in bytes, `index` as NVML counts."""
+    """A GPU as discovered: `memory` in bytes, `index` as in NVML."""
 
     uuid: str
     index: int
@@ -34,7 +34,7 @@ class Device:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What a host can lend: cores, bytes and devices."""
+    """Resources of a host for sessions: cores, memory in bytes and GPUs."""
 
     cpu: int
     memory: int
@@ -42,10 +42,10 @@ class Machine:
 
 
 def this_machine(*, host_name: str, simulated: str, cpu: int = 0, memory: str = "", can_hook: bool = True) -> Machine:
-    """Return what this machine has; `cpu` and `memory`, where given, hold back the rest for others.
+    """Return the resources of this machine; `cpu` and `memory`, if given, limit them.
 
-    `simulated` is the text of COMPUTE_SIMULATED_GPUS; real GPUs win over it. Without the hook no GPU can be divided.
-    Raises ValueError on a malformed text or amount.
+    `simulated` is the value of COMPUTE_SIMULATED_GPUS, for machines without real GPUs. Without the hook no GPU can be
+    divided. Raises ValueError on malformed values.
     """
     if cpu < 0:
         raise ValueError(f"{cpu} is not a number of CPU cores to lend")
@@ -59,9 +59,9 @@ def this_machine(*, host_name: str, simulated: str, cpu: int = 0, memory: str = 
 
 
 def nvml_devices(*, can_hook: bool = True) -> tuple[Device, ...]:
-    """Return the GPUs that the NVIDIA driver reports, in its order; () where there is no driver.
+    """Return the GPUs that the NVIDIA driver reports, in its order; () without a driver.
 
-    A GPU in MIG mode runs nothing itself: its instances stand in its place, with its index.
+    A GPU in MIG mode is replaced by its instances, with its index.
     """
     try:
         pynvml.nvmlInit()
@@ -77,7 +77,7 @@ def nvml_devices(*, can_hook: bool = True) -> tuple[Device, ...]:
 
 
 def simulated_devices(text: str, host_name: str, *, can_hook: bool = True) -> tuple[Device, ...]:
-    """Return the GPUs that "1x8GiB" or "2x8GiB,1x24GiB" declares; () for "". Raises ValueError when malformed."""
+    """Return the GPUs of a text such as "1x8GiB" or "2x8GiB,1x24GiB"; () for "". Raises ValueError if malformed."""
     devices: list[Device] = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         match = _SIMULATED.fullmatch(part)
@@ -105,22 +105,19 @@ def simulated_devices(text: str, host_name: str, *, can_hook: bool = True) -> tu
 
 
 def _handles(index: int) -> list[Any]:
-    """Return the handles of the GPU's MIG instances, or its own; none where it does not answer.
-
-    One that fell off the bus must not cost the host the others.
-    """
+    """Return the handles of the GPU's MIG instances, or its own; [] if it fails, so that other GPUs stay usable."""
     try:
         handle = pynvml.nvmlDeviceGetHandleByIndex(index)
         return _mig_instances(handle) if _is_cut(handle) else [handle]
     except pynvml.NVMLError as error:
-        logger.warning("GPU %d does not answer and is left out: %s", index, error)
+        logger.warning("GPU %d does not respond and is left out: %s", index, error)
         return []
 
 
 def _is_cut(handle: Any) -> bool:
     try:
         mode: int = pynvml.nvmlDeviceGetMigMode(handle)[0]
-    except pynvml.NVMLError:  # most GPUs know no MIG
+    except pynvml.NVMLError:  # most GPUs do not support MIG
         return False
     return mode == int(pynvml.NVML_DEVICE_MIG_ENABLE)
 
@@ -128,13 +125,13 @@ def _is_cut(handle: Any) -> bool:
 def _mig_instances(handle: Any) -> list[Any]:
     instances = []
     for index in range(pynvml.nvmlDeviceGetMaxMigDeviceCount(handle)):
-        with suppress(pynvml.NVMLError_NotFound):  # no instance in this place
+        with suppress(pynvml.NVMLError_NotFound):  # no instance at this index
             instances.append(pynvml.nvmlDeviceGetMigDeviceHandleByIndex(handle, index))
     return instances
 
 
 def _nvml_device(index: int, handle: Any, can_hook: bool) -> Device | None:
-    """Return the GPU or MIG instance, or None where it does not answer."""
+    """Return the GPU or MIG instance, or None if it fails."""
     try:
         found: str = pynvml.nvmlDeviceGetUUID(handle)
         return Device(
@@ -145,5 +142,5 @@ def _nvml_device(index: int, handle: Any, can_hook: bool) -> Device | None:
             tier=Tier.MIG if can_hook and found.startswith("MIG-") else detect(handle, can_hook=can_hook),
         )
     except pynvml.NVMLError as error:
-        logger.warning("GPU %d does not answer and is left out: %s", index, error)
+        logger.warning("GPU %d does not respond and is left out: %s", index, error)
         return None

@@ -12,7 +12,7 @@ from resources.units import MIB, size_text
 
 
 class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
-    """A group whose unit stays as it is while sessions count in it; the database refuses that too."""
+    """A resource group; its fGPU per GPU cannot change while sessions hold leases, which the database enforces too."""
 
     class Meta:
         model = ResourceGroup
@@ -23,37 +23,37 @@ class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
         labels: ClassVar = {"fgpu_per_gpu": "fGPU per GPU"}
 
     def clean_fgpu_per_gpu(self) -> int:
-        """Return the unit; raises ValidationError while sessions of the group hold leases."""
-        unit: int = self.cleaned_data["fgpu_per_gpu"]
+        """Return the value; raise ValidationError on a change while sessions of the group hold leases."""
+        value: int = self.cleaned_data["fgpu_per_gpu"]
         if "fgpu_per_gpu" in self.changed_data and _are_leased(Host.objects.filter(group=self.instance.pk)):
             raise ValidationError("This cannot change while sessions hold resources of the group; end them first.")
-        return unit
+        return value
 
 
 class HostForm(forms.ModelForm[Host]):
-    """What an administrator decides about a host; all else it reports itself."""
+    """The fields of a host that administrators decide; the host reports the others."""
 
     class Meta:
         model = Host
         fields = ("group", "is_cordoned")
 
     def clean_group(self) -> ResourceGroup:
-        """Return the group; raises ValidationError for another one while sessions hold leases on the host."""
+        """Return the group; raise ValidationError on a change while sessions hold leases on the host."""
         group: ResourceGroup = self.cleaned_data["group"]
         if "group" in self.changed_data and _are_leased(Host.objects.filter(pk=self.instance.pk)):
-            raise ValidationError("A host stays in its group while sessions hold resources of it; end them first.")
+            raise ValidationError("A host cannot change its group while sessions hold its resources; end them first.")
         return group
 
 
 class PresetForm(forms.ModelForm[Preset]):
-    """A preset that can be launched."""
+    """A preset, whose shared memory must fit into its memory."""
 
     class Meta:
         model = Preset
         fields = ("name", "group", "cpu", "memory", "shared_memory", "fgpu")
 
     def clean_shared_memory(self) -> int:
-        """Return the bytes; raises ValidationError for more than the memory, of which they are a part."""
+        """Return the bytes; raise ValidationError if they exceed the memory or are below the minimum."""
         shared: int = self.cleaned_data["shared_memory"]
         memory = self.cleaned_data.get("memory")
         if memory is not None and shared > memory:
@@ -64,7 +64,7 @@ class PresetForm(forms.ModelForm[Preset]):
 
 
 class ImageForm(forms.ModelForm[Image]):
-    """An image that an engine can find, and one default per environment at most."""
+    """An image with a valid reference, and at most one default per environment."""
 
     class Meta:
         model = Image
@@ -74,21 +74,21 @@ class ImageForm(forms.ModelForm[Image]):
         )
 
     def clean_reference(self) -> str:
-        """Return the reference; raises ValidationError for what no engine takes as one."""
+        """Return the reference; raise ValidationError if it is malformed."""
         reference: str = self.cleaned_data["reference"]
         if problem := reference_problem(reference):
             raise ValidationError(f"{problem}.")
         return reference
 
     def clean_is_default(self) -> bool:
-        """Return whether it is offered first; raises ValidationError while another version is."""
+        """Return whether it is the default; raise ValidationError if another version is."""
         is_default: bool = self.cleaned_data["is_default"]
         others = Image.objects.filter(environment=self.cleaned_data.get("environment"), is_default=True)
         if is_default and (other := others.exclude(pk=self.instance.pk).first()):
-            raise ValidationError(f"{other} is the default already; take that from it first.")
+            raise ValidationError(f"{other} is already the default; make it no default first.")
         return is_default
 
 
 def _are_leased(hosts: QuerySet[Host]) -> bool:
-    """Return whether any session holds a lease on these hosts; leases are known here by their reverse relation."""
+    """Return whether any session holds a lease on these hosts."""
     return hosts.filter(leases__isnull=False).exists()

@@ -1,7 +1,7 @@
-"""Asks for a scheduling pass: whatever can change a pass's outcome does, as it commits.
+"""Request a scheduling pass after the commit of a change that scheduling depends on.
 
-The scheduler is named, never imported. A kick that cannot be sent is logged and dropped: the periodic pass makes up for
-it.
+The task is sent by name, since the scheduler is a higher package. A message that cannot be sent is logged and dropped:
+a periodic pass runs anyway.
 """
 
 import logging
@@ -15,17 +15,17 @@ from redis.exceptions import RedisError
 
 logger = logging.getLogger(__name__)
 
-KICKED: Final = "scheduler.kicked"  # set while a pass is queued that has not read its snapshot yet
-KICKED_SECONDS: Final = 5  # a kick that got lost with its flag set holds others back no longer than this
+KICKED: Final = "scheduler.kicked"  # set from the request of a pass until it reads its snapshot
+KICKED_SECONDS: Final = 5  # limits the delay if a message is lost while the flag is set
 
 
 def kick_scheduler() -> None:
-    """Run a scheduling pass once the current transaction commits; kicks that wait for the same pass become one."""
+    """Request a scheduling pass once the current transaction commits; requests for the same pass are merged."""
     transaction.on_commit(_kick)
 
 
 def clear_kick() -> None:
-    """Let the next commit ask for a pass of its own, since this one reads its snapshot from now on."""
+    """Let later commits request another pass: call it just before a pass reads its snapshot."""
     try:
         cache.delete(KICKED)
     except (RedisError, OSError) as error:
@@ -37,4 +37,4 @@ def _kick() -> None:
         if cache.add(KICKED, True, KICKED_SECONDS):
             current_app.send_task("scheduler.tasks.run_pass", queue="scheduler")
     except (OperationalError, RedisError, OSError) as error:
-        logger.warning("could not kick the scheduler: %s; the periodic pass will make up for it", error)
+        logger.warning("could not request a scheduling pass: %s; the periodic one runs soon", error)

@@ -1,4 +1,4 @@
-"""Machines, their GPUs, the groups that schedule them together, and the images that run on them."""
+"""Hosts, GPUs, resource groups, presets, images and their apps."""
 
 import uuid
 from datetime import timedelta
@@ -13,14 +13,14 @@ from accounts.models import User
 from resources.tiers import Tier
 from resources.units import MIB, fgpu_text
 
-APP_NAME: Final = "[a-z0-9]{1,20}"  # part of a host name; `p` and a number is kept for ports that users open
+APP_NAME: Final = "[a-z0-9]{1,20}"  # part of a host name; `p` and a number is reserved for ports that users open
 DECLARED_NAME: Final = f"^(?!p[0-9]+$){APP_NAME}$"
-APP_PATH: Final = r"^/(?![/\\])[!-~]*$"  # of the app's own origin: no host, nothing that ends a line
+APP_PATH: Final = r"^/(?![/\\])[!-~]*$"  # on the app's origin: no host, no control characters
 VARIABLE_NAME: Final = "^[A-Za-z_][A-Za-z0-9_]*$"
 
 
 class Installation(models.Model):
-    """The one row that tells this platform's containers from those of another on the same engine."""
+    """A single row with the key that labels this platform's containers, since others may share the engine."""
 
     key = models.UUIDField(default=uuid.uuid4, editable=False)
     singleton = models.BooleanField(default=True, unique=True, editable=False)
@@ -33,12 +33,12 @@ class Installation(models.Model):
 
     @classmethod
     def current_key(cls) -> str:
-        """Return this installation's key as 32 hex digits, made on first use."""
+        """Return this installation's key as 32 hex digits, created on first use."""
         return cls.objects.get_or_create(singleton=True)[0].key.hex
 
 
 class ResourceGroupQuerySet(models.QuerySet["ResourceGroup"]):
-    """Questions about groups."""
+    """Queries of resource groups."""
 
     def usable_by(self, user: User) -> "ResourceGroupQuerySet":
         """Return the active groups in which `user` may start sessions; superadmins may use all of them."""
@@ -49,7 +49,7 @@ class ResourceGroupQuerySet(models.QuerySet["ResourceGroup"]):
 
 
 class PlacementChoice(models.TextChoices):
-    """Which of the hosts that fit takes a session; docs/scheduling.md tells more."""
+    """Placement policies: which of the hosts that fit gets a session; see docs/scheduling.md."""
 
     PACK = "pack", "pack: fill up hosts, keep whole GPUs whole"
     SPREAD = "spread", "spread: as few neighbours as possible"
@@ -58,7 +58,7 @@ class PlacementChoice(models.TextChoices):
 
 
 class QueueOrder(models.TextChoices):
-    """Who is served first among sessions of equal priority."""
+    """The queue order among sessions of equal priority."""
 
     FIFO = "fifo", "fifo: who waits longest"
     DRF = "drf", "drf: the user who holds the smallest part of the group"
@@ -68,7 +68,7 @@ SPAN = MinValueValidator(limit_value=timedelta(minutes=1))
 
 
 class ResourceGroup(models.Model):
-    """Hosts that are scheduled together, usually with the same type of GPU."""
+    """A pool of hosts, usually with the same type of GPU."""
 
     name = models.CharField(max_length=64, unique=True)
     description = models.CharField(max_length=200, blank=True)
@@ -129,9 +129,9 @@ class ResourceGroup(models.Model):
 
 
 class HostStatus(models.TextChoices):
-    """Whether a host can be trusted with sessions."""
+    """Whether sessions can be placed on a host."""
 
-    JOINING = "JOINING", "joining"  # heard from; being reconciled, so nothing is placed yet
+    JOINING = "JOINING", "joining"  # registered, but not reconciled yet, so nothing is placed on it
     READY = "READY", "ready"  # takes sessions unless cordoned
     LOST = "LOST", "lost"  # silent for too long
 
@@ -159,7 +159,7 @@ class Host(models.Model):
 
 
 class Gpu(models.Model):
-    """One physical (or simulated) GPU, known by its UUID wherever it is plugged in."""
+    """A physical, MIG or simulated GPU, identified by its UUID on whatever host."""
 
     uuid = models.CharField("UUID", max_length=64, unique=True)
     host = models.ForeignKey(Host, on_delete=models.CASCADE, related_name="gpus")
@@ -185,7 +185,7 @@ class Gpu(models.Model):
 
 
 class Preset(models.Model):
-    """A named set of resources; without a group it is offered in all of them."""
+    """A named set of resources, in one group or, without one, in all."""
 
     name = models.CharField(max_length=64)
     group = models.ForeignKey(ResourceGroup, on_delete=models.CASCADE, null=True, blank=True, related_name="presets")
@@ -234,7 +234,7 @@ class Image(models.Model):
 
 
 class App(models.Model):
-    """A service that sessions of an image offer: how it is started there, and when it is ready."""
+    """An app of an image: how sessions start it, and when it is ready."""
 
     image = models.ForeignKey(Image, on_delete=models.CASCADE, related_name="apps")
     name = models.CharField(max_length=20, validators=[RegexValidator(DECLARED_NAME)], help_text="Part of its address")

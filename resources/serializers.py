@@ -1,4 +1,4 @@
-"""What the API says about machines, images and groups; amounts as people write them."""
+"""Serializers of hosts, GPUs, images, presets and groups."""
 
 from rest_framework import serializers
 
@@ -16,7 +16,7 @@ class ResourceGroupSerializer(serializers.ModelSerializer[ResourceGroup]):
 
 
 class PresetSerializer(serializers.ModelSerializer[Preset]):
-    """A named set of resources; `resource_group` is null where it is offered in all groups."""
+    """A named set of resources; `resource_group` is null for one in all groups."""
 
     resource_group = serializers.CharField(source="group.name", default=None, read_only=True, allow_null=True)
     fgpu = FgpuTextField(read_only=True)
@@ -28,7 +28,7 @@ class PresetSerializer(serializers.ModelSerializer[Preset]):
 
 
 class ImageSerializer(serializers.ModelSerializer[Image]):
-    """A version of an environment, with the least resources that it needs."""
+    """A version of an environment, with its minimum resources."""
 
     min_fgpu = FgpuTextField(read_only=True)
 
@@ -42,7 +42,7 @@ class ImageSerializer(serializers.ModelSerializer[Image]):
 
 
 class GpuSerializer(serializers.ModelSerializer[Gpu]):
-    """A device with what its sessions hold of it together."""
+    """A GPU with the sum of its sessions' shares."""
 
     capacity = FgpuTextField(source="host.group.gpu_capacity", read_only=True)
     held = FgpuTextField(read_only=True, help_text="fGPU that sessions hold now")
@@ -54,7 +54,7 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
 
 
 class HostSerializer(serializers.ModelSerializer[Host]):
-    """A host with its devices, and the sums that its sessions hold."""
+    """A host with its GPUs, and the sums of its sessions' resources."""
 
     resource_group = serializers.CharField(source="group.name", read_only=True)
     cpu_held = serializers.IntegerField(read_only=True, help_text="CPU cores that sessions hold now")

@@ -1,4 +1,4 @@
-"""The verbs of hosts: register, heartbeat, declare lost, declare ready, cordon."""
+"""Operations on hosts: register, heartbeat, declare lost or ready, cordon."""
 
 import logging
 from datetime import timedelta
@@ -22,10 +22,10 @@ SILENCE: Final = timedelta(seconds=20)  # a host not heard from for this long is
 def register_host(
     name: str, machine: Machine, group_name: str, *, has_mps: bool = False, gateway_url: str = ""
 ) -> Host:
-    """Write down what the host has and return it as JOINING: known, but given no sessions until it is reconciled.
+    """Store the resources of the host and return it as JOINING: it gets no sessions until it is reconciled.
 
-    A new host joins the group called `group_name`, made if need be; a known one stays in its group. Safe to repeat.
-    With `has_mps` an MPS control daemon runs on it; `gateway_url` is where its gateway is reached, "" without one.
+    A new host joins the group `group_name`, created if needed; a known one stays in its group. Idempotent.
+    `has_mps` says whether an MPS control daemon runs on it; `gateway_url` is the URL of its gateway, "" without one.
     """
     with transaction.atomic():
         host = Host.objects.select_for_update().filter(name=name).first() or _join(name, machine, group_name)
@@ -41,23 +41,23 @@ def register_host(
 
 
 def heartbeat(host: Host) -> None:
-    """Note that the host lives; one query, whatever its status."""
+    """Store the time of a heartbeat, whatever the host's status; one query."""
     Host.objects.filter(pk=host.pk).update(heartbeat_at=timezone.now())
 
 
 def declare_ready(host: Host) -> bool:
-    """Let the host take sessions, now that it is reconciled; return whether that is news."""
+    """Mark the host READY for sessions, after reconciliation; return whether that changed its status."""
     changed = Host.objects.filter(pk=host.pk).exclude(status=HostStatus.READY)
     return bool(changed.update(status=HostStatus.READY, heartbeat_at=timezone.now(), lost_at=None))
 
 
 def declare_joining(host: Host) -> bool:
-    """Place no sessions on the host until it is reconciled again; return whether that is news."""
+    """Mark a READY host JOINING until it is reconciled again; return whether that changed its status."""
     return bool(Host.objects.filter(pk=host.pk, status=HostStatus.READY).update(status=HostStatus.JOINING))
 
 
 def declare_lost() -> list[Host]:
-    """Mark the hosts that have been silent for too long as LOST and return those that were not before."""
+    """Mark hosts without a heartbeat for SILENCE as LOST and return those that were not before."""
     now = timezone.now()
     lost = []
     for host in Host.objects.filter(heartbeat_at__lt=now - SILENCE).exclude(status=HostStatus.LOST):
@@ -69,7 +69,7 @@ def declare_lost() -> list[Host]:
 
 
 def cordon(hosts: QuerySet[Host], *, cordoned: bool) -> int:
-    """Place no new sessions on these hosts, or place them again; return how many changed."""
+    """Cordon or uncordon these hosts; return how many changed. A cordoned host gets no new sessions."""
     with transaction.atomic():
         changed = hosts.exclude(is_cordoned=cordoned).update(is_cordoned=cordoned)
         kick_scheduler()
@@ -99,5 +99,5 @@ def _register_gpu(host: Host, device: Device, tier: Tier) -> None:
     }
     try:
         Gpu.objects.update_or_create(uuid=device.uuid, defaults=known)
-    except IntegrityError as error:  # the database keeps a GPU where it is while sessions hold shares of it
+    except IntegrityError as error:  # a trigger refuses to move a GPU of which sessions hold shares
         logger.warning("host %s: GPU %s is still leased on another host: %s", host.name, device.uuid, error)

@@ -1,4 +1,4 @@
-"""How a GPU's shares are held apart: the tiers, and which of them a GPU of this host offers. No Django."""
+"""Enforcement tiers of GPU shares, and which tier a GPU of this host supports. No Django."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -7,21 +7,21 @@ from typing import Any, Final
 
 import pynvml
 
-CGROUP2: Final = Path("/sys/fs/cgroup/cgroup.controllers")  # there on hosts with cgroup v2 alone
+CGROUP2: Final = Path("/sys/fs/cgroup/cgroup.controllers")  # exists with cgroup v2 only
 
 
 class Tier(StrEnum):
-    """What holds a session to its share of a GPU, from the strongest; docs/fgpu.md says what each is worth."""
+    """What enforces a session's share of a GPU, strongest first; docs/fgpu.md compares them."""
 
-    WHOLE = "whole"  # no other session is on the device: nothing to hold apart
-    MIG = "mig"  # an instance that the hardware has cut
+    WHOLE = "whole"  # no other session on the GPU: nothing to enforce
+    MIG = "mig"  # a hardware partition
     KERNEL = "kernel"  # memory by the driver, on the container's cgroup; compute by the hook
     HOOK_MPS = "hook+mps"  # memory by the hook; compute by MPS, among sessions that trust each other
-    HOOK = "hook"  # both by the hook, which the host's watchdog backs
+    HOOK = "hook"  # both by the hook, monitored by the host's watchdog
     NONE = "none"  # this host cannot divide its GPUs: whole ones only
 
 
-UNHOOKED: Final = frozenset({Tier.WHOLE, Tier.MIG})  # nothing in the container limits these
+UNHOOKED: Final = frozenset({Tier.WHOLE, Tier.MIG})  # enforced outside the container
 TIER_WORDS: Final[dict[Tier, str]] = {
     Tier.WHOLE: "the whole device, shared with nobody",
     Tier.MIG: "an instance cut by the hardware",
@@ -33,10 +33,10 @@ TIER_WORDS: Final[dict[Tier, str]] = {
 
 
 def share_tiers(parts: Sequence[tuple[int, str]], capacity: int) -> list[Tier]:
-    """Return the tier of each (milli-fGPU, tier of the GPU) that one session holds; `capacity` is a whole device.
+    """Return the tier of each (milli-fGPU, tier of the GPU) of one session; `capacity` is a whole GPU in milli-fGPU.
 
-    A session that holds all of all its devices needs no hook. One that also holds a part of a device, be it of a MIG
-    instance, runs under the hook everywhere, since the hook is all or nothing within a container.
+    A session that holds only whole GPUs needs no hook. With a part of a GPU, or of a MIG instance, the hook applies to
+    all its GPUs, since it is loaded into every process of the container.
     """
     tiers = [Tier(tier) for _, tier in parts]
     if any(milli < capacity for milli, _ in parts):

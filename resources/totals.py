@@ -7,10 +7,7 @@ from resources.models import Host, ResourceGroup
 
 
 def largest_amounts(group: ResourceGroup) -> Amounts:
-    """Return the most of each amount that one host of the group has when empty, perhaps on different hosts.
-
-    One query.
-    """
+    """Return the largest capacity of each amount on one host of the group, perhaps on different hosts; one query."""
     hosts = Host.objects.filter(group=group).annotate(present=Count("gpus", filter=Q(gpus__is_present=True)))
     most = hosts.aggregate(cpu=Max("cpu"), memory=Max("memory"), gpu_count=Max("present"))
     fgpu = (most["gpu_count"] or 0) * group.gpu_capacity

@@ -1,4 +1,4 @@
-"""Amounts as people write and read them: "4g", "0.35 fGPU", "1x8GiB". Pure; integers inside."""
+"""Parsing and formatting of amounts: sizes such as "4g", fGPU such as "0.35", spans such as "90m". Pure."""
 
 import re
 from collections.abc import Sequence
@@ -69,7 +69,7 @@ def fgpu_text(milli: int) -> str:
 
 
 def size_text(size: int) -> str:
-    """Return bytes in the largest fitting unit, rounded down so that it never says more than there is: "1.5 GiB"."""
+    """Return bytes in the largest fitting unit, rounded down: "1.5 GiB"."""
     for unit, factor in (("TiB", 2**40), ("GiB", GIB), ("MiB", MIB), ("KiB", 2**10)):
         if size >= factor:
             whole, hundredths = divmod(size * 100 // factor, 100)
@@ -78,7 +78,7 @@ def size_text(size: int) -> str:
 
 
 def amount_text(field: str, amount: int) -> str:
-    """Return an amount of "cpu", "memory" or "fgpu" with its unit for a sentence: "8 CPU cores", "2 GiB of memory"."""
+    """Return an amount of "cpu", "memory" or "fgpu" with its unit: "8 CPU cores", "2 GiB of memory"."""
     if field == "memory":
         return f"{size_text(amount)} of memory"
     if field == "fgpu":

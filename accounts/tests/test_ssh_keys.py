@@ -34,17 +34,17 @@ def test_a_good_key_is_kept_without_its_comment_under_the_fingerprint_that_opens
 
 BAD = {
     "": "Paste one public key",
-    "ssh-ed25519": "no public key",
-    "ssh-ed25519 AAAA": "no public key",
-    "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAAQ== x": "no public key",
-    "ssh-ed25519\0 AAAA": "no public key",
-    "ssh-ed25519 \u00e4\u00f6": "no public key",
+    "ssh-ed25519": "not a public key",
+    "ssh-ed25519 AAAA": "not a public key",
+    "ssh-rsa AAAAB3NzaC1yc2EAAAADAQABAAAAAQ== x": "not a public key",
+    "ssh-ed25519\0 AAAA": "not a public key",
+    "ssh-ed25519 \u00e4\u00f6": "not a public key",
     "one\ntwo": "Paste one public key",
     "x" * 20_000: "Paste one public key",
     "-----BEGIN OPENSSH PRIVATE KEY-----": "private key",
-    f'command="sh" {new_key()}': "no public key",
+    f'command="sh" {new_key()}': "not a public key",
     new_key("ssh-dss"): "DSA keys are too weak",
-    new_key("ssh-rsa", key_size=1024): "1024 bits is too weak; 2048 is the least",
+    new_key("ssh-rsa", key_size=1024): "1024 bits is too weak; at least 2048 are needed",
 }
 
 
@@ -68,9 +68,9 @@ def browser(user: User, client: Client) -> Client:
 def test_one_key_is_one_persons_and_whose_stays_unsaid(user: User) -> None:
     pasted = new_key()
     add_ssh_key(user, pasted, "laptop")
-    with pytest.raises(InvalidPublicKeyError, match="added this key already, as 'laptop'"):
+    with pytest.raises(InvalidPublicKeyError, match="already added this key, as 'laptop'"):
         add_ssh_key(user, pasted.replace("ada@laptop", "another comment"))
-    with pytest.raises(InvalidPublicKeyError, match=r"belongs to another account\.$"):
+    with pytest.raises(InvalidPublicKeyError, match=r"^Another account has this key\.$"):
         add_ssh_key(make_user(), pasted)
     with pytest.raises(IntegrityError), transaction.atomic():
         SshKey.objects.create(owner=user, title="x", fingerprint=SshKey.objects.get().fingerprint)
@@ -78,7 +78,7 @@ def test_one_key_is_one_persons_and_whose_stays_unsaid(user: User) -> None:
 
 def test_nobody_has_keys_without_end(user: User) -> None:
     SshKey.objects.bulk_create(SshKey(owner=user, title="x", fingerprint=str(each)) for each in range(MAX_KEYS))
-    with pytest.raises(InvalidPublicKeyError, match="which is the most"):
+    with pytest.raises(InvalidPublicKeyError, match="at most 50 keys"):
         add_ssh_key(user, new_key())
 
 
@@ -102,7 +102,7 @@ def test_the_page_adds_shows_and_deletes_keys(browser: Client, user: User) -> No
 def test_the_page_says_at_the_field_what_is_wrong_and_keeps_what_was_typed(browser: Client, user: User) -> None:
     answer = browser.post(PAGE, {"key": "ssh-ed25519 nonsense", "title": "<b>x"})
     assert answer.status_code == 422
-    assert "This is no public key" in answer.content.decode()
+    assert "This is not a public key" in answer.content.decode()
     assert "ssh-ed25519 nonsense" in answer.content.decode()
     assert "&lt;b&gt;x" in answer.content.decode()
     assert not user.ssh_keys.exists()

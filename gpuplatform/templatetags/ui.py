@@ -1,4 +1,4 @@
-"""Template tags of the look: icons from the sprite."""
+"""Template tags: icons from the sprite."""
 
 from django import template
 from django.templatetags.static import static
@@ -10,7 +10,7 @@ register = template.Library()
 
 @register.simple_tag
 def icon(name: str, classes: str = "") -> SafeString:
-    """Return the named drawing of static/img/icons.svg; decorative, so the control around it needs a label."""
+    """Return an icon of static/img/icons.svg. It is decorative, so the element around it needs a label."""
     return format_html(
         '<svg class="icon {}" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
         classes,

@@ -261,7 +261,7 @@ def test_a_preset_that_nobody_could_launch_is_refused_at_its_field(
     ("changes", "field", "words"),
     [
         ({"reference": "UPPER CASE!!"}, "reference", "is not an image reference"),
-        ({"is_default": "on"}, "is_default", "Python 3.11 is the default already"),
+        ({"is_default": "on"}, "is_default", "Python 3.11 is already the default"),
     ],
 )
 def test_an_image_that_cannot_be_offered_so_is_refused_at_its_field(

@@ -1,4 +1,4 @@
-"""Template filters that write amounts for people."""
+"""Template filters that format amounts."""
 
 from datetime import timedelta
 
@@ -12,31 +12,31 @@ register = template.Library()
 
 @register.filter
 def size(value: int) -> str:
-    """Write bytes in the largest fitting unit: "2 GiB"."""
+    """Return bytes in the largest fitting unit: "2 GiB"."""
     return units.size_text(value)
 
 
 @register.filter
 def fgpu(milli: int) -> str:
-    """Write milli-fGPU as a decimal: "0.35"."""
+    """Return milli-fGPU as a decimal: "0.35"."""
     return units.fgpu_text(milli)
 
 
 @register.filter
 def tier_words(tier: str) -> str:
-    """Write what an enforcement tier means: "limited by the hook, watched by the host"."""
+    """Return the description of an enforcement tier."""
     return TIER_WORDS[Tier(tier)]
 
 
 @register.filter
 def span(value: timedelta) -> str:
-    """Write a length of time in the largest units: "1 d 4 h"."""
+    """Return a length of time in the largest units: "1 d 4 h"."""
     return units.span_text(value)
 
 
 @register.filter
 def duration(value: timedelta) -> str:
-    """Write a span in whole minutes or hours, rounded up: "15 minutes", "1 hour"."""
+    """Return a length of time in minutes or hours, rounded up: "15 minutes", "1 hour"."""
     minutes = max(1, -(-int(value.total_seconds()) // 60))
     count, word = (minutes // 60, "hour") if minutes % 60 == 0 else (minutes, "minute")
     return f"{count} {word}" if count == 1 else f"{count} {word}s"

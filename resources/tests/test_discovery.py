@@ -78,7 +78,7 @@ def test_one_broken_gpu_does_not_cost_the_host_the_others(
 ) -> None:
     driver = install(monkeypatch, FakeDriver(broken=(0,)))
     assert [(device.uuid, device.index) for device in nvml_devices()] == [("GPU-1", 1)]
-    assert "GPU 0 does not answer" in caplog.text
+    assert "GPU 0 does not respond" in caplog.text
     assert driver.open == 0
 
 

@@ -282,7 +282,7 @@ def test_without_redis_a_session_is_accepted_at_once_and_placed_by_the_next_pass
         (session,) = services.submit(owner, make_order(host))
     with django_capture_on_commit_callbacks(execute=True):
         assert run_pass() == 1
-    assert "could not kick the scheduler" in caplog.text
+    assert "could not request a scheduling pass" in caplog.text
     assert "could not send hostworker.tasks.start_session" in caplog.text
     session.refresh_from_db()
     assert session.status == Status.SCHEDULED
