@@ -141,7 +141,7 @@ class EngineGateway:
             head.feed(await reader.readuntil(b"\r\n\r\n"))
         except (asyncio.LimitOverrunError, httptools.HttpParserError) as error:
             raise RequestRefusedError(f"its head is not understood: {error}") from error
-        about = gateway_tokens.check(self._keys, head.headers.get(gateway_tokens.HEADER.lower(), ""))
+        about = gateway_tokens.verify(self._keys, head.headers.get(gateway_tokens.HEADER.lower(), ""))
         length = head.headers.get("content-length", "0")
         if "transfer-encoding" in head.headers or not length.isdecimal() or int(length) > BODY_LIMIT:
             raise RequestRefusedError("its body is too long, or its length is not said")

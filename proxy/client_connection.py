@@ -52,11 +52,11 @@ class ClientConnection(asyncio.Protocol):
         self.is_upstream_paused = False
         self._is_reading = True
         self._phase = OPEN
-        self._loop = asyncio.get_running_loop()
+        self.loop = asyncio.get_running_loop()
         self._exchanges: deque[Exchange] = deque()  # the first is under way, the others are pipelined
         self._early = b""  # bytes behind the handshake that is under way
         self._parser = RequestParser(self, self._exchanges)
-        self.deadline = self._loop.time() + plane.limits.head_seconds
+        self.deadline = self.loop.time() + plane.limits.head_seconds
 
     # --- callbacks of asyncio
 
@@ -151,9 +151,9 @@ class ClientConnection(asyncio.Protocol):
         if closes or self._phase is CLOSING or self._phase is DISCARDING:
             self._close()
         elif self._exchanges:
-            self._loop.call_soon(self.data_received, b"")  # a direct call would recurse for each pipelined request
+            self.loop.call_soon(self.data_received, b"")  # a direct call would recurse for each pipelined request
         else:
-            self.deadline = self._loop.time() + self.plane.limits.idle_seconds
+            self.deadline = self.loop.time() + self.plane.limits.idle_seconds
             self.update_reading()
 
     def start_tunnel(self, upstream: UpstreamConnection) -> None:
@@ -225,7 +225,7 @@ class ClientConnection(asyncio.Protocol):
         self._phase = DISCARDING
         self._cancel_exchanges()
         seconds = close_in_stages(self.transport, self.plane.limits)
-        self.deadline = self._loop.time() + seconds
+        self.deadline = self.loop.time() + seconds
         self.update_reading()
 
     def _cancel_exchanges(self) -> None:

@@ -1,4 +1,4 @@
-"""Chooses who serves a connection by the first head that it brings."""
+"""Chooses the protocol of a connection by the first request that comes over it."""
 
 import asyncio
 import re
@@ -17,13 +17,13 @@ from proxy.response_parser import END_OF_HEAD
 from proxy.site import Site
 
 HOST: Final = re.compile(rb"\r\nhost[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
-Choose = Callable[[bytes], asyncio.Protocol]
+ProtocolFactory = Callable[[bytes], asyncio.Protocol]  # of the bytes received so far
 
 
 class FirstRequestDispatcher(asyncio.Protocol):
-    """Waits for a head, as long as the plane's limits allow, and leaves the connection to whom `choose` names."""
+    """Waits for a header section, within the plane's limits, and leaves the connection to the protocol chosen by it."""
 
-    def __init__(self, plane: DataPlane, choose: Choose) -> None:
+    def __init__(self, plane: DataPlane, choose: ProtocolFactory) -> None:
         self._choose = choose
         self._limits = plane.limits
         self._pending = plane.pending
@@ -32,7 +32,7 @@ class FirstRequestDispatcher(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin to wait."""
+        """Start the timeout, unless too many connections are pending."""
         self._transport = cast(asyncio.Transport, transport)
         self._pending_connection = self._pending.admit(self._transport)
         if self._pending_connection:
@@ -40,23 +40,23 @@ class FirstRequestDispatcher(asyncio.Protocol):
             self._timer = loop.call_later(self._limits.head_seconds, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        """Hand the connection over once its first head is there, or too long."""
+        """Hand the connection over once its first header section is complete, or too large."""
         if self._pending_connection is None:
-            return  # told to go
+            return  # refused
         self._received += data
         if END_OF_HEAD not in self._received and len(self._received) <= self._limits.head_bytes:
             return
-        self._rest()
+        self._stop_waiting()
         protocol = self._choose(self._received)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
         protocol.data_received(self._received)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
-        self._rest()
+        """Stop the timeout."""
+        self._stop_waiting()
 
-    def _rest(self) -> None:
+    def _stop_waiting(self) -> None:
         if self._timer:
             self._timer.cancel()
         if self._pending_connection:
@@ -64,13 +64,13 @@ class FirstRequestDispatcher(asyncio.Protocol):
 
 
 def is_for_app(site: Site, head: bytes) -> bool:
-    """Return whether the first Host header of a head, as received, names the apps' domain."""
+    """Return whether the first Host header in these bytes names the apps' domain."""
     match = HOST.search(head)
     return match is not None and site.is_of_apps(match[1])
 
 
 class PlatformConnection(HttpToolsProtocol):
-    """Uvicorn's connection, with our bounds on what comes before a request is there: uvicorn itself has none."""
+    """Uvicorn's connection with limits on the size and time of header sections, for which uvicorn has none."""
 
     def __init__(self, limits: ProxyLimits, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
@@ -80,7 +80,7 @@ class PlatformConnection(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Parse it, and end the connection if its head grows too long or does not end in time."""
+        """Parse, and abort if the header section is too large or not complete in time."""
         super().data_received(data)
         if not self._is_in_head:
             return
@@ -91,21 +91,21 @@ class PlatformConnection(HttpToolsProtocol):
             self._timer = self.loop.call_later(self._limits.head_seconds, self.transport.abort)
 
     def on_message_begin(self) -> None:
-        """Begin to count."""
+        """Begin a header section."""
         super().on_message_begin()
         self._is_in_head, self._head_bytes = True, 0
 
     def on_headers_complete(self) -> None:
-        """Count no more."""
-        self._rest()
+        """End the header section."""
+        self._end_head()
         super().on_headers_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop waiting."""
-        self._rest()
+        """Stop the timeout."""
+        self._end_head()
         super().connection_lost(exc)
 
-    def _rest(self) -> None:
+    def _end_head(self) -> None:
         self._is_in_head = False
         if self._timer:
             self._timer.cancel()
@@ -113,10 +113,10 @@ class PlatformConnection(HttpToolsProtocol):
 
 
 def uvicorn_protocol(plane: DataPlane, site: Site) -> type[asyncio.Protocol]:
-    """Return the class for uvicorn's option `http`: it takes the apps' connections, and uvicorn all others."""
+    """Return the class for uvicorn's option `http`: apps' connections are ours, all others uvicorn's."""
 
     class AppsFirst(FirstRequestDispatcher):
-        """Uvicorn's arguments go on to its own protocol."""
+        """Takes the arguments of uvicorn's protocol."""
 
         def __init__(self, **uvicorn: Any) -> None:
             def choose(head: bytes) -> asyncio.Protocol:
@@ -130,9 +130,9 @@ def uvicorn_protocol(plane: DataPlane, site: Site) -> type[asyncio.Protocol]:
 
 
 class PlatformOnly:
-    """The platform as uvicorn serves it beside the fast carrier: a request to an app has come by a wrong connection.
+    """The platform as uvicorn serves it beside the fast server: refuses requests for apps with 421.
 
-    A server in front that sends requests for different hosts over one connection must keep the apps' apart.
+    A reverse proxy must not send requests for apps and for the platform over one connection.
     """
 
     def __init__(self, site: Site, platform: Application) -> None:
@@ -140,7 +140,7 @@ class PlatformOnly:
         self._platform = platform
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve what is the platform's."""
+        """Serve requests for the platform."""
         if not any(name == b"host" and self._site.is_of_apps(value) for name, value in scope.get("headers", ())):
             await self._platform(scope, receive, send)
         elif scope["type"] == "websocket":

@@ -37,6 +37,7 @@ RECEIVING, RECEIVED, SENT = RequestState
 class ExchangeClient(Protocol):
     """The client connection of an exchange."""
 
+    loop: asyncio.AbstractEventLoop
     transport: asyncio.Transport
     deadline: float  # loop time
     plane: DataPlane
@@ -132,7 +133,7 @@ class Exchange:
         elif isinstance(decision, LocalResponse):
             self.respond(decision)
         else:
-            self.task = asyncio.get_running_loop().create_task(self._serve(decision))
+            self.task = client.loop.create_task(self._serve(decision))
 
     def _forward(self, forward: ForwardDecision) -> None:
         self.forward = forward
@@ -140,7 +141,7 @@ class Exchange:
         if isinstance(slot, LocalResponse):
             self.respond(slot)
             return
-        loop = asyncio.get_running_loop()
+        loop = self._client.loop
         upstream = slot.pool.take_idle(loop.time())
         if upstream:
             self.is_reused = True
@@ -199,7 +200,7 @@ class Exchange:
     def _start_response_timeout(self) -> None:
         client = self._client
         if self.request_state is SENT and not self.is_response_started:
-            client.deadline = asyncio.get_running_loop().time() + client.plane.limits.response_seconds
+            client.deadline = client.loop.time() + client.plane.limits.response_seconds
 
     # --- the response
 
@@ -247,7 +248,7 @@ class Exchange:
             client.transport.abort()
         elif self.is_reused and not is_malformed and forward and slot and self._is_retryable(forward):
             self.is_reused = False
-            self.task = asyncio.get_running_loop().create_task(self._connect(forward, slot.pool))
+            self.task = client.loop.create_task(self._connect(forward, slot.pool))
         else:
             self.respond(responses.UPSTREAM_FAILED)
 

@@ -1,4 +1,4 @@
-"""Passes: short-lived proofs that a request to a host's gateway comes from a process that has the platform's keys."""
+"""Gateway tokens: short-lived signatures by which a host's gateway knows requests of the platform's own processes."""
 
 from collections.abc import Sequence
 from time import time as unix_time
@@ -7,60 +7,60 @@ from typing import Final
 from proxy.signing import GATEWAY, InvalidSignatureError, Keys
 
 HEADER: Final = "X-GP-Gateway"
-LIFE_SECONDS: Final = 30
-SKEW_SECONDS: Final = 30  # by which the clocks of two machines may differ
-RENEWED_AFTER: Final = LIFE_SECONDS / 2
-CHECKED_AGAIN_AFTER: Final = 1.0
+LIFETIME_SECONDS: Final = 30
+MAX_CLOCK_SKEW_SECONDS: Final = 30  # between two machines
+RENEWAL_SECONDS: Final = LIFETIME_SECONDS / 2
+VERIFICATION_SECONDS: Final = 1.0  # for which a verified token is not verified again
 
 
-def issue(keys: Keys, about: Sequence[str]) -> str:
-    """Return a pass for just what `about` says, as the value of HEADER; it holds LIFE_SECONDS."""
-    return keys.sign(GATEWAY, (*about, str(int(unix_time()) + LIFE_SECONDS)))
+def issue(keys: Keys, fields: Sequence[str]) -> str:
+    """Return a token for exactly these fields, as the value of HEADER; it is valid for LIFETIME_SECONDS."""
+    return keys.sign(GATEWAY, (*fields, str(int(unix_time()) + LIFETIME_SECONDS)))
 
 
-def check(keys: Keys, value: str) -> list[str]:
-    """Return what the pass is about. Raises Forged, with the reason for the gateway's own log, also when it is over."""
+def verify(keys: Keys, token: str) -> list[str]:
+    """Return the fields of a valid token.
+
+    Raises InvalidSignatureError, with the reason for the gateway's log, for any other, expired ones included.
+    """
     try:
-        *about, expiry = keys.fields(GATEWAY, value)
-        left = int(expiry) - unix_time()
+        *fields, expiry = keys.fields(GATEWAY, token)
+        seconds_left = int(expiry) - unix_time()
     except ValueError as error:
-        raise InvalidSignatureError("its fields are not a pass's") from error
-    if left < -SKEW_SECONDS:
-        raise InvalidSignatureError(f"it was over {-left:.0f} s ago; do the clocks agree?")
-    if left > LIFE_SECONDS + SKEW_SECONDS:
-        raise InvalidSignatureError(f"it would hold for {left:.0f} s; do the clocks agree?")
-    return about
+        raise InvalidSignatureError("it has not the fields of a gateway token") from error
+    if seconds_left < -MAX_CLOCK_SKEW_SECONDS:
+        raise InvalidSignatureError(f"it expired {-seconds_left:.0f} s ago; do the clocks agree?")
+    if seconds_left > LIFETIME_SECONDS + MAX_CLOCK_SKEW_SECONDS:
+        raise InvalidSignatureError(f"it would be valid for {seconds_left:.0f} s; do the clocks agree?")
+    return fields
 
 
 class GatewayTokens:
-    """Passes for endpoints, about their labels: signed, and checked, once for many requests."""
+    """Tokens for endpoints, whose only field is the label; issued and verified once for many requests."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
-        self._signed: dict[str, tuple[float, bytes]] = {}
-        self._checked: dict[bytes, tuple[float, str]] = {}
+        self._issued: dict[str, tuple[float, bytes]] = {}
+        self._verified: dict[bytes, tuple[float, str]] = {}
 
-    def of(self, label: str) -> bytes:
-        """Return a pass for the endpoint, good for RENEWED_AFTER at least."""
+    def issue(self, label: str) -> bytes:
+        """Return a token for the endpoint that is valid for RENEWAL_SECONDS at least."""
         now = unix_time()
-        made = self._signed.get(label)
-        if made is None or made[0] < now:
-            self._signed = {name: each for name, each in self._signed.items() if each[0] >= now}
-            made = self._signed[label] = (
-                now + RENEWED_AFTER,
-                issue(self._keys, [label]).encode(),
-            )
-        return made[1]
+        issued = self._issued.get(label)
+        if issued is None or issued[0] < now:
+            self._issued = {name: each for name, each in self._issued.items() if each[0] >= now}
+            issued = self._issued[label] = (now + RENEWAL_SECONDS, issue(self._keys, [label]).encode())
+        return issued[1]
 
-    def label(self, signed: bytes) -> str | None:
-        """Return the label of the endpoint that a pass is for; None if it is forged, too old or about another thing."""
+    def verify(self, token: bytes) -> str | None:
+        """Return the label of the endpoint that a token is for; None unless it is valid."""
         now = unix_time()
-        known = self._checked.get(signed)
-        if known is None or known[0] <= now:
-            self._checked = {text: each for text, each in self._checked.items() if each[0] > now}
+        verified = self._verified.get(token)
+        if verified is None or verified[0] <= now:
+            self._verified = {value: each for value, each in self._verified.items() if each[0] > now}
             try:
-                (label,) = check(self._keys, signed.decode("latin-1"))
+                (label,) = verify(self._keys, token.decode("latin-1"))
             except (InvalidSignatureError, ValueError):
                 return None
-            known = self._checked[signed] = (now + CHECKED_AGAIN_AFTER, label)
-        return known[1]
+            verified = self._verified[token] = (now + VERIFICATION_SECONDS, label)
+        return verified[1]

@@ -1,5 +1,9 @@
-"""How a browser gets the cookie of an endpoint: it is sent to the platform with a digest of a nonce that it keeps, and
-comes back with a ticket that is good once, for this endpoint, together with that nonce."""
+"""The login at an app's origin, and the other reserved paths there.
+
+The browser is redirected to the platform with the digest of a nonce, which it keeps in a cookie, and comes back with a
+single-use ticket for this endpoint; ticket and nonce together are exchanged for the endpoint's cookie. The nonce serves
+as `state` and PKCE do in OAuth.
+"""
 
 import json
 import re
@@ -21,9 +25,9 @@ from proxy.site import Site
 CALLBACK: Final = b"/.gp/callback"
 LOGOUT: Final = b"/.gp/logout"
 STATUS: Final = b"/.gp/status"
-AGAIN: Final = b"/.gp/again"  # where the pages lead that say that an app is not running
+AGAIN: Final = b"/.gp/again"  # the link on the page that says that an app is not running
 RESERVED: Final = frozenset((CALLBACK, LOGOUT, STATUS, AGAIN))
-MAX_COOKIE_SECONDS: Final = 12 * 3600  # seconds of a cookie
+MAX_COOKIE_SECONDS: Final = 12 * 3600
 STATE_SECONDS: Final = 120
 TICKET: Final = re.compile(rb"t=([A-Za-z0-9_-]{1,100})")  # the whole query
 STATE: Final = re.compile(rb"([A-Za-z0-9_-]{43})(?:\.([0-9]{1,5}))?")  # a nonce, and the port to return to
@@ -32,19 +36,19 @@ NEXT: Final = re.compile(r"/(?![/\\])[!-~]{0,1990}")  # on the app's own origin;
 
 @dataclass(slots=True, eq=False)
 class ReservedRequest:
-    """A request to one of our own paths on an app's origin."""
+    """A request for one of the reserved paths on an app's origin."""
 
     path: bytes
     query: bytes
     method: bytes
     cookie: bytes
     label: str
-    listen_port: int | None  # which it came by; None: the apps' common one
-    expires_at: float | None  # until when the one who asks may use the endpoint, Unix seconds; None: not at all
+    listen_port: int | None  # None: the port that all apps share
+    expires_at: float | None  # of the access to the endpoint, in Unix seconds; None: no access
 
 
 class LoginFlow:
-    """Serves the reserved paths, and begins what ends there."""
+    """Starts logins, and serves the reserved paths."""
 
     def __init__(
         self,
@@ -60,49 +64,51 @@ class LoginFlow:
         self._control_plane = control_plane
         self._now = now
 
-    def begin(self, route: Route, target: bytes, cookie: bytes, listen_port: int | None) -> LocalResponse:
-        """Return the redirect to the platform, which keeps a nonce in the browser.
+    def start(self, route: Route, target: bytes, cookie: bytes, listen_port: int | None) -> LocalResponse:
+        """Return the redirect to the platform, with a cookie for the nonce.
 
-        A nonce that the browser has already is used again, so that two windows opened at once both arrive.
+        A nonce that the browser has already is reused, so that logins in two windows at once both succeed.
         """
         name = self._site.state_cookie(listen_port)
-        back_to = None if self._site.is_by_port else listen_port  # by port, nothing else is come back to
+        back_to = None if self._site.is_by_port else listen_port  # by port, it is in the cookie's name
         state = _state(cookie_values(cookie, name.encode()), back_to) or secrets.token_urlsafe(32).encode()
         if back_to and b"." not in state:
             state += b".%d" % back_to
         path = target.decode("latin-1")
         query = {"h": route.label, "s": digest(state.decode()), "next": path if NEXT.fullmatch(path) else "/"}
-        kept = self._set_cookie(name, state.decode(), STATE_SECONDS)
-        return responses.redirect(f"{self._site.platform_url}/apps/authorize?{urlencode(query)}", kept)
+        state_cookie = self._set_cookie(name, state.decode(), STATE_SECONDS)
+        return responses.redirect(f"{self._site.platform_url}/apps/authorize?{urlencode(query)}", state_cookie)
 
-    async def serve(self, visit: ReservedRequest) -> LocalResponse:
-        """Return the answer at a reserved path."""
-        if visit.path == STATUS:
-            return self._status(visit)
-        if visit.path == LOGOUT:
-            return self._log_out(visit)
-        if visit.path == AGAIN:
-            return responses.redirect(f"{self._site.launch_url(visit.label)}?stopped")
-        if visit.method != b"GET":
+    async def serve(self, request: ReservedRequest) -> LocalResponse:
+        """Return the response at a reserved path."""
+        if request.path == STATUS:
+            return self._status(request)
+        if request.path == LOGOUT:
+            return self._log_out(request)
+        if request.path == AGAIN:
+            return responses.redirect(f"{self._site.launch_url(request.label)}?stopped")
+        if request.method != b"GET":
             return responses.text(405, "GET it.", (b"Allow", b"GET"), closes=True)
-        return await self._arrive(visit)
+        return await self._exchange_ticket(request)
 
-    async def _arrive(self, visit: ReservedRequest) -> LocalResponse:
-        """Turn a ticket into the endpoint's cookie."""
-        ticket = TICKET.fullmatch(visit.query)
-        states = cookie_values(visit.cookie, self._site.state_cookie(visit.listen_port).encode())
+    async def _exchange_ticket(self, request: ReservedRequest) -> LocalResponse:
+        """Exchange a ticket for the endpoint's cookie."""
+        ticket = TICKET.fullmatch(request.query)
+        states = cookie_values(request.cookie, self._site.state_cookie(request.listen_port).encode())
         if not ticket or len(states) != 1 or not STATE.fullmatch(states[0]):
             return self._refuse()
-        redeemed = await self._control_plane.redeem(ticket[1].decode(), visit.label, digest(states[0].decode()))
-        route = self._table.get(visit.label)  # read after the wait: it may have gone
+        redeemed = await self._control_plane.redeem(ticket[1].decode(), request.label, digest(states[0].decode()))
+        route = self._table.get(request.label)  # looked up after the wait, in which it may have gone
         if redeemed is None or route is None:
             return self._refuse()
         grant, path = redeemed
         if (grant.label, grant.epoch) != (route.label, route.epoch) or not NEXT.fullmatch(path):
             return self._refuse()
-        return self._admit(visit, grant, route, states[0], path)
+        return self._set_grant(request, grant, route, states[0], path)
 
-    def _admit(self, visit: ReservedRequest, grant: Grant, route: Route, state: bytes, path: str) -> LocalResponse:
+    def _set_grant(
+        self, request: ReservedRequest, grant: Grant, route: Route, state: bytes, path: str
+    ) -> LocalResponse:
         now = self._now()
         grant = replace(grant, expires_at=min(grant.expires_at, now + MAX_COOKIE_SECONDS))
         seconds = int(grant.expires_at - now)
@@ -112,8 +118,8 @@ class LoginFlow:
         origin = self._site.origin(route.label, route.listen_port) if port == b"%d" % (route.listen_port or 0) else ""
         return responses.redirect(
             origin + path,
-            self._set_cookie(self._site.cookie(visit.listen_port), grant.to_cookie(self._keys), seconds),
-            self._set_cookie(self._site.state_cookie(visit.listen_port), "", 0),
+            self._set_cookie(self._site.cookie(request.listen_port), grant.to_cookie(self._keys), seconds),
+            self._set_cookie(self._site.state_cookie(request.listen_port), "", 0),
         )
 
     def _refuse(self) -> LocalResponse:
@@ -124,25 +130,25 @@ class LoginFlow:
         )
         return responses.page(403, words)
 
-    def _log_out(self, visit: ReservedRequest) -> LocalResponse:
+    def _log_out(self, request: ReservedRequest) -> LocalResponse:
         words = PageContent(title="Logged out of this app", text="You are still logged in at the platform.")
-        return responses.page(200, words, self._set_cookie(self._site.cookie(visit.listen_port), "", 0))
+        return responses.page(200, words, self._set_cookie(self._site.cookie(request.listen_port), "", 0))
 
-    def _status(self, visit: ReservedRequest) -> LocalResponse:
-        expires_at = visit.expires_at
+    def _status(self, request: ReservedRequest) -> LocalResponse:
+        expires_at = request.expires_at
         if expires_at is None:
             return responses.text(401, "Log in to open this app.")
         until = None if expires_at == float("inf") else int(expires_at)
-        return responses.json_text(200, json.dumps({"app": visit.label, "expires_at": until}))
+        return responses.json_text(200, json.dumps({"app": request.label, "expires_at": until}))
 
     def _set_cookie(self, name: str, value: str, seconds: int) -> tuple[bytes, bytes]:
         secure = "; Secure" if self._site.is_secure else ""
         return b"Set-Cookie", f"{name}={value}; Path=/; Max-Age={seconds}; HttpOnly; SameSite=Lax{secure}".encode()
 
 
-def _state(kept: list[bytes], back_to: int | None) -> bytes | None:
-    """Return the nonce, of those that the browser keeps, that leads back to this port."""
-    for value in kept:
+def _state(values: list[bytes], back_to: int | None) -> bytes | None:
+    """Return that of the browser's states which leads back to this port."""
+    for value in values:
         match = STATE.fullmatch(value)
         if match and match[2] == (b"%d" % back_to if back_to else None):
             return value

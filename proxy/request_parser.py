@@ -1,6 +1,5 @@
 """Parses the requests of one client connection with llhttp."""
 
-import asyncio
 from collections import deque
 
 import httptools
@@ -55,7 +54,7 @@ class RequestParser:
         self.is_in_head = True
         if not self._exchanges:
             client = self._client
-            client.deadline = asyncio.get_running_loop().time() + client.plane.limits.head_seconds
+            client.deadline = client.loop.time() + client.plane.limits.head_seconds
 
     def on_url(self, target: bytes) -> None:
         """Keep the request target, which may come in parts."""

@@ -1,7 +1,7 @@
-"""What the data plane signs and checks: cookies of endpoints, requests of a web process to a gateway, and its execs.
+"""Signatures of endpoint cookies, of requests to a gateway, and of engine calls through one.
 
-HMAC-SHA256 over `<purpose>.<fields>`, so that one kind never passes for another; the key's name goes along, so that
-keys can be changed while both are in use.
+HMAC-SHA256 over `<purpose>.<fields>`, so that a value of one purpose is invalid for another. Values name their key, so
+that keys can be rotated while both are valid.
 """
 
 import base64
@@ -18,19 +18,19 @@ EXEC: Final = "exec"
 
 
 def digest(secret: str) -> str:
-    """Return the SHA-256 of a secret in hex: what is stored, or sent on, in its place."""
+    """Return the SHA-256 of a secret in hex, which is stored or sent in its place."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 class InvalidSignatureError(Exception):
-    """Not signed by us, not for this purpose, or not well-formed."""
+    """A value that is not signed by one of the keys, not for this purpose, or malformed."""
 
 
 class Keys:
-    """Named signing keys, the first of which signs; all of them check."""
+    """Named signing keys: the first signs, all verify."""
 
     def __init__(self, named: Sequence[str]) -> None:
-        """Take `name:key` each. Raises ValueError for anything else, and for none at all."""
+        """Parse keys written as `name:key`. Raises ValueError for any other form, and if there is none."""
         self._keys: dict[str, bytes] = {}
         for entry in named:
             name, colon, key = entry.partition(":")
@@ -42,12 +42,12 @@ class Keys:
         self._first = next(iter(self._keys))
 
     def sign(self, purpose: str, fields: Sequence[str]) -> str:
-        """Return the fields signed, in the characters that a cookie's value and a header may have."""
+        """Return the fields with their signature, in characters that are valid in cookies and headers."""
         body = base64.urlsafe_b64encode("|".join(fields).encode()).decode().rstrip("=")
         return f"v1.{self._first}.{body}.{self._mac(self._first, purpose, body)}"
 
     def fields(self, purpose: str, signed: str) -> list[str]:
-        """Return what was signed for this purpose. Raises Forged."""
+        """Return the signed fields of a value for this purpose. Raises InvalidSignatureError."""
         try:
             version, name, body, mac = signed.split(".")
             if version != "v1" or not hmac.compare_digest(self._mac(name, purpose, body), mac):
@@ -63,14 +63,14 @@ class Keys:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grant:
-    """Who may use one endpoint, by which log-in, until when: what the cookie on its origin says."""
+    """The right of a user or share link to use one endpoint: the content of the cookie on its origin."""
 
     label: str
     epoch: int
-    user: int  # 0: nobody known, by a share link
-    login: str  # digest of the login session or share link behind it
+    user: int  # id; 0: anonymous, by a share link
+    login: str  # digest of the login session or share link
     issued_at: float  # Unix seconds
-    expires_at: float
+    expires_at: float  # Unix seconds
 
     def to_cookie(self, keys: Keys) -> str:
         """Return the cookie's value."""
@@ -79,7 +79,10 @@ class Grant:
 
     @classmethod
     def from_cookie(cls, keys: Keys, value: str) -> Self:
-        """Return what the cookie grants; whether it still does is for the caller to decide. Raises Forged."""
+        """Return the grant in a cookie, which the caller must still check for expiry and revocation.
+
+        Raises InvalidSignatureError.
+        """
         fields = keys.fields(COOKIE, value)
         try:
             label, epoch, user, login, issued_at, expires_at = fields

@@ -1,7 +1,7 @@
-"""The names of the site: the platform's address, the origins of the apps, and the cookies.
+"""The addresses of the platform and its apps, and the names of their cookies.
 
-An app's origin is a host name of its own below the apps' domain. Where there is no such domain it is a port of its own
-at the platform's host name, which all apps and the platform then share, with their cookies.
+An app's origin is a host name of its own below the apps' domain. Without such a domain it is a port of its own at the
+platform's host name, which the platform and all apps then share, cookies included.
 """
 
 import re
@@ -16,10 +16,10 @@ DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, kw_only=True)
 class Site:
-    """Where the platform and its apps are, as browsers see them."""
+    """The addresses of the platform and its apps, as browsers use them."""
 
-    platform_url: str  # without a path; its scheme and port are those of the apps too
-    apps_domain: str  # "": apps are told apart by port
+    platform_url: str  # without a path; the apps have the same scheme and port
+    apps_domain: str  # "": apps are distinguished by port
 
     @cached_property
     def is_by_port(self) -> bool:
@@ -33,55 +33,52 @@ class Site:
 
     @cached_property
     def is_secure(self) -> bool:
-        """Whether browsers speak TLS with the site, to us or to what stands in front of us."""
+        """Whether browsers use TLS, which a reverse proxy may terminate."""
         return self.scheme == "https"
 
     @cached_property
     def host_name(self) -> str:
-        """The platform's, as it stands in addresses: an IPv6 address has brackets."""
+        """The platform's host name as written in URLs: an IPv6 address has brackets."""
         name = urlsplit(self.platform_url).hostname or ""
         return f"[{name}]" if ":" in name else name
 
     def cookie(self, listen_port: int | None = None) -> str:
-        """Return the name of the cookie that opens one endpoint, by port that of the endpoint at this one."""
+        """Return the name of the cookie of an endpoint; by port, it contains the endpoint's port."""
         name = "__Host-gp_app" if self.is_secure else "gp_app"
         return f"{name}_{listen_port}" if self.is_by_port else name
 
     def state_cookie(self, listen_port: int | None = None) -> str:
-        """Return the name of the cookie that ties a log-in to the browser that asked for it."""
+        """Return the name of the cookie that holds the nonce of a login under way."""
         return f"{self.cookie(listen_port)}_state"
 
     def origin(self, label: str, listen_port: int | None = None) -> str:
-        """Return the origin of an endpoint: the one it always has, or that of a port of its own.
-
-        By port it has no other, so the port must be given.
-        """
+        """Return the origin of an endpoint at the common port, or at `listen_port`, which is required by port."""
         return f"{self.scheme}://{self._host(label, listen_port)}"
 
     def launch_url(self, label: str) -> str:
-        """Return the platform's page that starts the app of this label and shows how far it is."""
+        """Return the URL of the platform's page that starts the app of this label."""
         app, _, session = label.partition("--")
         return f"{self.platform_url}/sessions/{session}/apps/{app}/"
 
     def is_of_apps(self, host: bytes) -> bool:
         """Return whether a Host header's value is the apps' domain or anything below it."""
         name = _name(host)
-        return not self.is_by_port and (name == self._domain or name.endswith(self._ending))
+        return not self.is_by_port and (name == self._domain or name.endswith(self._suffix))
 
     def is_at_port(self, host: bytes, listen_port: int) -> bool:
-        """Return whether a Host header's value is what browsers say that come to this port of the platform's name."""
+        """Return whether a Host header's value is the platform's host name with this port."""
         return host.lower() == self._host("", listen_port).encode()
 
     def is_of_ports(self, host: bytes) -> bool:
-        """Return whether a Host header's value is the name under which all ports of apps can be reached."""
+        """Return whether a Host header's value is `ports.<domain>`, the name that redirects by port."""
         return _name(host) == b"ports." + self._domain
 
     def label_of(self, host: bytes) -> str | None:
-        """Return the label that a Host header's value names; None if none can have this name."""
+        """Return the label in a Host header's value, None unless it is a valid one below the apps' domain."""
         name = _name(host)
-        if not name.endswith(self._ending):
+        if not name.endswith(self._suffix):
             return None
-        label = name[: -len(self._ending)].decode("latin-1")
+        label = name[: -len(self._suffix)].decode("latin-1")
         return label if LABEL.fullmatch(label) else None
 
     def _host(self, label: str, listen_port: int | None) -> str:
@@ -94,7 +91,7 @@ class Site:
         return self.apps_domain.lower().encode()
 
     @cached_property
-    def _ending(self) -> bytes:
+    def _suffix(self) -> bytes:
         return b"." + self._domain
 
 

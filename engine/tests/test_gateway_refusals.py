@@ -138,7 +138,7 @@ async def test_without_a_pass_for_just_this_request_there_is_a_bare_403(
 async def test_a_pass_that_is_over_is_refused_and_the_log_asks_for_the_clocks(
     passed: tuple[str, EngineGateway], far: Engine, shared: Container, caplog: pytest.LogCaptureFixture
 ) -> None:
-    old = time.time() - gateway_tokens.LIFE_SECONDS - gateway_tokens.SKEW_SECONDS - 5
+    old = time.time() - gateway_tokens.LIFETIME_SECONDS - gateway_tokens.MAX_CLOCK_SKEW_SECONDS - 5
     sign = signer(KEYS, HOST)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(gateway_tokens, "unix_time", lambda: old)

@@ -33,7 +33,7 @@ def authorize(signed: bytes, *routes: Route, subnets: tuple[Network, ...] = SUBN
 
 
 def test_a_pass_opens_its_endpoint_and_does_not_reach_the_app() -> None:
-    decision = authorize(GatewayTokens(KEYS).of("echo--s1"))
+    decision = authorize(GatewayTokens(KEYS).issue("echo--s1"))
     assert isinstance(decision, ForwardDecision)
     assert dict(decision.headers) == {
         b"Host": HOST.encode(),
@@ -53,7 +53,7 @@ def test_a_pass_opens_its_endpoint_and_does_not_reach_the_app() -> None:
         KEYS.sign(COOKIE, ("echo--s1", "9e9")).encode(),
         KEYS.sign("gateway", ("echo--s1",)).encode(),
         KEYS.sign("gateway", ("echo--s1", "soon")).encode(),
-        GatewayTokens(Keys(["first:another-key-of-16"])).of("echo--s1"),
+        GatewayTokens(Keys(["first:another-key-of-16"])).issue("echo--s1"),
         KEYS.sign("gateway", ("echo--s1", "1")).encode(),
         gateway_tokens.issue(KEYS, ("echo--s1", "another")).encode(),
     ],
@@ -66,7 +66,7 @@ def test_without_a_good_pass_nothing_is_reached(signed: bytes) -> None:
 
 
 def test_a_gateway_dials_containers_of_its_own_host_only() -> None:
-    signed = GatewayTokens(KEYS).of("echo--s1")
+    signed = GatewayTokens(KEYS).issue("echo--s1")
     for away in (route(label="other--s1"), route(gateway="http://10.0.0.2:9000"), route(address="169.254.169.254")):
         decision = authorize(signed, away)
         assert isinstance(decision, LocalResponse)
@@ -77,11 +77,11 @@ def test_a_pass_is_used_for_half_its_life_and_taken_for_all_of_it(monkeypatch: p
     clock = [1000.0]
     monkeypatch.setattr(gateway_tokens, "unix_time", lambda: clock[0])
     ours = GatewayTokens(KEYS)
-    first = ours.of("echo--s1")
-    clock[0] += gateway_tokens.RENEWED_AFTER - 1
-    assert ours.of("echo--s1") == first
+    first = ours.issue("echo--s1")
+    clock[0] += gateway_tokens.RENEWAL_SECONDS - 1
+    assert ours.issue("echo--s1") == first
     clock[0] += 2
-    assert ours.of("echo--s1") != first
-    assert ours.label(first) == "echo--s1"
-    clock[0] += gateway_tokens.LIFE_SECONDS + gateway_tokens.SKEW_SECONDS
-    assert ours.label(first) is None
+    assert ours.issue("echo--s1") != first
+    assert ours.verify(first) == "echo--s1"
+    clock[0] += gateway_tokens.LIFETIME_SECONDS + gateway_tokens.MAX_CLOCK_SKEW_SECONDS
+    assert ours.verify(first) is None

@@ -26,12 +26,12 @@ from proxy.headers import MalformedRequestError
     ],
 )
 def test_a_request_header_that_is_forged_or_ours_or_for_one_hop_goes_no_further(name: str) -> None:
-    assert headers.classify([(name.encode(), b"x"), (b"X-Mine", b"y")]).kept == [(b"X-Mine", b"y")]
+    assert headers.classify([(name.encode(), b"x"), (b"X-Mine", b"y")]).forwarded == [(b"X-Mine", b"y")]
 
 
 def test_what_a_connection_header_names_goes_no_further() -> None:
     pairs = [(b"Connection", b"close, x-secret"), (b"X-Secret", b"1"), (b"X-Open", b"2")]
-    assert headers.classify(pairs).kept == [(b"X-Open", b"2")]
+    assert headers.classify(pairs).forwarded == [(b"X-Open", b"2")]
     assert headers.strip_hop_by_hop(pairs) == [(b"X-Open", b"2")]
 
 
@@ -48,7 +48,7 @@ def test_our_cookies_are_taken_out_and_the_others_stay_in_order() -> None:
 
 
 def test_cookies_in_two_headers_are_read_as_one() -> None:
-    assert headers.classify([(b"Cookie", b"a=1"), (b"cookie", b"b=2")]).noted[b"cookie"] == b"a=1; b=2"
+    assert headers.classify([(b"Cookie", b"a=1"), (b"cookie", b"b=2")]).known[b"cookie"] == b"a=1; b=2"
 
 
 @pytest.mark.parametrize(
