@@ -93,9 +93,7 @@ def status_of(session: Session) -> str:
 
 
 @pytest.mark.parametrize("step", START_STEPS)
-def test_a_worker_killed_while_starting_a_session_loses_nothing(
-    step: str, host: Host, engine: docker.DockerClient
-) -> None:
+def test_a_worker_killed_during_start_loses_nothing(step: str, host: Host, engine: docker.DockerClient) -> None:
     session = place(host)
     starts = count_starts(engine, host.name)
     with host_worker(host.name, COMPUTE_RUNTIME=CRASHING, **{CRASH_AT: step}) as crashed:
@@ -119,9 +117,7 @@ def test_a_worker_killed_while_starting_a_session_loses_nothing(
 
 
 @pytest.mark.parametrize("step", STOP_STEPS)
-def test_a_worker_killed_while_stopping_a_session_leaves_nothing_over(
-    step: str, host: Host, engine: docker.DockerClient
-) -> None:
+def test_a_worker_killed_during_stop_leaves_nothing(step: str, host: Host, engine: docker.DockerClient) -> None:
     session = place(host)
     with host_worker(host.name, COMPUTE_RUNTIME=CRASHING, **{CRASH_AT: step}) as crashed:
         until(lambda: status_of(session) == Status.RUNNING)
@@ -139,9 +135,7 @@ def test_a_worker_killed_while_stopping_a_session_leaves_nothing_over(
     assert not names_of_sandboxes(engine, host.name)
 
 
-def test_a_session_keeps_running_while_its_worker_is_killed_and_comes_back(
-    host: Host, engine: docker.DockerClient
-) -> None:
+def test_a_session_survives_its_workers_restart(host: Host, engine: docker.DockerClient) -> None:
     session = place(host)
     with host_worker(host.name) as worker:
         until(lambda: status_of(session) == Status.RUNNING)
@@ -155,7 +149,7 @@ def test_a_session_keeps_running_while_its_worker_is_killed_and_comes_back(
         assert status_of(session) == Status.RUNNING
 
 
-def test_a_session_ended_while_no_worker_lived_is_found_ended(host: Host, engine: docker.DockerClient) -> None:
+def test_a_session_that_ended_without_worker_is_noticed(host: Host, engine: docker.DockerClient) -> None:
     session = place(host)
     with host_worker(host.name) as worker:
         until(lambda: status_of(session) == Status.RUNNING)
@@ -172,9 +166,7 @@ def test_a_session_ended_while_no_worker_lived_is_found_ended(host: Host, engine
     assert not Lease.objects.exists()
 
 
-def test_the_sandboxes_of_a_killed_worker_are_taken_over_or_removed_and_none_is_lost(
-    host: Host, engine: docker.DockerClient
-) -> None:
+def test_a_killed_workers_sandboxes_are_adopted_or_removed(host: Host, engine: docker.DockerClient) -> None:
     def free() -> set[str]:
         return {name for name in names_of_sandboxes(engine, host.name) if name.startswith(FREE)}
 

@@ -74,7 +74,7 @@ def shares_of(pk: str) -> list[tuple[str, int]]:
     return [(share.gpu.uuid, share.milli) for share in rows.select_related("gpu")]
 
 
-def test_half_an_fgpu_of_two_is_a_quarter_of_the_gpu_whatever_the_session_does(group: ResourceGroup) -> None:
+def test_half_an_fgpu_of_two_is_a_quarter(group: ResourceGroup) -> None:
     session = running(group, "0.5")
     assert session.total_memory() == [2048]
     assert session.total_memory("env -i") == [2048]
@@ -92,7 +92,7 @@ def test_half_an_fgpu_of_two_is_a_quarter_of_the_gpu_whatever_the_session_does(g
     assert session.cuda(*allocate, "alloc plain 1 1", prefix="sudo") == ["0", "0", "0", OUT_OF_MEMORY]
 
 
-def test_the_processes_of_a_session_share_its_cap_and_a_killed_one_gives_back(group: ResourceGroup) -> None:
+def test_a_sessions_processes_share_its_memory_limit(group: ResourceGroup) -> None:
     session = running(group, "0.5")
     pid = session.hold(GIB)
     beside = ["init", "enter 0", f"alloc plain {GIB + MIB} 0", f"alloc plain {GIB} 0"]
@@ -119,7 +119,7 @@ def test_a_fifth_of_a_gpu_cut_into_five(group: ResourceGroup, name: str) -> None
     assert running(group, "1").total_memory() == [8192 * 1000 // 5000]
 
 
-def test_every_share_lies_on_the_devices_of_its_lease_and_adds_up_exactly(two_gpus: ResourceGroup) -> None:
+def test_shares_are_on_the_leased_gpus_exactly(two_gpus: ResourceGroup) -> None:
     three = running(two_gpus, "3")
     shares = shares_of(three.session.pk)
     assert sorted(milli for _, milli in shares) == [1000, 2000]
@@ -139,7 +139,7 @@ def test_every_share_lies_on_the_devices_of_its_lease_and_adds_up_exactly(two_gp
     assert running(two_gpus, "1").total_memory() == [4096]
 
 
-def test_a_whole_gpu_has_no_hook_and_a_session_without_gpu_sees_none(group: ResourceGroup) -> None:
+def test_whole_gpus_have_no_hook(group: ResourceGroup) -> None:
     whole = running(group, "2")
     assert whole.total_memory() == [8192]
     assert "libfgpu" not in whole.run("cat /proc/self/maps")[1]
@@ -151,7 +151,7 @@ def test_a_whole_gpu_has_no_hook_and_a_session_without_gpu_sees_none(group: Reso
 
 
 @pytest.mark.parametrize("damage", [lambda path: path.write_text("version=1\n"), lambda path: path.chmod(0o666)])
-def test_without_a_sound_limits_file_there_is_no_cuda(
+def test_an_invalid_limits_file_disables_cuda(
     group: ResourceGroup, name: str, damage: Callable[[Path], object]
 ) -> None:
     session = running(group, "0.5")
@@ -161,7 +161,7 @@ def test_without_a_sound_limits_file_there_is_no_cuda(
     assert "2048" not in session.run("nvidia-smi")[1]
 
 
-def test_an_image_that_cannot_load_the_hook_is_refused_with_the_reason(group: ResourceGroup, name: str) -> None:
+def test_an_image_without_hook_support_is_refused(group: ResourceGroup, name: str) -> None:
     session = submit(group, "0.5", ensure_tiny_image())
     wait_for(session, Status.ERROR)
     assert session.reason == Reason.ENFORCEMENT_FAILED
@@ -171,7 +171,7 @@ def test_an_image_that_cannot_load_the_hook_is_refused_with_the_reason(group: Re
     wait_for(whole, Status.RUNNING)
 
 
-def test_the_watchdog_stops_a_session_that_gets_around_the_hook(group: ResourceGroup) -> None:
+def test_the_watchdog_stops_a_session_bypassing_the_hook(group: ResourceGroup) -> None:
     session = running(group, "0.5")
     assert session.run(BYPASS)[0] == 0
     session.hold(GIB, prefix="/tmp/ld")
@@ -180,13 +180,13 @@ def test_the_watchdog_stops_a_session_that_gets_around_the_hook(group: ResourceG
     assert "without the hook" in session.session.detail
 
 
-def test_what_a_session_uses_is_recorded_for_its_plots(group: ResourceGroup) -> None:
+def test_gpu_usage_is_recorded_for_plots(group: ResourceGroup) -> None:
     session = running(group, "0.5")
     session.hold(GIB)
     until(lambda: SessionUsage.objects.filter(session=session.session, gpu_memory=GIB).exists())
 
 
-def test_the_files_of_a_share_go_with_its_container(group: ResourceGroup, name: str) -> None:
+def test_a_shares_files_go_with_its_container(group: ResourceGroup, name: str) -> None:
     session = running(group, "0.5").session
     assert [path.name for path in folder_of(name).iterdir()] == [f"{session.pk}-{session.attempt}"]
     left_over = folder_of(name) / "gone-3"

@@ -62,9 +62,7 @@ def end(page: Page, name: str) -> None:
     page.get_by_role("dialog").get_by_role("button", name="Terminate").click()
 
 
-def test_the_third_session_waits_while_the_gpu_is_full_and_starts_when_a_share_is_released(
-    page: Page, platform: Platform
-) -> None:
+def test_a_waiting_session_starts_when_a_share_is_released(page: Page, platform: Platform) -> None:
     launch(page, name="guide", preset="medium", count=3)
     expect(page.locator("tr[data-status=RUNNING]")).to_have_count(2)
     waiting = page.locator("tr[data-status=PENDING]")
@@ -88,7 +86,7 @@ def test_the_third_session_waits_while_the_gpu_is_full_and_starts_when_a_share_i
     expect(page.locator("tr[data-status=TERMINATED]")).to_have_count(3)
 
 
-def test_nvidia_smi_in_the_terminal_shows_the_share_and_the_page_says_how_it_is_enforced(page: Page) -> None:
+def test_nvidia_smi_and_page_show_the_share(page: Page) -> None:
     launch(page, name="quarter", preset="small")
     row = page.locator("tr", has_text="quarter")
     expect(row).to_have_attribute("data-status", "RUNNING")
@@ -107,7 +105,7 @@ def test_nvidia_smi_in_the_terminal_shows_the_share_and_the_page_says_how_it_is_
     expect(row).to_have_count(0)
 
 
-def test_a_terminal_runs_commands_in_the_container_and_survives_a_reload(page: Page, platform: Platform) -> None:
+def test_a_terminal_runs_commands_and_survives_a_reload(page: Page, platform: Platform) -> None:
     launch(page, name="shell", preset="small")
     row = page.locator("tr[data-status=RUNNING]", has_text="shell")
     expect(row).to_be_visible()

@@ -42,7 +42,7 @@ def world() -> Iterator[DockerWorld]:
     made.clean_up()
 
 
-def test_asking_is_no_use_and_a_busy_kernel_is(world: DockerWorld) -> None:
+def test_only_a_busy_kernel_counts_as_activity(world: DockerWorld) -> None:
     spec, runtime = make_spec(PYTHON_IMAGE, memory=1024 * MIB), world.runtime()
     runtime.create(spec)
     runtime.start(spec.session, 1)

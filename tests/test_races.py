@@ -23,7 +23,7 @@ from scheduler.passes import run_pass
 from sessions import services
 from sessions.lifecycle import FINAL, Reason, Status
 from sessions.models import Lease, Session, SessionEvent
-from sessions.tests.orders import make_order
+from sessions.tests.launch_requests import make_launch_request
 from tests.factories import make_group, make_host, make_policy, make_user
 from tests.invariants import broken_amounts, broken_invariants
 from tests.wait import SECONDS
@@ -104,7 +104,7 @@ def settle(race: Race, is_settled: Callable[[], bool]) -> None:
         assert time.monotonic() < deadline, "it never settled"
 
 
-def test_two_schedulers_and_two_workers_a_host_race_on_one_queue(settings: Settings) -> None:
+def test_duplicate_schedulers_and_workers_share_one_queue(settings: Settings) -> None:
     settings.CHANNEL_LAYERS = {"default": {"BACKEND": "channels.layers.InMemoryChannelLayer"}}
     group, url = make_group(fgpu_per_gpu=4), f"memory://{uuid4()}"
     hosts = [make_host(group=group, gpus=2, cpu=16, memory=64 * GIB), make_host(group=group, gpus=1, cpu=8)]
@@ -115,7 +115,9 @@ def test_two_schedulers_and_two_workers_a_host_race_on_one_queue(settings: Setti
 
     def submit() -> None:
         for _ in range(SESSIONS // BATCH):
-            order = make_order(hosts[0], cpu=chance.randint(1, 2), fgpu=chance.randrange(0, 1500, 250), count=BATCH)
+            order = make_launch_request(
+                hosts[0], cpu=chance.randint(1, 2), fgpu=chance.randrange(0, 1500, 250), count=BATCH
+            )
             made = services.submit(chance.choice(users), order)
             to_be_ended.extend(session.pk for session in chance.sample(made, ENDED * BATCH // SESSIONS))
 

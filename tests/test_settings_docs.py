@@ -34,14 +34,14 @@ def test_the_example_lists_every_setting_with_its_default() -> None:
     assert len(lines) == len(dict(lines)), "a setting is listed twice"
 
 
-def test_every_setting_of_the_example_is_explained_above_it() -> None:
+def test_every_example_setting_has_a_comment() -> None:
     lines = (ROOT / ".env.example").read_text().splitlines()
     for above, line in pairwise(lines):
         if re.match(r"#?[A-Z][A-Z_]+=", line):
             assert above.startswith("# "), line
 
 
-def test_the_table_of_the_docs_lists_every_setting_with_its_default() -> None:
+def test_the_docs_list_every_setting_with_its_default() -> None:
     rows = re.findall(
         r"^\| `([A-Z_]+)` \| (?:`(.*?)`)? ?\| \S.* \|$", (ROOT / "docs" / "settings.md").read_text(), re.MULTILINE
     )

@@ -70,7 +70,7 @@ async def _no_connection_left() -> AsyncIterator[None]:
     await sync_to_async(connections.close_all)()
 
 
-async def test_50_mb_of_output_come_whole_in_bounded_memory_while_another_terminal_answers(world: World) -> None:
+async def test_50_mb_of_output_take_bounded_memory(world: World) -> None:
     async with (
         web_terminal(world.web.url, world.session.pk, world.cookie) as flooded,
         web_terminal(world.web.url, world.session.pk, world.cookie) as other,

@@ -49,7 +49,7 @@ def hosts(tmp_path: Path) -> Iterator[TwoHosts]:
         yield running
 
 
-async def test_terminals_and_logs_of_both_hosts_work_through_the_web_process_alone(hosts: TwoHosts) -> None:
+async def test_terminals_and_logs_of_both_hosts_work(hosts: TwoHosts) -> None:
     for session in (hosts.near, hosts.far):
         is_far = session is hosts.far
         await sync_to_async(session.refresh_from_db)()
@@ -72,7 +72,7 @@ async def test_terminals_and_logs_of_both_hosts_work_through_the_web_process_alo
     assert log.text == f"{hosts.far.pk} ready\nsaid 11"
 
 
-def test_apps_of_both_hosts_work_through_the_web_process_alone_and_end_with_their_session(hosts: TwoHosts) -> None:
+def test_apps_of_both_hosts_work_until_session_end(hosts: TwoHosts) -> None:
     for session in (hosts.near, hosts.far):
         session.refresh_from_db()
         hosts.run(session, SITE.format(size=SIZE))

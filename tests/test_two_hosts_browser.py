@@ -37,7 +37,7 @@ def page(browser: Browser, hosts: TwoHosts) -> Iterator[Page]:
         yield sessions
 
 
-def test_a_notebook_far_away_runs_a_cell_is_saved_and_is_listed_in_the_terminal(hosts: TwoHosts, page: Page) -> None:
+def test_a_remote_notebook_runs_and_is_saved(hosts: TwoHosts, page: Page) -> None:
     name = hosts.far.name
     terminal = launched(page, name, "Terminal")
     expect(terminal.locator(".xterm-rows")).to_contain_text("$")

@@ -34,7 +34,7 @@ def status_with(authorization: str) -> tuple[int, str]:
     return response.status_code, response.json().get("detail", "")
 
 
-def test_email_and_password_are_exchanged_for_a_token_that_opens_the_api() -> None:
+def test_login_returns_an_api_token() -> None:
     user = make_user()
     status, body = ask(user)
     assert status == 200
@@ -48,13 +48,13 @@ def test_the_email_is_taken_in_any_case() -> None:
     assert ask(user, email="SomeOne@Example.ORG")[0] == 200
 
 
-def test_wrong_password_unknown_user_and_disabled_user_get_one_and_the_same_answer() -> None:
+def test_all_failed_logins_look_the_same() -> None:
     disabled = make_user(is_active=False)
     answers = [ask(make_user(), "wrong"), ask(make_user(), email="nobody@example.org"), ask(disabled)]
     assert answers == [(400, {"detail": "The e-mail address or the password is wrong."})] * 3
 
 
-def test_a_stale_token_in_the_header_keeps_nobody_from_getting_a_new_one() -> None:
+def test_an_expired_token_does_not_prevent_a_new_one() -> None:
     user = make_user()
     response = client_of().post(
         TOKEN_URL, {"email": user.email, "password": PASSWORD}, headers={"authorization": "Token stale"}
@@ -62,7 +62,7 @@ def test_a_stale_token_in_the_header_keeps_nobody_from_getting_a_new_one() -> No
     assert response.status_code == 200
 
 
-def test_too_many_failures_lock_out_even_the_right_password_and_say_for_how_long() -> None:
+def test_too_many_failures_lock_out_the_right_password_too() -> None:
     user = make_user()
     for _ in range(10):
         ask(user, "wrong")
@@ -83,7 +83,7 @@ def _guess(number: int) -> int:
     return client_of().post(TOKEN_URL, body, headers={"x-forwarded-for": f"10.0.0.{number}"}).status_code
 
 
-def test_delete_revokes_the_token_that_was_used_and_no_other() -> None:
+def test_delete_revokes_only_the_token_in_use() -> None:
     user = make_user()
     _, used = AuthToken.objects.create(user=user)
     _, other = AuthToken.objects.create(user=user)
@@ -115,7 +115,7 @@ def test_the_token_of_a_disabled_user_is_refused() -> None:
     ["Token", "Token a b", "Token x", "Token \xff\xfe\xfa", "Token \x00", "Token " + "0" * 64, "Token " + "f" * 9000],
     ids=["empty", "two words", "short", "not text", "NUL", "unknown", "huge"],
 )
-def test_a_malformed_or_unknown_token_is_401_with_a_reason(authorization: str) -> None:
+def test_a_malformed_or_unknown_token_is_401(authorization: str) -> None:
     status, detail = status_with(authorization)
     assert (status, bool(detail)) == (401, True)
 

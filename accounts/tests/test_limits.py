@@ -7,7 +7,7 @@ from accounts.limits import Amounts, PolicyLimits, exceeded, remaining
 LIMITS = PolicyLimits(cpu=8, memory=100, fgpu=2000, sessions=2, pending=5)
 
 
-def test_what_is_left_is_the_limit_less_what_is_held_and_never_negative() -> None:
+def test_remaining_is_limit_minus_usage_and_never_negative() -> None:
     left = remaining(LIMITS, Amounts(cpu=3, memory=150, fgpu=500, sessions=2))
     assert left == PolicyLimits(cpu=5, memory=0, fgpu=1500, sessions=0, pending=5)
 

@@ -20,7 +20,7 @@ def is_signed_in(client: Client) -> bool:
     return "_auth_user_id" in client.session
 
 
-def test_a_person_signs_in_by_email_and_comes_to_the_page_they_wanted(client: Client) -> None:
+def test_login_redirects_to_the_requested_page(client: Client) -> None:
     make_user(email="ada@example.org")
     response = client.post(
         SIGN_IN, {"username": "ada@example.org", "password": PASSWORD, "next": reverse("sessions:launch")}
@@ -34,7 +34,7 @@ def test_the_case_of_the_address_does_not_matter(client: Client) -> None:
     assert attempt(client, "ADA@Example.ORG") == 302
 
 
-def test_another_site_is_no_place_to_go_after_signing_in(client: Client) -> None:
+def test_login_never_redirects_to_another_site(client: Client) -> None:
     make_user(email="ada@example.org")
     response = client.post(
         SIGN_IN, {"username": "ada@example.org", "password": PASSWORD, "next": "https://evil.example/"}
@@ -43,7 +43,7 @@ def test_another_site_is_no_place_to_go_after_signing_in(client: Client) -> None
 
 
 @pytest.mark.parametrize("email", ["ada@example.org", "nobody@example.org"])
-def test_a_wrong_password_and_an_unknown_address_read_the_same(client: Client, email: str) -> None:
+def test_wrong_password_and_unknown_address_look_the_same(client: Client, email: str) -> None:
     make_user(email="ada@example.org")
     response = client.post(SIGN_IN, {"username": email, "password": "wrong"})
     assert "This e-mail address and password do not match." in response.content.decode()
@@ -57,7 +57,7 @@ def test_a_disabled_person_stays_outside(client: Client) -> None:
     assert not is_signed_in(client)
 
 
-def test_repeated_failures_lock_the_address_out_in_whatever_case_and_say_for_how_long(client: Client) -> None:
+def test_repeated_failures_lock_out_an_address_in_any_case(client: Client) -> None:
     make_user(email="ada@example.org")
     spellings = ("ada@example.org", "Ada@example.org")
     for number in range(settings.AXES_FAILURE_LIMIT):
@@ -83,6 +83,6 @@ def test_signing_out_takes_a_post(client: Client) -> None:
     assert not is_signed_in(client)
 
 
-def test_who_is_signed_in_needs_no_sign_in_page(client: Client) -> None:
+def test_signed_in_users_skip_the_login_page(client: Client) -> None:
     client.force_login(make_user(), backend="django.contrib.auth.backends.ModelBackend")
     assert client.get(SIGN_IN).headers["Location"] == "/sessions/"

@@ -25,7 +25,7 @@ KINDS = [new_key(), new_key("ssh-rsa", key_size=2048), new_key("ecdsa-sha2-nistp
 
 
 @pytest.mark.parametrize("pasted", KINDS, ids=["ed25519", "rsa", "ecdsa"])
-def test_a_good_key_is_kept_without_its_comment_under_the_fingerprint_that_openssh_shows(pasted: str) -> None:
+def test_a_valid_key_is_parsed_with_opensshs_fingerprint(pasted: str) -> None:
     key = public_key_from(f"  {pasted}\n")
     assert key.text == " ".join(pasted.split()[:2])
     assert key.fingerprint == asyncssh.import_public_key(pasted).get_fingerprint("sha256")
@@ -49,7 +49,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("pasted", "words"), BAD.items())
-def test_what_is_no_safe_public_key_is_refused_with_what_to_do(pasted: str, words: str) -> None:
+def test_an_invalid_key_is_refused_with_advice(pasted: str, words: str) -> None:
     with pytest.raises(InvalidPublicKeyError, match=words):
         public_key_from(pasted)
 
@@ -65,7 +65,7 @@ def browser(user: User, client: Client) -> Client:
     return client
 
 
-def test_one_key_is_one_persons_and_whose_stays_unsaid(user: User) -> None:
+def test_a_key_of_another_account_is_refused(user: User) -> None:
     pasted = new_key()
     add_ssh_key(user, pasted, "laptop")
     with pytest.raises(InvalidPublicKeyError, match="already added this key, as 'laptop'"):
@@ -82,7 +82,7 @@ def test_nobody_has_keys_without_end(user: User) -> None:
         add_ssh_key(user, new_key())
 
 
-def test_a_key_without_title_is_called_by_its_comment_and_else_by_its_fingerprint(user: User) -> None:
+def test_a_titles_default_is_comment_or_fingerprint(user: User) -> None:
     assert add_ssh_key(user, new_key()).title == "ada@laptop"
     unnamed = add_ssh_key(user, new_key(comment=""))
     assert unnamed.title == unnamed.fingerprint
@@ -99,7 +99,7 @@ def test_the_page_adds_shows_and_deletes_keys(browser: Client, user: User) -> No
     assert not user.ssh_keys.exists()
 
 
-def test_the_page_says_at_the_field_what_is_wrong_and_keeps_what_was_typed(browser: Client, user: User) -> None:
+def test_the_page_shows_errors_and_keeps_typed_values(browser: Client, user: User) -> None:
     answer = browser.post(PAGE, {"key": "ssh-ed25519 nonsense", "title": "<b>x"})
     assert answer.status_code == 422
     assert "This is not a public key" in answer.content.decode()
@@ -108,7 +108,7 @@ def test_the_page_says_at_the_field_what_is_wrong_and_keeps_what_was_typed(brows
     assert not user.ssh_keys.exists()
 
 
-def test_the_keys_of_others_are_neither_shown_nor_deleted(browser: Client) -> None:
+def test_other_users_keys_are_neither_shown_nor_deleted(browser: Client) -> None:
     foreign = add_ssh_key(make_user(), new_key(), "their laptop")
     assert "their laptop" not in browser.get(PAGE).content.decode()
     assert browser.post(f"{PAGE}{foreign.pk}/delete/").status_code == 404

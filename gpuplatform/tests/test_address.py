@@ -18,18 +18,18 @@ from tests.ports import free_port
         ("[::]:8000", Address("::", 8000), "http://[::1]:8000/"),
     ],
 )
-def test_an_address_is_read_and_shown_as_a_browser_wants_it(text: str, address: Address, url: str) -> None:
+def test_an_address_is_parsed_and_shown_as_url(text: str, address: Address, url: str) -> None:
     assert address_from(text) == address
     assert address.url == url
 
 
 @pytest.mark.parametrize("text", ["", "8000", "localhost", "localhost:", "localhost:0", "localhost:65536", "::1:80"])
-def test_anything_else_is_refused_by_the_name_of_the_setting(text: str) -> None:
+def test_a_malformed_address_is_refused_with_the_settings_name(text: str) -> None:
     with pytest.raises(SetupError, match="COMPUTE_HTTP_ADDRESS"):
         address_from(text)
 
 
-def test_a_port_on_which_somebody_listens_is_not_free_and_not_healthy() -> None:
+def test_a_port_in_use_is_not_free() -> None:
     address = Address("127.0.0.1", free_port())
     with socket.create_server(("127.0.0.1", address.port)):
         assert not address.is_free()

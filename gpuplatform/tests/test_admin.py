@@ -76,7 +76,7 @@ def test_every_model_of_ours_is_administered() -> None:
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
-def test_every_page_of_every_model_opens_for_a_superadmin(superadmin: Client, model: type[Model]) -> None:
+def test_every_admin_page_opens_for_a_superadmin(superadmin: Client, model: type[Model]) -> None:
     populate()
     row = model._default_manager.first()
     assert row is not None
@@ -87,7 +87,7 @@ def test_every_page_of_every_model_opens_for_a_superadmin(superadmin: Client, mo
 
 
 @pytest.mark.parametrize("query", ["?q=a%00b", "?e=%00", "?pk__exact=%00", "a%00b/change/"])
-def test_an_address_with_a_nul_is_a_bad_request(superadmin: Client, query: str) -> None:
+def test_a_nul_in_the_address_is_400(superadmin: Client, query: str) -> None:
     assert superadmin.get(url(Session, "changelist") + query).status_code == 400
 
 
@@ -101,7 +101,7 @@ def test_nothing_opens_for_others(client: Client, model: type[Model]) -> None:
 
 
 @pytest.mark.parametrize("model", WRITTEN_BY_SERVICES, ids=lambda model: model.__name__)
-def test_what_the_services_write_can_be_neither_changed_nor_deleted(superadmin: Client, model: type[Model]) -> None:
+def test_rows_of_services_are_read_only(superadmin: Client, model: type[Model]) -> None:
     populate()
     row = model._default_manager.first()
     assert row is not None
@@ -127,12 +127,12 @@ def test_sessions_are_ended_by_the_services(superadmin: Client, action: str, sta
     assert [Session.objects.get(pk=pk).status for pk in rows] == [status, Status.CANCELLED]
 
 
-def test_the_token_of_an_app_is_shown_to_nobody(superadmin: Client) -> None:
+def test_an_apps_token_is_never_shown(superadmin: Client) -> None:
     endpoint = make_endpoint(token="hunter2")
     assert "hunter2" not in text_of(superadmin.get(url(Endpoint, "change", endpoint.pk)))
 
 
-def test_apps_are_closed_to_others_and_to_everybody_by_the_services(superadmin: Client) -> None:
+def test_admin_actions_unpublish_and_close_apps(superadmin: Client) -> None:
     endpoint = make_endpoint(is_public=True)
     link, _ = share(endpoint, expires=timezone.now() + timedelta(hours=1), actor=endpoint.session.owner)
     told = {
@@ -192,7 +192,7 @@ def test_a_wrong_amount_is_told_at_its_field(superadmin: Client, field: str, val
     assert not Preset.objects.exists()
 
 
-def test_an_empty_limit_is_unlimited_and_saving_twice_changes_nothing(superadmin: Client) -> None:
+def test_an_empty_limit_is_unlimited(superadmin: Client) -> None:
     policy = make_policy(memory=5 * GIB + 1, fgpu=None)
     form = {"name": policy.name, "memory": f"{5 * GIB + 1}b", "fgpu": "", "cpu": "", "max_sessions": "3"}
     superadmin.post(url(ResourcePolicy, "change", policy.pk), form)
@@ -205,7 +205,7 @@ def group_form(group: ResourceGroup, **changes: object) -> dict[str, object]:
     return {"name": group.name, "fgpu_per_gpu": 2, "host_loss_grace": "00:10:00", "is_active": "on"} | rules | changes
 
 
-def test_the_unit_of_a_group_is_kept_while_sessions_hold_leases(superadmin: Client) -> None:
+def test_fgpu_per_gpu_is_fixed_while_leases_exist(superadmin: Client) -> None:
     session = run_session(fgpu=500)
     group = session.resource_group
     answer = superadmin.post(url(ResourceGroup, "change", group.pk), group_form(group, fgpu_per_gpu=4))
@@ -216,7 +216,7 @@ def test_the_unit_of_a_group_is_kept_while_sessions_hold_leases(superadmin: Clie
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_lease_that_comes_between_check_and_save_is_told_at_the_field(superadmin: Client) -> None:
+def test_a_lease_between_validation_and_save_is_reported(superadmin: Client) -> None:
     group = make_group(fgpu_per_gpu=2)
     host = make_host(group=group, gpus=1)
     held: list[Session] = []
@@ -246,9 +246,7 @@ def test_a_lease_that_comes_between_check_and_save_is_told_at_the_field(superadm
         ({"shared_memory": "0m"}, "shared_memory", "at least 1 MiB"),
     ],
 )
-def test_a_preset_that_nobody_could_launch_is_refused_at_its_field(
-    superadmin: Client, changes: dict[str, str], field: str, words: str
-) -> None:
+def test_an_impossible_preset_is_refused(superadmin: Client, changes: dict[str, str], field: str, words: str) -> None:
     form = {"name": "half", "cpu": "1", "memory": "2g", "shared_memory": "64m", "fgpu": "0.5"}
     answer = superadmin.post(url(Preset, "add"), form | changes)
     errors = answer.context["adminform"].form.errors
@@ -264,9 +262,7 @@ def test_a_preset_that_nobody_could_launch_is_refused_at_its_field(
         ({"is_default": "on"}, "is_default", "Python 3.11 is already the default"),
     ],
 )
-def test_an_image_that_cannot_be_offered_so_is_refused_at_its_field(
-    superadmin: Client, changes: dict[str, str], field: str, words: str
-) -> None:
+def test_an_invalid_image_is_refused(superadmin: Client, changes: dict[str, str], field: str, words: str) -> None:
     make_image(environment="Python", version="3.11", is_default=True)
     form = {"environment": "Python", "version": "3.14", "reference": "python:3.14", "min_cpu": "1"}
     form |= {"min_memory": "64m", "min_fgpu": "0"} | NO_APPS
@@ -277,7 +273,7 @@ def test_an_image_that_cannot_be_offered_so_is_refused_at_its_field(
     assert superadmin.post(url(Image, "add"), form).status_code == 302
 
 
-def test_the_apps_of_an_image_are_edited_with_it(superadmin: Client) -> None:
+def test_apps_are_edited_with_their_image(superadmin: Client) -> None:
     image = make_image()
     form = {name: str(getattr(image, name)) for name in ("environment", "version", "reference", "min_cpu")}
     form |= {"min_memory": "64m", "min_fgpu": "0", "apps-TOTAL_FORMS": "1", "apps-INITIAL_FORMS": "0"}
@@ -290,7 +286,7 @@ def test_the_apps_of_an_image_are_edited_with_it(superadmin: Client) -> None:
     assert image.apps.get().command == "exec code"
 
 
-def test_a_host_stays_in_its_group_while_sessions_hold_leases(superadmin: Client) -> None:
+def test_a_hosts_group_is_fixed_while_leases_exist(superadmin: Client) -> None:
     host, elsewhere = run_session().host, make_group()
     assert host is not None
     inline = {"gpus-TOTAL_FORMS": "0", "gpus-INITIAL_FORMS": "0"}
@@ -300,7 +296,7 @@ def test_a_host_stays_in_its_group_while_sessions_hold_leases(superadmin: Client
     assert superadmin.post(url(Host, "change", idle.pk), {"group": elsewhere.pk} | inline).status_code == 302
 
 
-def test_a_user_is_made_with_a_password_and_found_by_an_email_in_any_case(superadmin: Client) -> None:
+def test_users_are_created_and_found_by_email(superadmin: Client) -> None:
     policy = make_policy()
     inline = {"ResourceGroup_users-TOTAL_FORMS": "0", "ResourceGroup_users-INITIAL_FORMS": "0"}
     form = {"email": "New@example.org", "policy": policy.pk, "usable_password": "true"} | inline
@@ -311,7 +307,7 @@ def test_a_user_is_made_with_a_password_and_found_by_an_email_in_any_case(supera
     assert list(again.context["adminform"].form.errors) == ["email"]
 
 
-def test_a_password_can_be_changed_and_a_token_revoked(superadmin: Client) -> None:
+def test_admins_change_passwords_and_revoke_tokens(superadmin: Client) -> None:
     user = make_user()
     row, _ = AuthToken.objects.create(user=user)
     form = {"password1": "another long one", "password2": "another long one", "usable_password": "true"}
@@ -333,7 +329,7 @@ def test_the_site_has_our_name(superadmin: Client) -> None:
     assert "GPU Platform" in text_of(superadmin.get("/admin/"))
 
 
-def test_an_app_of_a_session_that_has_ended_is_told_from_those_that_can_be_reached(superadmin: Client) -> None:
+def test_the_app_list_shows_the_sessions_status(superadmin: Client) -> None:
     make_endpoint(session_in(Status.TERMINATED), is_public=True)
     page = text_of(superadmin.get(url(Endpoint, "changelist")))
     assert '<td class="field-session_status">TERMINATED</td>' in page

@@ -28,7 +28,7 @@ PATHS = {
 }
 
 
-def test_the_schema_is_valid_and_generates_without_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_schema_is_valid_without_warnings(capsys: pytest.CaptureFixture[str]) -> None:
     GENERATOR_STATS.reset()
     schema = SchemaGenerator().get_schema(request=None, public=True)
     validate_schema(schema)
@@ -41,13 +41,13 @@ def test_the_schema_is_valid_and_generates_without_a_warning(capsys: pytest.Capt
 
 @pytest.mark.parametrize("path", ["nothing/", "sessions", "sessions/x/", ""])
 @pytest.mark.parametrize("method", ["get", "post", "delete", "options"])
-def test_an_address_that_is_none_is_404_in_words_for_programs(client: Client, method: str, path: str) -> None:
+def test_an_unknown_api_address_is_404_in_json(client: Client, method: str, path: str) -> None:
     answer = getattr(client, method)(f"/api/v1/{path}")
     assert (answer.status_code, answer["Content-Type"]) == (404, "application/json")
     assert "end with a slash" in answer.json()["detail"]
 
 
-def test_the_schema_and_its_page_are_public_and_load_nothing_from_elsewhere(client: Client) -> None:
+def test_the_api_docs_are_public_and_self_contained(client: Client) -> None:
     assert client.get("/api/schema/").status_code == 200
     page = client.get("/api/docs/")
     assert page.status_code == 200

@@ -19,13 +19,13 @@ def logins_file(tmp_path: Path) -> Path:
     return tmp_path / "logins.json"
 
 
-def test_the_first_set_up_makes_a_group_of_two_fgpu_per_gpu_that_everybody_may_use(logins_file: Path) -> None:
+def test_the_demo_group_has_two_fgpu_per_gpu(logins_file: Path) -> None:
     group = ResourceGroup.objects.get()
     assert (group.name, group.fgpu_per_gpu, group.open_to_all) == ("default", 2, True)
     assert list(Preset.objects.values_list("name", "fgpu")) == [("small", 500), ("medium", 1000), ("large", 2000)]
 
 
-def test_the_printed_passwords_sign_in_and_only_the_owner_of_the_file_reads_them(logins_file: Path) -> None:
+def test_the_printed_passwords_work_and_are_private(logins_file: Path) -> None:
     logins = {login.email: login.password for login in demo.logins(logins_file)}
     assert set(logins) == {"admin@example.org", "user@example.org"}
     assert all(User.objects.get(email=email).check_password(password) for email, password in logins.items())
@@ -40,7 +40,7 @@ def test_a_second_set_up_changes_nothing(logins_file: Path) -> None:
     assert (logins_file.read_text(), list(User.objects.values()), list(Preset.objects.values())) == before
 
 
-def test_what_an_admin_deleted_or_changed_does_not_come_back(logins_file: Path) -> None:
+def test_admin_changes_survive_another_setup(logins_file: Path) -> None:
     User.objects.get(email="user@example.org").delete()
     Preset.objects.get(name="large").delete()
     admin = User.objects.get(email="admin@example.org")
@@ -52,5 +52,5 @@ def test_what_an_admin_deleted_or_changed_does_not_come_back(logins_file: Path) 
     assert demo.logins(logins_file) == []
 
 
-def test_without_a_demo_there_are_no_logins_to_print(tmp_path: Path) -> None:
+def test_without_a_demo_no_logins_are_printed(tmp_path: Path) -> None:
     assert demo.logins(tmp_path / "absent.json") == []

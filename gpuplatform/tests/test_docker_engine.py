@@ -27,7 +27,7 @@ socketserver.UnixStreamServer(sys.argv[1], Handler).serve_forever()
 """
 
 
-def test_an_engine_that_is_not_there_is_named_with_what_to_do(tmp_path: Path) -> None:
+def test_a_missing_engine_is_reported_with_advice(tmp_path: Path) -> None:
     url = f"unix://{tmp_path}/docker.sock"
     with pytest.raises(SetupError) as caught:
         docker_engine.ensure(url, tmp_path / "log", lambda line: None)
@@ -41,7 +41,7 @@ def test_something_that_is_no_engine_does_not_answer(tmp_path: Path) -> None:
     assert "does not answer" in docker_engine.examine(f"unix://{tmp_path}/docker.sock").problem
 
 
-def test_an_engine_that_ends_at_once_is_reported_with_the_end_of_its_log(tmp_path: Path) -> None:
+def test_an_engine_that_exits_is_reported_with_its_log(tmp_path: Path) -> None:
     command = ["/bin/sh", "-c", "echo no room on the disk; exit 3"]
     engine = docker_engine.start(f"unix://{tmp_path}/d.sock", command, tmp_path / "var" / "log", lambda line: None)
     assert "status 3" in engine.problem
@@ -49,7 +49,7 @@ def test_an_engine_that_ends_at_once_is_reported_with_the_end_of_its_log(tmp_pat
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the server is left running on purpose
-def test_a_started_engine_is_waited_for_and_found_again(tmp_path: Path) -> None:
+def test_setup_waits_for_a_started_engine(tmp_path: Path) -> None:
     url, log = f"unix://{tmp_path}/d.sock", tmp_path / "log"
     said: list[str] = []
     command = [sys.executable, "-c", FAKE_ENGINE, f"{tmp_path}/d.sock"]

@@ -53,7 +53,7 @@ def test_running_services_with_all_migrations_are_well() -> None:
 
 
 @pytest.mark.django_db
-def test_a_host_that_cannot_divide_its_gpus_is_told_why(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
+def test_doctor_says_why_gpus_cannot_be_divided(monkeypatch: pytest.MonkeyPatch, settings: Settings) -> None:
     settings.COMPUTE_PRIVILEGED_HELPER = False
     make_gpu(host=make_host(name="test-host"))
     assert doctor.CHECKS["fGPU"]().text == "the hook is built; tiers: hook"
@@ -69,7 +69,7 @@ def test_a_weak_secret_key_is_a_failure(key: str, settings: Settings) -> None:
     assert doctor.CHECKS["SECRET_KEY"]().verdict is Verdict.FAIL
 
 
-def test_simulated_gpus_that_cannot_be_read_are_a_failure(settings: Settings) -> None:
+def test_malformed_simulated_gpus_are_a_failure(settings: Settings) -> None:
     settings.COMPUTE_SIMULATED_GPUS = "garbage"
     finding = doctor.CHECKS["GPUs"]()
     assert finding.verdict is Verdict.FAIL
@@ -77,7 +77,7 @@ def test_simulated_gpus_that_cannot_be_read_are_a_failure(settings: Settings) ->
     assert "1x8GiB" in finding.hint
 
 
-def test_a_database_that_refuses_at_length_takes_one_line(settings: Settings) -> None:
+def test_a_long_database_error_takes_one_line(settings: Settings) -> None:
     environment = {**os.environ, "DATABASE_URL": "postgresql://nobody:wrong@127.0.0.1:1/none"}
     command = [sys.executable, "manage.py", "doctor"]
     done = subprocess.run(command, cwd=settings.BASE_DIR, env=environment, capture_output=True, text=True, check=False)
@@ -97,7 +97,7 @@ def test_without_a_gateway_there_is_nothing_to_say(settings: Settings) -> None:
 
 @pytest.mark.docker
 @pytest.mark.django_db(transaction=True)
-def test_a_gateway_is_asked_whether_it_passes_requests_on(tmp_path: Path, settings: Settings) -> None:
+def test_doctor_checks_that_the_gateway_forwards(tmp_path: Path, settings: Settings) -> None:
     with running_gateway(settings.COMPUTE_HOST_NAME, tmp_path / "gateway.log") as gateway:
         settings.COMPUTE_GATEWAY_URL = gateway.url
         settings.COMPUTE_GATEWAY_ADDRESS = gateway.url.removeprefix("http://")

@@ -10,7 +10,7 @@ from gpuplatform.bootstrap import env_file
 EXAMPLE = "# before\nSECRET_KEY=\n# after\n#DEBUG=false\n"
 
 
-def test_the_file_is_the_example_with_a_long_random_key_and_only_its_owner_reads_it(tmp_path: Path) -> None:
+def test_the_env_file_is_private_with_a_random_key(tmp_path: Path) -> None:
     (tmp_path / "example").write_text(EXAMPLE)
     assert env_file.write(tmp_path / "env", tmp_path / "example")
     before, key, after = (tmp_path / "env").read_text().split("\n", 2)
@@ -31,6 +31,6 @@ def test_every_file_has_a_key_of_its_own() -> None:
     assert env_file.text_with_secret(EXAMPLE) != env_file.text_with_secret(EXAMPLE)
 
 
-def test_an_example_without_a_place_for_the_key_is_refused() -> None:
+def test_an_example_without_the_key_line_is_refused() -> None:
     with pytest.raises(ValueError, match="SECRET_KEY"):
         env_file.text_with_secret("DEBUG=false\n")

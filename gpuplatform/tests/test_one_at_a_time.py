@@ -9,7 +9,7 @@ from gpuplatform.bootstrap import one_at_a_time
 from gpuplatform.bootstrap.progress import SetupError
 
 
-def test_a_second_one_is_refused_and_told_who_runs(tmp_path: Path) -> None:
+def test_a_second_run_is_refused_with_the_first_pid(tmp_path: Path) -> None:
     lock = tmp_path / "var" / "up.lock"
     with (
         one_at_a_time.hold(lock),
@@ -19,7 +19,7 @@ def test_a_second_one_is_refused_and_told_who_runs(tmp_path: Path) -> None:
         pytest.fail("both run")
 
 
-def test_the_next_one_may_run_when_the_first_has_ended(tmp_path: Path) -> None:
+def test_the_next_run_may_start_after_the_first(tmp_path: Path) -> None:
     for _ in range(2):
         with one_at_a_time.hold(tmp_path / "up.lock"):
             assert (tmp_path / "up.lock").read_text() == f"{os.getpid()}\n"

@@ -89,7 +89,7 @@ def start_and_stop(user: int, home: Path, shared: Path) -> None:
     postgres.stop(var_dir)
 
 
-def test_two_users_start_at_once_in_one_temporary_folder(folder: Path) -> None:
+def test_two_users_start_in_one_temporary_folder(folder: Path) -> None:
     shared = folder / "tmp"
     shared.mkdir()
     shared.chmod(0o1777)

@@ -28,7 +28,7 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("name", ["var", "a-folder-whose-name-is-too-long-for-the-path-of-a-unix-socket-" + "x" * 60])
-def test_the_services_start_stop_and_start_again_with_their_data(folder: Path, name: str) -> None:
+def test_services_keep_their_data_over_a_restart(folder: Path, name: str) -> None:
     var_dir = folder / name
     with services.running(var_dir, take_over=True):
         with psycopg.connect(embedded.database_url(var_dir)) as connection:
@@ -45,7 +45,7 @@ def test_the_services_start_stop_and_start_again_with_their_data(folder: Path, n
 
 
 @pytest.mark.parametrize("name", ["PostgreSQL", "Redis"])
-async def test_a_server_that_is_killed_under_a_running_platform_is_started_again(folder: Path, name: str) -> None:
+async def test_a_killed_server_is_restarted(folder: Path, name: str) -> None:
     """With real servers and a process that waits, as `make up` has them."""
     var_dir, output = folder / "var", io.StringIO()
     pid_file = var_dir / ("postgres/postmaster.pid" if name == "PostgreSQL" else "redis/redis.pid")
@@ -72,7 +72,7 @@ def test_stopping_what_does_not_run_is_success(folder: Path) -> None:
     services.stop_redis(folder / "var")
 
 
-def test_only_a_long_path_moves_the_socket_out_of_the_var_folder(tmp_path: Path) -> None:
+def test_only_long_paths_move_the_socket_elsewhere(tmp_path: Path) -> None:
     assert embedded.redis_socket(tmp_path) == tmp_path / "redis" / "redis.sock"
     moved = embedded.redis_socket(tmp_path / ("x" * 100))
     assert len(str(moved).encode()) <= embedded.SOCKET_PATH_LIMIT

@@ -22,7 +22,7 @@ def source(settings: Settings, tmp_path: Path) -> Iterator[Path]:
     finders.get_finder.cache_clear()  # type: ignore[attr-defined]  # the stub hides that it is an lru_cache
 
 
-def test_files_are_collected_once_and_again_after_a_change(source: Path, tmp_path: Path) -> None:
+def test_files_are_collected_again_only_after_changes(source: Path, tmp_path: Path) -> None:
     said: list[str] = []
     (source / "site.css").write_text("a {}")
     static_files.collect(said.append)

@@ -61,7 +61,7 @@ async def test_a_signal_stops_all_and_is_no_fault(tmp_path: Path) -> None:
     assert f"web       | ready {pids(output)[0]}" in output.getvalue() or "scheduler | ready" in output.getvalue()
 
 
-async def test_a_process_that_ends_by_itself_ends_all_and_is_named(tmp_path: Path) -> None:
+async def test_a_process_that_exits_stops_all(tmp_path: Path) -> None:
     output = io.StringIO()
     supervisor = Supervisor([python("web", WAIT), python("beat", FAIL)], folder=tmp_path, output=output)
     ended = await supervisor.run(lambda: False, lambda ready: None)
@@ -71,7 +71,7 @@ async def test_a_process_that_ends_by_itself_ends_all_and_is_named(tmp_path: Pat
     assert not any(_alive(pid) for pid in pids(output))
 
 
-async def test_a_process_that_is_killed_once_all_is_up_is_started_again_and_leaves_nothing_behind(
+async def test_a_killed_process_is_restarted_without_leftovers(
     tmp_path: Path,
 ) -> None:
     output = io.StringIO()
@@ -92,7 +92,7 @@ async def test_a_process_that_is_killed_once_all_is_up_is_started_again_and_leav
     assert not any(_alive(pid) for pid in pids(output))
 
 
-async def test_a_process_that_ends_again_and_again_ends_all(tmp_path: Path) -> None:
+async def test_a_process_that_keeps_exiting_stops_all(tmp_path: Path) -> None:
     output = io.StringIO()
     commands = [python("web", ONCE), python("beat", WAIT)]
     supervisor = Supervisor(commands, folder=tmp_path, output=output, first_delay=0.001)
@@ -107,7 +107,7 @@ async def test_a_process_that_ends_again_and_again_ends_all(tmp_path: Path) -> N
     assert not any(_alive(pid) for pid in pids(output))
 
 
-async def test_a_service_that_does_not_start_again_ends_all(tmp_path: Path) -> None:
+async def test_a_service_that_cannot_restart_stops_all(tmp_path: Path) -> None:
     def fail() -> None:
         raise ServiceError("the disk is full")
 
@@ -122,7 +122,7 @@ async def test_a_service_that_does_not_start_again_ends_all(tmp_path: Path) -> N
     assert not any(_alive(pid) for pid in pids(output))
 
 
-def test_restarts_wait_longer_each_time_and_are_bounded_within_the_window() -> None:
+def test_restart_delays_grow_and_restarts_are_limited() -> None:
     restarts = Restarts(first_delay=1)
     assert [restarts.delay(second) for second in range(MOST + 1)] == [1, 2, 4, 8, 16, None]
     assert restarts.delay(WINDOW_SECONDS + 0.5) == 16  # the first has left the window
@@ -130,7 +130,7 @@ def test_restarts_wait_longer_each_time_and_are_bounded_within_the_window() -> N
     assert restarts.delay(3 * WINDOW_SECONDS) == 1
 
 
-async def test_even_a_process_that_ends_well_was_not_asked_to(tmp_path: Path) -> None:
+async def test_exit_code_0_stops_all_too(tmp_path: Path) -> None:
     supervisor = Supervisor([python("host", "pass")], folder=tmp_path, output=io.StringIO())
     assert "'host' ended by itself, with status 0" in (await supervisor.run(lambda: False, lambda ready: None) or "")
 

@@ -13,7 +13,7 @@ from scheduler.passes import run_pass
 from sessions import services
 from sessions.lifecycle import Kind, Reason, Result, Status
 from sessions.models import Session
-from sessions.tests.orders import make_order
+from sessions.tests.launch_requests import make_launch_request
 from tests.factories import make_host, make_user
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
@@ -39,7 +39,7 @@ def ended(runtime: DockerRuntime, session: str) -> ContainerState:
 def launched(runtime: MemoryRuntime) -> Session:
     """Return a batch session that came to run the usual way."""
     host = make_host()
-    (session,) = services.submit(make_user(), make_order(host, command="python train.py", name="train"))
+    (session,) = services.submit(make_user(), make_launch_request(host, command="python train.py", name="train"))
     assert (session.kind, session.result) == (Kind.BATCH, "")
     assert run_pass() == 1
     runner.start(runtime, session.pk, 1)

@@ -34,7 +34,7 @@ def test_nothing_can_be_written(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "queries"), [("images", 2), ("resource-groups", 2), ("presets", 2), ("hosts", 3)])
 @pytest.mark.parametrize("rows", [1, 20])
-def test_a_list_costs_the_same_queries_for_one_row_and_for_twenty(
+def test_lists_take_a_constant_number_of_queries(
     name: str, queries: int, rows: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     for _ in range(rows):
@@ -55,7 +55,7 @@ def test_only_superadmins_see_disabled_images() -> None:
     assert names("images", "reference", superadmin) == {shown.reference, hidden.reference}
 
 
-def test_groups_presets_and_hosts_are_those_granted_to_the_caller() -> None:
+def test_callers_see_only_granted_groups_presets_and_hosts() -> None:
     mine, others = make_group(open_to_all=False), make_group(open_to_all=False)
     user = make_user()
     mine.users.add(user)
@@ -68,7 +68,7 @@ def test_groups_presets_and_hosts_are_those_granted_to_the_caller() -> None:
     assert names("hosts", "name", user) == {f"host-of-{mine}"}
 
 
-def test_a_host_shows_what_is_held_in_sums_and_nobodys_name() -> None:
+def test_a_host_shows_sums_without_names() -> None:
     host = make_host(cpu=8, memory=32 * GIB)
     gpu = make_gpu(host=host, memory=8 * GIB)
     make_gpu(host=host, index=1, is_present=False)
@@ -113,7 +113,7 @@ def test_page_size_is_obeyed_and_capped() -> None:
         assert client.get("/api/v1/images/", {"page": text}).status_code == 404
 
 
-def test_a_page_holds_no_more_than_two_hundred_rows() -> None:
+def test_a_page_has_at_most_200_rows() -> None:
     Image.objects.bulk_create(
         Image(environment="Many", version=str(number), reference=f"many:{number}") for number in range(201)
     )

@@ -13,7 +13,7 @@ HOSTS = (CPU_HOST, GPU_HOST)
 
 
 @pytest.mark.parametrize(("cpu", "memory", "fgpu"), [(16, 64 * GIB, 0), (4, 8 * GIB, 4000), (1, GIB, 3010), (0, 0, 0)])
-def test_what_some_empty_host_can_hold_is_not_refused(cpu: int, memory: int, fgpu: int) -> None:
+def test_a_request_that_fits_a_host_is_accepted(cpu: int, memory: int, fgpu: int) -> None:
     assert shortfalls(HOSTS, cpu=cpu, memory=memory, fgpu=fgpu) == {}
 
 
@@ -29,7 +29,7 @@ def test_a_group_without_gpus_says_so() -> None:
     assert shortfalls((CPU_HOST,), cpu=1, memory=GIB, fgpu=10) == {"fgpu": "No host of this group has a GPU."}
 
 
-def test_what_exists_only_on_different_hosts_is_named_at_the_scarcest_field() -> None:
+def test_the_scarcest_amount_across_hosts_is_named() -> None:
     hosts = (CPU_HOST, CPU_HOST, GPU_HOST)
     assert shortfalls(hosts, cpu=8, memory=GIB, fgpu=1000) == {
         "fgpu": "Hosts of this group with 8 CPU cores and 1 GiB of memory have no GPU."
@@ -39,7 +39,7 @@ def test_what_exists_only_on_different_hosts_is_named_at_the_scarcest_field() ->
     }
 
 
-def test_three_amounts_on_three_hosts_are_said_not_to_be_together() -> None:
+def test_amounts_on_separate_hosts_are_refused_together() -> None:
     large_memory = Capacity(cpu=2, memory=128 * GIB)
     assert shortfalls((CPU_HOST, GPU_HOST, large_memory), cpu=16, memory=128 * GIB, fgpu=1000) == {
         "fgpu": "No host of this group has 16 CPU cores, 128 GiB of memory and 1 fGPU together."
@@ -66,8 +66,6 @@ def test_without_known_hosts_nothing_is_refused() -> None:
     st.integers(0, 5),
     st.integers(0, 10).map(lambda part: part * 250),
 )
-def test_a_request_is_refused_exactly_if_no_host_holds_it(
-    hosts: list[Capacity], cpu: int, memory: int, fgpu: int
-) -> None:
+def test_a_request_is_refused_iff_no_host_fits(hosts: list[Capacity], cpu: int, memory: int, fgpu: int) -> None:
     possible = any(host.cpu >= cpu and host.memory >= memory and host.fgpu >= fgpu for host in hosts)
     assert (not shortfalls(hosts, cpu=cpu, memory=memory, fgpu=fgpu)) == possible

@@ -50,7 +50,7 @@ packages = ["scikit-learn==1.7.2", "pandas[excel]==2.3.3"]
     )
 
 
-def test_an_entry_without_a_build_table_names_an_image_of_a_registry() -> None:
+def test_an_entry_without_build_is_a_registry_image() -> None:
     assert parse(ONE)[0].recipe is None
 
 
@@ -107,7 +107,7 @@ server = "web"
 """
 
 
-def test_an_image_lists_apps_and_two_may_be_pages_of_one_server() -> None:
+def test_two_apps_may_share_one_server() -> None:
     web, admin = parse(LISTED + APPS)[0].apps
     assert web == AppEntry(
         name="web",
@@ -150,7 +150,7 @@ def test_a_mistake_in_an_app_is_named(old: str, new: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-def test_the_apps_of_the_catalogue_have_drawings_and_commands_that_a_shell_can_read() -> None:
+def test_catalogue_apps_have_icons_and_valid_commands() -> None:
     drawings = (settings.BASE_DIR / "static" / "img" / "icons.svg").read_text()
     apps = {app for entry in load(settings.BASE_DIR / "images" / "catalog.toml") for app in entry.apps}
     assert {app.name for app in apps} == {"jupyter", "jupyterlab", "tensorboard", "mlflow"}
@@ -174,19 +174,19 @@ def test_all_mistakes_are_reported_at_once() -> None:
     ]
 
 
-def test_select_takes_an_environment_or_one_version_in_any_case() -> None:
+def test_select_accepts_an_environment_or_version() -> None:
     entries = load(settings.BASE_DIR / "images" / "catalog.toml")
     assert select(entries, []) == entries
     assert [entry.label for entry in select(entries, ["python"])] == ["Python 3.11", "Python 3.13"]
     assert [entry.label for entry in select(entries, ["PyTorch:2.7", "Python:3.13"])] == ["Python 3.13", "PyTorch 2.7"]
 
 
-def test_select_says_what_there_is_when_a_name_matches_nothing() -> None:
+def test_select_lists_the_entries_for_unknown_names() -> None:
     with pytest.raises(CatalogError, match=r"no such image: julia; the catalogue has Python:3\.11"):
         select(parse(ONE), ["julia"])
 
 
-def test_the_catalogue_offers_two_environments_built_here_and_two_for_gpus_each_with_two_versions() -> None:
+def test_the_catalogue_has_four_environments_of_two_versions() -> None:
     entries = load(settings.BASE_DIR / "images" / "catalog.toml")
     built = [entry.environment for entry in entries if entry.recipe]
     upstream = [entry.environment for entry in entries if not entry.recipe and entry.min_fgpu]
@@ -228,5 +228,5 @@ def test_other_text_is_no_reference(reference: str) -> None:
         ("registry.example.com/x:1", "registry.example.com"),
     ],
 )
-def test_the_registry_is_the_first_part_that_looks_like_a_host(reference: str, registry: str) -> None:
+def test_the_registry_is_the_references_host_part(reference: str, registry: str) -> None:
     assert registry_of(reference) == registry

@@ -60,7 +60,7 @@ def install(monkeypatch: pytest.MonkeyPatch, driver: FakeDriver) -> FakeDriver:
     return driver
 
 
-def test_gpus_are_found_by_their_uuid_in_the_drivers_order(driver: FakeDriver) -> None:
+def test_gpus_are_listed_in_the_drivers_order(driver: FakeDriver) -> None:
     assert nvml_devices() == (
         Device(uuid="GPU-0", index=0, name="NVIDIA H100", memory=80 * GIB),
         Device(uuid="GPU-1", index=1, name="NVIDIA H100", memory=80 * GIB),
@@ -73,9 +73,7 @@ def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> 
     assert nvml_devices() == ()
 
 
-def test_one_broken_gpu_does_not_cost_the_host_the_others(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_broken_gpu_is_left_out(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     driver = install(monkeypatch, FakeDriver(broken=(0,)))
     assert [(device.uuid, device.index) for device in nvml_devices()] == [("GPU-1", 1)]
     assert "GPU 0 does not respond" in caplog.text
@@ -89,7 +87,7 @@ def test_simulated_gpus_are_numbered_through_and_labelled() -> None:
     assert len({device.uuid for device in devices}) == 3
 
 
-def test_a_simulated_gpu_is_the_same_after_a_restart_and_another_on_another_host() -> None:
+def test_simulated_uuids_are_stable_and_unique_per_host() -> None:
     (first,) = simulated_devices("1x8GiB", "alpha")
     assert simulated_devices("2x8GiB", "alpha")[0] == first
     assert simulated_devices("1x8GiB", "beta")[0].uuid != first.uuid
@@ -116,7 +114,7 @@ def test_real_gpus_win_over_simulated_ones(driver: FakeDriver) -> None:
 
 
 @pytest.mark.usefixtures("driver")
-def test_a_machine_lends_all_it_has_or_what_it_is_told_to() -> None:
+def test_a_machine_offers_all_or_the_configured_amounts() -> None:
     everything = this_machine(host_name="a", simulated="")
     assert everything.cpu == len(os.sched_getaffinity(0))
     assert everything.memory > GIB // 4

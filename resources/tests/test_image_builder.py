@@ -44,7 +44,7 @@ RUN case ${PACKAGES} in *1.13.0) echo this cannot work; exit 3;; esac
 """
 
 
-def test_each_command_that_is_run_is_reported_and_cached_ones_are_not() -> None:
+def test_only_executed_build_commands_are_reported() -> None:
     events: list[dict[str, object]] = [
         {"stream": "Step 1/3 : FROM debian"},
         {"stream": " ---> 0123456789ab\n"},
@@ -59,7 +59,7 @@ def test_each_command_that_is_run_is_reported_and_cached_ones_are_not() -> None:
     assert lines == ["Step 3/3 : RUN pip install \\"]
 
 
-def test_a_failed_build_names_the_command_and_shows_the_end_of_its_output() -> None:
+def test_a_failed_build_shows_its_command_and_output() -> None:
     output = [{"stream": f"line {number}\n"} for number in range(100)]
     events = [{"stream": "Step 2/3 : RUN make"}, *output, {"error": "returned a non-zero code: 2"}]
     with pytest.raises(ImageBuildError) as caught:
@@ -70,7 +70,7 @@ def test_a_failed_build_names_the_command_and_shows_the_end_of_its_output() -> N
     assert lines[-1] == "returned a non-zero code: 2"
 
 
-def test_the_output_of_the_commands_before_the_failed_one_is_left_out() -> None:
+def test_output_of_earlier_commands_is_left_out() -> None:
     streams = ["Step 1/2 : RUN apt-get update", "Hit:1 bookworm\n", "Step 2/2 : RUN make", "no such target\n"]
     events = [*({"stream": text} for text in streams), {"error": "code 2"}]
     with pytest.raises(ImageBuildError) as caught:
@@ -142,7 +142,7 @@ def test_a_built_image_has_what_a_session_needs(engine: DockerClient, built: Non
 
 
 @pytest.mark.docker
-def test_users_install_packages_for_themselves_or_with_sudo_for_all(engine: DockerClient, built: None) -> None:
+def test_users_can_install_packages(engine: DockerClient, built: None) -> None:
     with container_of(engine, BUILT[0]) as container:
         output_of(container, "pip install --user colorama")
         assert output_of(container, "python -c 'import colorama; print(colorama.__file__)'").startswith("/home/work/")
@@ -151,7 +151,7 @@ def test_users_install_packages_for_themselves_or_with_sudo_for_all(engine: Dock
 
 
 @pytest.mark.docker
-def test_the_terminal_is_tmux_with_the_defaults_of_the_guide(engine: DockerClient, built: None) -> None:
+def test_the_terminal_is_tmux_as_the_guide_says(engine: DockerClient, built: None) -> None:
     with container_of(engine, BUILT[0]) as container:
         output_of(container, "tmux new-session -d")
         shown = [output_of(container, f"tmux show -gv {name}") for name in ("prefix", "mouse", "history-limit")]
@@ -160,7 +160,7 @@ def test_the_terminal_is_tmux_with_the_defaults_of_the_guide(engine: DockerClien
 
 @pytest.mark.docker
 @pytest.mark.django_db
-def test_a_second_run_builds_nothing_and_a_changed_file_builds_again(
+def test_only_changed_files_cause_a_rebuild(
     folder: Path, engine: DockerClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     outputs = []
@@ -181,9 +181,7 @@ def test_a_second_run_builds_nothing_and_a_changed_file_builds_again(
 
 @pytest.mark.docker
 @pytest.mark.django_db
-def test_a_failed_image_is_reported_and_not_offered_and_the_others_are_built(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failed_image_does_not_stop_the_others(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     both = TINY.format(name="broken", minor=13) + TINY.format(name="tiny", minor=17)
     (folder / "catalog.toml").write_text(both)
     with pytest.raises(CommandError, match="1 of 2 images failed: broken 1"):
@@ -210,9 +208,7 @@ def test_a_registry_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.docker
-def test_with_neither_registry_nor_debootstrap_the_message_says_what_to_install(
-    engine: DockerClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_base_image_is_reported_with_advice(engine: DockerClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     bases = Bases(engine, refresh=False, report=lambda _: None)
     with pytest.raises(BaseImageError, match=r"for debian:nosuch-slim.*apt-get install debootstrap"):

@@ -28,7 +28,7 @@ def test_the_same_inputs_have_the_same_digest(folder: Path) -> None:
     assert len(digests) == 1
 
 
-def test_each_input_that_decides_the_content_changes_the_digest(folder: Path) -> None:
+def test_each_input_changes_the_digest(folder: Path) -> None:
     files = inputs.context_files(folder, "")
     variants = [
         inputs.inputs_digest(files, RECIPE),
@@ -41,7 +41,7 @@ def test_each_input_that_decides_the_content_changes_the_digest(folder: Path) ->
     assert len(set(variants)) == len(variants)
 
 
-def test_the_archive_does_not_depend_on_modes_or_times_of_the_checkout(folder: Path) -> None:
+def test_the_archive_ignores_file_modes_and_times(folder: Path) -> None:
     before = inputs.context_archive(inputs.context_files(folder, ""))
     (folder / "files" / "tmux.conf").chmod(0o600)
     (folder / "Dockerfile").touch()
@@ -54,7 +54,7 @@ def test_the_archive_does_not_depend_on_modes_or_times_of_the_checkout(folder: P
         }
 
 
-def test_indexes_and_proxies_of_the_host_reach_the_build() -> None:
+def test_the_hosts_indexes_and_proxies_reach_the_build() -> None:
     environ = {
         "PIP_INDEX_URL": "https://pypi.example.com/simple",
         "PIP_EXTRA_INDEX_URL": "file:///srv/pypi http://other.example.com/simple",
@@ -69,13 +69,13 @@ def test_indexes_and_proxies_of_the_host_reach_the_build() -> None:
     }
 
 
-def test_an_index_with_a_password_never_enters_an_image() -> None:
+def test_index_passwords_never_enter_an_image() -> None:
     environ = {"PIP_INDEX_URL": "https://me:secret@pypi.example.com/simple"}
     assert inputs.network_arguments(environ) == {}
     assert inputs.indexes_with_passwords(environ) == ["PIP_INDEX_URL"]
 
 
-def test_a_bundle_named_by_the_environment_is_taken_before_the_anchor_folders(tmp_path: Path) -> None:
+def test_a_ca_bundle_variable_overrides_the_anchor_folders(tmp_path: Path) -> None:
     bundle, anchors = tmp_path / "bundle.pem", tmp_path / "anchors"
     anchors.mkdir()
     bundle.write_text(f"# ours\n{CERTIFICATE}\n{KEY}\n{CERTIFICATE}\n")
@@ -90,5 +90,5 @@ def test_without_a_bundle_the_administrators_anchors_are_taken(tmp_path: Path) -
     assert trust.host_certificates({}, [tmp_path, tmp_path / "missing"]) == f"{CERTIFICATE}\n{OTHER}\n"
 
 
-def test_a_host_with_the_usual_authorities_only_adds_none(tmp_path: Path) -> None:
+def test_usual_authorities_are_not_added(tmp_path: Path) -> None:
     assert trust.host_certificates({"PIP_CERT": ""}, [tmp_path]) == ""

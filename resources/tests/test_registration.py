@@ -27,7 +27,7 @@ ENTRY = Entry(
 )
 
 
-def test_a_new_entry_becomes_a_row_with_all_its_fields() -> None:
+def test_a_new_entry_is_registered_with_all_fields() -> None:
     assert register_entry(ENTRY) is CatalogChange.ADDED
     row = Image.objects.get()
     assert (row.environment, row.version, row.reference, row.description) == (
@@ -45,7 +45,7 @@ def test_registering_again_changes_nothing() -> None:
     assert Image.objects.count() == 1
 
 
-def test_a_change_in_the_catalogue_updates_the_row_in_place() -> None:
+def test_a_changed_entry_updates_its_row() -> None:
     register_entry(ENTRY)
     key = Image.objects.get().pk
     assert register_entry(replace(ENTRY, reference="lab/python:3.11-2", min_memory=2 * GIB)) is CatalogChange.UPDATED
@@ -61,7 +61,7 @@ def test_what_an_administrator_switched_off_stays_off() -> None:
     assert (row.description, row.is_enabled, row.is_default) == ("new", False, False)
 
 
-def test_a_new_version_does_not_take_the_default_away_from_another() -> None:
+def test_a_new_version_does_not_change_the_default() -> None:
     register_entry(ENTRY)
     register_entry(replace(ENTRY, version="3.13", reference="lab/python:3.13"))
     assert list(Image.objects.values_list("version", "is_default")) == [("3.11", True), ("3.13", False)]
@@ -80,7 +80,7 @@ APP = AppEntry(
 WITH_APPS = replace(ENTRY, apps=(APP, replace(APP, name="other", title="Other")))
 
 
-def test_the_apps_of_an_entry_become_rows_in_their_order() -> None:
+def test_an_entrys_apps_are_registered_in_order() -> None:
     assert register_entry(WITH_APPS) is CatalogChange.ADDED
     web, other = App.objects.all()
     assert {name: getattr(web, name) for name in asdict(APP)} == asdict(APP)
@@ -88,7 +88,7 @@ def test_the_apps_of_an_entry_become_rows_in_their_order() -> None:
     assert register_entry(WITH_APPS) is CatalogChange.UNCHANGED
 
 
-def test_an_image_of_before_gets_its_apps_and_what_administrators_changed_stays() -> None:
+def test_registration_keeps_apps_that_admins_changed() -> None:
     register_entry(ENTRY)
     assert register_entry(WITH_APPS) is CatalogChange.UPDATED
     App.objects.get(name="other").delete()

@@ -33,7 +33,7 @@ def age(host: Host, by: timedelta) -> None:
 
 
 @pytest.mark.django_db
-def test_a_new_host_joins_the_named_group_with_what_it_has() -> None:
+def test_a_new_host_joins_the_named_group() -> None:
     host = services.register_host("alpha", machine(device("GPU-a"), device("GPU-b", 1, is_simulated=True)), "lab")
     stored = Host.objects.get()
     assert stored == host
@@ -45,7 +45,7 @@ def test_a_new_host_joins_the_named_group_with_what_it_has() -> None:
 
 
 @pytest.mark.django_db
-def test_a_known_host_keeps_its_group_and_its_cordon_and_brings_its_amounts_up_to_date() -> None:
+def test_a_known_host_updates_only_its_amounts() -> None:
     group = make_group()
     host = make_host(name="alpha", group=group, is_cordoned=True, cpu=2)
     services.register_host("alpha", machine(cpu=4), "another")
@@ -56,14 +56,14 @@ def test_a_known_host_keeps_its_group_and_its_cordon_and_brings_its_amounts_up_t
 
 
 @pytest.mark.django_db
-def test_the_gateway_of_a_host_is_the_one_it_registered_with_last() -> None:
+def test_registration_updates_the_gateway() -> None:
     for url in ("http://10.0.0.7:8010", "http://10.0.0.8:8010", ""):
         services.register_host("alpha", machine(), "lab", gateway_url=url)
         assert Host.objects.get().gateway_url == url
 
 
 @pytest.mark.django_db
-def test_a_gpu_that_is_gone_is_kept_but_absent_until_it_is_back() -> None:
+def test_a_missing_gpu_is_marked_absent() -> None:
     services.register_host("alpha", machine(device("GPU-a"), device("GPU-b", 1)), "lab")
     services.register_host("alpha", machine(device("GPU-b", 0)), "lab")
     assert list(Gpu.objects.order_by("uuid").values_list("index", "is_present")) == [(0, False), (0, True)]
@@ -72,7 +72,7 @@ def test_a_gpu_that_is_gone_is_kept_but_absent_until_it_is_back() -> None:
 
 
 @pytest.mark.django_db
-def test_a_gpu_that_was_plugged_in_elsewhere_moves_once_it_is_free(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_gpu_moves_hosts_once_it_is_free(caplog: pytest.LogCaptureFixture) -> None:
     old = make_host(group=make_group(fgpu_per_gpu=2))
     gpu = make_gpu(host=old, uuid="GPU-a")
     session = run_session(host=old, fgpu=500)
@@ -88,7 +88,7 @@ def test_a_gpu_that_was_plugged_in_elsewhere_moves_once_it_is_free(caplog: pytes
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_workers_that_register_one_new_host_at_the_same_moment_agree() -> None:
+def test_concurrent_registration_creates_one_host() -> None:
     together = threading.Barrier(4, timeout=SECONDS)
 
     def register(_: int) -> int:
@@ -105,7 +105,7 @@ def test_two_workers_that_register_one_new_host_at_the_same_moment_agree() -> No
 
 
 @pytest.mark.django_db
-def test_a_host_is_ready_once_reconciled_and_that_is_news_once() -> None:
+def test_declaring_ready_twice_reports_one_change() -> None:
     host = make_host(status=HostStatus.LOST, lost_at=timezone.now())
     assert services.declare_ready(host)
     assert not services.declare_ready(host)
@@ -117,9 +117,7 @@ def test_a_host_is_ready_once_reconciled_and_that_is_news_once() -> None:
 @pytest.mark.parametrize(
     ("status", "is_news"), [(HostStatus.READY, True), (HostStatus.JOINING, False), (HostStatus.LOST, False)]
 )
-def test_a_ready_host_whose_engine_is_away_is_joining_again_and_a_lost_one_stays_lost(
-    status: HostStatus, is_news: bool
-) -> None:
+def test_only_a_ready_host_becomes_joining(status: HostStatus, is_news: bool) -> None:
     host = make_host(status=status)
     assert services.declare_joining(host) is is_news
     host.refresh_from_db()
@@ -128,7 +126,7 @@ def test_a_ready_host_whose_engine_is_away_is_joining_again_and_a_lost_one_stays
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("status", [HostStatus.READY, HostStatus.JOINING])
-def test_a_silent_host_is_lost_once_and_its_first_sign_of_life_alone_does_not_make_it_ready(
+def test_a_heartbeat_alone_does_not_revive_a_lost_host(
     status: HostStatus,
 ) -> None:
     host = make_host(status=status)

@@ -77,7 +77,7 @@ def test_a_host_without_the_hook_divides_nothing(driver: Callable[..., None]) ->
     assert simulated_devices("1x8GiB", "here", can_hook=False)[0].tier == Tier.NONE
 
 
-def test_the_instances_of_a_gpu_in_mig_mode_stand_in_its_place(driver: Callable[..., None]) -> None:
+def test_mig_instances_replace_their_gpu(driver: Callable[..., None]) -> None:
     instances = {0: "MIG-a", 1: NOT_FOUND, 2: "MIG-b"}
 
     def instance(_: Any, index: int) -> Any:
@@ -108,7 +108,7 @@ def test_the_instances_of_a_gpu_in_mig_mode_stand_in_its_place(driver: Callable[
         ([], []),
     ],
 )
-def test_a_session_is_whole_only_if_all_of_its_devices_are(parts: list[tuple[int, str]], tiers: list[Tier]) -> None:
+def test_whole_tier_needs_all_gpus_whole(parts: list[tuple[int, str]], tiers: list[Tier]) -> None:
     assert share_tiers(parts, 2000) == tiers
 
 
@@ -123,7 +123,7 @@ def test_a_session_is_whole_only_if_all_of_its_devices_are(parts: list[tuple[int
         (True, True, Tier.KERNEL, False, "kernel"),
     ],
 )
-def test_mps_takes_a_group_that_wants_it_and_a_host_that_runs_it(
+def test_mps_needs_both_group_and_host(
     uses_mps: bool, has_mps: bool, tier: Tier, is_simulated: bool, stored: str
 ) -> None:
     group = make_group(use_mps=uses_mps)
@@ -132,7 +132,7 @@ def test_mps_takes_a_group_that_wants_it_and_a_host_that_runs_it(
     assert Gpu.objects.get().tier == stored
 
 
-def test_more_simulated_gpus_than_the_driver_holds_are_refused() -> None:
+def test_too_many_simulated_gpus_are_refused() -> None:
     assert len(simulated_devices("16x8GiB", "here")) == 16
     with pytest.raises(ValueError, match="declares 17 simulated GPUs; a host can have 16"):
         simulated_devices("16x8GiB,1x1GiB", "here")

@@ -27,7 +27,7 @@ def test_sizes_are_read_in_powers_of_1024(text: str, size: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "g", "-1g", "+1g", "1e3", "1,5g", "4x", "4 g g", "nan", "٤g", ".5g", "9" * 5000])
-def test_what_is_not_a_size_is_refused_in_words(text: str) -> None:
+def test_a_malformed_size_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a size; write for example") as caught:
         bytes_from(text)
     assert len(str(caught.value)) < 150
@@ -45,7 +45,7 @@ def test_fgpu_is_read_exactly(text: str, milli: int) -> None:
     ("text", "lower", "upper"),
     [("0.355", "0.35", "0.36"), ("0.001", "0", "0.01"), ("1.999", "1.99", "2"), ("0.350000000001", "0.35", "0.36")],
 )
-def test_fgpu_between_two_steps_is_refused_with_both_neighbours(text: str, lower: str, upper: str) -> None:
+def test_fgpu_between_steps_names_both_neighbours(text: str, lower: str, upper: str) -> None:
     with pytest.raises(ValueError, match=f"the nearest values are {lower} and {upper}[.]$"):
         milli_fgpu_from(text)
 
@@ -69,7 +69,7 @@ def test_fgpu_between_two_steps_is_refused_with_both_neighbours(text: str, lower
         "0." + "3" * 50,
     ],
 )
-def test_what_is_not_a_plain_number_is_no_fgpu(text: str) -> None:
+def test_malformed_fgpu_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="is not a number of fGPU") as caught:
         milli_fgpu_from(text)
     assert len(str(caught.value)) < 150
@@ -107,12 +107,12 @@ def test_fgpu_that_was_written_reads_back(hundredths: int) -> None:
         (GIB - 1, "1023.99 MiB"),
     ],
 )
-def test_sizes_are_written_in_the_largest_unit_that_fits(size: int, text: str) -> None:
+def test_sizes_are_formatted_in_the_largest_unit(size: int, text: str) -> None:
     assert size_text(size) == text
 
 
 @given(st.integers(0, 2**62))
-def test_a_written_size_is_never_more_than_the_size_and_hardly_less(size: int) -> None:
+def test_a_formatted_size_is_never_too_large(size: int) -> None:
     read = bytes_from(size_text(size))
     assert read <= size
     assert size - read <= size / 100

@@ -17,7 +17,7 @@ from scheduler.wait_status import round_up_to_minute
 from sessions import services
 from sessions.lifecycle import Status
 from sessions.models import Session
-from sessions.tests.orders import make_order
+from sessions.tests.launch_requests import make_launch_request
 from sessions.tests.web import browser_of
 from tests.api import client_of
 from tests.factories import make_group, make_host, make_image, make_policy, make_session, make_user, run_session
@@ -146,7 +146,7 @@ def test_an_estimate_costs_the_same_queries_however_many_wait(
     for _ in range(count):
         make_session(resource_group=host.group)
         run_session(resource_group=host.group)
-    order = make_order(host)
+    order = make_launch_request(host)
     with django_assert_num_queries(13):
         estimate(user, order)
 
@@ -161,7 +161,7 @@ def test_the_estimate_is_what_then_happens() -> None:
             shape = {"cpu": random.randint(1, 4), "fgpu": random.choice([0, 500, 1000, 2000])}
             make_session(owner=random.choice(users), resource_group=group, time_limit=limit, **shape)
         run_pass()
-        order = make_order(hosts[0], cpu=random.randint(1, 4), memory=GIB, fgpu=random.choice([0, 500, 2000]))
+        order = make_launch_request(hosts[0], cpu=random.randint(1, 4), memory=GIB, fgpu=random.choice([0, 500, 2000]))
         told = estimate(users[0], order).advice.starts
         (session,) = services.submit(users[0], order)
         run_pass()

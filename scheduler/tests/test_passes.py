@@ -14,7 +14,7 @@ from scheduler import passes, tasks
 from sessions import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import GpuShare, Lease, Session
-from sessions.tests.orders import make_order
+from sessions.tests.launch_requests import make_launch_request
 from tests.factories import make_host, make_policy, make_session, make_user, run_session
 from tests.queues import take_all
 from tests.wait import SECONDS
@@ -29,7 +29,7 @@ def held_on_gpus() -> int:
 @pytest.mark.django_db
 def test_the_third_of_three_sessions_waits_with_its_reason_until_a_share_is_free() -> None:
     owner, host = make_user(), make_host(gpus=1)
-    sessions = services.submit(owner, make_order(host, fgpu=1000, count=3))
+    sessions = services.submit(owner, make_launch_request(host, fgpu=1000, count=3))
     assert passes.run_pass() == 2
     assert held_on_gpus() == 2000
     states = [Session.objects.get(pk=session.pk) for session in sessions]
@@ -149,7 +149,7 @@ def test_a_commit_during_a_pass_asks_for_one_more_pass() -> None:
         assert holder_has_it.wait(SECONDS)
         running = threads.submit(run)
         _wait_for_a_waiter()
-        services.submit(make_user(), make_order(host))
+        services.submit(make_user(), make_launch_request(host))
         assert take_all("scheduler") == [KICK, KICK]
         may_go_on.set()
         holder.result(10)
@@ -159,7 +159,7 @@ def test_a_commit_during_a_pass_asks_for_one_more_pass() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_two_passes_at_the_same_moment_place_each_session_once() -> None:
     host = make_host(gpus=2, cpu=16)
-    services.submit(make_user(), make_order(host, fgpu=500, count=20))
+    services.submit(make_user(), make_launch_request(host, fgpu=500, count=20))
     together = threading.Barrier(4, timeout=SECONDS)
 
     def run(_: int) -> int:

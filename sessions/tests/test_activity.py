@@ -42,7 +42,7 @@ def test_many_uses_at_once_are_one_write(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_use_is_kept_while_the_session_runs_and_never_turned_back() -> None:
+def test_activity_of_a_session_never_goes_back() -> None:
     session = run_session()
     used(session.pk)
     first = until(lambda: last_use_of(session))
@@ -57,7 +57,7 @@ def test_a_use_is_kept_while_the_session_runs_and_never_turned_back() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_database_that_is_away_costs_a_note_and_nothing_else(
+def test_a_database_outage_costs_only_one_record(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     session = run_session()
@@ -74,7 +74,7 @@ def test_a_database_that_is_away_costs_a_note_and_nothing_else(
 
 @pytest.mark.docker
 @pytest.mark.django_db(transaction=True)
-async def test_what_is_typed_into_a_terminal_is_use_but_opening_it_is_not() -> None:
+async def test_terminal_input_is_activity_but_opening_is_not() -> None:
     session = await sync_to_async(lambda: run_session(host=make_host(name=settings.COMPUTE_HOST_NAME)))()
     with running_container(ensure_tiny_image()) as container:
         await Session.objects.filter(pk=session.pk).aupdate(container_id=container.id)

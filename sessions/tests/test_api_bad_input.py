@@ -70,7 +70,7 @@ CASES = [(field, value) for field, values in WRONG.items() for value in values]
 
 
 @pytest.mark.parametrize(("field", "value"), CASES, ids=lambda case: ascii(case)[:24])
-def test_a_wrong_value_is_told_at_its_field_and_nothing_is_written(
+def test_an_invalid_value_is_reported_at_its_field(
     user: User, order: dict[str, Any], field: str, value: object
 ) -> None:
     answer = client_of(user).post(URL, order | {field: value})
@@ -109,7 +109,7 @@ def test_several_faults_are_told_together(user: User, order: dict[str, Any]) -> 
     assert set(client_of(user).post(URL, spoilt).json()) == {"cpu", "fgpu", "env", "nmae"}
 
 
-def test_a_fault_of_the_presets_amounts_is_told_at_the_preset(user: User, order: dict[str, Any]) -> None:
+def test_a_rejected_preset_amount_is_reported_at_preset(user: User, order: dict[str, Any]) -> None:
     make_preset(name="vast", cpu=1000, memory=1000 * GIB)
     [(field, messages)] = client_of(user).post(URL, {"image": order["image"], "preset": "vast"}).json().items()
     assert (field, len(messages)) == ("preset", 2)
@@ -123,7 +123,7 @@ def test_a_disabled_image_is_not_to_be_had(user: User, order: dict[str, Any]) ->
     assert list(client_of(user).post(URL, order | naming).json()) == ["version"]
 
 
-def test_a_name_that_lives_already_is_refused_at_the_name(user: User, order: dict[str, Any]) -> None:
+def test_a_live_sessions_name_is_refused(user: User, order: dict[str, Any]) -> None:
     group = make_session(owner=user, name="taken", resource_group=make_host().group).resource_group.name
     assert list(client_of(user).post(URL, order | {"name": "taken", "resource_group": group}).json()) == ["name"]
 
@@ -151,7 +151,7 @@ def test_a_name_that_lives_already_is_refused_at_the_name(user: User, order: dic
     ],
     ids=lambda text: ascii(text)[:24],
 )
-def test_a_body_that_is_no_order_is_400_with_words(user: User, order: dict[str, Any], text: str) -> None:
+def test_a_malformed_body_is_400_with_a_message(user: User, order: dict[str, Any], text: str) -> None:
     answer = client_of(user).post(URL, text, content_type="application/json")
     assert answer.status_code == 400, answer.json()
     assert answer.json()

@@ -10,7 +10,7 @@ URL = "/api/v1/me/limits/"
 pytestmark = pytest.mark.django_db
 
 
-def test_limits_use_and_what_remains_stand_side_by_side() -> None:
+def test_limits_show_usage_and_remaining() -> None:
     policy = make_policy(cpu=8, memory=32 * GIB, fgpu=1500, max_sessions=3, max_pending=5)
     user, host = make_user(policy=policy), make_host(gpus=2, cpu=12, memory=48 * GIB)
     make_gpu(host=host, index=9, is_present=False)
@@ -34,7 +34,7 @@ def test_no_limit_is_null() -> None:
     assert (body["limits"], body["remaining"], body["per_session"]) == (nothing, nothing, None)
 
 
-def test_a_group_is_named_unless_there_is_one_only() -> None:
+def test_the_group_is_optional_if_unique() -> None:
     make_group(name="only")
     user = make_user()
     assert client_of(user).get(URL).json()["resource_group"] == "only"
@@ -43,7 +43,7 @@ def test_a_group_is_named_unless_there_is_one_only() -> None:
 
 
 @pytest.mark.parametrize("name", ["hidden", "no such", "\0", "x" * 65])
-def test_a_group_that_is_not_mine_is_refused_at_the_field(name: str) -> None:
+def test_an_inaccessible_group_is_refused(name: str) -> None:
     make_group(name="hidden", open_to_all=False)
     answer = client_of(make_user()).get(URL, {"resource_group": name})
     assert (answer.status_code, list(answer.json())) == (400, ["resource_group"])

@@ -83,7 +83,7 @@ def test_an_order_by_amounts_is_queued_and_shown(user: User) -> None:
     assert client_of(user).get(f"{URL}{session.pk}/").json()["id"] == session.pk
 
 
-def test_an_order_may_name_environment_version_and_preset_and_a_count(user: User) -> None:
+def test_a_request_accepts_environment_version_preset_and_count(user: User) -> None:
     host, image = make_host(gpus=1), make_image()
     make_preset(name="small", cpu=4)
     make_preset(name="small", group=host.group, cpu=2, fgpu=250)
@@ -106,7 +106,7 @@ def test_a_json_number_of_fgpu_is_taken_exactly(user: User, number: str) -> None
     assert Session.objects.get().fgpu == round(float(number) * 1000)
 
 
-def test_the_group_must_be_named_where_there_are_several_and_only_there(user: User) -> None:
+def test_the_group_is_required_with_several_groups(user: User) -> None:
     first, second = make_host(group=make_group(name="a")), make_host(group=make_group(name="b"))
     order = {"image": make_image().reference, "cpu": 1, "memory": "1g"}
     answer = client_of(user).post(URL, order)
@@ -119,7 +119,7 @@ def test_the_group_must_be_named_where_there_are_several_and_only_there(user: Us
     assert first.sessions.count() == 0
 
 
-def test_a_user_without_a_group_is_told_whom_to_ask(user: User) -> None:
+def test_without_a_group_the_message_names_administrators(user: User) -> None:
     answer = client_of(user).post(URL, {"image": make_image().reference, "cpu": 1, "memory": "1g"})
     assert answer.json() == {"resource_group": ["You may not use any resource group yet; ask an administrator."]}
 
@@ -133,7 +133,7 @@ def test_only_superadmins_may_raise_the_priority() -> None:
     assert client_of(make_user(is_superuser=True)).post(URL, order).json()[0]["priority"] == 11
 
 
-def test_a_running_session_shows_its_host_and_its_exact_shares(user: User) -> None:
+def test_a_running_session_shows_host_and_shares(user: User) -> None:
     session = run_session(make_session(owner=user, fgpu=2500))
     row = client_of(user).get(f"{URL}{session.pk}/").json()
     assert (row["status"], row["host"], row["attempt"]) == ("RUNNING", session.host.name if session.host else "", 1)
@@ -149,7 +149,7 @@ def test_the_list_is_newest_first_and_mine_alone(user: User) -> None:
     assert "not mine" in names(make_user(is_superuser=True))
 
 
-def test_the_list_is_filtered_by_tab_status_name_and_owner(user: User) -> None:
+def test_the_list_filters_by_tab_status_name_owner(user: User) -> None:
     make_session(owner=user, name="waiting")
     end(make_session(owner=user, name="cancelled"))
     end(run_session(make_session(owner=user, name="failed")), Status.ERROR)
@@ -175,7 +175,7 @@ def test_a_wrong_filter_is_refused_by_name(user: User, query: dict[str, str]) ->
 
 
 @pytest.mark.parametrize("rows", [1, 20])
-def test_the_list_costs_the_same_queries_for_one_row_and_for_twenty(
+def test_the_list_takes_a_constant_number_of_queries(
     rows: int, user: User, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     for _ in range(rows):
@@ -187,7 +187,7 @@ def test_the_list_costs_the_same_queries_for_one_row_and_for_twenty(
 
 
 @pytest.mark.parametrize("count", [2, 20])
-def test_an_order_costs_the_same_queries_for_any_count(
+def test_submitting_takes_a_constant_number_of_queries(
     count: int, user: User, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     make_host()
@@ -196,7 +196,7 @@ def test_an_order_costs_the_same_queries_for_any_count(
         assert len(client_of(user).post(URL, order).json()) == count
 
 
-def test_ending_a_session_is_answered_with_it_and_may_be_repeated(user: User) -> None:
+def test_terminate_returns_the_session_and_is_idempotent(user: User) -> None:
     waiting, running = make_session(owner=user), run_session(make_session(owner=user))
     for session, status in ((waiting, "CANCELLED"), (running, "TERMINATING")):
         answers = [client_of(user).post(f"{URL}{session.pk}/terminate/") for _ in range(2)]
@@ -204,7 +204,7 @@ def test_ending_a_session_is_answered_with_it_and_may_be_repeated(user: User) ->
     assert waiting.events.filter(new_status="CANCELLED").count() == 1
 
 
-def test_events_tell_the_life_of_a_session_with_who_did_it(user: User) -> None:
+def test_events_list_status_changes_with_actors(user: User) -> None:
     session = run_session(make_session(owner=user))
     client_of(user).post(f"{URL}{session.pk}/terminate/")
     rows = client_of(user).get(f"{URL}{session.pk}/events/").json()["results"]
@@ -213,7 +213,7 @@ def test_events_tell_the_life_of_a_session_with_who_did_it(user: User) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 20])
-def test_events_cost_the_same_queries_for_one_row_and_for_twenty(
+def test_events_take_a_constant_number_of_queries(
     rows: int, user: User, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     session = make_session(owner=user)
@@ -250,7 +250,7 @@ CALLS = [("get", ""), ("get", "events/"), ("get", "logs/"), ("post", "terminate/
 
 
 @pytest.mark.parametrize(("method", "path"), CALLS)
-def test_another_users_session_is_404_as_is_one_that_does_not_exist(user: User, method: str, path: str) -> None:
+def test_other_users_sessions_are_404(user: User, method: str, path: str) -> None:
     session = make_session()
     for key in (session.pk, "a" * 16, "nothing", "%00", "A" * 16):
         assert getattr(client_of(user), method)(f"{URL}{key}/{path}").status_code == 404
@@ -264,7 +264,7 @@ def test_a_stranger_is_401(method: str, path: str) -> None:
     assert client_of().get(URL).status_code == client_of().post(URL, {}).status_code == 401
 
 
-def test_superadmins_see_and_end_everybodys_sessions_but_not_the_variables() -> None:
+def test_superadmins_see_all_sessions_without_variables() -> None:
     session = make_session(environment={"TOKEN": "secret"})
     client = client_of(make_user(is_superuser=True))
     answer: Any = client.post(f"{URL}{session.pk}/terminate/").json()

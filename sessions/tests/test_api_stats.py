@@ -33,7 +33,7 @@ def started(session: Session, ago: timedelta) -> datetime:
     return session.started_at
 
 
-def test_a_short_history_is_shown_as_it_was_recorded() -> None:
+def test_a_short_history_is_not_down_sampled() -> None:
     session = run_session(fgpu=500)
     begun = started(session, timedelta(minutes=2))
     record(session, [begun + timedelta(seconds=10 * n + 5) for n in range(3)])
@@ -48,9 +48,7 @@ def test_a_short_history_is_shown_as_it_was_recorded() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 5000])
-def test_a_day_comes_in_few_points_and_the_same_queries(
-    count: int, django_assert_num_queries: DjangoAssertNumQueries
-) -> None:
+def test_a_days_history_is_down_sampled(count: int, django_assert_num_queries: DjangoAssertNumQueries) -> None:
     session = run_session(fgpu=500)
     begun = started(session, timedelta(days=3))
     now = timezone.now()
@@ -66,7 +64,7 @@ def test_a_day_comes_in_few_points_and_the_same_queries(
     assert min(moments) > (now - timedelta(days=1, minutes=1)).isoformat()  # what is older is left out
 
 
-def test_what_cannot_be_told_apart_is_null_and_does_not_count() -> None:
+def test_unknown_utilisation_is_null_and_ignored() -> None:
     session = run_session(fgpu=500)
     begun = started(session, timedelta(hours=20))
     for second, percent in ((1, None), (700, None), (710, 40), (720, 20)):

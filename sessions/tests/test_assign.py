@@ -14,7 +14,7 @@ from tests.queues import take_all
 pytestmark = pytest.mark.django_db
 
 
-def test_a_placement_becomes_a_lease_an_event_and_a_message(
+def test_a_placement_writes_lease_event_and_message(
     django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
 ) -> None:
     host = make_host(gpus=2)
@@ -36,7 +36,7 @@ def test_a_placement_becomes_a_lease_an_event_and_a_message(
     assert take_all(f"host.{host.name}") == [("hostworker.tasks.start_session", (session.pk, 1))]
 
 
-def test_a_session_that_waits_no_longer_is_left_alone() -> None:
+def test_sessions_no_longer_pending_are_skipped() -> None:
     host = make_host()
     cancelled, waiting = (make_session(resource_group=host.group) for _ in range(2))
     cancelled.move_to(Status.CANCELLED, Reason.USER_REQUEST)
@@ -67,7 +67,7 @@ def test_shares_that_are_not_the_request_are_refused() -> None:
 
 
 @pytest.mark.parametrize("count", [1, 30])
-def test_the_number_of_queries_does_not_grow_with_the_placements(
+def test_assign_takes_a_constant_number_of_queries(
     count: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     host = make_host(gpus=1, cpu=64)

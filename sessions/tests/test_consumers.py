@@ -75,7 +75,7 @@ async def tell(group: str, *sessions: str) -> None:
         await get_channel_layer().group_send(group, {"type": "session.changed", "session": session})
 
 
-async def test_nobody_is_closed_with_the_code_for_signing_in() -> None:
+async def test_anonymous_websockets_are_closed_with_4401() -> None:
     socket = Socket(AnonymousUser())
     await socket.open()
     assert await socket.wire.receive_output(SECONDS) == {"type": "websocket.close", "code": SIGNED_OUT}
@@ -91,7 +91,7 @@ async def test_a_user_hears_of_their_own_sessions_alone(user: User) -> None:
     await socket.close()
 
 
-async def test_a_superadmin_hears_of_all_and_of_each_once(admin: User) -> None:
+async def test_a_superadmin_gets_each_change_once(admin: User) -> None:
     socket = Socket(admin)
     await socket.open()
     await tell(user_group(admin.pk), "mine")  # a change of one's own comes on both groups
@@ -116,9 +116,7 @@ async def test_a_burst_of_changes_is_told_once(user: User) -> None:
 
 
 @pytest.mark.parametrize("ending", ["disabled", "signed out"])
-async def test_a_login_that_is_over_closes_the_socket_at_once(
-    user: User, ending: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_ended_login_closes_the_socket(user: User, ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login_watch, "CHECK_SECONDS", 3600)
     socket = Socket(user)
     await socket.open()
@@ -133,9 +131,7 @@ async def test_a_login_that_is_over_closes_the_socket_at_once(
     await socket.close()
 
 
-async def test_whoever_is_no_longer_superadmin_connects_again_to_hear_of_their_own_sessions_alone(
-    admin: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_demoted_superadmin_has_to_reconnect(admin: User, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(login_watch, "CHECK_SECONDS", 3600)
     socket = Socket(await User.objects.aget(pk=admin.pk))
     await socket.open()
@@ -145,7 +141,7 @@ async def test_whoever_is_no_longer_superadmin_connects_again_to_hear_of_their_o
     await socket.close()
 
 
-async def test_an_address_that_does_not_exist_is_refused_without_an_error() -> None:
+async def test_an_unknown_websocket_path_is_refused() -> None:
     connect: Any = ApplicationCommunicator
     wire = connect(
         URLRouter(websocket_urlpatterns), {"type": "websocket", "path": "/ws/nowhere/", "user": AnonymousUser()}

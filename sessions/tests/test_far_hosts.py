@@ -99,7 +99,7 @@ def move_to_another_host(session: Session) -> None:
     session.refresh_from_db()
 
 
-async def test_what_is_typed_runs_on_the_other_host_and_nothing_is_left_behind(
+async def test_input_runs_on_the_other_host(
     session: Session, cookie: str, container: Container, process: Gateway
 ) -> None:
     async with terminal(session.pk, cookie) as client:
@@ -121,7 +121,7 @@ async def test_the_logs_come_from_the_other_host(session: Session, container: Co
     await sync_to_async(look)()
 
 
-async def test_the_end_of_the_session_closes_the_terminal_at_once(
+async def test_the_sessions_end_closes_the_terminal(
     session: Session, cookie: str, container: Container, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(login_watch, "CHECK_SECONDS", 3600)  # so that only the message starts a check
@@ -146,9 +146,7 @@ async def test_signing_out_closes_the_terminal(
     await eventually(lambda: not container.processes())
 
 
-async def test_a_container_that_dies_over_there_ends_the_terminal_as_the_session_will(
-    session: Session, cookie: str, container: Container
-) -> None:
+async def test_a_dead_remote_container_ends_the_terminal(session: Session, cookie: str, container: Container) -> None:
     async with terminal(session.pk, cookie) as client:
         await client.type("echo rea''dy\r")
         await client.read_until("ready\r\n")
@@ -156,7 +154,7 @@ async def test_a_container_that_dies_over_there_ends_the_terminal_as_the_session
         assert (await client.closed())[0] == CloseCode.SESSION_ENDED
 
 
-async def test_a_gateway_that_is_killed_closes_the_terminal_at_once_and_says_so(
+async def test_a_killed_gateway_closes_the_terminal(
     session: Session, cookie: str, container: Container, process: Gateway, owner: User
 ) -> None:
     async with terminal(session.pk, cookie) as client:
@@ -174,7 +172,7 @@ async def test_a_gateway_that_is_killed_closes_the_terminal_at_once_and_says_so(
     assert answer.status_code == 503
 
 
-async def test_a_connection_that_breaks_is_told_and_its_shell_is_hung_up(
+async def test_a_broken_connection_hangs_up_the_shell(
     session: Session, cookie: str, container: Container, engine_gateway: EngineGateway
 ) -> None:
     async with terminal(session.pk, cookie) as client:
@@ -185,7 +183,7 @@ async def test_a_connection_that_breaks_is_told_and_its_shell_is_hung_up(
     await eventually(lambda: not container.processes())
 
 
-async def test_after_a_restart_of_the_gateway_terminals_open_again(
+async def test_terminals_reopen_after_a_gateway_restart(
     session: Session, cookie: str, container: Container, process: Gateway
 ) -> None:
     for number in (1, 2):
@@ -197,7 +195,7 @@ async def test_after_a_restart_of_the_gateway_terminals_open_again(
             await asyncio.to_thread(process.start)
 
 
-async def test_other_keys_than_the_gateways_are_told_in_words(
+async def test_mismatched_gateway_keys_are_reported(
     session: Session, cookie: str, container: Container, settings: Settings, caplog: pytest.LogCaptureFixture
 ) -> None:
     settings.COMPUTE_APPS_KEYS = ["other:" + "x" * 32]
@@ -208,16 +206,14 @@ async def test_other_keys_than_the_gateways_are_told_in_words(
     assert "its pass is not ours" in caplog.text
 
 
-async def test_a_gateway_serves_only_the_host_it_belongs_to(
-    session: Session, cookie: str, container: Container
-) -> None:
+async def test_a_gateway_serves_only_its_host(session: Session, cookie: str, container: Container) -> None:
     await sync_to_async(move_to_another_host)(session)
     async with terminal(session.pk, cookie) as client:
         code, words = await client.closed()
     assert (code, "refused the request" in words) == (CloseCode.ENGINE_TROUBLE, True)
 
 
-async def test_a_host_without_a_gateway_is_said_to_be_out_of_reach(owner: User, cookie: str) -> None:
+async def test_a_host_without_gateway_is_unreachable(owner: User, cookie: str) -> None:
     session = await sync_to_async(lambda: run_session(host=make_host(name="lonely"), owner=owner))()
     words = "The host of this session cannot be reached from the web server: it has no gateway."
     async with terminal(session.pk, cookie) as client:
@@ -236,7 +232,7 @@ def test_routes_are_told_the_gateway_too(session: Session) -> None:
 
 
 @pytest.mark.parametrize("url", ["https://10.0.0.5:8010", "http://10.0.0.5", "tcp://10.0.0.5:8010", "10.0.0.5:8010"])
-def test_a_gateway_is_reached_by_plain_http_or_not_at_all(url: str, owner: User) -> None:
+def test_a_gateway_url_must_be_plain_http(url: str, owner: User) -> None:
     session = run_session(host=make_host(name=FAR, gateway_url=url), owner=owner)
     for resolve in (engine_address.engine_of, engine_address.gateway_of):
         with pytest.raises(engine_address.HostUnreachableError, match="is not http://host:port"):

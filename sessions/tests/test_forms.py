@@ -50,7 +50,7 @@ def test_a_launch_orders_what_was_typed(owner: User, group: ResourceGroup, image
     assert session.environment == {"A": "1", "B": ""}
 
 
-def test_a_preset_counts_more_than_the_amounts_below_it(owner: User, group: ResourceGroup, image: Image) -> None:
+def test_a_preset_overrides_custom_amounts(owner: User, group: ResourceGroup, image: Image) -> None:
     preset = make_preset(cpu=3, memory=GIB, shared_memory=128 * MIB, fgpu=1000)
     form = LaunchForm(owner, typed(group, image, preset=preset.pk, cpu="", memory="nonsense"))
     assert form.is_valid(), form.errors
@@ -97,7 +97,7 @@ def test_several_sessions_are_launched_at_once(owner: User, group: ResourceGroup
         ("preset", "424242", "not offered"),
     ],
 )
-def test_a_bad_value_is_told_at_its_field_and_stays_typed(
+def test_an_invalid_value_is_shown_and_kept(
     owner: User, group: ResourceGroup, image: Image, field: str, text: str, words: str
 ) -> None:
     make_group(name="a second group")
@@ -131,7 +131,7 @@ def test_bad_variables_are_told(
     assert words in form.errors["environment"][0]
 
 
-def test_a_group_that_is_not_granted_is_no_choice(owner: User, image: Image) -> None:
+def test_an_inaccessible_group_is_no_choice(owner: User, image: Image) -> None:
     form = LaunchForm(owner, typed(make_group(open_to_all=False), image))
     assert not form.is_valid()
     assert list(form.errors) == ["resource_group"]
@@ -147,7 +147,7 @@ def test_a_preset_of_another_group_is_refused(owner: User, group: ResourceGroup,
     assert "another resource group" in form.errors["preset"][0]
 
 
-def test_an_amount_that_a_preset_set_is_refused_at_the_preset(group: ResourceGroup, image: Image) -> None:
+def test_a_rejected_preset_amount_shows_at_the_preset(group: ResourceGroup, image: Image) -> None:
     owner = make_user(policy=make_policy(cpu=2))
     form = LaunchForm(owner, typed(group, image, preset=make_preset(cpu=4).pk))
     assert form.is_valid()
@@ -161,13 +161,13 @@ def test_a_person_with_one_group_cannot_change_it(owner: User, group: ResourceGr
     assert f'<input type="hidden" name="resource_group" id="id_resource_group" value="{group.pk}">' in page
 
 
-def test_the_page_says_so_when_there_is_nothing_to_launch(owner: User) -> None:
+def test_the_page_explains_why_nothing_can_be_launched(owner: User) -> None:
     assert "No resource group is open to you yet" in browser_of(owner).get("/sessions/launch/").content.decode()
     make_group()
     assert "No environment is offered yet" in browser_of(owner).get("/sessions/launch/").content.decode()
 
 
-def test_what_is_never_granted_is_told_together_with_what_is_wrong(group: ResourceGroup, image: Image) -> None:
+def test_impossible_and_invalid_values_show_together(group: ResourceGroup, image: Image) -> None:
     owner = make_user(policy=make_policy(cpu=4))
     form = LaunchForm(owner, typed(group, image, name="abc", count="many", cpu="8", fgpu="7", time_limit="soon"))
     assert not form.is_valid()
@@ -176,7 +176,7 @@ def test_what_is_never_granted_is_told_together_with_what_is_wrong(group: Resour
     assert "The largest host of this group has 2 fGPU." in form.errors["fgpu"]
 
 
-def test_an_amount_of_a_preset_that_is_never_granted_is_told_at_once_too(group: ResourceGroup, image: Image) -> None:
+def test_impossible_preset_amounts_show_with_other_errors(group: ResourceGroup, image: Image) -> None:
     owner = make_user(policy=make_policy(cpu=4))
     form = LaunchForm(owner, typed(group, image, name="abc", preset=make_preset(cpu=8).pk))
     assert not form.is_valid()

@@ -100,7 +100,7 @@ def test_a_share_of_another_hosts_gpu_is_refused(host: Host) -> None:
     refused("grant_is_request", lambda: hold(make_session(fgpu=500), host, {elsewhere: 500}))
 
 
-def test_a_session_and_its_lease_cannot_leave_the_gpus_host(host: Host) -> None:
+def test_session_lease_and_gpu_share_one_host(host: Host) -> None:
     session = run_session(host=host, fgpu=500)
     other = make_host(group=host.group)
 
@@ -125,7 +125,7 @@ def test_a_lease_without_a_hosted_session_is_refused(host: Host) -> None:
     refused("grant_is_request", lambda: running.update(status=Status.ERROR, ended_at=timezone.now()))
 
 
-def test_a_lease_cannot_outlive_its_session_nor_a_share_its_lease(host: Host) -> None:
+def test_leases_and_shares_never_outlive_their_parents(host: Host) -> None:
     session = run_session(host=host, fgpu=500)
     refused("grant_is_request", lambda: raw("DELETE FROM compute_lease WHERE session_id = %s", session.pk))
     refused("grant_is_request", lambda: raw(DELETE_SESSION, session.pk))
@@ -133,7 +133,7 @@ def test_a_lease_cannot_outlive_its_session_nor_a_share_its_lease(host: Host) ->
     assert GpuShare.objects.get().lease.session == session
 
 
-def test_shares_of_nobody_and_leases_of_nobody_are_refused(host: Host, gpu: Gpu) -> None:
+def test_orphaned_shares_and_leases_are_refused(host: Host, gpu: Gpu) -> None:
     refused("grant_is_request", lambda: raw("INSERT INTO compute_lease VALUES ('nobody', 1, 1, %s)", host.pk))
     share = "INSERT INTO compute_gpushare (lease_id, gpu_id, milli) VALUES (%s, %s, 500)"
     refused("grant_is_request", lambda: raw(share, "nobody", gpu.pk))
@@ -163,7 +163,7 @@ def test_a_lease_cannot_be_handed_to_another_session(host: Host) -> None:
 
 
 @pytest.mark.parametrize("change", [{"cpu": 2}, {"memory": 2 * GIB}])
-def test_a_lease_that_is_not_the_request_is_refused(host: Host, change: dict[str, int]) -> None:
+def test_a_lease_must_equal_the_request(host: Host, change: dict[str, int]) -> None:
     session = run_session(host=host)
     refused("grant_is_request", lambda: Lease.objects.filter(session=session).update(**change))
     refused("grant_is_request", lambda: Session.objects.filter(pk=session.pk).update(**change))
@@ -181,7 +181,7 @@ def test_the_lease_is_on_the_sessions_host(host: Host) -> None:
     refused("grant_is_request", lambda: Lease.objects.filter(session=session).update(host=elsewhere))
 
 
-def test_the_cut_of_a_gpu_is_fixed_while_leases_exist(host: Host) -> None:
+def test_fgpu_per_gpu_is_fixed_under_leases(host: Host) -> None:
     groups = ResourceGroup.objects.filter(pk=host.group_id)
     groups.update(fgpu_per_gpu=3)
     run_session(host=Host.objects.get(pk=host.pk))
@@ -197,7 +197,7 @@ def test_a_host_stays_in_its_group_while_leased(host: Host) -> None:
     hosts.update(group=other)
 
 
-def test_a_gpu_stays_on_its_host_while_shared_out(host: Host, gpu: Gpu) -> None:
+def test_a_gpu_with_shares_stays_on_its_host(host: Host, gpu: Gpu) -> None:
     gpus, other = Gpu.objects.filter(pk=gpu.pk), make_host(group=host.group)
     run_session(host=host, fgpu=500)
     refused("gpu_host_fixed_while_leased", lambda: gpus.update(host=other))
@@ -214,9 +214,7 @@ def test_a_gpu_stays_on_its_host_while_shared_out(host: Host, gpu: Gpu) -> None:
         ({"memory": 5 * GIB}, "lease_within_host"),
     ],
 )
-def test_of_two_transactions_that_together_exceed_a_host_exactly_one_wins(
-    amounts: dict[str, int], constraint: str
-) -> None:
+def test_one_of_two_conflicting_leases_wins(amounts: dict[str, int], constraint: str) -> None:
     host = make_host(gpus=1, cpu=4, memory=8 * GIB)
     gpu = host.gpus.get()
     sessions = [make_session(resource_group=host.group, **amounts) for _ in range(2)]
@@ -229,7 +227,7 @@ def test_of_two_transactions_that_together_exceed_a_host_exactly_one_wins(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_of_two_shares_that_together_outgrow_their_gpu_exactly_one_grows() -> None:
+def test_one_of_two_conflicting_shares_grows() -> None:
     host = make_host(gpus=1)
     sessions = [run_session(host=host, fgpu=500) for _ in range(2)]
 

@@ -61,7 +61,7 @@ def test_any_other_move_is_refused_and_changes_nothing(old: Status, new: Status)
 
 
 @pytest.mark.django_db
-def test_who_comes_second_is_told_so_and_changes_nothing() -> None:
+def test_a_stale_transition_is_refused() -> None:
     session = session_in(Status.RUNNING)
     mine, theirs = Session.objects.get(pk=session.pk), Session.objects.get(pk=session.pk)
     theirs.move_to(Status.TERMINATING, Reason.USER_REQUEST, "Theirs.")
@@ -73,7 +73,7 @@ def test_who_comes_second_is_told_so_and_changes_nothing() -> None:
 
 
 @pytest.mark.django_db
-def test_a_move_meant_for_an_earlier_attempt_is_refused() -> None:
+def test_a_transition_of_an_earlier_attempt_is_refused() -> None:
     session = session_in(Status.SCHEDULED)
     earlier = Session.objects.get(pk=session.pk)
     session.move_to(Status.PENDING, Reason.CLAIM_TIMEOUT, fields={"host_id": None})
@@ -84,7 +84,7 @@ def test_a_move_meant_for_an_earlier_attempt_is_refused() -> None:
 
 
 @pytest.mark.django_db
-def test_a_move_that_fails_half_way_leaves_no_half() -> None:
+def test_a_failed_transition_is_rolled_back() -> None:
     session = session_in(Status.RUNNING)
     before = facts(session)
     stranger = make_user()
@@ -110,7 +110,7 @@ def test_the_events_of_a_session_are_a_chain() -> None:
     assert all(earlier.new_status == later.old_status for earlier, later in pairwise(events))
 
 
-def test_every_state_can_be_reached_and_every_live_one_left() -> None:
+def test_every_state_is_reachable_and_has_an_exit() -> None:
     assert {status for status in Status if not sources(status)} == {Status.PENDING} - set().union(*NEXT.values())
     assert all(NEXT[status] for status in LIVE)
     assert not any(NEXT[status] for status in FINAL)
@@ -130,7 +130,7 @@ def test_the_diagram_draws_exactly_the_legal_moves() -> None:
     assert set(arrows) == legal | ends | {("[*]", Status.PENDING.value)}
 
 
-def test_the_page_explains_every_state_and_every_reason_and_no_other() -> None:
+def test_the_docs_list_exactly_all_states_and_reasons() -> None:
     page = PAGE.read_text()
 
     def words(heading: str) -> list[str]:

@@ -20,7 +20,7 @@ from sessions import services
 from sessions.errors import GENERAL
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, SessionEvent
-from sessions.tests.orders import make_order, refusal
+from sessions.tests.launch_requests import make_launch_request, rejection
 from tests.factories import (
     make_gpu,
     make_group,
@@ -46,9 +46,11 @@ def host(db: None) -> Host:
     return make_host(gpus=2)
 
 
-def test_a_session_is_queued_as_it_was_asked_for(owner: User, host: Host) -> None:
+def test_a_session_is_queued_as_requested(owner: User, host: Host) -> None:
     image = make_image()
-    order = make_order(host, image=image, name="my.work_1", cpu=2, fgpu=350, environment={"LANG": "C.UTF-8", "E": ""})
+    order = make_launch_request(
+        host, image=image, name="my.work_1", cpu=2, fgpu=350, environment={"LANG": "C.UTF-8", "E": ""}
+    )
     (session,) = services.submit(owner, order)
     stored = Session.objects.get()
     assert stored == session
@@ -60,16 +62,16 @@ def test_a_session_is_queued_as_it_was_asked_for(owner: User, host: Host) -> Non
     assert (event.old_status, event.new_status, event.reason, event.actor) == ("", "PENDING", "SUBMITTED", owner)
 
 
-def test_several_sessions_are_numbered_and_queued_in_that_order(owner: User, host: Host) -> None:
-    sessions = services.submit(owner, make_order(host, name="lesson", count=12))
+def test_several_sessions_are_numbered_in_queue_order(owner: User, host: Host) -> None:
+    sessions = services.submit(owner, make_launch_request(host, name="lesson", count=12))
     assert [session.name for session in sessions] == [f"lesson-{number}" for number in range(1, 13)]
     assert list(Session.objects.in_queue_order()) == sessions
 
 
 def test_a_session_without_a_name_gets_one(owner: User, host: Host) -> None:
-    names = [services.submit(owner, make_order(host))[0].name for _ in range(3)]
+    names = [services.submit(owner, make_launch_request(host))[0].name for _ in range(3)]
     assert len(set(names)) == 3
-    assert refusal(make_user(), make_order(host, name=names[0])) == {}
+    assert rejection(make_user(), make_launch_request(host, name=names[0])) == {}
 
 
 def test_submitting_kicks_the_scheduler_after_the_commit(
@@ -77,14 +79,14 @@ def test_submitting_kicks_the_scheduler_after_the_commit(
 ) -> None:
     take_all("scheduler")
     with django_capture_on_commit_callbacks(execute=True):
-        services.submit(owner, make_order(host))
+        services.submit(owner, make_launch_request(host))
         assert take_all("scheduler") == []
     assert take_all("scheduler") == [("scheduler.tasks.run_pass", ())]
 
 
-def test_root_in_the_container_is_the_policys_to_grant(host: Host) -> None:
+def test_sudo_depends_on_the_policy(host: Host) -> None:
     for allowed in (False, True):
-        (session,) = services.submit(make_user(policy=make_policy(allow_sudo=allowed)), make_order(host))
+        (session,) = services.submit(make_user(policy=make_policy(allow_sudo=allowed)), make_launch_request(host))
         assert session.allow_sudo is allowed
 
 
@@ -128,10 +130,10 @@ BAD_FIELDS: list[tuple[str, dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("field", "overrides", "words"), BAD_FIELDS)
-def test_what_cannot_be_granted_is_refused_at_its_field(
+def test_an_impossible_request_is_rejected_at_its_field(
     owner: User, host: Host, field: str, overrides: dict[str, Any], words: str
 ) -> None:
-    errors = refusal(owner, make_order(host, **overrides))
+    errors = rejection(owner, make_launch_request(host, **overrides))
     assert list(errors) == [field]
     assert words in errors[field]
     assert not Session.objects.exists()
@@ -139,46 +141,46 @@ def test_what_cannot_be_granted_is_refused_at_its_field(
 
 
 def test_all_bad_fields_are_named_at_once(owner: User, host: Host) -> None:
-    errors = refusal(owner, make_order(host, name="x", cpu=0, fgpu=1, environment={"=": ""}))
+    errors = rejection(owner, make_launch_request(host, name="x", cpu=0, fgpu=1, environment={"=": ""}))
     assert errors.keys() == {"name", "cpu", "fgpu", "environment"}
 
 
 def test_the_largest_that_exists_is_accepted(owner: User, host: Host) -> None:
-    order = make_order(host, name=LONG, cpu=16, memory=64 * GIB, shared_memory=64 * GIB, fgpu=4000)
-    assert refusal(owner, order) == {}
-    assert refusal(owner, make_order(host, environment={"A": "x" * (64 * 1024 - 3)}, count=50)) == {}
+    order = make_launch_request(host, name=LONG, cpu=16, memory=64 * GIB, shared_memory=64 * GIB, fgpu=4000)
+    assert rejection(owner, order) == {}
+    assert rejection(owner, make_launch_request(host, environment={"A": "x" * (64 * 1024 - 3)}, count=50)) == {}
 
 
-def test_a_name_is_the_owners_alone_while_its_session_lives(owner: User, host: Host) -> None:
-    (session,) = services.submit(owner, make_order(host, name="work-1"))
-    assert "work-1" in refusal(owner, make_order(host, name="work-1"))["name"]
-    assert "work-1" in refusal(owner, make_order(host, name="work", count=3))["name"]
+def test_names_are_unique_per_owner_while_live(owner: User, host: Host) -> None:
+    (session,) = services.submit(owner, make_launch_request(host, name="work-1"))
+    assert "work-1" in rejection(owner, make_launch_request(host, name="work-1"))["name"]
+    assert "work-1" in rejection(owner, make_launch_request(host, name="work", count=3))["name"]
     assert Session.objects.count() == 1
-    assert refusal(make_user(), make_order(host, name="work-1")) == {}
+    assert rejection(make_user(), make_launch_request(host, name="work-1")) == {}
     services.terminate(session, actor=owner)
-    assert refusal(owner, make_order(host, name="work-1")) == {}
+    assert rejection(owner, make_launch_request(host, name="work-1")) == {}
 
 
-def test_groups_that_the_user_may_not_use_are_all_refused_alike(owner: User) -> None:
+def test_inaccessible_groups_are_all_rejected_alike(owner: User) -> None:
     closed, inactive = make_host(group=make_group(open_to_all=False)), make_host(group=make_group(is_active=False))
     granted = make_host(group=make_group(open_to_all=False))
     granted.group.users.add(owner)
-    messages = [refusal(owner, make_order(host)) for host in (closed, inactive)]
+    messages = [rejection(owner, make_launch_request(host)) for host in (closed, inactive)]
     assert messages == [{"resource_group": "You may not use this resource group."}] * 2
-    assert refusal(owner, make_order(granted)) == {}
-    assert refusal(make_user(is_superuser=True), make_order(closed)) == {}
+    assert rejection(owner, make_launch_request(granted)) == {}
+    assert rejection(make_user(is_superuser=True), make_launch_request(closed)) == {}
 
 
-def test_an_image_may_be_withdrawn_and_may_ask_for_a_minimum(owner: User, host: Host) -> None:
-    assert list(refusal(owner, make_order(host, image=make_image(is_enabled=False)))) == ["image"]
+def test_disabled_images_and_minimums_are_enforced(owner: User, host: Host) -> None:
+    assert list(rejection(owner, make_launch_request(host, image=make_image(is_enabled=False)))) == ["image"]
     demanding = make_image(min_cpu=2, min_memory=2 * GIB, min_fgpu=500)
-    errors = refusal(owner, make_order(host, image=demanding))
+    errors = rejection(owner, make_launch_request(host, image=demanding))
     assert errors.keys() == {"cpu", "memory", "fgpu"}
     assert "2 CPU cores" in errors["cpu"]
     assert "2 GiB" in errors["memory"]
     assert "0.5 fGPU" in errors["fgpu"]
     assert not Session.objects.exists()
-    assert refusal(owner, make_order(host, image=demanding, cpu=2, memory=2 * GIB, fgpu=500)) == {}
+    assert rejection(owner, make_launch_request(host, image=demanding, cpu=2, memory=2 * GIB, fgpu=500)) == {}
 
 
 @pytest.mark.parametrize(
@@ -186,8 +188,8 @@ def test_an_image_may_be_withdrawn_and_may_ask_for_a_minimum(owner: User, host: 
     [({"cpu": 1}, "cpu"), ({"memory": GIB}, "memory"), ({"fgpu": 490}, "fgpu"), ({"max_sessions": 0}, GENERAL)],
 )
 def test_what_the_policy_never_allows_is_refused(host: Host, limit: dict[str, int], field: str) -> None:
-    order = make_order(host, cpu=2, memory=2 * GIB, fgpu=500)
-    errors = refusal(make_user(policy=make_policy(**limit)), order)
+    order = make_launch_request(host, cpu=2, memory=2 * GIB, fgpu=500)
+    errors = rejection(make_user(policy=make_policy(**limit)), order)
     assert list(errors) == [field]
     assert "policy" in errors[field]
     assert not Session.objects.exists()
@@ -196,32 +198,32 @@ def test_what_the_policy_never_allows_is_refused(host: Host, limit: dict[str, in
 def test_what_the_policy_allows_later_is_queued(host: Host) -> None:
     user = make_user(policy=make_policy(cpu=2, max_sessions=1))
     run_session(owner=user, host=host, cpu=2)
-    assert refusal(user, make_order(host, cpu=2)) == {}
+    assert rejection(user, make_launch_request(host, cpu=2)) == {}
 
 
 def test_the_pending_limit_counts_only_those_that_wait(host: Host) -> None:
     user = make_user(policy=make_policy(max_pending=3))
     run_session(owner=user, host=host)
-    assert refusal(user, make_order(host, count=2)) == {}
-    assert "2 wait already" in refusal(user, make_order(host, count=2))["count"]
-    assert refusal(user, make_order(host, count=1)) == {}
+    assert rejection(user, make_launch_request(host, count=2)) == {}
+    assert "2 wait already" in rejection(user, make_launch_request(host, count=2))["count"]
+    assert rejection(user, make_launch_request(host, count=1)) == {}
     assert Session.objects.filter(owner=user, status=Status.PENDING).count() == 3
 
 
-def test_a_group_that_no_host_has_joined_is_refused_and_a_silent_one_is_not(owner: User, host: Host) -> None:
-    empty = make_order(host, resource_group=make_group())
-    assert list(refusal(owner, empty)) == ["resource_group"]
+def test_a_group_without_hosts_is_rejected(owner: User, host: Host) -> None:
+    empty = make_launch_request(host, resource_group=make_group())
+    assert list(rejection(owner, empty)) == ["resource_group"]
     Host.objects.filter(pk=host.pk).update(status="LOST")
-    assert refusal(owner, make_order(host)) == {}
+    assert rejection(owner, make_launch_request(host)) == {}
 
 
-def test_a_gpu_that_was_taken_out_does_not_count(owner: User, host: Host) -> None:
+def test_absent_gpus_do_not_count(owner: User, host: Host) -> None:
     make_gpu(host=host, index=2, is_present=False)
-    assert list(refusal(owner, make_order(host, fgpu=4010))) == ["fgpu"]
+    assert list(rejection(owner, make_launch_request(host, fgpu=4010))) == ["fgpu"]
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_pending_limit_holds_under_submissions_at_the_same_moment() -> None:
+def test_the_pending_limit_holds_under_concurrency() -> None:
     user, host = make_user(policy=make_policy(max_pending=3)), make_host()
     together = threading.Barrier(6, timeout=SECONDS)
     image = make_image()
@@ -230,7 +232,7 @@ def test_the_pending_limit_holds_under_submissions_at_the_same_moment() -> None:
         try:
             mine = User.objects.select_related("policy").get(pk=user.pk)
             together.wait()
-            return refusal(mine, make_order(host, image=image, name="same-name" if _ % 2 else ""))
+            return rejection(mine, make_launch_request(host, image=image, name="same-name" if _ % 2 else ""))
         finally:
             connection.close()
 
@@ -272,14 +274,14 @@ def redis_down(closed_port: int, settings: Settings, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.usefixtures("redis_down")
-def test_without_redis_a_session_is_accepted_at_once_and_placed_by_the_next_pass(
+def test_sessions_are_accepted_without_redis(
     owner: User,
     host: Host,
     caplog: pytest.LogCaptureFixture,
     django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
 ) -> None:
     with django_capture_on_commit_callbacks(execute=True):
-        (session,) = services.submit(owner, make_order(host))
+        (session,) = services.submit(owner, make_launch_request(host))
     with django_capture_on_commit_callbacks(execute=True):
         assert run_pass() == 1
     assert "could not request a scheduling pass" in caplog.text

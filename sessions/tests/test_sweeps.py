@@ -35,7 +35,7 @@ def now(session: Session) -> tuple[str, str]:
     return session.status, session.reason
 
 
-def test_a_session_that_its_host_does_not_claim_goes_back_to_its_place_in_the_queue(
+def test_an_unclaimed_session_is_requeued_in_place(
     django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
 ) -> None:
     take_all("scheduler")
@@ -62,7 +62,7 @@ def test_a_session_that_its_host_does_not_claim_goes_back_to_its_place_in_the_qu
     assert take_all("scheduler") == [("scheduler.tasks.run_pass", ())]
 
 
-def test_the_host_that_did_not_answer_is_avoided_while_another_fits() -> None:
+def test_an_unresponsive_host_is_avoided() -> None:
     session = session_in(Status.SCHEDULED)
     silent = session.host
     age(session, "status_at", CLAIM_DEADLINE + SECOND)
@@ -79,7 +79,7 @@ def test_the_host_that_did_not_answer_is_avoided_while_another_fits() -> None:
     assert (session.host, session.attempt) == (silent, 3)
 
 
-def test_a_session_scheduled_on_a_host_that_is_lost_does_not_wait_for_the_deadline() -> None:
+def test_a_lost_hosts_sessions_are_requeued_at_once() -> None:
     session = session_in(Status.SCHEDULED)
     assert session.host
     lose(session.host, SECOND)
@@ -87,7 +87,7 @@ def test_a_session_scheduled_on_a_host_that_is_lost_does_not_wait_for_the_deadli
     assert now(session) == (Status.PENDING, Reason.CLAIM_TIMEOUT)
 
 
-def test_a_session_that_does_not_come_to_run_ends() -> None:
+def test_a_session_that_never_starts_ends() -> None:
     session = session_in(Status.PREPARING)
     age(session, "status_at", PREPARE_DEADLINE - SECOND)
     enforce_deadlines()
@@ -99,7 +99,7 @@ def test_a_session_that_does_not_come_to_run_ends() -> None:
 
 
 @pytest.mark.parametrize("status", sorted(IN_CONTAINER))
-def test_sessions_of_a_lost_host_are_kept_for_the_groups_grace(status: Status) -> None:
+def test_lost_hosts_sessions_live_for_the_grace_period(status: Status) -> None:
     host = make_host(group=make_group(host_loss_grace=GRACE))
     session = session_in(status, host=host)
     lose(host, GRACE - SECOND)
@@ -112,7 +112,7 @@ def test_sessions_of_a_lost_host_are_kept_for_the_groups_grace(status: Status) -
     assert not Lease.objects.exists()
 
 
-def test_the_grace_counts_from_the_loss_and_ends_with_the_return() -> None:
+def test_the_grace_period_starts_with_the_loss() -> None:
     session = run_session()
     assert session.host
     lose(session.host, 2 * GRACE)
@@ -134,7 +134,7 @@ def test_a_silent_host_is_lost_and_only_then(
     assert take_all("scheduler") == [("scheduler.tasks.run_pass", ())]
 
 
-def test_a_session_ends_at_the_lifetime_of_its_owners_policy(
+def test_a_session_ends_at_the_policys_lifetime(
     django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
 ) -> None:
     limit = timedelta(hours=1)

@@ -70,7 +70,7 @@ async def test_an_anonymous_browser_is_told_to_sign_in() -> None:
         assert await client.closed() == (CloseCode.SIGNED_OUT, "Sign in first.")
 
 
-async def test_a_strangers_a_missing_and_a_waiting_session_cannot_be_told_apart(host: Host, cookie: str) -> None:
+async def test_inaccessible_sessions_all_look_the_same(host: Host, cookie: str) -> None:
     strangers = await sync_to_async(run_session)(host=host)
     waiting = await sync_to_async(lambda: make_session(owner=User.objects.exclude(pk=strangers.owner_id).get()))()
     seen = set()
@@ -87,16 +87,14 @@ async def test_a_page_of_another_origin_is_refused(cookie: str) -> None:
 
 
 @pytest.mark.docker
-async def test_a_container_that_is_gone_is_told_in_words(host: Host, owner: User, cookie: str) -> None:
+async def test_a_missing_container_is_reported(host: Host, owner: User, cookie: str) -> None:
     session = await sync_to_async(session_in)("gptest-none", host, owner)
     async with terminal(session.pk, cookie) as client:
         assert await client.closed() == (CloseCode.ENGINE_TROUBLE, "The session's container no longer exists.")
 
 
 @pytest.mark.docker
-async def test_what_is_typed_runs_in_the_container_and_nothing_is_left_behind(
-    session: Session, cookie: str, container: Container
-) -> None:
+async def test_input_runs_in_the_container(session: Session, cookie: str, container: Container) -> None:
     async with terminal(session.pk, cookie) as client:
         await client.tell({"resize": [132, 43]})
         await client.type("echo grüße $((6*7)); busybox stty size\r")
@@ -115,7 +113,7 @@ async def test_a_superadmin_may_use_any_terminal(session: Session) -> None:
 
 @pytest.mark.docker
 @pytest.mark.parametrize("ending", ["disabled", "signed out", "new password"])
-async def test_a_login_that_is_over_closes_the_terminal_at_once(
+async def test_an_ended_login_closes_the_terminal(
     session: Session, owner: User, cookie: str, ending: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def end() -> None:
@@ -135,7 +133,7 @@ async def test_a_login_that_is_over_closes_the_terminal_at_once(
 
 
 @pytest.mark.docker
-async def test_a_terminal_goes_on_while_the_database_is_away(
+async def test_a_terminal_survives_a_database_outage(
     session: Session, cookie: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(login_watch, "CHECK_SECONDS", 0.1)
@@ -190,9 +188,7 @@ async def test_a_change_of_another_session_closes_nothing(session: Session, cook
 
 
 @pytest.mark.docker
-async def test_a_container_that_dies_ends_the_terminal_as_the_session_will(
-    session: Session, cookie: str, container: Container
-) -> None:
+async def test_a_dead_container_ends_the_terminal(session: Session, cookie: str, container: Container) -> None:
     async with terminal(session.pk, cookie) as client:
         await client.type("echo rea''dy\r")
         await client.read_until("ready\r\n")
@@ -201,7 +197,7 @@ async def test_a_container_that_dies_ends_the_terminal_as_the_session_will(
 
 
 @pytest.mark.docker
-async def test_output_stops_at_the_window_until_it_is_confirmed(session: Session, cookie: str) -> None:
+async def test_output_stops_at_the_flow_control_window(session: Session, cookie: str) -> None:
     async with terminal(session.pk, cookie) as client:
         client.confirms = False
         await client.type("busybox yes\r")
@@ -213,7 +209,7 @@ async def test_output_stops_at_the_window_until_it_is_confirmed(session: Session
 
 
 @pytest.mark.docker
-async def test_a_flood_goes_on_while_it_is_confirmed_and_can_be_interrupted(session: Session, cookie: str) -> None:
+async def test_a_flood_of_output_can_be_interrupted(session: Session, cookie: str) -> None:
     async with terminal(session.pk, cookie) as client:
         await client.type("busybox yes\r")
         while client.received < 4 * OUTPUT_WINDOW:
@@ -223,9 +219,7 @@ async def test_a_flood_goes_on_while_it_is_confirmed_and_can_be_interrupted(sess
 
 
 @pytest.mark.docker
-async def test_a_paste_of_100_kb_arrives_whole_and_is_confirmed(
-    session: Session, cookie: str, container: Container
-) -> None:
+async def test_a_100_kb_paste_arrives_complete(session: Session, cookie: str, container: Container) -> None:
     text = "".join(f"{secrets.token_hex(40)}\n" for _ in range(1300))
     async with terminal(session.pk, cookie) as client:
         await client.type("busybox stty -echo; cat > /tmp/pasted; echo do''ne\r")

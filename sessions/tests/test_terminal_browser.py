@@ -68,9 +68,7 @@ def run(page: Page, command: str) -> None:
     page.keyboard.type(f"{command}\n")
 
 
-def test_a_command_runs_and_a_reload_comes_back_to_the_same_shell(
-    page: Page, server: LiveServer, session: Session
-) -> None:
+def test_a_reload_returns_to_the_same_shell(page: Page, server: LiveServer, session: Session) -> None:
     open_terminal(page, server, session)
     run(page, "echo $((6*7)) > a.txt; cat a.txt; mine=4711")
     expect(page.locator(".xterm-rows")).to_contain_text("42")
@@ -93,9 +91,7 @@ def test_the_terminal_comes_back_after_the_server_crashed(page: Page, server: Li
 
 
 @pytest.mark.parametrize("missing", ["terminal.js", "xterm.mjs", "terminal-connection.js"])
-def test_a_script_that_does_not_arrive_is_said_and_a_reload_brings_the_terminal(
-    page: Page, server: LiveServer, session: Session, missing: str
-) -> None:
+def test_a_missing_script_is_reported(page: Page, server: LiveServer, session: Session, missing: str) -> None:
     stem, extension = missing.split(".")
     page.route(re.compile(rf"/{stem}(\.\w+)?\.{extension}$"), lambda route: route.abort())
     page.goto(f"{server.url}/sessions/{session.pk}/terminal/")
@@ -108,9 +104,7 @@ def test_a_script_that_does_not_arrive_is_said_and_a_reload_brings_the_terminal(
     expect(trouble).to_be_hidden()
 
 
-def test_a_connection_that_never_opens_is_said_in_time_and_forgotten_once_it_does(
-    page: Page, server: LiveServer, session: Session
-) -> None:
+def test_a_connection_that_never_opens_is_reported(page: Page, server: LiveServer, session: Session) -> None:
     page.clock.install()
     page.add_init_script(
         """window.RealWebSocket = window.WebSocket;
@@ -163,9 +157,7 @@ def test_a_paste_of_100_kb_arrives_whole(
     assert container.run("cat pasted.txt") == text
 
 
-def test_what_is_selected_or_copied_in_tmux_lands_in_the_clipboard(
-    page: Page, server: LiveServer, session: Session
-) -> None:
+def test_tmux_copies_to_the_clipboard(page: Page, server: LiveServer, session: Session) -> None:
     open_terminal(page, server, session)
     run(page, r"printf '\ePtmux;\e\e]52;c;aGFsbG8=\a\e\\'; printf '\e]52;c;aGFsbG8=\a'; tmux set -g set-clipboard on")
     run(page, r"clear; printf '\e]52;c;aGFsbG8=\a'; echo co''pied")
@@ -177,18 +169,14 @@ def test_what_is_selected_or_copied_in_tmux_lands_in_the_clipboard(
     assert until(lambda: page.evaluate("() => navigator.clipboard.readText()") == "copied")
 
 
-def test_the_end_of_the_session_is_said_and_nothing_is_retried(
-    page: Page, server: LiveServer, session: Session
-) -> None:
+def test_the_sessions_end_is_shown_without_retries(page: Page, server: LiveServer, session: Session) -> None:
     open_terminal(page, server, session)
     session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
     expect(page.get_by_role("alertdialog")).to_contain_text("The session has ended")
     expect(page.get_by_role("alertdialog").get_by_role("button")).to_have_count(0)
 
 
-def test_the_page_of_the_logs_says_that_the_session_ended_and_shows_its_last_words(
-    page: Page, server: LiveServer, session: Session
-) -> None:
+def test_the_log_page_shows_an_ended_sessions_output(page: Page, server: LiveServer, session: Session) -> None:
     page.goto(f"{server.url}/sessions/{session.pk}/logs/")
     expect(page.locator("#live-state")).to_contain_text("Live")
     session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
@@ -197,7 +185,7 @@ def test_the_page_of_the_logs_says_that_the_session_ended_and_shows_its_last_wor
     expect(page.locator("#log-text")).to_contain_text("last words")
 
 
-def test_a_shell_that_was_left_can_be_started_anew(page: Page, server: LiveServer, owner: User) -> None:
+def test_an_exited_shell_can_be_restarted(page: Page, server: LiveServer, owner: User) -> None:
     with running_container(ensure_tiny_image()) as bare:
         page.goto(f"{server.url}/sessions/{session_in(bare, owner).pk}/terminal/")
         expect(page.locator(".xterm-rows")).to_contain_text("#")
@@ -222,7 +210,7 @@ def test_a_waiting_page_becomes_the_terminal_by_itself(
     expect(page.locator("#terminal-state")).to_have_attribute("data-state", "open")
 
 
-def test_the_help_names_the_keys_and_gives_the_focus_back(page: Page, server: LiveServer, session: Session) -> None:
+def test_the_help_lists_keys_and_returns_focus(page: Page, server: LiveServer, session: Session) -> None:
     open_terminal(page, server, session)
     page.get_by_role("button", name="Help").click()
     expect(page.get_by_role("dialog")).to_contain_text(":set -g mouse off")

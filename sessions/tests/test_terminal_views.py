@@ -33,7 +33,7 @@ def test_a_running_session_shows_its_terminal() -> None:
     assert f"/ws/sessions/{session.pk}/terminal/" in page.content.decode()
 
 
-def test_a_stranger_gets_404_and_an_anonymous_visitor_the_login() -> None:
+def test_other_users_get_404_and_anonymous_the_login() -> None:
     session = run_session()
     assert browser_of(make_user()).get(address(session)).status_code == 404
     answer = Client().get(address(session))
@@ -45,7 +45,7 @@ def test_a_superadmin_sees_any_terminal() -> None:
     assert browser_of(make_user(is_superuser=True)).get(address(run_session())).status_code == 200
 
 
-def test_a_waiting_session_says_why_and_reloads_once_it_runs() -> None:
+def test_a_waiting_sessions_page_reloads_once_it_runs() -> None:
     session = make_session(detail="Waiting for a GPU")
     browser = browser_of(session.owner)
     page = browser.get(address(session)).content.decode()

@@ -28,7 +28,7 @@ ENDS_AS = {
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("status", Status)
-def test_a_session_can_be_ended_from_every_status_and_twice(
+def test_terminate_works_from_every_status_and_twice(
     status: Status, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
 ) -> None:
     session = session_in(status)
@@ -55,7 +55,7 @@ def test_an_end_by_somebody_else_says_so() -> None:
 
 
 @pytest.mark.django_db
-def test_cancelling_a_scheduled_session_frees_its_lease_for_the_next(
+def test_cancelling_a_scheduled_session_frees_its_lease(
     django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
 ) -> None:
     take_all("scheduler")
@@ -67,7 +67,7 @@ def test_cancelling_a_scheduled_session_frees_its_lease_for_the_next(
 
 
 @pytest.mark.django_db
-def test_an_end_decided_on_an_old_view_follows_the_session_to_where_it_is() -> None:
+def test_terminate_handles_a_stale_status() -> None:
     session = session_in(Status.SCHEDULED)
     old_view = Session.objects.get(pk=session.pk)
     session.move_to(Status.PREPARING, Reason.CLAIMED)
@@ -78,7 +78,7 @@ def test_an_end_decided_on_an_old_view_follows_the_session_to_where_it_is() -> N
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("status", Status)
-def test_an_admin_can_force_the_end_without_the_host(status: Status) -> None:
+def test_an_admin_can_force_the_end(status: Status) -> None:
     session, admin = session_in(status), make_user(is_superuser=True)
     services.force_end(session, actor=admin)
     assert Session.objects.get(pk=session.pk).status in FINAL
@@ -86,7 +86,7 @@ def test_an_admin_can_force_the_end_without_the_host(status: Status) -> None:
 
 
 @pytest.mark.django_db
-def test_forcing_the_end_of_a_session_that_its_host_has_just_ended_is_success() -> None:
+def test_force_end_of_an_ended_session_succeeds() -> None:
     session, admin = session_in(Status.TERMINATING), make_user(is_superuser=True)
     Session.objects.get(pk=session.pk).move_to(Status.TERMINATED, Reason.USER_REQUEST)
     services.force_end(session, actor=admin)
@@ -96,7 +96,7 @@ def test_forcing_the_end_of_a_session_that_its_host_has_just_ended_is_success() 
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("round_", range(8))
-def test_an_end_that_races_with_the_start_leaves_nothing_behind(round_: int) -> None:
+def test_terminate_during_start_leaves_nothing_behind(round_: int) -> None:
     session = session_in(Status.SCHEDULED)
     runtime = MemoryRuntime(uuid4().hex, "here")
     together = threading.Barrier(2, timeout=SECONDS)

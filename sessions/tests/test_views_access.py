@@ -21,7 +21,7 @@ def test_nobody_is_sent_to_the_sign_in_page(client: Client, path: str, method: s
 
 
 @pytest.mark.parametrize("part", OF_ONE_SESSION)
-def test_nobody_is_sent_to_the_sign_in_page_from_a_session(client: Client, part: str) -> None:
+def test_anonymous_users_are_redirected_to_the_login(client: Client, part: str) -> None:
     path = f"/sessions/{make_session().pk}/{part}"
     assert client.get(path).headers["Location"] == f"/accounts/sign-in/?next={path}"
 
@@ -76,7 +76,7 @@ def test_pages_are_kept_by_no_cache() -> None:
     assert "HX-Request" in page.headers["Vary"]
 
 
-def test_what_does_not_exist_is_said_in_the_sites_own_words() -> None:
+def test_missing_pages_show_the_sites_404() -> None:
     page = browser_of(make_user()).get("/nowhere/")
     assert page.status_code == 404
     assert "There is no such page, or it is not yours to see." in page.content.decode()

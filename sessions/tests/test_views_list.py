@@ -59,7 +59,7 @@ def test_the_search_looks_at_name_image_and_id() -> None:
     assert names(owner, search="100%") == []
 
 
-def test_sessions_are_ordered_as_asked_and_an_unknown_order_is_the_newest_first() -> None:
+def test_an_unknown_sort_shows_newest_first() -> None:
     owner = make_user()
     for name in ("beta-1", "alpha", "gamma"):
         make_session(owner=owner, name=name)
@@ -68,7 +68,7 @@ def test_sessions_are_ordered_as_asked_and_an_unknown_order_is_the_newest_first(
     assert names(owner, sort="password") == ["gamma", "alpha", "beta-1"]
 
 
-def test_a_waiting_session_says_why_and_a_silent_host_is_named_unreachable() -> None:
+def test_the_list_explains_waiting_and_unreachable_hosts() -> None:
     owner = make_user()
     make_session(owner=owner, reason=Reason.NO_CAPACITY.value, detail="Needs 1 fGPU; the most free is 0.65.")
     run_session(owner=owner, host=make_host(status=HostStatus.LOST.value))
@@ -88,7 +88,7 @@ def test_a_session_shows_its_configuration() -> None:
     assert host.group.name in page
 
 
-def test_long_lists_come_in_pages_and_a_page_too_far_is_the_last() -> None:
+def test_a_page_too_far_is_the_last() -> None:
     owner = make_user()
     shared = {"owner": owner, "image": make_image(), "resource_group": make_group()}
     for number in range(30):
@@ -99,14 +99,14 @@ def test_long_lists_come_in_pages_and_a_page_too_far_is_the_last() -> None:
     assert "number-00" in text_of(browser, "/sessions/?page=99")
 
 
-def test_the_live_update_gets_the_part_that_changes_and_no_page_around_it() -> None:
+def test_the_live_update_is_only_the_list() -> None:
     session = make_session()
     part = text_of(browser_of(session.owner), "/sessions/", **HTMX)
     assert session.name in part
     assert "<html" not in part
 
 
-def test_the_list_takes_as_many_queries_for_twenty_sessions_as_for_one() -> None:
+def test_the_page_takes_a_constant_number_of_queries() -> None:
     owner = make_user(is_superuser=True)
     host = make_host(gpus=4, cpu=64)
     browser = browser_of(owner)
@@ -126,7 +126,7 @@ def test_the_list_takes_as_many_queries_for_twenty_sessions_as_for_one() -> None
     assert few <= 16
 
 
-def test_the_bars_show_what_is_mine_here_and_everywhere_of_what_i_can_have() -> None:
+def test_the_bars_show_usage_and_limits() -> None:
     policy = make_policy(cpu=10, memory=20 * GIB, fgpu=3000, max_sessions=4)
     owner, group = make_user(policy=policy), make_group(fgpu_per_gpu=2)
     here, elsewhere = make_host(group=group, gpus=1, cpu=8, memory=16 * GIB), make_host(gpus=1)
@@ -142,7 +142,7 @@ def test_the_bars_show_what_is_mine_here_and_everywhere_of_what_i_can_have() -> 
     }
 
 
-def test_hosts_that_take_no_sessions_add_nothing_to_the_bars() -> None:
+def test_unavailable_hosts_do_not_count_in_bars() -> None:
     group = make_group()
     make_host(group=group, gpus=1, status=HostStatus.LOST.value)
     make_host(group=group, gpus=1, is_cordoned=True)

@@ -39,7 +39,7 @@ def test_the_page_tells_the_story_of_the_session() -> None:
     assert "simulated" in page
 
 
-def test_the_page_shows_the_ssh_command_of_a_running_session_and_when_it_was_last_used() -> None:
+def test_the_page_shows_ssh_command_and_last_use() -> None:
     session = run_session()
     shown = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
     assert f"ssh -p 8022 {session.pk}@127.0.0.1" in shown
@@ -65,7 +65,7 @@ def test_without_a_front_no_page_speaks_of_ssh() -> None:
         (2000, "Enforcement: <strong>whole</strong>, the whole device, shared with nobody"),
     ],
 )
-def test_the_page_says_how_a_share_is_enforced_and_what_is_in_use(fgpu: int, words: str) -> None:
+def test_the_page_shows_enforcement_and_usage(fgpu: int, words: str) -> None:
     session = run_session(fgpu=fgpu)
     page = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
     assert words in page
@@ -89,7 +89,7 @@ def test_what_a_user_typed_is_never_markup() -> None:
     assert "<img src=x>" not in page
 
 
-def test_the_live_update_of_a_session_has_no_page_around_it() -> None:
+def test_the_live_update_is_only_the_details() -> None:
     session = make_session()
     part = text_of(browser_of(session.owner), f"/sessions/{session.pk}/", **HTMX)
     assert session.name in part
@@ -102,12 +102,12 @@ def test_every_reason_has_words(reason: Reason) -> None:
     assert reason_text(reason.value, "more exactly") == "more exactly"
 
 
-def test_the_logs_of_an_ended_session_are_its_last_lines() -> None:
+def test_an_ended_sessions_logs_are_its_last_lines() -> None:
     assert logs.read(ended_with("one\ntwo\nthree\n"), 2) == "two\nthree"
 
 
 @pytest.mark.docker
-def test_the_logs_of_a_running_session_come_from_its_container() -> None:
+def test_a_running_sessions_logs_come_from_its_container() -> None:
     session = run_session(host=make_host(name="test-host"))
     name = container_name(session.pk, session.attempt)
     with running_container(ensure_tiny_image(), name=name) as container:
@@ -116,7 +116,7 @@ def test_the_logs_of_a_running_session_come_from_its_container() -> None:
     assert logs.read(session, 10) == ""
 
 
-def test_logs_of_an_unreachable_engine_are_an_error_in_words(tmp_path: Path) -> None:
+def test_logs_of_an_unreachable_engine_are_an_error(tmp_path: Path) -> None:
     session = run_session(host=make_host(name="test-host"))
     nowhere = override_settings(COMPUTE_DOCKER_URL=f"unix://{tmp_path}/none.sock")
     with nowhere, pytest.raises(logs.LogsUnavailableError, match=r"^The container engine cannot be reached\."):
@@ -127,7 +127,7 @@ def test_a_waiting_session_has_written_nothing() -> None:
     assert logs.read(make_session(), 10) == ""
 
 
-def test_logs_are_read_without_colours_and_downloaded_as_they_are() -> None:
+def test_logs_are_shown_plain_and_downloaded_raw() -> None:
     session = ended_with("\x1b[32mdone\x1b[0m")
     browser = browser_of(session.owner)
     assert "<pre>done</pre>" in text_of(browser, f"/sessions/{session.pk}/logs/", **HTMX)
@@ -152,7 +152,7 @@ def test_a_session_is_ended_by_post() -> None:
     assert session.status == Status.TERMINATING
 
 
-def test_ending_in_the_dialog_answers_with_an_event_and_no_page() -> None:
+def test_ending_in_the_dialog_returns_an_event() -> None:
     session = make_session()
     response = browser_of(session.owner).post(f"/sessions/{session.pk}/terminate/", headers=HTMX)
     assert response.status_code == 204

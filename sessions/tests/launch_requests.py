@@ -1,4 +1,4 @@
-"""Orders for the tests of submitting, valid unless a field is replaced."""
+"""Launch requests for tests, valid unless a field is replaced."""
 
 from typing import Any
 
@@ -10,8 +10,8 @@ from sessions.services import LaunchRequest, submit
 from tests.factories import make_image
 
 
-def make_order(host: Host, **overrides: Any) -> LaunchRequest:
-    """Return an order of one session of 1 core, 1 GiB and no GPU in the host's group."""
+def make_launch_request(host: Host, **overrides: Any) -> LaunchRequest:
+    """Return a request for one session of 1 core, 1 GiB and no GPU in the host's group."""
     fields: dict[str, Any] = {"resource_group": host.group, "cpu": 1, "memory": GIB, "shared_memory": 64 * MIB}
     fields |= overrides
     if "image" not in fields:
@@ -19,10 +19,10 @@ def make_order(host: Host, **overrides: Any) -> LaunchRequest:
     return LaunchRequest(**fields)
 
 
-def refusal(owner: User, order: LaunchRequest) -> dict[str, str]:
-    """Submit, and return {field: message} of the refusal; {} when it was accepted."""
+def rejection(owner: User, request: LaunchRequest) -> dict[str, str]:
+    """Submit, and return {field: message} of the rejection; {} when it was accepted."""
     try:
-        submit(owner, order)
-    except RejectedError as refused:
-        return refused.errors
+        submit(owner, request)
+    except RejectedError as error:
+        return error.errors
     return {}
