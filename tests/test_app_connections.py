@@ -23,7 +23,7 @@ from tests.ports import free_port
 from tests.wait import SECONDS, until
 from tests.workers import is_listening
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.loopback]
 
 LOOPBACK: Final = "127.0.0.0/8"  # where the apps of these tests are, instead of in containers
 WEBSOCKETS: Final = 100

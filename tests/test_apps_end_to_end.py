@@ -27,7 +27,7 @@ from tests.factories import make_endpoint
 from tests.live import LiveServer, serving
 from tests.wait import SECONDS, until
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.loopback]
 
 LOGIN = digest("a login session")
 GO_ON = threading.Event()

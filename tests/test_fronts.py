@@ -8,7 +8,7 @@ from axes.models import AccessAttempt
 
 from tests.live import serving
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.loopback]
 
 HERE, CLAIMED = "127.0.0.1", "203.0.113.5"
 

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import pytest
+
 from gpuplatform.bootstrap.system_packages import program
 from proxy.tests.black_box import log_in, seen
 from proxy.tests.servers import running, running_by_port
@@ -15,6 +17,8 @@ from proxy.tests.site import KEYS, grant
 from proxy.tests.wire import PING, PONG, TEXT, connected, handshake, masked, request
 from tests.ports import free_port
 from tests.wait import SECONDS
+
+pytestmark = pytest.mark.loopback
 
 DOCS = Path(__file__).resolve().parent.parent / "docs/proxy.md"
 FRAME = (

@@ -148,6 +148,7 @@ def test_where_the_policy_rules_it_out_public_is_neither_offered_nor_done(sessio
     assert not Endpoint.objects.exists()
 
 
+@pytest.mark.loopback
 def test_a_preferred_port_is_offered_where_there_is_a_pool_and_what_came_of_it_is_told(
     session: Session, browser: Client, settings: LazySettings
 ) -> None:
@@ -163,6 +164,7 @@ def test_a_preferred_port_is_offered_where_there_is_a_pool_and_what_came_of_it_i
     assert "Go on to By hand" in page
 
 
+@pytest.mark.loopback
 def test_a_preferred_port_that_is_written_is_meant_ticked_or_not(
     session: Session, browser: Client, settings: LazySettings
 ) -> None:

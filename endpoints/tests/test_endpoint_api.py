@@ -72,6 +72,7 @@ def test_an_app_is_public_for_as_long_as_asked_and_not_any_more(client: APIClien
     assert not client.post(path(session, "p8080/"), {"public": False}).json()["public"]
 
 
+@pytest.mark.loopback
 def test_a_preferred_port_that_is_taken_is_replaced_and_told(
     client: APIClient, session: Session, settings: Settings
 ) -> None:

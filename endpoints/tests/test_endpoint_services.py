@@ -191,6 +191,7 @@ def pool(settings: Settings) -> None:
     settings.COMPUTE_APP_PORTS = "10200-10201"
 
 
+@pytest.mark.loopback
 @pytest.mark.usefixtures("pool")
 def test_the_preferred_port_is_given_if_it_is_free(session: Session) -> None:
     for _ in range(2):
@@ -198,6 +199,7 @@ def test_the_preferred_port_is_given_if_it_is_free(session: Session) -> None:
         assert (endpoint.listen_port, note) == (10201, "")
 
 
+@pytest.mark.loopback
 @pytest.mark.usefixtures("pool")
 def test_another_port_is_given_and_told_where_the_preferred_one_is_taken(session: Session) -> None:
     make_endpoint(listen_port=10200)
@@ -208,6 +210,7 @@ def test_another_port_is_given_and_told_where_the_preferred_one_is_taken(session
     assert note in events(endpoint)[0]
 
 
+@pytest.mark.loopback
 def test_a_port_that_another_program_listens_on_is_as_good_as_taken(session: Session, settings: Settings) -> None:
     with socket.create_server(("127.0.0.1", 0)) as program:
         port = program.getsockname()[1]
@@ -219,6 +222,7 @@ def test_a_port_that_another_program_listens_on_is_as_good_as_taken(session: Ses
     assert (endpoint.listen_port, note) == (port, "")
 
 
+@pytest.mark.loopback
 @pytest.mark.usefixtures("pool")
 def test_a_port_outside_the_pool_is_replaced_by_one_of_it(session: Session) -> None:
     endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=22)
@@ -235,6 +239,7 @@ def test_where_all_ports_are_taken_the_app_has_its_address_alone(session: Sessio
     assert "address alone" in note
 
 
+@pytest.mark.loopback
 @pytest.mark.usefixtures("pool")
 def test_the_ports_of_ended_sessions_are_free_again(session: Session) -> None:
     for port in (10200, 10201):

@@ -92,6 +92,7 @@ async def test_a_mute_engine_is_given_up(tmp_path: Path, monkeypatch: pytest.Mon
             await engine.request("GET", "/x")
 
 
+@pytest.mark.loopback
 async def test_an_engine_that_is_not_there_is_unreachable(tmp_path: Path) -> None:
     for url in (f"unix://{tmp_path}/none.sock", f"tcp://127.0.0.1:{free_port()}"):
         with pytest.raises(ExecError, match="cannot be reached"):

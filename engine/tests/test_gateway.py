@@ -134,6 +134,7 @@ async def test_a_container_that_is_gone_or_stopped_is_told_in_words(far: Engine,
 # --- what is left when things break
 
 
+@pytest.mark.loopback
 async def test_a_gateway_that_is_away_is_told_in_words() -> None:
     async with running_gateway(port=free_port()) as (url, _):
         pass

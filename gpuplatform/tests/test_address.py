@@ -8,6 +8,8 @@ from gpuplatform.bootstrap.address import Address, address_from, health
 from gpuplatform.bootstrap.progress import SetupError
 from tests.ports import free_port
 
+pytestmark = pytest.mark.loopback
+
 
 @pytest.mark.parametrize(
     ("text", "address", "url"),

@@ -42,6 +42,7 @@ def test_doctor_works_when_everything_is_down_and_fails(tmp_path: Path) -> None:
     assert "Traceback" not in done.stdout + done.stderr
 
 
+@pytest.mark.loopback
 @pytest.mark.django_db
 def test_running_services_with_all_migrations_are_well() -> None:
     findings = dict(doctor.examine())

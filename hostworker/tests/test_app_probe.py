@@ -13,6 +13,8 @@ from hostworker.app_probe import ProbeResult, probe
 from tests.ports import free_port
 from tests.wait import SECONDS
 
+pytestmark = pytest.mark.loopback
+
 Serve = Callable[[bytes], int]
 
 

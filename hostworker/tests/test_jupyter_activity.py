@@ -19,6 +19,8 @@ from sessions.lifecycle import Reason, Status
 from sessions.models import EndpointState, Session
 from tests.factories import make_app, make_endpoint, make_host, run_session
 
+pytestmark = pytest.mark.loopback
+
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 TOKEN = "a token"
 

@@ -15,6 +15,8 @@ from proxy.tests.servers import RunningProxy, running
 from proxy.tests.site import HOST, LOGIN, ORIGIN, SITE, cookie, grant
 from proxy.tests.wire import TEXT, Client, connected, handshake, masked, request
 
+pytestmark = pytest.mark.loopback
+
 LAST = 0x80
 FORGED = f"gp_app={grant().to_cookie(Keys(['first:another-key-of-16']))}"
 WORTHLESS = ["", cookie(label="other--s1"), cookie(expires_at=time.time()), FORGED, cookie(epoch=2), "gp_app="]

@@ -11,6 +11,8 @@ from proxy.tests.site import HOST, cookie
 from proxy.tests.wire import connected, request
 from tests.wait import SECONDS
 
+pytestmark = pytest.mark.loopback
+
 ODD_PATH = "/echo/a%2Fb%20c/%C3%A9/x%2e%2e/@u?q=1&q=2&z=%26+%20"
 
 

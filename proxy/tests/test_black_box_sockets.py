@@ -9,6 +9,8 @@ from proxy.tests.servers import RunningProxy, running
 from proxy.tests.site import HOST, ORIGIN, cookie
 from proxy.tests.wire import BINARY, CLOSE, PING, PONG, TEXT, Client, connected, handshake, masked
 
+pytestmark = pytest.mark.loopback
+
 LAST = 0x80
 
 

@@ -22,6 +22,8 @@ from proxy.tests.wire import TEXT, connected, handshake, masked, request
 from tests.ports import free_port
 from tests.wait import SECONDS
 
+pytestmark = pytest.mark.loopback
+
 PLATFORM = "platform.localhost:8000"
 
 

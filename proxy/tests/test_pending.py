@@ -17,6 +17,8 @@ from proxy.tests.test_dispatch import PLATFORM, serving
 from proxy.tests.wire import Client, connected, handshake, request
 from tests.wait import SECONDS
 
+pytestmark = pytest.mark.loopback
+
 
 async def idle(stack: AsyncExitStack, port: int, count: int) -> list[Client]:
     """Return so many connections that say nothing."""

@@ -273,6 +273,7 @@ def redis_down(closed_port: int, settings: Settings, monkeypatch: pytest.MonkeyP
     celery_app.set_current()
 
 
+@pytest.mark.loopback
 @pytest.mark.usefixtures("redis_down")
 def test_sessions_are_accepted_without_redis(
     owner: User,
@@ -290,6 +291,7 @@ def test_sessions_are_accepted_without_redis(
     assert session.status == Status.SCHEDULED
 
 
+@pytest.mark.loopback
 @pytest.mark.usefixtures("redis_down")
 def test_without_redis_a_session_is_ended_at_once(
     owner: User, host: Host, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks

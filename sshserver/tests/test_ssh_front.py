@@ -134,6 +134,7 @@ async def test_who_does_not_log_in_holds_a_place_for_a_while_only_and_there_are_
     first.close()
 
 
+@pytest.mark.loopback
 async def test_a_client_that_offers_too_many_keys_is_told_to_name_one(
     port: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -161,12 +162,14 @@ async def test_a_user_has_few_connections_and_a_connection_few_channels(
             await second.run("true", check=True)
 
 
+@pytest.mark.loopback
 @pytest.mark.parametrize("name", ["", "x" * 900, "\u00e4"])
 async def test_a_strange_session_name_is_only_unknown(port: int, name: str) -> None:
     with pytest.raises(asyncssh.Error):
         await enter(port, name, STRANGE)
 
 
+@pytest.mark.loopback
 async def test_neither_passwords_nor_nothing_opens_anything(port: int) -> None:
     quiet: dict[str, Any] = {"known_hosts": None, "config": None, "agent_path": None, "client_keys": []}
     for options in ({"password": "x"}, {}):

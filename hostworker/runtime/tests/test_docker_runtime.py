@@ -169,6 +169,7 @@ def test_stop_does_not_wait_for_the_grace_where_nobody_needs_it(
     world: DockerWorld, runtime: DockerRuntime, has_terminal: bool
 ) -> None:
     spec = launch(runtime, make_spec(world.image))
+    until(lambda: "ready" in runtime.logs(spec.session, 1, 10))  # it is told to end only once it listens to that
     if has_terminal:  # an interactive shell ignores TERM
         terminal = world.client.exec_create(f"gp-{spec.session}-1", ["sh", "-i"], tty=True, stdin=True)
         world.client.exec_start(terminal["Id"], tty=True, detach=True)
