@@ -6,7 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -81,18 +81,23 @@ def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
             start_new_session=True,
         )
     try:
-        until(lambda: _is_announced(process, log), seconds=900)
-        yield Platform(
-            url=f"http://127.0.0.1:{port}",
-            var_dir=var_dir,
-            host_name=host_name,
-            passwords=dict(re.findall(r"^\s+(\S+@\S+)\s+(\S+)$", log.read_text(), re.MULTILINE)),
-            environment=environment,
-        )
+        yield announced(process, log, var_dir, environment)
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(2 * SECONDS)
         remove_containers(f"{HOST_LABEL}={host_name}")
+
+
+def announced(process: "subprocess.Popen[bytes]", log: Path, var_dir: Path, environment: Mapping[str, str]) -> Platform:
+    """Return the platform that `make up`, which writes to `log`, runs with this environment, once it is ready."""
+    until(lambda: _is_announced(process, log), seconds=900)
+    return Platform(
+        url=f"http://{environment['COMPUTE_HTTP_ADDRESS']}",
+        var_dir=var_dir,
+        host_name=environment["COMPUTE_HOST_NAME"],
+        passwords=dict(re.findall(r"^\s+(\S+@\S+)\s+(\S+)$", log.read_text(), re.MULTILINE)),
+        environment=dict(environment),
+    )
 
 
 def _is_announced(process: subprocess.Popen[bytes], log: Path) -> bool:

@@ -7,13 +7,13 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from resources.units import GIB
-from tests.browser import SLOW_MS, chromium
+from tests.browser import chromium
+from tests.guide import end, launch, sessions_page, terminal_of
 from tests.platform import ROOT, Platform, running_platform
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser]
 
 VAR_DIR = ROOT / "var" / "test-guide"
-USER = "user@example.org"
 
 
 @pytest.fixture(scope="module")
@@ -30,36 +30,8 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture
 def page(browser: Browser, platform: Platform) -> Iterator[Page]:
-    """The sessions page of the demo user, who has just signed in; every error of the page fails the test."""
-    context = browser.new_context(viewport={"width": 1440, "height": 900})
-    context.set_default_timeout(SLOW_MS)
-    opened = context.new_page()
-    errors: list[str] = []
-    opened.on("pageerror", lambda error: errors.append(str(error)))
-    opened.goto(platform.url)
-    opened.get_by_label("E-mail").fill(USER)
-    opened.get_by_label("Password", exact=True).fill(platform.passwords[USER])
-    opened.keyboard.press("Enter")
-    expect(opened.get_by_role("heading", name="Sessions", exact=True)).to_be_visible()
-    yield opened
-    context.close()
-    assert errors == []
-
-
-def launch(page: Page, *, name: str, preset: str, count: int = 1) -> None:
-    """Launch sessions, and put the launcher away that opens by itself when the first of them runs."""
-    page.get_by_role("link", name="START").first.click()
-    page.get_by_label("Session name").fill(name)
-    page.locator(".preset", has_text=preset).click()
-    page.locator("input[name=count]").fill(str(count))
-    page.get_by_role("button", name="LAUNCH").click()
-    expect(page.get_by_role("dialog")).to_contain_text(f"Apps of {name}")
-    page.keyboard.press("Escape")
-
-
-def end(page: Page, name: str) -> None:
-    page.locator("tr", has_text=name).get_by_role("link", name="Terminate").click()
-    page.get_by_role("dialog").get_by_role("button", name="Terminate").click()
+    with sessions_page(browser, platform) as opened:
+        yield opened
 
 
 def test_a_waiting_session_starts_when_a_share_is_released(page: Page, platform: Platform) -> None:
@@ -90,10 +62,7 @@ def test_nvidia_smi_and_page_show_the_share(page: Page) -> None:
     launch(page, name="quarter", preset="small")
     row = page.locator("tr", has_text="quarter")
     expect(row).to_have_attribute("data-status", "RUNNING")
-    with page.context.expect_page() as opening:
-        row.get_by_role("link", name="Terminal").click()
-    terminal = opening.value
-    expect(terminal.locator(".xterm-rows")).to_contain_text("$")
+    terminal = terminal_of(page, "quarter")
     terminal.keyboard.type("nvidia-smi\n")
     expect(terminal.locator(".xterm-rows")).to_contain_text("/ 2048MiB")
     terminal.close()
@@ -109,11 +78,8 @@ def test_a_terminal_runs_commands_and_survives_a_reload(page: Page, platform: Pl
     launch(page, name="shell", preset="small")
     row = page.locator("tr[data-status=RUNNING]", has_text="shell")
     expect(row).to_be_visible()
-    with page.context.expect_page() as opening:
-        row.get_by_role("link", name="Terminal").click()
-    terminal = opening.value
+    terminal = terminal_of(page, "shell")
     screen = terminal.locator(".xterm-rows")
-    expect(screen).to_contain_text("$")
     terminal.keyboard.type("echo $((6*7)) > a.txt; cat a.txt\n")
     expect(screen).to_contain_text("42")
     terminal.reload()

@@ -1,0 +1,162 @@
+"""Accounts of this machine that are not root but may use the container engine, each with a checkout of its own.
+
+They share one copy of what `make setup` installs, so that a test does not install it again.
+"""
+
+import grp
+import os
+import pwd
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from tests.platform import ROOT
+from tests.ports import free_port
+
+ENGINE_SOCKET: Final = Path("/var/run/docker.sock")
+COPY: Final = ("cp", "--archive", "--link")  # hard links: the copy costs no room, and no time to speak of
+SETUP_STAMP: Final = "stamp-requirements"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """A user of this machine, and their checkout of the project."""
+
+    name: str
+    checkout: Path
+    environment: dict[str, str]
+
+    def popen(self, *command: str, **options: Any) -> "subprocess.Popen[bytes]":
+        """Start a command in the checkout, as this user with the groups that they are in."""
+        groups = os.getgrouplist(self.name, pwd.getpwnam(self.name).pw_gid)
+        return subprocess.Popen(
+            command,
+            cwd=self.checkout,
+            user=self.name,
+            group=groups[0],
+            extra_groups=groups,
+            start_new_session=True,
+            **{"env": self.environment, **options},
+        )
+
+
+@contextmanager
+def accounts(*names: str) -> Iterator[list[Account]]:
+    """Have these users in the group that may use the engine until the block ends; who is left from before goes first.
+
+    Each has this working tree, set up but for its data.
+    """
+    with tempfile.TemporaryDirectory(prefix="gpuplatform-accounts-", dir="/var/tmp") as folder:
+        shared = Path(folder)
+        shared.chmod(0o755)
+        for name in names:
+            _remove(name)
+        try:
+            for name in names:
+                group = grp.getgrgid(ENGINE_SOCKET.stat().st_gid).gr_name
+                _run("useradd", "--create-home", "--shell", "/bin/sh", "--groups", group, name)
+            python = _readable_python(shared, names[0])
+            _share_setup(shared, python)
+            yield [_account(name, shared, python) for name in names]
+        finally:
+            for name in names:
+                _remove(name)
+
+
+def _remove(name: str) -> None:
+    if not _exists(name):
+        return
+    subprocess.run(["pkill", "-KILL", "-u", name], check=False)  # what a test has left of it
+    _run("userdel", "--force", "--remove", name)
+
+
+def _exists(name: str) -> bool:
+    try:
+        pwd.getpwnam(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _readable_python(shared: Path, name: str) -> Path:
+    """Return the folder of a Python like this one that the user can run: a copy where this one is root's alone."""
+    base = Path(sys.base_prefix)
+    attempt = ["sh", "-c", '"$0" -c ""', str(base / "bin" / "python3")]
+    runs = subprocess.run(attempt, user=name, cwd="/", capture_output=True, check=False)
+    if runs.returncode == 0:
+        return base
+    _copy(base, shared / "python")
+    return shared / "python"
+
+
+def _share_setup(shared: Path, python: Path) -> None:
+    """Make what `make setup` installs, from what is installed here."""
+    _run(str(python / "bin" / "python3"), "-m", "venv", "--without-pip", str(shared / "venv"), **_libraries(python))
+    ours = Path(sysconfig.get_path("purelib"))
+    theirs = shared / "venv" / ours.relative_to(sys.prefix)
+    shutil.rmtree(theirs)
+    _copy(ours, theirs)
+    (shared / "venv" / SETUP_STAMP).touch()
+    _copy(ROOT / "node_modules", shared / "node_modules")
+
+
+def _account(name: str, shared: Path, python: Path) -> Account:
+    home = Path(pwd.getpwnam(name).pw_dir)
+    checkout = home / "gpuplatform"
+    checkout.mkdir()
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        check=True,
+        capture_output=True,
+    )
+    present = [path for path in listed.stdout.decode().split("\0") if path and (ROOT / path).exists()]
+    archive = ["tar", "--create", "--null", "--files-from=-"]
+    packed = subprocess.run(archive, cwd=ROOT, input="\0".join(present).encode(), check=True, capture_output=True)
+    subprocess.run(["tar", "--extract", "--touch"], cwd=checkout, input=packed.stdout, check=True)
+    shutil.copytree(ROOT / "fgpu" / "build", checkout / "fgpu" / "build")
+    _run("find", str(checkout / "fgpu" / "build"), "-type", "f", "-exec", "touch", "{}", "+")
+    _run("chown", "--recursive", f"{name}:", str(checkout))
+    (checkout / ".venv").symlink_to(shared / "venv")
+    (checkout / "node_modules").symlink_to(shared / "node_modules")
+    for stamp in (shared / "venv" / SETUP_STAMP, *(shared / "node_modules").glob("stamp*")):
+        stamp.touch()  # newer than the lists of packages in the checkout
+    environment = _inherited() | {
+        "HOME": str(home),
+        "PATH": os.defpath,
+        "LANG": "C.UTF-8",
+        "COMPUTE_HTTP_ADDRESS": f"127.0.0.1:{free_port()}",
+        "COMPUTE_SSH_ADDRESS": f"127.0.0.1:{free_port()}",
+        "COMPUTE_HOST_NAME": f"host-of-{name}",
+        **_libraries(python),
+    }
+    return Account(name=name, checkout=checkout, environment=environment)
+
+
+def _inherited() -> dict[str, str]:
+    """Return the variables that are not the platform's: certificates and proxies among them, which are in images."""
+    ours = re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE)
+    return {name: value for name, value in os.environ.items() if name not in ours and not name.startswith("MAKE")}
+
+
+def _libraries(python: Path) -> dict[str, str]:
+    """Return the variable by which a Python that is not where it was built for finds its own library."""
+    return {} if python == Path(sys.base_prefix) else {"LD_LIBRARY_PATH": str(python / "lib")}
+
+
+def _copy(source: Path, target: Path) -> None:
+    if subprocess.run([*COPY, source, target], capture_output=True, check=False).returncode:
+        shutil.rmtree(target, ignore_errors=True)
+        _run("cp", "--archive", str(source), str(target))  # on another file system
+
+
+def _run(*command: str, **variables: str) -> None:
+    subprocess.run(command, check=True, env={**os.environ, **variables})

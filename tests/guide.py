@@ -1,0 +1,54 @@
+"""What a person does on the pages in the README's tour, in a real browser."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from playwright.sync_api import Browser, Page, expect
+
+from tests.browser import SLOW_MS
+from tests.platform import Platform
+
+USER = "user@example.org"
+
+
+@contextmanager
+def sessions_page(browser: Browser, platform: Platform) -> Iterator[Page]:
+    """Sign the demo user in and give their sessions page; every error of the page fails the test."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.set_default_timeout(SLOW_MS)
+    page = context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.goto(platform.url)
+    page.get_by_label("E-mail").fill(USER)
+    page.get_by_label("Password", exact=True).fill(platform.passwords[USER])
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Sessions", exact=True)).to_be_visible()
+    yield page
+    context.close()
+    assert errors == []
+
+
+def launch(page: Page, *, name: str, preset: str, count: int = 1) -> None:
+    """Launch sessions, and put the launcher away that opens by itself when the first of them runs."""
+    page.get_by_role("link", name="START").first.click()
+    page.get_by_label("Session name").fill(name)
+    page.locator(".preset", has_text=preset).click()
+    page.locator("input[name=count]").fill(str(count))
+    page.get_by_role("button", name="LAUNCH").click()
+    expect(page.get_by_role("dialog")).to_contain_text(f"Apps of {name}")
+    page.keyboard.press("Escape")
+
+
+def terminal_of(page: Page, name: str) -> Page:
+    """Open the terminal of a running session, and return it once it has a prompt."""
+    with page.context.expect_page() as opening:
+        page.locator("tr", has_text=name).get_by_role("link", name="Terminal").click()
+    expect(opening.value.locator(".xterm-rows")).to_contain_text("$")
+    return opening.value
+
+
+def end(page: Page, name: str) -> None:
+    """End a session in the list."""
+    page.locator("tr", has_text=name).get_by_role("link", name="Terminate").click()
+    page.get_by_role("dialog").get_by_role("button", name="Terminate").click()
