@@ -1,1 +1,1 @@
-"""The SSH front: shells, commands and files of running sessions over SSH, as the platform lets in."""
+"""The SSH server: shells, commands, files and forwarded ports of running sessions over SSH."""

@@ -1,4 +1,4 @@
-"""The key by which SSH clients know this platform again: a file that all fronts of an installation share."""
+"""The host key by which SSH clients recognize this platform: one file for all SSH servers of an installation."""
 
 import os
 from contextlib import suppress
@@ -12,7 +12,7 @@ NAME: Final = "ssh_host_ed25519_key"
 
 
 def load_host_key(folder: Path) -> asyncssh.SSHKey:
-    """Return the host key in `folder`, made where there is none; whoever comes second takes the first one's.
+    """Return the host key in `folder`; create it if there is none, unless another process does so first.
 
     Raises OSError, or asyncssh.KeyImportError for a file that is no key.
     """
@@ -23,16 +23,16 @@ def load_host_key(folder: Path) -> asyncssh.SSHKey:
 
 
 def _make(path: Path) -> None:
-    """Write a new key and give it its name in one step, so that no half of a key is ever read."""
+    """Write a new key, and name it atomically, so that no process reads an incomplete file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     key = asyncssh.generate_private_key("ssh-ed25519", comment="GPU Platform")
-    descriptor, draft = mkstemp(prefix=f"{path.name}.", dir=path.parent)  # for our own user alone
+    descriptor, draft = mkstemp(prefix=f"{path.name}.", dir=path.parent)  # mode 600
     try:
         with open(descriptor, "wb") as file:
             file.write(key.export_private_key())
             file.flush()
             os.fsync(descriptor)
-        with suppress(FileExistsError):  # another was quicker
+        with suppress(FileExistsError):  # another process has created it
             os.link(draft, path)
     finally:
         os.unlink(draft)

@@ -66,7 +66,7 @@ async def talk_during(app: socket.socket, proxy: LiveServer, endpoint: Endpoint,
         await asyncio.gather(*(talk(connection, lambda: True) for connection in connections))
 
 
-def test_a_restart_of_the_web_process_drops_none_of_a_hundred_websockets(tmp_path: Path) -> None:
+def test_a_web_restart_keeps_a_hundred_websockets(tmp_path: Path) -> None:
     with ExitStack() as stack:
         app = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
         endpoint = reachable_endpoint(app.getsockname()[1])
@@ -107,7 +107,7 @@ def named_app(called: str) -> Iterator[int]:
         yield port
 
 
-def test_who_prefers_a_busy_port_gets_another_of_the_pool_and_is_told(tmp_path: Path) -> None:
+def test_a_busy_preferred_port_is_replaced(tmp_path: Path) -> None:
     pool = [free_port() for _ in range(3)]
     with ExitStack() as stack:
         stack.enter_context(socket.create_server(("127.0.0.1", pool[0])))  # another program

@@ -128,9 +128,7 @@ def status_of(url: str) -> int:
     return 0
 
 
-def test_an_app_opens_at_a_port_of_its_own_for_its_owner_alone(
-    browser: Browser, web: LiveServer, session: Session, program: int
-) -> None:
+def test_an_app_opens_at_its_own_port(browser: Browser, web: LiveServer, session: Session, program: int) -> None:
     for port in ports.pool():
         until(lambda port=port: status_of(f"http://127.0.0.1:{port}") == 410)  # type: ignore[misc]
     with signed_in(browser, web, session.owner) as context:

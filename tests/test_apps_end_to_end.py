@@ -111,7 +111,7 @@ def redeemed(endpoint: Endpoint, user: User | None) -> tuple[Grant, str] | None:
     return tickets.redeem(secret, endpoint.label, "s" * 64)
 
 
-def test_a_ticket_opens_the_app_in_one_browser_once_until_the_login_ends(web: LiveServer, endpoint: Endpoint) -> None:
+def test_a_ticket_opens_the_app_until_sign_out(web: LiveServer, endpoint: Endpoint) -> None:
     owner, host = endpoint.session.owner, f"{endpoint.label}.apps.localhost"
     sent_away = ask(web, host, "/lab")
     assert sent_away.status == 303
@@ -144,7 +144,7 @@ def come_back(web: LiveServer, host: str, sent_away: Got, known_by: str) -> Got:
     return ask(web, host, f"{callback.path}?{callback.query}", cookies(sent_away))
 
 
-def test_who_signs_out_is_out_of_the_app_as_well(web: LiveServer, endpoint: Endpoint) -> None:
+def test_signing_out_ends_access_to_the_app(web: LiveServer, endpoint: Endpoint) -> None:
     owner, host = endpoint.session.owner, f"{endpoint.label}.apps.localhost"
     browser = browser_of(owner)
     arrived = come_back(web, host, ask(web, host, "/lab"), f"gp_session={browser.cookies['gp_session'].value}")
@@ -155,7 +155,7 @@ def test_who_signs_out_is_out_of_the_app_as_well(web: LiveServer, endpoint: Endp
     until(lambda: is_out(web, host, "/lab", cookie))
 
 
-def test_a_share_link_lets_a_stranger_in_until_it_is_revoked(web: LiveServer, endpoint: Endpoint) -> None:
+def test_a_share_link_admits_until_it_is_revoked(web: LiveServer, endpoint: Endpoint) -> None:
     owner, host = endpoint.session.owner, f"{endpoint.label}.apps.localhost"
     link, secret = services.share(endpoint, expires=timezone.now() + timedelta(hours=1), actor=owner)
     stranger = Client()
@@ -171,7 +171,7 @@ def test_a_share_link_lets_a_stranger_in_until_it_is_revoked(web: LiveServer, en
     until(lambda: is_out(web, host, "/", cookie))
 
 
-def test_what_is_public_needs_no_cookie_until_it_is_taken_back(web: LiveServer, endpoint: Endpoint) -> None:
+def test_a_public_app_needs_no_cookie(web: LiveServer, endpoint: Endpoint) -> None:
     owner, host = endpoint.session.owner, f"{endpoint.label}.apps.localhost"
     services.publish(endpoint, actor=owner)
     until(lambda: ask(web, host, "/").status == 200)
@@ -185,7 +185,7 @@ def test_the_platform_answers_at_the_same_address(web: LiveServer, endpoint: End
 
 
 @pytest.mark.parametrize("spoiled", ["over", "used", "other state", "other endpoint", "user disabled", "not ready"])
-def test_a_ticket_is_refused_when_anything_about_it_is_wrong(endpoint: Endpoint, spoiled: str) -> None:
+def test_a_ticket_with_any_mismatch_is_refused(endpoint: Endpoint, spoiled: str) -> None:
     owner = endpoint.session.owner
     secret = tickets.issue(endpoint, user=owner, login=LOGIN, state="s" * 64, path="/")
     ticket = endpoint.tickets.get()
@@ -206,7 +206,7 @@ def test_a_ticket_is_refused_when_anything_about_it_is_wrong(endpoint: Endpoint,
     assert tickets.redeem(secret, label, state) is None
 
 
-def test_a_share_link_opens_the_app_until_it_expires_or_is_revoked(endpoint: Endpoint) -> None:
+def test_a_share_link_ends_by_time_or_revocation(endpoint: Endpoint) -> None:
     link = endpoint.share_links.create(
         digest=LOGIN, created_by=endpoint.session.owner, expires_at=timezone.now() + timedelta(minutes=5)
     )
@@ -221,9 +221,7 @@ def test_a_share_link_opens_the_app_until_it_expires_or_is_revoked(endpoint: End
     assert redeemed(endpoint, None) is None
 
 
-def test_what_goes_through_appproxy_outlives_the_web_process(
-    web: LiveServer, endpoint: Endpoint, tmp_path: Path
-) -> None:
+def test_appproxy_connections_outlive_the_web_process(web: LiveServer, endpoint: Endpoint, tmp_path: Path) -> None:
     services.publish(endpoint, actor=endpoint.session.owner)
     host = f"{endpoint.label}.apps.localhost"
     with serving(tmp_path / "apps.log", role="appproxy", COMPUTE_SESSION_SUBNETS="127.0.0.0/8") as apps:

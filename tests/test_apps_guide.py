@@ -97,11 +97,11 @@ def terminal(page: Page) -> Page:
     return window
 
 
-def test_a_notebook_is_created_runs_a_cell_and_is_listed_in_the_terminal(page: Page, terminal: Page) -> None:
+def test_a_notebook_runs_and_is_listed_in_the_terminal(page: Page, terminal: Page) -> None:
     save_a_notebook(launched(page, NAME, "JupyterLab"), terminal)
 
 
-def test_the_classic_notebook_shows_the_same_files_by_the_same_server(page: Page, terminal: Page) -> None:
+def test_both_notebook_pages_share_one_server(page: Page, terminal: Page) -> None:
     typed(terminal, "clear; echo hello >made-in-terminal.txt; echo made-$(ls made*)", "made-made-in-terminal.txt")
     tree = launched(page, NAME, "Jupyter Notebook")
     tree.wait_for_url("http://jupyter--*.apps.localhost:*/tree*")
@@ -109,7 +109,7 @@ def test_the_classic_notebook_shows_the_same_files_by_the_same_server(page: Page
     typed(terminal, "clear; echo servers-$(pgrep -fc jupyter-la[b])", "servers-1")
 
 
-def test_an_app_that_died_is_started_again_from_its_own_window(page: Page, terminal: Page) -> None:
+def test_a_dead_app_is_restarted_from_its_window(page: Page, terminal: Page) -> None:
     tree = launched(page, NAME, "Jupyter Notebook")
     expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
     typed(terminal, "clear; pkill -9 -f jupyter-la[b]; while pgrep -f jupyter-la[b]; do :; done; echo go''ne", "gone")
@@ -119,7 +119,7 @@ def test_an_app_that_died_is_started_again_from_its_own_window(page: Page, termi
     expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
 
 
-def test_tensorboard_shows_what_was_logged(page: Page, terminal: Page) -> None:
+def test_tensorboard_shows_logged_values(page: Page, terminal: Page) -> None:
     write_file(terminal, "events.py", EVENTS)
     typed(terminal, "clear; python events.py; echo logs-$(ls logs)", "logs-first-run")
     board = launched(page, NAME, "TensorBoard")
@@ -128,7 +128,7 @@ def test_tensorboard_shows_what_was_logged(page: Page, terminal: Page) -> None:
     expect(board.get_by_text("loss").first).to_be_visible()
 
 
-def test_two_trainings_are_seen_in_mlflow_that_was_started_in_the_terminal(page: Page, terminal: Page) -> None:
+def test_mlflow_shows_runs_of_the_terminal(page: Page, terminal: Page) -> None:
     write_file(terminal, "train.py", TRAIN)
     typed(terminal, "clear; mlflow ui --host 0.0.0.0", "Application startup complete")
     terminal.keyboard.press("Control+b")
@@ -142,7 +142,7 @@ def test_two_trainings_are_seen_in_mlflow_that_was_started_in_the_terminal(page:
     typed(terminal, "clear; echo servers-$(pgrep -fc 'bin/mlflow u[i]')", "servers-1")
 
 
-def test_what_ends_with_the_session_says_so(page: Page, platform: Platform) -> None:
+def test_an_app_says_that_its_session_ended(page: Page, platform: Platform) -> None:
     address = launched(page, NAME, "JupyterLab")
     address.wait_for_url("http://jupyterlab--*.apps.localhost:*/lab*")
     page.bring_to_front()

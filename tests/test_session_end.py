@@ -109,9 +109,7 @@ def endpoint(session: Session) -> Endpoint:
     return made
 
 
-def test_what_is_open_is_cut_before_the_container_is_told_to_stop(
-    web: LiveServer, session: Session, endpoint: Endpoint
-) -> None:
+def test_connections_are_cut_before_the_container_stops(web: LiveServer, session: Session, endpoint: Endpoint) -> None:
     headers = {"Host": app_host(web, endpoint), "Cookie": app_cookie(endpoint)}
 
     def status() -> int:

@@ -1,4 +1,4 @@
-"""What a real host worker starts is entered through a real SSH front, by the session's own key."""
+"""What a real host worker starts is entered through a real SSH server, by the session's own key."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,7 +25,7 @@ from tests.containers import remove_containers
 from tests.ports import free_port
 from tests.shell_image import ensure_shell_image
 from tests.wait import until
-from tests.workers import host_worker, ssh_front, wait_until_ready
+from tests.workers import host_worker, ssh_server, wait_until_ready
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
@@ -50,11 +50,9 @@ def launch(host: Host) -> Session:
     return session
 
 
-def test_a_session_is_entered_by_its_users_key_and_its_own_and_cannot_reach_its_host(
-    host: Host, tmp_path: Path
-) -> None:
+def test_both_keys_enter_a_session_that_host_ports_refuse(host: Host, tmp_path: Path) -> None:
     client = SshClient(tmp_path, free_port())
-    with host_worker(host.name), ssh_front(client.port, host.name):
+    with host_worker(host.name), ssh_server(client.port, host.name):
         wait_until_ready(host.name)
         session = launch(host)
         until(lambda: Session.objects.exclude(ssh_public_key="").filter(pk=session.pk).exists())

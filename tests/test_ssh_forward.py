@@ -11,7 +11,7 @@ from django.conf import settings
 
 from accounts.services import add_ssh_key
 from sessions.models import Session
-from sshserver.forward import RELAY
+from sshserver.forward_channel import RELAY
 from sshserver.tests.ssh_client import SshClient
 from tests.containers import Container, running_container
 from tests.factories import make_host, run_session
@@ -19,7 +19,7 @@ from tests.fgpu_sessions import PYTHON_IMAGE, ensure_python_image
 from tests.ports import free_port
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, until
-from tests.workers import is_listening, ssh_front
+from tests.workers import is_listening, ssh_server
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
@@ -44,7 +44,7 @@ def client(tmp_path: Path, session: Session) -> Iterator[SshClient]:
     """The session's owner, with a key that the platform knows."""
     client = SshClient(tmp_path, free_port())
     add_ssh_key(session.owner, client.new_key())
-    with ssh_front(client.port, settings.COMPUTE_HOST_NAME):
+    with ssh_server(client.port, settings.COMPUTE_HOST_NAME):
         yield client
 
 
@@ -76,7 +76,7 @@ def in_container(container: Container, session: Session) -> None:
     Session.objects.filter(pk=session.pk).update(container_id=container.id)
 
 
-def test_an_app_that_listens_on_loopback_alone_is_reached_and_nothing_else(client: SshClient, session: Session) -> None:
+def test_forwarding_reaches_loopback_of_the_session_only(client: SshClient, session: Session) -> None:
     ensure_python_image()
     with running_container(PYTHON_IMAGE) as container:
         in_container(container, session)
@@ -92,7 +92,7 @@ def test_an_app_that_listens_on_loopback_alone_is_reached_and_nothing_else(clien
                 assert asked(port, b"SSH-2.0-x\r\n") == b""
 
 
-def test_an_image_without_python_says_what_forwarding_takes(client: SshClient, session: Session) -> None:
+def test_forwarding_without_python_says_so(client: SshClient, session: Session) -> None:
     with running_container(ensure_tiny_image()) as container:
         in_container(container, session)
         command = client.command(session.pk, "-v", "-W", "localhost:9000")

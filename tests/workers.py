@@ -48,8 +48,8 @@ def host_worker(name: str, *, on: Sequence[str] = (), **environment: str) -> Ite
 
 
 @contextmanager
-def ssh_front(port: int, host_name: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `manage.py sshfront` at this port of this machine until the block ends; `environment` replaces settings."""
+def ssh_server(port: int, host_name: str, **environment: str) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `manage.py sshserver` at this port of this machine until the block ends; `environment` replaces settings."""
     variables = os.environ | {
         "DATABASE_URL": database_url(),
         "COMPUTE_VAR_DIR": str(settings.COMPUTE_VAR_DIR),
@@ -57,11 +57,11 @@ def ssh_front(port: int, host_name: str, **environment: str) -> Iterator[subproc
         "COMPUTE_SSH_ADDRESS": f"127.0.0.1:{port}",
     }
     process = subprocess.Popen(
-        [sys.executable, "manage.py", "sshfront"], cwd=ROOT, env=variables | environment, start_new_session=True
+        [sys.executable, "manage.py", "sshserver"], cwd=ROOT, env=variables | environment, start_new_session=True
     )
     try:
         until(lambda: process.poll() is not None or is_listening(port))
-        assert process.poll() is None, "the SSH front did not come up"
+        assert process.poll() is None, "the SSH server did not come up"
         yield process
     finally:
         if process.poll() is None:

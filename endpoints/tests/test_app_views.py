@@ -54,9 +54,7 @@ PARTS = ["", "lab/", "lab/close/", "lab/share/", "lab/unpublish/", "links/1/revo
 
 @pytest.mark.parametrize("part", PARTS)
 @pytest.mark.parametrize("method", ["get", "post"])
-def test_a_strangers_apps_do_not_exist_and_nobody_signs_in_first(
-    client: Client, session: Session, method: str, part: str
-) -> None:
+def test_launcher_pages_need_the_owners_log_in(client: Client, session: Session, method: str, part: str) -> None:
     opened(session)
     refused = getattr(browser_of(make_user()), method)(path(session, part))
     assert refused.status_code in (404, 405)
@@ -65,7 +63,7 @@ def test_a_strangers_apps_do_not_exist_and_nobody_signs_in_first(
     assert Endpoint.objects.get().state == EndpointState.STARTING
 
 
-def test_the_dialog_offers_the_terminal_the_apps_and_a_port(session: Session, browser: Client) -> None:
+def test_the_dialog_offers_terminal_apps_and_port(session: Session, browser: Client) -> None:
     page = text_of(browser, path(session), **HTMX)
     assert "<html" not in page
     for words in ("Terminal", "The lab", "By hand", "Open a port"):
@@ -73,12 +71,12 @@ def test_the_dialog_offers_the_terminal_the_apps_and_a_port(session: Session, br
     assert "<html" in text_of(browser, path(session))
 
 
-def test_the_list_and_the_page_of_a_running_session_lead_to_its_apps(session: Session, browser: Client) -> None:
+def test_a_running_session_links_to_its_apps(session: Session, browser: Client) -> None:
     for page in ("/sessions/", f"/sessions/{session.pk}/"):
         assert f'href="{path(session)}"' in text_of(browser, page)
 
 
-def test_a_session_that_does_not_run_offers_nothing(session: Session, browser: Client) -> None:
+def test_a_waiting_session_offers_no_apps(session: Session, browser: Client) -> None:
     session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
     assert "app-tile" not in text_of(browser, path(session))
     assert "The lab" in text_of(browser, path(session, "lab/"))
@@ -87,7 +85,7 @@ def test_a_session_that_does_not_run_offers_nothing(session: Session, browser: C
     assert not Endpoint.objects.exists()
 
 
-def test_choosing_an_app_opens_it_and_leads_to_its_page(session: Session, browser: Client) -> None:
+def test_opening_an_app_redirects_to_its_page(session: Session, browser: Client) -> None:
     assert launcher(session, browser, app="lab") == path(session, "lab/")
     endpoint = Endpoint.objects.get()
     assert (endpoint.app, endpoint.port, endpoint.state, endpoint.opened_by) == (
@@ -116,7 +114,7 @@ def test_a_port_is_opened_by_its_number(session: Session, browser: Client) -> No
         ({"app": "lab", "preferred": "x"}, "Write a port between 1024 and 65535."),
     ],
 )
-def test_what_cannot_be_opened_is_told(
+def test_what_cannot_be_opened_is_reported(
     session: Session, browser: Client, settings: LazySettings, fields: dict[str, str], words: str
 ) -> None:
     settings.COMPUTE_APP_PORTS = "10200-10299"
@@ -126,11 +124,11 @@ def test_what_cannot_be_opened_is_told(
     assert not Endpoint.objects.exists()
 
 
-def test_a_port_that_was_typed_and_not_meant_is_overlooked(session: Session, browser: Client) -> None:
+def test_a_port_beside_another_choice_is_ignored(session: Session, browser: Client) -> None:
     assert launcher(session, browser, app="lab", port="x") == path(session, "lab/")
 
 
-def test_an_app_is_opened_to_public_if_asked_and_allowed(session: Session, browser: Client) -> None:
+def test_an_app_is_published_on_request(session: Session, browser: Client) -> None:
     launcher(session, browser, app="lab", public="on")
     assert Endpoint.objects.get().is_public
     page = text_of(browser, path(session))
@@ -140,7 +138,7 @@ def test_an_app_is_opened_to_public_if_asked_and_allowed(session: Session, brows
     assert not Endpoint.objects.get().is_public
 
 
-def test_where_the_policy_rules_it_out_public_is_neither_offered_nor_done(session: Session, browser: Client) -> None:
+def test_a_policy_without_public_apps_hides_the_option(session: Session, browser: Client) -> None:
     session.owner.policy = make_policy(allow_public_apps=False)
     session.owner.save()
     assert "Open app to public" not in text_of(browser, path(session))
@@ -149,9 +147,7 @@ def test_where_the_policy_rules_it_out_public_is_neither_offered_nor_done(sessio
 
 
 @pytest.mark.loopback
-def test_a_preferred_port_is_offered_where_there_is_a_pool_and_what_came_of_it_is_told(
-    session: Session, browser: Client, settings: LazySettings
-) -> None:
+def test_the_preferred_ports_outcome_is_shown(session: Session, browser: Client, settings: LazySettings) -> None:
     assert "Try preferred port" not in text_of(browser, path(session))
     settings.COMPUTE_APP_PORTS = "10200-10201"
     assert "Try preferred port" in text_of(browser, path(session))
@@ -165,7 +161,7 @@ def test_a_preferred_port_is_offered_where_there_is_a_pool_and_what_came_of_it_i
 
 
 @pytest.mark.loopback
-def test_a_preferred_port_that_is_written_is_meant_ticked_or_not(
+def test_a_written_preferred_port_counts_without_the_tick(
     session: Session, browser: Client, settings: LazySettings
 ) -> None:
     settings.COMPUTE_APP_PORTS = "10200-10201"
@@ -173,7 +169,7 @@ def test_a_preferred_port_that_is_written_is_meant_ticked_or_not(
     assert Endpoint.objects.get().listen_port == 10201
 
 
-def test_the_page_tells_how_far_the_app_is(session: Session, browser: Client) -> None:
+def test_the_page_shows_the_apps_progress(session: Session, browser: Client) -> None:
     opened(session, detail="Starting the lab", output="line one\nline two")
     page = text_of(browser, path(session, "lab/"))
     assert "Starting the lab" in page
@@ -181,7 +177,7 @@ def test_the_page_tells_how_far_the_app_is(session: Session, browser: Client) ->
     assert "Try again" not in page
 
 
-def test_a_ready_app_takes_the_pages_place(session: Session, browser: Client, settings: LazySettings) -> None:
+def test_a_ready_app_replaces_its_page(session: Session, browser: Client, settings: LazySettings) -> None:
     settings.COMPUTE_PUBLIC_URL, settings.COMPUTE_APPS_DOMAIN = "http://localhost:8000", "apps.localhost"
     opened(session, state=EndpointState.READY)
     address = f"http://lab--{session.pk}.apps.localhost:8000/lab"
@@ -192,7 +188,7 @@ def test_a_ready_app_takes_the_pages_place(session: Session, browser: Client, se
     )
 
 
-def test_a_failed_app_says_why_and_can_be_tried_again(session: Session, browser: Client) -> None:
+def test_a_failed_app_shows_why_and_retries(session: Session, browser: Client) -> None:
     endpoint = opened(session, state=EndpointState.FAILED, detail="It ended with exit code 1.", output="<b>no</b>")
     page = text_of(browser, path(session, "lab/"))
     assert "It ended with exit code 1." in page
@@ -203,7 +199,7 @@ def test_a_failed_app_says_why_and_can_be_tried_again(session: Session, browser:
     assert (endpoint.state, endpoint.output) == (EndpointState.STARTING, "")
 
 
-def test_an_app_that_stopped_is_offered_again_and_not_gone_on_to(session: Session, browser: Client) -> None:
+def test_a_stopped_app_is_offered_again(session: Session, browser: Client) -> None:
     endpoint = opened(session, state=EndpointState.READY)
     stopped = path(session, "lab/?stopped")
     assert "does not answer any more" in text_of(browser, stopped)
@@ -214,14 +210,14 @@ def test_an_app_that_stopped_is_offered_again_and_not_gone_on_to(session: Sessio
     assert browser.get(stopped).headers["Location"] == path(session, "lab/")
 
 
-def test_a_port_that_stopped_is_to_be_started_by_its_user_and_waited_for(session: Session, browser: Client) -> None:
+def test_a_stopped_port_waits_for_its_user(session: Session, browser: Client) -> None:
     app_states.report(services.open_app(session, "p8080", actor=session.owner).endpoint, EndpointState.READY)
     page = text_of(browser, path(session, "p8080/?stopped"))
     assert "Start its program again in the terminal" in page
     assert ("Wait for it" in page, "Start it again" in page) == (True, False)
 
 
-def test_an_app_that_was_not_opened_is_not_opened_by_a_look(session: Session, browser: Client) -> None:
+def test_looking_at_an_app_does_not_open_it(session: Session, browser: Client) -> None:
     for part in ("lab/", "p8080/"):
         assert "It is not open." in text_of(browser, path(session, part))
     assert not Endpoint.objects.exists()
@@ -229,7 +225,7 @@ def test_an_app_that_was_not_opened_is_not_opened_by_a_look(session: Session, br
         assert browser.get(path(session, part)).status_code == 404
 
 
-def test_a_share_link_is_shown_once_and_can_be_revoked(session: Session, browser: Client) -> None:
+def test_a_share_link_is_shown_once_and_revoked(session: Session, browser: Client) -> None:
     opened(session)
     page = browser.post(path(session, "lab/share/"), {"hours": "24", "note": "for Ada"}).content.decode()
     assert "/apps/shared/" in page
@@ -244,7 +240,7 @@ def test_a_share_link_is_shown_once_and_can_be_revoked(session: Session, browser
     assert ShareLink.objects.count() == 1
 
 
-def test_a_link_of_another_session_is_not_revoked_from_here(session: Session, browser: Client) -> None:
+def test_a_link_is_revoked_through_its_session_only(session: Session, browser: Client) -> None:
     other = run_session()
     App.objects.create(image=other.image, name="lab", title="The lab", port=8888)
     endpoint = opened(other)
@@ -254,13 +250,13 @@ def test_a_link_of_another_session_is_not_revoked_from_here(session: Session, br
     assert link.revoked_at is None
 
 
-def test_a_closed_app_is_listed_no_more(session: Session, browser: Client) -> None:
+def test_a_closed_app_is_not_listed(session: Session, browser: Client) -> None:
     opened(session)
     assert browser.post(path(session, "lab/close/"), headers=HTMX).status_code == 200
     assert "opened-list" not in text_of(browser, path(session))
 
 
-def test_launching_asks_for_the_launcher_of_what_one_can_use(browser: Client, session: Session) -> None:
+def test_launching_requests_the_launcher_when_usable(browser: Client, session: Session) -> None:
     fields = {"image": session.image_id, "resource_group": session.resource_group_id, "name": "new-one"}
     fields |= {"cpu": 1, "memory": "1g", "shared_memory": "64m", "fgpu": "0", "count": 1, "preset": ""}
     location = browser.post("/sessions/launch/", fields).headers["Location"]

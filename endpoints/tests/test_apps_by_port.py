@@ -47,7 +47,7 @@ def opened(session: Session, app: str = "jupyter", preferred_port: int | None = 
     return services.open_app(session, app, actor=session.owner, preferred_port=preferred_port).endpoint
 
 
-def test_every_app_gets_a_port_and_keeps_it_until_it_is_closed(session: Session) -> None:
+def test_an_app_keeps_its_port_until_closed(session: Session) -> None:
     first, second = opened(session, "jupyter"), opened(session, "p8080")
     assert {first.listen_port, second.listen_port} == {10200, 10201}
     app_states.report(first, EndpointState.FAILED)
@@ -59,12 +59,12 @@ def test_every_app_gets_a_port_and_keeps_it_until_it_is_closed(session: Session)
     assert opened(session, "p9090").listen_port not in (None, second.listen_port)
 
 
-def test_a_preferred_port_is_given_in_place_of_any_other(session: Session) -> None:
+def test_the_preferred_port_is_assigned(session: Session) -> None:
     assert opened(session, preferred_port=10201).listen_port == 10201
     assert opened(session, preferred_port=10200).listen_port == 10200
 
 
-def test_where_no_port_is_left_the_app_is_not_opened_and_its_user_is_told(session: Session) -> None:
+def test_without_a_free_port_opening_is_refused(session: Session) -> None:
     for port in (10200, 10201):
         make_endpoint(listen_port=port)
     with pytest.raises(RejectedError, match="All ports for apps are taken"):
@@ -76,7 +76,7 @@ def test_where_no_port_is_left_the_app_is_not_opened_and_its_user_is_told(sessio
     assert (told.status_code, "All ports" in str(told.json())) == (400, True)
 
 
-def test_a_port_that_somebody_else_had_is_given_only_when_no_other_is_left(session: Session) -> None:
+def test_another_users_old_port_is_assigned_last(session: Session) -> None:
     stranger = run_reachable_session()
     first = opened(stranger, "p8080", preferred_port=10201)
     services.close(first, actor=stranger.owner)
@@ -87,7 +87,7 @@ def test_a_port_that_somebody_else_had_is_given_only_when_no_other_is_left(sessi
     assert opened(session, "p9090").listen_port == 10200
 
 
-def test_an_app_that_was_opened_while_there_was_a_domain_gets_a_port_when_it_is_opened_again(session: Session) -> None:
+def test_reopening_assigns_a_port_after_the_domain_is_gone(session: Session) -> None:
     endpoint = make_endpoint(session)
     browser = browser_of(session.owner)
     page = reverse("endpoints:app", args=[session.pk, "p8080"])
@@ -101,7 +101,7 @@ def test_an_app_that_was_opened_while_there_was_a_domain_gets_a_port_when_it_is_
     assert answer.headers["Location"] == f"http://10.0.0.5:{endpoint.listen_port}/"
 
 
-def test_a_ticket_is_sent_to_the_apps_own_port_and_only_for_its_owner(session: Session) -> None:
+def test_a_ticket_goes_to_the_apps_port_for_its_owner(session: Session) -> None:
     endpoint = make_endpoint(session, listen_port=10200)
     asked = {"h": endpoint.label, "s": digest("what the browser keeps")}
     answer = browser_of(session.owner).get("/apps/authorize", asked)
@@ -109,15 +109,13 @@ def test_a_ticket_is_sent_to_the_apps_own_port_and_only_for_its_owner(session: S
     assert browser_of(make_user()).get("/apps/authorize", asked).status_code == 404
 
 
-def test_the_api_tells_the_port(session: Session) -> None:
+def test_the_api_shows_the_port(session: Session) -> None:
     answer = client_of(session.owner).post(f"/api/v1/sessions/{session.pk}/apps/jupyter/", {"preferred_port": 10200})
     shown = answer.json()
     assert (shown["url"], shown["port_url"], shown["port"]) == (f"{APP}/lab", f"{APP}/lab", 10200)
 
 
-def test_the_launcher_and_a_shared_apps_page_say_that_browsers_keep_apps_apart_less_well(
-    session: Session, settings: Settings
-) -> None:
+def test_pages_warn_of_weaker_isolation_by_port(session: Session, settings: Settings) -> None:
     endpoint = make_endpoint(session, listen_port=10200)
     owner = browser_of(session.owner)
     link = services.share(endpoint, expires=timezone.now() + timedelta(hours=1), actor=session.owner)
@@ -130,7 +128,7 @@ def test_the_launcher_and_a_shared_apps_page_say_that_browsers_keep_apps_apart_l
         assert "apart less well" not in text_of(browser, path)
 
 
-def test_a_page_of_an_app_changes_nothing_at_the_platform_even_if_it_knows_the_csrf_token(session: Session) -> None:
+def test_an_apps_page_cannot_post_to_the_platform(session: Session) -> None:
     browser = Client(enforce_csrf_checks=True, HTTP_HOST="10.0.0.5:8000")
     browser.force_login(session.owner, backend="django.contrib.auth.backends.ModelBackend")
     path = reverse("endpoints:apps", args=[session.pk])
@@ -141,7 +139,7 @@ def test_a_page_of_an_app_changes_nothing_at_the_platform_even_if_it_knows_the_c
     assert browser.post(path, form, headers={"Origin": PLATFORM}).status_code == 302
 
 
-def test_a_page_of_an_app_opens_no_websocket_of_the_platform() -> None:
+def test_an_apps_page_cannot_open_platform_websockets() -> None:
     assert [handshake_is_passed_on(origin) for origin in (PLATFORM, APP, "http://10.0.0.5", "null")] == [
         True,
         False,
@@ -170,13 +168,13 @@ def handshake_is_passed_on(origin: str) -> bool:
     return bool(passed)
 
 
-def test_programs_in_sessions_are_told_the_platforms_host_name() -> None:
+def test_sessions_environment_names_the_platforms_host() -> None:
     told = variables()
     assert {"10.0.0.5", "10.0.0.5:*"} <= set(told["MLFLOW_SERVER_ALLOWED_HOSTS"].split(","))
     assert told["MLFLOW_SERVER_CORS_ALLOWED_ORIGINS"] == "http://10.0.0.5,http://10.0.0.5:*"
 
 
-def test_proxies_hold_all_ports_so_that_no_other_program_is_sent_our_cookies(settings: Settings) -> None:
+def test_proxies_hold_all_ports_of_the_pool(settings: Settings) -> None:
     assert ports.held() == [10200, 10201]
     settings.COMPUTE_APPS_DOMAIN = "apps.localhost"
     assert ports.held() == []
@@ -192,7 +190,7 @@ def test_proxies_hold_all_ports_so_that_no_other_program_is_sent_our_cookies(set
         ("x", ["compute.E001"]),
     ],
 )
-def test_the_operator_is_warned_and_told_what_is_missing(settings: Settings, pool: str, expected: list[str]) -> None:
+def test_the_operator_is_warned_about_missing_settings(settings: Settings, pool: str, expected: list[str]) -> None:
     settings.COMPUTE_APP_PORTS = pool
     settings.COMPUTE_SSH_ADDRESS = "127.0.0.1:8022"
     found = [message for message in run_checks() if (message.id or "").startswith("compute.")]

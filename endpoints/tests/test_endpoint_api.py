@@ -37,7 +37,7 @@ def in_an_hour() -> str:
     return (timezone.now() + timedelta(hours=1)).isoformat()
 
 
-def test_an_app_is_opened_and_shows_where_it_is(client: APIClient, session: Session) -> None:
+def test_opening_an_app_returns_its_address(client: APIClient, session: Session) -> None:
     answer = client.post(path(session, "jupyter/"))
     expected = {
         "name": "jupyter",
@@ -55,7 +55,7 @@ def test_an_app_is_opened_and_shows_where_it_is(client: APIClient, session: Sess
     assert client.get(f"/api/v1/sessions/{session.pk}/").json()["apps"] == [expected]
 
 
-def test_the_list_shows_what_may_be_opened_and_what_is(client: APIClient, session: Session) -> None:
+def test_the_list_shows_offered_and_opened_apps(client: APIClient, session: Session) -> None:
     make_endpoint(session)
     make_endpoint(session, app="p9090", port=9090, state="CLOSED")
     shown = client.get(path(session)).json()
@@ -63,7 +63,7 @@ def test_the_list_shows_what_may_be_opened_and_what_is(client: APIClient, sessio
     assert [(app["name"], app["state"]) for app in shown["results"]] == [("jupyter", "CLOSED"), ("p8080", "READY")]
 
 
-def test_an_app_is_public_for_as_long_as_asked_and_not_any_more(client: APIClient, session: Session) -> None:
+def test_publishing_ends_as_requested(client: APIClient, session: Session) -> None:
     until = in_an_hour()
     opened = client.post(path(session, "p8080/"), {"public": True, "public_until": until}).json()
     assert opened["public"]
@@ -73,7 +73,7 @@ def test_an_app_is_public_for_as_long_as_asked_and_not_any_more(client: APIClien
 
 
 @pytest.mark.loopback
-def test_a_preferred_port_that_is_taken_is_replaced_and_told(
+def test_a_taken_preferred_port_is_replaced_with_a_note(
     client: APIClient, session: Session, settings: Settings
 ) -> None:
     settings.COMPUTE_APP_PORTS = "10200-10201"
@@ -83,7 +83,7 @@ def test_a_preferred_port_that_is_taken_is_replaced_and_told(
     assert "10200 is taken" in opened["note"]
 
 
-def test_closing_is_for_good_until_it_is_opened_again(client: APIClient, session: Session) -> None:
+def test_a_closed_app_can_be_opened_again(client: APIClient, session: Session) -> None:
     make_endpoint(session)
     assert client.delete(path(session, "p8080/")).status_code == 204
     assert client.delete(path(session, "p8080/")).status_code == 404
@@ -91,7 +91,7 @@ def test_closing_is_for_good_until_it_is_opened_again(client: APIClient, session
     assert client.post(path(session, "p8080/")).json()["state"] == "STARTING"
 
 
-def test_a_share_link_is_shown_once_and_can_be_revoked(client: APIClient, session: Session) -> None:
+def test_a_share_link_is_shown_once_and_revoked(client: APIClient, session: Session) -> None:
     make_endpoint(session)
     answer = client.post(path(session, "p8080/share/"), {"expires": in_an_hour(), "note": "for Ada"})
     assert answer.status_code == 201
@@ -120,9 +120,7 @@ def test_a_share_link_is_shown_once_and_can_be_revoked(client: APIClient, sessio
         ([], "non_field_errors"),
     ],
 )
-def test_what_is_wrong_is_told_at_its_field_and_opens_nothing(
-    client: APIClient, session: Session, body: Any, field: str
-) -> None:
+def test_errors_are_reported_by_field(client: APIClient, session: Session, body: Any, field: str) -> None:
     answer = client.post(path(session, "p8080/"), body)
     assert (answer.status_code, list(answer.json())) == (400, [field])
     assert not Endpoint.objects.exists()
@@ -139,7 +137,7 @@ def test_what_is_wrong_is_told_at_its_field_and_opens_nothing(
         ({"expires": "2999-01-01T00:00:00Z", "who": "x"}, "who"),
     ],
 )
-def test_a_wrong_share_link_is_not_made(client: APIClient, session: Session, body: Any, field: str) -> None:
+def test_an_invalid_share_link_is_refused(client: APIClient, session: Session, body: Any, field: str) -> None:
     make_endpoint(session)
     answer = client.post(path(session, "p8080/share/"), body)
     assert (answer.status_code, list(answer.json())) == (400, [field])
@@ -147,21 +145,19 @@ def test_a_wrong_share_link_is_not_made(client: APIClient, session: Session, bod
 
 
 @pytest.mark.parametrize("app", ["tensorboard", "p80", "p99999"])
-def test_an_app_that_there_is_not_is_told_with_those_that_there_are(
-    client: APIClient, session: Session, app: str
-) -> None:
+def test_an_unknown_app_is_refused_with_alternatives(client: APIClient, session: Session, app: str) -> None:
     answer = client.post(path(session, f"{app}/"))
     assert answer.status_code == 400
     assert "jupyter" in str(answer.json()["detail"])
 
 
-def test_a_session_that_ends_opens_nothing(client: APIClient, session: Session) -> None:
+def test_an_ending_session_opens_no_app(client: APIClient, session: Session) -> None:
     session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
     answer = client.post(path(session, "jupyter/"))
     assert (answer.status_code, list(answer.json())) == (400, ["detail"])
 
 
-def test_a_policy_without_public_apps_says_so(session: Session) -> None:
+def test_a_policy_without_public_apps_refuses(session: Session) -> None:
     owner = session.owner
     owner.policy = make_policy(allow_public_apps=False)
     owner.save()
@@ -183,7 +179,7 @@ STRANGERS = [
 
 
 @pytest.mark.parametrize(("method", "part"), STRANGERS)
-def test_for_a_stranger_there_is_nothing_and_for_nobody_less(session: Session, method: str, part: str) -> None:
+def test_apps_of_others_do_not_exist(session: Session, method: str, part: str) -> None:
     endpoint = make_endpoint(session)
     link = ShareLink.objects.create(endpoint=endpoint, digest="d", expires_at=timezone.now() + timedelta(hours=1))
     address = path(session, part.format(link=link.pk))
@@ -195,7 +191,7 @@ def test_for_a_stranger_there_is_nothing_and_for_nobody_less(session: Session, m
     assert (endpoint.state, link.revoked_at, ShareLink.objects.count()) == ("READY", None, 1)
 
 
-def test_a_link_is_revoked_by_its_own_endpoint_alone(client: APIClient, session: Session) -> None:
+def test_a_link_is_revoked_through_its_endpoint_only(client: APIClient, session: Session) -> None:
     make_endpoint(session)
     theirs = make_endpoint()
     link = ShareLink.objects.create(endpoint=theirs, digest="d", expires_at=timezone.now() + timedelta(hours=1))
@@ -204,7 +200,7 @@ def test_a_link_is_revoked_by_its_own_endpoint_alone(client: APIClient, session:
 
 
 @pytest.mark.parametrize("count", [1, 20])
-def test_any_number_of_apps_costs_the_same_queries(
+def test_queries_do_not_grow_with_apps(
     client: APIClient, session: Session, count: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     for number in range(count):

@@ -63,7 +63,7 @@ def visit(browser: Client, secret: str) -> HttpResponse:
     return response  # type: ignore[no-any-return]
 
 
-def test_the_owner_is_sent_back_with_a_ticket_that_nobody_else_learns(browser: Client, endpoint: Endpoint) -> None:
+def test_the_owner_gets_a_private_ticket(browser: Client, endpoint: Endpoint) -> None:
     response = authorize(browser, endpoint)
     ticket = ticket_in(response)
     assert response["Location"] == f"http://{endpoint.label}.apps.localhost:8000/.gp/callback?t={ticket}"
@@ -72,7 +72,7 @@ def test_the_owner_is_sent_back_with_a_ticket_that_nobody_else_learns(browser: C
     assert ticket not in str(Ticket.objects.values().get())
 
 
-def test_a_ticket_grants_just_this_endpoint_for_half_a_day(browser: Client, endpoint: Endpoint, owner: User) -> None:
+def test_a_ticket_grants_its_endpoint_for_twelve_hours(browser: Client, endpoint: Endpoint, owner: User) -> None:
     redeemed = redeem(browser, endpoint)
     assert redeemed
     grant, path = redeemed
@@ -98,15 +98,13 @@ def test_a_ticket_grants_just_this_endpoint_for_half_a_day(browser: Client, endp
         "/\0",
     ],
 )
-def test_a_path_that_leads_elsewhere_is_replaced_by_the_first_page(
-    browser: Client, endpoint: Endpoint, path: str
-) -> None:
+def test_a_foreign_return_path_is_replaced(browser: Client, endpoint: Endpoint, path: str) -> None:
     ticket_in(authorize(browser, endpoint, next=path))
     assert Ticket.objects.get().next == "/"
 
 
 @pytest.mark.parametrize("state", ["", "x", "g" * 64, "a" * 63, "A" * 64])
-def test_without_a_digest_to_bind_it_to_no_ticket_is_given(browser: Client, endpoint: Endpoint, state: str) -> None:
+def test_no_ticket_is_issued_without_a_state_digest(browser: Client, endpoint: Endpoint, state: str) -> None:
     assert authorize(browser, endpoint, s=state).status_code == 400
     assert not Ticket.objects.exists()
 
@@ -117,11 +115,11 @@ def test_another_users_app_does_not_exist(endpoint: Endpoint) -> None:
 
 
 @pytest.mark.parametrize("label", ["", "p8080", "p8080--unknownunknownu", "x--y", "P8080--aaaaaaaaaaaaaaaa", "\0"])
-def test_what_is_no_label_does_not_exist(browser: Client, label: str) -> None:
+def test_a_malformed_label_does_not_exist(browser: Client, label: str) -> None:
     assert authorize(browser, label).status_code == 404
 
 
-def test_a_stranger_signs_in_first_and_comes_back(endpoint: Endpoint, owner: User) -> None:
+def test_an_anonymous_user_signs_in_and_returns(endpoint: Endpoint, owner: User) -> None:
     client = Client()
     response = authorize(client, endpoint)
     assert response.status_code == 302
@@ -132,16 +130,14 @@ def test_a_stranger_signs_in_first_and_comes_back(endpoint: Endpoint, owner: Use
     assert tickets.redeem(ticket_in(back), endpoint.label, STATE)
 
 
-def test_a_superadmin_may_and_it_is_recorded(endpoint: Endpoint) -> None:
+def test_a_superadmins_access_is_recorded(endpoint: Endpoint) -> None:
     admin = make_user(is_superuser=True)
     assert redeem(browser_of(admin), endpoint)
     assert [(event.what, event.actor) for event in endpoint.events.all()] == [("Used by a superadmin", admin)]
 
 
 @pytest.mark.parametrize("state", [EndpointState.STARTING, EndpointState.FAILED, EndpointState.CLOSED])
-def test_an_app_that_is_not_ready_is_waited_for_on_its_page(
-    browser: Client, endpoint: Endpoint, state: EndpointState
-) -> None:
+def test_an_unready_app_redirects_to_its_page(browser: Client, endpoint: Endpoint, state: EndpointState) -> None:
     Endpoint.objects.update(state=state.value)
     response = authorize(browser, endpoint)
     assert (response.status_code, response["Location"]) == (302, f"/sessions/{endpoint.session_id}/apps/p8080/")
@@ -153,39 +149,37 @@ def test_a_ticket_opens_once(browser: Client, endpoint: Endpoint) -> None:
     assert tickets.redeem(ticket, endpoint.label, STATE) is None
 
 
-def test_a_ticket_is_used_up_by_showing_it_at_another_endpoint(browser: Client, endpoint: Endpoint) -> None:
+def test_a_ticket_is_consumed_at_any_endpoint(browser: Client, endpoint: Endpoint) -> None:
     other = make_endpoint(endpoint.session, app="p9090", port=9090)
     ticket = ticket_in(authorize(browser, endpoint))
     assert tickets.redeem(ticket, other.label, STATE) is None
     assert tickets.redeem(ticket, endpoint.label, STATE) is None
 
 
-def test_a_ticket_is_worth_nothing_in_another_browser(browser: Client, endpoint: Endpoint) -> None:
+def test_a_ticket_is_void_in_another_browser(browser: Client, endpoint: Endpoint) -> None:
     ticket = ticket_in(authorize(browser, endpoint))
     assert tickets.redeem(ticket, endpoint.label, digest("what another browser keeps")) is None
 
 
-def test_a_ticket_that_nobody_gave_is_worth_nothing(endpoint: Endpoint) -> None:
+def test_an_unknown_ticket_is_void(endpoint: Endpoint) -> None:
     assert tickets.redeem("x" * 43, endpoint.label, STATE) is None
 
 
-def test_a_ticket_ages_within_half_a_minute(browser: Client, endpoint: Endpoint) -> None:
+def test_a_ticket_expires_after_thirty_seconds(browser: Client, endpoint: Endpoint) -> None:
     ticket = ticket_in(authorize(browser, endpoint))
     assert Ticket.objects.get().expires_at <= timezone.now() + timedelta(seconds=30)
     Ticket.objects.update(expires_at=timezone.now())
     assert tickets.redeem(ticket, endpoint.label, STATE) is None
 
 
-def test_signing_out_voids_tickets_and_what_they_opened(browser: Client, endpoint: Endpoint) -> None:
+def test_signing_out_voids_tickets_and_cookies(browser: Client, endpoint: Endpoint) -> None:
     ticket, login = ticket_in(authorize(browser, endpoint)), digest(str(browser.session.session_key))
     browser.post("/accounts/sign-out/")
     assert Revocation.objects.filter(login=login).exists()
     assert tickets.redeem(ticket, endpoint.label, STATE) is None
 
 
-def test_a_change_of_password_voids_what_all_of_the_users_browsers_opened(
-    browser: Client, endpoint: Endpoint, owner: User
-) -> None:
+def test_a_changed_password_voids_all_of_a_users_cookies(browser: Client, endpoint: Endpoint, owner: User) -> None:
     ticket = ticket_in(authorize(browser, endpoint))
     owner.set_password("another long password")
     owner.save()
@@ -193,7 +187,7 @@ def test_a_change_of_password_voids_what_all_of_the_users_browsers_opened(
     assert tickets.redeem(ticket, endpoint.label, STATE) is None
 
 
-def test_a_login_session_that_is_rotated_voids_what_the_old_one_opened(browser: Client, endpoint: Endpoint) -> None:
+def test_a_rotated_login_session_voids_its_cookies(browser: Client, endpoint: Endpoint) -> None:
     ticket, session = ticket_in(authorize(browser, endpoint)), browser.session
     old = digest(str(session.session_key))
     session.cycle_key()
@@ -201,9 +195,7 @@ def test_a_login_session_that_is_rotated_voids_what_the_old_one_opened(browser: 
     assert tickets.redeem(ticket, endpoint.label, STATE) is None
 
 
-def test_a_disabled_user_is_void_with_the_links_that_were_given_away(
-    browser: Client, endpoint: Endpoint, owner: User
-) -> None:
+def test_disabling_a_user_voids_cookies_and_links(browser: Client, endpoint: Endpoint, owner: User) -> None:
     link, secret = share(endpoint)
     visitor = Client()
     visit(visitor, secret)
@@ -217,7 +209,7 @@ def test_a_disabled_user_is_void_with_the_links_that_were_given_away(
     assert visit(visitor, secret).status_code == 404
 
 
-def test_who_is_no_superadmin_any_more_keeps_nothing(endpoint: Endpoint) -> None:
+def test_a_former_superadmins_cookies_are_void(endpoint: Endpoint) -> None:
     admin = make_user(is_superuser=True)
     browser = browser_of(admin)
     ticket = ticket_in(authorize(browser, endpoint))
@@ -228,7 +220,7 @@ def test_who_is_no_superadmin_any_more_keeps_nothing(endpoint: Endpoint) -> None
     assert authorize(browser, endpoint).status_code == 404
 
 
-def test_what_a_deleted_user_opened_is_void(endpoint: Endpoint) -> None:
+def test_a_deleted_users_cookies_are_void(endpoint: Endpoint) -> None:
     admin = make_user(is_superuser=True)
     browser = browser_of(admin)
     login = digest(str(browser.session.session_key))
@@ -244,13 +236,13 @@ def test_other_changes_of_a_user_void_nothing(browser: Client, owner: User) -> N
     assert not Revocation.objects.exists()
 
 
-def test_a_session_that_ended_on_the_way_is_not_entered(browser: Client, endpoint: Endpoint) -> None:
+def test_a_ticket_is_void_once_its_session_ends(browser: Client, endpoint: Endpoint) -> None:
     ticket = ticket_in(authorize(browser, endpoint))
     endpoint.session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
     assert tickets.redeem(ticket, endpoint.label, STATE) is None
 
 
-def test_a_share_link_opens_its_app_to_a_stranger_after_a_click(endpoint: Endpoint) -> None:
+def test_a_share_link_opens_its_app_after_a_click(endpoint: Endpoint) -> None:
     link, secret = share(endpoint)
     visitor = Client()
     page: Any = visitor.get(f"/apps/shared/{secret}")
@@ -267,7 +259,7 @@ def test_a_share_link_opens_its_app_to_a_stranger_after_a_click(endpoint: Endpoi
     assert link.last_used_at
 
 
-def test_a_foreign_page_cannot_click_for_the_visitor(endpoint: Endpoint) -> None:
+def test_a_foreign_page_cannot_submit_the_share_form(endpoint: Endpoint) -> None:
     _, secret = share(endpoint)
     visitor = Client(enforce_csrf_checks=True)
     assert visit(visitor, secret).status_code == 403
@@ -282,7 +274,7 @@ def test_a_share_link_opens_no_other_app(endpoint: Endpoint) -> None:
     assert [authorize(visitor, other).status_code for other in others] == [302, 302]
 
 
-def test_a_share_link_serves_who_is_signed_in_as_somebody_else(endpoint: Endpoint) -> None:
+def test_a_share_link_works_for_other_users(endpoint: Endpoint) -> None:
     _, secret = share(endpoint)
     visitor = browser_of(make_user())
     visit(visitor, secret)
@@ -306,7 +298,7 @@ def forbid(link: ShareLink) -> None:
 
 
 @pytest.mark.parametrize("end", [revoke, expire, forbid])
-def test_a_share_link_that_is_over_opens_nothing_and_says_so(endpoint: Endpoint, end: Any) -> None:
+def test_an_expired_share_link_says_so(endpoint: Endpoint, end: Any) -> None:
     link, secret = share(endpoint)
     visitor = Client()
     visit(visitor, secret)
@@ -320,13 +312,13 @@ def test_a_share_link_that_is_over_opens_nothing_and_says_so(endpoint: Endpoint,
 
 
 @pytest.mark.parametrize("secret", ["x", "x" * 43, "", "../authorize", "%00"])
-def test_a_wrong_share_link_says_so(secret: str) -> None:
+def test_an_unknown_share_link_says_so(secret: str) -> None:
     response: Any = Client().get(f"/apps/shared/{secret}")
     assert response.status_code == 404
     assert "This link" in response.content.decode()
 
 
-def test_the_link_to_an_app_that_does_not_run_says_so(endpoint: Endpoint) -> None:
+def test_a_share_link_to_a_stopped_app_says_so(endpoint: Endpoint) -> None:
     _, secret = share(endpoint)
     visitor = Client()
     visit(visitor, secret)
@@ -336,7 +328,7 @@ def test_the_link_to_an_app_that_does_not_run_says_so(endpoint: Endpoint) -> Non
         assert "does not run" in response.content.decode()
 
 
-def test_the_cookie_of_a_share_link_is_for_our_pages_alone(endpoint: Endpoint, settings: Settings) -> None:
+def test_the_share_cookie_is_host_only(endpoint: Endpoint, settings: Settings) -> None:
     _, secret = share(endpoint)
     visitor = Client()
     visit(visitor, secret)
@@ -347,7 +339,7 @@ def test_the_cookie_of_a_share_link_is_for_our_pages_alone(endpoint: Endpoint, s
     assert visitor.cookies["__Host-gp_share"]["secure"]
 
 
-def test_a_host_without_a_gateway_sends_to_the_page_that_says_why(browser: Client, owner: User) -> None:
+def test_an_unreachable_host_redirects_to_the_explanation(browser: Client, owner: User) -> None:
     session = run_reachable_session(owner=owner)
     assert session.host
     session.host.name = "far-away"
@@ -355,18 +347,18 @@ def test_a_host_without_a_gateway_sends_to_the_page_that_says_why(browser: Clien
     assert authorize(browser, make_endpoint(session)).status_code == 302
 
 
-def test_a_user_who_was_disabled_past_the_signals_stays_out(browser: Client, endpoint: Endpoint, owner: User) -> None:
+def test_a_user_disabled_by_bulk_update_is_refused(browser: Client, endpoint: Endpoint, owner: User) -> None:
     ticket = ticket_in(authorize(browser, endpoint))
     User.objects.filter(pk=owner.pk).update(is_active=False)
     assert tickets.redeem(ticket, endpoint.label, STATE) is None
 
 
-def test_the_ticket_of_somebody_else_does_not_open_my_app(endpoint: Endpoint) -> None:
+def test_another_users_ticket_is_void(endpoint: Endpoint) -> None:
     ticket = tickets.issue(endpoint, user=make_user(), login=STATE, state=STATE, path="/")
     assert tickets.redeem(ticket, endpoint.label, STATE) is None
 
 
-def test_the_ticket_of_a_share_link_is_for_its_own_endpoint_alone(endpoint: Endpoint) -> None:
+def test_a_share_links_ticket_is_for_its_endpoint_only(endpoint: Endpoint) -> None:
     link, _ = share(endpoint)
     other = make_endpoint()
     ticket = tickets.issue(other, user=None, login=link.digest, state=STATE, path="/")

@@ -9,7 +9,7 @@ def found() -> list[CheckMessage]:
     return [message for message in run_checks() if (message.id or "").startswith("compute.")]
 
 
-def test_the_settings_of_a_test_run_are_good() -> None:
+def test_the_settings_of_a_test_run_pass() -> None:
     assert found() == []
 
 
@@ -51,6 +51,6 @@ def test_a_good_value_passes(settings: Settings, name: str, value: object) -> No
     assert found() == []
 
 
-def test_a_site_over_https_says_so_in_its_address(settings: Settings) -> None:
+def test_an_https_site_needs_an_https_url(settings: Settings) -> None:
     settings.COMPUTE_HTTPS, settings.COMPUTE_PUBLIC_URL = True, "http://gpu.example.org"
     assert [message.id for message in found()] == ["compute.E004"]

@@ -73,13 +73,13 @@ def subscribers() -> int:
     return dict(notify.proxies_redis().pubsub_numsub(notify.ROUTES_CHANNEL))[notify.ROUTES_CHANNEL.encode()]
 
 
-async def test_all_routes_are_there_when_the_block_begins(endpoint: Endpoint, table: RouteTable) -> None:
+async def test_all_routes_are_loaded_at_start(endpoint: Endpoint, table: RouteTable) -> None:
     async with feeding(table):
         assert [route.label for route in table] == [endpoint.label]
 
 
 @pytest.mark.usefixtures("fed")
-async def test_what_changes_is_there_at_once(endpoint: Endpoint, owner: User, table: RouteTable) -> None:
+async def test_changes_are_applied_at_once(endpoint: Endpoint, owner: User, table: RouteTable) -> None:
     await database_sync_to_async(publish)(endpoint, actor=owner)
     await soon(lambda: [route.is_public for route in table] == [True])
     await database_sync_to_async(report)(endpoint, EndpointState.FAILED, "It died.")
@@ -91,9 +91,7 @@ async def test_what_changes_is_there_at_once(endpoint: Endpoint, owner: User, ta
 
 
 @pytest.mark.usefixtures("fed")
-async def test_the_routes_go_when_the_end_of_the_session_is_committed(
-    endpoint: Endpoint, owner: User, table: RouteTable
-) -> None:
+async def test_routes_are_removed_when_the_end_is_committed(endpoint: Endpoint, owner: User, table: RouteTable) -> None:
     other = await database_sync_to_async(make_endpoint)()
     await database_sync_to_async(notify.routes_changed)(other.session_id)
     await soon(lambda: table.get(other.label))
@@ -102,7 +100,7 @@ async def test_the_routes_go_when_the_end_of_the_session_is_committed(
 
 
 @pytest.mark.usefixtures("fed")
-async def test_a_withdrawal_is_answered_when_no_route_is_left(endpoint: Endpoint, table: RouteTable) -> None:
+async def test_a_withdrawal_is_acknowledged_after_removal(endpoint: Endpoint, table: RouteTable) -> None:
     async with feeding(second := RouteTable()):
         await soon(lambda: subscribers() == 2)
         assert await database_sync_to_async(withdrawal.withdraw)(endpoint.session_id)
@@ -110,7 +108,7 @@ async def test_a_withdrawal_is_answered_when_no_route_is_left(endpoint: Endpoint
 
 
 @pytest.mark.usefixtures("fed")
-async def test_the_container_stops_only_after_the_routes_have_gone(table: RouteTable) -> None:
+async def test_the_container_stops_after_its_routes_are_removed(table: RouteTable) -> None:
     runtime = FaultInjectingRuntime()
     session = await database_sync_to_async(started)(runtime)
     await soon(lambda: any(route.session == session.pk for route in table))
@@ -137,7 +135,7 @@ def end(session: Session) -> None:
     Session.objects.filter(pk=session.pk).update(status=Status.TERMINATING.value)
 
 
-def test_without_proxies_nobody_waits(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_withdrawal_without_proxies_returns_at_once(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     until(lambda: subscribers() == 0)  # Redis may not have heard yet that those of the test before have left
     monkeypatch.setattr(withdrawal, "WITHDRAW_TIMEOUT_SECONDS", 2 * SECONDS)
     begun = time.monotonic()
@@ -145,9 +143,7 @@ def test_without_proxies_nobody_waits(endpoint: Endpoint, monkeypatch: pytest.Mo
     assert time.monotonic() - begun < SECONDS
 
 
-def test_a_proxy_that_does_not_answer_is_not_waited_for_longer_than_that(
-    endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_withdrawal_times_out(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(withdrawal, "WITHDRAW_TIMEOUT_SECONDS", 0.5)
     mute = notify.proxies_redis().pubsub()
     mute.subscribe(notify.ROUTES_CHANNEL)
@@ -158,7 +154,7 @@ def test_a_proxy_that_does_not_answer_is_not_waited_for_longer_than_that(
     mute.close()
 
 
-def test_nobody_is_told_of_or_waits_for_a_session_that_never_had_an_app() -> None:
+def test_a_session_without_apps_needs_no_withdrawal() -> None:
     mute = notify.proxies_redis().pubsub()
     mute.subscribe(notify.ROUTES_CHANNEL)
     assert mute.get_message(timeout=SECONDS)
@@ -168,7 +164,7 @@ def test_nobody_is_told_of_or_waits_for_a_session_that_never_had_an_app() -> Non
 
 
 @pytest.mark.usefixtures("fed")
-async def test_an_older_reading_does_not_bring_back_what_was_withdrawn(
+async def test_a_stale_read_does_not_restore_withdrawn_routes(
     endpoint: Endpoint, table: RouteTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read, reading, go_on = routes.read, asyncio.Event(), asyncio.Event()
@@ -193,7 +189,7 @@ async def test_an_older_reading_does_not_bring_back_what_was_withdrawn(
 
 
 @pytest.mark.usefixtures("fed")
-async def test_what_is_revoked_is_void_at_once_in_every_proxy(table: RouteTable) -> None:
+async def test_a_revocation_reaches_every_proxy_at_once(table: RouteTable) -> None:
     user = await database_sync_to_async(make_user)()
     issued_at = time.time() - 1
     await database_sync_to_async(revocations.revoke_login)("d" * 64)
@@ -206,7 +202,7 @@ async def test_what_is_revoked_is_void_at_once_in_every_proxy(table: RouteTable)
 
 
 @pytest.mark.usefixtures("fed")
-async def test_a_login_that_has_ended_is_void_whatever_the_clock_of_the_server_was_that_gave_it(
+async def test_a_revocation_allows_for_clock_skew(
     table: RouteTable,
 ) -> None:
     ahead = time.time() + 120
@@ -215,9 +211,7 @@ async def test_a_login_that_has_ended_is_void_whatever_the_clock_of_the_server_w
 
 
 @pytest.mark.usefixtures("fed")
-async def test_tickets_that_wait_for_the_database_do_not_keep_changes_from_the_table(
-    endpoint: Endpoint, owner: User, table: RouteTable
-) -> None:
+async def test_waiting_tickets_do_not_delay_route_changes(endpoint: Endpoint, owner: User, table: RouteTable) -> None:
     """Anybody may show tickets, as many as they like; each is looked up in a thread that all others share."""
     go_on = threading.Event()
     waiting = [asyncio.get_running_loop().run_in_executor(None, go_on.wait) for _ in range(100)]
@@ -230,7 +224,7 @@ async def test_tickets_that_wait_for_the_database_do_not_keep_changes_from_the_t
 
 
 @pytest.mark.usefixtures("fed")
-async def test_what_is_no_message_is_passed_over(endpoint: Endpoint, owner: User, table: RouteTable) -> None:
+async def test_a_malformed_message_is_ignored(endpoint: Endpoint, owner: User, table: RouteTable) -> None:
     for nonsense in ("", "[]", "1", "{}", '{"withdraw": "x"}', '{"login": "x"}', '{"user": "x", "at": 1}', "\udcff"):
         notify.proxies_redis().publish(notify.ROUTES_CHANNEL, nonsense.encode(errors="surrogateescape"))
     await database_sync_to_async(close)(endpoint, actor=owner)
@@ -257,7 +251,7 @@ def own_redis(tmp_path: Path, settings: Settings) -> Iterator[Callable[[], "subp
     notify.proxies_redis.cache_clear()
 
 
-async def test_without_redis_changes_are_found_by_looking(
+async def test_without_redis_changes_are_polled(
     endpoint: Endpoint, owner: User, table: RouteTable, own_redis: Callable[[], "subprocess.Popen[bytes]"]
 ) -> None:
     async with feeding(table):
@@ -267,7 +261,7 @@ async def test_without_redis_changes_are_found_by_looking(
         assert not await database_sync_to_async(withdrawal.withdraw)(endpoint.session_id)
 
 
-async def test_a_redis_that_comes_back_is_heard_again(
+async def test_the_feed_reconnects_to_redis(
     endpoint: Endpoint, owner: User, table: RouteTable, own_redis: Callable[[], "subprocess.Popen[bytes]"]
 ) -> None:
     async with feeding(table):

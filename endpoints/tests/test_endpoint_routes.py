@@ -13,7 +13,7 @@ from tests.factories import make_endpoint, make_host, make_policy, make_user, ru
 pytestmark = pytest.mark.django_db
 
 
-def test_a_ready_endpoint_of_a_running_session_is_a_route() -> None:
+def test_a_ready_endpoint_has_a_route() -> None:
     endpoint = make_endpoint(token="t", epoch=3, listen_port=10200)
     session = endpoint.session
     assert routes.read() == [
@@ -31,7 +31,7 @@ def test_a_ready_endpoint_of_a_running_session_is_a_route() -> None:
 
 
 @pytest.mark.parametrize("state", [state for state in EndpointState if state != EndpointState.READY])
-def test_an_endpoint_that_is_not_ready_is_no_route(state: EndpointState) -> None:
+def test_an_unready_endpoint_has_no_route(state: EndpointState) -> None:
     make_endpoint(state=state.value)
     assert routes.read() == []
 
@@ -51,7 +51,7 @@ def test_a_session_without_an_address_has_no_routes() -> None:
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "169.254.169.254", "8.8.8.8", "::1", "fe80::1"])
-def test_an_address_outside_the_networks_of_sessions_is_no_route(address: str) -> None:
+def test_an_address_outside_the_subnets_has_no_route(address: str) -> None:
     session = run_reachable_session()
     session.address = address
     session.save()
@@ -59,13 +59,13 @@ def test_an_address_outside_the_networks_of_sessions_is_no_route(address: str) -
     assert routes.read() == []
 
 
-def test_only_the_networks_of_the_settings_count(settings: Settings) -> None:
+def test_the_settings_name_the_subnets(settings: Settings) -> None:
     make_endpoint()
     settings.COMPUTE_SESSION_SUBNETS = ["192.168.0.0/16"]
     assert routes.read() == []
 
 
-def test_a_session_of_another_host_goes_by_its_gateway_or_not_at_all() -> None:
+def test_a_remote_session_needs_its_hosts_gateway() -> None:
     host = make_host(gateway_url="http://10.0.0.5:8010")
     with_gateway = run_session(host=host)
     without_gateway = run_session(host=make_host())
@@ -78,7 +78,7 @@ def test_a_session_of_another_host_goes_by_its_gateway_or_not_at_all() -> None:
     assert "gateway" in routes.obstacle(without_gateway)
 
 
-def test_what_is_public_ends_with_its_time_its_owner_and_its_policy() -> None:
+def test_publishing_ends_with_time_owner_or_policy() -> None:
     now = timezone.now()
     owner = make_user(policy=make_policy(allow_public_apps=False))
     make_endpoint(is_public=True)
@@ -88,7 +88,7 @@ def test_what_is_public_ends_with_its_time_its_owner_and_its_policy() -> None:
     assert [route.is_public for route in routes.read()] == [True, False, False, False]
 
 
-def test_routes_of_some_sessions_are_read_alone_and_in_one_query(
+def test_routes_of_some_sessions_take_one_query(
     django_assert_num_queries: DjangoAssertNumQueries,
 ) -> None:
     wanted, _ = make_endpoint(), make_endpoint()

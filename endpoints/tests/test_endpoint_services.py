@@ -32,7 +32,7 @@ def events(endpoint: Endpoint) -> list[str]:
     return [event.what for event in endpoint.events.all()]
 
 
-def test_an_app_of_the_image_is_opened_with_a_token_of_its_own_and_its_host_is_told(
+def test_opening_an_app_creates_a_token_and_notifies_the_host(
     session: Session, django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks
 ) -> None:
     queue = host_queue("test-host")
@@ -46,7 +46,7 @@ def test_an_app_of_the_image_is_opened_with_a_token_of_its_own_and_its_host_is_t
     assert endpoint.events.get().actor == session.owner
 
 
-def test_opening_again_keeps_what_is_there(session: Session) -> None:
+def test_opening_again_keeps_the_endpoint(session: Session) -> None:
     first = services.open_app(session, "jupyter", actor=session.owner).endpoint
     app_states.report(first, EndpointState.READY)
     again = services.open_app(session, "jupyter", actor=session.owner).endpoint
@@ -54,13 +54,13 @@ def test_opening_again_keeps_what_is_there(session: Session) -> None:
 
 
 @pytest.mark.parametrize("state", ["FAILED", "CLOSED"])
-def test_what_failed_or_was_closed_starts_again(session: Session, state: str) -> None:
+def test_a_failed_or_closed_app_starts_again(session: Session, state: str) -> None:
     endpoint = make_endpoint(session, state=state, detail="It ended.", token="")
     again = services.open_app(session, "p8080", actor=session.owner).endpoint
     assert (again.pk, again.state, again.detail, again.token) == (endpoint.pk, "STARTING", "", "")
 
 
-def test_two_apps_of_one_port_are_one_program_and_share_its_token(session: Session) -> None:
+def test_apps_of_one_port_share_a_token(session: Session) -> None:
     session.image.apps.update(port=8888)
     make_app(session.image, name="lab", port=8889)
     opened = [services.open_app(session, app, actor=session.owner).endpoint for app in ("jupyter", "lab")]
@@ -70,13 +70,13 @@ def test_two_apps_of_one_port_are_one_program_and_share_its_token(session: Sessi
     assert services.open_app(session, "jupyter", actor=session.owner).endpoint.token == "the program's"
 
 
-def test_any_port_of_the_container_is_opened_by_its_number(session: Session) -> None:
+def test_a_port_of_the_container_is_opened_by_number(session: Session) -> None:
     endpoint = services.open_app(session, "p8080", actor=session.owner).endpoint
     assert (endpoint.title, endpoint.port, endpoint.token) == ("Port 8080", 8080, "")
 
 
 @pytest.mark.parametrize("app", ["p80", "p1023", "p65536", "p08080", "p", "8080", "tensorboard", "p8080\n", "P8080"])
-def test_no_other_name_opens_anything(session: Session, app: str) -> None:
+def test_an_unknown_name_is_refused(session: Session, app: str) -> None:
     with pytest.raises(RejectedError) as refused:
         services.open_app(session, app, actor=session.owner)
     assert "jupyter" in refused.value.errors["app"]
@@ -91,7 +91,7 @@ def test_only_running_sessions_have_apps(status: Status) -> None:
     assert "running" in refused.value.errors["app"]
 
 
-def test_what_the_host_reports_stands_until_the_endpoint_is_closed_or_the_session_ends(session: Session) -> None:
+def test_reports_of_closed_or_ended_apps_are_dropped(session: Session) -> None:
     endpoint = services.open_app(session, "jupyter", actor=session.owner).endpoint
     assert app_states.report(endpoint, EndpointState.FAILED, "x" * 400)
     endpoint.refresh_from_db()
@@ -103,7 +103,7 @@ def test_what_the_host_reports_stands_until_the_endpoint_is_closed_or_the_sessio
     assert not app_states.report(endpoint, EndpointState.READY)
 
 
-def test_publishing_voids_cookies_and_is_undone_at_once() -> None:
+def test_publishing_voids_cookies_and_is_reversible() -> None:
     endpoint = make_endpoint()
     owner = endpoint.session.owner
     published = services.publish(endpoint, until=timezone.now() + SOON, actor=owner)
@@ -115,7 +115,7 @@ def test_publishing_voids_cookies_and_is_undone_at_once() -> None:
     assert [what.split(" until")[0] for what in events(endpoint)] == ["Made public", "Made public", "No longer public"]
 
 
-def test_a_policy_without_public_apps_refuses_to_publish_and_to_share() -> None:
+def test_a_policy_can_forbid_publishing_and_sharing() -> None:
     endpoint = make_endpoint(run_reachable_session(owner=make_user(policy=make_policy(allow_public_apps=False))))
     owner = endpoint.session.owner
     with pytest.raises(RejectedError, match="policy"):
@@ -124,7 +124,7 @@ def test_a_policy_without_public_apps_refuses_to_publish_and_to_share() -> None:
         services.share(endpoint, expires=timezone.now() + SOON, actor=owner)
 
 
-def test_what_is_over_or_closed_is_neither_published_nor_shared() -> None:
+def test_closed_apps_are_neither_published_nor_shared() -> None:
     endpoint = make_endpoint()
     owner, later = endpoint.session.owner, timezone.now() + SOON
     with pytest.raises(RejectedError) as refused:
@@ -140,7 +140,7 @@ def test_what_is_over_or_closed_is_neither_published_nor_shared() -> None:
         services.share(endpoint, expires=later, actor=owner)
 
 
-def test_a_share_links_secret_is_not_stored_and_revoking_it_voids_what_it_opened() -> None:
+def test_revoking_a_share_link_voids_its_cookies() -> None:
     endpoint = make_endpoint()
     owner = endpoint.session.owner
     link, secret = services.share(endpoint, expires=timezone.now() + SOON, note="for Ada", actor=owner)
@@ -155,7 +155,7 @@ def test_a_share_links_secret_is_not_stored_and_revoking_it_voids_what_it_opened
 
 
 @pytest.mark.parametrize("how", ["unpublish", "revoke", "close"])
-def test_whoever_was_let_in_is_left_with_no_key_of_the_session(how: str) -> None:
+def test_ending_foreign_access_renews_the_sessions_key(how: str) -> None:
     endpoint = make_endpoint(is_public=how != "revoke")
     owner = endpoint.session.owner
     link, _ = services.share(endpoint, expires=timezone.now() + SOON, actor=owner)
@@ -166,14 +166,14 @@ def test_whoever_was_let_in_is_left_with_no_key_of_the_session(how: str) -> None
     assert Session.objects.get().ssh_public_key == ""
 
 
-def test_closing_an_app_that_was_the_owners_alone_leaves_the_session_its_key() -> None:
+def test_closing_a_private_app_keeps_the_sessions_key() -> None:
     endpoint = make_endpoint()
     Session.objects.update(ssh_public_key="ssh-ed25519 AAAA")
     services.close(endpoint, actor=endpoint.session.owner)
     assert Session.objects.get().ssh_public_key == "ssh-ed25519 AAAA"
 
 
-def test_closing_leaves_no_way_in() -> None:
+def test_closing_ends_all_access() -> None:
     endpoint = make_endpoint(is_public=True, listen_port=10200)
     owner = endpoint.session.owner
     link, _ = services.share(endpoint, expires=timezone.now() + SOON, actor=owner)
@@ -193,7 +193,7 @@ def pool(settings: Settings) -> None:
 
 @pytest.mark.loopback
 @pytest.mark.usefixtures("pool")
-def test_the_preferred_port_is_given_if_it_is_free(session: Session) -> None:
+def test_a_free_preferred_port_is_assigned(session: Session) -> None:
     for _ in range(2):
         endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=10201)
         assert (endpoint.listen_port, note) == (10201, "")
@@ -201,7 +201,7 @@ def test_the_preferred_port_is_given_if_it_is_free(session: Session) -> None:
 
 @pytest.mark.loopback
 @pytest.mark.usefixtures("pool")
-def test_another_port_is_given_and_told_where_the_preferred_one_is_taken(session: Session) -> None:
+def test_a_taken_preferred_port_is_replaced(session: Session) -> None:
     make_endpoint(listen_port=10200)
     endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=10200)
     assert endpoint.listen_port == 10201
@@ -211,7 +211,7 @@ def test_another_port_is_given_and_told_where_the_preferred_one_is_taken(session
 
 
 @pytest.mark.loopback
-def test_a_port_that_another_program_listens_on_is_as_good_as_taken(session: Session, settings: Settings) -> None:
+def test_a_port_in_use_by_another_program_is_taken(session: Session, settings: Settings) -> None:
     with socket.create_server(("127.0.0.1", 0)) as program:
         port = program.getsockname()[1]
         settings.COMPUTE_APP_PORTS = str(port)
@@ -224,14 +224,14 @@ def test_a_port_that_another_program_listens_on_is_as_good_as_taken(session: Ses
 
 @pytest.mark.loopback
 @pytest.mark.usefixtures("pool")
-def test_a_port_outside_the_pool_is_replaced_by_one_of_it(session: Session) -> None:
+def test_a_port_outside_the_pool_is_replaced(session: Session) -> None:
     endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=22)
     assert endpoint.listen_port in (10200, 10201)
     assert "10200-10201" in note
 
 
 @pytest.mark.usefixtures("pool")
-def test_where_all_ports_are_taken_the_app_has_its_address_alone(session: Session) -> None:
+def test_an_exhausted_pool_leaves_the_app_its_address(session: Session) -> None:
     make_endpoint(listen_port=10200)
     make_endpoint(listen_port=10201)
     endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=10200)
@@ -248,7 +248,7 @@ def test_the_ports_of_ended_sessions_are_free_again(session: Session) -> None:
     assert (endpoint.listen_port, note) == (10200, "")
 
 
-def test_without_a_pool_the_app_has_its_address_alone(session: Session) -> None:
+def test_an_app_needs_no_port_pool(session: Session) -> None:
     endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=10200)
     assert endpoint.listen_port is None
     assert "address alone" in note

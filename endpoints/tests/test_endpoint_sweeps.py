@@ -18,7 +18,7 @@ def make_link(endpoint: Endpoint, **changes: object) -> ShareLink:
     return ShareLink.objects.create(endpoint=endpoint, **fields)
 
 
-def test_public_apps_close_when_their_time_is_over() -> None:
+def test_expired_public_apps_are_unpublished() -> None:
     now = timezone.now()
     over = make_endpoint(is_public=True, public_until=now)
     others = [make_endpoint(is_public=True, public_until=until) for until in (None, now + timedelta(hours=1))]
@@ -29,7 +29,7 @@ def test_public_apps_close_when_their_time_is_over() -> None:
     assert [event.what for event in over.events.all()] == ["No longer public: its time is over"]
 
 
-def test_share_links_that_are_over_are_void_with_what_they_opened() -> None:
+def test_expired_share_links_are_revoked() -> None:
     endpoint = make_endpoint()
     make_link(endpoint)
     over = make_link(endpoint, expires_at=timezone.now(), note="for Ada")
@@ -40,7 +40,7 @@ def test_share_links_that_are_over_are_void_with_what_they_opened() -> None:
     assert [event.what for event in endpoint.events.all()] == ["Share link over: for Ada"]
 
 
-def test_a_policy_that_no_longer_allows_it_closes_what_is_open_to_others() -> None:
+def test_a_stricter_policy_ends_foreign_access() -> None:
     endpoint = make_endpoint(is_public=True)
     make_link(endpoint)
     owner = endpoint.session.owner
@@ -51,7 +51,7 @@ def test_a_policy_that_no_longer_allows_it_closes_what_is_open_to_others() -> No
     assert not ShareLink.objects.filter(revoked_at=None).exists()
 
 
-def test_tickets_and_revocations_are_forgotten_after_a_day_when_no_cookie_of_theirs_is_left() -> None:
+def test_stale_tickets_and_revocations_are_deleted() -> None:
     tickets.issue(make_endpoint(), user=None, login="", state="", path="/")
     revocations.revoke_login("d")
     sweeps.enforce_deadlines()

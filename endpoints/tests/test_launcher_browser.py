@@ -63,7 +63,7 @@ def open_launcher(page: Page, server: LiveServer, session: Session) -> None:
     expect(page.get_by_role("dialog")).to_be_visible()
 
 
-def test_the_launcher_opens_by_itself_once_in_the_tab_that_launched(
+def test_the_launcher_opens_once_in_the_launching_tab(
     page: Page, context: BrowserContext, server: LiveServer, waiting: Session
 ) -> None:
     page.goto(f"{server.url}/sessions/#launched={waiting.pk}")
@@ -84,14 +84,12 @@ def test_the_launcher_opens_by_itself_once_in_the_tab_that_launched(
     expect(page.get_by_role("dialog")).to_be_hidden()
 
 
-def test_the_launcher_of_a_session_that_runs_before_the_page_is_there_opens_too(
-    page: Page, server: LiveServer, session: Session
-) -> None:
+def test_the_launcher_opens_for_an_already_running_session(page: Page, server: LiveServer, session: Session) -> None:
     page.goto(f"{server.url}/sessions/#launched={session.pk}")
     expect(page.get_by_role("dialog")).to_contain_text(f"Apps of {session.name}")
 
 
-def test_enter_in_the_port_field_opens_the_port_in_a_new_window(
+def test_enter_opens_the_port_in_a_new_window(
     page: Page, context: BrowserContext, server: LiveServer, session: Session
 ) -> None:
     open_launcher(page, server, session)
@@ -104,7 +102,7 @@ def test_enter_in_the_port_field_opens_the_port_in_a_new_window(
     assert list(Endpoint.objects.values_list("app", flat=True)) == ["p8080"]
 
 
-def test_a_preferred_port_is_tried_if_it_is_written_and_only_then(
+def test_a_preferred_port_is_used_only_when_written(
     page: Page, context: BrowserContext, server: LiveServer, session: Session
 ) -> None:
     open_launcher(page, server, session)
@@ -126,7 +124,7 @@ def test_a_preferred_port_is_tried_if_it_is_written_and_only_then(
 
 
 @pytest.mark.parametrize("typed", ["", "80", "abc"])
-def test_what_is_no_port_is_refused_in_the_dialog_and_hinders_no_app(
+def test_an_invalid_port_is_refused_in_the_dialog(
     page: Page, context: BrowserContext, server: LiveServer, session: Session, typed: str
 ) -> None:
     open_launcher(page, server, session)
@@ -141,7 +139,7 @@ def test_what_is_no_port_is_refused_in_the_dialog_and_hinders_no_app(
     assert len(context.pages) == 2
 
 
-def test_a_share_link_has_the_focus_once_it_is_made_and_is_copied_by_a_button(
+def test_a_new_share_link_is_focused_and_copied(
     page: Page, context: BrowserContext, server: LiveServer, session: Session
 ) -> None:
     context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -158,7 +156,7 @@ def test_a_share_link_has_the_focus_once_it_is_made_and_is_copied_by_a_button(
     assert page.evaluate("navigator.clipboard.readText()") == link
 
 
-def test_a_new_window_shows_the_start_live_and_turns_into_the_app(
+def test_the_new_window_becomes_the_app(
     page: Page, context: BrowserContext, server: LiveServer, session: Session
 ) -> None:
     open_launcher(page, server, session)
@@ -185,9 +183,7 @@ def test_a_new_window_shows_the_start_live_and_turns_into_the_app(
     assert window.url == f"{server.url}/sessions/{session.pk}/"
 
 
-def test_back_from_an_app_that_was_opened_in_the_sessions_window_leads_to_the_session(
-    page: Page, server: LiveServer, session: Session
-) -> None:
+def test_back_from_an_app_leads_to_the_session(page: Page, server: LiveServer, session: Session) -> None:
     services.open_app(session, "lab", actor=session.owner)
     page.goto(f"{server.url}/sessions/")
     page.goto(f"{server.url}/sessions/{session.pk}/")
@@ -201,9 +197,7 @@ def test_back_from_an_app_that_was_opened_in_the_sessions_window_leads_to_the_se
     expect(page.get_by_role("heading", name="Sessions")).to_be_visible()
 
 
-def test_without_scripts_an_app_is_opened_and_gone_on_to_as_well(
-    browser: Browser, server: LiveServer, owner: User, session: Session
-) -> None:
+def test_an_app_opens_without_scripts(browser: Browser, server: LiveServer, owner: User, session: Session) -> None:
     with signed_in(browser, server, owner, java_script_enabled=False) as plain:
         page = plain.new_page()
         page.goto(f"{server.url}/sessions/")
@@ -216,7 +210,7 @@ def test_without_scripts_an_app_is_opened_and_gone_on_to_as_well(
         expect(opening.value).to_have_url(f"http://lab--{session.pk}.apps.localhost:{server.port}/lab")
 
 
-def test_what_was_made_public_is_made_private_in_the_dialog(page: Page, server: LiveServer, session: Session) -> None:
+def test_a_public_app_is_made_private_in_the_dialog(page: Page, server: LiveServer, session: Session) -> None:
     services.publish(services.open_app(session, "lab", actor=session.owner).endpoint, actor=session.owner)
     open_launcher(page, server, session)
     page.get_by_role("button", name="Make private").click()

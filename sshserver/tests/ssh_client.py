@@ -1,4 +1,4 @@
-"""OpenSSH's own client programs, as a person at the front would use them."""
+"""OpenSSH's own client programs, as a user of the server would run them."""
 
 import fcntl
 import os
@@ -19,7 +19,7 @@ from tests.wait import SECONDS
 
 @dataclass(frozen=True)
 class SshClient:
-    """A person with a folder for keys, and the port of the front."""
+    """A user with a folder for keys, and the port of the server."""
 
     folder: Path
     port: int

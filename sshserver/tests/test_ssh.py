@@ -1,4 +1,4 @@
-"""SSH and SFTP into sessions: OpenSSH's clients, a front of its own, real containers."""
+"""SSH and SFTP into sessions: OpenSSH's clients, an SSH server, real containers."""
 
 import hashlib
 import secrets
@@ -28,14 +28,14 @@ from tests.ports import free_port
 from tests.shell_image import ensure_shell_image
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
-from tests.workers import ssh_front
+from tests.workers import ssh_server
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.docker]
 
 
 @pytest.fixture
 def host() -> Host:
-    """The host that the front is on."""
+    """The host on which the SSH server runs."""
     return make_host(name=settings.COMPUTE_HOST_NAME)
 
 
@@ -67,15 +67,15 @@ def session_in(container: Container, host: Host, owner: User, name: str) -> Sess
 
 @pytest.fixture(scope="module")
 def port(django_db_setup: None) -> Iterator[int]:
-    """The port of a front."""
+    """The port of an SSH server."""
     port = free_port()
-    with ssh_front(port, settings.COMPUTE_HOST_NAME):
+    with ssh_server(port, settings.COMPUTE_HOST_NAME):
         yield port
 
 
 @pytest.fixture
 def client(tmp_path: Path, port: int) -> SshClient:
-    """A person with a folder for keys, and a front to connect to."""
+    """A user with a folder for keys, and an SSH server to connect to."""
     return SshClient(tmp_path, port)
 
 
@@ -86,7 +86,7 @@ def key(client: SshClient, owner: User) -> SshKey:
 
 
 @pytest.mark.usefixtures("key")
-def test_a_command_runs_with_its_input_output_errors_and_exit_code_apart(client: SshClient, session: Session) -> None:
+def test_a_command_has_its_streams_and_exit_status(client: SshClient, session: Session) -> None:
     done = client.run(session.pk, "cat; echo wrong >&2; exit 7", input="from here\n")
     assert (done.stdout, done.returncode) == ("from here\n", 7)
     assert "wrong\n" in done.stderr
@@ -105,7 +105,7 @@ def test_large_output_and_input_arrive_whole(client: SshClient, tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("key", "session")
-def test_a_terminal_has_the_size_of_the_window_and_follows_it(client: SshClient) -> None:
+def test_a_terminal_follows_the_size_of_its_window(client: SshClient) -> None:
     with client.terminal("train", columns=101, rows=31) as terminal:
         terminal.type("echo $TERM; stty size; echo rea''dy\r")
         shown = terminal.read_until("ready")
@@ -119,7 +119,7 @@ def test_a_terminal_has_the_size_of_the_window_and_follows_it(client: SshClient)
 
 
 @pytest.mark.usefixtures("key", "session")
-def test_files_go_there_and_back_by_sftp_and_scp(client: SshClient, tmp_path: Path) -> None:
+def test_files_are_copied_by_sftp_and_scp(client: SshClient, tmp_path: Path) -> None:
     content = secrets.token_bytes(3_000_000)
     (tmp_path / "data.bin").write_bytes(content)
     done = client.sftp("train", f"put {tmp_path}/data.bin\nmkdir out\nrename data.bin out/here.bin\nls -l out\n")
@@ -142,7 +142,7 @@ def test_an_image_without_sftp_server_says_so(client: SshClient, host: Host, own
 
 
 @pytest.mark.usefixtures("session", "transactional_db")
-def test_a_key_that_nobody_added_opens_nothing(client: SshClient) -> None:
+def test_an_unknown_key_is_denied(client: SshClient) -> None:
     client.new_key()
     done = client.run("train", "true")
     assert done.returncode == 255
@@ -150,7 +150,7 @@ def test_a_key_that_nobody_added_opens_nothing(client: SshClient) -> None:
 
 
 @pytest.mark.usefixtures("session", "key")
-def test_who_only_knows_the_public_half_of_a_key_is_not_its_owner(client: SshClient, tmp_path: Path) -> None:
+def test_a_public_key_alone_does_not_authenticate(client: SshClient, tmp_path: Path) -> None:
     add_ssh_key(make_user(), client.new_key("mine"))
     (tmp_path / "id.pub").rename(tmp_path / "theirs.pub")
     (tmp_path / "theirs").write_text((tmp_path / "mine").read_text())
@@ -163,7 +163,7 @@ def test_who_only_knows_the_public_half_of_a_key_is_not_its_owner(client: SshCli
 
 
 @pytest.mark.usefixtures("key")
-def test_the_sessions_of_others_do_not_exist_for_a_user(client: SshClient, host: Host, container: Container) -> None:
+def test_sessions_of_other_users_do_not_exist(client: SshClient, host: Host, container: Container) -> None:
     foreign = session_in(container, host, make_user(), "theirs")
     answers = [client.run(name, "true").stderr.replace(name, "NAME") for name in (foreign.pk, "theirs", "nothing")]
     assert "No session of yours has the id or name 'NAME'" in answers[0]
@@ -171,7 +171,7 @@ def test_the_sessions_of_others_do_not_exist_for_a_user(client: SshClient, host:
 
 
 @pytest.mark.usefixtures("session")
-def test_a_superadmin_enters_by_id_but_not_by_the_names_of_others(client: SshClient, session: Session) -> None:
+def test_a_superadmin_enters_by_id_alone(client: SshClient, session: Session) -> None:
     add_ssh_key(make_user(is_superuser=True), client.new_key())
     assert client.run(session.pk, "echo in").stdout == "in\n"
     assert "No session of yours" in client.run("train", "echo in").stderr
@@ -183,7 +183,7 @@ def test_a_session_that_waits_says_so(client: SshClient, owner: User, host: Host
     assert "Session later does not run, it is PENDING" in client.run("later", "true").stderr
 
 
-def test_the_last_use_of_a_key_is_noted(client: SshClient, session: Session, key: SshKey) -> None:
+def test_the_last_use_of_a_key_is_recorded(client: SshClient, session: Session, key: SshKey) -> None:
     assert key.last_used_at is None
     client.run(session.pk, "true")
     until(lambda: SshKey.objects.get(pk=key.pk).last_used_at)
@@ -203,7 +203,7 @@ def forget_key(session: Session, key: SshKey) -> None:
 
 
 @pytest.mark.parametrize("end", [end_session, disable_owner, forget_key])
-def test_the_connection_ends_with_session_account_and_key(
+def test_a_connection_ends_with_session_account_or_key(
     client: SshClient, session: Session, key: SshKey, container: Container, end: Callable[[Session, SshKey], None]
 ) -> None:
     with client.terminal("train") as terminal:
@@ -217,7 +217,7 @@ def test_the_connection_ends_with_session_account_and_key(
 
 
 @pytest.mark.usefixtures("key", "session")
-def test_a_command_ends_with_the_client_that_ran_it(client: SshClient, container: Container) -> None:
+def test_a_command_ends_with_its_client(client: SshClient, container: Container) -> None:
     with subprocess.Popen(client.command("train", "sleep 1000"), stdin=subprocess.PIPE) as running:
         until(lambda: "sleep 1000" in container.processes())
         running.kill()
@@ -235,18 +235,16 @@ def test_one_connection_carries_several_commands_at_once(client: SshClient, tmp_
         master.kill()
 
 
-def test_every_front_of_an_installation_has_the_same_host_key(client: SshClient, session: Session, key: SshKey) -> None:
+def test_all_servers_share_one_host_key(client: SshClient, session: Session, key: SshKey) -> None:
     path = Path(settings.COMPUTE_VAR_DIR) / NAME
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert client.run("train", "true").returncode == 0
-    with ssh_front(free_port(), str(session.host)) as _:
+    with ssh_server(free_port(), str(session.host)) as _:
         known = (client.folder / "known_hosts").read_text().split()[2]
         assert known == load_host_key(path.parent).export_public_key().decode().split()[1]
 
 
-def test_the_sessions_own_key_opens_this_session_and_no_other(
-    client: SshClient, host: Host, owner: User, tmp_path: Path
-) -> None:
+def test_the_own_key_opens_its_session_only(client: SshClient, host: Host, owner: User, tmp_path: Path) -> None:
     world = DockerWorld(ensure_shell_image())
     try:
         session = session_in_world(world, host, owner)
@@ -288,9 +286,7 @@ def session_in_world(world: DockerWorld, host: Host, owner: User) -> Session:
 
 
 @pytest.mark.usefixtures("key")
-def test_a_session_on_another_host_is_entered_through_the_gateway_of_that_host(
-    client: SshClient, owner: User, tmp_path: Path
-) -> None:
+def test_a_session_is_entered_through_its_hosts_gateway(client: SshClient, owner: User, tmp_path: Path) -> None:
     far = make_host(name="far-away")
     session = run_session(make_session(owner=owner, name="far", resource_group=far.group), host=far)
     assert "it has no gateway" in client.run("far", "true").stderr

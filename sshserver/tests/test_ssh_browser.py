@@ -27,7 +27,7 @@ def page(browser: Browser, server: LiveServer, owner: User) -> Iterator[Page]:
         yield context.new_page()
 
 
-def test_the_ssh_command_is_copied_by_a_button_that_says_so(page: Page, server: LiveServer, owner: User) -> None:
+def test_a_button_copies_the_ssh_command(page: Page, server: LiveServer, owner: User) -> None:
     session = run_session(owner=owner)
     page.clock.install()
     page.goto(f"{server.url}/sessions/{session.pk}/")
@@ -40,7 +40,7 @@ def test_the_ssh_command_is_copied_by_a_button_that_says_so(page: Page, server: 
     expect(button).to_have_text("Copy")
 
 
-def test_a_key_is_added_from_the_account_menu_and_deleted_again(page: Page, server: LiveServer, owner: User) -> None:
+def test_a_key_is_added_and_deleted(page: Page, server: LiveServer, owner: User) -> None:
     page.goto(f"{server.url}/sessions/")
     page.get_by_role("button", name="Account menu").click()
     page.get_by_role("link", name="SSH keys").click()

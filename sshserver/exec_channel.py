@@ -1,4 +1,4 @@
-"""What the channels of an SSH connection have in common: bytes to and from a process, at the pace of the slower."""
+"""The base of the channels of an SSH connection: copies bytes to and from an exec of the engine, with back-pressure."""
 
 import asyncio
 from collections.abc import Callable
@@ -9,18 +9,20 @@ from asyncssh.channel import SSHChannel
 
 from engine.command import Command
 from engine.shell import Shell
-from sshserver.access import Guest
+from sshserver.access import SshPrincipal
 
-INPUT_LIMIT: Final = 256 * 1024  # bytes received and not yet taken by the process; then the client has to wait
+INPUT_LIMIT: Final = 256 * 1024  # bytes received and not yet written to the process; above it the channel stops reading
 
 Process = Shell | Command
 
 
-class Carrier:
-    """The callbacks of asyncssh's sessions that move bytes; `used` hears of each input, `ended` of the end."""
+class ExecChannel:
+    """The callbacks of asyncssh's sessions that copy bytes; `used` is called on each input, `ended` at the end."""
 
-    def __init__(self, guest: Guest, used: Callable[[], None], ended: Callable[["Carrier"], None]) -> None:
-        self._guest = guest
+    def __init__(
+        self, principal: SshPrincipal, used: Callable[[], None], ended: Callable[["ExecChannel"], None]
+    ) -> None:
+        self._principal = principal
         self._used = used
         self._ended = ended
         self._channel: SSHChannel[bytes] | None = None
@@ -32,16 +34,16 @@ class Carrier:
         self._task: asyncio.Task[None] | None = None
 
     def connection_made(self, chan: SSHChannel[bytes]) -> None:
-        """Keep the channel."""
+        """Store the channel."""
         self._channel = chan
 
     def session_started(self) -> None:
-        """Begin to carry."""
+        """Start copying."""
         self._used()
         self._task = asyncio.create_task(self._run())
 
     def data_received(self, data: bytes, datatype: int | None) -> None:
-        """Queue input; a client that sends faster than the process reads has to wait."""
+        """Queue input; pause reading once more than INPUT_LIMIT is queued."""
         self._used()
         self._input.put_nowait(data)
         self._input_size += len(data)
@@ -50,20 +52,20 @@ class Carrier:
             self._channel.pause_reading()
 
     def eof_received(self) -> bool:
-        """Queue the end of the input; the output goes on."""
+        """Queue the end of the input; the output continues."""
         self._input.put_nowait(b"")
         return True
 
     def pause_writing(self) -> None:
-        """Hold the output back: the client lags behind."""
+        """Pause output: the client's window is full."""
         self._can_write.clear()
 
     def resume_writing(self) -> None:
-        """Let the output go on."""
+        """Resume output."""
         self._can_write.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End the process with the channel."""
+        """Cancel the task, which ends the process."""
         self._channel = None
         if self._task is None:
             self._ended(self)
@@ -71,15 +73,15 @@ class Carrier:
             self._task.cancel()
 
     async def finished(self) -> None:
-        """Return once nothing of the channel is left."""
+        """Wait until the process has ended and the task is done."""
         if self._task:
             await asyncio.wait([self._task])
 
-    def tell(self, words: str) -> None:
-        """Show the words to the user, where the channel has a place for them."""
+    def show(self, message: str) -> None:
+        """Show the message to the user, where the kind of channel has a place for it."""
 
     async def _run(self) -> None:
-        """Carry until the end, and leave nothing behind."""
+        """Copy until the process or the channel ends; then end the other, and call `ended`."""
         raise NotImplementedError
 
     async def _pump_output(self, process: Process) -> None:

@@ -1,4 +1,4 @@
-"""What the SSH front does not let happen without end: failures, strangers, keys, connections and channels."""
+"""The limits of the SSH server: failures, pending log-ins, keys, connections and channels."""
 
 import asyncio
 import stat
@@ -17,11 +17,11 @@ from django.db import connections
 from accounts.models import User
 from accounts.services import add_ssh_key
 from sessions.models import Session
-from sshserver import attempts as attempts_module
-from sshserver import front as front_module
-from sshserver.attempts import MOST_FAILURES, WINDOW_SECONDS, Attempts
-from sshserver.front import SshFront
+from sshserver import login_failures as login_failures_module
+from sshserver import server as server_module
 from sshserver.host_key import NAME, load_host_key
+from sshserver.login_failures import MAX_FAILURES, WINDOW_SECONDS, LoginFailures
+from sshserver.server import SshServer
 from tests.containers import Container, running_container
 from tests.factories import make_host, make_user, run_session
 from tests.shell_image import ensure_shell_image
@@ -32,33 +32,33 @@ HERE, THERE = "192.0.2.1", "192.0.2.2"
 KEY, STRANGE, HOST_KEY = (asyncssh.generate_private_key("ssh-ed25519") for _ in range(3))
 
 
-def test_an_address_with_too_many_failures_waits_until_they_are_long_ago() -> None:
-    attempts = Attempts()
-    for second in range(MOST_FAILURES):
-        assert not attempts.is_blocked(HERE, second)
-        assert attempts.failed(HERE, second) == second + 1
-    assert attempts.is_blocked(HERE, MOST_FAILURES)
-    assert not attempts.is_blocked(THERE, MOST_FAILURES)
-    assert not attempts.is_blocked(HERE, WINDOW_SECONDS + 1)
+def test_an_address_is_blocked_while_failures_are_recent() -> None:
+    failures = LoginFailures()
+    for second in range(MAX_FAILURES):
+        assert not failures.is_blocked(HERE, second)
+        assert failures.record(HERE, second) == second + 1
+    assert failures.is_blocked(HERE, MAX_FAILURES)
+    assert not failures.is_blocked(THERE, MAX_FAILURES)
+    assert not failures.is_blocked(HERE, WINDOW_SECONDS + 1)
 
 
-def test_a_log_in_forgives_what_failed_before() -> None:
-    attempts = Attempts()
-    for _ in range(MOST_FAILURES):
-        attempts.failed(HERE, 0)
-    attempts.succeeded(HERE)
-    assert not attempts.is_blocked(HERE, 0)
+def test_a_log_in_clears_earlier_failures() -> None:
+    failures = LoginFailures()
+    for _ in range(MAX_FAILURES):
+        failures.record(HERE, 0)
+    failures.clear(HERE)
+    assert not failures.is_blocked(HERE, 0)
 
 
-def test_the_failures_of_few_addresses_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts_module, "MOST_ADDRESSES", 3)
-    attempts = Attempts()
+def test_the_oldest_addresses_are_evicted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_failures_module, "MAX_ADDRESSES", 3)
+    failures = LoginFailures()
     for number in range(10):
-        attempts.failed(str(number), 0)
-    assert list(attempts._failures) == ["7", "8", "9"]
+        failures.record(str(number), 0)
+    assert list(failures._failures) == ["7", "8", "9"]
 
 
-def test_the_host_key_is_made_once_by_whoever_comes_first_and_read_by_nobody_else(tmp_path: Path) -> None:
+def test_concurrent_servers_create_one_private_host_key(tmp_path: Path) -> None:
     with ThreadPoolExecutor(8) as pool:
         keys = list(pool.map(load_host_key, [tmp_path / "var"] * 8))
     assert len({key.export_public_key() for key in keys}) == 1
@@ -67,22 +67,22 @@ def test_the_host_key_is_made_once_by_whoever_comes_first_and_read_by_nobody_els
 
 
 async def enter(port: int, name: str, *keys: asyncssh.SSHKey) -> asyncssh.SSHClientConnection:
-    """Connect as this session's guest. Raises asyncssh.Error, or OSError where the front does not even answer."""
+    """Connect to this session. Raises asyncssh.Error, or OSError where the server closes the connection."""
     options = {"known_hosts": None, "config": None, "agent_path": None, "client_keys": list(keys)}
     return await asyncssh.connect("127.0.0.1", port, username=name, **options)
 
 
 @pytest_asyncio.fixture
-async def front() -> AsyncIterator[SshFront]:
-    """A front in this process, with the port as `port`."""
-    yield SshFront(lambda session_id: None)
+async def server() -> AsyncIterator[SshServer]:
+    """A server in this process, with the port as `port`."""
+    yield SshServer(lambda session_id: None)
     await sync_to_async(connections.close_all)()
 
 
 @pytest_asyncio.fixture
-async def port(transactional_db: None, front: SshFront) -> AsyncIterator[int]:
-    """The port of the front."""
-    async with front.listening("127.0.0.1", 0, HOST_KEY) as port:
+async def port(transactional_db: None, server: SshServer) -> AsyncIterator[int]:
+    """The port of the server."""
+    async with server.listening("127.0.0.1", 0, HOST_KEY) as port:
         yield port
 
 
@@ -104,52 +104,50 @@ async def session(transactional_db: None, container: Container) -> Session:
 
 
 @pytest.mark.docker
-async def test_after_too_many_failures_the_address_is_not_even_asked_for_a_key(
-    front: SshFront, port: int, session: Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+async def test_a_blocked_address_is_disconnected_at_once(
+    server: SshServer, port: int, session: Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(attempts_module, "MOST_FAILURES", 2)
+    monkeypatch.setattr(login_failures_module, "MAX_FAILURES", 2)
     for _ in range(2):
         with pytest.raises(asyncssh.PermissionDenied):
             await enter(port, session.pk, STRANGE)
     with pytest.raises(CUT_OFF):
         await enter(port, session.pk, KEY)
     assert "no key of a client at 127.0.0.1 was accepted (2 times lately)" in caplog.text
-    front.attempts.succeeded("127.0.0.1")
+    server.login_failures.clear("127.0.0.1")
     (await enter(port, session.pk, KEY)).close()
 
 
 @pytest.mark.docker
-async def test_who_does_not_log_in_holds_a_place_for_a_while_only_and_there_are_few(
-    front: SshFront, port: int, session: Session, monkeypatch: pytest.MonkeyPatch
+async def test_pending_log_ins_are_limited(
+    server: SshServer, port: int, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(front_module, "MOST_STRANGERS", 1)
+    monkeypatch.setattr(server_module, "MAX_UNAUTHENTICATED", 1)
     _, mute = await asyncio.open_connection("127.0.0.1", port)
     with pytest.raises(CUT_OFF):
         await enter(port, session.pk, KEY)
     mute.close()
-    await eventually(lambda: not front.connections)
+    await eventually(lambda: not server.connections)
     first = await enter(port, session.pk, KEY)
-    await eventually(lambda: all(each.guest for each in front.connections))
+    await eventually(lambda: all(each.principal for each in server.connections))
     (await enter(port, session.pk, KEY)).close()
     first.close()
 
 
 @pytest.mark.loopback
-async def test_a_client_that_offers_too_many_keys_is_told_to_name_one(
-    port: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(front_module, "KEYS_OFFERED", 3)
+async def test_too_many_offered_keys_end_the_connection(port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_module, "MAX_KEYS_OFFERED", 3)
     keys = [asyncssh.generate_private_key("ssh-ed25519") for _ in range(4)]
     with pytest.raises(asyncssh.DisconnectError, match="Too many keys offered"):
         await enter(port, "x", *keys)
 
 
 @pytest.mark.docker
-async def test_a_user_has_few_connections_and_a_connection_few_channels(
+async def test_connections_and_channels_are_limited(
     port: int, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(front_module, "MOST_OF_A_USER", 1)
-    monkeypatch.setattr(front_module, "MOST_CHANNELS", 2)
+    monkeypatch.setattr(server_module, "MAX_CONNECTIONS_PER_USER", 1)
+    monkeypatch.setattr(server_module, "MAX_SESSION_CHANNELS", 2)
     async with await enter(port, session.pk, KEY) as connection:
         running = [await connection.create_process("cat") for _ in range(2)]
         with pytest.raises(asyncssh.ChannelOpenError, match="No more than 2 at once"):
@@ -164,13 +162,13 @@ async def test_a_user_has_few_connections_and_a_connection_few_channels(
 
 @pytest.mark.loopback
 @pytest.mark.parametrize("name", ["", "x" * 900, "\u00e4"])
-async def test_a_strange_session_name_is_only_unknown(port: int, name: str) -> None:
+async def test_a_malformed_session_name_is_unknown(port: int, name: str) -> None:
     with pytest.raises(asyncssh.Error):
         await enter(port, name, STRANGE)
 
 
 @pytest.mark.loopback
-async def test_neither_passwords_nor_nothing_opens_anything(port: int) -> None:
+async def test_only_public_keys_authenticate(port: int) -> None:
     quiet: dict[str, Any] = {"known_hosts": None, "config": None, "agent_path": None, "client_keys": []}
     for options in ({"password": "x"}, {}):
         with pytest.raises(asyncssh.PermissionDenied):
@@ -178,7 +176,7 @@ async def test_neither_passwords_nor_nothing_opens_anything(port: int) -> None:
 
 
 @pytest.mark.docker
-async def test_no_ports_but_the_sessions_own_are_forwarded(port: int, session: Session) -> None:
+async def test_only_ports_of_the_session_are_forwarded(port: int, session: Session) -> None:
     async with await enter(port, session.pk, KEY) as connection:
         for target in ("127.0.0.2", "169.254.169.254", "localhost.example.org", ""):
             with pytest.raises(asyncssh.ChannelOpenError, match="Only localhost of the session"):
@@ -190,20 +188,20 @@ async def test_no_ports_but_the_sessions_own_are_forwarded(port: int, session: S
 
 
 @pytest.mark.docker
-async def test_the_users_agent_is_not_taken_to_the_platform(front: SshFront, port: int, session: Session) -> None:
+async def test_the_users_agent_is_not_forwarded(server: SshServer, port: int, session: Session) -> None:
     options: dict[str, Any] = {"known_hosts": None, "config": None, "client_keys": [KEY], "agent_forwarding": True}
     async with asyncssh.connect("127.0.0.1", port, username=session.pk, agent_path="/nowhere", **options) as connection:
         assert (await connection.run("echo agent=$SSH_AUTH_SOCK")).stdout == "agent=\n"
-        (entered,) = front.connections
+        (entered,) = server.connections
         assert entered._link is not None
         assert entered._link.get_agent_path() is None
 
 
 @pytest.mark.docker
-async def test_a_front_that_is_stopped_ends_what_its_guests_run(
-    front: SshFront, session: Session, container: Container
+async def test_stopping_the_server_ends_its_processes(
+    server: SshServer, session: Session, container: Container
 ) -> None:
-    async with front.listening("127.0.0.1", 0, HOST_KEY) as port:
+    async with server.listening("127.0.0.1", 0, HOST_KEY) as port:
         connection = await enter(port, session.pk, KEY)
         commands = [await connection.create_process(command) for command in ("sleep 1000", "cat")]
         await eventually(lambda: len(container.processes()) == len(commands))
@@ -212,7 +210,7 @@ async def test_a_front_that_is_stopped_ends_what_its_guests_run(
 
 
 @pytest.mark.docker
-async def test_every_entry_is_logged_a_superadmins_into_what_is_anothers_as_such(
+async def test_a_superadmins_log_in_is_logged_as_such(
     port: int, session: Session, caplog: pytest.LogCaptureFixture
 ) -> None:
     await User.objects.filter(pk=session.owner_id).aupdate(is_superuser=True)
@@ -226,14 +224,14 @@ async def test_every_entry_is_logged_a_superadmins_into_what_is_anothers_as_such
 
 
 @pytest.mark.docker
-async def test_neither_input_that_nobody_reads_nor_output_that_nobody_takes_is_heaped_up(
-    front: SshFront, port: int, session: Session, container: Container
+async def test_unread_input_and_output_are_bounded(
+    server: SshServer, port: int, session: Session, container: Container
 ) -> None:
     async with await enter(port, session.pk, KEY) as connection:
         reader = await connection.create_process("sleep 1000", encoding=None)
-        (reading,) = front.channels
+        (reading,) = server.channels
         writer = await connection.create_process("yes", encoding=None, window=64 * 1024)
-        (writing,) = front.channels - {reading}
+        (writing,) = server.channels - {reading}
         reader.stdin.write(b"x" * 2**24)
         assert len(await writer.stdout.readexactly(1000)) == 1000
         for _ in range(100):  # more than long enough for 16 MB

@@ -1,4 +1,4 @@
-"""`manage.py sshfront`: let people into their sessions over SSH."""
+"""`manage.py sshserver`: serve running sessions over SSH."""
 
 import asyncio
 import logging
@@ -14,14 +14,14 @@ from gpuplatform.bootstrap.address import SSH_SETTING, address_from
 from gpuplatform.bootstrap.progress import SetupError
 from proxy.limits import raise_open_file_limit
 from sessions import activity
-from sshserver.front import SshFront
 from sshserver.host_key import load_host_key
+from sshserver.server import SshServer
 
 
 class Command(BaseCommand):
     """Runs until SIGTERM or Ctrl-C; any number may run at once, on one host key."""
 
-    help = "Listen for SSH at COMPUTE_SSH_ADDRESS and let people into their running sessions."
+    help = "Listen for SSH at COMPUTE_SSH_ADDRESS, and serve running sessions to their users."
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Serve until stopped. Raises CommandError where that cannot be."""
@@ -40,5 +40,5 @@ async def _serve() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     host_key = load_host_key(Path(settings.COMPUTE_VAR_DIR))
-    async with SshFront(activity.used).listening(where.host, where.port, host_key):
+    async with SshServer(activity.used).listening(where.host, where.port, host_key):
         await stop.wait()

@@ -1,4 +1,4 @@
-"""One channel of an SSH connection: a shell, a command or SFTP in the container, from the request to the exit code."""
+"""A session channel (RFC 4254, section 6): a shell, a command or SFTP in the container, from request to exit status."""
 
 import asyncio
 import logging
@@ -12,14 +12,14 @@ import asyncssh
 from engine.command import Command
 from engine.engine import ExecError
 from engine.shell import PLAIN_START, Shell
-from sshserver.access import Guest
-from sshserver.carrier import Carrier, Process
+from sshserver.access import SshPrincipal
+from sshserver.exec_channel import ExecChannel, Process
 
 logger = logging.getLogger(__name__)
 
 SFTP: Final = "sftp"
-FAILED: Final = 255  # exit code where the process could not be started, as of ssh itself
-RESIZE_SECONDS: Final = 3.0
+FAILED: Final = 255  # exit status where the process could not be started, as of ssh itself
+RESIZE_TIMEOUT_SECONDS: Final = 3.0
 TERMINAL_NAME: Final = re.compile(r"[A-Za-z0-9._+-]{1,64}")
 # Where the packages of Debian, Red Hat, SUSE and Alpine put the program.
 SFTP_START: Final = """
@@ -33,13 +33,13 @@ exit 127
 """
 
 
-class Channel(Carrier, asyncssh.SSHServerSession[bytes]):
+class SessionChannel(ExecChannel, asyncssh.SSHServerSession[bytes]):
     """A shell, a command or SFTP."""
 
     _channel: asyncssh.SSHServerChannel[bytes] | None
 
-    def __init__(self, guest: Guest, used: Callable[[], None], ended: Callable[[Carrier], None]) -> None:
-        super().__init__(guest, used, ended)
+    def __init__(self, principal: SshPrincipal, used: Callable[[], None], ended: Callable[[ExecChannel], None]) -> None:
+        super().__init__(principal, used, ended)
         self._arguments: list[str] = []
         self._has_terminal = False
         self._terminal_name = ""
@@ -56,28 +56,28 @@ class Channel(Carrier, asyncssh.SSHServerSession[bytes]):
         return True
 
     def shell_requested(self) -> bool:
-        """Agree to a shell."""
+        """Accept a request for a shell."""
         self._arguments = ["sh", "-c", PLAIN_START, "sh"]
         return True
 
     def exec_requested(self, command: str) -> bool:
-        """Agree to a command, which no argument list of the engine could hold with a NUL in it."""
+        """Accept a command, unless it contains a NUL, which an argument list cannot hold."""
         self._arguments = ["sh", "-c", PLAIN_START, "sh", command]
         return "\0" not in command
 
     def subsystem_requested(self, subsystem: str) -> bool:
-        """Agree to SFTP, and nothing else."""
+        """Accept SFTP, and no other subsystem."""
         self._arguments = ["sh", "-c", SFTP_START, "sh"]
         return subsystem == SFTP
 
     def terminal_size_changed(self, width: int, height: int, pixwidth: int, pixheight: int) -> None:
-        """Note the window's new size."""
+        """Apply the new size of the window."""
         self._note_size(width, height)
 
-    def tell(self, words: str) -> None:
-        """Show the words to the user, if the channel still takes any."""
+    def show(self, message: str) -> None:
+        """Write the message to the terminal or to standard error, if the channel is still open."""
         with suppress(OSError):
-            self._write(f"\r\n{words}\r\n".encode(), is_error=not self._has_terminal)
+            self._write(f"\r\n{message}\r\n".encode(), is_error=not self._has_terminal)
 
     def _note_size(self, columns: int, rows: int) -> None:
         if 0 < columns < 10_000 and 0 < rows < 10_000:
@@ -85,18 +85,18 @@ class Channel(Carrier, asyncssh.SSHServerSession[bytes]):
             self._resized.set()
 
     async def _run(self) -> None:
-        """Run the process from its start to the exit code; whatever ends this, ends the process."""
+        """Run the process from its start to the exit status; cancellation and errors end the process."""
         try:
             code = await self._serve()
         except ExecError as error:
-            logger.warning("session %s: SSH: %s", self._guest.session_id, error)
-            self.tell(str(error))
+            logger.warning("session %s: SSH: %s", self._principal.session_id, error)
+            self.show(str(error))
             code = FAILED
         except OSError:
-            logger.info("session %s: an SSH client left", self._guest.session_id)
+            logger.info("session %s: an SSH client left", self._principal.session_id)
             code = FAILED
         except Exception:
-            logger.exception("session %s: an SSH channel broke", self._guest.session_id)
+            logger.exception("session %s: an SSH channel broke", self._principal.session_id)
             code = FAILED
         finally:
             self._ended(self)
@@ -123,7 +123,7 @@ class Channel(Carrier, asyncssh.SSHServerSession[bytes]):
         return code
 
     async def _started(self) -> Process:
-        """Return the process; a client that leaves while it starts leaves no process behind. Raises ExecError."""
+        """Return the started process; if cancelled meanwhile, end the process first. Raises ExecError."""
         start = asyncio.create_task(self._start())
         try:
             return await asyncio.shield(start)
@@ -133,11 +133,11 @@ class Channel(Carrier, asyncssh.SSHServerSession[bytes]):
             raise
 
     async def _start(self) -> Process:
-        guest = self._guest
+        principal = self._principal
         if self._has_terminal:
             terminal = {"TERM": self._terminal_name}
-            return await Shell.start(guest.engine, guest.container_id, self._arguments, terminal)
-        return await Command.start(guest.engine, guest.container_id, self._arguments, {})
+            return await Shell.start(principal.engine, principal.container_id, self._arguments, terminal)
+        return await Command.start(principal.engine, principal.container_id, self._arguments, {})
 
     async def _pump_size(self, shell: Shell) -> None:
         while True:
@@ -145,10 +145,10 @@ class Channel(Carrier, asyncssh.SSHServerSession[bytes]):
             await self._apply_size(shell)
 
     async def _apply_size(self, shell: Shell) -> None:
-        """Apply the newest size; one that cannot be applied is made up for by the next."""
+        """Apply the newest size; a failure is logged, and corrected by the next resize."""
         self._resized.clear()
         try:
-            async with asyncio.timeout(RESIZE_SECONDS):
+            async with asyncio.timeout(RESIZE_TIMEOUT_SECONDS):
                 await shell.resize(*self._size)
         except (ExecError, TimeoutError) as error:
-            logger.info("session %s: an SSH terminal kept its size: %s", self._guest.session_id, error)
+            logger.info("session %s: an SSH terminal kept its size: %s", self._principal.session_id, error)
