@@ -85,7 +85,7 @@ async def test_nginx_in_front_passes_the_ports_of_apps_on(tmp_path: Path) -> Non
             assert (await client.ask(request("GET", "/echo", b"", "127.0.0.1:10999", Cookie=cookie))).status == 421
 
 
-async def test_nginx_in_front_stops_the_app_for_a_client_that_does_not_read(tmp_path: Path) -> None:
+async def test_nginx_stops_the_app_for_a_stalled_client(tmp_path: Path) -> None:
     async with running("splice") as proxy, fronted(tmp_path, proxy.port) as port, connected(port) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await client.send(request("GET", "/big", **log_in()))

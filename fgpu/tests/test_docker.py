@@ -155,9 +155,7 @@ def test_two_containers_share_one_simulated_gpu_and_not_their_caps(
     assert started[1].ask("init", "enter 0", f"alloc plain {6 * GIB} 0", "alloc plain 1 1")[2:] == ["0", "2"]
 
 
-def test_a_process_of_another_pid_namespace_is_neither_seen_nor_reaped(
-    image: str, host: Host, started: list[Container]
-) -> None:
+def test_a_process_of_another_pid_namespace_is_not_reaped(image: str, host: Host, started: list[Container]) -> None:
     """Two containers on one region have the same pids; the slot's lock tells their processes apart."""
     session = host.session()
     started.append(Container(image, session))

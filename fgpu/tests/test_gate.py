@@ -71,7 +71,7 @@ def test_kernels_of_many_seconds_are_paid_back_too(host: Host) -> None:
     assert seen == pytest.approx(25, abs=TOLERANCE)
 
 
-def test_a_launch_that_a_running_kernel_may_wait_for_goes_ahead(host: Host) -> None:
+def test_a_launch_that_a_kernel_waits_for_goes_ahead(host: Host) -> None:
     """Waiting out a debt of 60 s at 10 % would take ten minutes, and for ever if the kernel waits for the launch."""
     [milliseconds] = busy(share(host, 10), "stuck", 60_000_000, 0)
     assert milliseconds == pytest.approx(10_000, rel=0.1)
@@ -88,7 +88,7 @@ def test_a_program_that_pauses_is_slowed_only_beyond_its_share(host: Host) -> No
     assert gated == pytest.approx(free, abs=TOLERANCE)
 
 
-def test_a_stream_that_waits_for_something_else_is_not_charged_for_it(host: Host) -> None:
+def test_a_waiting_stream_is_not_charged(host: Host) -> None:
     [free] = busy(host.bare(), "held", 1000, 4000)
     [gated] = busy(share(host, 20), "held", 1000, 4000)
     assert gated == pytest.approx(free, rel=0.05)
@@ -100,7 +100,7 @@ def test_idle_time_is_not_saved_up_for_a_burst(host: Host) -> None:
     assert seen == pytest.approx(100 * 50 / 1450, abs=0.3)
 
 
-def test_two_sessions_on_one_gpu_get_a_quarter_and_three_quarters(host: Host) -> None:
+def test_two_sessions_get_a_quarter_and_three_quarters(host: Host) -> None:
     quarter, rest = share(host, 25), share(host, 75, phase_ms=25)
     seen = busy(quarter, "async", 1000, 4000, beside=(rest,), column=1)
     assert seen == pytest.approx([25, 75], abs=TOLERANCE)
@@ -127,7 +127,7 @@ def test_utilisation_is_shown_as_percent_of_the_share(host: Host) -> None:
     assert int(host.bare().run(*query, **clock)) == pytest.approx(25, abs=TOLERANCE)
 
 
-def test_a_graph_launched_on_a_stream_of_another_gpu_passes_the_gate_of_that_one(host: Host) -> None:
+def test_a_graph_passes_the_gate_of_its_streams_gpu(host: Host) -> None:
     host.configure(gpus=2)
     session = host.session(limit(UUIDS[0], sm="25"), limit(UUIDS[1], sm="100"))
     [seen] = busy(session, "elsewhere", 1000, 4000)

@@ -47,7 +47,7 @@ def test_the_hook_exports_the_drivers_names_and_the_lookups_alone(built: Path) -
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: path.name)
-def test_the_hook_starts_no_threads_takes_no_signals_and_prints_nothing(source: Path) -> None:
+def test_the_hook_uses_no_threads_signals_or_output(source: Path) -> None:
     forbidden = (
         r"\b(pthread_create|sigaction|signal|printf|fprintf|puts|perror|exit|abort|setenv|putenv|constructor)\s*\("
     )
@@ -61,7 +61,7 @@ def test_the_hook_is_small_enough_to_be_read() -> None:
     assert max(map(len, text.splitlines())) <= 120
 
 
-def test_a_program_that_uses_no_gpu_is_untouched_by_the_hook(host: Host) -> None:
+def test_a_program_without_gpu_is_untouched_by_the_hook(host: Host) -> None:
     session = host.session()
     maps = subprocess.run(
         ["cat", "/proc/self/maps"],

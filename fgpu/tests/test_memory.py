@@ -14,7 +14,7 @@ GRAPHS = ["graph", "graph_node", "graph_node2", "captured"]
 EVERY_WAY = [*LINEAR, *ARRAYS, *ORDERED, *GRAPHS, "vmm"]
 
 
-def test_a_program_can_take_exactly_its_share_and_no_byte_more(host: Host) -> None:
+def test_a_program_can_take_exactly_its_share(host: Host) -> None:
     with host.session().probe() as probe:
         assert probe.alloc(2 * GIB) == 0
         assert probe.free() == 0
@@ -71,7 +71,7 @@ def test_a_full_card_takes_the_charge_back_too(host: Host) -> None:
     "name",
     ["cuMemAlloc", "cuMemAllocPitch", "cuArrayCreate", "cuArray3DCreate", "cuMemGetInfo", "cuDeviceTotalMem"],
 )
-def test_the_32_bit_interface_of_before_cuda_3_2_is_not_offered(host: Host, name: str) -> None:
+def test_the_32_bit_cuda_interface_is_not_offered(host: Host, name: str) -> None:
     with host.session().probe() as probe, host.bare().probe() as bare:
         assert bare.code(f"bare {name}") == 0
         assert probe.code(f"bare {name}") == NOT_SUPPORTED
@@ -114,7 +114,7 @@ def test_host_memory_is_not_charged(host: Host) -> None:
         assert probe.free() == 2 * GIB
 
 
-def test_a_pool_that_keeps_freed_memory_stays_charged_and_serves_from_it(host: Host) -> None:
+def test_a_pool_with_freed_memory_stays_charged(host: Host) -> None:
     with host.session().probe() as probe:
         assert probe.alloc(GIB, "pool") == 0
         assert probe.code("free 0") == 0
@@ -196,7 +196,7 @@ def test_the_end_of_the_primary_context_frees_its_memory(host: Host, how: str) -
         assert probe.free() == 2 * GIB
 
 
-def test_each_gpu_has_its_own_share_whatever_order_the_program_sees_them_in(host: Host) -> None:
+def test_each_gpu_has_its_share_in_any_visible_order(host: Host) -> None:
     host.configure(gpus=3)
     session = host.session(
         limit(UUIDS[2], memory=3 * GIB), limit(UUIDS[0], memory=GIB), limit(UUIDS[1], memory=2 * GIB)
@@ -211,7 +211,7 @@ def test_each_gpu_has_its_own_share_whatever_order_the_program_sees_them_in(host
 
 
 @pytest.mark.parametrize("how", ["async_stream", "pool_of_0"])
-def test_stream_ordered_memory_is_charged_where_it_lies_whatever_gpu_is_current(host: Host, how: str) -> None:
+def test_stream_ordered_memory_is_charged_where_it_lies(host: Host, how: str) -> None:
     host.configure(gpus=2)
     with host.session(limit(UUIDS[0], memory=GIB), limit(UUIDS[1], memory=3 * GIB)).probe() as probe:
         assert probe.code("stream") == 0
@@ -223,7 +223,7 @@ def test_stream_ordered_memory_is_charged_where_it_lies_whatever_gpu_is_current(
         assert probe.free() == 0
 
 
-def test_launching_on_several_gpus_at_once_is_refused_where_one_is_gated(host: Host) -> None:
+def test_a_launch_on_several_gated_gpus_is_refused(host: Host) -> None:
     with host.session(limit(sm="100")).probe() as free, host.session().probe() as gated:
         assert gated.code("multi 2") == NOT_SUPPORTED
         assert free.code("multi 2") == 0

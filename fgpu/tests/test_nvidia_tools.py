@@ -20,7 +20,7 @@ def probe(session: Session) -> Probe:
     return session.probe(enter=False, LD_LIBRARY_PATH=str(TOOLS))
 
 
-def test_the_real_driver_is_initialised_through_the_hook_as_far_as_without_a_gpu(host: Host) -> None:
+def test_the_real_driver_initialises_through_the_hook(host: Host) -> None:
     with probe(host.session()) as hooked, probe(host.bare()) as plain:
         assert plain.code("init") == NO_DEVICE
         assert hooked.code("init") == NO_DEVICE

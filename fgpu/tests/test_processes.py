@@ -108,7 +108,7 @@ def test_exec_gives_the_memory_back_though_the_pid_lives_on(host: Host) -> None:
         assert other.alloc(2 * GIB) == 0
 
 
-def test_a_reused_pid_is_not_taken_for_the_process_that_had_it(host: Host) -> None:
+def test_a_reused_pid_is_not_the_former_process(host: Host) -> None:
     session = host.session()
     with session.probe() as probe:
         assert probe.alloc(MIB) == 0
@@ -130,7 +130,7 @@ def test_a_process_that_closed_all_its_files_is_still_counted(host: Host) -> Non
         assert other.alloc(512 * MIB) == 0
 
 
-def test_lowering_its_own_count_in_the_region_gains_a_process_nothing(host: Host) -> None:
+def test_lowering_its_count_gains_a_process_nothing(host: Host) -> None:
     session = host.session()
     with session.probe() as probe:
         assert probe.alloc(GIB) == 0
@@ -166,7 +166,7 @@ def test_the_256th_process_is_the_last_one(host: Host) -> None:
             assert later.alloc(2 * GIB) == 0
 
 
-def test_the_offsets_that_tests_read_at_are_those_of_the_c_struct(host: Host) -> None:
+def test_offsets_in_tests_are_those_of_the_struct(host: Host) -> None:
     with host.session().probe() as probe:
         assert probe.ask("layout") == [str(GPU_BYTES), str(SLOT_BYTES), str(GPU_BASE), str(SLOT_BASE), str(HIGH)]
 

@@ -82,7 +82,7 @@ def test_get_proc_address_refuses_a_future_allocator(host: Host, how: str) -> No
         assert probe.ask(f"lookup {how} cuMemAllocHost 12080 0") == ["driver", "0"]
 
 
-def test_a_program_linked_to_the_driver_is_held_to_the_share(host: Host) -> None:
+def test_a_directly_linked_program_is_held_to_its_share(host: Host) -> None:
     assert host.session().run("test/direct").split() == ["0", str(OUT_OF_MEMORY), "0", str(GIB), str(2 * GIB)]
     assert host.bare().run("test/direct").split()[:3] == ["0", "0", "0"]
 
