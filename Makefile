@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help up setup test test-long fgpu lint format doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy
+.PHONY: help machine up setup test test-long fgpu lint format doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy
 
 PYTHON := .venv/bin/python
 MANAGE := $(PYTHON) manage.py
@@ -14,10 +14,10 @@ NODE_DEV := node_modules/stamp-dev
 help: ## Show what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-up: $(RUNTIME) $(NODE) .env fgpu ## Set everything up, run the platform, print its address and log-ins; Ctrl-C stops it
+up: machine $(RUNTIME) $(NODE) .env fgpu ## Set everything up, run the platform, print its address and log-ins; Ctrl-C stops it
 	@$(MANAGE) up
 
-setup: $(RUNTIME) $(NODE) .env fgpu ## Set everything up like `make up`, but do not run it
+setup: machine $(RUNTIME) $(NODE) .env fgpu ## Set everything up like `make up`, but do not run it
 	@$(MANAGE) up --setup-only
 
 test: $(DEV) $(NODE) .env fgpu ## Set everything up for the tests, then run all but the campaigns
@@ -25,6 +25,9 @@ test: $(DEV) $(NODE) .env fgpu ## Set everything up for the tests, then run all 
 
 test-long: $(DEV) $(NODE) .env fgpu ## Set everything up for the tests, then run the campaigns
 	@$(MANAGE) prepare --tests && sh gpuplatform/bootstrap/tests.sh long
+
+machine:
+	@sh gpuplatform/bootstrap/machine.sh
 
 fgpu: $(RUNTIME) ## Build the hook that divides a GPU, and the simulated driver; up to date takes no time
 	@$(STEP) "The hook that divides a GPU" $(MAKE) -s -C fgpu PYTHON=$(abspath $(PYTHON))

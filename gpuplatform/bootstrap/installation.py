@@ -10,7 +10,7 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 
 from gpuplatform import embedded
-from gpuplatform.bootstrap import demo, docker_engine, gpus, services, static_files, system_packages
+from gpuplatform.bootstrap import demo, docker_engine, gpus, helper, services, static_files, system_packages
 from gpuplatform.bootstrap.progress import Progress
 from gpuplatform.bootstrap.supervisor import Service
 
@@ -50,6 +50,7 @@ def prepare_machine(progress: Progress, *, for_tests: bool) -> None:
     with progress.step("Docker Engine"):
         log = Path(settings.COMPUTE_VAR_DIR) / "dockerd.log"
         docker_engine.ensure(settings.COMPUTE_DOCKER_URL, log, progress.note)
+    helper.ensure(progress)
     with progress.step("Programs of the operating system"):
         system_packages.ensure(system_packages.FOR_IMAGES, progress.note)
         if for_tests:

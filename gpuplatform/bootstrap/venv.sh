@@ -3,15 +3,7 @@
 # On Debian and Ubuntu as root a missing Python is installed; elsewhere the message says what to install.
 set -eu
 here=$(dirname "$0")
-
-suitable_python() {
-    for name in python3 python3.14 python3.13 python3.12 python3.11; do
-        if "$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then
-            printf '%s\n' "$name"
-            return
-        fi
-    done
-}
+. "$here/python.sh"
 
 apt_install() {
     sh "$here/step.sh" "Debian packages $*" sh -c '

@@ -1,0 +1,30 @@
+"""Makes sure, before anything is set up, that a platform that is not root has a helper that is."""
+
+from django.conf import settings
+
+from gpuplatform.bootstrap.progress import Progress, SetupError
+from hostworker.privileged.helper import HelperPrivileges
+from hostworker.runtime.factory import get_privileges
+
+
+def ensure(progress: Progress) -> None:
+    """Start the helper for a moment where the host worker will need it. Raises SetupError where it cannot run.
+
+    Nothing is to be done as root, or where COMPUTE_PRIVILEGED_HELPER says that there is to be none.
+    """
+    privileges = get_privileges()
+    if not isinstance(privileges, HelperPrivileges):
+        return
+    with progress.step("Helper container, since this is not root"):
+        try:
+            problem = privileges.problem()
+        finally:
+            privileges.close()
+        if problem and settings.COMPUTE_DOCKER_URL.startswith("unix://"):
+            raise SetupError(
+                f"GPUs cannot be divided here, nor sessions kept from this machine's services: {problem}\n"
+                "Run `make up` as root, or use a Docker Engine that runs as root on this very machine. To go on "
+                "without, lending whole GPUs only, put COMPUTE_PRIVILEGED_HELPER=false into .env."
+            )
+        if problem:
+            progress.note(f"WARNING: this host lends whole GPUs only: {problem}")
