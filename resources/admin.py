@@ -7,14 +7,17 @@ from django.db import IntegrityError, models
 from django.db.models import QuerySet
 from django.forms import Field, Select
 from django.http import HttpRequest, HttpResponse
+from django.template.defaultfilters import pluralize
+from django.utils.html import format_html
 
 from accounts.admin import UserAdmin
 from accounts.models import ResourcePolicy, User
 from resources import services
 from resources.fields import FGPU_HELP, SIZE_HELP, FgpuFormField, SizeFormField
 from resources.forms import HostForm, ImageForm, PresetForm, ResourceGroupForm
+from resources.images import builds
 from resources.kick import kick_scheduler
-from resources.models import App, Gpu, Host, Image, Installation, Preset, ResourceGroup
+from resources.models import App, BuildState, Gpu, Host, Image, Installation, Preset, ResourceGroup
 from resources.units import fgpu_text, size_text
 
 APP_ICONS = ("notebook", "lab", "chart", "flask", "terminal", "book", "globe", "gpu", "layers")
@@ -228,13 +231,41 @@ class ImageAdmin(AmountsAdmin):
 
     form = ImageForm
     list_display = (
-        *("environment", "version", "reference", "is_enabled", "min_cpu"),
+        *("environment", "version", "reference", "is_enabled", "build_state", "min_cpu"),
         *(memory_column("min_memory", "least memory"), fgpu_column("min_fgpu", "least fGPU")),
     )
-    list_filter = ("is_enabled", "environment")
+    list_filter = ("is_enabled", "build__state", "environment")
+    list_select_related = ("build",)
     list_display_links = ("environment", "version")
     search_fields = ("environment", "version", "reference", "description")
+    readonly_fields = ("build_state", "build_problem")
     inlines = (AppInline,)
+    actions = ("build_again",)
+
+    @admin.display(description="build", ordering="build__state")
+    def build_state(self, image: Image) -> str:
+        """Return how far the build of the image is."""
+        build = builds.build_of(image)
+        if build is None:
+            return "not built here"
+        if build.state == BuildState.BUILDING and build.steps:
+            return f"building, step {build.step} of {build.steps}"
+        return str(BuildState(build.state).label)
+
+    @admin.display(description="why the build failed")
+    def build_problem(self, image: Image) -> str:
+        """Return the failed command and the last lines of its output."""
+        build = builds.build_of(image)
+        return format_html("<pre>{}</pre>", build.problem) if build and build.problem else "-"
+
+    @admin.action(description="Build selected images again whose build failed", permissions=["change"])
+    def build_again(self, request: HttpRequest, images: QuerySet[Image]) -> None:
+        """Queue the failed builds again."""
+        if queued := builds.retry(images):
+            text = f"{queued} image{pluralize(queued)} will be built by the image builder, which `make up` runs."
+            self.message_user(request, text, messages.SUCCESS)
+        else:
+            self.message_user(request, "None of these images has a build that failed.", messages.WARNING)
 
 
 @admin.register(Installation)

@@ -233,6 +233,37 @@ class Image(models.Model):
         return f"{self.environment} {self.version}"
 
 
+class BuildState(models.TextChoices):
+    """How far the build of an image is."""
+
+    QUEUED = "QUEUED", "queued"
+    BUILDING = "BUILDING", "building"
+    READY = "READY", "ready"
+    FAILED = "FAILED", "failed"
+
+
+class ImageBuild(models.Model):
+    """The build of an image of the catalogue. An image without one comes from a registry, or was entered by hand."""
+
+    image = models.OneToOneField(Image, on_delete=models.CASCADE, primary_key=True, related_name="build")
+    state = models.CharField(max_length=8, choices=BuildState.choices, default=BuildState.QUEUED.value)
+    is_usable = models.BooleanField(
+        "usable", default=False, help_text="Sessions can run it: it was built, perhaps from older inputs"
+    )
+    position = models.PositiveSmallIntegerField(default=0, help_text="Order in the queue")
+    step = models.PositiveSmallIntegerField(default=0, help_text="Of the Dockerfile; 0: the base is being prepared")
+    steps = models.PositiveSmallIntegerField(default=0)
+    started_at = models.DateTimeField(null=True, blank=True)
+    last_duration = models.DurationField(null=True, blank=True, help_text="How long its last whole build took")
+    problem = models.TextField(blank=True, help_text="Why it failed, with the last lines of its output")
+
+    class Meta:
+        ordering = ("position", "pk")
+
+    def __str__(self) -> str:
+        return f"build of {self.image}"
+
+
 class App(models.Model):
     """An app of an image: how sessions start it, and when it is ready."""
 

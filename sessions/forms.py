@@ -9,6 +9,7 @@ from django.utils.datastructures import MultiValueDict
 
 from accounts.models import User
 from resources.fields import FgpuFormField, SizeFormField, SpanFormField
+from resources.images import builds
 from resources.models import Image, Preset, ResourceGroup
 from resources.units import GIB, MIB, fgpu_text, size_text
 from sessions import services, validation
@@ -103,12 +104,13 @@ class LaunchForm(forms.Form):
     def __init__(self, owner: User, data: Any = None) -> None:
         self.owner = owner
         groups = ResourceGroup.objects.usable_by(owner)
-        self.images = list(Image.objects.filter(is_enabled=True))
+        offered = Image.objects.filter(is_enabled=True).select_related("build")
+        self.images = list(offered)
         self.groups = list(groups)
         self.presets = list(Preset.objects.filter(Q(group=None) | Q(group__in=self.groups)).select_related("group"))
         self.others = list(Session.objects.filter(owner=owner).live()[:MAX_OFFERED])
         super().__init__(data, initial=self._starting_values())
-        self._offer("image", Image.objects.filter(is_enabled=True))
+        self._offer("image", offered)
         self._offer("resource_group", groups)
         self._offer("depends_on", Session.objects.filter(owner=owner))
         self._offer("preset", Preset.objects.filter(Q(group=None) | Q(group__in=self.groups)))
@@ -184,9 +186,8 @@ class LaunchForm(forms.Form):
         group = self.groups[0] if self.groups else None
         fitting = [preset for preset in self.presets if preset.group_id is None or preset.group == group]
         start = fitting[0] if fitting else Preset(cpu=1, memory=2 * GIB, shared_memory=64 * MIB)
-        usual = [image.pk for image in self.images if image.is_default]
         return {
-            "image": next(iter(usual + [image.pk for image in self.images]), None),
+            "image": min(self.images, key=_offered_first).pk if self.images else None,
             "resource_group": group.pk if group else None,
             "preset": start.pk or CUSTOM,
             "cpu": start.cpu,
@@ -215,3 +216,11 @@ class LaunchForm(forms.Form):
             elif name == GENERAL or name not in self.fields:
                 field = None
             self.add_error(field, message)
+
+
+def _offered_first(image: Image) -> tuple[bool, int, bool]:
+    """Return the sorting key of the image to begin with: a usable default, else what is built next."""
+    build = builds.build_of(image)
+    if build is None or build.is_usable:
+        return False, 0, not image.is_default
+    return True, build.position, not image.is_default

@@ -288,7 +288,7 @@ def group_for(user: User, name: str | None) -> ResourceGroup:
 
 
 def _find_image(attrs: Mapping[str, Any]) -> dict[str, Image]:
-    images = Image.objects.all()  # the service refuses the disabled ones
+    images = Image.objects.select_related("build")  # the service refuses the disabled ones
     reference, environment, version = (attrs.get(name) for name in ("image", "environment", "version"))
     if reference is not None and (environment, version) == (None, None):
         if image := images.filter(reference=reference).first():

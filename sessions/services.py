@@ -13,6 +13,7 @@ from accounts import limits
 from accounts.limits import Amounts
 from accounts.models import User
 from resources.capacity import Capacity, shortfalls
+from resources.images import builds
 from resources.kick import kick_scheduler
 from resources.models import Host, Image, ResourceGroup
 from resources.units import amount_text, span_text
@@ -189,6 +190,8 @@ def _grant_errors(owner: User, request: LaunchRequest) -> dict[str, str]:
     errors = {}
     if not request.image.is_enabled:
         errors["image"] = f"{request.image} is not offered at present."
+    elif refusal := builds.refusal(request.image):
+        errors["image"] = refusal
     image = request.image
     for name, least in (("cpu", image.min_cpu), ("memory", image.min_memory), ("fgpu", image.min_fgpu)):
         if getattr(request, name) < least:

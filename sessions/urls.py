@@ -19,6 +19,7 @@ app_name = "sessions"
 urlpatterns = [
     path("", views.session_list, name="list"),
     path("launch/", views.launch, name="launch"),
+    path("launch/images/", views.image_builds, name="image-builds"),
     path("terminate/", views.terminate_many, name="terminate-many"),
     path("<session:session_id>/", views.detail, name="detail"),
     path("<session:session_id>/logs/", views.session_logs, name="logs"),

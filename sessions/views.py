@@ -14,7 +14,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django.views.decorators.vary import vary_on_headers
 
+from accounts.models import User
 from accounts.requests import UserRequest
+from resources.images import builds
 from resources.models import ResourceGroup
 from sessions import logs, queries, services
 from sessions.forms import LaunchForm
@@ -63,8 +65,16 @@ def launch(request: UserRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid() and (started := form.save()):
         messages.success(request, _launched(started))
         return redirect(reverse("sessions:list") + _launcher_fragment(started))
-    context = {"form": form, "facts": queries.launch_facts(request.user)}
+    context = {"form": form, "facts": queries.launch_facts(request.user)} | _build_context(request.user)
     return render(request, "sessions/launch.html", context, status=422 if form.is_bound else 200)
+
+
+@require_safe
+@login_required
+@never_cache
+def image_builds(request: UserRequest) -> HttpResponse:
+    """Show how far the images are that cannot be used yet: the part of the launch page that changes."""
+    return render(request, "sessions/_image_builds.html", _build_context(request.user))
 
 
 @require_safe
@@ -176,3 +186,9 @@ def _ending(sessions: list[Session]) -> str:
     if not sessions:
         return "Nothing to end: these sessions have already ended."
     return f"Ending {sessions[0].name}." if len(sessions) == 1 else f"Ending {len(sessions)} sessions."
+
+
+def _build_context(user: User) -> dict[str, Any]:
+    """Return the builds to show: what cannot be launched yet, and to superadmins also what is only outdated."""
+    shown = [status for status in builds.statuses() if user.is_superuser or not status.is_usable]
+    return {"builds": shown, "is_building": any(status.is_active for status in shown)}

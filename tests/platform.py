@@ -25,6 +25,7 @@ from tests.wait import SECONDS, until
 
 ROOT = Path(__file__).resolve().parent.parent
 ANNOUNCED = "Ctrl-C stops it."
+UNUSABLE = "SELECT image_id FROM resources_imagebuild WHERE NOT is_usable AND state <> 'FAILED'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,15 +90,17 @@ def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
 
 
 def announced(process: "subprocess.Popen[bytes]", log: Path, var_dir: Path, environment: Mapping[str, str]) -> Platform:
-    """Return the platform that `make up`, which writes to `log`, runs with this environment, once it is ready."""
+    """Return the platform that `make up`, which writes to `log`, runs with this environment, once its images are built."""
     until(lambda: _is_announced(process, log), seconds=900)
-    return Platform(
+    platform = Platform(
         url=f"http://{environment['COMPUTE_HTTP_ADDRESS']}",
         var_dir=var_dir,
         host_name=environment["COMPUTE_HOST_NAME"],
         passwords=dict(re.findall(r"^\s+(\S+@\S+)\s+(\S+)$", log.read_text(), re.MULTILINE)),
         environment=dict(environment),
     )
+    until(lambda: not platform.rows(UNUSABLE), seconds=900)  # images are built while the platform runs
+    return platform
 
 
 def _is_announced(process: subprocess.Popen[bytes], log: Path) -> bool:

@@ -30,6 +30,7 @@ from gpuplatform.bootstrap.progress import SetupError
 from hostworker.runtime.container_config import NETWORK
 from hostworker.runtime.factory import firewall_problem, get_enforcer
 from resources.checks import check_simulated_gpus
+from resources.images import builds
 from resources.models import Gpu, Host, Image
 from resources.units import GIB, size_text
 from sessions.engine_address import engine_behind
@@ -42,6 +43,7 @@ HEARTBEAT_LIMIT: Final = timedelta(seconds=20)
 CLOCK_LIMIT: Final = timedelta(seconds=2)
 ANSWER_SECONDS: Final = 3
 START: Final = "`make up` starts it"
+START_BUILDS: Final = "the running platform builds them, or `make images`"
 
 
 class Verdict(StrEnum):
@@ -244,6 +246,12 @@ def _images() -> Finding:
     references = list(Image.objects.filter(is_enabled=True).values_list("reference", flat=True))
     if not references:
         return Finding(Verdict.WARN, "none is registered", "`make images` builds them")
+    statuses = builds.statuses()
+    if failed := [str(status.image) for status in statuses if not status.is_active]:
+        hint = "see why in the administration under Images, and build them again there"
+        return Finding(Verdict.WARN, f"could not be built: {', '.join(failed)}", hint)
+    if statuses:
+        return Finding(Verdict.WARN, "; ".join(f"{status.image} {status.text}" for status in statuses), START_BUILDS)
     with closing(_docker_client()) as client:
         tags = {tag for image in client.images() for tag in image.get("RepoTags") or []}
     there = sum(reference in tags for reference in references)

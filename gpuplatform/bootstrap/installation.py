@@ -1,18 +1,22 @@
 """The set-up inside Django: services, Docker Engine, tables, static files, images and demo data, step by step."""
 
+import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final, TextIO
 
 from django.conf import settings
 from django.core.management import CommandError, call_command
 from django.db import connections
+from docker import DockerClient
 
 from gpuplatform import embedded
 from gpuplatform.bootstrap import demo, docker_engine, gpus, helper, services, static_files, system_packages
-from gpuplatform.bootstrap.progress import Progress
+from gpuplatform.bootstrap.progress import Progress, SetupError
 from gpuplatform.bootstrap.supervisor import Service
+from resources.images import background, builds
+from resources.images.catalog import CatalogError
 
 SIMULATED_GPUS: Final = "1x8GiB"
 
@@ -52,24 +56,49 @@ def prepare_machine(progress: Progress, *, for_tests: bool) -> None:
         docker_engine.ensure(settings.COMPUTE_DOCKER_URL, log, progress.note)
     helper.ensure(progress)
     with progress.step("Programs of the operating system"):
-        system_packages.ensure(system_packages.FOR_IMAGES, progress.note)
+        if for_tests or system_packages.can_install():
+            system_packages.ensure(system_packages.FOR_IMAGES, progress.note)
         if for_tests:
             system_packages.ensure(system_packages.FOR_TESTS, progress.note)
 
 
-def fill(progress: Progress, output: TextIO) -> None:
-    """Bring tables, static files, images and demo data up to date. A failed image is reported, and no more."""
+def fill(progress: Progress) -> None:
+    """Bring tables, static files, demo data and the list of images up to date; raise SetupError."""
     with progress.step("Tables of the database"):
         call_command("migrate", interactive=False, verbosity=0)
     with progress.step("Static files"):
         static_files.collect(progress.note)
     with progress.step("Demo data"):
         demo.create(logins_file())
-    with progress.step("Session images (several minutes the first time)"):
+    with progress.step("Session images"):
+        _enqueue_images(progress)
+
+
+def build_images(progress: Progress, output: TextIO) -> None:
+    """Build the session images and wait for them. A failed image is reported, and no more."""
+    with progress.step("Building session images (several minutes the first time)"):
         try:
             call_command("build_images", stdout=output)
         except CommandError as error:
             progress.note(f"WARNING: {error}. Sessions can use the images that are there; `make images` tries again.")
+
+
+def _enqueue_images(progress: Progress) -> None:
+    """Register the images and queue what has to be built; the image builder does the rest while the platform runs."""
+    folder = Path(settings.BASE_DIR) / "images"
+    with closing(DockerClient(base_url=settings.COMPUTE_DOCKER_URL)) as engine:
+        try:
+            background.enqueue_catalog(engine, folder, os.environ, with_registries=False, report=progress.note)
+        except CatalogError as error:
+            raise SetupError(str(error)) from None
+    waiting = [status for status in builds.statuses() if status.is_active]
+    if waiting:
+        text = ", ".join(str(status.image) for status in waiting)
+        progress.note(
+            f"built in the background while the platform runs: {text}; the launch page shows how far they are"
+        )
+    else:
+        progress.note("up to date")
 
 
 def simulated_gpus(progress: Progress) -> dict[str, str]:

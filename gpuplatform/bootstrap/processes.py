@@ -14,7 +14,7 @@ CELERY: Final = (sys.executable, "-m", "celery", "--quiet", "-A", "gpuplatform")
 def commands(
     address: Address, var_dir: Path, host_environment: dict[str, str], *, has_ssh: bool = False
 ) -> list[Command]:
-    """Return what to run: web, scheduler, beat, this host's worker and, if wanted, the SSH server."""
+    """Return what to run: web, scheduler, beat, host worker, image builder and, if wanted, SSH server."""
     worker = "worker -Q scheduler -n scheduler@%h --pool solo --concurrency 1 --without-gossip --without-mingle"
     return [
         Command(name="web", arguments=(sys.executable, "manage.py", "web", "--address", address.text)),
@@ -32,5 +32,6 @@ def commands(
             arguments=(sys.executable, "manage.py", "hostworker"),
             environment={"PYTHONWARNINGS": QUIET_ROOT, **host_environment},
         ),
+        Command(name="images", arguments=(sys.executable, "manage.py", "imagebuilder")),
         *([Command(name="ssh", arguments=(sys.executable, "manage.py", "sshserver"))] if has_ssh else []),
     ]

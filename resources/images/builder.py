@@ -1,18 +1,19 @@
 """Build the catalogue's images with the engine's API, each only when its inputs have changed."""
 
 import io
+import re
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-import requests
 from docker import DockerClient
 from docker.errors import APIError, DockerException, ImageNotFound
+from urllib3.exceptions import HTTPError
 
 from resources.images import inputs, trust
 from resources.images.base import BaseImageError, Bases, Report
@@ -21,6 +22,13 @@ from resources.images.catalog import Entry, Recipe
 SILENCE_SECONDS: Final = 1800  # the engine may be quiet for this long within a build; pip is, for minutes
 TAIL_LINES: Final = 30
 STEP_LENGTH: Final = 100
+_STEP: Final = re.compile(r"Step (\d+)/(\d+) ")
+
+StepReport = Callable[[int, int], None]  # gets the number of the step that begins, and of all
+
+
+def ignore_step(step: int, steps: int) -> None:
+    """Report nothing."""
 
 
 class ImageBuildError(Exception):
@@ -61,19 +69,23 @@ class Builder:
         for name in inputs.indexes_with_passwords(environ):
             report(f"{name} has a password, which would stay readable in the image: not used for the build")
 
-    def build(self, entry: Entry, recipe: Recipe) -> BuildResult:
+    def is_current(self, entry: Entry, recipe: Recipe) -> bool:
+        """Return whether the engine holds the image, built from what would be built now; never with `force`."""
+        digest = inputs.inputs_digest(self._files, recipe)
+        return not self._force and built_digest(self._engine, entry.reference) == digest
+
+    def build(self, entry: Entry, recipe: Recipe, on_step: StepReport = ignore_step) -> BuildResult:
         """Build the image of an entry unless it is there with the same inputs. Never raises for a failed build."""
         started = time.monotonic()
-        digest = inputs.inputs_digest(self._files, recipe)
         try:
-            if not self._force and built_digest(self._engine, entry.reference) == digest:
+            if self.is_current(entry, recipe):
                 return BuildResult(entry, BuildOutcome.CURRENT, time.monotonic() - started)
-            self._build(entry, recipe, digest)
-        except (ImageBuildError, BaseImageError, DockerException, requests.RequestException) as error:
+            self._build(entry, recipe, on_step)
+        except (ImageBuildError, BaseImageError, DockerException, HTTPError, OSError) as error:
             return BuildResult(entry, BuildOutcome.FAILED, time.monotonic() - started, str(error))
         return BuildResult(entry, BuildOutcome.BUILT, time.monotonic() - started)
 
-    def _build(self, entry: Entry, recipe: Recipe, digest: str) -> None:
+    def _build(self, entry: Entry, recipe: Recipe, on_step: StepReport) -> None:
         arguments = {"BASE": self._bases.reference(recipe.suite), "PACKAGES": " ".join(recipe.packages)}
         replaced = self._image_id(entry.reference)
         events = self._engine.api.build(
@@ -81,14 +93,14 @@ class Builder:
             custom_context=True,
             tag=entry.reference,
             buildargs=arguments | self._refresh | self._network,
-            labels={inputs.INPUTS_LABEL: digest},
+            labels={inputs.INPUTS_LABEL: inputs.inputs_digest(self._files, recipe)},
             network_mode="host",
             rm=True,
             forcerm=True,
             timeout=SILENCE_SECONDS,
             decode=True,
         )
-        follow_build(events, lambda step: self._report(f"{entry.label}: {step}"))
+        follow_build(events, lambda step: self._report(f"{entry.label}: {step}"), on_step)
         if replaced and replaced != self._image_id(entry.reference):
             # Otherwise every update would leave a gigabyte behind; what containers or tags still use, the engine keeps.
             with suppress(APIError):
@@ -110,8 +122,11 @@ def built_digest(engine: DockerClient, reference: str) -> str | None:
     return labels.get(inputs.INPUTS_LABEL)
 
 
-def follow_build(events: Iterable[Mapping[str, object]], report: Report) -> None:
-    """Read the engine's build events to their end, reporting each command that is really run. Raise ImageBuildError."""
+def follow_build(events: Iterable[Mapping[str, object]], report: Report, on_step: StepReport = ignore_step) -> None:
+    """Read the engine's build events to their end, reporting each command that is really run. Raise ImageBuildError.
+
+    `on_step` gets the number of each step, cached ones included, and of all steps.
+    """
     step, tail = "", deque[str](maxlen=TAIL_LINES)
     for event in events:
         if "error" in event:
@@ -121,6 +136,8 @@ def follow_build(events: Iterable[Mapping[str, object]], report: Report) -> None
             if line.startswith("Step "):
                 step = line
                 tail.clear()
+                if match := _STEP.match(line):
+                    on_step(int(match[1]), int(match[2]))
             elif line.startswith(" ---> Running in") and " : RUN " in step:
                 report(_shortened(step))
             elif line.strip():

@@ -107,6 +107,12 @@ def select(entries: Sequence[Entry], wanted: Sequence[str]) -> tuple[Entry, ...]
     return tuple(entry for entry in entries if names & known[entry])
 
 
+def build_order(entries: Sequence[Entry]) -> list[tuple[Entry, Recipe]]:
+    """Return the entries that are built here with their recipes: first those that are offered first."""
+    ordered = sorted(entries, key=lambda entry: not entry.is_default)
+    return [(entry, entry.recipe) for entry in ordered if entry.recipe]
+
+
 def reference_problem(reference: str) -> str | None:
     """Say what is wrong with an image reference, or None: it must name a tag or a digest."""
     match = _REFERENCE.fullmatch(reference)

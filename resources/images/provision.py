@@ -1,20 +1,24 @@
 """Make the entries of the catalogue available: build what is built here, then register."""
 
 from collections.abc import Mapping
+from datetime import timedelta
+from functools import partial
 from pathlib import Path
 
 from django.core.exceptions import ValidationError
 from docker import DockerClient
 from docker.errors import DockerException
 
+from resources.images import builds
 from resources.images.base import Report, has_image, registry_answers
-from resources.images.builder import Builder, BuildOutcome
+from resources.images.builder import Builder, BuildOutcome, ignore_step
 from resources.images.catalog import Entry, Recipe, registry_of
 from resources.images.registration import CatalogChange, is_registered, register_entry
+from resources.models import Image
 
 
 class Provision:
-    """One run over the catalogue on one engine."""
+    """One run over the catalogue on one engine. What builds or queues is called with `builds.exclusive` held."""
 
     def __init__(
         self, engine: DockerClient, folder: Path, environ: Mapping[str, str], *, force: bool, report: Report
@@ -24,20 +28,37 @@ class Provision:
         self._builder = Builder(engine, folder, environ, force=force, report=report)
         self._silent: set[str] = set()  # registries that did not answer in this run are not waited for again
 
-    def offer(self, entry: Entry) -> bool:
-        """Have the entry built and registered, reporting how it goes; False when that failed."""
-        if entry.recipe:
-            return self._build(entry, entry.recipe) and self._register(entry, enable=True)
-        enable = is_registered(entry) or self._is_available(entry.reference)
-        return self._register(entry, enable=enable)
+    def enqueue(self, entry: Entry, recipe: Recipe, position: int) -> bool:
+        """Register the entry and queue its build unless it is up to date; False where it could not be registered."""
+        if not self._register(entry, enable=True):
+            return False
+        image = _row(entry)
+        if self._builder.is_current(entry, recipe):
+            builds.mark_current(image, position)
+        else:
+            builds.enqueue(image, position, is_usable=has_image(self._engine, entry.reference))
+        return True
 
-    def _build(self, entry: Entry, recipe: Recipe) -> bool:
-        result = self._builder.build(entry, recipe)
+    def build(self, entry: Entry, recipe: Recipe) -> bool:
+        """Build the entry, which is registered, recording and reporting how it goes; False when that failed."""
+        build = builds.claim(_row(entry))
+        on_step = partial(builds.record_step, build) if build else ignore_step
+        result = self._builder.build(entry, recipe, on_step)
         if result.outcome is BuildOutcome.FAILED:
             self._report(f"{entry.label}: FAILED after {result.seconds:.0f} s\n{result.problem}")
+            if build:
+                builds.fail(build, result.problem)
             return False
         self._report(f"{entry.label}: {result.outcome}, {result.seconds:.1f} s")
+        if build:
+            is_new = result.outcome is BuildOutcome.BUILT
+            builds.finish(build, timedelta(seconds=result.seconds) if is_new else None)
         return True
+
+    def offer(self, entry: Entry) -> bool:
+        """Register an entry whose image a registry has, enabled if it answers; False when that failed."""
+        enable = is_registered(entry) or self._is_available(entry.reference)
+        return self._register(entry, enable=enable)
 
     def _register(self, entry: Entry, *, enable: bool) -> bool:
         try:
@@ -66,3 +87,7 @@ class Provision:
             return True
         self._silent.add(registry)
         return False
+
+
+def _row(entry: Entry) -> Image:
+    return Image.objects.get(environment=entry.environment, version=entry.version)

@@ -40,6 +40,14 @@ function fitSliders() {
   }
 }
 
+// The environment has a list of its own, so that an option is a version; one that is being built is not offered yet.
+function nameOption(option) {
+  const isReady = !("unusable" in option.dataset);
+  option.text = option.dataset.version + (isReady ? "" : " (not ready)");
+}
+
+let onBuilds = () => {}; // what to do once the list of builds has changed
+
 function chooseEnvironment() {
   const images = field("image");
   const choice = document.getElementById("environment-choice");
@@ -50,7 +58,15 @@ function chooseEnvironment() {
     images.value = selected ?? usual.value;
     update();
   };
-  for (const option of images.options) option.text = option.dataset.version; // its environment has a list of its own
+  for (const option of images.options) nameOption(option);
+  onBuilds = () => {
+    const waiting = new Set([...document.querySelectorAll("[data-image]:not([data-usable])")].map((each) => each.dataset.image));
+    for (const option of groups.flatMap((each) => each.options)) {
+      option.toggleAttribute("data-unusable", waiting.has(option.value));
+      nameOption(option);
+    }
+    update();
+  };
   choice.replaceChildren(...groups.map((each) => new Option(each.name, each.name)));
   const current = images.selectedOptions[0].parentElement.label;
   choice.value = current;
@@ -86,7 +102,7 @@ function review() {
     return;
   }
   const environment = document.getElementById("environment-choice").value;
-  line.textContent = summary({ environment, version: image.text, place, cpu, memory, shared, fgpu, count });
+  line.textContent = summary({ environment, version: image.dataset.version, place, cpu, memory, shared, fgpu, count });
   const least = facts.images[field("image").value];
   note.textContent = objection({ cpu, memory, fgpu }, { least, group: group() }); // #advice says when it starts
 }
@@ -97,6 +113,10 @@ function update() {
   about.hidden = !about.textContent;
   fitSliders();
   review();
+  const isUnusable = "unusable" in (field("image").selectedOptions[0]?.dataset ?? {});
+  const button = document.getElementById("launch-button");
+  button.disabled = isUnusable || button.classList.contains("btn-loading");
+  document.getElementById("launch-waits").hidden = !isUnusable;
 }
 
 function bindVariables() {
@@ -151,6 +171,7 @@ if (form) {
     if (["preset", "resource_group"].includes(event.target.name)) choosePresets();
     update();
   });
+  document.addEventListener("htmx:afterSettle", () => onBuilds());
   form.addEventListener("submit", () => {
     const button = document.getElementById("launch-button");
     button.classList.add("btn-loading");
@@ -158,8 +179,8 @@ if (form) {
   });
   addEventListener("pageshow", () => {
     const button = document.getElementById("launch-button");
-    button.disabled = false;
     button.classList.remove("btn-loading");
+    update();
   });
   (form.querySelector("[aria-invalid=true]") ?? document.getElementById("launch-errors"))?.focus();
 }

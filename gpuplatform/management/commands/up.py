@@ -54,7 +54,9 @@ class Command(BaseCommand):
         installation.prepare_machine(progress, for_tests=False)
         progress.say("==> Services")
         with installation.own_services(progress, take_over=True):
-            installation.fill(progress, self.stdout)  # type: ignore[arg-type]
+            installation.fill(progress)
+            if setup_only:
+                installation.build_images(progress, self.stdout)  # type: ignore[arg-type]
             host_environment = installation.simulated_gpus(progress)
             progress.say(f"Everything is set up ({time.monotonic() - started:.0f} s)")
             if not setup_only:

@@ -3,18 +3,22 @@
 import os
 import time
 from argparse import ArgumentParser
-from contextlib import closing
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 from docker import DockerClient
 from docker.errors import DockerException
 
-from resources.images import catalog
+from resources.images import builds, catalog
 from resources.images.base import Report
+from resources.images.catalog import Entry
 from resources.images.provision import Provision
+
+POLL_SECONDS: Final = 1.0
 
 
 class Command(BaseCommand):
@@ -44,18 +48,34 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, only: list[str], force: bool, folder: Path, **options: Any) -> None:
         """Build and register; raise CommandError after the last image when one of them failed."""
+        report = self._reporter()
         try:
             entries = catalog.select(catalog.load(folder / "catalog.toml"), only)
             with closing(DockerClient(base_url=settings.COMPUTE_DOCKER_URL)) as engine:
                 engine.ping()
-                provision = Provision(engine, folder, os.environ, force=force, report=self._reporter())
-                failed = [entry.label for entry in entries if not provision.offer(entry)]
+                with self._lock(report):
+                    provision = Provision(engine, folder, os.environ, force=force, report=report)
+                    failed = _provide(provision, entries)
         except (catalog.CatalogError, OSError) as error:
             raise CommandError(str(error)) from None
         except DockerException as error:
             raise CommandError(f"Docker does not answer at {settings.COMPUTE_DOCKER_URL}: {error}") from None
         if failed:
             raise CommandError(f"{len(failed)} of {len(entries)} images failed: {', '.join(failed)}")
+
+    @contextmanager
+    def _lock(self, report: Report) -> Iterator[None]:
+        """Hold the build lock for the block, waiting for the platform's image builder to finish an image."""
+        is_first = True
+        while True:
+            with builds.exclusive() as is_ours:
+                if is_ours:
+                    yield
+                    return
+            if is_first:
+                report("another process builds an image; waiting for it")
+            is_first = False
+            time.sleep(POLL_SECONDS)
 
     def _reporter(self) -> Report:
         started = time.monotonic()
@@ -65,3 +85,12 @@ class Command(BaseCommand):
             self.stdout.flush()
 
         return report
+
+
+def _provide(provision: Provision, entries: Sequence[Entry]) -> list[str]:
+    """Queue and build what is built here, register the rest; return the labels of the entries that failed."""
+    order = catalog.build_order(entries)
+    queued = [(entry, recipe) for place, (entry, recipe) in enumerate(order) if provision.enqueue(entry, recipe, place)]
+    good = [entry for entry, recipe in queued if provision.build(entry, recipe)]
+    good += [entry for entry in entries if not entry.recipe and provision.offer(entry)]
+    return [entry.label for entry in entries if entry not in good]
