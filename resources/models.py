@@ -57,7 +57,7 @@ class PlacementChoice(models.TextChoices):
     BALANCE = "balance", "balance: least fragmentation, cores matched to GPUs"
 
 
-class QueueOrder(models.TextChoices):
+class QueueOrderChoice(models.TextChoices):
     """The queue order among sessions of equal priority."""
 
     FIFO = "fifo", "fifo: who waits longest"
@@ -94,7 +94,10 @@ class ResourceGroup(models.Model):
         help_text="Which host takes a session",
     )
     queue_order = models.CharField(
-        max_length=8, choices=QueueOrder.choices, default=QueueOrder.FIFO.value, help_text="Who is served first"
+        max_length=8,
+        choices=QueueOrderChoice.choices,
+        default=QueueOrderChoice.FIFO.value,
+        help_text="Who is served first",
     )
     ageing = models.DurationField(
         default=timedelta(hours=6), validators=[SPAN], help_text="Waiting this long counts as one point of priority"

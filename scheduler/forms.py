@@ -5,8 +5,7 @@ from datetime import timedelta
 from django import forms
 from django.utils import timezone
 
-from resources.models import PlacementChoice, ResourceGroup
-from resources.models import QueueOrder as QueueOrderChoice
+from resources.models import PlacementChoice, QueueOrderChoice, ResourceGroup
 from scheduler.core.types import PlacementPolicyName, QueueOrder
 from scheduler.history import recorded
 from scheduler.simulation.comparison import Comparison, Scenario, compare

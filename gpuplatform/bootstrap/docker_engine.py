@@ -24,7 +24,7 @@ PAUSE_SECONDS: Final = 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Engine:
+class DockerEngine:
     """What an Engine says about itself; `problem` tells why it does not answer, else it is empty."""
 
     problem: str = ""
@@ -32,24 +32,24 @@ class Engine:
     cgroup_version: str = ""
 
 
-def examine(url: str) -> Engine:
+def examine(url: str) -> DockerEngine:
     """Ask the Engine at `url` who it is; never raises."""
     path = _socket_path(url)
     if path and not path.exists():
-        return Engine(problem=f"there is no Docker Engine at {url}: {path} does not exist")
+        return DockerEngine(problem=f"there is no Docker Engine at {url}: {path} does not exist")
     if path and not os.access(path, os.R_OK | os.W_OK):
-        return Engine(
+        return DockerEngine(
             problem=f"you may not use {path}. Run: sudo usermod -aG docker $USER, and sign in to this machine again"
         )
     try:
         with closing(APIClient(base_url=url, timeout=ANSWER_SECONDS)) as client:
             about: dict[str, Any] = client.info()
     except (DockerException, RequestException, OSError) as error:
-        return Engine(problem=f"the Docker Engine at {url} does not answer: {error}")
-    return Engine(version=str(about["ServerVersion"]), cgroup_version=str(about.get("CgroupVersion", "1")))
+        return DockerEngine(problem=f"the Docker Engine at {url} does not answer: {error}")
+    return DockerEngine(version=str(about["ServerVersion"]), cgroup_version=str(about.get("CgroupVersion", "1")))
 
 
-def ensure(url: str, log: Path, report: Callable[[str], None]) -> Engine:
+def ensure(url: str, log: Path, report: Callable[[str], None]) -> DockerEngine:
     """Return the Engine that answers at `url`, installed and started if need be; raise SetupError if there is none.
 
     An Engine that this starts outlives the platform, as the sessions' containers do; it writes to `log`.
@@ -66,7 +66,7 @@ def ensure(url: str, log: Path, report: Callable[[str], None]) -> Engine:
     return engine
 
 
-def start(url: str, command: Sequence[str], log: Path, report: Callable[[str], None]) -> Engine:
+def start(url: str, command: Sequence[str], log: Path, report: Callable[[str], None]) -> DockerEngine:
     """Run `command` detached, unless the Engine answers by now, and wait for it; return the Engine or its problem."""
     engine = examine(url)
     if not engine.problem:
@@ -81,7 +81,9 @@ def start(url: str, command: Sequence[str], log: Path, report: Callable[[str], N
     while engine.problem and time.monotonic() < deadline:
         if process.poll():  # a launcher such as systemctl ends with 0, and a running server with None
             ending = "\n".join(log.read_text(errors="replace").splitlines()[-10:])
-            return Engine(problem=f"{command[0]} ended with status {process.returncode}; the end of {log}:\n{ending}")
+            return DockerEngine(
+                problem=f"{command[0]} ended with status {process.returncode}; the end of {log}:\n{ending}"
+            )
         time.sleep(PAUSE_SECONDS)
         engine = examine(url)
     return engine

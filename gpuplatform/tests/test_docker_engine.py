@@ -55,7 +55,7 @@ def test_setup_waits_for_a_started_engine(tmp_path: Path) -> None:
     command = [sys.executable, "-c", FAKE_ENGINE, f"{tmp_path}/d.sock"]
     try:
         started = docker_engine.start(url, command, log, said.append)
-        assert started == docker_engine.Engine(version="99.1", cgroup_version="2")
+        assert started == docker_engine.DockerEngine(version="99.1", cgroup_version="2")
         assert docker_engine.ensure(url, log, said.append) == started
         assert said[-1] == "Docker Engine 99.1, cgroup v2"
     finally:

@@ -5,7 +5,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.limits import Amounts, PolicyLimits
-from resources.models import HostStatus, PlacementChoice, QueueOrder, ResourceGroup
+from resources.models import HostStatus, PlacementChoice, QueueOrderChoice, ResourceGroup
 from resources.units import GIB
 from scheduler import snapshot
 from scheduler.core import types
@@ -121,7 +121,7 @@ def test_owners_come_with_their_limits_and_what_they_hold_in_all_groups() -> Non
 
 def test_the_words_for_rules_are_the_same_in_the_database_and_in_the_scheduler() -> None:
     assert PlacementChoice.values == [placement_policy.value for placement_policy in types.PlacementPolicyName]
-    assert QueueOrder.values == [order.value for order in types.QueueOrder]
+    assert QueueOrderChoice.values == [order.value for order in types.QueueOrder]
     rules, group = types.Rules(), ResourceGroup()
     assert (group.placement, group.queue_order) == (rules.placement_policy, rules.queue_order)
     assert (group.ageing, group.reservation_delay) == (rules.ageing, rules.reservation_delay)
