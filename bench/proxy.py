@@ -1,4 +1,4 @@
-"""`make bench-proxy`: the fast carrier against configurable-http-proxy and nginx, all in one run on this machine.
+"""`make bench-proxy`: the fast server against configurable-http-proxy and nginx, all in one run on this machine.
 
 Every round measures every proxy in another order: small pages on 32 connections, 10 MB bodies on 4, and websockets, 1
 and 50 at once. Only ours verify a cookie. The last line is one JSON object of medians over the rounds, with `ratios` as
@@ -136,7 +136,7 @@ def running() -> Iterator[dict[str, Way]]:
 
 
 def our_way(port: int) -> Way:
-    """Return the way by one of our carriers, with a cookie for each of the two endpoints."""
+    """Return the way by one of our servers, with a cookie for each of the two endpoints."""
     labels = ("http--bench", "echo--bench")
     hosts = [f"{label}.{SITE.apps_domain}:{port}" for label in labels]
     cookies = [f"a=b; {SITE.cookie()}={grant(label).to_cookie(keys())}" for label in labels]

@@ -1,6 +1,6 @@
 """What `bench.proxy` runs in processes of their own: `python -m bench.proxy_servers ROLE PORT HTTP_PORT ECHO_PORT`.
 
-Roles: `echo`, a websocket upstream; `ours` and `ours_asgi`, the two carriers with 1000 endpoints, a cookie to verify,
+Roles: `echo`, a websocket upstream; `ours` and `ours_asgi`, the two servers with 1000 endpoints, a cookie to verify,
 and all header rules, as in production.
 """
 
@@ -107,7 +107,7 @@ async def serve_echo(port: int) -> None:
 
 
 async def serve_ours(port: int, http_port: int, echo_port: int) -> None:
-    """Serve the fast carrier for ever."""
+    """Run the fast server for ever."""
     plane_ = plane(http_port, echo_port, ResponseParser)
     plane_.start()
     server = await asyncio.get_running_loop().create_server(lambda: ClientConnection(plane_), HOST, port)
@@ -115,7 +115,7 @@ async def serve_ours(port: int, http_port: int, echo_port: int) -> None:
 
 
 async def serve_ours_asgi(port: int, http_port: int, echo_port: int) -> None:
-    """Serve the portable carrier under uvicorn for ever."""
+    """Run the ASGI server under uvicorn for ever."""
     plane_ = plane(http_port, echo_port, DecodingResponseParser)
 
     async def get_plane() -> DataPlane:

@@ -71,7 +71,7 @@ async def running(plane: DataPlane) -> AsyncIterator[None]:
 
 
 class LazyPlane:
-    """The data plane of the portable carrier, begun by the first request: ASGI servers need not tell of their start."""
+    """The data plane of the ASGI server, started by the first request: not all ASGI servers announce their start."""
 
     def __init__(self) -> None:
         self._plane: DataPlane | None = None

@@ -1,4 +1,4 @@
-"""An app in a session, for the tests of the data plane: it shows what reached it, and misbehaves on request."""
+"""An app for the tests of the data plane: it echoes what it received, and misbehaves on request."""
 
 import asyncio
 import base64
@@ -16,17 +16,17 @@ MAGIC: Final = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 class App:
-    """A server on a port of its own; paths begin with the name of what it does."""
+    """A server at a port of its own; the first segment of a path names its behaviour."""
 
     def __init__(self) -> None:
         self.port = 0
         self.requests: list[str] = []  # request lines, as they came
         self.connections = 0  # open now
-        self.dialled = 0  # ever opened
+        self.accepted = 0  # ever opened
         self.uploaded = 0  # bytes of bodies that have come
-        self.written = 0  # bytes of the big answer that left
-        self.events_taken = 0  # of the stream of events, as the test says: the next is sent then
-        self._tired: list[asyncio.StreamWriter] = []  # connections that end when they are used again
+        self.written = 0  # bytes of the big response that were sent
+        self.events_taken = 0  # of the event stream, as the test says; the next one is sent then
+        self._tired: list[asyncio.StreamWriter] = []  # connections that close at their second request
         self.changed = asyncio.Condition()
 
     async def until(self, holds: Callable[[], bool]) -> None:
@@ -37,7 +37,7 @@ class App:
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection to its end."""
         self.connections += 1
-        self.dialled += 1
+        self.accepted += 1
         await self._tell()
         with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.CancelledError):
             while await self._serve_one(reader, writer):
@@ -69,7 +69,7 @@ class App:
             return await handler(visit)
         if name == "once":
             self._tired.append(writer)
-        response = ANSWERS.get(name)
+        response = RESPONSES.get(name)
         if response is not None:
             writer.write(response)
             await writer.drain()
@@ -163,7 +163,7 @@ async def running_app() -> AsyncIterator[App]:
         server.close()
 
 
-ANSWERS: Final = {
+RESPONSES: Final = {
     "204": b"HTTP/1.1 204 No Content\r\n\r\n",
     "304": b'HTTP/1.1 304 Not Modified\r\nETag: "x"\r\n\r\n',
     "cookies": b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nSet-Cookie: a=1; Expires=Wed, 21 Oct 2099 07:28:00 GMT\r\n"

@@ -1,4 +1,4 @@
-"""What the black-box cases share. They run on every carrier; where one may differ, `docs/proxy.md` says why."""
+"""Helpers of the black-box cases, which run on every server; `docs/proxy.md` lists where one may differ."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Running carriers for the tests of the proxy."""
+"""Running servers for the tests of the proxy."""
 
 from collections.abc import AsyncIterator
 
@@ -17,13 +17,13 @@ def event_loop_policy() -> uvloop.EventLoopPolicy:
 
 @pytest_asyncio.fixture(params=SERVERS)
 async def proxy(request: pytest.FixtureRequest) -> AsyncIterator[RunningProxy]:
-    """A running carrier with an app behind it."""
+    """A running server with an app behind it."""
     async with running(request.param) as running_:
         yield running_
 
 
-@pytest_asyncio.fixture(params=["splice", "asgi"])
+@pytest_asyncio.fixture(params=["fast", "asgi"])
 async def public(request: pytest.FixtureRequest) -> AsyncIterator[RunningProxy]:
-    """A running carrier with a public app behind it."""
+    """A running server with a public app behind it."""
     async with running(request.param, is_public=True) as running_:
         yield running_

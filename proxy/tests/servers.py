@@ -1,4 +1,4 @@
-"""Each way by which a browser's bytes can reach an app, running on ports of this machine."""
+"""The fast server, the ASGI server, and the fast server behind a gateway, each with an app at ports of this machine."""
 
 import asyncio
 import socket
@@ -25,7 +25,7 @@ SERVERS = ("splice", "asgi", "gateway")
 
 @dataclass
 class RunningProxy:
-    """A running carrier with the app behind it."""
+    """A running server with an app behind it."""
 
     name: str
     port: int
@@ -49,7 +49,7 @@ class RunningProxy:
 async def running(
     name: str, limits: ProxyLimits | None = None, trusted_proxies: Sequence[Network] = (), **changes: object
 ) -> AsyncIterator[RunningProxy]:
-    """Yield a carrier, its route to the app changed as told."""
+    """Yield a running server; `changes` are those of its route to the app."""
     async with AsyncExitStack() as stack:
         app = await stack.enter_async_context(running_app())
         control_plane = FakeControlPlane()
@@ -73,7 +73,7 @@ async def running(
 
 @asynccontextmanager
 async def running_by_port(name: str) -> AsyncIterator[RunningProxy]:
-    """Yield a carrier that has the app at a port of its own, with no host name for it."""
+    """Yield a running server with the app at a port of its own, without a host name."""
     async with running(name) as proxy:
         plane = DataPlane(authorizer(site=BY_PORT, control_plane=proxy.control_plane), proxy.control_plane)
         async with _spliced(plane, is_own_port=True) as port:
@@ -84,7 +84,7 @@ async def running_by_port(name: str) -> AsyncIterator[RunningProxy]:
 
 @asynccontextmanager
 async def _spliced(plane: DataPlane, *, is_own_port: bool = False) -> AsyncIterator[int]:
-    """Yield the port of the fast carrier: the one that all apps share, or one that an app may have to itself."""
+    """Yield the port of the fast server: that of all apps, or that of one app."""
     loop = asyncio.get_running_loop()
     own: list[int] = []  # known once the system has chosen it
     server = await loop.create_server(lambda: ClientConnection(plane, own[0] if own else None), "127.0.0.1", 0)
@@ -101,7 +101,7 @@ async def _spliced(plane: DataPlane, *, is_own_port: bool = False) -> AsyncItera
 
 @asynccontextmanager
 async def _served(plane: DataPlane) -> AsyncIterator[int]:
-    """Yield the port of the portable carrier under uvicorn."""
+    """Yield the port of the ASGI server under uvicorn."""
 
     async def get_plane() -> DataPlane:
         plane.start()

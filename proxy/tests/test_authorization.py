@@ -19,14 +19,14 @@ WEBSOCKET = {"Connection": "Upgrade", "Upgrade": "websocket"}
 
 
 def ask(authorizer_: BrowserAuthorizer, method: str = "GET", target: str = "/x", **headers: str) -> Decision:
-    """Judge a request with these headers; underscores in their names stand for dashes."""
+    """Authorize a request with these headers; underscores in their names stand for dashes."""
     named = {"Host": HOST} | {name.replace("_", "-"): value for name, value in headers.items()}
     pairs: list[Header] = [(name.encode(), value.encode()) for name, value in named.items()]
     return authorizer_.authorize(RequestHead(method.encode(), target.encode(), pairs), PEER)
 
 
 def status(decision: Decision) -> int:
-    """Return the status of an answer, 200 for a request that is forwarded."""
+    """Return the status of a response, 200 for a request that is forwarded."""
     return decision.status if isinstance(decision, LocalResponse) else 200
 
 
@@ -37,12 +37,12 @@ def sent(decision: Decision) -> dict[str, str]:
 
 
 def header(decision: Decision, name: str) -> str:
-    """Return a header of an answer."""
+    """Return a header of a response."""
     assert isinstance(decision, LocalResponse)
     return {key.decode(): value.decode() for key, value in decision.headers}[name]
 
 
-def test_the_owner_gets_in_and_the_app_sees_no_cookie_of_ours() -> None:
+def test_owner_is_forwarded_without_platform_cookies() -> None:
     decision = ask(authorizer(), Cookie=f"keep=me; {cookie()}; other=2", Accept="*/*")
     assert sent(decision) == {
         "accept": "*/*",
@@ -72,7 +72,7 @@ def test_the_owner_gets_in_and_the_app_sees_no_cookie_of_ours() -> None:
         cookie()[:-2],
     ],
 )
-def test_without_a_good_cookie_a_page_leads_to_the_log_in_and_anything_else_is_refused(presented: str) -> None:
+def test_invalid_cookie_redirects_pages_and_refuses_others(presented: str) -> None:
     for headers in ({"Sec_Fetch_Mode": "navigate"}, {"Accept": "text/html,*/*"}):
         decision = ask(authorizer(), Cookie=presented, **headers)
         assert status(decision) == 303
@@ -83,16 +83,16 @@ def test_without_a_good_cookie_a_page_leads_to_the_log_in_and_anything_else_is_r
         assert header(decision, "X-GP-Login") == f"{ORIGIN}/"
 
 
-def test_a_post_without_a_cookie_is_refused_even_as_a_navigation() -> None:
+def test_post_without_cookie_is_refused_even_as_navigation() -> None:
     assert status(ask(authorizer(), "POST", Sec_Fetch_Mode="navigate")) == 401
 
 
-def test_a_cookie_signed_with_a_key_that_is_not_ours_is_worthless() -> None:
+def test_cookie_signed_with_foreign_key_is_refused() -> None:
     authorizer_ = authorizer(keys=OTHER_KEYS)
     assert status(ask(authorizer_, Cookie=cookie())) == 401
 
 
-def test_a_cookie_that_was_good_is_void_at_once_when_its_login_ends() -> None:
+def test_cached_cookie_is_void_when_its_login_ends() -> None:
     authorizer_ = authorizer()
     presented = cookie()
     assert status(ask(authorizer_, Cookie=presented)) == 200
@@ -102,7 +102,7 @@ def test_a_cookie_that_was_good_is_void_at_once_when_its_login_ends() -> None:
     assert status(ask(authorizer_, Cookie=presented)) == 401
 
 
-def test_a_cookie_that_was_good_is_void_at_once_when_its_user_is_disabled() -> None:
+def test_cached_cookie_is_void_when_its_user_is_disabled() -> None:
     authorizer_ = authorizer()
     presented = cookie()
     assert status(ask(authorizer_, Cookie=presented)) == 200
@@ -111,7 +111,7 @@ def test_a_cookie_that_was_good_is_void_at_once_when_its_user_is_disabled() -> N
 
 
 @pytest.mark.parametrize(("change", "expected"), [([], 410), ([route(epoch=2)], 401), ([route(port=9)], 200)])
-def test_a_visitor_is_judged_by_the_route_as_it_is_now(change: list[Route], expected: int) -> None:
+def test_cached_principal_is_checked_against_current_route(change: list[Route], expected: int) -> None:
     authorizer_ = authorizer()
     presented = cookie()
     assert status(ask(authorizer_, Cookie=presented)) == 200
@@ -122,7 +122,7 @@ def test_a_visitor_is_judged_by_the_route_as_it_is_now(change: list[Route], expe
         assert decision.principal.route.port == 9
 
 
-def test_a_cookie_that_was_good_ends_at_its_time() -> None:
+def test_cached_cookie_expires() -> None:
     clock = [1000.0]
     authorizer_ = authorizer(now=lambda: clock[0])
     presented = cookie(issued_at=900.0, expires_at=1010.0)
@@ -131,7 +131,7 @@ def test_a_cookie_that_was_good_ends_at_its_time() -> None:
     assert status(ask(authorizer_, Cookie=presented)) == 401
 
 
-def test_anybody_may_use_a_public_app_and_a_bad_cookie_does_no_harm() -> None:
+def test_public_app_ignores_invalid_cookies() -> None:
     authorizer_ = authorizer(route(is_public=True))
     for presented in ("", "gp_app=nonsense", cookie(epoch=2)):
         decision = ask(authorizer_, Cookie=presented)
@@ -161,7 +161,7 @@ def test_anybody_may_use_a_public_app_and_a_bad_cookie_does_no_harm() -> None:
         ("", 400),
     ],
 )
-def test_only_the_host_of_an_app_leads_anywhere(host: str, expected: int) -> None:
+def test_unknown_hosts_are_refused(host: str, expected: int) -> None:
     assert status(ask(authorizer(), Host=host, Cookie=cookie())) == expected
 
 
@@ -170,7 +170,7 @@ FOREIGN = ["http://evil.example", "http://other--s1.apps.localhost:8000", "null"
 
 @pytest.mark.parametrize("origin", FOREIGN)
 @pytest.mark.parametrize("is_public", [True, False])
-def test_a_websocket_or_a_change_from_another_origin_is_refused(origin: str, is_public: bool) -> None:
+def test_cross_origin_websockets_and_changes_are_refused(origin: str, is_public: bool) -> None:
     authorizer_ = authorizer(route(is_public=is_public))
     assert status(ask(authorizer_, Cookie=cookie(), Origin=origin, **WEBSOCKET)) == 403
     for method in ("POST", "PUT", "DELETE", "PATCH", "PROPFIND"):
@@ -180,7 +180,7 @@ def test_a_websocket_or_a_change_from_another_origin_is_refused(origin: str, is_
 @pytest.mark.parametrize(
     ("site", "expected"), [("same-origin", 200), ("none", 200), ("same-site", 403), ("cross-site", 403), ("new", 403)]
 )
-def test_the_browser_says_which_site_a_change_comes_from(site: str, expected: int) -> None:
+def test_cross_site_fetch_metadata_refuses_changes(site: str, expected: int) -> None:
     assert status(ask(authorizer(), "POST", Cookie=cookie(), Origin=ORIGIN, Sec_Fetch_Site=site)) == expected
     assert status(ask(authorizer(), Cookie=cookie(), Sec_Fetch_Site=site, **WEBSOCKET)) == expected
 
@@ -196,9 +196,7 @@ def test_the_browser_says_which_site_a_change_comes_from(site: str, expected: in
         ("navigate", "iframe", True, 200),
     ],
 )
-def test_a_page_of_another_site_may_link_to_a_private_app_and_nothing_else(
-    mode: str, destination: str, is_public: bool, expected: int
-) -> None:
+def test_other_sites_may_only_link_to_private_apps(mode: str, destination: str, is_public: bool, expected: int) -> None:
     fetch = {"Sec_Fetch_Site": "same-site", "Sec_Fetch_Mode": mode, "Sec_Fetch_Dest": destination}
     assert status(ask(authorizer(route(is_public=is_public)), Cookie=cookie(), **fetch)) == expected
 
@@ -214,7 +212,7 @@ def test_a_page_of_another_site_may_link_to_a_private_app_and_nothing_else(
         ("t0", "Basic abc", "token t0"),
     ],
 )
-def test_the_app_gets_its_own_token_and_never_one_of_ours(
+def test_app_receives_its_own_token_and_no_platform_token(
     token: str, given: str | None, reaches_the_app: str | None
 ) -> None:
     headers = {} if given is None else {"Authorization": given}
@@ -239,7 +237,7 @@ def test_the_app_gets_its_own_token_and_never_one_of_ours(
         ("GET", "/", {"Content-Length": "3", **WEBSOCKET}),
     ],
 )
-def test_a_head_that_could_be_read_in_two_ways_is_refused(method: str, target: str, headers: dict[str, str]) -> None:
+def test_ambiguous_requests_are_refused(method: str, target: str, headers: dict[str, str]) -> None:
     decision = ask(authorizer(), method, target, Cookie=cookie(), **headers)
     assert status(decision) == 400
     assert isinstance(decision, LocalResponse)
@@ -247,16 +245,16 @@ def test_a_head_that_could_be_read_in_two_ways_is_refused(method: str, target: s
 
 
 @pytest.mark.parametrize("address", ["169.254.169.254", "10.0.0.1", "localhost", "::1", ""])
-def test_an_address_outside_the_subnets_of_sessions_is_never_dialled(address: str) -> None:
+def test_addresses_outside_session_subnets_are_refused(address: str) -> None:
     assert status(ask(authorizer(route(address=address)), Cookie=cookie())) == 502
 
 
-def test_a_container_of_another_host_is_reached_with_a_pass_of_ours() -> None:
+def test_request_through_gateway_carries_gateway_token() -> None:
     decision = ask(authorizer(route(gateway="http://10.1.1.1:9000", address="10.0.0.1")), Cookie=cookie())
     assert KEYS.fields("gateway", sent(decision)["x-gp-gateway"])[0] == "echo--s1"
 
 
-def test_on_a_port_of_its_own_only_its_own_app_answers() -> None:
+def test_own_port_serves_only_its_own_app() -> None:
     authorizer_ = authorizer(route(listen_port=10205))
     pairs = [(b"Host", b"echo--s1.apps.localhost:10205"), (b"Cookie", cookie().encode())]
     request = RequestHead(b"GET", b"/", pairs)
@@ -264,7 +262,7 @@ def test_on_a_port_of_its_own_only_its_own_app_answers() -> None:
     assert status(authorizer_.authorize(request, PEER, listen_port=10206)) == 421
 
 
-def test_by_port_a_visitor_who_is_known_at_one_port_is_nobody_at_another() -> None:
+def test_by_port_cached_principal_is_unknown_at_another_port() -> None:
     first, second = route(listen_port=10205), route(label="other--s2", session="s2", listen_port=10206)
     authorizer_ = authorizer(first, second, site=BY_PORT)
     presented = cookie().replace("gp_app=", "gp_app_10205=")
@@ -275,7 +273,7 @@ def test_by_port_a_visitor_who_is_known_at_one_port_is_nobody_at_another() -> No
         assert status(authorizer_.authorize(request, PEER, listen_port=port)) == 421
 
 
-def test_a_front_of_ours_names_the_client_and_nobody_else_does() -> None:
+def test_only_trusted_proxies_name_the_client() -> None:
     pairs = [(b"Host", HOST.encode()), (b"Cookie", cookie().encode()), (b"X-Forwarded-For", b"6.6.6.6, 203.0.113.5")]
     decision = authorizer().authorize(RequestHead(b"GET", b"/", list(pairs)), "127.0.0.1")
     assert sent(decision)["x-forwarded-for"] == "127.0.0.1"
@@ -286,14 +284,14 @@ def test_a_front_of_ours_names_the_client_and_nobody_else_does() -> None:
     assert sent(behind.authorize(RequestHead(b"GET", b"/", list(pairs)), PEER))["x-forwarded-for"] == PEER
 
 
-def test_a_client_without_an_address_is_none_of_our_fronts() -> None:
+def test_client_without_address_is_no_trusted_proxy() -> None:
     pairs = [(b"Host", HOST.encode()), (b"Cookie", cookie().encode()), (b"X-Forwarded-For", b"203.0.113.5")]
     behind = authorizer(trusted_proxies=[ip_network("127.0.0.1/32")])
     assert sent(behind.authorize(RequestHead(b"GET", b"/", pairs), ""))["x-forwarded-for"] == ""
 
 
 @pytest.mark.parametrize(("size", "is_remembered"), [(100, True), (60_000, False)])
-def test_what_strangers_send_does_not_pile_up_in_memory(size: int, *, is_remembered: bool) -> None:
+def test_principal_cache_is_bounded(size: int, *, is_remembered: bool) -> None:
     public = authorizer(route(is_public=True))
     first, second = (ask(public, Cookie="a=" + "x" * size) for _ in range(2))
     assert isinstance(first, ForwardDecision)
@@ -301,7 +299,7 @@ def test_what_strangers_send_does_not_pile_up_in_memory(size: int, *, is_remembe
     assert (first.principal is second.principal) == is_remembered
 
 
-def test_the_names_of_a_site_with_tls_are_bound_to_their_host() -> None:
+def test_tls_cookie_names_have_host_prefix() -> None:
     site = Site(platform_url="https://gpu.example.org", apps_domain="apps.gpu.example.org")
     assert site.cookie() == "__Host-gp_app"
     assert site.origin("echo--s1") == "https://echo--s1.apps.gpu.example.org"
@@ -317,7 +315,7 @@ def test_the_names_of_a_site_with_tls_are_bound_to_their_host() -> None:
         ("https://GPU.example.org", "https://gpu.example.org:10205", "__Host-gp_app_10205"),
     ],
 )
-def test_by_port_an_app_is_at_the_platforms_own_host_name(platform_url: str, origin: str, cookie_name: str) -> None:
+def test_by_port_origins_use_the_platform_host_name(platform_url: str, origin: str, cookie_name: str) -> None:
     site = Site(platform_url=platform_url, apps_domain="")
     assert site.origin("echo--s1", 10205) == origin
     assert site.origin("echo--s1", 443 if site.is_secure else 80) == origin.removesuffix(":10205")

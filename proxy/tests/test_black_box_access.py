@@ -1,4 +1,4 @@
-"""Cases 28 to 39 of the black-box table: who gets in, and who is put out, on every carrier.
+"""Cases 28 to 39 of the black-box table: access and its end, on every server.
 
 Sessions that end, log-outs and preferred ports begin in the database; here is what they come down to in the data plane.
 """
@@ -23,7 +23,7 @@ WORTHLESS = ["", cookie(label="other--s1"), cookie(expires_at=time.time()), FORG
 
 
 @pytest.mark.parametrize("presented", WORTHLESS)
-async def test_28_and_29_without_a_good_cookie_nobody_gets_in(proxy: RunningProxy, presented: str) -> None:
+async def test_28_and_29_invalid_cookies_are_refused(proxy: RunningProxy, presented: str) -> None:
     async with connected(proxy.port) as client:
         page = await client.ask(request(Cookie=presented, Sec_Fetch_Mode="navigate"))
         assert (page.status, page.all("location")[0].split("?")[0]) == (
@@ -34,10 +34,10 @@ async def test_28_and_29_without_a_good_cookie_nobody_gets_in(proxy: RunningProx
         assert (fetched.status, fetched.all("x-gp-login")) == (401, [f"{ORIGIN}/"])
     async with connected(proxy.port) as client:
         assert (await client.ask(handshake(Cookie=presented))).status == 401
-    assert proxy.app.dialled == 0
+    assert proxy.app.accepted == 0
 
 
-async def test_30_a_ticket_opens_the_app_once_and_here_only(proxy: RunningProxy) -> None:
+async def test_30_ticket_is_valid_once_for_one_endpoint(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         begun = await client.ask(request("GET", "/lab?x=1", Sec_Fetch_Mode="navigate"))
         kept = begun.all("set-cookie")[0].partition(";")[0]
@@ -57,23 +57,23 @@ async def test_30_a_ticket_opens_the_app_once_and_here_only(proxy: RunningProxy)
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "http://other--s1.apps.localhost:8000", "null", f"https://{HOST}"]
 )
-async def test_31_a_page_of_another_origin_opens_no_websocket(proxy: RunningProxy, origin: str) -> None:
+async def test_31_cross_origin_websocket_is_refused(proxy: RunningProxy, origin: str) -> None:
     async with connected(proxy.port) as client:
         assert (await client.ask(handshake(Origin=origin, **log_in()))).status == 403
-    assert proxy.app.dialled == 0
+    assert proxy.app.accepted == 0
 
 
-async def test_32_a_page_of_another_origin_changes_nothing(proxy: RunningProxy) -> None:
+async def test_32_cross_origin_changes_are_refused(proxy: RunningProxy) -> None:
     sibling = {"Origin": "http://other--s1.apps.localhost:8000"}
     own = {"Origin": ORIGIN, "Sec_Fetch_Site": "same-origin"}
     async with connected(proxy.port) as client:
         for headers in ({"Sec_Fetch_Site": "same-site"}, {"Sec_Fetch_Site": "cross-site"}, sibling):
             assert (await client.ask(request("POST", **headers, **log_in()))).status == 403
-        assert proxy.app.dialled == 0
+        assert proxy.app.accepted == 0
         assert (await client.ask(request("POST", **own, **log_in()))).status == 200
 
 
-async def test_33_dangerous_headers_of_the_app_stay_here(proxy: RunningProxy) -> None:
+async def test_33_dangerous_response_headers_are_dropped(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         reply = await client.ask(request("GET", "/dangerous", **log_in()))
     assert reply.all("set-cookie") == ["a=1"]
@@ -85,11 +85,11 @@ async def test_33_dangerous_headers_of_the_app_stay_here(proxy: RunningProxy) ->
 @pytest.mark.parametrize(
     "host", ["nobody--s1.apps.localhost:8000", "apps.localhost:8000", "127.0.0.1", "container", "169.254.169.254"]
 )
-async def test_34_a_host_without_an_app_leads_nowhere(proxy: RunningProxy, host: str) -> None:
+async def test_34_unknown_hosts_are_refused(proxy: RunningProxy, host: str) -> None:
     async with connected(proxy.port) as client:
         await client.send(request("GET", "/echo", b"", host, **log_in()))
         assert (await client.head()).status in (404, 410, 421)
-    assert proxy.app.dialled == 0
+    assert proxy.app.accepted == 0
 
 
 async def _all_open(running_: RunningProxy, clients: list[Client], who: dict[str, str]) -> None:
@@ -103,7 +103,7 @@ async def _all_open(running_: RunningProxy, clients: list[Client], who: dict[str
 
 
 @pytest.mark.parametrize("how", ["session ended", "epoch moved", "login ended", "user disabled"])
-async def test_35_and_36_what_is_open_is_cut_when_access_ends(proxy: RunningProxy, how: str) -> None:
+async def test_35_and_36_open_connections_are_aborted_when_access_ends(proxy: RunningProxy, how: str) -> None:
     async with connected(proxy.port) as one, connected(proxy.port) as two, connected(proxy.port) as three:
         who = log_in()
         await _all_open(proxy, [one, two, three], who)
@@ -117,7 +117,7 @@ async def test_35_and_36_what_is_open_is_cut_when_access_ends(proxy: RunningProx
                 table.revoke_login(LOGIN, time.time())
             case "user disabled":
                 table.revoke_user(7, time.time())
-        await one.cut()
+        await one.until_closed()
         assert len(await two.ended()) < 200 * 2**20
         assert b"200 OK" not in await three.ended() or proxy.name == "asgi"
         await proxy.app.until(lambda: proxy.app.connections == 0)
@@ -125,7 +125,7 @@ async def test_35_and_36_what_is_open_is_cut_when_access_ends(proxy: RunningProx
         assert (await client.ask(request(**who))).status in (401, 410)
 
 
-async def test_36_the_connections_of_others_stay(proxy: RunningProxy) -> None:
+async def test_36_connections_of_others_stay_open(proxy: RunningProxy) -> None:
     other = log_in(user=8, login=digest("of somebody else"))
     async with connected(proxy.port) as client:
         await client.send(handshake(**other))
@@ -138,7 +138,7 @@ async def test_36_the_connections_of_others_stay(proxy: RunningProxy) -> None:
         assert await client.frame() == (LAST | TEXT, b"still here")
 
 
-async def test_37_a_public_app_is_open_until_it_is_closed_again(public: RunningProxy) -> None:
+async def test_37_public_app_is_open_until_made_private(public: RunningProxy) -> None:
     async with connected(public.port) as client:
         assert seen(await client.ask(request()))["size"] == 0
         assert (await client.ask(request("POST", Origin="http://evil.example"))).status == 403
@@ -146,12 +146,12 @@ async def test_37_a_public_app_is_open_until_it_is_closed_again(public: RunningP
         await client.send(handshake())
         assert (await client.head()).status == 101
         public.change(is_public=False, epoch=2)
-        await client.cut()
+        await client.until_closed()
     async with connected(public.port) as client:
         assert (await client.ask(request())).status == 401
 
 
-async def test_39_an_address_that_another_session_has_now_is_reached_by_its_own_name_only(proxy: RunningProxy) -> None:
+async def test_39_reused_address_is_reached_by_its_new_name_only(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         seen(await client.ask(request(**log_in())))
         proxy.table.replace([], session="s1")
@@ -159,7 +159,7 @@ async def test_39_an_address_that_another_session_has_now_is_reached_by_its_own_
         assert (await client.ask(request(**log_in()))).status == 410
 
 
-async def test_39_what_the_gateway_alone_knows_to_be_gone_is_gone() -> None:
+async def test_39_endpoint_unknown_to_gateway_is_gone() -> None:
     async with running("gateway") as far:
         far.planes[1].authorizer.table.replace([])
         async with connected(far.port) as client:
@@ -169,14 +169,14 @@ async def test_39_what_the_gateway_alone_knows_to_be_gone_is_gone() -> None:
             assert (again.status, again.all("location")) == (303, [f"{SITE.launch_url('echo--s1')}?stopped"])
 
 
-async def test_a_callback_that_no_page_of_ours_leads_to_is_refused_quietly(proxy: RunningProxy) -> None:
+async def test_forged_callback_is_refused(proxy: RunningProxy) -> None:
     target = "/.gp/callback?" + "&".join(["t=x"] * 50)
     async with connected(proxy.port) as client:
         reply = await client.ask(request("GET", target, Cookie="gp_app_state=" + "n" * 43))
     assert reply.status == 403
 
 
-async def test_many_requests_at_once_are_answered_one_after_the_other(proxy: RunningProxy) -> None:
+async def test_many_pipelined_requests_are_answered_in_order(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await client.send(request("GET", "/x") * 500)
         for _ in range(500):
@@ -185,17 +185,17 @@ async def test_many_requests_at_once_are_answered_one_after_the_other(proxy: Run
             assert reply.status == 401
 
 
-async def test_a_cookie_that_runs_out_ends_what_it_opened(proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_expired_cookie_aborts_its_connections(proxy: RunningProxy, monkeypatch: pytest.MonkeyPatch) -> None:
     async with connected(proxy.port) as client:
         expires_at = time.time() + 3600
         await client.send(handshake(**log_in(expires_at=expires_at)))
         assert (await client.head()).status == 101
         monkeypatch.setattr(time, "time", lambda: expires_at)
-        await client.cut()
+        await client.until_closed()
 
 
-@pytest.mark.parametrize("name", ["splice", "asgi"])
-async def test_an_endpoint_has_room_for_so_many_connections(name: str) -> None:
+@pytest.mark.parametrize("name", ["fast", "asgi"])
+async def test_connections_per_endpoint_are_limited(name: str) -> None:
     async with running(name, ProxyLimits(connections_per_endpoint=2)) as full:
         async with connected(full.port) as one, connected(full.port) as two:
             for client in (one, two):
@@ -208,8 +208,8 @@ async def test_an_endpoint_has_room_for_so_many_connections(name: str) -> None:
             assert (await third.ask(request(**log_in()))).status == 200
 
 
-@pytest.mark.parametrize("name", ["splice", "asgi"])
-async def test_the_anonymous_of_one_address_are_limited_and_those_who_logged_in_are_not(name: str) -> None:
+@pytest.mark.parametrize("name", ["fast", "asgi"])
+async def test_only_anonymous_connections_are_limited_by_address(name: str) -> None:
     async with (
         running(name, ProxyLimits(connections_per_anonymous_address=1), is_public=True) as full,
         connected(full.port) as one,
@@ -222,37 +222,37 @@ async def test_the_anonymous_of_one_address_are_limited_and_those_who_logged_in_
             assert (await three.ask(request(**log_in()))).status == 200
 
 
-async def test_a_client_that_does_not_finish_its_head_is_put_out() -> None:
-    async with running("splice", ProxyLimits(head_seconds=0.1)) as slow, connected(slow.port) as client:
+async def test_incomplete_header_section_times_out() -> None:
+    async with running("fast", ProxyLimits(head_seconds=0.1)) as slow, connected(slow.port) as client:
         await client.send(b"GET / HTTP/1.1\r\nHost: ")
         assert (await client.ended()).startswith(b"HTTP/1.1 408")
         async with connected(slow.port) as silent:
             assert await silent.ended() == b""
 
 
-@pytest.mark.parametrize("name", ["splice", "asgi"])
-async def test_an_app_that_does_not_begin_to_answer_is_given_up(name: str) -> None:
+@pytest.mark.parametrize("name", ["fast", "asgi"])
+async def test_missing_response_times_out(name: str) -> None:
     async with running(name, ProxyLimits(response_seconds=0.1)) as slow, connected(slow.port) as client:
         assert (await client.ask(request("GET", "/think", **log_in()))).status == 504
         await slow.app.until(lambda: slow.app.connections == 0)
 
 
-async def test_a_request_on_a_connection_that_the_app_was_ending_is_asked_again(proxy: RunningProxy) -> None:
+async def test_request_on_closed_idle_upstream_is_retried(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         assert (await client.ask(request("GET", "/once", **log_in()))).body == b"ok"
         assert seen(await client.ask(request(**log_in())))["size"] == 0
-    assert proxy.app.dialled == 2
+    assert proxy.app.accepted == 2
 
 
-async def test_what_may_have_happened_already_is_not_asked_again(proxy: RunningProxy) -> None:
+async def test_request_with_effects_is_not_retried(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         assert (await client.ask(request("GET", "/once", **log_in()))).body == b"ok"
         reply = await client.ask(request("POST", **log_in()))
     is_fresh = proxy.name == "asgi"  # which sends changes on fresh connections only
-    assert (reply.status, proxy.app.dialled) == ((200, 2) if is_fresh else (502, 1))
+    assert (reply.status, proxy.app.accepted) == ((200, 2) if is_fresh else (502, 1))
 
 
-async def test_the_gateway_opens_to_nobody_but_the_platform() -> None:
+async def test_gateway_refuses_requests_without_token() -> None:
     async with running("gateway") as running_:
         known = running_.table.get("echo--s1")
         assert known

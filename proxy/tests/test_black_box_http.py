@@ -1,4 +1,4 @@
-"""Cases 1 to 21 of the black-box table: requests and answers, on every carrier."""
+"""Cases 1 to 21 of the black-box table: requests and responses, on every server."""
 
 import asyncio
 import hashlib
@@ -19,7 +19,7 @@ ODD_PATH = "/echo/a%2Fb%20c/%C3%A9/x%2e%2e/@u?q=1&q=2&z=%26+%20"
 @pytest.mark.parametrize(
     "target", [ODD_PATH, "/echo//a/./b", "/echo/../b", "/echo/%00;x='!$(),*~", "/echo?", "/echo?a#b"]
 )
-async def test_01_and_02_the_target_arrives_as_it_was_sent(proxy: RunningProxy, target: str) -> None:
+async def test_01_and_02_target_is_forwarded_unchanged(proxy: RunningProxy, target: str) -> None:
     if proxy.name == "asgi":
         target = target.removesuffix("?").removesuffix("#b")  # which ASGI has no place for
     async with connected(proxy.port) as client:
@@ -27,13 +27,13 @@ async def test_01_and_02_the_target_arrives_as_it_was_sent(proxy: RunningProxy, 
     assert seen(reply)["line"] == f"GET {target} HTTP/1.1"
 
 
-async def test_03_the_app_sees_the_host_that_the_browser_named(proxy: RunningProxy) -> None:
+async def test_03_host_header_is_forwarded_unchanged(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         headers = dict(seen_headers(await client.ask(request(**log_in()))))
     assert (headers["host"], headers["x-forwarded-host"], headers["x-forwarded-proto"]) == (HOST, HOST, "http")
 
 
-async def test_04_a_client_cannot_pretend_to_be_another(proxy: RunningProxy) -> None:
+async def test_04_client_address_cannot_be_forged(proxy: RunningProxy) -> None:
     forged = {
         "X_Forwarded_For": "6.6.6.6",
         "X_Real_IP": "6.6.6.6",
@@ -47,7 +47,7 @@ async def test_04_a_client_cannot_pretend_to_be_another(proxy: RunningProxy) -> 
     assert [value for name, value in headers if name == "x-forwarded-host"] == [HOST]
 
 
-async def test_05_and_06_what_is_for_one_hop_ends_here(proxy: RunningProxy) -> None:
+async def test_05_and_06_hop_by_hop_request_headers_are_dropped(proxy: RunningProxy) -> None:
     hop = {"Keep_Alive": "timeout=5", "TE": "trailers", "Proxy_Authorization": "Basic x", "Proxy_Connection": "x"}
     named = {"Connection": "x-secret", "X_Secret": "1", "X_Open": "2"}
     async with connected(proxy.port) as client:
@@ -55,26 +55,26 @@ async def test_05_and_06_what_is_for_one_hop_ends_here(proxy: RunningProxy) -> N
     assert headers.keys() == {"x-open", "host", "x-forwarded-for", "x-forwarded-proto", "x-forwarded-host"}
 
 
-async def test_07_what_the_app_says_for_one_hop_ends_here(proxy: RunningProxy) -> None:
+async def test_07_hop_by_hop_response_headers_are_dropped(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         reply = await client.ask(request("GET", "/hop", **log_in()))
     assert (reply.all("x-bar"), reply.all("x-foo"), reply.all("proxy-authenticate")) == (["2"], [], [])
 
 
-async def test_08_our_cookie_does_not_reach_the_app(proxy: RunningProxy) -> None:
+async def test_08_platform_cookies_are_not_forwarded(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         headers = seen_headers(await client.ask(request(Cookie=f"keep=me; {cookie()}; other=2")))
     assert [value for name, value in headers if name == "cookie"] == ["keep=me; other=2"]
     assert "gp_" not in str(headers)
 
 
-async def test_09_three_cookies_of_the_app_arrive_in_order(proxy: RunningProxy) -> None:
+async def test_09_several_set_cookie_headers_keep_their_order(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         reply = await client.ask(request("GET", "/cookies", **log_in()))
     assert reply.all("set-cookie") == ["a=1; Expires=Wed, 21 Oct 2099 07:28:00 GMT", "b=2", "c=3"]
 
 
-async def test_10_answers_without_a_body_keep_the_connection(proxy: RunningProxy) -> None:
+async def test_10_bodiless_responses_keep_the_connection(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         head = await client.ask(request("HEAD", "/echo", **log_in()), has_body=False)
         assert (head.status, int(head.all("content-length")[0]) > 100) == (200, True)
@@ -83,7 +83,7 @@ async def test_10_answers_without_a_body_keep_the_connection(proxy: RunningProxy
         assert seen(await client.ask(request("GET", "/echo/last", **log_in())))["line"] == "GET /echo/last HTTP/1.1"
 
 
-async def test_10_requests_sent_before_the_answer_are_answered_in_order(proxy: RunningProxy) -> None:
+async def test_10_pipelined_requests_are_answered_in_order(proxy: RunningProxy) -> None:
     targets = [f"/echo/{number}" for number in range(5)]
     async with connected(proxy.port) as client:
         await client.send(b"".join(request("GET", target, **log_in()) for target in targets))
@@ -93,7 +93,7 @@ async def test_10_requests_sent_before_the_answer_are_answered_in_order(proxy: R
             assert seen(reply)["line"] == f"GET {target} HTTP/1.1"
 
 
-async def test_11_an_upload_arrives_while_it_is_sent(proxy: RunningProxy) -> None:
+async def test_11_chunked_upload_is_streamed(proxy: RunningProxy) -> None:
     piece = bytes(64 * 1024)
     async with connected(proxy.port) as client:
         await client.send(request("POST", "/echo", Transfer_Encoding="chunked", **log_in()))
@@ -106,7 +106,7 @@ async def test_11_an_upload_arrives_while_it_is_sent(proxy: RunningProxy) -> Non
 
 
 @pytest.mark.parametrize("size", [1, 100_000, 20_000_000])
-async def test_11_an_upload_of_known_size_is_whole(proxy: RunningProxy, size: int) -> None:
+async def test_11_sized_upload_is_complete(proxy: RunningProxy, size: int) -> None:
     body = hashlib.sha256(b"seed").digest() * (size // 32 + 1)
     body = body[:size]
     async with connected(proxy.port) as client:
@@ -115,7 +115,7 @@ async def test_11_an_upload_of_known_size_is_whole(proxy: RunningProxy, size: in
         assert seen(await client.ask(request(**log_in())))["size"] == 0
 
 
-async def test_12_a_client_that_waits_for_leave_to_send_gets_it(proxy: RunningProxy) -> None:
+async def test_12_expect_continue_is_answered(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await client.send(request("PUT", "/echo", Expect="100-continue", Content_Length="3", **log_in()))
         assert (await client.head()).status == 100
@@ -125,7 +125,7 @@ async def test_12_a_client_that_waits_for_leave_to_send_gets_it(proxy: RunningPr
         assert seen(reply)["size"] == 3
 
 
-async def test_13_events_arrive_one_by_one(proxy: RunningProxy) -> None:
+async def test_13_server_sent_events_are_streamed(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await client.send(request("GET", "/events", **log_in()))
         assert (await client.head()).all("content-type") == ["text/event-stream"]
@@ -136,7 +136,7 @@ async def test_13_events_arrive_one_by_one(proxy: RunningProxy) -> None:
     assert events == [b"data: %d\n\n" % number for number in range(4)]
 
 
-async def test_14_a_client_that_does_not_read_stops_the_app(proxy: RunningProxy) -> None:
+async def test_14_slow_client_pauses_the_app(proxy: RunningProxy) -> None:
     app = proxy.app
     async with connected(proxy.port) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
@@ -149,7 +149,7 @@ async def test_14_a_client_that_does_not_read_stops_the_app(proxy: RunningProxy)
     assert written < 30 * 2**20
 
 
-async def test_15_when_the_client_leaves_the_app_is_left_too(proxy: RunningProxy) -> None:
+async def test_15_lost_client_closes_the_upstream_connection(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await client.send(request("GET", "/think", **log_in()))
         await proxy.app.until(lambda: bool(proxy.app.requests))
@@ -157,7 +157,7 @@ async def test_15_when_the_client_leaves_the_app_is_left_too(proxy: RunningProxy
 
 
 @pytest.mark.parametrize("how", ["dies", "dies-in-chunk"])
-async def test_16_an_answer_that_breaks_off_does_not_look_whole(proxy: RunningProxy, how: str) -> None:
+async def test_16_truncated_response_is_recognizable(proxy: RunningProxy, how: str) -> None:
     async with connected(proxy.port) as client:
         await client.send(request("GET", f"/{how}", **log_in()))
         assert (await client.head()).status == 200
@@ -165,13 +165,13 @@ async def test_16_an_answer_that_breaks_off_does_not_look_whole(proxy: RunningPr
 
 
 @pytest.mark.parametrize("how", ["hangs-up", "nonsense"])
-async def test_17_an_app_that_gives_no_answer_is_a_bad_gateway(proxy: RunningProxy, how: str) -> None:
+async def test_17_missing_response_is_bad_gateway(proxy: RunningProxy, how: str) -> None:
     async with connected(proxy.port) as client:
         assert (await client.ask(request("GET", f"/{how}", **log_in()))).status == 502
 
 
-async def test_17_an_app_that_does_not_run_is_a_bad_gateway() -> None:
-    for name in ("splice", "asgi", "gateway"):
+async def test_17_unreachable_app_is_bad_gateway() -> None:
+    for name in ("fast", "asgi", "gateway"):
         async with running(name, port=1) as running_, connected(running_.port) as client:
             assert (await client.ask(request(**log_in()))).status == 502
 
@@ -200,7 +200,7 @@ AMBIGUOUS = [
 
 
 @pytest.mark.parametrize("lines", AMBIGUOUS)
-async def test_18_and_19_and_21_a_head_with_two_meanings_gets_nowhere(proxy: RunningProxy, lines: str) -> None:
+async def test_18_and_19_and_21_ambiguous_requests_are_refused(proxy: RunningProxy, lines: str) -> None:
     smuggled = request("GET", "/smuggled", **log_in())
     head = request("POST", "/echo", **log_in())[:-2] + lines.encode("latin-1") + b"\r\n\r\n"
     async with connected(proxy.port) as client:
@@ -211,7 +211,7 @@ async def test_18_and_19_and_21_a_head_with_two_meanings_gets_nowhere(proxy: Run
 
 
 @pytest.mark.parametrize("line", ["TRACE /echo", "CONNECT /echo", "CONNECT echo--s1:80"])
-async def test_an_app_is_not_asked_to_echo_what_we_add_nor_to_lead_elsewhere(proxy: RunningProxy, line: str) -> None:
+async def test_trace_and_connect_are_refused(proxy: RunningProxy, line: str) -> None:
     method, target = line.split(" ")
     async with connected(proxy.port) as client:
         reply = await client.ask(request(method, target, **log_in()))
@@ -221,7 +221,7 @@ async def test_an_app_is_not_asked_to_echo_what_we_add_nor_to_lead_elsewhere(pro
 
 
 @pytest.mark.parametrize("line", ["GET http://echo--s1.apps.localhost:8000/echo", "OPTIONS *"])
-async def test_21_only_a_path_is_asked_for(proxy: RunningProxy, line: str) -> None:
+async def test_21_target_must_be_a_path(proxy: RunningProxy, line: str) -> None:
     method, target = line.split(" ")
     async with connected(proxy.port) as client:
         await client.send(request(method, target, Connection="close", **log_in()))
@@ -233,7 +233,7 @@ async def test_21_only_a_path_is_asked_for(proxy: RunningProxy, line: str) -> No
         assert proxy.app.requests == []
 
 
-async def test_20_a_head_that_is_too_large_is_refused_and_the_next_client_is_served(proxy: RunningProxy) -> None:
+async def test_20_large_header_section_is_refused_for_its_client_only(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         client.writer.write(request(X_Large="x" * 1_200_000, **log_in()))
         assert (await client.ended()).startswith((b"HTTP/1.1 431", b"HTTP/1.1 400"))
@@ -253,14 +253,14 @@ async def test_20_a_head_that_is_too_large_is_refused_and_the_next_client_is_ser
         ("/until-close", b"all there is"),
     ],
 )
-async def test_other_answers_that_servers_give(proxy: RunningProxy, target: str, body: bytes) -> None:
+async def test_other_valid_responses_are_forwarded(proxy: RunningProxy, target: str, body: bytes) -> None:
     async with connected(proxy.port) as client:
         reply = await client.ask(request("GET", target, **log_in()))
     assert (reply.status, reply.body) == (200, body)
     assert reply.all("x-trailer") == []
 
 
-async def test_an_answer_that_nobody_asked_for_reaches_nobody(proxy: RunningProxy) -> None:
+async def test_unsolicited_response_is_dropped(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await client.send(request("GET", "/two-chunked", Connection="close", **log_in()))
         assert b"\r\n\r\nb" not in await client.ended()
@@ -270,27 +270,27 @@ async def test_an_answer_that_nobody_asked_for_reaches_nobody(proxy: RunningProx
 
 
 @pytest.mark.parametrize("target", ["/unknown-coding", "/no-coding-after-all", "/two-codings"])
-async def test_an_answer_that_two_readers_would_end_differently_is_refused(proxy: RunningProxy, target: str) -> None:
-    """What an app sent behind such an answer could reach whoever asks next on a connection of a server in front."""
+async def test_ambiguous_responses_are_refused(proxy: RunningProxy, target: str) -> None:
+    """Bytes behind such a response could be taken for the next one by a reverse proxy that reuses the connection."""
     async with connected(proxy.port) as client:
         assert (await client.ask(request("GET", target, **log_in()))).status == 502
 
 
-async def test_a_status_line_that_no_server_should_send_becomes_a_plain_one(proxy: RunningProxy) -> None:
+async def test_unprintable_reason_phrase_is_dropped(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await client.send(request("GET", "/odd-reason", **log_in()))
         assert (await client.reader.readuntil(b"\r\n")).split(b" ", 2)[1:] in ([b"200", b"\r\n"], [b"200", b"OK\r\n"])
 
 
-async def test_a_connection_to_the_app_serves_many_requests(proxy: RunningProxy) -> None:
+async def test_upstream_connection_is_reused(proxy: RunningProxy) -> None:
     for _ in range(3):
         async with connected(proxy.port) as client:
             for _ in range(3):
                 seen(await client.ask(request(**log_in())))
-    assert proxy.app.dialled == 1
+    assert proxy.app.accepted == 1
 
 
-async def test_a_client_of_http_1_0_gets_its_answer_and_the_end(proxy: RunningProxy) -> None:
+async def test_http_1_0_response_ends_the_connection(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await client.send(request(**log_in()).replace(b"HTTP/1.1", b"HTTP/1.0"))
         assert (await client.ended()).startswith(b"HTTP/1.1 200")

@@ -21,7 +21,7 @@ PLATFORM = "127.0.0.1:8000"
 OTHER_PORT = "127.0.0.1:10999"  # of another app, or of any program on the platform's machine
 
 
-@pytest_asyncio.fixture(params=["splice", "gateway"])
+@pytest_asyncio.fixture(params=["fast", "gateway"])
 async def proxy(request: pytest.FixtureRequest) -> AsyncIterator[RunningProxy]:
     """A running proxy with an app at a port of its own."""
     async with running_by_port(request.param) as running:
@@ -41,7 +41,7 @@ def log_in(proxy: RunningProxy, **changes: object) -> dict[str, str]:
     return {"Cookie": f"gp_app_{proxy.port}={grant(**changes).to_cookie(KEYS)}"}
 
 
-async def test_the_owner_gets_in_and_the_app_sees_no_cookie_of_the_platform_or_of_other_apps(
+async def test_owner_is_forwarded_without_cookies_of_others(
     proxy: RunningProxy,
 ) -> None:
     others = (
@@ -55,7 +55,7 @@ async def test_the_owner_gets_in_and_the_app_sees_no_cookie_of_the_platform_or_o
     assert headers["x-forwarded-host"] == host(proxy)
 
 
-async def test_the_cookie_of_another_app_opens_nothing_under_any_name(proxy: RunningProxy) -> None:
+async def test_cookie_of_another_app_is_refused(proxy: RunningProxy) -> None:
     other, own = grant(label="other--s1").to_cookie(KEYS), grant().to_cookie(KEYS)
     for presented in (f"gp_app_{proxy.port}={other}", f"gp_app_10999={own}", f"gp_app={own}", f"gp_session={own}"):
         async with connected(proxy.port) as client:
@@ -64,34 +64,34 @@ async def test_the_cookie_of_another_app_opens_nothing_under_any_name(proxy: Run
             assert (page.status, page.all("location")[0].split("?")[0]) == (303, f"http://{PLATFORM}/apps/authorize")
         async with connected(proxy.port) as client:
             assert (await client.ask(handshake("/ws", host(proxy), Cookie=presented))).status == 401
-    assert proxy.app.dialled == 0
+    assert proxy.app.accepted == 0
 
 
-async def test_a_page_of_another_port_or_of_the_platform_opens_no_websocket(proxy: RunningProxy) -> None:
+async def test_websocket_from_another_port_is_refused(proxy: RunningProxy) -> None:
     own = host(proxy)
     foreign = [f"http://{each}" for each in (OTHER_PORT, PLATFORM, "127.0.0.1", f"localhost:{proxy.port}")]
     for origin in (*foreign, f"https://{own}", f"http://{own}0", "null", ""):
         async with connected(proxy.port) as client:
             assert (await client.ask(handshake("/ws", own, Origin=origin, **log_in(proxy)))).status == 403
-    assert proxy.app.dialled == 0
+    assert proxy.app.accepted == 0
     async with connected(proxy.port) as client:
         await client.send(handshake("/ws", own, **log_in(proxy)))
         assert (await client.head()).status == 101
 
 
-async def test_a_page_of_another_port_changes_nothing_and_reads_nothing(proxy: RunningProxy) -> None:
+async def test_requests_from_another_port_are_refused(proxy: RunningProxy) -> None:
     same_site = {"Sec_Fetch_Site": "same-site"}
     async with connected(proxy.port) as client:
         for headers in ({"Origin": f"http://{OTHER_PORT}"}, {"Origin": f"http://{PLATFORM}"}, same_site):
             assert (await client.ask(ask(proxy, "POST", **headers, **log_in(proxy)))).status == 403
         for mode in ("no-cors", "cors"):
             assert (await client.ask(ask(proxy, Sec_Fetch_Mode=mode, **same_site, **log_in(proxy)))).status == 403
-        assert proxy.app.dialled == 0
+        assert proxy.app.accepted == 0
         own = {"Origin": f"http://{host(proxy)}", "Sec_Fetch_Site": "same-origin"}
         assert (await client.ask(ask(proxy, "POST", **own, **log_in(proxy)))).status == 200
 
 
-async def test_an_app_sets_no_cookie_that_the_platform_or_another_app_would_take_for_its_own(
+async def test_app_cannot_set_cookies_of_others(
     proxy: RunningProxy,
 ) -> None:
     async with connected(proxy.port) as client:
@@ -99,7 +99,7 @@ async def test_an_app_sets_no_cookie_that_the_platform_or_another_app_would_take
     assert reply.all("set-cookie") == ["own=1; Path=/"]
 
 
-async def test_an_app_leaves_nothing_in_the_browser_for_the_next_app_at_its_port(proxy: RunningProxy) -> None:
+async def test_responses_are_not_cached_for_the_next_app(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         reply = await client.ask(ask(proxy, "GET", "/kept", **log_in(proxy)))
         assert (reply.all("cache-control"), reply.all("expires")) == (["no-store"], [])
@@ -110,7 +110,7 @@ async def test_an_app_leaves_nothing_in_the_browser_for_the_next_app_at_its_port
     assert len(proxy.app.requests) == dialled
 
 
-async def test_only_the_ports_own_host_leads_anywhere(proxy: RunningProxy) -> None:
+async def test_only_the_host_of_the_port_is_served(proxy: RunningProxy) -> None:
     port = proxy.port
     names = [OTHER_PORT, PLATFORM, "127.0.0.1", f"localhost:{port}", f"evil.example:{port}", f"127.0.0.1.:{port}"]
     for name in (*names, f"echo--s1.apps.localhost:{port}", f"[::1]:{port}", "container"):
@@ -119,10 +119,10 @@ async def test_only_the_ports_own_host_leads_anywhere(proxy: RunningProxy) -> No
     for name in ("", f"127.0.0.1:0{port}", f"{host(proxy)}, {OTHER_PORT}", f"a@{host(proxy)}"):
         async with connected(port) as client:
             assert (await client.ask(request("GET", "/echo", b"", name, **log_in(proxy)))).status == 400, name
-    assert proxy.app.dialled == 0
+    assert proxy.app.accepted == 0
 
 
-async def test_a_ticket_opens_the_app_at_its_port_once(proxy: RunningProxy) -> None:
+async def test_ticket_is_valid_once_at_its_port(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         begun = await client.ask(ask(proxy, "GET", "/lab?x=1", Sec_Fetch_Mode="navigate"))
         kept = begun.all("set-cookie")[0].partition(";")[0]
@@ -141,7 +141,7 @@ async def test_a_ticket_opens_the_app_at_its_port_once(proxy: RunningProxy) -> N
         assert forgotten.all("set-cookie")[0].startswith(f"gp_app_{proxy.port}=; Path=/; Max-Age=0;")
 
 
-async def test_a_port_that_another_app_has_now_knows_nobody_of_before(proxy: RunningProxy) -> None:
+async def test_reassigned_port_refuses_earlier_cookies(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         assert seen(await client.ask(ask(proxy, **log_in(proxy))))["size"] == 0
         proxy.table.replace([proxy.route(label="other--s2", session="s2", listen_port=proxy.port)])
@@ -150,24 +150,24 @@ async def test_a_port_that_another_app_has_now_knows_nobody_of_before(proxy: Run
         assert (await client.ask(ask(proxy, **log_in(proxy)))).status == 410
 
 
-async def test_what_is_open_is_cut_when_the_app_loses_its_port(proxy: RunningProxy) -> None:
+async def test_connections_are_aborted_when_app_loses_its_port(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await client.send(handshake("/ws", host(proxy), **log_in(proxy)))
         assert (await client.head()).status == 101
         proxy.table.replace([proxy.route(listen_port=None)])
-        await client.cut()
+        await client.until_closed()
     async with connected(proxy.port) as client:
         assert (await client.ask(ask(proxy, **log_in(proxy)))).status == 410
 
 
-async def test_a_public_app_is_open_to_all_and_its_changes_to_its_own_pages(proxy: RunningProxy) -> None:
+async def test_public_app_accepts_changes_from_its_own_pages_only(proxy: RunningProxy) -> None:
     proxy.table.replace([proxy.route(is_public=True, listen_port=proxy.port)])
     async with connected(proxy.port) as client:
         assert seen(await client.ask(ask(proxy, Cookie="gp_session=s")))["size"] == 0
         assert (await client.ask(ask(proxy, "POST", Origin=f"http://{OTHER_PORT}"))).status == 403
 
 
-async def test_the_address_that_apps_share_elsewhere_serves_none_here(proxy: RunningProxy) -> None:
+async def test_shared_port_serves_no_apps(proxy: RunningProxy) -> None:
     who = log_in(proxy)
     pairs = [(b"Host", host(proxy).encode()), (b"Cookie", who["Cookie"].encode())]
     async with connected(proxy.port) as client:

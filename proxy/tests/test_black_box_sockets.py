@@ -1,4 +1,4 @@
-"""Cases 22 to 27 and 40 of the black-box table: websockets, on every carrier."""
+"""Cases 22 to 27 and 40 of the black-box table: websockets, on every server."""
 
 import json
 
@@ -21,7 +21,7 @@ async def opened(client: Client, target: str = "/ws", **headers: str) -> Client:
     return client
 
 
-async def test_22_frames_come_back_as_they_were_sent(proxy: RunningProxy) -> None:
+async def test_22_frames_are_forwarded_unchanged(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await opened(client)
         await client.send(masked(TEXT, "grüße".encode()))
@@ -32,7 +32,7 @@ async def test_22_frames_come_back_as_they_were_sent(proxy: RunningProxy) -> Non
         assert await client.frame() == (LAST | PONG, b"still there?")
 
 
-async def test_22_a_message_in_fragments_stays_one_message(proxy: RunningProxy) -> None:
+async def test_22_fragmented_message_stays_one_message(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await opened(client)
         await client.send(masked(TEXT, b"a", is_last=False) + masked(0, b"b", is_last=False) + masked(0, b"c"))
@@ -44,15 +44,15 @@ async def test_22_a_message_in_fragments_stays_one_message(proxy: RunningProxy) 
     assert len(frames) == (1 if proxy.name == "asgi" else 3)  # ASGI knows messages only
 
 
-@pytest.mark.parametrize("proxy", ["splice", "gateway"], indirect=True)  # uvicorn drops what comes with a handshake
-async def test_22_frames_may_come_with_the_handshake(proxy: RunningProxy) -> None:
+@pytest.mark.parametrize("proxy", ["fast", "gateway"], indirect=True)  # uvicorn drops what comes with a handshake
+async def test_22_frames_may_follow_the_handshake_directly(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await client.send(handshake(**log_in()) + masked(TEXT, b"early"))
         assert (await client.head()).status == 101
         assert await client.frame() == (LAST | TEXT, b"early")
 
 
-async def test_23_the_app_chooses_the_subprotocol(proxy: RunningProxy) -> None:
+async def test_23_app_chooses_the_subprotocol(proxy: RunningProxy) -> None:
     offered = "other, v1.kernel.websocket.jupyter.org"
     async with connected(proxy.port) as client:
         await client.send(handshake("/ws/headers", Sec_WebSocket_Protocol=offered, **log_in()))
@@ -61,7 +61,7 @@ async def test_23_the_app_chooses_the_subprotocol(proxy: RunningProxy) -> None:
     assert headers["sec-websocket-protocol"] == offered
 
 
-async def test_08_and_03_a_websocket_brings_the_app_its_host_and_no_cookie_of_ours(proxy: RunningProxy) -> None:
+async def test_08_and_03_handshake_has_host_and_no_platform_cookies(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await opened(client, "/ws/headers", Cookie=f"keep=me; {cookie()}; other=2")
         headers = {name.lower(): value for name, value in json.loads((await client.frame())[1])}
@@ -69,7 +69,7 @@ async def test_08_and_03_a_websocket_brings_the_app_its_host_and_no_cookie_of_ou
     assert headers["upgrade"].lower() == "websocket"
 
 
-async def test_24_a_message_of_20_megabytes_passes(proxy: RunningProxy) -> None:
+async def test_24_large_message_is_forwarded(proxy: RunningProxy) -> None:
     content = bytes(range(256)) * 80_000
     async with connected(proxy.port) as client:
         await opened(client)
@@ -80,13 +80,13 @@ async def test_24_a_message_of_20_megabytes_passes(proxy: RunningProxy) -> None:
     assert received == content
 
 
-async def test_25_the_reason_for_leaving_arrives_from_the_app(proxy: RunningProxy) -> None:
+async def test_25_close_reason_arrives_from_the_app(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await opened(client, "/ws/leave")
         assert await client.frame() == (LAST | CLOSE, (4001).to_bytes(2, "big") + b"bye")
 
 
-async def test_25_the_reason_for_leaving_arrives_from_the_browser(proxy: RunningProxy) -> None:
+async def test_25_close_reason_arrives_from_the_browser(proxy: RunningProxy) -> None:
     farewell = (4002).to_bytes(2, "big") + b"so long"
     async with connected(proxy.port) as client:
         await opened(client)
@@ -96,13 +96,13 @@ async def test_25_the_reason_for_leaving_arrives_from_the_browser(proxy: Running
     await proxy.app.until(lambda: proxy.app.connections == 0)
 
 
-async def test_26_a_refusal_of_the_app_is_the_answer(proxy: RunningProxy) -> None:
+async def test_26_refusal_of_the_app_is_forwarded(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         reply = await client.ask(handshake("/ws/refused", **log_in()))
     assert (reply.status, reply.all("x-why"), reply.body) == (403, ["app"], b"no")
 
 
-async def test_27_when_the_browser_vanishes_the_app_is_left(proxy: RunningProxy) -> None:
+async def test_27_lost_browser_closes_the_upstream_connection(proxy: RunningProxy) -> None:
     async with connected(proxy.port) as client:
         await opened(client)
         await client.send(masked(TEXT, b"x"))
@@ -111,8 +111,8 @@ async def test_27_when_the_browser_vanishes_the_app_is_left(proxy: RunningProxy)
         await proxy.app.until(lambda: proxy.app.connections == 0)
 
 
-@pytest.mark.parametrize("name", ["splice", "asgi", "gateway"])
-async def test_40_websockets_to_a_stopped_app_leave_nothing_behind(name: str) -> None:
+@pytest.mark.parametrize("name", ["fast", "asgi", "gateway"])
+async def test_40_websockets_to_stopped_app_leak_nothing(name: str) -> None:
     async with running(name, port=1) as stopped:
         for _ in range(300):
             async with connected(stopped.port) as client:
@@ -121,7 +121,7 @@ async def test_40_websockets_to_a_stopped_app_leave_nothing_behind(name: str) ->
         assert sum(len(plane.connections) for plane in stopped.planes) <= 10
 
 
-async def test_only_bytes_that_mean_something_count_as_use(proxy: RunningProxy) -> None:
+async def test_pings_do_not_count_as_use(proxy: RunningProxy) -> None:
     plane = proxy.planes[0]
     async with connected(proxy.port) as client:
         await opened(client)

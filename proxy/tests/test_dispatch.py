@@ -57,7 +57,7 @@ async def serving(plane: DataPlane) -> AsyncIterator[int]:
         await server.shutdown(sockets=[listener])
 
 
-async def test_one_address_serves_the_platform_and_the_apps() -> None:
+async def test_one_address_serves_platform_and_apps() -> None:
     async with running_app() as app, serving(plane_for(app)) as port:
         async with connected(port) as client:
             for _ in range(2):
@@ -71,7 +71,7 @@ async def test_one_address_serves_the_platform_and_the_apps() -> None:
             assert await client.frame() == (0x80 | TEXT, b"x")
 
 
-async def test_a_connection_that_mixes_hosts_is_misdirected() -> None:
+async def test_connection_that_mixes_hosts_is_misdirected() -> None:
     async with running_app() as app, serving(plane_for(app)) as port:
         async with connected(port) as client:
             assert (await client.ask(request("GET", "/", b"", PLATFORM))).status == 200
@@ -83,7 +83,7 @@ async def test_a_connection_that_mixes_hosts_is_misdirected() -> None:
             assert await client.ended() == b""
 
 
-async def test_a_head_in_pieces_is_waited_for() -> None:
+async def test_header_section_may_arrive_in_pieces() -> None:
     async with running_app() as app, serving(plane_for(app)) as port, connected(port) as client:
         whole = request(**log_in())
         for piece in (whole[:3], whole[3:40], whole[40:-1], whole[-1:]):
@@ -92,7 +92,7 @@ async def test_a_head_in_pieces_is_waited_for() -> None:
         assert (await client.head()).status == 200
 
 
-async def test_a_head_that_never_ends_is_not_waited_for() -> None:
+async def test_incomplete_header_section_is_closed() -> None:
     async with running_app() as app, serving(plane_for(app, ProxyLimits(head_seconds=0.3))) as port:
         async with connected(port) as client:
             await client.send(b"GET / HTTP/1.1\r\n")
@@ -103,7 +103,7 @@ async def test_a_head_that_never_ends_is_not_waited_for() -> None:
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-async def test_a_head_without_end_is_not_kept_for_the_platform_either(*, is_first: bool) -> None:
+async def test_large_header_section_for_platform_is_closed(*, is_first: bool) -> None:
     async with running_app() as app, serving(plane_for(app)) as port, connected(port) as client:
         if not is_first:
             assert (await client.ask(request("GET", "/", b"", PLATFORM))).status == 200
@@ -115,7 +115,7 @@ async def test_a_head_without_end_is_not_kept_for_the_platform_either(*, is_firs
         assert client.reader.at_eof() or client.writer.transport.is_closing()
 
 
-async def test_a_later_head_that_never_ends_is_not_waited_for_by_the_platform() -> None:
+async def test_incomplete_later_header_section_for_platform_is_closed() -> None:
     limits = ProxyLimits(head_seconds=0.3)
     async with running_app() as app, serving(plane_for(app, limits)) as port, connected(port) as client:
         assert (await client.ask(request("GET", "/", b"", PLATFORM))).status == 200
@@ -123,7 +123,7 @@ async def test_a_later_head_that_never_ends_is_not_waited_for_by_the_platform() 
         assert await client.ended() == b""
 
 
-async def test_a_body_for_the_platform_may_be_as_long_and_slow_as_ever() -> None:
+async def test_platform_bodies_may_be_large_and_slow() -> None:
     limits = ProxyLimits(head_seconds=0.2)
     async with running_app() as app, serving(plane_for(app, limits)) as port, connected(port) as client:
         await client.send(f"POST / HTTP/1.1\r\nHost: {PLATFORM}\r\nContent-Length: 300000\r\n\r\n".encode())
@@ -132,7 +132,7 @@ async def test_a_body_for_the_platform_may_be_as_long_and_slow_as_ever() -> None
         assert (await client.ask(request("GET", "/", b"", PLATFORM))).status == 200
 
 
-async def test_an_app_has_a_port_of_its_own_as_long_as_its_route_names_it() -> None:
+async def test_own_port_is_open_while_its_route_exists() -> None:
     own = free_port()
     async with running_app() as app:
         plane = plane_for(app, is_public=True)
@@ -152,7 +152,7 @@ async def test_an_app_has_a_port_of_its_own_as_long_as_its_route_names_it() -> N
     plane.stop()
 
 
-async def test_a_port_is_held_for_apps_also_while_none_has_it() -> None:
+async def test_reserved_port_is_open_without_an_app() -> None:
     own = free_port()
     plane = DataPlane(authorizer(site=BY_PORT), FakeControlPlane())
     plane.authorizer.table.replace([])
@@ -164,7 +164,7 @@ async def test_a_port_is_held_for_apps_also_while_none_has_it() -> None:
     await until_closed(own)
 
 
-async def test_a_port_that_another_program_has_does_no_harm() -> None:
+async def test_port_in_use_elsewhere_is_skipped() -> None:
     async with running_app() as app:
         plane = plane_for(app)
         with socket.create_server(("127.0.0.1", 0)) as taken:
@@ -175,7 +175,7 @@ async def test_a_port_that_another_program_has_does_no_harm() -> None:
                 await until_open(second)
 
 
-async def test_a_plane_that_drains_finishes_answers_and_lets_websockets_be() -> None:
+async def test_shutdown_completes_responses_and_keeps_websockets() -> None:
     async with running_app() as app:
         plane = plane_for(app)
         async with AsyncExitStack() as stack:
@@ -197,11 +197,11 @@ async def test_a_plane_that_drains_finishes_answers_and_lets_websockets_be() -> 
             await talking.send(masked(TEXT, b"x"))
             assert await talking.frame() == (0x80 | TEXT, b"x")
             plane.stop()
-            await talking.cut()
+            await talking.until_closed()
 
 
 @pytest.mark.parametrize("faulty", ["authorize", "response_headers"])
-async def test_a_fault_of_ours_leaves_nobody_waiting(faulty: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_internal_error_closes_the_connection(faulty: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise ArithmeticError
 

@@ -14,7 +14,7 @@ from proxy.tests.site import HOST, KEYS, SUBNETS, cookie, route
 
 
 def authorize(signed: bytes, *routes: Route, subnets: tuple[Network, ...] = SUBNETS) -> Decision:
-    """Have a gateway with these routes judge a request with this pass."""
+    """Authorize a request with this token in a gateway with these routes."""
     table = RouteTable()
     table.replace(routes or [route()])
     headers = [
@@ -32,7 +32,7 @@ def authorize(signed: bytes, *routes: Route, subnets: tuple[Network, ...] = SUBN
     )
 
 
-def test_a_pass_opens_its_endpoint_and_does_not_reach_the_app() -> None:
+def test_valid_token_is_forwarded_without_it() -> None:
     decision = authorize(GatewayTokens(KEYS).issue("echo--s1"))
     assert isinstance(decision, ForwardDecision)
     assert dict(decision.headers) == {
@@ -59,13 +59,13 @@ def test_a_pass_opens_its_endpoint_and_does_not_reach_the_app() -> None:
     ],
     ids=["none", "nonsense", "cookie", "purpose", "no end", "no moment", "key", "expired", "endpoint"],
 )
-def test_without_a_good_pass_nothing_is_reached(signed: bytes) -> None:
+def test_invalid_token_is_refused(signed: bytes) -> None:
     decision = authorize(signed)
     assert isinstance(decision, LocalResponse)
     assert decision.status == 403
 
 
-def test_a_gateway_dials_containers_of_its_own_host_only() -> None:
+def test_gateway_reaches_containers_of_its_own_host_only() -> None:
     signed = GatewayTokens(KEYS).issue("echo--s1")
     for away in (route(label="other--s1"), route(gateway="http://10.0.0.2:9000"), route(address="169.254.169.254")):
         decision = authorize(signed, away)
@@ -73,7 +73,7 @@ def test_a_gateway_dials_containers_of_its_own_host_only() -> None:
         assert decision.status == 410
 
 
-def test_a_pass_is_used_for_half_its_life_and_taken_for_all_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_token_is_renewed_at_half_its_lifetime(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
     monkeypatch.setattr(gateway_tokens, "unix_time", lambda: clock[0])
     ours = GatewayTokens(KEYS)

@@ -1,4 +1,4 @@
-"""Passes: what is in them, how long they hold, and who can make them."""
+"""Gateway tokens: their fields, lifetime and signature."""
 
 import pytest
 
@@ -17,25 +17,23 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     return now
 
 
-def test_a_pass_says_what_it_is_for(clock: list[float]) -> None:
+def test_token_carries_its_fields(clock: list[float]) -> None:
     assert gateway_tokens.verify(KEYS, gateway_tokens.issue(KEYS, ["a", "b"])) == ["a", "b"]
 
 
-def test_a_pass_of_the_older_key_holds_too(clock: list[float]) -> None:
+def test_token_of_an_older_key_is_valid(clock: list[float]) -> None:
     assert gateway_tokens.verify(KEYS, gateway_tokens.issue(Keys(["old:" + "o" * 32]), ["a"])) == ["a"]
 
 
 @pytest.mark.parametrize("seconds", [-29, 0, 59])
-def test_a_pass_holds_while_it_is_fresh_and_when_clocks_are_half_a_minute_apart(
-    clock: list[float], seconds: int
-) -> None:
+def test_token_is_valid_despite_clock_skew(clock: list[float], seconds: int) -> None:
     value = gateway_tokens.issue(KEYS, ["a"])
     clock[0] += seconds
     assert gateway_tokens.verify(KEYS, value) == ["a"]
 
 
 @pytest.mark.parametrize("seconds", [-32, 62, 86_400])
-def test_a_pass_does_not_hold_a_minute_later_nor_before_its_time(clock: list[float], seconds: int) -> None:
+def test_token_is_invalid_after_and_before_its_time(clock: list[float], seconds: int) -> None:
     value = gateway_tokens.issue(KEYS, ["a"])
     clock[0] += seconds
     with pytest.raises(InvalidSignatureError, match="do the clocks agree"):
@@ -57,6 +55,6 @@ def test_a_pass_does_not_hold_a_minute_later_nor_before_its_time(clock: list[flo
     ],
     ids=range(9),
 )
-def test_what_is_no_pass_of_ours_is_refused(clock: list[float], value: str) -> None:
+def test_invalid_tokens_are_refused(clock: list[float], value: str) -> None:
     with pytest.raises(InvalidSignatureError):
         gateway_tokens.verify(KEYS, value)

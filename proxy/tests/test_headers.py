@@ -1,4 +1,4 @@
-"""What of a head passes, in both directions."""
+"""Filtering of headers in both directions."""
 
 import pytest
 
@@ -25,29 +25,29 @@ from proxy.headers import MalformedRequestError
         "Authorization",
     ],
 )
-def test_a_request_header_that_is_forged_or_ours_or_for_one_hop_goes_no_further(name: str) -> None:
+def test_forgeable_and_hop_by_hop_request_headers_are_dropped(name: str) -> None:
     assert headers.classify([(name.encode(), b"x"), (b"X-Mine", b"y")]).forwarded == [(b"X-Mine", b"y")]
 
 
-def test_what_a_connection_header_names_goes_no_further() -> None:
+def test_headers_named_by_connection_are_dropped() -> None:
     pairs = [(b"Connection", b"close, x-secret"), (b"X-Secret", b"1"), (b"X-Open", b"2")]
     assert headers.classify(pairs).forwarded == [(b"X-Open", b"2")]
     assert headers.strip_hop_by_hop(pairs) == [(b"X-Open", b"2")]
 
 
 @pytest.mark.parametrize("name", [b"Host", b"Content-Length", b"Transfer-Encoding", b"Origin", b"Sec-Fetch-Site"])
-def test_a_header_that_decides_may_not_come_twice(name: bytes) -> None:
+def test_repeated_single_headers_are_refused(name: bytes) -> None:
     with pytest.raises(MalformedRequestError):
         headers.classify([(name, b"1"), (name.lower(), b"1")])
 
 
-def test_our_cookies_are_taken_out_and_the_others_stay_in_order() -> None:
+def test_platform_cookies_are_stripped_and_others_keep_order() -> None:
     header = b"keep=me; gp_app=T;other=2; __Host-gp_app=U; gp_session=V; __HOST-GP_APP_STATE=W; gp_csrf=X; last"
     assert headers.strip_platform_cookies(header) == b"keep=me; other=2; last"
     assert headers.strip_platform_cookies(b"gp_app=T") == b""
 
 
-def test_cookies_in_two_headers_are_read_as_one() -> None:
+def test_two_cookie_headers_are_joined() -> None:
     assert headers.classify([(b"Cookie", b"a=1"), (b"cookie", b"b=2")]).known[b"cookie"] == b"a=1; b=2"
 
 
@@ -64,7 +64,7 @@ def test_cookies_in_two_headers_are_read_as_one() -> None:
         (b"gp_app", None),
     ],
 )
-def test_an_app_sets_cookies_for_its_own_host_only_and_never_ours(set_by_app: bytes, passed: bytes | None) -> None:
+def test_set_cookie_is_confined_to_the_apps_host(set_by_app: bytes, passed: bytes | None) -> None:
     cookies = [
         v
         for n, v in headers.filter_response_headers([(b"Set-Cookie", set_by_app)], is_public=False)
@@ -89,18 +89,18 @@ def test_an_app_sets_cookies_for_its_own_host_only_and_never_ours(set_by_app: by
         b"X-GP-Login",
     ],
 )
-def test_a_dangerous_header_of_an_app_does_not_reach_the_browser(name: bytes) -> None:
+def test_dangerous_response_headers_are_dropped(name: bytes) -> None:
     kept = headers.filter_response_headers([(name, b"x"), (b"ETag", b"1")], is_public=False)
     assert kept == [(b"ETag", b"1"), headers.NO_INDEX, *headers.PRIVATE, headers.SAME_ORIGIN_REFERRER]
 
 
-def test_a_private_app_is_shown_by_pages_of_its_own_origin_alone() -> None:
+def test_private_app_cannot_be_framed_by_other_origins() -> None:
     pairs = [(b"Content-Security-Policy", b"sandbox"), (b"cross-origin-resource-policy", b"cross-origin")]
     shown = headers.filter_response_headers(pairs, is_public=False)
     assert shown == [pairs[0], headers.NO_INDEX, *headers.PRIVATE, headers.SAME_ORIGIN_REFERRER]
     assert headers.filter_response_headers(pairs, is_public=True)[:2] == pairs
 
 
-def test_a_public_app_may_answer_other_origins_and_nobody_indexes_it() -> None:
+def test_public_app_may_use_cors_without_being_indexed() -> None:
     pairs = [(b"Access-Control-Allow-Origin", b"*"), (b"X-Robots-Tag", b"all"), (b"Referrer-Policy", b"origin")]
     assert headers.filter_response_headers(pairs, is_public=True) == [pairs[0], pairs[2], headers.NO_INDEX]

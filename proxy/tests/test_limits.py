@@ -12,7 +12,7 @@ print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 """
 
 
-def test_a_process_may_open_as_many_files_as_the_system_lets_it() -> None:
+def test_open_file_limit_is_raised_to_hard_limit() -> None:
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     command = ["prlimit", f"--nofile=256:{most}", sys.executable, "-c", SCRIPT]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip() == str(most)

@@ -15,14 +15,14 @@ from proxy.tests.site import HOST, KEYS, FakeControlPlane, authorizer, cookie, g
 
 
 def values(response: LocalResponse, name: str) -> list[str]:
-    """Return the values of a header of an answer."""
+    """Return the values of a header of a response."""
     return [value.decode() for key, value in response.headers if key.decode() == name]
 
 
 async def visit(
     authorizer_: BrowserAuthorizer, target: str, cookies: str = "", port: int | None = None
 ) -> LocalResponse:
-    """Return our own answer to a GET by a browser that navigates."""
+    """Return the data plane's own response to a navigation."""
     host = HOST if port is None else HOST.replace("8000", str(port))
     pairs = [(b"Host", host.encode()), (b"Cookie", cookies.encode()), (b"Sec-Fetch-Mode", b"navigate")]
     decision = authorizer_.authorize(RequestHead(b"GET", target.encode(), pairs), "192.0.2.1", port)
@@ -49,7 +49,7 @@ def put_ticket(control_plane: FakeControlPlane, state: str, granted: Grant, path
     control_plane.tickets["t1", "echo--s1", state] = (granted, path)
 
 
-async def test_a_ticket_becomes_the_cookie_of_its_endpoint_once() -> None:
+async def test_ticket_is_exchanged_for_cookie_once() -> None:
     control_plane = FakeControlPlane()
     authorizer_ = authorizer(control_plane=control_plane)
     kept, asked = await begin(authorizer_)
@@ -69,7 +69,7 @@ async def test_a_ticket_becomes_the_cookie_of_its_endpoint_once() -> None:
 
 
 @pytest.mark.parametrize("presented", ["", "gp_app_state=", f"gp_app_state={'x' * 43}", "gp_app_state=a b"])
-async def test_a_ticket_is_worth_nothing_in_another_browser(presented: str) -> None:
+async def test_ticket_is_invalid_in_another_browser(presented: str) -> None:
     control_plane = FakeControlPlane()
     authorizer_ = authorizer(control_plane=control_plane)
     _, asked = await begin(authorizer_)
@@ -79,7 +79,7 @@ async def test_a_ticket_is_worth_nothing_in_another_browser(presented: str) -> N
 
 
 @pytest.mark.parametrize("granted", [grant(label="other--s1"), grant(epoch=2), grant(expires_at=time.time())])
-async def test_a_grant_for_something_else_makes_no_cookie(granted: Grant) -> None:
+async def test_grant_for_another_endpoint_sets_no_cookie(granted: Grant) -> None:
     control_plane = FakeControlPlane()
     authorizer_ = authorizer(control_plane=control_plane)
     kept, asked = await begin(authorizer_)
@@ -88,7 +88,7 @@ async def test_a_grant_for_something_else_makes_no_cookie(granted: Grant) -> Non
 
 
 @pytest.mark.parametrize("path", ["//evil.example", "/\\evil.example", "http://evil.example", "", "/a\r\nb", "lab"])
-async def test_the_way_back_stays_on_the_origin(path: str) -> None:
+async def test_redirect_stays_on_the_origin(path: str) -> None:
     control_plane = FakeControlPlane()
     authorizer_ = authorizer(control_plane=control_plane)
     kept, asked = await begin(authorizer_, "//evil.example")
@@ -97,7 +97,7 @@ async def test_the_way_back_stays_on_the_origin(path: str) -> None:
     assert (await visit(authorizer_, "/.gp/callback?t=t1", kept)).status == 403
 
 
-async def test_two_windows_opened_at_once_both_arrive() -> None:
+async def test_two_concurrent_logins_succeed() -> None:
     authorizer_ = authorizer()
     kept, asked = await begin(authorizer_)
     second = await visit(authorizer_, "/tree", kept)
@@ -105,7 +105,7 @@ async def test_two_windows_opened_at_once_both_arrive() -> None:
     assert values(second, "Set-Cookie")[0].startswith(f"{kept};")
 
 
-async def test_from_a_port_of_its_own_the_log_in_leads_back_to_that_port() -> None:
+async def test_login_returns_to_its_own_port() -> None:
     control_plane = FakeControlPlane()
     authorizer_ = authorizer(route(listen_port=10205), control_plane=control_plane)
     kept, asked = await begin(authorizer_, "/lab", port=10205)
@@ -117,7 +117,7 @@ async def test_from_a_port_of_its_own_the_log_in_leads_back_to_that_port() -> No
     assert values(await visit(authorizer_, "/.gp/callback?t=t1", kept), "Location") == ["/lab"]
 
 
-async def test_a_cookie_lives_twelve_hours_at_most() -> None:
+async def test_cookie_lifetime_is_limited() -> None:
     control_plane = FakeControlPlane()
     authorizer_ = authorizer(control_plane=control_plane)
     kept, asked = await begin(authorizer_)
@@ -127,13 +127,13 @@ async def test_a_cookie_lives_twelve_hours_at_most() -> None:
     assert Grant.from_cookie(KEYS, made.partition(";")[0].removeprefix("gp_app=")).expires_at < time.time() + 43201
 
 
-async def test_logging_out_of_an_app_forgets_its_cookie() -> None:
+async def test_logout_deletes_the_cookie() -> None:
     response = await visit(authorizer(), "/.gp/logout", cookie())
     assert values(response, "Set-Cookie") == ["gp_app=; Path=/; Max-Age=0; HttpOnly; SameSite=Lax"]
 
 
 @pytest.mark.parametrize("is_known", [True, False])
-async def test_an_app_that_is_not_running_is_started_again_from_its_page(is_known: bool) -> None:
+async def test_page_of_stopped_app_links_to_launcher(is_known: bool) -> None:
     assert b'href="/.gp/again"' in UPSTREAM_UNREACHABLE.body
     page = "http://platform.localhost:8000/sessions/s1/apps/echo/"
     authorizer_ = authorizer()
@@ -145,7 +145,7 @@ async def test_an_app_that_is_not_running_is_started_again_from_its_page(is_know
     assert (gone.status, f'href="{page}"'.encode() in gone.body) == (410, True)
 
 
-async def test_the_status_is_for_those_who_may_use_the_app() -> None:
+async def test_status_requires_access() -> None:
     assert (await visit(authorizer(), "/.gp/status")).status == 401
     response = await visit(authorizer(), "/.gp/status", cookie())
     assert (response.status, b'"app": "echo--s1"' in response.body) == (200, True)

@@ -1,4 +1,4 @@
-"""Strangers who open connections and leave them idle: some may, others are told so, and nobody else is kept out."""
+"""Limits on pending connections: idle clients cannot keep others out."""
 
 import asyncio
 from contextlib import AsyncExitStack, suppress
@@ -36,10 +36,8 @@ async def refusal(port: int) -> bytes:
     [(ProxyLimits(pending_per_address=3), b"HTTP/1.1 429 "), (ProxyLimits(pending_total=3), b"HTTP/1.1 503 ")],
     ids=["of one address", "in all"],
 )
-async def test_connections_that_say_nothing_are_few_and_those_that_leave_make_room(
-    limits: ProxyLimits, status: bytes
-) -> None:
-    async with AsyncExitStack() as stack, running("splice", limits) as proxy:
+async def test_silent_connections_are_limited_and_released(limits: ProxyLimits, status: bytes) -> None:
+    async with AsyncExitStack() as stack, running("fast", limits) as proxy:
         waiting = await idle(stack, proxy.port, 3)
         assert (await refusal(proxy.port)).startswith(status)
         waiting[0].reset()
@@ -56,9 +54,9 @@ async def is_served(port: int) -> bool:
     return False
 
 
-async def test_who_may_use_an_app_waits_no_longer_and_who_may_not_does() -> None:
+async def test_only_unauthorized_connections_are_pending() -> None:
     limits = ProxyLimits(pending_per_address=2)
-    async with AsyncExitStack() as stack, running("splice", limits) as proxy:
+    async with AsyncExitStack() as stack, running("fast", limits) as proxy:
         for _ in range(4):
             client = await stack.enter_async_context(connected(proxy.port))
             assert (await client.ask(request(Cookie=cookie()))).status == 200
@@ -66,20 +64,20 @@ async def test_who_may_use_an_app_waits_no_longer_and_who_may_not_does() -> None
             await socket.send(handshake(Cookie=cookie()))
             assert (await socket.head()).status == 101
         for _ in range(2):
-            stranger = await stack.enter_async_context(connected(proxy.port))
-            assert (await stranger.ask(request())).status == 401
+            anonymous = await stack.enter_async_context(connected(proxy.port))
+            assert (await anonymous.ask(request())).status == 401
         assert (await refusal(proxy.port)).startswith(b"HTTP/1.1 429 ")
 
 
-async def test_a_server_in_front_is_not_counted() -> None:
+async def test_trusted_proxies_are_not_limited() -> None:
     limits, trusted_proxies = ProxyLimits(pending_per_address=1, pending_total=1), [ip_network("127.0.0.1/32")]
-    async with AsyncExitStack() as stack, running("splice", limits, trusted_proxies) as proxy:
+    async with AsyncExitStack() as stack, running("fast", limits, trusted_proxies) as proxy:
         await idle(stack, proxy.port, 5)
         async with connected(proxy.port) as client:
             assert (await client.ask(request(Cookie=cookie()))).status == 200
 
 
-async def test_beside_the_platform_a_connection_waits_until_its_first_head() -> None:
+async def test_connection_is_pending_until_its_first_request() -> None:
     limits = ProxyLimits(pending_per_address=2)
     async with AsyncExitStack() as stack, running_app() as app:
         plane = DataPlane(authorizer(route(port=app.port)), FakeControlPlane(), limits, ResponseParser)
@@ -102,5 +100,5 @@ async def test_beside_the_platform_a_connection_waits_until_its_first_head() -> 
         ("", ""),
     ],
 )
-def test_a_network_of_ipv6_is_one_source(address: str, source: str) -> None:
+def test_ipv6_network_is_one_source(address: str, source: str) -> None:
     assert source_of(address) == source

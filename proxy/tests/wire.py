@@ -1,4 +1,4 @@
-"""HTTP and websockets spoken byte by byte, so that tests can say what no library would."""
+"""HTTP and websockets written byte by byte, so that tests can send what no library would."""
 
 import asyncio
 import os
@@ -15,7 +15,7 @@ TEXT, BINARY, CLOSE, PING, PONG = 0x1, 0x2, 0x8, 0x9, 0xA
 
 @dataclass
 class Reply:
-    """An answer as it came over the wire."""
+    """A response as received."""
 
     status: int
     headers: list[tuple[str, str]]
@@ -27,7 +27,7 @@ class Reply:
 
 
 class Client:
-    """One connection to a carrier."""
+    """One connection to a server."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -46,7 +46,7 @@ class Client:
         return Reply(int(lines[0].split(" ")[1]), [(name.lower(), value) for name, value in pairs])
 
     async def body(self, reply: Reply) -> bytes:
-        """Return the body that belongs to a head. Raises IncompleteReadError when it is cut."""
+        """Return the body of a response. Raises IncompleteReadError if it is truncated."""
         async with asyncio.timeout(SECONDS):
             if reply.all("transfer-encoding"):
                 return b"".join([chunk async for chunk in self.chunks()])
@@ -61,7 +61,7 @@ class Client:
             pass  # a trailer
 
     async def ask(self, request: bytes, *, has_body: bool = True) -> Reply:
-        """Send a request and return its answer, whole."""
+        """Send a request and return the complete response."""
         await self.send(request)
         reply = await self.head()
         reply.body = await self.body(reply) if has_body else b""
@@ -75,8 +75,8 @@ class Client:
         except ConnectionError:
             return b""
 
-    async def cut(self) -> None:
-        """Return once nothing more comes of a websocket or an answer: it has ended, or a frame says that it does."""
+    async def until_closed(self) -> None:
+        """Return once the other side has closed the connection, or sent a close frame."""
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while (await self.frame())[0] & 0x0F != CLOSE:
                 pass
@@ -93,7 +93,7 @@ class Client:
             return first, await self.reader.readexactly(size)
 
     def reset(self) -> None:
-        """Leave without a word."""
+        """Close at once, without a FIN."""
         self.writer.transport.abort()
 
 

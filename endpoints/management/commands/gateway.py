@@ -23,7 +23,7 @@ from sessions.engine_address import signing_keys
 
 logger = logging.getLogger(__name__)
 
-WAITING: Final = 100  # connections that the kernel holds until they are taken
+BACKLOG: Final = 100  # connections that the kernel queues until they are accepted
 
 
 class Command(BaseCommand):
@@ -60,7 +60,7 @@ async def _serve(engine_gateway: EngineGateway, plane: DataPlane, address: str) 
     host, _, port = address.rpartition(":")
     async with running(plane):
         server = await loop.create_server(
-            lambda: FirstRequestDispatcher(plane, choose), host.strip("[]"), int(port), backlog=WAITING
+            lambda: FirstRequestDispatcher(plane, choose), host.strip("[]"), int(port), backlog=BACKLOG
         )
         logger.info("gateway of %s: listens on %s", settings.COMPUTE_HOST_NAME, address)
         try:

@@ -18,14 +18,14 @@ from proxy.listeners import listening
 
 logger = logging.getLogger(__name__)
 
-WAITING: Final = 1024  # connections that the kernel holds until they are taken
+BACKLOG: Final = 1024  # connections that the kernel queues until they are accepted
 STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 
 
 class Command(BaseCommand):
-    """Several may listen at one address, and share what comes; each reads all routes."""
+    """Several may listen at one address, where the kernel distributes connections; each reads all routes."""
 
-    help = "Serve the apps of sessions below COMPUTE_APPS_DOMAIN until stopped; put a server in front that tells hosts."
+    help = "Serve the apps of sessions below COMPUTE_APPS_DOMAIN until stopped, behind a reverse proxy that routes by host."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
@@ -44,7 +44,7 @@ class Command(BaseCommand):
 
 
 async def _serve(address: Address, drain: float) -> None:
-    """Serve until a signal; take no more then, and end when all connections have, or the time is over."""
+    """Serve until a signal; then return when all connections are closed, or after `drain` seconds."""
     loop = asyncio.get_running_loop()
     stopped = asyncio.Event()
     for number in STOP_SIGNALS:
@@ -53,7 +53,7 @@ async def _serve(address: Address, drain: float) -> None:
     async with running(plane):
         async with listening(plane, address.host, ports.held()):
             server = await loop.create_server(
-                lambda: ClientConnection(plane), address.host, address.port, reuse_port=True, backlog=WAITING
+                lambda: ClientConnection(plane), address.host, address.port, reuse_port=True, backlog=BACKLOG
             )
             logger.info("serves the apps of sessions on %s", address.text)
             await stopped.wait()

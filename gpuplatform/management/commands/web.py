@@ -20,12 +20,12 @@ from proxy.limits import raise_open_file_limit
 from proxy.listeners import listening
 from sessions.app_addresses import site
 
-LARGEST_MESSAGE: Final = 2**20  # bytes a browser may send to the platform at once: ample for what people paste
+MAX_MESSAGE_BYTES: Final = 2**20  # of a websocket message to the platform: ample for what people paste
 SHUTDOWN_SECONDS: Final = 5  # after which open websockets are closed
 
 
 class Command(BaseCommand):
-    """Uvicorn with Django, and the fast carrier for connections to the apps' hosts."""
+    """Uvicorn with Django, and the fast server for connections to the apps' hosts."""
 
     help = "Serve the platform, and the apps of sessions below COMPUTE_APPS_DOMAIN, until stopped."
 
@@ -40,14 +40,14 @@ class Command(BaseCommand):
 
 
 class _Server(Server):
-    """Ends idle connections to apps when uvicorn ends its own."""
+    """Closes idle connections to apps when uvicorn closes its own."""
 
     def __init__(self, config: Config, plane: DataPlane) -> None:
         super().__init__(config)
         self._plane = plane
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Let answers under way be finished; what is left when this returns is cut."""
+        """Complete the responses under way; connections left when this returns are aborted."""
         self._plane.shut_down()
         await super().shutdown(sockets)
 
@@ -63,7 +63,7 @@ async def _serve(address: Address) -> None:
         http=uvicorn_protocol(plane, site()),
         forwarded_allow_ips=settings.COMPUTE_TRUSTED_PROXIES,
         lifespan="off",
-        ws_max_size=LARGEST_MESSAGE,
+        ws_max_size=MAX_MESSAGE_BYTES,
         ws_per_message_deflate=False,  # would more than double the time of a key's echo in a terminal
         timeout_graceful_shutdown=SHUTDOWN_SECONDS,
         log_level="warning",

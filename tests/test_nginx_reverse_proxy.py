@@ -38,8 +38,8 @@ def configuration(folder: Path, port: int, apps: int) -> str:
 
 
 @asynccontextmanager
-async def fronted(folder: Path, apps: int) -> AsyncIterator[int]:
-    """Yield the port of an nginx in front of the apps' port."""
+async def behind_nginx(folder: Path, apps: int) -> AsyncIterator[int]:
+    """Yield the port of an nginx that forwards to the apps' port."""
     nginx = program("nginx")
     assert nginx, "`make test` installs nginx"
     port = free_port()
@@ -61,8 +61,8 @@ async def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-async def test_nginx_in_front_passes_requests_bodies_and_websockets(tmp_path: Path) -> None:
-    async with running("splice") as proxy, fronted(tmp_path, proxy.port) as port:
+async def test_nginx_forwards_requests_bodies_and_websockets(tmp_path: Path) -> None:
+    async with running("fast") as proxy, behind_nginx(tmp_path, proxy.port) as port:
         async with connected(port) as client:
             for target in ("/echo/a%2Fb/./c?x=%20", "/echo//d"):
                 assert seen(await client.ask(request("GET", target, **log_in())))["line"] == f"GET {target} HTTP/1.1"
@@ -76,8 +76,8 @@ async def test_nginx_in_front_passes_requests_bodies_and_websockets(tmp_path: Pa
             assert [await client.frame(), await client.frame()] == [(0x80 | TEXT, b"x"), (0x80 | PONG, b"y")]
 
 
-async def test_nginx_in_front_passes_the_ports_of_apps_on(tmp_path: Path) -> None:
-    async with running_by_port("splice") as proxy, fronted(tmp_path, port := proxy.port):
+async def test_nginx_forwards_ports_of_apps(tmp_path: Path) -> None:
+    async with running_by_port("fast") as proxy, behind_nginx(tmp_path, port := proxy.port):
         own, cookie = f"127.0.0.1:{port}", f"gp_app_{port}={grant().to_cookie(KEYS)}"
         async with connected(port, "127.0.0.2") as client:
             assert (await client.ask(request("GET", "/echo", b"", own))).status == 401
@@ -85,8 +85,8 @@ async def test_nginx_in_front_passes_the_ports_of_apps_on(tmp_path: Path) -> Non
             assert (await client.ask(request("GET", "/echo", b"", "127.0.0.1:10999", Cookie=cookie))).status == 421
 
 
-async def test_nginx_stops_the_app_for_a_stalled_client(tmp_path: Path) -> None:
-    async with running("splice") as proxy, fronted(tmp_path, proxy.port) as port, connected(port) as client:
+async def test_nginx_passes_backpressure_to_the_app(tmp_path: Path) -> None:
+    async with running("fast") as proxy, behind_nginx(tmp_path, proxy.port) as port, connected(port) as client:
         client.writer.transport.pause_reading()  # type: ignore[attr-defined]
         await client.send(request("GET", "/big", **log_in()))
         written = -1
