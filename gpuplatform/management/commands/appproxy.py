@@ -25,7 +25,7 @@ STOP_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 class Command(BaseCommand):
     """Several may listen at one address, where the kernel distributes connections; each reads all routes."""
 
-    help = "Serve the apps of sessions below COMPUTE_APPS_DOMAIN until stopped, behind a reverse proxy that routes by host."
+    help = "Serve the apps of sessions below COMPUTE_APPS_DOMAIN until stopped; a reverse proxy routes to it by host."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
