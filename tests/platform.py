@@ -90,7 +90,7 @@ def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
 
 
 def announced(process: "subprocess.Popen[bytes]", log: Path, var_dir: Path, environment: Mapping[str, str]) -> Platform:
-    """Return the platform that `make up`, which writes to `log`, runs with this environment, once its images are built."""
+    """Return the platform that `make up` runs in this environment, which writes to `log`, with its images built."""
     until(lambda: _is_announced(process, log), seconds=900)
     platform = Platform(
         url=f"http://{environment['COMPUTE_HTTP_ADDRESS']}",
