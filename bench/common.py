@@ -15,7 +15,7 @@ from gpuplatform import embedded
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.runtime.base import ContainerSpec
 from hostworker.runtime.container_config import container_config
-from hostworker.runtime.sandboxes import FREE, SANDBOX_LABEL
+from hostworker.runtime.sandbox_containers import FREE, SANDBOX_LABEL
 from resources.units import GIB, MIB
 from tests.platform import Platform
 

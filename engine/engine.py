@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import SplitResult, unquote, urlsplit
 
-from engine.http import HEAD_LIMIT, EngineResponseParser, HttpResponseError, ServerResponse, Streams
+from engine.http import HEAD_LIMIT, BoundedResponseParser, HttpResponseError, ServerResponse, Streams
 
 CONNECT_SECONDS: Final = 5.0
 ANSWER_SECONDS: Final = 30.0  # an engine under load takes seconds to start a process
@@ -77,7 +77,7 @@ class Engine:
         async with self._translated():
             reader, writer = await self.begin(method, path, body)
             try:
-                return self._passed(_engine_response(await EngineResponseParser().read(reader, limit)))
+                return self._passed(_engine_response(await BoundedResponseParser().read(reader, limit)))
             finally:
                 writer.close()
 
@@ -89,7 +89,7 @@ class Engine:
         async with self._translated():
             reader, writer = await self.begin("POST", path, body, upgrade=True)
             try:
-                parser = EngineResponseParser()
+                parser = BoundedResponseParser()
                 parser.feed(await reader.readuntil(b"\r\n\r\n"))
                 # 200 is what engines before the upgrade dance, and podman, answer; the stream is raw all the same.
                 if parser.status in (101, 200):

@@ -25,7 +25,7 @@ class ServerResponse:
     body: bytes
 
 
-class EngineResponseParser:
+class BoundedResponseParser:
     """An incremental parser of one response, which collects the body."""
 
     def __init__(self) -> None:
@@ -89,7 +89,7 @@ async def get(
     """GET the path from the server at the address. Raises OSError and HttpResponseError."""
     async with asyncio.timeout(timeout_seconds), _requested(address, port, path, headers) as reader:
         try:
-            return await EngineResponseParser().read(reader, limit)
+            return await BoundedResponseParser().read(reader, limit)
         except asyncio.IncompleteReadError as error:
             raise HttpResponseError("the response is incomplete") from error
 
@@ -101,7 +101,7 @@ async def get_status(
 
     Raises OSError and HttpResponseError.
     """
-    parser, has_answered = EngineResponseParser(), False
+    parser, has_answered = BoundedResponseParser(), False
     async with asyncio.timeout(timeout_seconds), _requested(address, port, path, headers) as reader:
         while parser.status is None and (data := await reader.read(HEAD_LIMIT)):
             parser.feed(data)

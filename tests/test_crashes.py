@@ -9,7 +9,7 @@ import pytest
 from docker.models.containers import Container
 
 from engine.containers import HOST_LABEL, SESSION_LABEL
-from hostworker.runtime.sandboxes import FREE, SANDBOX_LABEL, sandbox_name
+from hostworker.runtime.sandbox_containers import FREE, SANDBOX_LABEL, sandbox_name
 from resources.discovery import Device, Machine
 from resources.models import Host, HostStatus
 from resources.services import declare_joining, declare_ready, register_host

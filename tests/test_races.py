@@ -46,7 +46,7 @@ class RecordingRuntime(MemoryRuntime):
     def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
         """Start the container and note it if it was not running before."""
         with self._engine.lock:
-            container = self._find(session, attempt)
+            container = self.find(session, attempt)
             is_new = container is not None and container.state.phase is ContainerPhase.CREATED
             super().start(session, attempt, announce)
             self.starts[session] += is_new

@@ -6,16 +6,13 @@ that is ready costs two quick requests more, to take it and to learn whom to nam
 """
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from docker.api import APIClient
 from docker.errors import APIError, ImageNotFound, NotFound
-from docker.types import CancellableStream
 
 from engine.containers import HOST_LABEL, HOSTNAME_LABEL, INSTALLATION_LABEL, container_name
 from hostworker.enforcement.enforcer import Enforcer
@@ -37,7 +34,9 @@ from hostworker.runtime.base import (
     StartError,
     no_op,
 )
-from hostworker.runtime.container_config import NETWORK, container_config, joined_network, network_options
+from hostworker.runtime.container_config import NETWORK, container_config, joined_network
+from hostworker.runtime.docker_client import BridgeNetwork, ProcessClient
+from hostworker.runtime.docker_events import exits_since
 from hostworker.runtime.docker_exec import execute
 from hostworker.runtime.docker_requests import (
     CONFLICT,
@@ -45,18 +44,16 @@ from hostworker.runtime.docker_requests import (
     has_labels,
     ignore_missing,
     inspect,
+    label_filter,
     retry_on_conflict,
     translated,
 )
-from hostworker.runtime.docker_states import PHASES, exit_from_event, listed_state
+from hostworker.runtime.docker_states import PHASES, listed_state
 from hostworker.runtime.pull import PullLine, explain_failure, follow
-from hostworker.runtime.sandboxes import SandboxPool, address_in
+from hostworker.runtime.sandbox_containers import address_in
+from hostworker.runtime.sandboxes import SandboxPool
 
 logger = logging.getLogger(__name__)
-
-REQUEST_SECONDS: Final = 60
-POOLED_CONNECTIONS: Final = 32  # above this many requests at once, connections are opened and thrown away
-STOPPED_CHECK_SECONDS: Final = 0.2
 
 Labels = dict[str, str]
 
@@ -88,16 +85,14 @@ class DockerRuntime:
     ) -> None:
         self._owner: Labels = {INSTALLATION_LABEL: installation, HOST_LABEL: host}
         self._engine_url = engine_url
-        self._network = network
         self._pull_seconds = pull_seconds
         self._enforcer = enforcer
         self._privileges: HostPrivileges = enforcer.privileges if enforcer else DirectPrivileges()
-        self._pool = SandboxPool(self._client, self._owner, self._network_anew, sandboxes, self._privileges)
+        self._client = ProcessClient(engine_url)
+        self._network = BridgeNetwork(self._client, network)
+        self._pool = SandboxPool(self._client, self._owner, self._network.ensure_anew, sandboxes, self._privileges)
         self._created: dict[Key, _Created] = {}  # until it is started
         self._addresses: dict[Key, str] = {}  # what was learnt on the way, until it is asked for
-        self._lock = threading.Lock()  # guards the two below
-        self._connection: tuple[int, APIClient] | None = None  # process id and its client
-        self._is_network_ensured = False
 
     def ensure_image(self, reference: str, on_progress: Callable[[str], None]) -> None:
         """Have the image on this host, pulling it with the engine's own credentials; see Runtime."""
@@ -122,9 +117,9 @@ class DockerRuntime:
             self._pool.pause_background_work(),
         ):
             client = self._client()
-            self._ensure_network(client)
+            self._network.ensure()
             sandbox = self._pool.take(key, spec.hostname)
-            network = joined_network(sandbox.id) if sandbox else self._network
+            network = joined_network(sandbox.id) if sandbox else self._network.name
             config = container_config(spec, self._owner, network, setup)
             for _ in retry_on_conflict():
                 try:
@@ -216,7 +211,7 @@ class DockerRuntime:
         """
         with translated(EngineUnreachableError):
             client = self._client()
-            listed = client.containers(all=True, filters={"label": self._label_filter()})
+            listed = client.containers(all=True, filters={"label": label_filter(self._owner)})
             left = (container for container in listed if not self._pool.is_discarded(container["Id"]))
             states = (listed_state(client, container) for container in left)
             return [state for state in states if state is not None]
@@ -251,32 +246,7 @@ class DockerRuntime:
 
     def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
         """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""
-        return self._exits(stopped, time.time_ns())
-
-    def _exits(self, stopped: threading.Event, since_ns: int) -> Iterator[ContainerState]:
-        finished = threading.Event()
-        filters = {"type": ["container"], "event": ["die", "oom"], "label": self._label_filter()}
-        with translated(EngineUnreachableError):
-            client = self._client()
-            # The engine counts `since` in whole seconds and replays from its own memory what lies between.
-            stream = client.events(since=since_ns // 1_000_000_000, filters=filters, decode=True)
-        threading.Thread(target=_close_once_stopped, args=(stream, stopped, finished), daemon=True).start()
-        out_of_memory: set[str] = set()
-        try:
-            with translated(EngineUnreachableError):
-                for event in stream:
-                    container_id = str(event["Actor"]["ID"])
-                    if event["timeNano"] < since_ns:
-                        continue
-                    if event["Action"] == "oom":
-                        out_of_memory.add(container_id)
-                    elif state := exit_from_event(client, event, container_id in out_of_memory):
-                        out_of_memory.discard(container_id)
-                        yield state
-        finally:
-            finished.set()
-        if not stopped.is_set():
-            raise EngineUnreachableError("The container engine closed its event stream.")
+        return exits_since(time.time_ns(), self._client, label_filter(self._owner), stopped)
 
     def _prepare_enforcement(self, spec: ContainerSpec) -> EnforcementSetup:
         if self._enforcer:
@@ -284,28 +254,6 @@ class DockerRuntime:
         if needs_hook(spec.gpus):
             raise EnforcementError("Its host cannot divide a GPU: no enforcement is set up.")
         return EnforcementSetup()
-
-    def _client(self) -> APIClient:
-        """Return this process's client: connections are shared by its threads, never across a fork."""
-        with self._lock:
-            if self._connection is None or self._connection[0] != os.getpid():
-                client = APIClient(
-                    self._engine_url, version="auto", timeout=REQUEST_SECONDS, max_pool_size=POOLED_CONNECTIONS
-                )
-                self._connection = (os.getpid(), client)
-            return self._connection[1]
-
-    def _ensure_network(self, client: APIClient, anew: bool = False) -> None:
-        with self._lock:
-            if self._is_network_ensured and not anew:
-                return
-            for _ in retry_on_conflict():
-                try:
-                    client.inspect_network(self._network)
-                    break
-                except NotFound:
-                    _create_network(client, self._network)
-            self._is_network_ensured = True
 
     def _start_joined(
         self, client: APIClient, container_id: str, key: Key, address: str | None, announce: Callable[[str], None]
@@ -316,7 +264,7 @@ class DockerRuntime:
         try:
             client.start(container_id)
         except APIError:
-            if not self._pool.revive(key):
+            if not self._pool.restart(key):
                 raise
             if address := self._pool.address(key):
                 announce(address)
@@ -330,13 +278,8 @@ class DockerRuntime:
         except NotFound as error:
             if "network" not in explanation(error).lower():
                 raise
-            self._ensure_network(client, anew=True)
+            self._network.ensure_anew()
             client.start(container_id)
-
-    def _network_anew(self) -> str:
-        """Return the network's name after looking whether it is there."""
-        self._ensure_network(self._client(), anew=True)
-        return self._network
 
     def _find(self, client: APIClient, session: str, attempt: int) -> dict[str, Any] | None:
         container = inspect(client, container_name(session, attempt))
@@ -353,9 +296,6 @@ class DockerRuntime:
             raise StartError("The container has already ended.")
         has_sandbox = _has_sandbox(container)
         return _Created(str(container["Id"]), has_sandbox, self._pool.address(key) if has_sandbox else None)
-
-    def _label_filter(self) -> list[str]:
-        return [f"{name}={value}" for name, value in self._owner.items()]
 
 
 def _has_sandbox(container: dict[str, Any]) -> bool:
@@ -379,25 +319,6 @@ def _name(privileges: HostPrivileges, container: dict[str, Any]) -> None:
         logger.info("container %s: keeps the host name of its sandbox: %s", container["Name"], error)
 
 
-def _create_network(client: APIClient, name: str) -> None:
-    """Create the bridge, or lose to a rival: the caller looks again."""
-    try:
-        client.create_network(name, driver="bridge", options=network_options(name), check_duplicate=True)
-    except APIError as error:
-        if not any(sign in explanation(error) for sign in ("already exists", "same bridge name", "already in use")):
-            raise
-
-
 def _pull_lines(client: APIClient, reference: str) -> Iterator[PullLine]:
     lines: Iterator[PullLine] = client.pull(reference, stream=True, decode=True)
     yield from lines
-
-
-def _close_once_stopped(
-    stream: "CancellableStream[dict[str, Any]]", stopped: threading.Event, finished: threading.Event
-) -> None:
-    """Wake the reader of the stream, who sits in a blocking read, when `stopped` is set or it has given up."""
-    while not stopped.wait(STOPPED_CHECK_SECONDS) and not finished.is_set():
-        pass
-    with suppress(AttributeError, OSError):  # the SDK digs for the socket, which is gone once the stream has ended
-        stream.close()

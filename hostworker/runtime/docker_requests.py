@@ -69,3 +69,8 @@ def inspect(client: APIClient, name: str) -> dict[str, Any] | None:
 def has_labels(container: Mapping[str, Any], labels: Mapping[str, str]) -> bool:
     """Return whether the inspected container has all of the labels."""
     return labels.items() <= (container["Config"]["Labels"] or {}).items()
+
+
+def label_filter(labels: Mapping[str, str]) -> list[str]:
+    """Return the engine's filter for containers that have all of the labels."""
+    return [f"{name}={value}" for name, value in labels.items()]

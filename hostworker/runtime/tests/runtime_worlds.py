@@ -3,8 +3,11 @@
 import json
 import secrets
 import shlex
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -13,11 +16,13 @@ from docker.api import APIClient
 from docker.errors import NotFound
 
 from engine.containers import ATTEMPT_LABEL, HOST_LABEL, INSTALLATION_LABEL, SESSION_LABEL, container_name
+from fgpu.mounts import BUILD
 from hostworker.runtime.base import ContainerSpec, ExecResult, Runtime
 from hostworker.runtime.docker import DockerRuntime
 from hostworker.runtime.memory import MemoryRuntime
-from hostworker.runtime.sandboxes import SANDBOX_LABEL
+from hostworker.runtime.sandbox_containers import SANDBOX_LABEL
 from tests.containers import remove_containers
+from tests.exclusive import exclusive
 from tests.ports import process_number
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
@@ -45,7 +50,7 @@ def make_spec(image: str, **overrides: Any) -> ContainerSpec:
 
 
 class World(Protocol):
-    """An engine with the runtime under test and the hands of fate."""
+    """An engine with the runtime under test, and the faults that may happen to its containers."""
 
     image: str
     installation: str
@@ -118,12 +123,21 @@ class MemoryWorld:
         pass
 
 
+@lru_cache
+def ensure_sandbox_built() -> None:
+    """Have the program of the sandbox image; up to date takes no time."""
+    command = ["make", "-s", "-C", str(BUILD.parent), f"PYTHON={sys.executable}", "sandbox"]
+    with exclusive("fgpu-build"):
+        subprocess.run(command, check=True)
+
+
 class DockerWorld:
     """The Docker Engine of this machine, in an installation of its own; its runtimes keep `sandboxes` ready each."""
 
     network = f"gp-test-{process_number()}"  # what is tested of addresses allows no other process on it
 
     def __init__(self, image: str, sandboxes: int = 0) -> None:
+        ensure_sandbox_built()
         self.image = image
         self.installation = new_session()
         self.client = APIClient(ENGINE_URL, version="auto")
@@ -138,7 +152,7 @@ class DockerWorld:
         if self._sandboxes:
             self._keepers.append(threading.Thread(target=made.keep_warm, args=(self._stopped,)))
             self._keepers[-1].start()
-            until(lambda: len(made._pool._free) == self._sandboxes)
+            until(lambda: len(made._pool.state.free) == self._sandboxes)
         return made
 
     def sandboxes(self) -> dict[str, dict[str, Any]]:

@@ -4,15 +4,18 @@ import logging
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from engine.containers import container_name
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
+from hostworker.runtime import sandbox_image
 from hostworker.runtime.base import ContainerPhase, ContainerSpec, StartError
 from hostworker.runtime.docker import DockerRuntime
 from hostworker.runtime.docker_requests import inspect
-from hostworker.runtime.sandboxes import FREE, QUIET_SECONDS, RETIRED, sandbox_name
+from hostworker.runtime.sandbox_containers import FREE, RETIRED, sandbox_name
+from hostworker.runtime.sandbox_state import QUIET_SECONDS
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
@@ -70,7 +73,7 @@ def test_each_session_has_a_sandbox_of_its_own_that_no_other_ever_gets(
 
 def test_workers_that_know_the_same_sandboxes_never_use_one_twice(world: DockerWorld) -> None:
     one, other = world.runtime(), world.runtime()  # the second has adopted what the first has made
-    assert set(one._pool._free) == set(other._pool._free)
+    assert set(one._pool.state.free) == set(other._pool.state.free)
     specs = [launch(each, make_spec(world.image)) for each in (one, other, one, other)]
     assert all(is_joined(world, spec) for spec in specs)
     assert len({network_of(world, spec) for spec in specs}) == 4
@@ -89,7 +92,7 @@ def test_with_no_sandbox_left_one_is_made_for_the_session(world: DockerWorld, ru
 def test_on_a_machine_that_runs_no_sandbox_a_session_has_a_network_of_its_own(
     world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hostworker.runtime.sandbox_image.MACHINE", "another")
+    monkeypatch.setattr(sandbox_image, "EXECUTABLE", Path("/none/pause"))
     spec, heard = make_spec(world.image), list[str]()
     runtime.create(spec)
     runtime.start(spec.session, 1, heard.append)
@@ -99,7 +102,7 @@ def test_on_a_machine_that_runs_no_sandbox_a_session_has_a_network_of_its_own(
 
 def test_sandboxes_that_were_removed_from_outside_are_passed_over(world: DockerWorld, runtime: DockerRuntime) -> None:
     with runtime._pool.pause_background_work():
-        known = {each.id for each in runtime._pool._free.values()}
+        known = {each.id for each in runtime._pool.state.free.values()}
         for name in free(world):
             world.client.remove_container(name, force=True)
         spec = launch(runtime, make_spec(world.image))
@@ -110,7 +113,7 @@ def test_what_a_worker_that_died_made_for_a_session_is_used_by_the_next(
     world: DockerWorld, runtime: DockerRuntime
 ) -> None:
     spec = make_spec(world.image)
-    left = runtime._pool._made_for((spec.session, 1), "left")
+    left = runtime._pool.make_for((spec.session, 1), "left")
     world.client.kill(left.id)
     launch(runtime, spec)
     assert network_of(world, spec) == f"container:{left.id}"
@@ -185,7 +188,7 @@ def ended(runtime: DockerRuntime, spec: ContainerSpec) -> ContainerSpec:
 def test_what_has_ended_is_removed_once_nothing_starts_and_unseen_until_then(
     world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hostworker.runtime.sandboxes.PUT_OFF_SECONDS", 3600)
+    monkeypatch.setattr("hostworker.runtime.sandbox_state.MAX_DELAY_SECONDS", 3600)
     with runtime._pool.pause_background_work():
         spec = ended(runtime, launch(runtime, make_spec(world.image)))
         time.sleep(4 * QUIET_SECONDS)  # in which it could go, and may not
@@ -195,13 +198,13 @@ def test_what_has_ended_is_removed_once_nothing_starts_and_unseen_until_then(
         with pytest.raises(StartError):
             runtime.start(spec.session, 1)
     until(lambda: not is_there(world, spec) and sandbox_name((spec.session, 1)) not in world.sandboxes())
-    assert not runtime._pool._discarded
+    assert not runtime._pool.state.discarded
 
 
 def test_starts_that_never_cease_hold_up_a_removal_only_for_a_time(
     world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hostworker.runtime.sandboxes.PUT_OFF_SECONDS", 0.5)
+    monkeypatch.setattr("hostworker.runtime.sandbox_state.MAX_DELAY_SECONDS", 0.5)
     with runtime._pool.pause_background_work():
         spec = ended(runtime, launch(runtime, make_spec(world.image)))
         until(lambda: not is_there(world, spec) and sandbox_name((spec.session, 1)) not in world.sandboxes())
@@ -217,7 +220,7 @@ def test_what_still_runs_is_removed_at_once_whatever_starts(world: DockerWorld, 
 def test_what_a_worker_that_died_was_to_remove_is_seen_by_the_next(
     world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hostworker.runtime.sandboxes.PUT_OFF_SECONDS", 3600)
+    monkeypatch.setattr("hostworker.runtime.sandbox_state.MAX_DELAY_SECONDS", 3600)
     with runtime._pool.pause_background_work():
         spec = ended(runtime, launch(runtime, make_spec(world.image)))
         following = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network)
@@ -252,13 +255,13 @@ def test_sandboxes_are_no_containers_of_sessions(world: DockerWorld, runtime: Do
 def test_what_an_earlier_worker_left_is_adopted_or_removed(world: DockerWorld, runtime: DockerRuntime) -> None:
     alive, dead = sorted(free(world))
     world.client.rename(dead, dead.replace(FREE, RETIRED))  # as by a worker that died between the two steps
-    runtime._pool._survey()
+    runtime._pool.keeper.reconcile()
     until(lambda: set(world.sandboxes()) >= {alive} and len(free(world)) == 2)
     until(lambda: not [name for name in world.sandboxes() if name.startswith(RETIRED)])
     next_worker = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, sandboxes=1)
-    next_worker._pool._survey()  # it wants fewer
-    assert set(next_worker._pool._free) <= set(world.sandboxes())
-    assert len(next_worker._pool._free) == 1
+    next_worker._pool.keeper.reconcile()  # it wants fewer
+    assert set(next_worker._pool.state.free) <= set(world.sandboxes())
+    assert len(next_worker._pool.state.free) == 1
 
 
 def test_a_worker_that_ends_removes_first_what_it_has_put_off(world: DockerWorld) -> None:
@@ -266,7 +269,7 @@ def test_a_worker_that_ends_removes_first_what_it_has_put_off(world: DockerWorld
     runtime = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, sandboxes=1)
     keeper = threading.Thread(target=runtime.keep_warm, args=(stopped,))
     keeper.start()
-    until(lambda: len(runtime._pool._free) == 1)
+    until(lambda: len(runtime._pool.state.free) == 1)
     with runtime._pool.pause_background_work():
         spec = ended(runtime, launch(runtime, make_spec(world.image)))
         stopped.set()
@@ -280,9 +283,9 @@ def test_a_worker_that_ends_takes_its_sandboxes_along(world: DockerWorld) -> Non
     runtime = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, sandboxes=1)
     keeper = threading.Thread(target=runtime.keep_warm, args=(stopped,))
     keeper.start()
-    until(lambda: len(runtime._pool._free) == 1)
+    until(lambda: len(runtime._pool.state.free) == 1)
     spec = launch(runtime, make_spec(world.image))
-    until(lambda: len(runtime._pool._free) == 1)
+    until(lambda: len(runtime._pool.state.free) == 1)
     stopped.set()
     keeper.join()
     assert set(world.sandboxes()) == {sandbox_name((spec.session, 1))}  # sessions outlive their worker
@@ -335,7 +338,7 @@ def test_a_sandbox_has_no_rights(world: DockerWorld, runtime: DockerRuntime) -> 
 def test_an_engine_that_does_not_answer_is_told_once_and_ends_nothing(
     world: DockerWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("hostworker.runtime.sandboxes.FAILURE_SECONDS", 0.01)
+    monkeypatch.setattr("hostworker.runtime.sandbox_keeper.FAILURE_PAUSE_SECONDS", 0.01)
     stopped = threading.Event()
     runtime = DockerRuntime(world.installation, "here", "unix:///nowhere/docker.sock", sandboxes=1)
     caplog.set_level(logging.WARNING)

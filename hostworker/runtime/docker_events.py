@@ -1,0 +1,57 @@
+"""The Docker Engine's stream of events, as the exits of containers."""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from docker.api import APIClient
+from docker.types import CancellableStream
+
+from hostworker.runtime.base import ContainerState, EngineUnreachableError
+from hostworker.runtime.docker_requests import translated
+from hostworker.runtime.docker_states import exit_from_event
+
+STOPPED_CHECK_SECONDS: Final = 0.2
+
+
+def exits_since(
+    since_ns: int, make_client: Callable[[], APIClient], labels: Sequence[str], stopped: threading.Event
+) -> Iterator[ContainerState]:
+    """Yield the state of each container with the labels that exits after `since_ns` (Unix time), until `stopped`.
+
+    Raises EngineUnreachableError when the stream breaks.
+    """
+    finished = threading.Event()
+    filters = {"type": ["container"], "event": ["die", "oom"], "label": list(labels)}
+    with translated(EngineUnreachableError):
+        client = make_client()
+        # The engine counts `since` in whole seconds and replays from its own memory what lies between.
+        stream = client.events(since=since_ns // 1_000_000_000, filters=filters, decode=True)
+    threading.Thread(target=_close_once_stopped, args=(stream, stopped, finished), daemon=True).start()
+    out_of_memory: set[str] = set()
+    try:
+        with translated(EngineUnreachableError):
+            for event in stream:
+                container_id = str(event["Actor"]["ID"])
+                if event["timeNano"] < since_ns:
+                    continue
+                if event["Action"] == "oom":
+                    out_of_memory.add(container_id)
+                elif state := exit_from_event(client, event, container_id in out_of_memory):
+                    out_of_memory.discard(container_id)
+                    yield state
+    finally:
+        finished.set()
+    if not stopped.is_set():
+        raise EngineUnreachableError("The container engine closed its event stream.")
+
+
+def _close_once_stopped(
+    stream: "CancellableStream[dict[str, Any]]", stopped: threading.Event, finished: threading.Event
+) -> None:
+    """Wake the reader of the stream, who sits in a blocking read, when `stopped` is set or it has given up."""
+    while not stopped.wait(STOPPED_CHECK_SECONDS) and not finished.is_set():
+        pass
+    with suppress(AttributeError, OSError):  # the SDK digs for the socket, which is gone once the stream has ended
+        stream.close()
