@@ -1,1 +1,1 @@
-"""The control of apps: who may open what to whom, and what the proxies have to know. Bytes pass in proxy."""
+"""The control plane of apps: opening, publishing, sharing, tickets and routes. The data plane is `proxy`."""

@@ -32,7 +32,7 @@ REFUSED = OpenApiResponse(OpenApiTypes.OBJECT, description="What is wrong: {fiel
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Turn what the services refuse into messages per field; what is about no field of the body is the detail."""
+    """Convert RejectedError of the services to messages by field; those about no field of the body are the detail."""
     try:
         yield
     except RejectedError as refusal:
@@ -75,7 +75,7 @@ class AppViewSet(GenericViewSet[Endpoint]):
 
     @extend_schema(request=None, responses={204: None})
     def destroy(self, request: Request, session_id: str, app: str) -> Response:
-        """Let no way lead to the app any more; its process goes on in the session."""
+        """Close the app to everybody; its process keeps running in the session."""
         services.close(self._endpoint(session_id, app), actor=user_of(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -105,12 +105,12 @@ class AppViewSet(GenericViewSet[Endpoint]):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     def _session(self, session_id: str) -> Session:
-        """Return the session; for a stranger it does not exist."""
+        """Return the session. Raises Http404 for users who may not see it."""
         sessions = Session.objects.visible_to(user_of(self.request)).select_related("image")
         return get_object_or_404(sessions.prefetch_related("image__apps", "endpoints"), pk=session_id)
 
     def _endpoint(self, session_id: str, app: str) -> Endpoint:
-        """Return the endpoint; for a stranger, and once it is closed, it does not exist."""
+        """Return the endpoint. Raises Http404 once it is closed, and for users who may not see it."""
         endpoints = Endpoint.objects.visible_to(user_of(self.request)).unclosed().select_related("session__image")
         return get_object_or_404(endpoints, session=session_id, app=app)
 

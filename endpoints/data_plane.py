@@ -1,4 +1,4 @@
-"""The data plane of this process, with the platform's names, keys and database behind it."""
+"""Builds the data plane of a process from the settings and the database."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 
 from endpoints import tickets
-from endpoints.feed import Feed, feeding
+from endpoints.feed import RouteFeed, synchronized
 from proxy.authorization import BrowserAuthorizer
 from proxy.data_plane import DataPlane
 from proxy.gateway import GatewayAuthorizer
@@ -23,17 +23,17 @@ from sessions.engine_address import signing_keys
 
 
 class DatabaseControlPlane:
-    """Redeems tickets and notes activity in the platform's database."""
+    """The control plane of a data plane: redeems tickets and records activity in the database."""
 
     async def redeem(self, ticket: str, label: str, state_digest: str) -> tuple[Grant, str] | None:
-        """Use the ticket up, in a thread; see `tickets.redeem`."""
+        """Consume the ticket, in a thread; see `tickets.redeem`."""
         found: tuple[Grant, str] | None = await database_sync_to_async(tickets.redeem, thread_sensitive=False)(
             ticket, label, state_digest
         )
         return found
 
     def used(self, session: str) -> None:
-        """Note that the session is in use."""
+        """Record that the session is in use."""
         activity.used(session)
 
 
@@ -61,8 +61,8 @@ def gateway_plane() -> DataPlane:
 
 @asynccontextmanager
 async def running(plane: DataPlane) -> AsyncIterator[None]:
-    """Keep the plane's routes in step and its deadlines watched while the block runs; end its connections after it."""
-    async with feeding(plane.authorizer.table):
+    """Synchronize the plane's routes and enforce its deadlines while the block runs; then end its connections."""
+    async with synchronized(plane.authorizer.table):
         plane.start()
         try:
             yield
@@ -70,25 +70,25 @@ async def running(plane: DataPlane) -> AsyncIterator[None]:
             plane.stop()
 
 
-class LazyPlane:
-    """The data plane of the ASGI server, started by the first request: not all ASGI servers announce their start."""
+class LazyDataPlane:
+    """A data plane that the first request starts, because ASGI servers need not send lifespan events."""
 
     def __init__(self) -> None:
         self._plane: DataPlane | None = None
-        self._feed: Feed | None = None
-        self._beginning = asyncio.Lock()
+        self._feed: RouteFeed | None = None
+        self._starting = asyncio.Lock()
 
     async def __call__(self) -> DataPlane:
         """Return the plane, with its routes."""
         if self._plane is None:
-            async with self._beginning:
+            async with self._starting:
                 if self._plane is None:
-                    self._plane = await self._begin()
+                    self._plane = await self._start()
         return self._plane
 
-    async def _begin(self) -> DataPlane:
+    async def _start(self) -> DataPlane:
         plane = data_plane(DecodingResponseParser)
-        self._feed = Feed(plane.authorizer.table)
-        await self._feed.begin()
+        self._feed = RouteFeed(plane.authorizer.table)
+        await self._feed.start()
         plane.start()
         return plane

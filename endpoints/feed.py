@@ -1,13 +1,13 @@
-"""Keeps a RouteTable in step with the database while its block runs, in the web process, the proxy and the gateway.
+"""Synchronizes a RouteTable with the database, in the web process, the app proxy and the gateway.
 
-Messages on the channel `gp.routes` of Redis, as JSON, are told on commit:
+Messages on the Redis channel `gp.routes`, as JSON, are published on commit:
 
 * {"session": id}: read this session's routes again;
-* {"withdraw": id, "reply": key}: forget them now, and push an answer to the list `key`;
-* {"login": digest, "at": Unix seconds}, {"user": id, "at": Unix seconds}: void what was opened until then.
+* {"withdraw": id, "reply": key}: remove them now, and push an acknowledgement to the list `key`;
+* {"login": digest, "at": Unix seconds}, {"user": id, "at": Unix seconds}: revoke the cookies issued until then.
 
-None of them needs to arrive: everything is read again every 10 seconds, and every second while Redis is away. Without
-the database the routes stay as they were.
+Messages may be lost: everything is read again every 10 seconds, and every second while Redis is down. While the
+database is down the routes stay as they were.
 """
 
 import asyncio
@@ -35,53 +35,55 @@ from sessions.withdrawal import ANSWER_TTL_SECONDS
 logger = logging.getLogger(__name__)
 
 RECONCILE_SECONDS: Final = 10.0
-ALONE_SECONDS: Final = 1.0  # between readings, and between attempts to reach Redis, while it is away
-CANCEL_SECONDS: Final = 0.2  # between requests to a task to end
+REDIS_DOWN_SECONDS: Final = 1.0  # between reads, and between attempts to connect, while Redis is down
+CANCEL_SECONDS: Final = 0.2  # between cancellations of a task that ends
 POLL_SECONDS: Final = 5.0  # after which a silent connection to Redis is probed
 
 
 Read = TypeVar("Read")
 
 
-class _Everything(NamedTuple):
+class _Snapshot(NamedTuple):
     routes: list[Route]
     logins: list[tuple[str, float]]  # digest, and until when its cookies are void in Unix seconds
     users: list[tuple[int, float]]
 
 
 @contextlib.asynccontextmanager
-async def feeding(table: RouteTable) -> AsyncIterator[None]:
-    """Have all routes in the table, and keep it in step until the block ends; then it stays as it is."""
-    feed = Feed(table)
-    await feed.begin()
+async def synchronized(table: RouteTable) -> AsyncIterator[None]:
+    """Load all routes into the table, and keep it synchronized until the block ends."""
+    feed = RouteFeed(table)
+    await feed.start()
     try:
         yield
     finally:
-        await feed.end()
+        await feed.stop()
 
 
-class Feed:
-    """What `feeding` runs: one task that listens and one that reads. Belongs to one event loop."""
+class RouteFeed:
+    """A task that listens for messages and one that reads the database. Belongs to one event loop."""
 
     def __init__(self, table: RouteTable) -> None:
         self._table = table
         self._sessions: set[str] = set()  # to be read again
-        self._is_everything_wanted = True
+        self._is_full_read_due = True
         self._wake = asyncio.Event()
-        self._is_heard = False  # whether messages arrive
-        self._withdrawn: set[str] = set()  # since the last reading of everything began: older readings may have them
+        self._is_subscribed = False  # to the Redis channel
+        self._withdrawn: set[str] = set()  # since the last full read began: an older read may contain them
         self._failure = ""
         self._tasks: list[asyncio.Task[None]] = []
-        self._reader = ThreadPoolExecutor(1, thread_name_prefix="routes")  # its own: strangers' tickets fill the loop's
+        self._reader = ThreadPoolExecutor(
+            1, thread_name_prefix="routes"
+        )  # its own: tickets may fill the loop's default pool
 
-    async def begin(self) -> None:
-        """Read everything once, if the database answers, and go on in the background."""
+    async def start(self) -> None:
+        """Read everything once, if the database answers, and start the background tasks."""
         self._run(self._listen())
         await self._read()
         self._run(self._keep_reading())
 
-    async def end(self) -> None:
-        """Stop the background work."""
+    async def stop(self) -> None:
+        """Stop the background tasks."""
         while left := [task for task in self._tasks if not task.done()]:
             for task in left:  # more than once: a connection that fails in its turn replaces the cancellation
                 task.cancel()
@@ -96,23 +98,23 @@ class Feed:
     async def _keep_reading(self) -> None:
         while True:
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(RECONCILE_SECONDS if self._is_heard else ALONE_SECONDS):
+                async with asyncio.timeout(RECONCILE_SECONDS if self._is_subscribed else REDIS_DOWN_SECONDS):
                     await self._wake.wait()
-            self._is_everything_wanted |= not self._wake.is_set()
+            self._is_full_read_due |= not self._wake.is_set()
             self._wake.clear()
             await self._read()
 
     async def _read(self) -> None:
-        """Read what is wanted and put it into the table; what fails is wanted still."""
+        """Read what is due into the table; after an error, a full read is due."""
         sessions, self._sessions = self._sessions, set()
-        everything, self._is_everything_wanted = self._is_everything_wanted, False
+        everything, self._is_full_read_due = self._is_full_read_due, False
         try:
             if everything:
                 await self._read_everything()
             elif sessions:
                 self._replace(await self._in_background(lambda: routes.read(sessions)), sessions)
         except Error as error:
-            self._is_everything_wanted = True  # at the next reconciliation
+            self._is_full_read_due = True  # at the next reconciliation
             if str(error) != self._failure:
                 logger.warning("the routes stay as they are, the database does not answer: %s", error)
             self._failure = str(error)
@@ -121,7 +123,7 @@ class Feed:
 
     async def _read_everything(self) -> None:
         known = set(self._withdrawn)
-        found = await self._in_background(_read_everything)
+        found = await self._in_background(_read_snapshot)
         self._table.forget_revocations(timezone.now().timestamp() - RETENTION.total_seconds())
         for login, at in found.logins:
             self._table.revoke_login(login, at)
@@ -131,15 +133,15 @@ class Feed:
         self._withdrawn -= known
 
     async def _in_background(self, read: Callable[[], Read]) -> Read:
-        """Call `read` in a thread with a database connection, so that neither loop nor requests wait."""
+        """Call `read` in the reader's thread, which has a database connection of its own."""
         call = database_sync_to_async(read, thread_sensitive=False, executor=self._reader)
         found: Read = await call()
         return found
 
     def _replace(self, found: list[Route], sessions: Iterable[str]) -> None:
         for session in sessions:
-            kept = [] if session in self._withdrawn else [route for route in found if route.session == session]
-            self._table.replace(kept, session=session)
+            current = [] if session in self._withdrawn else [route for route in found if route.session == session]
+            self._table.replace(current, session=session)
 
     async def _listen(self) -> None:
         failure = ""
@@ -150,11 +152,11 @@ class Feed:
                     await self._follow(client)
             except (RedisError, OSError) as error:
                 if str(error) != failure:
-                    logger.warning("changes of routes are found by looking, Redis does not answer: %s", error)
+                    logger.warning("Redis does not answer, so routes are read every second: %s", error)
                 failure = str(error)
-            self._is_heard = False
+            self._is_subscribed = False
             self._wake.set()
-            await asyncio.sleep(ALONE_SECONDS)
+            await asyncio.sleep(REDIS_DOWN_SECONDS)
 
     async def _follow(self, client: Redis) -> None:
         async with client.pubsub() as channel:
@@ -162,18 +164,18 @@ class Feed:
             while True:
                 message = await channel.get_message(timeout=POLL_SECONDS)
                 if message and message["type"] == "subscribe":  # also again, after the connection was lost
-                    self._is_heard = self._is_everything_wanted = True
+                    self._is_subscribed = self._is_full_read_due = True
                     self._wake.set()
                 elif message and message["type"] == "message":
                     await self._apply(client, message["data"])
 
     async def _apply(self, client: Redis, data: bytes) -> None:
         try:
-            await self._obey(client, json.loads(data))
+            await self._handle(client, json.loads(data))
         except (ValueError, TypeError, KeyError, AttributeError) as error:
-            logger.warning("a message about routes that is none: %.200r: %r", data, error)
+            logger.warning("ignored a malformed message about routes: %.200r: %r", data, error)
 
-    async def _obey(self, client: Redis, message: dict[str, Any]) -> None:
+    async def _handle(self, client: Redis, message: dict[str, Any]) -> None:
         if "session" in message:
             self._sessions.add(str(message["session"]))
             self._wake.set()
@@ -193,19 +195,19 @@ class Feed:
 
 def _report_failure(task: "asyncio.Task[None]") -> None:
     if not task.cancelled() and (error := task.exception()):
-        logger.critical("the routes are no longer kept in step", exc_info=error)
+        logger.critical("the routes are no longer synchronized", exc_info=error)
 
 
 def _redis() -> Redis:
     return Redis.from_url(settings.CHANNEL_REDIS_URL, socket_connect_timeout=2, health_check_interval=int(POLL_SECONDS))
 
 
-def _read_everything() -> _Everything:
-    """Return all routes, and all that is void; three queries."""
+def _read_snapshot() -> _Snapshot:
+    """Return all routes and revocations, in two queries."""
     revoked = Revocation.objects.filter(at__gt=timezone.now() - RETENTION).values_list("login", "user", "at")
     rows = list(revoked)
-    return _Everything(
+    return _Snapshot(
         logins=[(login, at.timestamp()) for login, user, at in rows if user is None],
         users=[(user, at.timestamp()) for _, user, at in rows if user is not None],
-        routes=routes.read(),  # last: what was withdrawn meanwhile is not in it
+        routes=routes.read(),  # last, so that it lacks routes withdrawn meanwhile
     )

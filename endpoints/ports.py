@@ -1,7 +1,7 @@
-"""The ports that apps may have to themselves: COMPUTE_APP_PORTS, handed out one by one.
+"""Assigns ports of the pool COMPUTE_APP_PORTS to apps.
 
-Where there is no domain for apps, every app has one in place of a host name, and it is the app's origin. Browsers keep
-what an origin has stored, so there a port goes on to another person only when no other is left.
+Without a domain for apps, the port makes the app's origin. Browsers keep the data of an origin, so a port that another
+user's app had is assigned only when no other is free.
 """
 
 import re
@@ -19,8 +19,8 @@ from sessions.errors import RejectedError
 from sessions.lifecycle import FINAL
 from sessions.models import AppPort, Endpoint
 
-PORTS_LOCK: Final = 0x504F5254  # "PORT": the advisory lock under which one transaction at a time hands out ports
-HIGHEST_PORT: Final = 65535
+PORTS_LOCK: Final = 0x504F5254  # "PORT": key of the advisory lock that serializes the assignment of ports
+MAX_PORT: Final = 65535
 NONE_LEFT: Final = (
     "All ports for apps are taken. Close an app that you do not need any more, or ask an administrator for more ports."
 )
@@ -28,27 +28,29 @@ _RANGE: Final = re.compile("([0-9]{1,5})(?:-([0-9]{1,5}))?")
 
 
 def pool() -> list[int]:
-    """Return the ports that may be handed out. Raises ValueError where COMPUTE_APP_PORTS cannot be read."""
+    """Return the ports of the pool. Raises ValueError for a malformed COMPUTE_APP_PORTS."""
     return list(_read(settings.COMPUTE_APP_PORTS))
 
 
 def held() -> list[int]:
-    """Return the ports on which proxies listen whether or not an app has them.
+    """Return the ports on which proxies listen even while no app has them: by port, all of the pool.
 
-    By port, browsers send the platform's cookies to each of them: no other program may get hold of one.
+    Browsers send the platform's cookies to all ports of its host name, so no other program may listen on one.
     """
     return pool() if site().is_by_port else []
 
 
 def assign(endpoint: Endpoint, preferred: int | None) -> str:
-    """Give the endpoint, in its transaction, the preferred port or another; return what the user should know.
+    """Assign the endpoint the preferred port or another, in the caller's transaction; return a note for the user.
 
-    Without a preference it gets one where it needs one, and keeps the one it has. Raises RejectedError at `app` where
-    it needs one and none is left.
+    Without a preference it gets a port only if it needs one, and keeps the one it has. Raises RejectedError at
+    `app` where it needs one and none is left.
     """
     is_needed = site().is_by_port
-    is_content = bool(endpoint.listen_port) or not is_needed if preferred is None else endpoint.listen_port == preferred
-    if is_content:
+    is_satisfied = (
+        bool(endpoint.listen_port) or not is_needed if preferred is None else endpoint.listen_port == preferred
+    )
+    if is_satisfied:
         return ""
     ports = pool()
     if not ports and not is_needed:
@@ -66,28 +68,28 @@ def assign(endpoint: Endpoint, preferred: int | None) -> str:
         raise RejectedError({"app": NONE_LEFT})
     else:
         return "All ports for apps are taken; it is reached by its address alone."
-    _give(endpoint, chosen)
+    _assign(endpoint, chosen)
     if preferred in (None, chosen):
         return ""
-    why = "is taken" if preferred in ports else f"is not one of {settings.COMPUTE_APP_PORTS}"
-    return f"Port {preferred} {why}; it has port {chosen} instead."
+    reason = "is taken" if preferred in ports else f"is not one of {settings.COMPUTE_APP_PORTS}"
+    return f"Port {preferred} {reason}; it has port {chosen} instead."
 
 
-def _give(endpoint: Endpoint, port: int) -> None:
+def _assign(endpoint: Endpoint, port: int) -> None:
     endpoint.listen_port = port
     endpoint.save(update_fields=["listen_port"])
     AppPort.objects.update_or_create(port=port, defaults={"user": endpoint.session.owner, "at": timezone.now()})
 
 
 def _untaken(ports: list[int]) -> list[int]:
-    """Return the ports that no app has; those of ended sessions are free again."""
+    """Return the ports that no app has, after releasing those of ended sessions."""
     Endpoint.objects.filter(listen_port__isnull=False, session__status__in=FINAL).update(listen_port=None)
     taken = set(Endpoint.objects.filter(listen_port__in=ports).values_list("listen_port", flat=True))
     return [port for port in ports if port not in taken]
 
 
 def _can_listen(port: int) -> bool:
-    """Return whether no program listens there, where the web process would: its page would be taken for the app."""
+    """Return whether no other program listens on the port: its pages would pass for the app's."""
     host = settings.COMPUTE_HTTP_ADDRESS.rpartition(":")[0].strip("[]")
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -99,7 +101,7 @@ def _can_listen(port: int) -> bool:
 
 
 def _free(ports: list[int], endpoint: Endpoint) -> list[int]:
-    """Return the ports that the endpoint may have: all that nobody else ever had, or else the one given longest ago."""
+    """Return the candidates: all free ports that no other user had, else the least recently assigned one."""
     untaken = _untaken(ports)
     others = AppPort.objects.filter(port__in=untaken).exclude(user=endpoint.session.owner).order_by("at")
     used = list(others.values_list("port", flat=True))
@@ -110,6 +112,6 @@ def _read(written: str) -> Iterator[int]:
     for part in filter(None, (part.strip() for part in written.split(","))):
         match = _RANGE.fullmatch(part)
         ports = range(int(match[1]), int(match[2] or match[1]) + 1) if match else range(0)
-        if not ports or ports[0] < 1 or ports[-1] > HIGHEST_PORT:
+        if not ports or ports[0] < 1 or ports[-1] > MAX_PORT:
             raise ValueError(f"{part!r} is no range of ports")
         yield from ports

@@ -1,4 +1,4 @@
-"""What voids the cookies of apps before their time: written down, and told to proxies and websockets at once."""
+"""Revokes cookies of apps before they expire: by a row, and by a message to proxies and websockets."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -12,28 +12,28 @@ from sessions import notify
 from sessions.models import Revocation, ShareLink, Ticket
 
 COOKIE_LIFE: Final = timedelta(seconds=MAX_COOKIE_SECONDS)
-CLOCKS_DIFFER: Final = timedelta(minutes=5)  # those of two web servers, at most
-RETENTION: Final = timedelta(days=1)  # after which every cookie that a revocation could be about has expired
+MAX_CLOCK_SKEW: Final = timedelta(minutes=5)  # between two web servers
+RETENTION: Final = timedelta(days=1)  # by then every cookie that a revocation concerns has expired
 
 
 def revoke_login(login: str, at: datetime | None = None) -> None:
-    """Void what this login session or share link, named by its digest, has opened: until `at`, or for good.
+    """Revoke cookies issued before `at` for this digest of a login session or share link; by default, for all time.
 
-    One that never comes back is void a little beyond now, for another server's clock may have been ahead of ours.
+    A login that has ended issues no more cookies, so it is revoked beyond now by MAX_CLOCK_SKEW.
     """
-    row = Revocation.objects.create(login=login, at=at or timezone.now() + CLOCKS_DIFFER)
+    row = Revocation.objects.create(login=login, at=at or timezone.now() + MAX_CLOCK_SKEW)
     notify.publish_to_proxies({"login": login, "at": row.at.timestamp()})
 
 
 def revoke_login_session(session_key: str) -> None:
-    """Void what was opened from a login session that has ended."""
+    """Revoke the cookies of a login session that has ended."""
     login = digest(session_key)
     revoke_login(login)
     notify.login_changed(login)
 
 
 def revoke_user(user: User) -> None:
-    """Void all that this user has opened until now, and what others have opened by the user's share links."""
+    """Revoke all cookies of this user, and those issued by share links to the user's apps."""
     row = Revocation.objects.create(user=user)
     notify.publish_to_proxies({"user": user.pk, "at": row.at.timestamp()})
     notify.account_changed(user.pk)
@@ -43,7 +43,7 @@ def revoke_user(user: User) -> None:
 
 
 def revoke_logins_of(user: User) -> None:
-    """Void what this user has opened, by login session: what holds when the user's row is gone."""
+    """Revoke the cookies of each login session of this user, which outlives the deletion of the user's row."""
     notify.account_changed(user.pk)
     for login in set(Ticket.objects.filter(user=user).values_list("login", flat=True)):
         revoke_login(login)

@@ -1,4 +1,4 @@
-"""The routes that the tables of endpoints and sessions come to: what a proxy may lead where, now."""
+"""Computes the proxies' routes from the rows of endpoints and sessions."""
 
 import ipaddress
 from collections.abc import Collection
@@ -29,7 +29,7 @@ def read(sessions: Collection[str] | None = None) -> list[Route]:
 
 
 def route_of(endpoint: Endpoint, now: datetime) -> Route | None:
-    """Return the way to the endpoint of a running session; None where there is none, see `obstacle`."""
+    """Return the route to the endpoint of a running session; None if it is unreachable, see `obstacle`."""
     session = endpoint.session
     if session.address is None or session.host is None or obstacle(session):
         return None
@@ -48,7 +48,7 @@ def route_of(endpoint: Endpoint, now: datetime) -> Route | None:
 
 
 def obstacle(session: Session) -> str:
-    """Return why no app of this session can be reached however well it runs, in words; "" if nothing is in the way."""
+    """Return why no app of this session can be reached, for its owner to read; "" if apps are reachable."""
     if session.status != Status.RUNNING or session.host is None:
         return "The session does not run."
     if session.address is None:
@@ -63,7 +63,7 @@ def obstacle(session: Session) -> str:
 
 
 def is_public(endpoint: Endpoint, now: datetime) -> bool:
-    """Return whether anybody may use the endpoint now: published, not expired, by one who still may."""
+    """Return whether the endpoint is public now: published, not expired, and allowed by its owner's policy."""
     owner = endpoint.session.owner
     is_allowed = owner.is_active and owner.policy.allow_public_apps
     return endpoint.is_public and is_allowed and (endpoint.public_until is None or endpoint.public_until > now)

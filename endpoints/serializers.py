@@ -5,7 +5,7 @@ from typing import Any
 from rest_framework import serializers
 
 from accounts.serializers import StrictSerializer
-from endpoints.services import LONGEST_NOTE
+from endpoints.services import MAX_NOTE_LENGTH
 from sessions.app_serializers import EndpointSerializer
 from sessions.models import ShareLink
 
@@ -61,4 +61,4 @@ class ShareSerializer(StrictSerializer):
     """The share link that is asked for."""
 
     expires = serializers.DateTimeField()
-    note = serializers.CharField(required=False, default="", allow_blank=True, max_length=LONGEST_NOTE)
+    note = serializers.CharField(required=False, default="", allow_blank=True, max_length=MAX_NOTE_LENGTH)

@@ -1,6 +1,6 @@
-"""The verbs of endpoints: open, publish, share, revoke, close. One transaction each; each leaves an event.
+"""Commands on endpoints: open, publish, share, revoke, close. Each is one transaction and records an event.
 
-Who may act is for the caller to decide, by `visible_to`; what may happen is decided here.
+Callers authorize the actor, by `visible_to`; the rules of what is possible are here.
 """
 
 import re
@@ -22,22 +22,22 @@ from sessions.errors import RejectedError
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointEvent, EndpointState, Session, ShareLink
 
-LOWEST_PORT: Final = 1024
-HIGHEST_PORT: Final = 65535
+MIN_PORT: Final = 1024
+MAX_PORT: Final = 65535
 TOKEN_BYTES: Final = 32
-LONGEST_NOTE: Final = 64
+MAX_NOTE_LENGTH: Final = 64
 _OPEN_PORT: Final = re.compile("p([1-9][0-9]{3,4})")
 
 
 class Opened(NamedTuple):
-    """An endpoint that was opened, and what whoever opened it should know; "" for nothing."""
+    """An opened endpoint, and a note for the user who opened it, such as a replaced port; "" for none."""
 
     endpoint: Endpoint
     note: str
 
 
 class Shared(NamedTuple):
-    """A share link, and the secret by which it opens: it is told this once."""
+    """A share link and its secret, which is not stored: only its digest is."""
 
     link: ShareLink
     secret: str
@@ -45,7 +45,7 @@ class Shared(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Offer:
-    """What an app's name stands for in a session."""
+    """The resolved meaning of an app's name in a session."""
 
     title: str
     port: int
@@ -53,11 +53,11 @@ class _Offer:
 
 
 def open_app(session: Session, app: str, *, actor: User, preferred_port: int | None = None) -> Opened:
-    """Have the session's host start the app, or find it running; return its endpoint, STARTING unless it is READY.
+    """Have the session's host start the app or find it running; return its endpoint, STARTING unless it is READY.
 
     `app` is the name of one of the image's apps, or `p<port>` for whatever listens on that port of the container.
-    The host is told either way, for an app may have died. Raises RejectedError at `app`, also where it needs a port of
-    its own and none is left.
+    The host is notified either way, because an app may have died. Raises RejectedError at `app`, also
+    where it needs a port of its own and none is left.
     """
     with transaction.atomic():
         row = Session.objects.select_for_update(no_key=True, of=("self",)).select_related("host", "image")
@@ -76,9 +76,9 @@ def open_app(session: Session, app: str, *, actor: User, preferred_port: int | N
 
 
 def publish(endpoint: Endpoint, *, until: datetime | None = None, actor: User) -> Endpoint:
-    """Let anybody who knows the address use the app, for as long as its session runs or until then.
+    """Let anybody who knows the address use the app, until the given time or the end of its session.
 
-    Cookies given out before are void. Raises RejectedError at `public` or `public_until`.
+    Cookies issued before are void. Raises RejectedError at `public` or `public_until`.
     """
     if until is not None and until <= timezone.now():
         raise RejectedError({"public_until": "Choose a time that is still to come."})
@@ -97,9 +97,9 @@ def publish(endpoint: Endpoint, *, until: datetime | None = None, actor: User) -
 
 
 def unpublish(endpoint: Endpoint, *, actor: User | None) -> Endpoint:
-    """Close the app to all who have not signed in, at once; one that is not public is left as it is.
+    """End public access to the app; without effect if it is not public. No actor: its time is over.
 
-    The session gets another key of its own: who was in may have read the one in its home folder.
+    The session's own key is renewed, because users of the app may have read it from the home folder.
     """
     with _locked(endpoint) as row:
         if not row.is_public:
@@ -113,11 +113,11 @@ def unpublish(endpoint: Endpoint, *, actor: User | None) -> Endpoint:
 
 
 def share(endpoint: Endpoint, *, expires: datetime, note: str = "", actor: User) -> Shared:
-    """Make a link by which whoever holds it may use the app until it expires. Raises RejectedError."""
+    """Create a link whose holders may use the app until it expires. Raises RejectedError."""
     if expires <= timezone.now():
         raise RejectedError({"expires": "Choose a time that is still to come."})
-    if len(note) > LONGEST_NOTE:
-        raise RejectedError({"note": f"Write at most {LONGEST_NOTE} characters."})
+    if len(note) > MAX_NOTE_LENGTH:
+        raise RejectedError({"note": f"Write at most {MAX_NOTE_LENGTH} characters."})
     secret = secrets.token_urlsafe(TOKEN_BYTES)
     with _locked(endpoint) as row:
         _check_open(row, "expires")
@@ -128,9 +128,9 @@ def share(endpoint: Endpoint, *, expires: datetime, note: str = "", actor: User)
 
 
 def revoke(link: ShareLink, *, actor: User | None) -> None:
-    """Void the link and what it has opened; one that is void already is left as it is. No actor: its time is over.
+    """Revoke the link, and the cookies issued by it; without effect if revoked already. No actor: it has expired.
 
-    The session gets another key of its own, as in `unpublish`.
+    The session's own key is renewed, as in `unpublish`.
     """
     with transaction.atomic():
         if not ShareLink.objects.filter(pk=link.pk, revoked_at=None).update(revoked_at=timezone.now()):
@@ -142,7 +142,7 @@ def revoke(link: ShareLink, *, actor: User | None) -> None:
 
 
 def close(endpoint: Endpoint, *, actor: User) -> None:
-    """Let no way lead to the app any more, and void its links; its process goes on in the container."""
+    """Close the app to everybody and revoke its links; its process keeps running in the container."""
     with _locked(endpoint) as row:
         if row.state == EndpointState.CLOSED:
             return
@@ -158,7 +158,7 @@ def close(endpoint: Endpoint, *, actor: User) -> None:
 
 
 def note_access(endpoint: Endpoint, actor: User) -> None:
-    """Record that somebody who is not its owner uses the app."""
+    """Record that a superadmin uses the app of another user."""
     _record(endpoint, "Used by a superadmin", actor)
 
 
@@ -166,15 +166,15 @@ def _offer(session: Session, app: str) -> _Offer:
     if found := session.image.apps.filter(name=app).first():
         return _Offer(found.title, found.port, bool(found.token_variable))
     match = _OPEN_PORT.fullmatch(app)
-    if match and LOWEST_PORT <= int(match[1]) <= HIGHEST_PORT:
+    if match and MIN_PORT <= int(match[1]) <= MAX_PORT:
         return _Offer(f"Port {match[1]}", int(match[1]))
     names = ", ".join(session.image.apps.values_list("name", flat=True))
     offered = f"This image offers {names}" if names else "This image offers no apps"
-    raise RejectedError({"app": f"{offered}; a port between {LOWEST_PORT} and {HIGHEST_PORT} is opened as p8080."})
+    raise RejectedError({"app": f"{offered}; a port between {MIN_PORT} and {MAX_PORT} is opened as p8080."})
 
 
 def _prepare(endpoint: Endpoint, offer: _Offer, actor: User) -> None:
-    """Write an endpoint that is to start: a new one, or one that failed, was closed or starts already."""
+    """Save the endpoint as STARTING: a new one, or one that failed, was closed or is starting already."""
     endpoint.title, endpoint.port = offer.title, offer.port
     endpoint.token = (endpoint.token or _token(endpoint)) if offer.takes_token else ""
     if endpoint.pk is None or endpoint.state != EndpointState.STARTING:
@@ -184,7 +184,7 @@ def _prepare(endpoint: Endpoint, offer: _Offer, actor: User) -> None:
 
 
 def _token(endpoint: Endpoint) -> str:
-    """Return the token that another app of the same port has, for it is the same program; else a new one."""
+    """Return the token of another app on the same port, which is the same program; else a new token."""
     others = Endpoint.objects.filter(session=endpoint.session, port=endpoint.port).exclude(token="")
     return others.values_list("token", flat=True).first() or secrets.token_urlsafe(TOKEN_BYTES)
 
@@ -201,7 +201,7 @@ def _check_policy(endpoint: Endpoint, field: str) -> None:
 
 @contextmanager
 def _locked(endpoint: Endpoint) -> Iterator[Endpoint]:
-    """Read the endpoint as it is now, and let nobody else change it during the block, which is a transaction."""
+    """Open a transaction, and yield the endpoint's row, locked."""
     rows = Endpoint.objects.select_for_update(no_key=True, of=("self",)).select_related("session__owner__policy")
     with transaction.atomic():
         yield rows.get(pk=endpoint.pk)

@@ -1,4 +1,4 @@
-"""Ends what was opened from a login session with that session, and what a user opened when the user loses rights."""
+"""Revokes the cookies of apps when a login session ends, and when a user is deleted or loses rights."""
 
 from collections.abc import Collection
 from typing import Any, Final
@@ -18,14 +18,14 @@ _LOSES: Final = "_loses_rights"  # on a user that is being saved
 
 @receiver(post_delete, sender=LoginSession)
 def _login_session_has_ended(instance: LoginSession, **kwargs: Any) -> None:
-    """Sign-out, sign-in under another name, and a change of password all delete the row; so may an administrator."""
-    is_alive = instance.expire_date > timezone.now()  # what has expired is cleared away in bulk
-    if is_alive and SESSION_KEY in instance.get_decoded():  # strangers have sessions too
+    """Revoke: sign-out, sign-in as another user, a changed password and administrators delete this row."""
+    is_alive = instance.expire_date > timezone.now()  # expired rows are deleted in bulk
+    if is_alive and SESSION_KEY in instance.get_decoded():  # anonymous users have sessions too
         revocations.revoke_login_session(instance.session_key)
 
 
 @receiver(pre_save, sender=User)
-def _look_what_changes(instance: User, update_fields: Collection[str] | None, **kwargs: Any) -> None:
+def _detect_loss_of_rights(instance: User, update_fields: Collection[str] | None, **kwargs: Any) -> None:
     if update_fields is not None and not set(RIGHTS) & set(update_fields):
         return
     old = User.objects.filter(pk=instance.pk).only(*RIGHTS).first() if instance.pk else None

@@ -1,4 +1,4 @@
-"""Tickets: how a browser that is known at the platform, or holds a share link, comes to an endpoint's own origin."""
+"""Tickets: one-time credentials that hand a browser over from the platform to an endpoint's own origin."""
 
 import hmac
 import secrets
@@ -33,9 +33,9 @@ def issue(endpoint: Endpoint, *, user: User | None, login: str, state: str, path
 
 
 def redeem(secret: str, label: str, state: str) -> tuple[Grant, str] | None:
-    """Use a ticket up; return what it grants and where to go, None unless it is good, for this endpoint and browser.
+    """Consume a ticket; return its grant and the path to redirect to, None if invalid for this endpoint or browser.
 
-    A ticket that is shown is used up, wherever it is shown and by whomever.
+    A ticket is consumed by any attempt, valid or not.
     """
     now = timezone.now()
     mine = Ticket.objects.filter(digest=digest(secret))
@@ -53,25 +53,25 @@ def redeem(secret: str, label: str, state: str) -> tuple[Grant, str] | None:
         epoch=ticket.endpoint.epoch,
         user=ticket.user_id or 0,
         login=ticket.login,
-        issued_at=issued_at.timestamp(),  # so that what is revoked on the way is void
+        issued_at=issued_at.timestamp(),  # so that a revocation since then voids the grant
         expires_at=until.timestamp(),
     )
     return grant, ticket.next
 
 
 def _until(ticket: Ticket, issued_at: datetime) -> datetime | None:
-    """Return until when the ticket's holder may use the endpoint; None if not even now."""
+    """Return when the grant of the ticket expires; None if its holder may not use the endpoint now."""
     endpoint, user = ticket.endpoint, ticket.user
     if endpoint.state != EndpointState.READY or endpoint.session.status != Status.RUNNING:
         return None
-    longest = issued_at + COOKIE_LIFE
+    latest = issued_at + COOKIE_LIFE
     if user is not None:
         may = user.is_active and (user.is_superuser or user == endpoint.session.owner)
-        return longest if may else None
+        return latest if may else None
     link = ShareLink.objects.valid().filter(digest=ticket.login, endpoint=endpoint).first()
-    return min(longest, link.expires_at) if link else None
+    return min(latest, link.expires_at) if link else None
 
 
 def _is_void(ticket: Ticket, issued_at: datetime) -> bool:
-    whose = Q(login=ticket.login) | Q(user=ticket.user) if ticket.user else Q(login=ticket.login)
-    return Revocation.objects.filter(whose, at__gte=issued_at).exists()
+    concerned = Q(login=ticket.login) | Q(user=ticket.user) if ticket.user else Q(login=ticket.login)
+    return Revocation.objects.filter(concerned, at__gte=issued_at).exists()

@@ -4,7 +4,7 @@ from typing import Final
 
 from django.urls import re_path
 
-from endpoints import app_views, views
+from endpoints import handoff_views, launcher_views
 from resources.models import APP_NAME
 from sessions.models import SESSION_ID
 
@@ -13,13 +13,13 @@ _APPS: Final = rf"^sessions/(?P<session_id>{SESSION_ID})/apps/"
 _APP: Final = rf"{_APPS}(?P<name>{APP_NAME})/"
 
 urlpatterns = [
-    re_path(rf"{_APPS}$", app_views.launcher, name="apps"),
-    re_path(rf"{_APP}$", app_views.app, name="app"),
-    re_path(rf"{_APP}close/$", app_views.close, name="app-close"),
-    re_path(rf"{_APP}share/$", app_views.share, name="app-share"),
-    re_path(rf"{_APP}unpublish/$", app_views.unpublish, name="app-unpublish"),
-    re_path(rf"{_APPS}links/(?P<link_id>[0-9]{{1,18}})/revoke/$", app_views.revoke_link, name="app-revoke-link"),
-    re_path(r"^apps/authorize$", views.authorize, name="authorize"),
-    re_path(r"^apps/shared/(?P<secret>[A-Za-z0-9_-]{43})$", views.shared, name="shared"),
-    re_path(r"^apps/shared/", views.shared, {"secret": ""}),
+    re_path(rf"{_APPS}$", launcher_views.launcher, name="apps"),
+    re_path(rf"{_APP}$", launcher_views.app, name="app"),
+    re_path(rf"{_APP}close/$", launcher_views.close, name="app-close"),
+    re_path(rf"{_APP}share/$", launcher_views.share, name="app-share"),
+    re_path(rf"{_APP}unpublish/$", launcher_views.unpublish, name="app-unpublish"),
+    re_path(rf"{_APPS}links/(?P<link_id>[0-9]{{1,18}})/revoke/$", launcher_views.revoke_link, name="app-revoke-link"),
+    re_path(r"^apps/authorize$", handoff_views.authorize, name="authorize"),
+    re_path(r"^apps/shared/(?P<secret>[A-Za-z0-9_-]{43})$", handoff_views.shared, name="shared"),
+    re_path(r"^apps/shared/", handoff_views.shared, {"secret": ""}),
 ]

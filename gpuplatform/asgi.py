@@ -12,7 +12,7 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
 http = get_asgi_application()  # sets Django up, which must be before the apps' modules are imported
 
-from endpoints.data_plane import LazyPlane  # noqa: E402
+from endpoints.data_plane import LazyDataPlane  # noqa: E402
 from gpuplatform.same_origin import SameOrigin  # noqa: E402  # see the line above
 from proxy.asgi import AppProxyMiddleware  # noqa: E402
 from sessions.app_addresses import site  # noqa: E402
@@ -24,4 +24,4 @@ platform = ProtocolTypeRouter(
         "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
-application = AppProxyMiddleware(site(), LazyPlane(), platform)
+application = AppProxyMiddleware(site(), LazyDataPlane(), platform)

@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from accounts.models import User
 from endpoints import feed, revocations, routes
-from endpoints.feed import feeding
+from endpoints.feed import synchronized
 from endpoints.services import close, publish
 from hostworker import runner
 from hostworker.tests.fault_injection import FaultInjectingRuntime
@@ -57,7 +57,7 @@ def table() -> RouteTable:
 @pytest_asyncio.fixture
 async def fed(endpoint: Endpoint, table: RouteTable) -> AsyncIterator[None]:
     """Feed the table."""
-    async with feeding(table):
+    async with synchronized(table):
         await soon(lambda: subscribers() == 1)
         yield
 
@@ -74,7 +74,7 @@ def subscribers() -> int:
 
 
 async def test_all_routes_are_loaded_at_start(endpoint: Endpoint, table: RouteTable) -> None:
-    async with feeding(table):
+    async with synchronized(table):
         assert [route.label for route in table] == [endpoint.label]
 
 
@@ -101,7 +101,7 @@ async def test_routes_are_removed_when_the_end_is_committed(endpoint: Endpoint, 
 
 @pytest.mark.usefixtures("fed")
 async def test_a_withdrawal_is_acknowledged_after_removal(endpoint: Endpoint, table: RouteTable) -> None:
-    async with feeding(second := RouteTable()):
+    async with synchronized(second := RouteTable()):
         await soon(lambda: subscribers() == 2)
         assert await database_sync_to_async(withdrawal.withdraw)(endpoint.session_id)
         assert [*table, *second] == []
@@ -136,7 +136,7 @@ def end(session: Session) -> None:
 
 
 def test_a_withdrawal_without_proxies_returns_at_once(endpoint: Endpoint, monkeypatch: pytest.MonkeyPatch) -> None:
-    until(lambda: subscribers() == 0)  # Redis may not have heard yet that those of the test before have left
+    until(lambda: subscribers() == 0)  # Redis may still count subscribers of the test before
     monkeypatch.setattr(withdrawal, "WITHDRAW_TIMEOUT_SECONDS", 2 * SECONDS)
     begun = time.monotonic()
     assert withdrawal.withdraw(endpoint.session_id)
@@ -196,7 +196,7 @@ async def test_a_revocation_reaches_every_proxy_at_once(table: RouteTable) -> No
     await database_sync_to_async(revocations.revoke_user)(user)
     await soon(lambda: table.is_void("d" * 64, 0, issued_at) and table.is_void("", user.pk, issued_at))
     assert not table.is_void("e" * 64, user.pk, time.time() + 1)
-    async with feeding(late := RouteTable()):
+    async with synchronized(late := RouteTable()):
         assert late.is_void("d" * 64, 0, issued_at)
         assert late.is_void("", user.pk, issued_at)
 
@@ -254,7 +254,7 @@ def own_redis(tmp_path: Path, settings: Settings) -> Iterator[Callable[[], "subp
 async def test_without_redis_changes_are_polled(
     endpoint: Endpoint, owner: User, table: RouteTable, own_redis: Callable[[], "subprocess.Popen[bytes]"]
 ) -> None:
-    async with feeding(table):
+    async with synchronized(table):
         assert table.get(endpoint.label)
         await database_sync_to_async(close)(endpoint, actor=owner)
         await soon(lambda: table.get(endpoint.label) is None)
@@ -264,10 +264,10 @@ async def test_without_redis_changes_are_polled(
 async def test_the_feed_reconnects_to_redis(
     endpoint: Endpoint, owner: User, table: RouteTable, own_redis: Callable[[], "subprocess.Popen[bytes]"]
 ) -> None:
-    async with feeding(table):
+    async with synchronized(table):
         for _ in range(2):
             redis = own_redis()
-            await soon(is_heard)
+            await soon(is_subscribed)
             assert await database_sync_to_async(withdrawal.withdraw)(endpoint.session_id)
             redis.terminate()
             redis.wait()
@@ -275,7 +275,7 @@ async def test_the_feed_reconnects_to_redis(
         await soon(lambda: table.get(endpoint.label) is None)
 
 
-def is_heard() -> bool:
+def is_subscribed() -> bool:
     try:
         return subscribers() == 1
     except (RedisError, OSError):
@@ -283,7 +283,7 @@ def is_heard() -> bool:
 
 
 async def test_without_the_database_the_routes_stay(endpoint: Endpoint, table: RouteTable) -> None:
-    async with feeding(table):
+    async with synchronized(table):
         await soon(lambda: subscribers() == 1)
         await database_sync_to_async(rename)("compute_endpoint", "compute_endpoint_away")
         try:

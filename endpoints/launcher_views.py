@@ -1,4 +1,4 @@
-"""The pages between the click and the app: the launcher, what it opens, and what was opened to others."""
+"""The launcher of a session's apps, the page of an app that starts, and the list of what is public or shared."""
 
 import re
 from typing import Any, Final
@@ -18,7 +18,7 @@ from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
 from accounts.requests import UserRequest
 from endpoints import addresses, services
-from endpoints.app_forms import LIVES, OpenForm, ShareForm
+from endpoints.launcher_forms import SHARE_LIFETIMES, OpenForm, ShareForm
 from resources.models import App
 from sessions import app_addresses, app_states
 from sessions.errors import GENERAL, RejectedError
@@ -33,7 +33,7 @@ _PORT_APP: Final = re.compile(r"p[0-9]{4,5}")
 @never_cache
 @vary_on_headers("HX-Request")
 def launcher(request: UserRequest, session_id: str) -> HttpResponse:
-    """Show what the session offers, or open what was chosen and go on to its page; htmx gets the dialog."""
+    """Show the launcher; POST opens the chosen app and redirects to its page. htmx gets the dialog alone."""
     session = _visible(request, session_id)
     form = OpenForm(request.POST if request.method == "POST" else None)
     if request.method == "POST" and form.is_valid() and (note := _open(request, session, form)) is not None:
@@ -47,9 +47,9 @@ def launcher(request: UserRequest, session_id: str) -> HttpResponse:
 @never_cache
 @vary_on_headers("HX-Request")
 def app(request: UserRequest, session_id: str, name: str) -> HttpResponse:
-    """Show how far the app is and go on to it once it answers; POST starts it, or starts it again.
+    """Show the progress of an app, and redirect to it once it is READY; POST starts it, or starts it again.
 
-    `?stopped` comes from a proxy that found it dead, `?told` shows a message: then it is not gone on to by itself.
+    With `?stopped`, from a proxy that found it dead, and `?told`, with a message to read, there is no redirect.
     """
     session = _visible(request, session_id)
     offered = session.image.apps.filter(name=name).first()
@@ -63,8 +63,8 @@ def app(request: UserRequest, session_id: str, name: str) -> HttpResponse:
         if (note := _open(request, session, form)) is not None:
             return _to_page(request, session, name, note)
     address = app_addresses.first_page(endpoint) if endpoint and _is_ready(session, endpoint) else ""
-    if not form.is_bound and (elsewhere := _elsewhere(request, address)):
-        return _go_on(request, elsewhere, is_app=elsewhere == address)
+    if not form.is_bound and (target := _redirect_target(request, address)):
+        return _redirect(request, target, is_app=target == address)
     context = {
         "session": session,
         "name": name,
@@ -85,34 +85,34 @@ def app(request: UserRequest, session_id: str, name: str) -> HttpResponse:
 @login_required
 @never_cache
 def unpublish(request: UserRequest, session_id: str, name: str) -> HttpResponse:
-    """Close an app to those who have not signed in."""
+    """Make an app private again."""
     endpoint = get_object_or_404(Endpoint, session=_visible(request, session_id), app=name)
     services.unpublish(endpoint, actor=request.user)
-    return _launcher_again(request, endpoint.session)
+    return _updated_launcher(request, endpoint.session)
 
 
 @require_POST
 @login_required
 @never_cache
 def close(request: UserRequest, session_id: str, name: str) -> HttpResponse:
-    """Let no way lead to an app any more."""
+    """Close an app to everybody."""
     endpoint = get_object_or_404(Endpoint, session=_visible(request, session_id), app=name)
     services.close(endpoint, actor=request.user)
-    return _launcher_again(request, endpoint.session)
+    return _updated_launcher(request, endpoint.session)
 
 
 @require_POST
 @login_required
 @never_cache
 def share(request: UserRequest, session_id: str, name: str) -> HttpResponse:
-    """Make a share link and show it, this once."""
+    """Create a share link, and show it once."""
     session = _visible(request, session_id)
     endpoint = get_object_or_404(Endpoint, session=session, app=name)
     form = ShareForm(request.POST)
     link = ""
     if form.is_valid():
         try:
-            expires = timezone.now() + form.life
+            expires = timezone.now() + form.lifetime
             secret = services.share(
                 endpoint, expires=expires, note=form.cleaned_data["note"], actor=request.user
             ).secret
@@ -127,15 +127,15 @@ def share(request: UserRequest, session_id: str, name: str) -> HttpResponse:
 @login_required
 @never_cache
 def revoke_link(request: UserRequest, session_id: str, link_id: int) -> HttpResponse:
-    """Void a share link."""
+    """Revoke a share link."""
     session = _visible(request, session_id)
     link = get_object_or_404(ShareLink.objects.filter(endpoint__session=session), pk=link_id)
     services.revoke(link, actor=request.user)
-    return _launcher_again(request, session)
+    return _updated_launcher(request, session)
 
 
 def _open(request: UserRequest, session: Session, form: OpenForm) -> str | None:
-    """Open what the form says; return what its user should know, or None with the refusal in the form."""
+    """Open the app of the form; return a note for the user, or None with the errors in the form."""
     try:
         with transaction.atomic():
             opened = services.open_app(session, form.app_name, actor=request.user, preferred_port=form.preferred_port)
@@ -149,22 +149,22 @@ def _open(request: UserRequest, session: Session, form: OpenForm) -> str | None:
 
 
 def _to_page(request: UserRequest, session: Session, name: str, note: str) -> HttpResponse:
-    """Go on to the page of an app that is being opened; a note is to be read before the app takes its place."""
+    """Redirect to the page of an app that starts; with a note, the page waits for the user to read it."""
     path = reverse("endpoints:app", args=[session.pk, name])
     if note:
         messages.info(request, note)
     return redirect(f"{path}?told" if note else path)
 
 
-def _elsewhere(request: UserRequest, address: str) -> str:
-    """Return where to go on to: the app once it answers, its page where it is known already that it does not; or ""."""
+def _redirect_target(request: UserRequest, address: str) -> str:
+    """Return where to redirect: the app once it is READY, this page without `?stopped` if it is not; or ""."""
     if "stopped" in request.GET:
         return "" if address else request.path
     return "" if "told" in request.GET else address
 
 
-def _go_on(request: UserRequest, address: str, *, is_app: bool) -> HttpResponse:
-    """Go on to an address; a page that is shown leaves to an app by static/js/app.js, and is not come back to."""
+def _redirect(request: UserRequest, address: str, *, is_app: bool) -> HttpResponse:
+    """Redirect; for htmx, static/js/app.js replaces the page by an app, so that Back does not return to the page."""
     if not request.htmx:
         return redirect(address)
     if not is_app:
@@ -172,7 +172,7 @@ def _go_on(request: UserRequest, address: str, *, is_app: bool) -> HttpResponse:
     return trigger_client_event(HttpResponse(status=204), "app:ready", {"address": address})
 
 
-def _launcher_again(request: UserRequest, session: Session) -> HttpResponse:
+def _updated_launcher(request: UserRequest, session: Session) -> HttpResponse:
     if request.htmx:
         return render(request, "endpoints/_apps.html", _launcher_context(session, OpenForm()))
     return redirect("endpoints:apps", session.pk)
@@ -187,17 +187,17 @@ def _launcher_context(session: Session, form: OpenForm) -> dict[str, Any]:
         "is_running": session.status == Status.RUNNING,
         "apps": apps,
         "form": form,
-        "opened": [_Opened(endpoint, by_name.get(endpoint.app)) for endpoint in endpoints],
+        "opened": [_OpenedRow(endpoint, by_name.get(endpoint.app)) for endpoint in endpoints],
         "may_publish": session.owner.policy.allow_public_apps,
         "has_ssh": bool(settings.COMPUTE_SSH_ADDRESS),
         "port_pool": settings.COMPUTE_APP_PORTS,
         "is_by_port": app_addresses.site().is_by_port,
-        "lives": LIVES,
+        "share_lifetimes": SHARE_LIFETIMES,
     }
 
 
-class _Opened:
-    """An endpoint as the launcher lists it."""
+class _OpenedRow:
+    """An opened endpoint, as the launcher's template lists it."""
 
     def __init__(self, endpoint: Endpoint, app: App | None) -> None:
         self.endpoint = endpoint
@@ -212,6 +212,6 @@ def _is_ready(session: Session, endpoint: Endpoint) -> bool:
 
 
 def _visible(request: UserRequest, session_id: str) -> Session:
-    """Return the session; for a stranger it does not exist."""
+    """Return the session. Raises Http404 for users who may not see it."""
     sessions = Session.objects.visible_to(request.user).select_related("image", "owner__policy")
     return get_object_or_404(sessions, pk=session_id)

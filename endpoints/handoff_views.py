@@ -1,8 +1,8 @@
-"""Where browsers come from an app's origin to prove who they are, and where share links lead. Pages of the platform.
+"""The platform's side of the hand-over to apps: authorization of a browser for an endpoint, and share links.
 
-A share link does not let in by itself, for then a stranger could sign somebody in unasked. Its page asks for a click,
-which leaves a cookie for two minutes and goes on to the app; the app's origin sends the browser here as always, and
-the cookie does in place of a log-in.
+A share link grants no access by itself, else a foreign page could log somebody in (log-in CSRF). Its page needs a
+click, which sets a cookie for two minutes and redirects to the app; the app's origin redirects to `authorize` as
+always, where the cookie stands in for a log-in.
 """
 
 import re
@@ -24,13 +24,13 @@ from proxy.signing import digest
 from sessions import app_addresses
 from sessions.models import Endpoint, EndpointQuerySet, EndpointState, ShareLink, ShareLinkQuerySet
 
-SHARE_SECONDS: Final = 120  # between the click on a share link's page and the hand-over
+SHARE_COOKIE_SECONDS: Final = 120  # from the click on a share link's page to the hand-over
 NOT_RUNNING: Final = "The app behind this link does not run at present."
 _STATE: Final = re.compile("[0-9a-f]{64}")
 
 
 class SeeOther(HttpResponseRedirectBase):
-    """Sends the browser on to fetch another address, whatever it sent here."""
+    """303 See Other (RFC 9110, section 15.4.4): the browser fetches the location with GET."""
 
     status_code = 303
 
@@ -38,10 +38,10 @@ class SeeOther(HttpResponseRedirectBase):
 @require_GET
 @never_cache
 def authorize(request: HttpRequest) -> HttpResponse:
-    """Send a browser that may use the endpoint `h` back to it with a ticket; `s` is the digest of what it keeps there.
+    """Redirect an authorized browser back to the endpoint `h` with a ticket; `s` is the digest of the browser's nonce.
 
-    Strangers sign in first; what they may not use does not exist. An app that does not answer is waited for on its
-    page.
+    Anonymous users sign in first; an endpoint that the user may not use does not exist. While the app is not READY
+    the owner is redirected to its page.
     """
     state, path = request.GET.get("s", ""), request.GET.get("next", "/")
     if not _STATE.fullmatch(state):
@@ -64,7 +64,7 @@ def authorize(request: HttpRequest) -> HttpResponse:
 @require_http_methods(["GET", "HEAD", "POST"])
 @never_cache
 def shared(request: HttpRequest, secret: str) -> HttpResponse:
-    """Show whose app a share link opens; POST goes on to it."""
+    """Show whose app a share link opens; POST sets the share cookie and redirects to the app."""
     link = _shared(secret).select_related("endpoint__session__owner").first()
     if link is None:
         return _unavailable(request, "This link is wrong, has expired, or was withdrawn.")
@@ -76,7 +76,7 @@ def shared(request: HttpRequest, secret: str) -> HttpResponse:
         response.set_cookie(
             share_cookie(),
             secret,
-            max_age=SHARE_SECONDS,
+            max_age=SHARE_COOKIE_SECONDS,
             secure=settings.SESSION_COOKIE_SECURE,
             httponly=True,
             samesite="Lax",
@@ -84,12 +84,12 @@ def shared(request: HttpRequest, secret: str) -> HttpResponse:
     else:
         context = {"link": link, "endpoint": link.endpoint, "is_by_port": app_addresses.site().is_by_port}
         response = render(request, "endpoints/shared.html", context)
-    response["Referrer-Policy"] = "same-origin"  # the secret is in the address; Django wants to know who sends the form
+    response["Referrer-Policy"] = "same-origin"  # the secret is in the URL; Django's CSRF check needs the origin
     return response
 
 
 def share_cookie() -> str:
-    """Return the name of the cookie by which a share link stands in for a log-in."""
+    """Return the name of the cookie that holds the secret of a share link."""
     return "__Host-gp_share" if settings.COMPUTE_HTTPS else "gp_share"
 
 
@@ -119,5 +119,5 @@ def _shared(secret: str) -> ShareLinkQuerySet:
     return ShareLink.objects.valid().filter(digest=digest(secret))
 
 
-def _unavailable(request: HttpRequest, why: str) -> HttpResponse:
-    return render(request, "endpoints/shared_unavailable.html", {"why": why}, status=404)
+def _unavailable(request: HttpRequest, reason: str) -> HttpResponse:
+    return render(request, "endpoints/shared_unavailable.html", {"why": reason}, status=404)
