@@ -1,25 +1,18 @@
-// The page's one dialog: opens when htmx has fetched its content, tells how it ended, gives the focus back.
+// The page's one dialog: opens when htmx has fetched its content, shows the outcome as a toast, returns the focus.
 const TOAST_MS = 6000;
 const dialog = document.getElementById("dialog");
 const body = document.getElementById("dialog-body");
 let opener = null;
 
 function toast(text, level) {
-  const list = document.getElementById("toasts");
-  const alert = document.createElement("div");
-  alert.className = `alert alert-${level} alert-dismissible`;
-  alert.textContent = text;
-  const close = document.createElement("button");
-  close.type = "button";
-  close.className = "btn-close";
-  close.setAttribute("aria-label", "Dismiss");
-  close.addEventListener("click", () => alert.remove());
-  alert.append(close);
-  list.replaceChildren(alert);
-  if (level === "success") setTimeout(() => alert.remove(), TOAST_MS);
+  const element = document.getElementById("toast").content.firstElementChild.cloneNode(true);
+  element.classList.add(`toast-${level}`);
+  element.querySelector(".toast-body").textContent = text;
+  document.getElementById("toasts").replaceChildren(element);
+  window.tabler.Toast.getOrCreateInstance(element, { autohide: level === "success", delay: TOAST_MS }).show();
 }
 
-function giveFocusBack() {
+function returnFocus() {
   const target = opener?.isConnected ? opener : opener?.id && document.getElementById(opener.id);
   (target || document.getElementById("content")).focus({ preventScroll: true });
   opener = null;
@@ -33,7 +26,7 @@ if (dialog) {
   document.addEventListener("htmx:afterSwap", (event) => {
     if (event.detail.target === body && !dialog.open) dialog.showModal();
   });
-  dialog.addEventListener("close", giveFocusBack);
+  dialog.addEventListener("close", returnFocus);
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close(); // the backdrop
     if (event.target.closest("a[data-dialog-leaves]")) setTimeout(() => dialog.close());
@@ -41,7 +34,7 @@ if (dialog) {
     event.preventDefault();
     dialog.close();
   });
-  // What opens in another window is on its way by then.
+  // The timeout lets a new window open first.
   dialog.addEventListener("submit", (event) => {
     if (event.target.matches("[data-dialog-leaves]")) setTimeout(() => dialog.close());
   });
@@ -66,7 +59,7 @@ if (dialog) {
   }
 }
 
-// A fragment that was redirected met the sign-in page: load the page itself, which comes back here afterwards.
+// A fragment that was redirected is the login page: reload the whole page, which returns here after the login.
 document.addEventListener("htmx:beforeSwap", (event) => {
   const { xhr, requestConfig } = event.detail;
   if (!xhr.responseURL || !requestConfig) return;
