@@ -35,7 +35,7 @@ async def serving(folder: Path, chunks: list[bytes], *, then_close: bool = True)
         await answered.wait()
 
 
-async def test_a_head_in_single_bytes_is_read_and_the_stream_behind_it_is_whole(tmp_path: Path) -> None:
+async def test_head_arriving_byte_by_byte_keeps_the_stream_whole(tmp_path: Path) -> None:
     head = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
     chunks = [head[i : i + 1] for i in range(len(head))] + [b"\x00\xff", b"prompt$ "]
     async with serving(tmp_path, chunks) as engine:
@@ -44,7 +44,7 @@ async def test_a_head_in_single_bytes_is_read_and_the_stream_behind_it_is_whole(
         writer.close()
 
 
-async def test_the_first_output_may_come_in_one_packet_with_the_head(tmp_path: Path) -> None:
+async def test_first_output_may_share_a_packet_with_head(tmp_path: Path) -> None:
     packet = b"HTTP/1.1 200 OK\r\nContent-Type: application/vnd.docker.raw-stream\r\n\r\nHTTP/1.1 is my output"
     async with serving(tmp_path, [packet]) as engine:
         reader, writer = await engine.hijack("/exec/1/start", {})

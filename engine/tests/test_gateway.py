@@ -64,7 +64,7 @@ async def test_hanging_up_through_the_gateway_ends_what_the_shell_runs(
 
 
 @pytest.mark.docker
-async def test_what_the_container_wrote_is_read_as_on_its_own_host(far: Engine) -> None:
+async def test_logs_through_gateway_equal_local_logs(far: Engine) -> None:
     session = secrets.token_hex(8)
     client = APIClient(ENGINE_URL, version="auto")
     script = "for n in 1 2 3; do echo out $n; echo err $n >&2; sleep 0.01; done"
@@ -82,9 +82,7 @@ async def test_what_the_container_wrote_is_read_as_on_its_own_host(far: Engine) 
 
 
 @pytest.mark.docker
-async def test_20_mb_of_output_come_whole_to_a_slow_reader_and_the_gateway_holds_little_of_it(
-    far: Engine, shared: Container
-) -> None:
+async def test_slow_reader_gets_all_output_through_bounded_gateway_memory(far: Engine, shared: Container) -> None:
     shared.run("head -c 20000000 /dev/urandom > /tmp/big")
     stream = await ExecStream.open(far, shared.id, ["sh", "-c", "busybox stty raw; cat /tmp/big"], {})
     digest = hashlib.md5()
@@ -121,7 +119,7 @@ async def test_a_paste_waits_for_a_process_that_does_not_read(far: Engine, share
 
 
 @pytest.mark.docker
-async def test_a_container_that_is_gone_or_stopped_is_told_in_words(far: Engine, container: Container) -> None:
+async def test_gone_or_stopped_container_is_explained(far: Engine, container: Container) -> None:
     container.stop()
     with pytest.raises(ExecError, match="is not running"):
         await Shell.start(far, container.id)
@@ -142,7 +140,7 @@ async def test_a_gateway_that_is_away_is_told_in_words() -> None:
         await Shell.start(Engine(url, signer(KEYS, HOST)), "gp-none-1")
 
 
-async def test_an_engine_that_is_away_behind_the_gateway_is_told_in_words(tmp_path: Path) -> None:
+async def test_unreachable_engine_behind_gateway_is_explained(tmp_path: Path) -> None:
     async with running_gateway(f"unix://{tmp_path}/none.sock") as (url, gateway):
         with pytest.raises(ExecError, match=r"^The container engine cannot be reached\.$"):
             await Shell.start(Engine(url, signer(KEYS, HOST)), "gp-none-1")
@@ -158,13 +156,13 @@ async def test_wrong_keys_are_told_in_words(passed: tuple[str, EngineGateway], s
 
 
 @pytest.mark.parametrize("url", ["https://gpu7:1", "http://gpu7", "http://gpu7:99999", "unix:///x", "tcp://gpu7:1", ""])
-async def test_a_gateway_of_another_kind_of_address_is_refused_in_words(url: str) -> None:
+async def test_other_kinds_of_gateway_addresses_are_refused(url: str) -> None:
     with pytest.raises(ExecError, match="not http://host:port"):
         await Engine(url, signer(KEYS, HOST)).request("GET", "/x")
 
 
 @pytest.mark.docker
-async def test_a_gateway_that_restarts_ends_the_shell_at_once_and_still_hangs_it_up(
+async def test_gateway_restart_ends_shells_which_are_hung_up(
     shared: Container, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.ERROR)
@@ -185,7 +183,7 @@ async def test_a_gateway_that_restarts_ends_the_shell_at_once_and_still_hangs_it
 
 
 @pytest.mark.docker
-async def test_a_web_process_that_vanishes_leaves_no_connection_at_the_gateway_nor_the_engine(
+async def test_dead_web_process_leaves_no_connections(
     passed: tuple[str, EngineGateway], far: Engine, container: Container
 ) -> None:
     shells = [await Shell.start(far, container.id) for _ in range(5)]

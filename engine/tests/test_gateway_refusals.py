@@ -83,7 +83,7 @@ async def test_nothing_but_execs_and_logs_goes_through(
     ],
     ids=["none", "installation", "host", "attempt", "no attempt", "session"],
 )
-async def test_containers_that_are_not_of_a_session_on_this_host_are_out_of_reach(
+async def test_containers_of_no_local_session_are_refused(
     passed: tuple[str, EngineGateway], labels: dict[str, str]
 ) -> None:
     session = secrets.token_hex(8)
@@ -125,7 +125,7 @@ def test_an_exec_is_asked_for_as_it_was_understood() -> None:
     ],
     ids=["none", "empty", "wrong key", "another host", "another method", "another path", "another body", "an app's"],
 )
-async def test_without_a_pass_for_just_this_request_there_is_a_bare_403(
+async def test_request_without_matching_token_gets_bare_403(
     passed: tuple[str, EngineGateway], shared: Container, caplog: pytest.LogCaptureFixture, sign: Any, reason: str
 ) -> None:
     request = written("GET", f"/containers/{shared.id}/json", sign=sign)
@@ -135,7 +135,7 @@ async def test_without_a_pass_for_just_this_request_there_is_a_bare_403(
 
 
 @pytest.mark.docker
-async def test_a_pass_that_is_over_is_refused_and_the_log_asks_for_the_clocks(
+async def test_expired_token_is_refused_with_hint_at_clocks(
     passed: tuple[str, EngineGateway], far: Engine, shared: Container, caplog: pytest.LogCaptureFixture
 ) -> None:
     old = time.time() - gateway_tokens.LIFETIME_SECONDS - gateway_tokens.MAX_CLOCK_SKEW_SECONDS - 5

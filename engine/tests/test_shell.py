@@ -62,7 +62,7 @@ async def test_a_paste_of_100_kb_arrives_whole(shell: Shell, bare: Container) ->
     assert bare.run("busybox md5sum < /tmp/pasted").split()[0] == hashlib.md5(text).hexdigest()
 
 
-async def test_20_mb_of_output_come_whole_to_a_slow_reader_within_bounded_memory(bare: Container) -> None:
+async def test_slow_reader_gets_all_output_within_bounded_memory(bare: Container) -> None:
     size = 20_000_000
     bare.run(f"head -c {size} /dev/urandom > /tmp/big")
     command = ["sh", "-c", "busybox stty raw; cat /tmp/big"]
@@ -97,7 +97,7 @@ async def bytes_until_it_stops(container: Container) -> int:
     return sizes[-1]
 
 
-async def test_a_shell_in_a_stopped_or_missing_container_is_refused_in_words(bare: Container) -> None:
+async def test_shell_in_stopped_or_missing_container_is_refused(bare: Container) -> None:
     bare.stop()
     with pytest.raises(ExecError, match="is not running"):
         await Shell.start(Engine(ENGINE_URL), bare.id)
@@ -133,7 +133,7 @@ async def test_hanging_up_ends_the_shell_and_what_it_runs(bare: Container, runni
     await eventually(lambda: not bare.processes())
 
 
-async def test_the_engine_says_126_of_a_process_whose_output_it_could_not_deliver(bare: Container) -> None:
+async def test_engine_reports_126_for_undeliverable_output(bare: Container) -> None:
     shell = await Shell.start(Engine(ENGINE_URL), bare.id)
     await shell.write(FLOOD.encode() + b"\r")
     await bytes_until_it_stops(bare)
@@ -145,9 +145,7 @@ async def test_the_engine_says_126_of_a_process_whose_output_it_could_not_delive
     await shell.hang_up()
 
 
-async def test_hanging_up_ends_a_shell_that_runs_on_though_the_engine_says_126(
-    bare: Container, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_hang_up_ends_running_shell_despite_code_126(bare: Container, monkeypatch: pytest.MonkeyPatch) -> None:
     shell = await Shell.start(Engine(ENGINE_URL), bare.id)
     monkeypatch.setattr(shell, "exit_code", AsyncMock(return_value=CUT_OFF))
     await shell.hang_up()

@@ -38,7 +38,7 @@ def test_where_somebody_listens(sockets: list[str], is_listening: bool, is_loopb
     assert status.output == "last words"
 
 
-def test_its_output_is_shown_without_control_codes_and_only_its_end() -> None:
+def test_only_last_output_without_control_codes_is_shown() -> None:
     lines = "\n".join(f"line {number}" for number in range(100))
     status = read_status(f"runs\n\n{lines}\n\x1b[31mred\x1b[0m\x00\x07\n\nafter a blank line", PORT)
     assert status.output.startswith("line 73")

@@ -114,7 +114,7 @@ def test_two_apps_of_one_port_share_a_server(world: DockerWorld, runtime: Docker
     assert servers(world, session) == 1
 
 
-def test_the_token_is_in_the_apps_environment_and_on_no_command_line(
+def test_token_is_in_environment_but_no_command_line(
     world: DockerWorld, runtime: DockerRuntime, session: Session
 ) -> None:
     make_app(session, command=f"echo $TOKEN >/tmp/token; {SERVE}", token_variable="TOKEN")
@@ -130,7 +130,7 @@ def test_what_answers_already_is_not_started(world: DockerWorld, runtime: Docker
     assert servers(world, session) == 1
 
 
-def test_what_listens_and_is_slow_to_answer_is_waited_for_and_not_started_again(
+def test_slow_listener_is_awaited_and_not_restarted(
     world: DockerWorld, runtime: DockerRuntime, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app_probe, "TIMEOUT_SECONDS", 0.3)
@@ -177,9 +177,7 @@ def test_a_failed_app_can_be_opened_again(runtime: DockerRuntime, session: Sessi
     assert opened(runtime, endpoint).state == EndpointState.READY
 
 
-def test_an_app_that_died_after_it_was_ready_is_started_again(
-    world: DockerWorld, runtime: DockerRuntime, session: Session
-) -> None:
+def test_app_that_died_after_ready_is_restarted(world: DockerWorld, runtime: DockerRuntime, session: Session) -> None:
     make_app(session)
     endpoint = opened(runtime, make_endpoint(session))
     assert opened(runtime, endpoint).state == EndpointState.READY
@@ -188,9 +186,7 @@ def test_an_app_that_died_after_it_was_ready_is_started_again(
     assert servers(world, session) == 1
 
 
-def test_a_server_on_the_loopback_address_is_explained_and_not_fought(
-    world: DockerWorld, runtime: DockerRuntime, session: Session
-) -> None:
+def test_server_on_loopback_address_is_explained(world: DockerWorld, runtime: DockerRuntime, session: Session) -> None:
     make_app(session)
     start_by_hand(world, session, "127.0.0.1:")
     endpoint = opened(runtime, make_endpoint(session))
@@ -226,7 +222,7 @@ def test_a_session_that_ended_meanwhile_is_left_alone(
     assert servers(world, session) == 0
 
 
-def test_a_container_that_is_gone_fails_the_app_and_a_mute_engine_leaves_it_to_the_next_round(
+def test_gone_container_fails_app_unreachable_engine_retries(
     world: DockerWorld, runtime: DockerRuntime, session: Session
 ) -> None:
     make_app(session)

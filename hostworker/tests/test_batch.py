@@ -58,7 +58,7 @@ def launched(runtime: MemoryRuntime) -> Session:
         (137, True, Status.ERROR, Reason.OUT_OF_MEMORY, Result.FAILURE),
     ],
 )
-def test_the_end_of_the_command_is_the_end_of_the_session(
+def test_session_ends_with_its_command(
     exit_code: int, out_of_memory: bool, status: Status, reason: Reason, result: Result
 ) -> None:
     runtime = MemoryRuntime("batch", "here", f"memory://{exit_code}")
@@ -95,7 +95,7 @@ def test_what_is_stopped_has_failed_whatever_its_exit_code() -> None:
         ("nonsense-command", 127, "not found"),
     ],
 )
-def test_a_real_command_runs_to_its_exit_code_with_its_output(
+def test_real_command_ends_with_exit_code_and_output(
     world: DockerWorld, command: str, exit_code: int, output: str
 ) -> None:
     runtime = world.runtime()
@@ -109,7 +109,7 @@ def test_a_real_command_runs_to_its_exit_code_with_its_output(
 
 
 @pytest.mark.docker
-def test_a_real_command_that_is_stopped_is_told_and_does_not_end_with_success(world: DockerWorld) -> None:
+def test_stopped_real_command_does_not_end_with_success(world: DockerWorld) -> None:
     runtime = world.runtime()
     spec = make_spec(world.image, command="trap 'echo told; exit 0' TERM; echo begun; while :; do sleep 0.1; done")
     runtime.create(spec)

@@ -68,14 +68,14 @@ STATUS = {"last_activity": "2026-03-01T10:00:00Z", "kernels": 1}
         (b"\xff", b"1" * 5_000_000, None),
     ],
 )
-async def test_the_last_use_is_what_server_and_kernels_say_and_a_busy_kernel_is_used_now(
+async def test_last_use_comes_from_server_and_kernels(
     status: object, kernels: object, expected: datetime | None
 ) -> None:
     async with jupyter_that_says({"status": status, "kernels": kernels}) as port:
         assert await jupyter.last_use("127.0.0.1", port, TOKEN, NOW) == expected
 
 
-async def test_a_server_that_refuses_or_is_mute_or_away_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_refusing_silent_or_missing_server_has_no_last_use(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jupyter, "TIMEOUT_SECONDS", 0.2)
     async with jupyter_that_says({"status": STATUS, "kernels": [BUSY]}, "403 Forbidden") as port:
         assert await jupyter.last_use("127.0.0.1", port, TOKEN, NOW) is None
@@ -110,7 +110,7 @@ def with_jupyter(host: Host, port: int = 8888, **endpoint: str) -> Session:
     return session
 
 
-def test_each_ready_server_of_this_hosts_running_sessions_is_asked_once(host: Host) -> None:
+def test_each_ready_local_server_is_asked_once(host: Host) -> None:
     session = with_jupyter(host)
     make_endpoint(session, app="p9000", port=9000)
     make_app(session.image, name="mlflow", token_variable="")
@@ -122,7 +122,7 @@ def test_each_ready_server_of_this_hosts_running_sessions_is_asked_once(host: Ho
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_the_worker_notes_what_the_servers_say_and_one_that_is_away_keeps_nobody_waiting() -> None:
+async def test_poll_records_last_uses_despite_missing_servers() -> None:
     host = await sync_to_async(lambda: make_host(name=settings.COMPUTE_HOST_NAME))()
     async with jupyter_that_says({"status": {}, "kernels": [BUSY]}) as port:
         session = await sync_to_async(with_jupyter)(host, port)

@@ -155,9 +155,7 @@ def test_sessions_of_other_hosts_are_let_be(runtime: FaultInjectingRuntime, host
     assert runtime.containers() == []
 
 
-def test_what_comes_to_run_or_ends_while_the_engine_is_asked_is_not_mistaken(
-    runtime: FaultInjectingRuntime, host: Host
-) -> None:
+def test_changes_during_a_reconciliation_are_not_mistaken(runtime: FaultInjectingRuntime, host: Host) -> None:
     scheduled, running = session_in(Status.SCHEDULED, host=host), started(runtime, host)
 
     def both() -> None:
@@ -192,7 +190,7 @@ def test_a_quiet_host_costs_two_queries(
         reconcile(runtime, host, at_once)
 
 
-def test_a_session_that_came_to_run_without_a_known_address_gets_it(runtime: FaultInjectingRuntime, host: Host) -> None:
+def test_running_session_without_address_gets_it(runtime: FaultInjectingRuntime, host: Host) -> None:
     session = started(runtime, host)
     known = session.address
     Session.objects.filter(pk=session.pk).update(address=None)

@@ -61,7 +61,7 @@ def has_lease(session: Session) -> bool:
     return Lease.objects.filter(session=session).exists()
 
 
-def test_a_scheduled_session_comes_to_run_in_the_container_it_asked_for(runtime: FaultInjectingRuntime) -> None:
+def test_scheduled_session_runs_in_requested_container(runtime: FaultInjectingRuntime) -> None:
     host = make_host(group=make_group(fgpu_per_gpu=2), gpus=2)
     session = session_in(
         Status.SCHEDULED,
@@ -96,7 +96,7 @@ def test_a_scheduled_session_comes_to_run_in_the_container_it_asked_for(runtime:
     assert spec.gpus[0] == GpuGrant(uuid=first, milli=2000, capacity=2000, memory=8 * GIB, is_simulated=True)
 
 
-def test_an_address_leads_to_no_earlier_session_by_the_time_a_new_one_has_it(
+def test_reused_address_leads_to_no_earlier_session(
     runtime: FaultInjectingRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As after a restart of the engine: the containers are gone, their exits not yet noted, their addresses free."""
@@ -133,7 +133,7 @@ def test_a_pull_is_shown_while_it_lasts(runtime: FaultInjectingRuntime) -> None:
         ("start", EnforcementError("No glibc in the image."), Reason.ENFORCEMENT_FAILED),
     ],
 )
-def test_a_start_that_the_engine_refuses_ends_the_session_with_the_cause(
+def test_refused_start_ends_session_with_its_cause(
     runtime: FaultInjectingRuntime,
     operation: str,
     failure: ContainerRuntimeError,
@@ -190,7 +190,7 @@ def test_a_start_or_stop_of_an_earlier_attempt_does_nothing(runtime: FaultInject
         assert fresh(session).status == status
 
 
-def test_a_start_whose_session_was_taken_back_at_that_moment_does_nothing(runtime: FaultInjectingRuntime) -> None:
+def test_start_of_withdrawn_assignment_does_nothing(runtime: FaultInjectingRuntime) -> None:
     session = session_in(Status.SCHEDULED)
     end(session)
     runner.start(runtime, session.pk, 1)
@@ -198,9 +198,7 @@ def test_a_start_whose_session_was_taken_back_at_that_moment_does_nothing(runtim
 
 
 @pytest.mark.parametrize("operation", START_STEPS)
-def test_a_session_ended_at_any_moment_of_its_start_leaves_no_container(
-    runtime: FaultInjectingRuntime, operation: str
-) -> None:
+def test_session_ended_during_start_leaves_no_container(runtime: FaultInjectingRuntime, operation: str) -> None:
     session = session_in(Status.SCHEDULED)
     runtime.just_before(operation, lambda: end(session))
     runner.start(runtime, session.pk, 1)
@@ -212,7 +210,7 @@ def test_a_session_ended_at_any_moment_of_its_start_leaves_no_container(
     assert not has_lease(session)
 
 
-def test_a_session_ended_and_freed_while_it_started_leaves_no_container(runtime: FaultInjectingRuntime) -> None:
+def test_session_freed_during_start_leaves_no_container(runtime: FaultInjectingRuntime) -> None:
     session = session_in(Status.SCHEDULED)
     runtime.just_before("start", lambda: fresh(session).move_to(Status.ERROR, Reason.START_TIMEOUT))
     runner.start(runtime, session.pk, 1)
@@ -229,7 +227,7 @@ def bring_to_run_elsewhere(runtime: FaultInjectingRuntime, session: Session) -> 
 
 @pytest.mark.parametrize("failure", [None, StartError("Name taken."), ImageUnavailableError("Registry down.")])
 @pytest.mark.parametrize("operation", START_STEPS)
-def test_a_worker_that_was_overtaken_spares_the_container_of_the_other(
+def test_overtaken_worker_spares_the_other_workers_container(
     runtime: FaultInjectingRuntime, operation: str, failure: ContainerRuntimeError | None
 ) -> None:
     session = session_in(Status.SCHEDULED)
@@ -265,7 +263,7 @@ def test_a_stop_ends_the_session_and_keeps_its_last_output(
 
 @pytest.mark.parametrize("happens_after", [False, True])
 @pytest.mark.parametrize("operation", STOP_STEPS)
-def test_a_stop_that_was_interrupted_frees_the_lease_only_when_the_container_has_stopped(
+def test_interrupted_stop_frees_lease_only_once_stopped(
     runtime: FaultInjectingRuntime, operation: str, happens_after: bool
 ) -> None:
     session = stopping(runtime)
@@ -327,7 +325,7 @@ def test_an_exit_ends_the_session_with_its_cause(
     assert session.events.count() == 4
 
 
-def test_an_exit_that_was_asked_for_keeps_the_reason_it_was_asked_for(runtime: FaultInjectingRuntime) -> None:
+def test_requested_exit_keeps_its_reason(runtime: FaultInjectingRuntime) -> None:
     session = stopping(runtime)
     runner.note_exit(runtime, exit_of(session, 143))
     stored = fresh(session)
@@ -355,7 +353,7 @@ def test_an_exit_during_a_stop_frees_the_lease(
     assert stored.log_tail == f"{session.pk} ready\n"
 
 
-def test_the_exit_of_another_attempt_or_of_a_stranger_is_none_of_ours(runtime: FaultInjectingRuntime) -> None:
+def test_exits_of_other_attempts_are_ignored(runtime: FaultInjectingRuntime) -> None:
     session = started(runtime)
     runner.note_exit(runtime, exit_of(session, 1, attempt=2))
     runner.note_exit(runtime, exit_of(Session(id="unknown"), 1))
@@ -363,7 +361,7 @@ def test_the_exit_of_another_attempt_or_of_a_stranger_is_none_of_ours(runtime: F
     assert phases(runtime) == [ContainerPhase.RUNNING]
 
 
-def test_an_exit_seen_while_the_session_is_being_ended_leaves_that_to_the_stop(runtime: FaultInjectingRuntime) -> None:
+def test_exit_during_termination_is_left_to_the_stop(runtime: FaultInjectingRuntime) -> None:
     session = started(runtime)
     stale = runner._read(session.pk, 1, Status.RUNNING)
     assert stale

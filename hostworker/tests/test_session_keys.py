@@ -66,9 +66,7 @@ def running(runtime: FaultInjectingRuntime, host: Host) -> Session:
     return session
 
 
-def test_a_running_session_gets_one_key_whose_public_half_alone_is_kept(
-    runtime: FaultInjectingRuntime, host: Host, home: Home
-) -> None:
+def test_only_public_half_of_session_key_is_stored(runtime: FaultInjectingRuntime, host: Host, home: Home) -> None:
     session = running(runtime, host)
     keys = SessionKeys(runtime, host)
     keys.poll()
@@ -87,9 +85,7 @@ def test_only_running_sessions_of_this_host_get_keys(runtime: FaultInjectingRunt
     assert not home.written
 
 
-def test_a_worker_that_dies_after_writing_the_file_leaves_it_to_the_next_which_replaces_it(
-    runtime: FaultInjectingRuntime, host: Host, home: Home
-) -> None:
+def test_key_file_of_dead_worker_is_replaced(runtime: FaultInjectingRuntime, host: Host, home: Home) -> None:
     session = running(runtime, host)
     runtime.fail_next("execute", EngineUnreachableError("died"), happens_after=True)
     with pytest.raises(EngineUnreachableError):

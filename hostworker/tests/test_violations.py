@@ -18,7 +18,7 @@ def use(memory: int, processes: int = 1, unhooked: int = 0) -> GpuUse:
     return GpuUse(memory=memory, processes=processes, unhooked=unhooked)
 
 
-def test_who_keeps_within_the_share_the_contexts_and_the_tolerance_is_left_alone() -> None:
+def test_use_within_share_contexts_and_tolerance_is_allowed() -> None:
     assessment = assess({HERE: use(MOST, 2)}, SHARE, {HERE}, CONTEXT)
     assert not assessment.violations
     assert not assessment.warned

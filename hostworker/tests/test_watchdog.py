@@ -126,9 +126,7 @@ def test_an_excess_that_was_over_in_between_is_forgiven(
 
 
 @pytest.mark.parametrize("maps", [PLAIN, FAKED, STRAY])
-def test_a_process_without_our_hook_ends_its_session_and_no_other(
-    host: Host, dog: Watchdog, run: Callable[..., None], maps: str
-) -> None:
+def test_unhooked_process_ends_only_its_session(host: Host, dog: Watchdog, run: Callable[..., None], maps: str) -> None:
     honest, offender = start(host), start(host)
     run(honest, 1, GIB)
     run(offender, 2, 1, maps)
@@ -168,7 +166,7 @@ def test_a_session_with_the_whole_gpu_runs_without_the_hook(
     assert fate(session) == RUNS
 
 
-def test_usage_is_recorded_with_each_process_time_where_the_driver_tells_it(
+def test_usage_includes_process_time_where_reported(
     host: Host, dog: Watchdog, driver: Driver, run: Callable[..., None]
 ) -> None:
     one, other, idle = start(host), start(host), start(host)
@@ -181,7 +179,7 @@ def test_usage_is_recorded_with_each_process_time_where_the_driver_tells_it(
     assert recorded == {one: (GIB * 3 // 2, 15), other: (GIB, 40), idle: (0, 0)}
 
 
-def test_where_the_driver_keeps_no_process_time_a_session_alone_has_the_devices(
+def test_without_process_time_sole_session_gets_device_time(
     host: Host, dog: Watchdog, driver: Driver, run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(watchdog_module, "RECORD_SECONDS", 0)
@@ -195,7 +193,7 @@ def test_where_the_driver_keeps_no_process_time_a_session_alone_has_the_devices(
     assert [usage.gpu_utilisation for usage in SessionUsage.objects.order_by("-id")[:2]] == [None, None]
 
 
-def test_usage_is_recorded_now_and_then_and_kept_for_a_day(host: Host, dog: Watchdog) -> None:
+def test_usage_is_recorded_and_kept_for_a_day(host: Host, dog: Watchdog) -> None:
     session = start(host)
     old = SessionUsage.objects.create(session=session, at=timezone.now() - timedelta(days=1, seconds=1), gpu_memory=0)
     for _ in range(3):

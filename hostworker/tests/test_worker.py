@@ -65,16 +65,14 @@ def is_in(session: Session, status: Status) -> Callable[[], bool]:
     return lambda: Session.objects.filter(pk=session.pk, status=status).exists()
 
 
-def test_a_host_whose_engine_answers_is_ready_at_once_and_kicks_the_scheduler(
-    runtime: FaultInjectingRuntime, host: Host
-) -> None:
+def test_host_with_engine_is_ready_and_kicks_scheduler(runtime: FaultInjectingRuntime, host: Host) -> None:
     take_all("scheduler")
     with at_work(runtime, host):
         assert has(host, HostStatus.READY)()
         assert take_all("scheduler") == [("scheduler.tasks.run_pass", ())]
 
 
-def test_a_host_without_its_engine_takes_no_sessions_until_it_is_back(
+def test_host_without_engine_takes_no_sessions(
     runtime: FaultInjectingRuntime, host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
     with at_work(runtime, host):
@@ -89,7 +87,7 @@ def test_a_host_without_its_engine_takes_no_sessions_until_it_is_back(
     assert caplog.text.count("its container engine does not answer: away") == 1
 
 
-def test_an_engine_that_is_away_from_the_start_is_reported_once(
+def test_engine_missing_from_the_start_is_reported_once(
     runtime: FaultInjectingRuntime, host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
     runtime.fail_next("containers", EngineUnreachableError("away"), times=3)
@@ -98,7 +96,7 @@ def test_an_engine_that_is_away_from_the_start_is_reported_once(
     assert caplog.text.count("its container engine does not answer: away") == 1
 
 
-def test_a_lost_host_that_is_back_is_reconciled_before_it_is_ready(runtime: FaultInjectingRuntime, host: Host) -> None:
+def test_returning_host_is_reconciled_before_ready(runtime: FaultInjectingRuntime, host: Host) -> None:
     session = session_in(Status.RUNNING, host=host)
     Host.objects.filter(pk=host.pk).update(status=HostStatus.LOST)
     with at_work(runtime, host):
@@ -106,13 +104,13 @@ def test_a_lost_host_that_is_back_is_reconciled_before_it_is_ready(runtime: Faul
         assert is_in(session, Status.ERROR)()
 
 
-def test_the_host_is_heard_for_as_long_as_its_worker_works(runtime: FaultInjectingRuntime, host: Host) -> None:
+def test_heartbeat_lasts_as_long_as_the_worker(runtime: FaultInjectingRuntime, host: Host) -> None:
     with at_work(runtime, host):
         first = Host.objects.get(pk=host.pk).heartbeat_at
         until(lambda: Host.objects.get(pk=host.pk).heartbeat_at > first)
 
 
-def test_sessions_are_taken_up_and_an_exit_is_heard_by_its_event(
+def test_worker_starts_sessions_and_hears_exit_events(
     runtime: FaultInjectingRuntime, host: Host, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(worker_module, "RECONCILE_SECONDS", 3600)  # so that only the event can tell
@@ -165,7 +163,7 @@ def test_a_broken_stream_of_exits_is_opened_again(
         assert listening.wait(SECONDS)
 
 
-def test_starts_that_take_long_hold_up_no_stop_and_are_not_piled_up(runtime: FaultInjectingRuntime, host: Host) -> None:
+def test_slow_starts_delay_no_stop_nor_pile_up(runtime: FaultInjectingRuntime, host: Host) -> None:
     """As when every start waits for one large image."""
     go_on = threading.Event()
     running = session_in(Status.SCHEDULED, host=host)

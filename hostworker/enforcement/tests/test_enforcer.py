@@ -64,7 +64,7 @@ HOOK_MOUNTS = {
 }
 
 
-def test_a_share_of_a_real_gpu_brings_the_hook_and_nothing_else(enforcer: Enforcer) -> None:
+def test_share_of_real_gpu_mounts_only_the_hook(enforcer: Enforcer) -> None:
     spec = spec_of(grant(is_simulated=False))
     assert mounted(enforcer, spec) == HOOK_MOUNTS
     folder = folder_of(enforcer, spec)
@@ -74,7 +74,7 @@ def test_a_share_of_a_real_gpu_brings_the_hook_and_nothing_else(enforcer: Enforc
     assert (folder / "region").stat().st_size == REGION_BYTES
 
 
-def test_a_simulated_gpu_brings_its_driver_and_a_state_that_all_sessions_share(enforcer: Enforcer) -> None:
+def test_simulated_gpu_mounts_driver_and_shared_state(enforcer: Enforcer) -> None:
     one, other = (enforcer.prepare(spec_of(grant())).mounts for _ in range(2))
     assert HOOK_MOUNTS.keys() < {mount.target for mount in one}
     (first,) = (mount for mount in one if mount.target == "/run/fgpu-sim/state")
@@ -139,7 +139,7 @@ def test_the_turns_of_sessions_on_one_gpu_do_not_overlap(enforcer: Enforcer) -> 
     assert starts == ["0", "25", "75", "0"]
 
 
-def test_a_new_build_does_not_touch_the_library_of_running_sessions(enforcer: Enforcer, programs: Programs) -> None:
+def test_new_build_leaves_libraries_of_running_sessions(enforcer: Enforcer, programs: Programs) -> None:
     old = programs.installed() / HOOK
     (programs.build / HOOK).write_text("a newer one")
     new = programs.installed() / HOOK
@@ -147,7 +147,7 @@ def test_a_new_build_does_not_touch_the_library_of_running_sessions(enforcer: En
     assert programs.hook_inodes() == {old.stat().st_ino, new.stat().st_ino}
 
 
-def test_without_the_library_shares_are_refused_and_whole_gpus_are_not(enforcer: Enforcer, programs: Programs) -> None:
+def test_missing_library_refuses_shares_but_not_whole_gpus(enforcer: Enforcer, programs: Programs) -> None:
     (programs.build / HOOK).unlink()
     assert "`make fgpu` builds it" in enforcer.problem()
     with pytest.raises(EnforcementError, match=r"cannot divide a GPU: .*libfgpu\.so is missing"):
@@ -180,13 +180,13 @@ def test_mps_needs_a_folder_and_gets_the_share_as_percentage(programs: Programs,
     assert (shared.target, shared.read_only) == ("/dev/shm", False)
 
 
-def test_the_kernel_tier_keeps_for_the_start_what_the_driver_is_to_limit(enforcer: Enforcer) -> None:
+def test_kernel_tier_stores_driver_limits_for_the_start(enforcer: Enforcer) -> None:
     spec = spec_of(grant(tier=Tier.KERNEL, is_simulated=False), grant(1, tier=Tier.HOOK, is_simulated=False))
     enforcer.prepare(spec)
     assert json.loads((folder_of(enforcer, spec) / "by-driver.json").read_text()) == {UUIDS[0]: 2 * GIB}
 
 
-def test_traces_are_known_by_session_and_attempt_and_go_when_discarded(enforcer: Enforcer) -> None:
+def test_session_folders_are_listed_until_discarded(enforcer: Enforcer) -> None:
     spec = spec_of(grant())
     enforcer.prepare(spec)
     enforcer.prepare(replace(spec, attempt=2))

@@ -47,19 +47,19 @@ def test_the_shares_of_a_device_never_exceed_it(per_gpu: int, memory: int, wishe
 
 
 @pytest.mark.parametrize("tier", Tier)
-def test_a_part_of_a_device_needs_the_hook_whatever_its_tier(tier: Tier) -> None:
+def test_partial_device_needs_the_hook_in_every_tier(tier: Tier) -> None:
     whole = grant(2000, tier=tier)
     assert not needs_hook([])
     assert not needs_hook([whole, whole])
     assert needs_hook([whole, grant(1990, tier=tier)])
 
 
-def test_under_mps_the_gate_is_off_and_the_memory_is_not() -> None:
+def test_mps_disables_the_gate_but_limits_memory() -> None:
     (limit,) = limits([grant(500, tier=Tier.HOOK_MPS)], {}, 0)
     assert (limit.sm_percent, limit.memory) == (Decimal(100), 2 * GIB)
 
 
-def test_a_context_is_charged_on_real_gpus_up_to_half_a_share() -> None:
+def test_context_charge_is_at_most_half_a_share() -> None:
     real = [grant(milli, is_simulated=False) for milli in (500, 10)]
     assert [limit.context_bytes for limit in limits(real, {}, 512 * MIB)] == [512 * MIB, 8 * GIB // 200 // 2]
     assert limits([grant(500)], {}, 512 * MIB)[0].context_bytes == 0

@@ -196,7 +196,7 @@ def test_a_session_reaches_neither_postgresql_nor_redis(walled: Walled) -> None:
         assert walled.is_cut_off(walled.gateway, database, asks_for_tls)
 
 
-def test_a_session_reaches_the_world_but_not_what_a_cloud_tells_its_host(walled: Walled) -> None:
+def test_session_reaches_internet_but_no_cloud_metadata(walled: Walled) -> None:
     with outside():
         assert walled.answer(METADATA, PORT) == "heard hello", "this is what the rules are for"
         walled.wall.hold()

@@ -55,11 +55,11 @@ def answers(folder: Path, feature: str) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_a_driver_that_limits_memory_gets_the_share_as_hard_limit_and_reserves_nothing(tmp_path: Path) -> None:
+def test_driver_gets_the_share_as_hard_limit_only(tmp_path: Path) -> None:
     assert answers(tmp_path, "memory_limits\n") == ["kernel", f"0 {2 * GIB}"]
 
 
-def test_a_driver_that_does_not_is_found_out_and_a_limit_that_it_refuses_is_an_error(tmp_path: Path) -> None:
+def test_unsupported_or_refused_driver_limit_is_an_error(tmp_path: Path) -> None:
     tier, error = answers(tmp_path, "")
     assert tier == "hook"
     assert error == "The NVIDIA driver did not take the session's memory limit: Not Supported."

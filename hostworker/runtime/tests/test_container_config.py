@@ -21,7 +21,7 @@ def asked_of_the_engine(spec: ContainerSpec) -> tuple[object, set[str]]:
     return host["DeviceRequests"], set(environment)
 
 
-def test_real_devices_are_asked_for_by_uuid_and_no_others_are_visible() -> None:
+def test_only_granted_real_devices_are_visible() -> None:
     one, other = grant(1, is_simulated=False), grant(2, is_simulated=False)
     spec = make_spec("any", gpus=(one, other), environment={"NVIDIA_VISIBLE_DEVICES": "all"})
     requests, environment = asked_of_the_engine(spec)
@@ -31,7 +31,7 @@ def test_real_devices_are_asked_for_by_uuid_and_no_others_are_visible() -> None:
     assert f"NVIDIA_VISIBLE_DEVICES={one.uuid},{other.uuid}" in environment
 
 
-def test_for_simulated_devices_and_for_none_the_engine_is_asked_for_nothing() -> None:
+def test_no_device_request_without_real_devices() -> None:
     for gpus in ((grant(1, is_simulated=True),), ()):
         spec = make_spec("any", gpus=gpus, environment={"NVIDIA_VISIBLE_DEVICES": "all"})
         requests, environment = asked_of_the_engine(spec)

@@ -118,7 +118,7 @@ def runtime() -> DockerRuntime:
     return DockerRuntime(new_session(), "here", ENGINE_URL)
 
 
-def test_a_missing_image_is_pulled_with_progress_and_then_at_hand(registry: Registry, runtime: DockerRuntime) -> None:
+def test_missing_image_is_pulled_with_progress(registry: Registry, runtime: DockerRuntime) -> None:
     reference, told = registry.reference("served"), list[str]()
     world = DockerWorld(reference)
     try:

@@ -115,7 +115,7 @@ def test_the_engine_holds_what_was_asked_for(world: DockerWorld, runtime: Docker
     assert {"A=x=y z", "NVIDIA_VISIBLE_DEVICES=void"} <= set(config["Env"])
 
 
-def test_without_sudo_there_is_no_capability_and_no_way_to_gain_one(world: DockerWorld, runtime: DockerRuntime) -> None:
+def test_without_sudo_no_capability_can_be_gained(world: DockerWorld, runtime: DockerRuntime) -> None:
     spec = launch(runtime, make_spec(world.image))
     status = process_status(world, spec)
     assert {int(status[name], 16) for name in ("CapPrm", "CapEff", "CapBnd")} == {0}
@@ -124,7 +124,7 @@ def test_without_sudo_there_is_no_capability_and_no_way_to_gain_one(world: Docke
     assert (code, output) == (1, "su: must be suid to work properly\n")
 
 
-def test_with_sudo_there_are_the_capabilities_it_needs_and_no_more(world: DockerWorld, runtime: DockerRuntime) -> None:
+def test_sudo_gets_only_the_capabilities_it_needs(world: DockerWorld, runtime: DockerRuntime) -> None:
     spec = launch(runtime, make_spec(world.image, allow_sudo=True))
     status = process_status(world, spec)
     assert set(CAPABILITY_BITS) == set(SUDO_CAPABILITIES)
@@ -165,7 +165,7 @@ def test_stop_kills_what_is_left_after_the_grace(world: DockerWorld, runtime: Do
 
 
 @pytest.mark.parametrize("has_terminal", [False, True])
-def test_stop_does_not_wait_for_the_grace_where_nobody_needs_it(
+def test_stop_returns_before_grace_when_processes_end(
     world: DockerWorld, runtime: DockerRuntime, has_terminal: bool
 ) -> None:
     spec = launch(runtime, make_spec(world.image))
@@ -220,7 +220,7 @@ def test_what_the_engine_refuses_is_explained(world: DockerWorld, runtime: Docke
         runtime.create(make_spec(world.image, memory=1024))
 
 
-def test_an_image_without_a_shell_ends_at_once_and_its_log_says_why(runtime: DockerRuntime, empty_image: str) -> None:
+def test_image_without_shell_ends_with_explaining_log(runtime: DockerRuntime, empty_image: str) -> None:
     stopped = threading.Event()
     exits = runtime.exits(stopped)
     spec = launch(runtime, make_spec(empty_image))
@@ -229,7 +229,7 @@ def test_an_image_without_a_shell_ends_at_once_and_its_log_says_why(runtime: Doc
     assert "/bin/sh" in runtime.logs(spec.session, 1, 10)
 
 
-def test_a_container_with_copied_labels_but_no_key_is_not_ours(world: DockerWorld, runtime: DockerRuntime) -> None:
+def test_copied_labels_without_key_are_ignored(world: DockerWorld, runtime: DockerRuntime) -> None:
     world.plant("copied", 1, hand_made_labels(world))
     assert runtime.containers() == []
 

@@ -28,7 +28,7 @@ def phase_of(runtime: Runtime, spec: ContainerSpec) -> ContainerPhase:
     return state.phase
 
 
-def test_a_running_container_has_an_address_of_its_own_that_every_worker_sees(world: World, runtime: Runtime) -> None:
+def test_running_container_has_a_unique_address(world: World, runtime: Runtime) -> None:
     first, second = (launch(runtime, make_spec(world.image)) for _ in range(2))
     seen = [[each.address(spec.session, 1) for spec in (first, second)] for each in (runtime, runtime, world.runtime())]
     assert seen[0] == seen[1] == seen[2]
@@ -42,7 +42,7 @@ def test_an_address_is_announced_before_anything_of_the_session_runs(world: Worl
     assert seen == [(runtime.address(spec.session, 1), ContainerPhase.CREATED)]
 
 
-def test_the_address_of_what_has_ended_goes_to_nobody_until_it_is_removed(
+def test_ended_container_keeps_its_address_until_removal(
     world: World, runtime: Runtime, running: ContainerSpec
 ) -> None:
     """Its routes may still stand, and would lead to another session's apps."""

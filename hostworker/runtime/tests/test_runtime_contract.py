@@ -80,7 +80,7 @@ def first_exit(runtime: Runtime) -> Iterator["Future[ContainerState]"]:
             stopped.set()
 
 
-def test_an_image_on_the_host_is_there_at_once_and_without_progress(world: World, runtime: Runtime) -> None:
+def test_present_image_needs_no_pull_nor_progress(world: World, runtime: Runtime) -> None:
     told: list[str] = []
     runtime.ensure_image(world.image, told.append)
     runtime.ensure_image(world.image, told.append)
@@ -116,7 +116,7 @@ def test_attempts_of_one_session_are_different_containers(world: World, runtime:
     assert set(phases(runtime)) == {(spec.session, 1), (spec.session, 2)}
 
 
-def test_threads_that_create_and_start_one_key_at_once_share_one_container(world: World) -> None:
+def test_concurrent_starts_of_one_key_share_one_container(world: World) -> None:
     spec, workers = make_spec(world.image), 4
     barrier = threading.Barrier(workers)
 
@@ -249,7 +249,7 @@ def test_another_installations_or_hosts_container_is_out_of_reach(
     assert phases(world.runtime()) == {(running.session, 1): ContainerPhase.RUNNING}
 
 
-def test_a_container_of_our_name_without_our_labels_is_left_alone(world: World, runtime: Runtime) -> None:
+def test_container_with_our_name_only_is_untouched(world: World, runtime: Runtime) -> None:
     spec = make_spec(world.image)
     world.plant(spec.session, spec.attempt)
     with pytest.raises(StartError, match="taken"):
@@ -286,7 +286,7 @@ def test_an_exit_by_stop_is_told_with_code_zero(runtime: Runtime, running: Conta
         assert exit_.result(SECONDS).exit_code == 0
 
 
-def test_the_exit_of_a_container_that_is_removed_at_once_is_told(runtime: Runtime, running: ContainerSpec) -> None:
+def test_exit_of_removed_container_is_reported(runtime: Runtime, running: ContainerSpec) -> None:
     with first_exit(runtime) as exit_:
         runtime.remove(running.session, running.attempt)
         state = exit_.result(SECONDS)
@@ -302,7 +302,7 @@ def test_an_exit_before_the_first_read_is_not_lost(world: World, runtime: Runtim
     assert (state.session, state.exit_code, state.out_of_memory) == (running.session, 137, True)
 
 
-def test_exits_before_the_call_and_of_other_hosts_are_not_told(world: World, runtime: Runtime) -> None:
+def test_earlier_and_foreign_exits_are_not_reported(world: World, runtime: Runtime) -> None:
     elsewhere = world.runtime(host="elsewhere")
     earlier, foreign, ours = (make_spec(world.image) for _ in range(3))
     for host, spec in ((runtime, earlier), (elsewhere, foreign), (runtime, ours)):

@@ -18,9 +18,7 @@ def running(world: World, runtime: Runtime) -> ContainerSpec:
     return launch(runtime, make_spec(world.image))
 
 
-def test_a_program_in_the_container_tells_its_exit_code_and_all_that_it_wrote(
-    world: World, runtime: Runtime, running: ContainerSpec
-) -> None:
+def test_execute_returns_exit_code_and_whole_output(world: World, runtime: Runtime, running: ContainerSpec) -> None:
     output = "one\ntwö\n" * 1000
     command = world.set_exec_handler(3, output)
     assert runtime.execute(running.session, running.attempt, command, {}) == ExecResult(exit_code=3, output=output)

@@ -58,9 +58,7 @@ def is_joined(world: DockerWorld, spec: ContainerSpec) -> bool:
     return network_of(world, spec).startswith("container:")
 
 
-def test_each_session_has_a_sandbox_of_its_own_that_no_other_ever_gets(
-    world: DockerWorld, runtime: DockerRuntime
-) -> None:
+def test_no_two_sessions_ever_share_a_sandbox(world: DockerWorld, runtime: DockerRuntime) -> None:
     used = []
     for _ in range(4):
         until(lambda: len(free(world)) == 2)
@@ -89,7 +87,7 @@ def test_with_no_sandbox_left_one_is_made_for_the_session(world: DockerWorld, ru
     assert {state.phase for state in runtime.containers()} == {ContainerPhase.RUNNING}
 
 
-def test_on_a_machine_that_runs_no_sandbox_a_session_has_a_network_of_its_own(
+def test_without_sandboxes_a_session_has_its_own_network(
     world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sandbox_image, "EXECUTABLE", Path("/none/pause"))
@@ -109,9 +107,7 @@ def test_sandboxes_that_were_removed_from_outside_are_passed_over(world: DockerW
     assert network_of(world, spec).removeprefix("container:") not in known
 
 
-def test_what_a_worker_that_died_made_for_a_session_is_used_by_the_next(
-    world: DockerWorld, runtime: DockerRuntime
-) -> None:
+def test_sandbox_of_dead_worker_is_used_by_the_next(world: DockerWorld, runtime: DockerRuntime) -> None:
     spec = make_spec(world.image)
     left = runtime._pool.make_for((spec.session, 1), "left")
     world.client.kill(left.id)
@@ -120,9 +116,7 @@ def test_what_a_worker_that_died_made_for_a_session_is_used_by_the_next(
     assert runtime.address(spec.session, 1) == address_of(world, spec)
 
 
-def test_an_address_that_changes_while_a_session_starts_is_announced_again(
-    world: DockerWorld, runtime: DockerRuntime
-) -> None:
+def test_address_changed_during_start_is_announced_again(world: DockerWorld, runtime: DockerRuntime) -> None:
     """As where the engine was restarted after the session had got its sandbox."""
     spec, heard = make_spec(world.image), list[str]()
     runtime.create(spec)
@@ -145,9 +139,7 @@ def test_sandboxes_that_have_died_are_woken_for_the_session(world: DockerWorld, 
     assert world.execute(spec.session, 1, "cat /proc/sys/kernel/hostname; grep -c woken /etc/hosts")[1] == "woken\n1\n"
 
 
-def test_a_session_whose_sandbox_vanished_before_its_start_is_created_anew(
-    world: DockerWorld, runtime: DockerRuntime
-) -> None:
+def test_session_with_lost_sandbox_is_created_anew(world: DockerWorld, runtime: DockerRuntime) -> None:
     spec = make_spec(world.image)
     first = runtime.create(spec)
     world.client.remove_container(sandbox_name((spec.session, 1)), force=True)
@@ -185,7 +177,7 @@ def ended(runtime: DockerRuntime, spec: ContainerSpec) -> ContainerSpec:
     return spec
 
 
-def test_what_has_ended_is_removed_once_nothing_starts_and_unseen_until_then(
+def test_ended_container_is_hidden_and_removed_once_quiet(
     world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hostworker.runtime.sandbox_state.MAX_DELAY_SECONDS", 3600)
@@ -201,7 +193,7 @@ def test_what_has_ended_is_removed_once_nothing_starts_and_unseen_until_then(
     assert not runtime._pool.state.discarded
 
 
-def test_starts_that_never_cease_hold_up_a_removal_only_for_a_time(
+def test_continuous_starts_delay_a_removal_only_briefly(
     world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hostworker.runtime.sandbox_state.MAX_DELAY_SECONDS", 0.5)
@@ -217,7 +209,7 @@ def test_what_still_runs_is_removed_at_once_whatever_starts(world: DockerWorld, 
         assert not is_there(world, spec)
 
 
-def test_what_a_worker_that_died_was_to_remove_is_seen_by_the_next(
+def test_removals_of_dead_worker_are_found_by_the_next(
     world: DockerWorld, runtime: DockerRuntime, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hostworker.runtime.sandbox_state.MAX_DELAY_SECONDS", 3600)
@@ -264,7 +256,7 @@ def test_what_an_earlier_worker_left_is_adopted_or_removed(world: DockerWorld, r
     assert len(next_worker._pool.state.free) == 1
 
 
-def test_a_worker_that_ends_removes_first_what_it_has_put_off(world: DockerWorld) -> None:
+def test_ending_worker_removes_discarded_containers_first(world: DockerWorld) -> None:
     stopped = threading.Event()
     runtime = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, sandboxes=1)
     keeper = threading.Thread(target=runtime.keep_warm, args=(stopped,))
@@ -322,7 +314,7 @@ def test_the_host_keeps_its_own_name(world: DockerWorld, runtime: DockerRuntime)
         assert file.read() == before
 
 
-def test_a_session_in_a_sandbox_sees_no_process_but_its_own(world: DockerWorld, runtime: DockerRuntime) -> None:
+def test_session_in_sandbox_sees_only_its_processes(world: DockerWorld, runtime: DockerRuntime) -> None:
     spec = launch(runtime, make_spec(world.image))
     assert is_joined(world, spec)
     assert "pause" not in world.execute(spec.session, 1, "cat /proc/[0-9]*/cmdline")[1]
@@ -335,7 +327,7 @@ def test_a_sandbox_has_no_rights(world: DockerWorld, runtime: DockerRuntime) -> 
     assert (host["ReadonlyRootfs"], host["Privileged"], host["Memory"]) == (True, False, 16 << 20)
 
 
-def test_an_engine_that_does_not_answer_is_told_once_and_ends_nothing(
+def test_unreachable_engine_is_logged_once_by_the_keeper(
     world: DockerWorld, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("hostworker.runtime.sandbox_keeper.FAILURE_PAUSE_SECONDS", 0.01)
