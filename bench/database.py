@@ -1,4 +1,4 @@
-"""Runs bench/passes.py on a new database of the embedded PostgreSQL, in a process of its own."""
+"""Runs bench/passes.py in a process of its own, on a new database of the embedded PostgreSQL."""
 
 import json
 import os
@@ -15,7 +15,7 @@ MANAGE = (sys.executable, "manage.py")
 
 
 def measure_database(hosts: int, waiting: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Return the figures of whole passes: read, plan, apply, commit. They are in seconds."""
+    """Return the times of whole passes (read, plan, write, commit) in seconds; `say` prints progress."""
     with tempfile.TemporaryDirectory(prefix="gp-bench-") as folder:
         os.chmod(folder, 0o755)  # the server runs as another user
         environment = os.environ | {

@@ -1,4 +1,4 @@
-"""Whole passes on the database that the settings name, which must be empty; see bench/database.py."""
+"""Times whole passes on the database of the settings, which must be empty; see bench/database.py."""
 
 import gc
 import json
@@ -23,12 +23,12 @@ RELEASES = 15
 
 
 def main(hosts: int, waiting: int) -> None:
-    """Measure, say how it goes, and print one JSON object as the last line."""
+    """Measure, print progress, and print one JSON object as the last line."""
     populate(hosts)
     submit(waiting, seed=1)
     vacuum()
-    placed, first, told = timed_pass()
-    print(f"first pass over {hosts} x {waiting}: {placed} placed in {first:.3f} s, the others told after {told:.3f} s")
+    placed, first, explained = timed_pass()
+    print(f"first pass over {hosts} x {waiting}: {placed} placed in {first:.3f} s, explained after {explained:.3f} s")
     missing = waiting
     while missing := waiting - Session.objects.filter(status=Status.PENDING).count():
         submit(missing, seed=missing)
@@ -40,35 +40,35 @@ def main(hosts: int, waiting: int) -> None:
     for number in range(RELEASES):
         release(number)
         found.append(timed_pass()[1:])
-    print(f"standing still: {still:.4f} s; after a release: {', '.join(f'{seconds:.4f}' for seconds, _ in found)} s")
+    print(f"without changes: {still:.4f} s; after a release: {', '.join(f'{seconds:.4f}' for seconds, _ in found)} s")
     group, image, owner = ResourceGroup.objects.get(), Image.objects.get(), User.objects.all()[0]
     order = LaunchRequest(image=image, resource_group=group, cpu=4, memory=8 * GIB, shared_memory=64 * MIB, fgpu=500)
     unknown = timed(lambda: estimate(owner, order))
     advised = min(timed(lambda: estimate(owner, order)) for _ in range(5))
     figures = {
         "db_pass_seconds": round(first, 3),
-        "db_pass_and_words_seconds": round(told, 3),
+        "db_pass_and_words_seconds": round(explained, 3),
         "db_pass_standing_still_seconds": round(still, 4),
         "db_pass_after_release_seconds": round(statistics.median(committed for committed, _ in found), 4),
-        "db_pass_after_release_and_words_seconds": round(statistics.median(told for _, told in found), 4),
-        "db_estimate_first_seconds": round(unknown, 4),  # a process that was never asked reads everything
+        "db_pass_after_release_and_words_seconds": round(statistics.median(explained for _, explained in found), 4),
+        "db_estimate_first_seconds": round(unknown, 4),  # the first answer of a process reads everything
         "db_estimate_seconds": round(advised, 4),
     }
     print(json.dumps(figures))
 
 
 def timed_pass() -> tuple[int, float, float]:
-    """Return how many it placed, the seconds until they were committed, and those until the others were told."""
+    """Return the number placed, and the seconds until the placements and the explanations were committed."""
     gc.collect()
     begun = time.perf_counter()
-    kept, placed, now = passes.place()
+    state, placed, now = passes.place()
     committed = time.perf_counter()
-    passes.explain(kept, now)
+    passes.explain(state, now)
     return placed, committed - begun, time.perf_counter() - begun
 
 
 def timed(work: Callable[[], object]) -> float:
-    """Return the seconds that the work takes."""
+    """Return the seconds that `work` takes."""
     gc.collect()
     begun = time.perf_counter()
     work()
@@ -76,7 +76,7 @@ def timed(work: Callable[[], object]) -> float:
 
 
 def populate(hosts: int) -> None:
-    """Write `hosts` ready hosts of 8 GPUs, and users without limits."""
+    """Create `hosts` ready hosts of 8 GPUs, and users without limits."""
     policy = ResourcePolicy.objects.create(name="unlimited")
     User.objects.bulk_create(User(email=f"user{number}@example.org", policy=policy) for number in range(OWNERS))
     group = ResourceGroup.objects.create(name="all", open_to_all=True)
@@ -93,7 +93,7 @@ def populate(hosts: int) -> None:
 
 
 def submit(count: int, seed: int) -> None:
-    """Write `count` waiting sessions of 200 shapes."""
+    """Create `count` waiting sessions of 200 shapes."""
     random = Random(seed)
     mix = shapes(Random(1))
     owners = list(User.objects.values_list("pk", flat=True))
@@ -101,7 +101,7 @@ def submit(count: int, seed: int) -> None:
     sessions = []
     for number in range(count):
         shape = random.choice(mix)
-        fields = {"cpu": shape.cpu, "memory": shape.memory, "fgpu": shape.fgpu, "shared_memory": 64 * MIB}
+        fields = {"cpu": shape.cpu, "memory": shape.memory_bytes, "fgpu": shape.fgpu_milli, "shared_memory": 64 * MIB}
         name = f"session-{seed}-{number}"
         owner = random.choice(owners)
         sessions.append(Session(owner_id=owner, name=name, image=image, resource_group=group, **fields))
@@ -109,13 +109,13 @@ def submit(count: int, seed: int) -> None:
 
 
 def release(number: int) -> None:
-    """End one session that holds a lease, as its host does."""
+    """End one session that holds a lease, as its host worker would."""
     with transaction.atomic():
         session = Session.objects.filter(status=Status.SCHEDULED).order_by("pk")[37 * number]
         session.move_to(Status.CANCELLED, Reason.USER_REQUEST)
 
 
 def vacuum() -> None:
-    """Bring the tables to the state in which the server keeps them by itself."""
+    """Vacuum and analyze the tables, as the server's autovacuum does in time."""
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")

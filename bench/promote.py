@@ -21,7 +21,7 @@ from bench.common import BareEngine, Client, load, timed
 from tests.platform import ROOT, Platform, running_platform
 
 WARM_UP_ROUNDS = 2
-LOOK_SECONDS = 0.05  # the events tell the times, so nobody need be quick to see them
+POLL_SECONDS = 0.05  # times are those of the events, so polling need not be fast
 BETWEEN = (
     "SELECT extract(epoch FROM started.at - released.at)::float * 1000 AS ms"
     " FROM compute_sessionevent released, compute_sessionevent started"
@@ -45,7 +45,7 @@ def main() -> None:
 
 
 def measure(platform: Platform, client: Client, engine: BareEngine, rounds: int) -> dict[str, Any]:
-    """Return the figures of `rounds` promotions and as many bare starts, after two of each that warm up."""
+    """Return the figures of `rounds` promotions and as many bare starts, after two warm-up rounds."""
     promoted: list[float] = []
     raw: list[float] = []
     joined = 0
@@ -55,7 +55,7 @@ def measure(platform: Platform, client: Client, engine: BareEngine, rounds: int)
         waiting = client.submit()
         engine.settle()
         client.terminate(holder)
-        client.wait(waiting, "RUNNING", LOOK_SECONDS)
+        client.wait(waiting, "RUNNING", POLL_SECONDS)
         client.wait(holder, "TERMINATED")
         (took,) = platform.rows(BETWEEN, holder, waiting)
         joined += number >= WARM_UP_ROUNDS and engine.has_sandbox(waiting)
@@ -79,7 +79,7 @@ def measure(platform: Platform, client: Client, engine: BareEngine, rounds: int)
 
 
 def raw_start(engine: BareEngine) -> float:
-    """Return the milliseconds of one bare create and start, and clear it away."""
+    """Return the milliseconds of one bare create and start, and remove the container."""
     names: list[str] = []
     engine.settle()
     took = timed(lambda: names.append(engine.launch()))

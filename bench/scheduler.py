@@ -1,10 +1,10 @@
 """Measures the scheduler: passes in memory and on PostgreSQL, what the policies get onto a trace's GPUs, memory.
 
 `python -m bench.scheduler [--nodes CSV --pods CSV]`; the CSVs are in the format of Alibaba's openb trace, and without
-them a small synthetic one stands in. Prints what it does, and as its last line one JSON object.
+them a small synthetic one is used. Prints what it does, and as its last line one JSON object.
 
-Every time is wall-clock, the best of some runs, as neighbours on the machine only ever add to it; the load averages
-that it ran under are printed. A decision is a waiting session placed, or told why not.
+Every time is wall-clock, the best of some runs, as other processes on the machine only add to it; the load averages
+are printed. A decision is a waiting session placed, or explained.
 """
 
 import argparse
@@ -60,7 +60,7 @@ def measure_passes(runs: int) -> dict[str, Figures]:
 
 
 def measure_release(runs: int) -> Figures:
-    """Return the milliseconds of a pass after one release with the backlog standing, and of an advisor's answer."""
+    """Return the milliseconds of a pass after one release with an unchanged backlog, and of an advisor's answer."""
     snapshot = after_release(*SIZES[1])
     limited = with_limits(snapshot)
     mine = snapshot.queue[0]._replace(id="mine")
@@ -101,7 +101,7 @@ def measure_allocation(trace: Trace, seeds: int) -> Figures:
 
 
 def measure_closed_loop(trace: Trace, limit: int) -> dict[str, Figures]:
-    """Return by policy what the first `limit` sessions meet on a part of the hosts when others leave as they come."""
+    """Return by policy the outcome of the first `limit` sessions on a part of the hosts, with departures."""
     met: dict[str, Figures] = {}
     for placement_policy in PlacementPolicyName:
         outcome = simulate(*trace.crowded(placement_policy, limit))
@@ -117,14 +117,14 @@ def measure_closed_loop(trace: Trace, limit: int) -> dict[str, Figures]:
 
 
 def measure_estimates(trace: Trace, limit: int) -> Figures:
-    """Return how well the estimates held that the sessions of the closed loop were given as they joined."""
+    """Return the accuracy of the estimates that the sessions of the closed loop got as they joined."""
     found = calibrate(*trace.crowded(PlacementPolicyName.PACK, limit))
     say(f"estimates: {found}")
     return found
 
 
 def freeze() -> None:
-    """Keep the collector from walking through the snapshot over and over."""
+    """Exempt the snapshot from garbage collection."""
     gc.collect()
     gc.freeze()
 

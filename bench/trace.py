@@ -1,4 +1,4 @@
-"""A trace of sessions and hosts, as Alibaba's openb trace has them, and the experiments of the benchmark on it."""
+"""A trace of hosts and sessions in the format of Alibaba's openb, and the benchmark's experiments on it."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -25,13 +25,13 @@ from scheduler.simulation.simulator import Job
 from scheduler.simulation.trace import Pod, make_host, read_hosts, read_pods
 
 OWNERS: Final = 20
-DENSER: Final = 10  # times as dense as in the trace do sessions come in the closed loop
-LOAD: Final = 0.95  # part of the hosts' GPUs that they want in the mean
+ARRIVAL_SPEEDUP: Final = 10  # of the closed loop over the trace
+TARGET_LOAD: Final = 0.95  # mean demand of the closed loop, as a part of all GPUs
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """Hosts and sessions, and the mix of requests: what a platform would have learned from its history."""
+    """Hosts and sessions of a trace; their mix of requests stands for a platform's history."""
 
     hosts: tuple[HostView, ...]
     pods: tuple[Pod, ...]
@@ -39,73 +39,82 @@ class Trace:
     @property
     def capacity(self) -> int:
         """Milli-GPU of all hosts."""
-        return sum(gpu.capacity for host in self.hosts for gpu in host.gpus)
+        return sum(gpu.capacity_milli for host in self.hosts for gpu in host.gpus)
 
     def rules(self, placement_policy: PlacementPolicyName) -> Rules:
-        """Return rules for a group that places by `where` and knows the mix."""
+        """Return rules with this placement policy and the mix of the trace."""
         return Rules(placement_policy=placement_policy, mix=tuple(Counter(pod.shape for pod in self.pods).items()))
 
     def allocation(self, placement_policy: PlacementPolicyName, seed: int) -> float:
         """Return the percentage of all GPU that is allocated when the arrived demand reaches 100 % of it.
 
-        The protocol of the FGD paper (USENIX ATC 2023): sessions arrive shuffled, repeated at random until there are
-        enough; what does not fit is skipped; nobody leaves.
+        The protocol of the FGD paper (Weng et al., ATC 2023): sessions arrive shuffled, repeated at random until there
+        are enough; what does not fit is skipped; no session ends.
         """
         random = Random(seed)
         arrivals = [pod.shape for pod in self.pods]
         random.shuffle(arrivals)
         hosts = [
-            HostCapacity(host_id=host.id, index=index, cpu=host.cpu, memory=host.memory, gpus=host.gpus)
+            HostCapacity(host_id=host.id, index=index, cpu=host.cpu, memory_bytes=host.memory_bytes, gpus=host.gpus)
             for index, host in enumerate(self.hosts)
         ]
         rules = self.rules(placement_policy)
         group = GroupCapacity(hosts, policy_for(rules, 1000, lambda: rules.mix))
-        arrived = allocated = place = 0
+        arrived = allocated = position = 0
         while True:
-            if place == len(arrivals):
+            if position == len(arrivals):
                 arrivals.append(random.choice(self.pods).shape)
-            shape = arrivals[place]
-            arrived, place = arrived + shape.fgpu, place + 1
+            shape = arrivals[position]
+            arrived, position = arrived + shape.fgpu_milli, position + 1
             if arrived > self.capacity:
                 return 100 * allocated / self.capacity
             host = group.find(shape)
             if host is not None:
                 group.take(host, shape)
-                allocated += shape.fgpu
+                allocated += shape.fgpu_milli
 
     def crowded(self, placement_policy: PlacementPolicyName, limit: int) -> tuple[Snapshot, list[Job]]:
-        """Return `limit` sessions and a random part of the hosts, so few that the sessions want nearly all their GPUs.
+        """Return `limit` sessions and a random part of the hosts, so few that the sessions need nearly all their GPUs.
 
-        Sessions last as long as in the trace, and come in its order, but ten times as densely: as they came, there were
-        never more than a hundredth of its GPUs in use. The first tenth, from before the trace was dense, is left out.
+        Sessions run as long as in the trace and arrive in its order, but ten times as fast: originally, never more than
+        a hundredth of the GPUs was in use. The first tenth of the trace, which is sparse, is left out.
         """
-        in_order = sorted(self.pods, key=lambda pod: pod.came)
+        in_order = sorted(self.pods, key=lambda pod: pod.arrival_seconds)
         chosen = in_order[len(in_order) // 10 :][:limit]
-        first, span = chosen[0].came, (chosen[-1].came - chosen[0].came) / DENSER
-        in_span = (min(pod.lasts, span - (pod.came - first) / DENSER) * pod.shape.fgpu for pod in chosen)
-        wanted = sum(in_span) / span / LOAD
+        first, span = (
+            chosen[0].arrival_seconds,
+            (chosen[-1].arrival_seconds - chosen[0].arrival_seconds) / ARRIVAL_SPEEDUP,
+        )
+        in_span = (
+            min(pod.duration_seconds, span - (pod.arrival_seconds - first) / ARRIVAL_SPEEDUP) * pod.shape.fgpu_milli
+            for pod in chosen
+        )
+        wanted = sum(in_span) / span / TARGET_LOAD
         hosts = list(self.hosts)
         Random(1).shuffle(hosts)
-        while sum(gpu.capacity for host in hosts[1:] for gpu in host.gpus) >= wanted:
+        while sum(gpu.capacity_milli for host in hosts[1:] for gpu in host.gpus) >= wanted:
             hosts.pop(0)
         jobs = []
         for number, pod in enumerate(chosen):
-            came, lasts = timedelta(seconds=(pod.came - first) / DENSER), timedelta(seconds=pod.lasts)
-            request = SessionRequest(
-                str(number), number % OWNERS, 1, *pod.shape, queued_at=EPOCH + came, duration=lasts
+            arrival, duration = (
+                timedelta(seconds=(pod.arrival_seconds - first) / ARRIVAL_SPEEDUP),
+                timedelta(seconds=pod.duration_seconds),
             )
-            jobs.append(Job(request, lasts))
+            request = SessionRequest(
+                str(number), number % OWNERS, 1, *pod.shape, queued_at=EPOCH + arrival, duration=duration
+            )
+            jobs.append(Job(request, duration))
         owners = {owner: LimitHolder(limits=PolicyLimits(), used=Amounts()) for owner in range(OWNERS)}
         return Snapshot(hosts=tuple(hosts), queue=(), owners=owners, rules={1: self.rules(placement_policy)}), jobs
 
 
 def read_trace(nodes: Path, pods: Path) -> Trace:
-    """Return the trace in two CSV files with the columns of openb's."""
+    """Read a trace from two CSV files with the columns of openb's."""
     return Trace(read_hosts(nodes), read_pods(pods))
 
 
 def synthetic_trace() -> Trace:
-    """Return a small trace of the same kind: hosts rich and poor in cores, shares that leave parts nobody wants."""
+    """Return a small trace of the same kind: hosts rich and poor in cores, parts of GPUs that leave unusable rests."""
     random = Random(1)
     kinds = ((96_000, 8), (96_000, 8), (104_000, 2), (16_000, 2), (32_000, 4))
     hosts = []

@@ -1,4 +1,4 @@
-"""Large made-up states for the scheduler's benchmark; the same in every run."""
+"""Large synthetic snapshots for the scheduler's benchmark, identical in every run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ SHARES = (0, 100, 150, 200, 250, 300, 350, 400, 500, 500, 600, 700, 750, 800, 10
 
 
 def shapes(random: Random, count: int = 200) -> list[Shape]:
-    """Return a mix of request shapes: shares of a GPU mostly, whole ones, up to 8, and some without."""
+    """Return request shapes: mostly parts of a GPU, some with up to 8 whole ones, some without GPU."""
     mix = []
     for _ in range(count):
         fgpu = random.choice(SHARES)
@@ -33,15 +33,15 @@ def empty_host(number: int) -> HostView:
         name=f"host-{number:05}",
         group_id=1,
         cpu=128,
-        memory=1024 * GIB,
+        memory_bytes=1024 * GIB,
         cpu_free=128,
-        memory_free=1024 * GIB,
+        memory_free_bytes=1024 * GIB,
         gpus=gpus,
     )
 
 
 def big_world(hosts: int, waiting: int) -> Snapshot:
-    """Return empty hosts and a queue of 200 shapes by 100 users, whose limits some of them reach."""
+    """Return empty hosts and a queue of 200 shapes by 100 users, some of whom reach their limits."""
     random = Random(1)
     mix = shapes(random)
     queue = tuple(
@@ -57,7 +57,7 @@ def big_world(hosts: int, waiting: int) -> Snapshot:
 
 
 def after_release(hosts: int, waiting: int) -> Snapshot:
-    """Return hosts as full as they get, less one session that has just ended, and a queue of those who did not fit."""
+    """Return hosts as full as they get, less one session that has just ended, and a queue that did not fit."""
     world = big_world(hosts, 2 * waiting)
     unlimited = {owner: LimitHolder(limits=PolicyLimits(), used=Amounts()) for owner in world.owners}
     world = replace(world, owners=unlimited)
@@ -80,13 +80,13 @@ def after_release(hosts: int, waiting: int) -> Snapshot:
 
 
 def with_limits(world: Snapshot) -> Snapshot:
-    """Return the same with a time limit for each who waits, one of nine."""
+    """Return `world` with one of nine time limits for each waiting request."""
     random = Random(3)
     return replace(world, queue=tuple(request._replace(duration=random.choice(LIMITS)) for request in world.queue))
 
 
 def _with(host: HostView, running: Sequence[RunningSession]) -> HostView:
-    """Return `host` with sessions on it."""
+    """Return `host` less what `running` holds."""
     taken: dict[int, int] = {}
     for one in running:
         for gpu_id, share in one.shares:
@@ -94,6 +94,6 @@ def _with(host: HostView, running: Sequence[RunningSession]) -> HostView:
     return replace(
         host,
         cpu_free=host.cpu - sum(one.cpu for one in running),
-        memory_free=host.memory - sum(one.memory for one in running),
-        gpus=tuple(gpu._replace(free=gpu.free - taken.get(gpu.id, 0)) for gpu in host.gpus),
+        memory_free_bytes=host.memory_bytes - sum(one.memory_bytes for one in running),
+        gpus=tuple(gpu._replace(free_milli=gpu.free_milli - taken.get(gpu.id, 0)) for gpu in host.gpus),
     )

@@ -1,4 +1,4 @@
-"""API of the scheduler: what would become of an order."""
+"""API of the scheduler: estimates for sessions not yet submitted."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ from sessions.serializers import LaunchRequestSerializer
     {"oneOf": [{"type": "string", "enum": ["now"]}, {"type": "string", "format": "date-time"}], "nullable": True}
 )
 class StartsField(serializers.Field[Any, Any, Any, Any]):
-    """ "now", a time, or null where nobody can say."""
+    """ "now", a time, or null where the start cannot be estimated."""
 
     def to_representation(self, value: Starts) -> str | None:
         """Return the text."""
@@ -31,7 +31,7 @@ class StartsField(serializers.Field[Any, Any, Any, Any]):
 
 
 class AlternativeSerializer(serializers.Serializer[Any]):
-    """A change of the order with which it starts sooner."""
+    """A changed request that would start sooner."""
 
     resource_group = serializers.CharField()
     fgpu = serializers.CharField()
@@ -39,16 +39,16 @@ class AlternativeSerializer(serializers.Serializer[Any]):
 
 
 class EstimateSerializer(serializers.Serializer[Any]):
-    """When all sessions of an order would have started, and why not before."""
+    """When all sessions of a launch request would have started, and why not earlier."""
 
     starts = StartsField(allow_null=True)
     reason = serializers.CharField(help_text="Why not now; empty where it starts now")
-    eta_reason = serializers.CharField(help_text="Why then")
+    eta_reason = serializers.CharField(help_text="Why not earlier than that")
     alternatives = AlternativeSerializer(many=True)
 
 
 class EstimateView(APIView):
-    """What would become of an order if it were submitted now."""
+    """Estimate for a launch request that is not submitted."""
 
     @extend_schema(
         request=LaunchRequestSerializer,
@@ -58,7 +58,7 @@ class EstimateView(APIView):
         },
     )
     def post(self, request: Request) -> Response:
-        """Say when it would start; takes what ordering takes, refuses what that refuses, and writes nothing."""
+        """Return when it would start; accepts and rejects what `POST /sessions/` does, and writes nothing."""
         body = LaunchRequestSerializer(data=request.data, context={"request": request})
         body.is_valid(raise_exception=True)
         try:
@@ -69,13 +69,17 @@ class EstimateView(APIView):
 
 
 def as_data(found: Estimate) -> dict[str, Any]:
-    """Return the estimate in the words of the API and the pages."""
+    """Return the estimate as the API and the pages show it."""
     return {
         "starts": found.advice.starts,
         "reason": found.advice.reason,
         "eta_reason": found.advice.eta_reason,
         "alternatives": [
-            {"resource_group": found.group_names[each.group_id], "fgpu": fgpu_text(each.fgpu), "starts": each.starts}
+            {
+                "resource_group": found.group_names[each.group_id],
+                "fgpu": fgpu_text(each.fgpu_milli),
+                "starts": each.starts,
+            }
             for each in found.advice.alternatives
         ],
     }

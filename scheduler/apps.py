@@ -4,6 +4,6 @@ from django.apps import AppConfig
 
 
 class SchedulerConfig(AppConfig):
-    """Decides which waiting session starts where; owns no tables."""
+    """Places waiting sessions on hosts; has no models of its own."""
 
     name = "scheduler"

@@ -1,4 +1,4 @@
-"""The form of the page that compares replays."""
+"""Form of the simulation page."""
 
 from datetime import timedelta
 
@@ -14,7 +14,7 @@ UNCHANGED = ("", "as it is")
 
 
 class SimulationForm(forms.Form):
-    """What is replayed, and what is changed."""
+    """Sessions to replay, and the scenario to compare with."""
 
     group = forms.ModelChoiceField(ResourceGroup.objects.all(), required=False, empty_label="all resource groups")
     days = forms.IntegerField(label="Days of history", initial=30, min_value=1, max_value=3650)
@@ -24,7 +24,7 @@ class SimulationForm(forms.Form):
     fgpu_per_gpu = forms.IntegerField(label="fGPU per GPU", required=False, min_value=1, max_value=100)
 
     def compare(self) -> Comparison | None:
-        """Return both replays; None where there is nothing to replay."""
+        """Return the comparison of both replays; None if there are no sessions or hosts."""
         asked = self.cleaned_data
         world, jobs = recorded(timezone.now() - timedelta(days=asked["days"]), asked["group"])
         if not jobs or not world.hosts:

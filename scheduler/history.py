@@ -1,4 +1,4 @@
-"""What the platform's sessions have asked for and how long they ran, as the simulator takes it."""
+"""Recorded sessions of the platform, as input of the simulator."""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,15 +14,15 @@ from scheduler.simulation.simulator import Job
 from scheduler.snapshot import hosts_of, rules_of
 from sessions.models import Session
 
-MAX_REPLAYED_SESSIONS: Final = 2000  # sessions that are replayed, the latest: what a page may cost
+MAX_REPLAYED_SESSIONS: Final = 2000  # bounds the cost of a page
 
 
 def recorded(
     since: datetime, group: ResourceGroup | None = None, limit: int = MAX_REPLAYED_SESSIONS
 ) -> tuple[Snapshot, list[Job]]:
-    """Return the latest sessions that have run since then, in one group or in all, and the hosts there are today.
+    """Return today's hosts, empty, and the latest `limit` sessions that have run since then, in one group or in all.
 
-    Four queries. The hosts are empty, and users have today's limits.
+    Users have today's limits. Takes four queries.
     """
     now = timezone.now()
     sessions = Session.objects.filter(started_at__isnull=False, created_at__gte=since)

@@ -1,4 +1,4 @@
-"""One scheduling pass: lock, read, plan, write the leases; then tell the others why they wait, and until when."""
+"""A scheduling pass: lock, read, plan and write leases; then explain why and until when the others wait."""
 
 import gc
 from collections.abc import Iterator
@@ -15,13 +15,13 @@ from scheduler.state import SchedulerState
 from scheduler.state_cache import StateCache
 from sessions import services
 
-LOCK: Final = 0x47505550  # "GPUP": the advisory lock that lets one pass at a time read and write
+LOCK: Final = 0x47505550  # "GPUP": advisory lock under which one pass at a time reads and writes
 state_cache = StateCache()
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """Keep the collector from walking through all that is remembered; it may do so between passes."""
+def _gc_paused() -> Iterator[None]:
+    """Pause the garbage collector, which would traverse the whole cached state; it may run between passes."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -32,9 +32,9 @@ def _uncollected() -> Iterator[None]:
 
 
 def run_pass() -> int:
-    """Place every waiting session that fits and tell the others why they wait; return how many were placed.
+    """Place every waiting session that fits and explain the rest; return the number placed.
 
-    The kick is cleared first, so that whatever commits from now on asks for another pass.
+    The kick is cleared first, so that a commit from now on asks for another pass.
     """
     clear_kick()
     state, placed, now = place()
@@ -42,12 +42,12 @@ def run_pass() -> int:
     return placed
 
 
-@_uncollected()
+@_gc_paused()
 def place() -> tuple[SchedulerState, int, datetime]:
-    """Give sessions their places; return the state after it, how many were placed, and when that was decided.
+    """Assign sessions to hosts; return the state after it, the number assigned, and the time of the decision.
 
-    It waits for a pass in another scheduler to end, whose leases are then in our snapshot; reads what has changed,
-    plans, writes leases and commits. Then the hosts are told.
+    Waits for a pass of another scheduler to end, whose leases its snapshot then contains; reads what has changed,
+    plans, writes leases and commits. The hosts are notified after the commit.
     """
     with transaction.atomic():
         with connection.cursor() as cursor:
@@ -57,13 +57,14 @@ def place() -> tuple[SchedulerState, int, datetime]:
         placements = state.serve(now)
         placed = services.assign(placements) if placements else 0
         if state_cache.was_reloaded:
-            snapshot.forget_changes(state.since)
+            snapshot.delete_old_changes(state.since)
     return state, placed, now
 
 
-@_uncollected()
+@_gc_paused()
 def explain(state: SchedulerState, now: datetime) -> None:
-    """Tell those who are left why they wait, in a transaction of its own: nobody's start waits for words."""
+    """Write why the remaining sessions wait, in a transaction of its own: no start waits for explanations."""
     with transaction.atomic():
-        wait_status.write(state.changed_statuses(now), lambda session_id: state.waiting[session_id].request.owner_id)
+        statuses = state.update_wait_statuses(now)
+        wait_status.write(statuses, lambda session_id: state.waiting[session_id].request.owner_id)
     state_cache.put_back(state)

@@ -1,4 +1,4 @@
-"""Reads what a pass decides on, all of it or what has changed, in a constant number of queries."""
+"""Reads the state that a pass decides on, in full or what has changed, in a constant number of queries."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -34,14 +34,14 @@ from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import Session, SessionQuerySet, WaitStatus, has_succeeded
 
 Row = TypeVar("Row")
-NEVER: Final = EPOCH  # when the last dependency of a session without any succeeded
+NO_DEPENDENCY: Final = EPOCH  # in place of the time of the last success, for sessions without dependencies
 NOTHING: Final = Amounts()
-CHANGE_RETENTION_SECONDS: Final = 300  # seconds: longer than anybody goes on without reading everything again
+CHANGE_RETENTION_SECONDS: Final = 300  # longer than the interval at which every reader reads everything again
 HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None, int | None]
 WaitingRow = tuple[Any, ...]
 RowsOf = Callable[[SessionQuerySet], QuerySet[Any, Row]]
-_IDS: Final = object()  # in a compiled query, in place of the ids
-STOPPING: Final = timedelta(minutes=1)  # after this long a session that is being stopped is thought to be gone
+_IDS: Final = object()  # placeholder of the ids in a compiled query
+STOP_DURATION: Final = timedelta(minutes=1)  # after which a session that is being stopped is assumed to have ended
 
 _CHANGED: Final = """
     WITH changed AS (
@@ -53,23 +53,23 @@ _CHANGED: Final = """
            ARRAY(SELECT id FROM changed UNION SELECT link.from_session_id FROM compute_session_depends_on link
                  WHERE link.to_session_id IN (SELECT id FROM changed))
 """
-_FORGET: Final = """
+_DELETE_OLD: Final = """
     DELETE FROM compute_change
     WHERE xid < %(before)s::xid8 AND at < clock_timestamp() - %(seconds)s * interval '1 second'
 """
 
 
 class WaitingSession(NamedTuple):
-    """A waiting session: what it asks for, what it waits for beside room, and what its owner has been told so far."""
+    """A waiting session: its request, what else it waits for, and its wait status as written."""
 
     request: SessionRequest
     not_before: datetime | None
-    is_free: bool  # all that it depends on have succeeded
+    has_dependencies_met: bool  # all sessions that it depends on have succeeded
     status: WaitStatus
 
     def blocked_status(self, now: datetime) -> WaitStatus | None:
-        """Return what to tell its owner while it is not in the queue; None once it is."""
-        if not self.is_free:
+        """Return its wait status while a dependency or start time blocks it; None once it is in the queue."""
+        if not self.has_dependencies_met:
             return WaitStatus(self.request.id, Reason.DEPENDENCY.value, "")
         if self.not_before is not None and self.not_before > now:
             return WaitStatus(self.request.id, Reason.START_TIME.value, "")
@@ -78,16 +78,16 @@ class WaitingSession(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FullState:
-    """The whole state: the snapshot, whose queue are those who wait for nothing but room, and all who wait."""
+    """Whole state: a snapshot, whose queue is the sessions that are not blocked, and all waiting sessions."""
 
     snapshot: Snapshot
     waiting: tuple[WaitingSession, ...]
-    since: str  # from where to read what has changed
+    since: str  # oldest transaction whose changes must be read next
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChanges:
-    """What has changed: the sessions, as far as they wait or run still, and limits of users who wait among them."""
+    """Changed sessions, those that still wait or run, and the limits of the owners who wait."""
 
     ids: frozenset[str]
     waiting: Sequence[WaitingSession] = ()
@@ -97,7 +97,7 @@ class StateChanges:
 
 
 def load(now: datetime) -> FullState:
-    """Return the whole state, in eight queries; inactive groups offer no host."""
+    """Return the whole state; takes eight queries. Inactive groups offer no host."""
     since = oldest_open()
     waiting = _waiting(None)
     queue = tuple(session.request for session in waiting if session.blocked_status(now) is None)
@@ -118,14 +118,14 @@ def load(now: datetime) -> FullState:
     return FullState(snapshot=snapshot, waiting=tuple(waiting), since=since)
 
 
-def load_changes(since: str, also: Iterable[str]) -> StateChanges | None:
-    """Return what has changed, and the sessions of `also`; None where the whole state must be read.
+def load_changes(since: str, also_ids: Iterable[str]) -> StateChanges | None:
+    """Return what has changed since, and the sessions of `also_ids`; None where the whole state must be read.
 
-    One query if nothing has, else three to five. What commits meanwhile is read now or the next time, or both; never
-    not at all.
+    Takes one query without changes, else three to five. A concurrent commit is read now or the next time, possibly
+    twice, but never missed.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_CHANGED, {"since": since, "also": list(also)})
+        cursor.execute(_CHANGED, {"since": since, "also": list(also_ids)})
         next_since, is_all, changed = cursor.fetchone()
     if is_all:
         return None
@@ -142,24 +142,24 @@ def load_changes(since: str, also: Iterable[str]) -> StateChanges | None:
     )
 
 
-def forget_changes(before: str) -> None:
-    """Remove the notes of changes from before the moment that are too old for every reader."""
+def delete_old_changes(before: str) -> None:
+    """Delete the change notes of transactions older than `before` that are too old for every reader."""
     with connection.cursor() as cursor:
-        cursor.execute(_FORGET, {"before": before, "seconds": CHANGE_RETENTION_SECONDS})
+        cursor.execute(_DELETE_OLD, {"before": before, "seconds": CHANGE_RETENTION_SECONDS})
 
 
 def limits_of(owner_ids: Collection[int]) -> dict[int, PolicyLimits]:
-    """Return what these users may hold at once; one query."""
+    """Return the policy limits of these users, by id; takes one query."""
     return {user.pk: user.policy.limits() for user in User.objects.filter(pk__in=owner_ids).select_related("policy")}
 
 
 def usage_of(running: Iterable[RunningSession]) -> dict[int, Amounts]:
-    """Return {user id: what their sessions among `running` hold}."""
+    """Return what the sessions of each user hold, by user id."""
     held: dict[int, list[int]] = {}
     for one in running:
         sums = held.setdefault(one.owner_id, [0, 0, 0, 0])
         sums[0] += one.cpu
-        sums[1] += one.memory
+        sums[1] += one.memory_bytes
         for _, milli in one.shares:
             sums[2] += milli
         sums[3] += 1
@@ -170,40 +170,43 @@ def usage_of(running: Iterable[RunningSession]) -> dict[int, Amounts]:
 
 
 def oldest_open() -> str:
-    """Return the oldest transaction that is still open: what older ones have written is committed, or never will be."""
+    """Return the oldest open transaction: what older ones have written is visible, or never will be."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")
         return str(cursor.fetchone()[0])
 
 
 def _waiting(ids: Collection[str] | None) -> list[WaitingSession]:
-    """Return who waits, or who of `ids` does, in the order of the queue; two queries."""
+    """Return the waiting sessions, or those of `ids`, in the order of the queue; takes two queries."""
     rows = _fetch(_waiting_rows, ids)
     freed = _dependencies(ids) if rows else {}
     if freed:
         rows = [_since_freed(row, freed) for row in rows]
-    rows.sort(key=itemgetter(8, 0))  # since when, and the id; quicker here than in the database
-    rows.sort(key=itemgetter(7), reverse=True)  # priority; those of the same stay as they are
+    rows.sort(key=itemgetter(8, 0))  # by joining time, then id; faster here than in the database
+    rows.sort(key=itemgetter(7), reverse=True)  # by priority; the sort is stable
     return [
         WaitingSession(
-            SessionRequest._make(row[:11]), row[11], freed.get(row[0], NEVER) is not None, WaitStatus._make(row[12:])
+            SessionRequest._make(row[:11]),
+            row[11],
+            freed.get(row[0], NO_DEPENDENCY) is not None,
+            WaitStatus._make(row[12:]),
         )
         for row in rows
     ]
 
 
 def _since_freed(row: WaitingRow, freed: Mapping[str, datetime | None]) -> WaitingRow:
-    """Return the row with the time since which nothing but room is waited for."""
-    return (*row[:8], max(row[8], freed.get(row[0]) or NEVER), *row[9:])
+    """Return the row with the time since which it waits for capacity alone."""
+    return (*row[:8], max(row[8], freed.get(row[0]) or NO_DEPENDENCY), *row[9:])
 
 
 def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
     """Return the rows behind `_waiting`."""
     return sessions.filter(status=Status.PENDING).values_list(
         *("id", "owner_id", "resource_group_id", "cpu", "memory", "fgpu", "avoided_host_id", "priority"),
-        Greatest("created_at", "not_before"),  # since when it waits for room, dependencies aside
+        Greatest("created_at", "not_before"),  # since when it waits for capacity, dependencies aside
         Least("time_limit", "owner__policy__max_lifetime"),
-        Value(None, output_field=IntegerField()),  # no project
+        Value(None, output_field=IntegerField()),  # no project yet
         "not_before",
         F("id"),
         *("reason", "detail", "eta", "eta_reason"),
@@ -220,7 +223,7 @@ def _fetch(rows_of: "RowsOf[Row]", ids: Collection[str] | None) -> list[Row]:
 def _compiled(
     rows_of: Callable[[SessionQuerySet], QuerySet[Any, Any]], *, of_some: bool
 ) -> tuple[str, Sequence[object]]:
-    """Return the query; Django takes longer to write one than PostgreSQL to answer it."""
+    """Return SQL and parameters; cached, as Django takes longer to compile a query than PostgreSQL to run it."""
     sessions = Session.objects.order_by()
     if of_some:
         sessions = sessions.filter(pk__in=RawSQL("SELECT unnest(%s::varchar[])", [_IDS]))
@@ -228,7 +231,7 @@ def _compiled(
 
 
 def _execute(sql: str, parameters: Sequence[Any]) -> list[Any]:
-    """Return the rows, times read by the driver's own loader: Django's takes ten times as long."""
+    """Return the rows, with times parsed by the driver's own loader, ten times as fast as Django's."""
     with connection.cursor() as cursor:
         cursor.cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
         cursor.execute(sql, parameters)
@@ -236,7 +239,7 @@ def _execute(sql: str, parameters: Sequence[Any]) -> list[Any]:
 
 
 def _dependencies(ids: Collection[str] | None) -> dict[str, datetime | None]:
-    """Return {waiting session that depends on others: when the last of them succeeded, None while one has not}."""
+    """Return {session id: time of the last success of its dependencies, None unless all have succeeded}."""
     return {session_id: last if done == of else None for session_id, done, of, last in _fetch(_dependency_rows, ids)}
 
 
@@ -254,7 +257,7 @@ def _dependency_rows(sessions: SessionQuerySet) -> QuerySet[Session, tuple[str, 
 
 
 def rules_of(group_ids: set[int] | None) -> dict[int, Rules]:
-    """Return how these groups, or all, are scheduled; one query."""
+    """Return the scheduling rules of these groups, or of all, by group id; takes one query."""
     groups = ResourceGroup.objects.all() if group_ids is None else ResourceGroup.objects.filter(pk__in=group_ids)
     return {
         group.pk: Rules(
@@ -268,7 +271,7 @@ def rules_of(group_ids: set[int] | None) -> dict[int, Rules]:
 
 
 def _running(ids: Collection[str] | None) -> list[RunningSession]:
-    """Return who holds a lease, or who of `ids` does, with the time by which each has ended; one query."""
+    """Return the sessions that hold a lease, or those of `ids`, with their latest ends; takes one query."""
     shares: dict[str, Shares] = {}
     limits_of: dict[str, HostedRow] = {}
     for row in _fetch(_hosted_rows, ids):
@@ -282,11 +285,11 @@ def _running(ids: Collection[str] | None) -> list[RunningSession]:
 def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
     """Return the rows behind `_running`, one for each share.
 
-    What is being stopped ends soon; what has not started yet, a limit later.
+    A session that is being stopped ends soon; one that has not started yet, a time limit after its last change.
     """
     begun = Case(When(started_at__isnull=False, then=F("started_at")), default=F("status_at"))
     bound = Least("time_limit", "owner__policy__max_lifetime")
-    ends_at = Case(When(status=Status.TERMINATING, then=F("status_at") + STOPPING), default=F("begun") + bound)
+    ends_at = Case(When(status=Status.TERMINATING, then=F("status_at") + STOP_DURATION), default=F("begun") + bound)
     hosted = sessions.filter(status__in=HOSTED).annotate(begun=begun, ends_at=ends_at)
     return hosted.values_list(
         *("pk", "owner_id", "host_id", "cpu", "memory", "begun", "ends_at"),
@@ -297,16 +300,16 @@ def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
 def hosts_of(
     group_ids: set[int] | None, running: Iterable[RunningSession] = ()
 ) -> tuple[tuple[HostView, ...], frozenset[int]]:
-    """Return the hosts of these groups, or of all, that may take sessions, with what `running` leaves; two queries.
+    """Return the hosts of these groups, or of all, that may take sessions, less what `running` holds; two queries.
 
-    And the groups that have ready hosts which are closed for new sessions.
+    The second value is the groups that have ready hosts which are cordoned.
     """
     cpu_held: dict[int, int] = {}
     memory_held: dict[int, int] = {}
     milli_held: dict[int, int] = {}
     for one in running:
         cpu_held[one.host_id] = cpu_held.get(one.host_id, 0) + one.cpu
-        memory_held[one.host_id] = memory_held.get(one.host_id, 0) + one.memory
+        memory_held[one.host_id] = memory_held.get(one.host_id, 0) + one.memory_bytes
         for gpu_id, milli in one.shares:
             milli_held[gpu_id] = milli_held.get(gpu_id, 0) + milli
     gpus: dict[int, list[GpuView]] = {}
@@ -317,7 +320,7 @@ def hosts_of(
     undivided: set[int] = set()
     for pk, host_id, per_gpu, tier in present.values_list("pk", "host_id", "host__group__fgpu_per_gpu", "tier"):
         capacity = per_gpu * 1000
-        if tier == Tier.NONE:  # it is the host that cannot: the same for all its devices
+        if tier == Tier.NONE:  # a property of the host, equal on all its devices
             undivided.add(host_id)
         gpus.setdefault(host_id, []).append(GpuView(pk, capacity, capacity - milli_held.get(pk, 0)))
     rows = list(hosts.order_by("name").values_list("pk", "name", "group_id", "cpu", "memory", "is_cordoned"))
@@ -327,9 +330,9 @@ def hosts_of(
             name=name,
             group_id=group_id,
             cpu=cpu,
-            memory=memory,
+            memory_bytes=memory,
             cpu_free=cpu - cpu_held.get(pk, 0),
-            memory_free=memory - memory_held.get(pk, 0),
+            memory_free_bytes=memory - memory_held.get(pk, 0),
             gpus=tuple(gpus.get(pk, ())),
             divides=pk not in undivided,
         )

@@ -1,4 +1,4 @@
-"""The platform's state as a process remembers it, brought up to date by reading what has changed."""
+"""Cache of the scheduler state in a process, brought up to date by reading what has changed."""
 
 import time
 from datetime import datetime
@@ -7,35 +7,35 @@ from typing import Final
 from scheduler import snapshot
 from scheduler.state import SchedulerState
 
-FULL_RELOAD_SECONDS: Final = 60.0  # so often all is read, whatever the notes of changes say
+FULL_RELOAD_SECONDS: Final = 60.0  # interval at which everything is read again, whatever the change notes say
 
 
 class StateCache:
-    """What this process keeps from one time to the next; at most for a minute."""
+    """Scheduler state between two uses in this process, for at most `FULL_RELOAD_SECONDS` since it was read in full."""
 
     def __init__(self) -> None:
-        """Begin without anything."""
-        self._kept: SchedulerState | None = None
-        self._until = 0.0
-        self.was_reloaded = False  # whether everything was read the last time
+        """Begin empty."""
+        self._state: SchedulerState | None = None
+        self._expires_at = 0.0  # by the monotonic clock
+        self.was_reloaded = False  # whether the last `take` read everything
 
     def take(self, now: datetime) -> SchedulerState:
-        """Return the state as it is now, taken out of the memory: who fails with it leaves nothing wrong behind."""
-        state, self._kept = self._kept, None
-        if state is not None and time.monotonic() < self._until:
+        """Take the state out of the cache, brought up to date; a caller that fails thereby leaves the cache empty."""
+        state, self._state = self._state, None
+        if state is not None and time.monotonic() < self._expires_at:
             changes = snapshot.load_changes(state.since, state.unconfirmed)
             if changes is not None:
                 state.apply_changes(changes)
                 self.was_reloaded = False
                 return state
-        self._until = time.monotonic() + FULL_RELOAD_SECONDS
+        self._expires_at = time.monotonic() + FULL_RELOAD_SECONDS
         self.was_reloaded = True
         return SchedulerState(snapshot.load(now))
 
     def put_back(self, state: SchedulerState) -> None:
-        """Put the state back: all that was decided on it is written."""
-        self._kept = state
+        """Put a state back whose decisions have all been written."""
+        self._state = state
 
     def clear(self) -> None:
-        """Read everything the next time."""
-        self._kept = None
+        """Empty the cache: the next `take` reads everything."""
+        self._state = None

@@ -1,4 +1,4 @@
-"""Celery's entry point to the scheduler."""
+"""Celery task of the scheduler."""
 
 from celery import shared_task
 
@@ -7,5 +7,5 @@ from scheduler import passes
 
 @shared_task
 def run_pass() -> None:
-    """Run one scheduling pass; kicked on commit of whatever can change its outcome, and periodically."""
+    """Run one scheduling pass; kicked on commit of changes that may affect its outcome, and run periodically."""
     passes.run_pass()

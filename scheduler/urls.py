@@ -1,4 +1,4 @@
-"""Routes of the scheduler's pages."""
+"""URL patterns of the scheduler's pages."""
 
 from django.urls import path
 

@@ -1,4 +1,4 @@
-"""The scheduler's pages: the advice on the launch page, and the comparison of replays for superadmins."""
+"""Pages of the scheduler: advice on the launch page, and the simulation for superadmins."""
 
 from django.contrib import admin
 from django.contrib.auth.decorators import login_required
@@ -20,7 +20,7 @@ from sessions.forms import LaunchForm
 @login_required
 @never_cache
 def advice(request: UserRequest) -> HttpResponse:
-    """Say in words when what the launch form asks for would start, or what is wrong with it."""
+    """Render when the sessions of the launch form would start, or what is wrong with the form."""
     form = LaunchForm(request.user, request.POST)
     if not form.is_valid():
         return render(request, "scheduler/_advice.html", {"problem": next(iter(form.errors.values()))[0]})
@@ -36,7 +36,7 @@ def advice(request: UserRequest) -> HttpResponse:
 @require_safe
 @never_cache
 def simulation(request: UserRequest) -> HttpResponse:
-    """Show superadmins what other rules, hosts or cuts of a GPU would have changed; a GET, as nothing is written."""
+    """Render the comparison of both replays, for superadmins; a GET, as nothing is written."""
     if not request.user.is_superuser:
         raise PermissionDenied
     form = SimulationForm(request.GET) if request.GET else SimulationForm()

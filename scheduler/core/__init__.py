@@ -1,1 +1,1 @@
-"""The pure scheduling core: types, queue, capacity, placement, backfill, forecast. No Django, no clock."""
+"""Scheduling core: types, queue order, host capacity, placement, backfill and forecast. No Django, no clock."""

@@ -1,7 +1,7 @@
-"""Why a session waits, in a sentence for its owner. Pure.
+"""Explanations: why a session waits, in a sentence for its owner. Pure.
 
-The same state gives the same text, for each change is stored. Sentences name what is missing and the most that is
-offered, never the place in the queue or who holds what.
+Equal states give equal texts, as each change is stored. A sentence names what is missing and the most that is offered,
+never a position in the queue or another user's sessions.
 """
 
 from bisect import bisect_right
@@ -10,8 +10,9 @@ from typing import Final
 
 from accounts.limits import FIELDS, PolicyLimits
 from resources.units import amount_text, fgpu_text, listing, size_text
-from scheduler.core.cluster_state import ClusterState, RemainingLimits
+from scheduler.core.cluster_state import ClusterState
 from scheduler.core.host_capacity import HostCapacity
+from scheduler.core.remaining_limits import RemainingLimits
 from scheduler.core.types import SessionRequest, Shape, WaitExplanation
 from sessions.lifecycle import Reason
 
@@ -21,54 +22,56 @@ RESERVED_TEXT: Final = (
     "What it needs is free, but kept for a session that waits in front of it: there it could start only if it were "
     "sure to end in time."
 )
-HELD_TEXT: Final = "What it needs is free, but kept for a session that has waited in front of it for too long."
+WHOLE_HOST_TEXT: Final = "What it needs is free, but kept for a session that has waited in front of it for too long."
 
 ReasonText = tuple[Reason, str]
 
 
 class Explainer:
-    """Says why requests wait, by the state that a pass has left on its board; cheap to ask for many of a kind."""
+    """Explains waiting requests by the state that a pass has left; texts are cached by shape."""
 
     def __init__(self, cluster: ClusterState) -> None:
-        """Take the board; it must not change before the last question."""
+        """Take the state; it must not change as long as the explainer is used."""
         self._cluster = cluster
         self._shortages: dict[tuple[int, bool], Shortage] = {}  # by group, and whether a GPU must be divided
         self._known: dict[tuple[int, Shape], ReasonText] = {}
         self._over_limit: dict[tuple[PolicyLimits, str, tuple[str, ...], Shape], ReasonText] = {}
 
     def explain(self, request: SessionRequest) -> WaitExplanation:
-        """Return the reason, and the sentence for the owner."""
+        """Return the reason and the sentence, without an estimate."""
         if self._cluster.exceeds_limit(request):
-            return WaitExplanation(request.id, *self._limit(request))
-        return WaitExplanation(request.id, *self.explain_shortage(request.group_id, request.shape))
+            return WaitExplanation(request.id, *self._explain_limit(request))
+        return WaitExplanation(request.id, *self.explain_capacity(request.group_id, request.shape))
 
-    def explain_shortage(self, group_id: int, shape: Shape) -> ReasonText:
-        """Return why there is no room for a shape in a group."""
-        reason_text = self._known.get((group_id, shape))
-        if reason_text is None:
-            reason_text = self._known[group_id, shape] = self._explain_shortage(group_id, shape)
-        return reason_text
+    def explain_capacity(self, group_id: int, shape: Shape) -> ReasonText:
+        """Return why a group has no capacity for a shape."""
+        text = self._known.get((group_id, shape))
+        if text is None:
+            text = self._known[group_id, shape] = self._find_capacity_text(group_id, shape)
+        return text
 
-    def _explain_shortage(self, group_id: int, shape: Shape) -> ReasonText:
+    def _find_capacity_text(self, group_id: int, shape: Shape) -> ReasonText:
         group = self._cluster.groups.get(group_id)
         if group is None:
             return Reason.NO_HOST, CLOSED_TEXT if group_id in self._cluster.closed_groups else NO_HOST_TEXT
-        state = group.reservation
-        if state is not None and state.host.fits(shape):
-            return Reason.RESERVED, HELD_TEXT if state.at is None else RESERVED_TEXT
-        divided = bool(group.gpu_capacity and shape.fgpu % group.gpu_capacity)
+        reservation = group.reservation
+        if reservation is not None and reservation.host.fits(shape):
+            return Reason.RESERVED, WHOLE_HOST_TEXT if reservation.at is None else RESERVED_TEXT
+        divided = bool(group.gpu_capacity and shape.fgpu_milli % group.gpu_capacity)
         return Reason.NO_CAPACITY, self._shortage(group_id, divided=divided).text(shape)
 
-    def explanation_inputs(self, group_id: int) -> object:
-        """Return what all that `words` says of a group hangs on: as long as it is equal, so are the words."""
+    def capacity_inputs(self, group_id: int) -> object:
+        """Return all that `explain_capacity` reads of a group: while this is equal, so are its texts."""
         group = self._cluster.groups.get(group_id)
         if group is None:
             return None
         offered = [self._shortage(group_id, divided=divided).steps for divided in (True, False)]
-        state = group.reservation
-        if state is None:
+        reservation = group.reservation
+        if reservation is None:
             return offered, None
-        return offered, (state.at is None, state.host.cpu, state.host.memory, state.host.fgpu, state.host.granularity)
+        host = reservation.host
+        amounts = host.cpu, host.memory_bytes, host.max_request_milli, host.granularity_milli
+        return offered, (reservation.at is None, *amounts)
 
     def _shortage(self, group_id: int, *, divided: bool) -> "Shortage":
         group = self._cluster.groups[group_id]
@@ -78,32 +81,39 @@ class Explainer:
             shortage = self._shortages[group_id, divided] = Shortage(group.capacity.hosts, divided=divided)
         return shortage
 
-    def _limit(self, request: SessionRequest) -> ReasonText:
-        user, *_ = limits_of = self._cluster.limits_of(request.owner_id, request.project_id)
-        holder = next(allowance for allowance in limits_of if allowance.exceeds_limit(request))
-        whose = "Your policy" if holder is user else "Your project"
-        over = _over(holder, request)
-        key = (holder.limits, whose, over, request.shape)
-        reason_text = self._over_limit.get(key)
-        if reason_text is None:
-            reason = Reason.USER_LIMIT if holder is user else Reason.PROJECT_LIMIT
-            reason_text = self._over_limit[key] = reason, limit_text(holder.limits, over, request.shape, whose)
-        return reason_text
+    def _explain_limit(self, request: SessionRequest) -> ReasonText:
+        user, *_ = remaining = self._cluster.limits_of(request.owner_id, request.project_id)
+        exceeded = next(limits for limits in remaining if limits.are_exceeded_by(request))
+        whose = "Your policy" if exceeded is user else "Your project"
+        names = _exceeded_amounts(exceeded, request)
+        key = (exceeded.limits, whose, names, request.shape)
+        text = self._over_limit.get(key)
+        if text is None:
+            reason = Reason.USER_LIMIT if exceeded is user else Reason.PROJECT_LIMIT
+            text = self._over_limit[key] = reason, limit_text(exceeded.limits, names, request.shape, whose)
+        return text
 
 
-def _over(holder: RemainingLimits, request: SessionRequest) -> tuple[str, ...]:
-    """Return the amounts in which the request is above what `holder` may still take."""
-    if holder.sessions < 1:
+def _exceeded_amounts(remaining: RemainingLimits, request: SessionRequest) -> tuple[str, ...]:
+    """Return the names of the amounts in which the request is above the remaining limits, as in `FIELDS`."""
+    if remaining.sessions < 1:
         return ("sessions",)
-    return tuple(name for name in FIELDS if name != "sessions" and getattr(holder, name) < getattr(request, name))
+    left = {"cpu": remaining.cpu, "memory": remaining.memory_bytes, "fgpu": remaining.fgpu_milli}
+    asked = amounts_of(request.shape)
+    return tuple(name for name in FIELDS if name in left and left[name] < asked[name])
+
+
+def amounts_of(shape: Shape) -> dict[str, int]:
+    """Return the amounts of a shape by their names in `FIELDS`, which `amount_text` takes."""
+    return {"cpu": shape.cpu, "memory": shape.memory_bytes, "fgpu": shape.fgpu_milli}
 
 
 def limit_text(limits: PolicyLimits, over: Sequence[str], shape: Shape, whose: str = "Your policy") -> str:
-    """Return the sentence for a request that would exceed `limits` in the amounts named in `over`."""
+    """Return the sentence for a request of `shape` that would exceed `limits` in the amounts named in `over`."""
     if "sessions" in over:
         return _sessions_text(limits.sessions or 0, whose)
     allowed = listing([amount_text(field, getattr(limits, field)) for field in over])
-    asked = listing([amount_text(field, getattr(shape, field)) for field in over])
+    asked = listing([amount_text(field, amounts_of(shape)[field]) for field in over])
     who = "you would" if whose == "Your policy" else "its members would"
     return f"{whose} allows {allowed} at once; with the {asked} of this session {who} hold more."
 
@@ -117,13 +127,17 @@ def _sessions_text(limit: int, whose: str) -> str:
 
 
 def eta_reason_text(request: SessionRequest, ended: int, was_over_limit: bool) -> str:
-    """Return why a session starts when it is said to: `ended` sessions on its host have reached their limit by then."""
+    """Return a clause that says why a session starts at its estimate.
+
+    `ended` sessions on its host reach their time limit by then; `was_over_limit`: until then a limit forbids it.
+    """
     if was_over_limit:
         return "by then enough of the sessions that count against the same limit reach their time limit"
-    asked = amount_text("fgpu", request.fgpu) if request.fgpu else amount_text("cpu", request.cpu)
+    has_gpu = request.fgpu_milli > 0
+    asked = amount_text("fgpu", request.fgpu_milli) if has_gpu else amount_text("cpu", request.cpu)
     if not ended:
         return "the sessions in front of it start by then"
-    falls = "falls" if request.fgpu or request.cpu == 1 else "fall"
+    falls = "falls" if has_gpu or request.cpu == 1 else "fall"
     return f"{asked} {falls} free when {_limits_reached(ended)}"
 
 
@@ -132,33 +146,33 @@ def _limits_reached(count: int) -> str:
 
 
 class Shortage:
-    """Says what a group lacks for a shape that fits on none of its hosts; cheap to ask for many shapes.
+    """What a group lacks for a shape that fits on none of its hosts; texts are cached by shape.
 
-    All that it says hangs on `steps`: the most GPU that a host has; and for less and less GPU, wherever hosts with no
-    less have more of them, the most cores and bytes.
+    The texts depend on `steps` alone: by descending GPU, each (milli-fGPU, cores, bytes) where the most cores or bytes
+    on a host with at least that much GPU grows.
     """
 
     def __init__(self, hosts: Collection[HostCapacity], *, divided: bool = False) -> None:
-        """Take the rooms of the group's hosts, at least one, as the pass has left them.
+        """Take the hosts of the group, at least one, as the pass has left them.
 
-        `divided`: for shapes that need a part of a GPU. Hosts that lend whole ones only have no GPU for them.
+        `divided`: for shapes that need a part of a GPU. Hosts that lend whole GPUs only then count as without GPU.
         """
-        most: dict[int, tuple[int, int]] = {}  # cores and bytes that hosts with so much GPU have, each at the most
+        most: dict[int, tuple[int, int]] = {}  # by milli-fGPU offered: the most cores and bytes of such hosts
         for host in hosts:
-            fgpu = 0 if divided and host.granularity > 1 else host.fgpu
-            cpu, memory = most.get(fgpu, (0, 0))
-            if host.cpu > cpu or host.memory > memory or fgpu not in most:
-                most[fgpu] = max(cpu, host.cpu), max(memory, host.memory)
+            fgpu_milli = 0 if divided and host.granularity_milli > 1 else host.max_request_milli
+            cpu, memory_bytes = most.get(fgpu_milli, (0, 0))
+            if host.cpu > cpu or host.memory_bytes > memory_bytes or fgpu_milli not in most:
+                most[fgpu_milli] = max(cpu, host.cpu), max(memory_bytes, host.memory_bytes)
         self._texts: dict[Shape, str] = {}
         self._gpu_capacity = max(host.gpu_capacity for host in hosts)  # 0 without GPUs
-        self._none_divides = divided and all(host.granularity > 1 for host in hosts if host.gpu_capacity)
+        self._none_divides = divided and all(host.granularity_milli > 1 for host in hosts if host.gpu_capacity)
         self.steps: list[tuple[int, int, int]] = []
-        cpu = memory = 0
-        for fgpu, amounts in sorted(most.items(), reverse=True):
-            if not self.steps or amounts[0] > cpu or amounts[1] > memory:
-                cpu, memory = max(cpu, amounts[0]), max(memory, amounts[1])
-                self.steps.append((fgpu, cpu, memory))
-        self._negated_fgpus = [-fgpu for fgpu, _, _ in self.steps]  # ascending, for bisect
+        cpu = memory_bytes = 0
+        for fgpu_milli, amounts in sorted(most.items(), reverse=True):
+            if not self.steps or amounts[0] > cpu or amounts[1] > memory_bytes:
+                cpu, memory_bytes = max(cpu, amounts[0]), max(memory_bytes, amounts[1])
+                self.steps.append((fgpu_milli, cpu, memory_bytes))
+        self._negated_fgpus = [-fgpu_milli for fgpu_milli, _, _ in self.steps]  # ascending, for bisect
 
     def text(self, shape: Shape) -> str:
         """Return what no host has; else what no host has beside the GPU asked for; else that it is not together."""
@@ -168,46 +182,46 @@ class Shortage:
         return text
 
     def _compose(self, shape: Shape) -> str:
-        """Write the sentence, or up to three; together they stay within the 300 characters of a session's detail."""
+        """Return one to three sentences, within the 300 characters of a session's detail."""
         alone = self._missing_cpu_and_memory(shape, len(self._negated_fgpus), "")
-        if shape.fgpu > self._most_fgpu:
-            alone.insert(0, self._gpu_text(shape.fgpu))
+        if shape.fgpu_milli > self._most_fgpu_milli:
+            alone.insert(0, self._gpu_text(shape.fgpu_milli))
         if alone:
             return " ".join(alone)
-        beside_gpu = bisect_right(self._negated_fgpus, -shape.fgpu)  # how many steps have the GPU asked for
+        beside_gpu = bisect_right(self._negated_fgpus, -shape.fgpu_milli)  # number of steps with the GPU asked for
         beside = self._missing_cpu_and_memory(shape, beside_gpu, " beside the GPU asked for")
         if beside:
             return " ".join(beside)
-        wanted = listing([amount_text(field, amount) for field, amount in shape._asdict().items() if amount])
+        wanted = listing([amount_text(name, amount) for name, amount in amounts_of(shape).items() if amount])
         return f"Waiting for {wanted} on one host: each is free somewhere, but not all on the same host."
 
     @property
-    def _most_fgpu(self) -> int:
+    def _most_fgpu_milli(self) -> int:
         return -self._negated_fgpus[0]
 
-    def _missing_cpu_and_memory(self, shape: Shape, steps: int, where: str) -> list[str]:
-        """Return a sentence for each that hosts of the first `steps`, in order of GPU, do not have."""
+    def _missing_cpu_and_memory(self, shape: Shape, step_count: int, beside: str) -> list[str]:
+        """Return a sentence for each amount that no host of the first `step_count` steps has."""
         texts = []
-        _, cpu, memory = self.steps[steps - 1] if steps else (0, 0, 0)
+        _, cpu, memory_bytes = self.steps[step_count - 1] if step_count else (0, 0, 0)
         if shape.cpu > cpu:
             is_free = f"at most {cpu} {'is' if cpu == 1 else 'are'} free" if cpu else "none is free"
-            texts.append(f"Waiting for {amount_text('cpu', shape.cpu)} on one host: {is_free}{where}.")
-        if shape.memory > memory:
-            is_free = f"at most {size_text(memory)} is free" if memory else "none is free"
-            texts.append(f"Waiting for {amount_text('memory', shape.memory)} on one host: {is_free}{where}.")
+            texts.append(f"Waiting for {amount_text('cpu', shape.cpu)} on one host: {is_free}{beside}.")
+        if shape.memory_bytes > memory_bytes:
+            is_free = f"at most {size_text(memory_bytes)} is free" if memory_bytes else "none is free"
+            texts.append(f"Waiting for {amount_text('memory', shape.memory_bytes)} on one host: {is_free}{beside}.")
         return texts
 
-    def _gpu_text(self, fgpu: int) -> str:
-        wanted = f"Waiting for {amount_text('fgpu', fgpu)}"
-        most = fgpu_text(self._most_fgpu)
+    def _gpu_text(self, fgpu_milli: int) -> str:
+        wanted = f"Waiting for {amount_text('fgpu', fgpu_milli)}"
+        most = fgpu_text(self._most_fgpu_milli)
         if not self._gpu_capacity:
             return f"{wanted}: no ready host of this session's resource group has a GPU."
         if self._none_divides:
             return f"{wanted}: no ready host of this session's resource group can divide a GPU; whole ones can be had."
-        if fgpu <= self._gpu_capacity:
+        if fgpu_milli <= self._gpu_capacity:
             return f"{wanted} on one GPU: the most that is free on a single GPU is {most}."
-        whole, remainder = divmod(fgpu, self._gpu_capacity)
+        whole, part = divmod(fgpu_milli, self._gpu_capacity)
         parts = ["1 whole GPU" if whole == 1 else f"{whole} whole GPUs"]
-        if remainder:
-            parts.append(f"{fgpu_text(remainder)} fGPU of another")
+        if part:
+            parts.append(f"{fgpu_text(part)} fGPU of another")
         return f"{wanted} on one host, as {listing(parts)}: the most that one host can give this way is {most}."

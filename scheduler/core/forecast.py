@@ -1,9 +1,8 @@
-"""When those who wait will start, if everyone who runs keeps their bound and nobody else comes. Pure.
+"""Forecast of starts: what happens if sessions run to their time limits and no request joins. Pure.
 
-It goes on from where a pass has left its board: at every end of a session, in order of time, it gives the room to those
-who wait, by the rules of a pass. Whoever is reached has an estimate; whoever depends on sessions without a bound has
-none. The order is the one in which the pass has served: under dominant-resource fairness later passes may serve
-otherwise.
+It continues from the state that a pass has left: at each end of a session, in order of time, the waiting requests are
+served by the rules of a pass. Requests reached this way have an estimate; those that depend on unbounded sessions have
+none. Fair groups are served in the order of the pass, while later passes may order them otherwise.
 """
 
 from collections.abc import Iterable
@@ -17,7 +16,7 @@ from scheduler.core.wait_queue import WaitQueue
 
 
 class StartEstimate(NamedTuple):
-    """When a session starts at the latest, and why not before, in words."""
+    """Latest start of a session, and a clause that says why not earlier."""
 
     at: datetime
     eta_reason: str
@@ -28,23 +27,25 @@ def forecast(
     left: Iterable[SessionRequest],
     now: datetime,
     look_ahead: int,
-    hypothetical: frozenset[str] = frozenset(),
+    hypothetical_ids: frozenset[str] = frozenset(),
 ) -> dict[str, StartEstimate]:
-    """Return the starts of those in `left`, in the order served, by session id; `board` is played on and spent.
+    """Return the estimated starts of `left`, in the order served, by session id; `cluster` is consumed.
 
-    Looks ahead at `look_ahead` moments at which sessions end. The `ghosts` in `left` are only asked about: where they
-    would start they take nothing.
+    Covers `look_ahead` distinct moments of session ends. Requests in `hypothetical_ids` take nothing where they would
+    start.
     """
     if not cluster.has_ends:
         return {}
     queue = WaitQueue(cluster)
-    for place, request in enumerate(left):
-        queue.add((place,), request, is_new=False, is_hypothetical=request.id in hypothetical)
-    return play(cluster, queue, now, look_ahead)
+    for position, request in enumerate(left):
+        queue.add((position,), request, is_new=False, is_hypothetical=request.id in hypothetical_ids)
+    return advance_through_ends(cluster, queue, now, look_ahead)
 
 
-def play(cluster: ClusterState, queue: WaitQueue, now: datetime, look_ahead: int) -> dict[str, StartEstimate]:
-    """Return the starts of those in the line, by session id; both are played on and spent."""
+def advance_through_ends(
+    cluster: ClusterState, queue: WaitQueue, now: datetime, look_ahead: int
+) -> dict[str, StartEstimate]:
+    """Return the estimated starts of the queue, by session id; cluster and queue are consumed."""
     future = _Future(cluster, queue, now)
     for _ in range(look_ahead):
         at = future.next_end()
@@ -55,34 +56,33 @@ def play(cluster: ClusterState, queue: WaitQueue, now: datetime, look_ahead: int
 
 
 class _Future:
-    """The board and the line as time goes on."""
+    """Cluster state and queue at a virtual time."""
 
     def __init__(self, cluster: ClusterState, queue: WaitQueue, now: datetime) -> None:
         self._now = now
         self._cluster = cluster
         self._queue = queue
-        self._ended: dict[int, int] = {}  # how many of those that run now have ended, by host id
+        self._ended: dict[int, int] = {}  # by host id: sessions that run now and have ended by the virtual time
         self.starts: dict[str, StartEstimate] = {}
 
     def next_end(self) -> datetime | None:
-        """Return when the next session ends; None if none does, or nobody waits any more."""
+        """Return the next end of a session; None if there is none, or the queue is empty."""
         if self._queue.is_empty:
             return None
         return min((group.ends[0][0] for group in self._cluster.groups.values() if group.ends), default=None)
 
     def advance(self, at: datetime) -> None:
-        """Let every session end whose bound is not after `at`, then serve those who wait."""
+        """End all sessions whose bound is not after `at`, then serve the queue."""
         freed = []
         for group_id, group in self._cluster.groups.items():
             while group.ends and group.ends[0][0] <= at:
-                running = self._cluster.end(group_id, group.ends[0][1])
-                freed.append(running)
-                if running.started_at <= self._now:
-                    self._ended[running.host_id] = self._ended.get(running.host_id, 0) + 1
-                self._queue.note_growth(group_id, group.host_capacities[running.host_id])
+                session = self._cluster.end(group_id, group.ends[0][1])
+                freed.append(session)
+                if session.started_at <= self._now:
+                    self._ended[session.host_id] = self._ended.get(session.host_id, 0) + 1
+                self._queue.note_growth(group_id, group.host_capacities[session.host_id])
         self._queue.readmit(freed)
         for request, placement in self._queue.serve(at):
-            eta_reason = eta_reason_text(
-                request, self._ended.get(placement.host_id, 0), request.id in self._queue.over_limit_ids
-            )
-            self.starts[request.id] = StartEstimate(at, eta_reason)
+            ended = self._ended.get(placement.host_id, 0)
+            reason = eta_reason_text(request, ended, request.id in self._queue.over_limit_ids)
+            self.starts[request.id] = StartEstimate(at, reason)

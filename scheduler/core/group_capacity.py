@@ -3,39 +3,44 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 from heapq import heappop, heappush
+from typing import Final
 
 from scheduler.core.host_capacity import HostCapacity, Rank
 from scheduler.core.placement_policy import PackPolicy, PlacementPolicy
 from scheduler.core.types import Shape, Shares
 
+_NO_SHAPE: Final = Shape(0, 0, 0)  # for policies that ignore the shape
+
 
 class GroupCapacity:
-    """What the hosts of one group have left, and which of them takes a shape."""
+    """Free capacity of the hosts of one group, and the search among them.
+
+    Every change of a host is numbered. Searches keep what they know of a host together with the number of its last
+    change (`version`), so that outdated knowledge is recognized without being removed.
+    """
 
     def __init__(self, hosts: Sequence[HostCapacity], policy: PlacementPolicy) -> None:
-        """Take the hosts' rooms, each at the position that its `index` says."""
+        """Take the hosts, each at the position that its `index` says; their versions start at 0."""
         self.hosts = hosts
         self.policy = policy
         self.change_count = 0
+        self.release_count = 0  # changes that may have freed capacity
         largest = max((len(host.device_free) * host.gpu_capacity for host in hosts), default=0)
-        self.changed: list[dict[int, HostCapacity]] = [
-            {} for _ in range(_size_class(largest) + 1)
-        ]  # by size class and index
-        self.order: list[Rank] = []  # of a policy for which the shape does not matter, as at the first search
-        self.first = 0  # place in `order` before which all rooms have changed
-        self.packs = isinstance(policy, PackPolicy)
-        self.release_count = 0  # how often a room has got more
+        self.changed: list[dict[int, HostCapacity]] = [{} for _ in range(_size_class(largest) + 1)]  # by index
+        self.order: list[Rank] = []  # initial ranks, ascending, under policies that ignore the shape
+        self.first_unchanged = 0  # position in `order` before which all hosts have changed
+        self.is_packed = isinstance(policy, PackPolicy)
         self._searches: dict[tuple[Shape, int | None], _HostSearch] = {}
         for host in hosts:
             host.version = 0
             host.changed_in = None
-        if not policy.by_shape:
+        if not policy.depends_on_shape:
             for host in hosts:
-                host.rank = policy.rank(host, _NOTHING)
+                host.rank = policy.rank(host, _NO_SHAPE)
             self.order = sorted(host.rank for host in hosts if not host.is_reserved)
 
     def find(self, shape: Shape, avoided_host_id: int | None = None) -> HostCapacity | None:
-        """Return the room that fits and ranks lowest; that of the avoided host only if no other fits."""
+        """Return the host of the lowest rank that fits; the avoided host only if no other fits; None if none does."""
         search = self._searches.get((shape, avoided_host_id))
         if search is None:
             search = self._searches[shape, avoided_host_id] = _HostSearch(self, shape, avoided_host_id)
@@ -43,60 +48,60 @@ class GroupCapacity:
         return self.find(shape) if host is None and avoided_host_id is not None else host
 
     def take(self, host: HostCapacity, shape: Shape, split: dict[int, int] | None = None) -> Shares:
-        """Take `shape` from a room of this group, which must fit, and return the shares; the policy splits it."""
+        """Take `shape` from a host of this group on which it fits; return the shares. The policy chooses the devices.
+
+        `split` overrides that choice: {device index: milli-fGPU}.
+        """
         if split is None:
-            rest = shape.fgpu % host.gpu_capacity if shape.fgpu else 0
-            split = host.split(shape.fgpu, (self.policy.device(host, shape, rest),) if rest else ())
+            part = shape.fgpu_milli % host.gpu_capacity if shape.fgpu_milli else 0
+            split = host.split(shape.fgpu_milli, (self.policy.device(host, shape, part),) if part else ())
         shares = host.take(shape, split)
         self.note_change(host)
         return shares
 
-    def give(self, host: HostCapacity, shape: Shape, shares: Shares) -> None:
-        """Take back what an ended session held of a room of this group."""
-        host.give(shape, shares)
+    def give_back(self, host: HostCapacity, shape: Shape, shares: Shares) -> None:
+        """Return to a host of this group what an ended session held."""
+        host.give_back(shape, shares)
         self.note_change(host)
         self.release_count += 1
 
     def set_reserved(self, host: HostCapacity, is_reserved: bool) -> None:
-        """Hide a room from `find`, or show it again."""
+        """Hide a host from `find`, or show it again."""
         host.is_reserved = is_reserved
         self.note_change(host)
         self.release_count += 1
 
     def skip_changed(self) -> int:
-        """Return the first place in `order` whose room is as it was: policies that fill up eat from the front."""
-        order, hosts, first = self.order, self.hosts, self.first
+        """Return the first position in `order` whose host has not changed; packing consumes `order` from the front."""
+        order, hosts, first = self.order, self.hosts, self.first_unchanged
         while first < len(order) and hosts[order[first][-2]].version:
             first += 1
-        self.first = first
+        self.first_unchanged = first
         return first
 
     def note_change(self, host: HostCapacity) -> None:
-        """Note that a room has changed, as the latest of those of its size: what searches knew of it is out of date."""
+        """Number a change of a host and put it last in the bucket of its size class; searches catch up from there."""
         self.change_count += 1
         host.version = self.change_count
-        if not self.policy.by_shape:
-            host.rank = self.policy.rank(host, _NOTHING)
+        if not self.policy.depends_on_shape:
+            host.rank = self.policy.rank(host, _NO_SHAPE)
         if host.changed_in is not None:
             del host.changed_in[host.index]
-        changed = host.changed_in = self.changed[_size_class(host.fgpu)]
+        changed = host.changed_in = self.changed[_size_class(host.max_request_milli)]
         changed[host.index] = host
 
 
-_NOTHING = Shape(0, 0, 0)
-
-
-def _size_class(fgpu: int) -> int:
-    """Return a number that grows with `fgpu`: by 1 for what is four times as large."""
-    return fgpu.bit_length() >> 1
+def _size_class(fgpu_milli: int) -> int:
+    """Return a number that grows by 1 for each factor of four."""
+    return fgpu_milli.bit_length() >> 1
 
 
 class _HostSearch:
-    """The best room for one shape, asked for again and again while rooms change.
+    """Incremental search of the best host for one shape, asked repeatedly while hosts change.
 
-    It walks the order as it was at its beginning once; rooms that changed since and fit are in a heap by their new
-    rank. A rank whose stamp is not its room's is out of date: its successor is a later change. What fitted nowhere is
-    looked for again only when a room has got more.
+    It walks the initial order once. Hosts that have changed since and fit are in a heap by their new rank. A rank whose
+    version is not its host's is outdated: a later change has pushed its successor. A shape that fits nowhere is
+    searched again only after a release.
     """
 
     __slots__ = ("_avoided", "_changed", "_full_at", "_group", "_order", "_position", "_seen", "_shape")
@@ -107,19 +112,19 @@ class _HostSearch:
         self._avoided = avoided_host_id
         self._changed: list[Rank] = []
         self._position = 0
-        self._seen = 0
-        self._full_at = -1  # how many gains there had been when it fitted nowhere
-        if group.policy.by_shape:
-            fitting = [r for r in group.hosts if r.fits(shape) and not r.is_reserved and r.host_id != avoided_host_id]
+        self._seen = 0  # number of the latest change taken into account
+        self._full_at = -1  # `release_count` when no host fitted
+        if group.policy.depends_on_shape:
+            fitting = [h for h in group.hosts if h.fits(shape) and not h.is_reserved and h.host_id != avoided_host_id]
             self._order = sorted(group.policy.rank(host, shape) for host in fitting)
             self._seen = group.change_count
         else:
             self._order = group.order
-            if group.packs:
-                self._position = bisect_left(group.order, (shape.fgpu,))  # less free in all cannot fit
+            if group.is_packed:
+                self._position = bisect_left(group.order, (shape.fgpu_milli,))  # hosts with less in total cannot fit
 
     def best(self) -> HostCapacity | None:
-        """Return the room of the lowest rank that fits, or None."""
+        """Return the host of the lowest rank that fits, or None."""
         group = self._group
         if self._full_at == group.release_count:
             return None
@@ -138,21 +143,22 @@ class _HostSearch:
         return None
 
     def _catch_up(self) -> None:
-        """Take note of the rooms that changed since the last search."""
-        cpu, memory, fgpu = self._shape  # Room.fits() written out: most of a pass is spent in this loop
+        """Push the hosts that have changed since the last search and fit."""
+        cpu, memory_bytes, fgpu_milli = self._shape  # HostCapacity.fits() inlined: the hot loop of a pass
         seen, avoided, policy, changed = self._seen, self._avoided, self._group.policy, self._changed
-        for hosts in self._group.changed[_size_class(fgpu) :]:  # in those before is not enough for it
+        for hosts in self._group.changed[_size_class(fgpu_milli) :]:  # smaller size classes cannot fit it
             for host in reversed(hosts.values()):
                 if host.version <= seen:
                     break
-                if host.fgpu < fgpu or host.cpu < cpu or host.memory < memory or host.is_reserved:
+                if host.max_request_milli < fgpu_milli or host.cpu < cpu or host.memory_bytes < memory_bytes:
                     continue
-                if fgpu % host.granularity or host.host_id == avoided:
+                if host.is_reserved or fgpu_milli % host.granularity_milli or host.host_id == avoided:
                     continue
-                heappush(changed, policy.rank(host, self._shape) if policy.by_shape else host.rank)
+                heappush(changed, policy.rank(host, self._shape) if policy.depends_on_shape else host.rank)
         self._seen = self._group.change_count
 
     def _first_unchanged(self) -> Rank | None:
+        """Return the next rank of the initial order whose host has not changed and fits."""
         order, hosts, shape, avoided = self._order, self._group.hosts, self._shape, self._avoided
         skipped = self._group.skip_changed() if order is self._group.order else 0
         for position in range(max(self._position, skipped), len(order)):

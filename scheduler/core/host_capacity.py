@@ -1,120 +1,128 @@
-"""What a host has left while sessions are placed and end. Pure."""
+"""Free capacity of one host, while sessions are placed and end. Pure."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
 
 from scheduler.core.types import GpuView, Shape, Shares
 
-Rank = tuple[int, ...]  # of a host by a placement policy: the lowest is tried first
+Rank = tuple[int, ...]  # of a host under a placement policy: the lowest is preferred; ends with index and version
 
 
 class HostCapacity:
-    """What one host has left.
+    """Free capacity of one host.
 
-    `fgpu` is the largest GPU request that fits its devices now: its whole free devices, and the largest part that is
-    free on another. As a request takes whole devices and one rest, it fits exactly if it is not above that. A host that
-    does not divide its devices takes multiples of `grain` only: of a whole one. `levels` is what devices have free,
-    ascending.
+    `max_request_milli` is the largest GPU request that fits on its devices now: its whole free devices plus the largest
+    part free on another. As a request takes whole devices and at most one part, it fits exactly if it is not larger.
+    A host that does not divide its devices takes multiples of `granularity_milli` only: of a whole device.
+    `device_free` is the free milli-fGPU by device, `sorted_free` the same ascending, `total_free` their sum.
     """
 
     __slots__ = (
         "changed_in",
         "cpu",
         "device_free",
-        "fgpu",
-        "free",
         "gpu_capacity",
         "gpu_ids",
-        "granularity",
+        "granularity_milli",
         "host_id",
         "index",
         "is_reserved",
-        "memory",
+        "max_request_milli",
+        "memory_bytes",
         "rank",
         "sorted_free",
+        "total_free",
         "version",
     )
 
     def __init__(
-        self, *, host_id: int, index: int, cpu: int, memory: int, gpus: Sequence[GpuView], divides: bool = True
+        self, *, host_id: int, index: int, cpu: int, memory_bytes: int, gpus: Sequence[GpuView], divides: bool = True
     ) -> None:
-        """Take what is free on the host and its devices; `index` is its place among the hosts of its group."""
+        """Take the free amounts of the host and its devices; `index` is its position among the hosts of its group."""
         self.host_id = host_id
         self.index = index
         self.cpu = cpu
-        self.memory = memory
-        self.gpu_capacity = gpus[0].capacity if gpus else 0
-        self.granularity = 1 if divides else self.gpu_capacity or 1
+        self.memory_bytes = memory_bytes
+        self.gpu_capacity = gpus[0].capacity_milli if gpus else 0
+        self.granularity_milli = 1 if divides else self.gpu_capacity or 1
         self.gpu_ids = [gpu.id for gpu in gpus]
-        self.device_free = [gpu.free if gpu.free > 0 else 0 for gpu in gpus]
-        self.is_reserved = False
-        self.version = 0  # the number of the last change in its group
-        self.changed_in: dict[int, HostCapacity] | None = None  # of its group, by index: rooms of its size that changed
-        self.rank: Rank = ()  # of the policies for which the shape does not matter
-        self.measure()
+        self.device_free = [gpu.free_milli if gpu.free_milli > 0 else 0 for gpu in gpus]
+        self.is_reserved = False  # hidden from the search of its group
+        self.version = 0  # number of the latest change in its group that touched this host
+        self.changed_in: dict[int, HostCapacity] | None = None  # bucket of changed hosts that holds it, by index
+        self.rank: Rank = ()  # under policies that do not depend on the shape
+        self.update_totals()
 
-    def measure(self) -> None:
-        """Derive `free`, `levels` and `fgpu` from the devices."""
+    def update_totals(self) -> None:
+        """Derive `total_free`, `sorted_free` and `max_request_milli` from `device_free`."""
         device_free, gpu_capacity = self.device_free, self.gpu_capacity
-        self.free = sum(device_free)
+        self.total_free = sum(device_free)
         self.sorted_free = sorted_free = sorted(device_free)
-        self.fgpu = device_free.count(gpu_capacity) * gpu_capacity
+        self.max_request_milli = device_free.count(gpu_capacity) * gpu_capacity
         parts = bisect_left(sorted_free, gpu_capacity)
-        if parts and self.granularity == 1:
-            self.fgpu += sorted_free[parts - 1]
+        if parts and self.granularity_milli == 1:
+            self.max_request_milli += sorted_free[parts - 1]
 
     def fits(self, shape: Shape) -> bool:
-        """Say whether the host can take `shape` now."""
+        """Return whether the host can take `shape` now."""
         return (
-            self.fgpu >= shape.fgpu
+            self.max_request_milli >= shape.fgpu_milli
             and self.cpu >= shape.cpu
-            and self.memory >= shape.memory
-            and not shape.fgpu % self.granularity
+            and self.memory_bytes >= shape.memory_bytes
+            and not shape.fgpu_milli % self.granularity_milli
         )
 
-    def split(self, fgpu: int, rest_on: Sequence[int]) -> dict[int, int]:
-        """Return {device: share}: whole devices, and the rest on the first of `rest_on`. It must fit."""
-        if not fgpu:
+    def split(self, fgpu_milli: int, part_devices: Sequence[int]) -> dict[int, int]:
+        """Return {device index: milli-fGPU} for a request that fits.
+
+        It consists of whole devices, and a part on the first of `part_devices`.
+        """
+        if not fgpu_milli:
             return {}
-        whole, rest = divmod(fgpu, self.gpu_capacity)
+        whole, part = divmod(fgpu_milli, self.gpu_capacity)
         if not whole:
-            return {rest_on[0]: rest}
-        if fgpu == self.gpu_capacity:
-            return {self.device_free.index(fgpu): fgpu}
-        split = {rest_on[0]: rest} if rest else {}
-        empty = [d for d, free in enumerate(self.device_free) if free == self.gpu_capacity and d not in split]
-        split.update(dict.fromkeys(empty[:whole], self.gpu_capacity))
+            return {part_devices[0]: part}
+        if fgpu_milli == self.gpu_capacity:
+            return {self.device_free.index(fgpu_milli): fgpu_milli}
+        split = {part_devices[0]: part} if part else {}
+        unused = [d for d, free in enumerate(self.device_free) if free == self.gpu_capacity and d not in split]
+        split.update(dict.fromkeys(unused[:whole], self.gpu_capacity))
         return split
 
     def take(self, shape: Shape, split: dict[int, int]) -> Shares:
-        """Take `shape` as `split` over the devices; return (gpu id, milli-fGPU) in device order."""
+        """Take `shape`, split over the devices as given; return the shares in device order."""
         self.cpu -= shape.cpu
-        self.memory -= shape.memory
+        self.memory_bytes -= shape.memory_bytes
         if not split:
             return ()
         for device, share in split.items():
             self.device_free[device] -= share
-        self.measure()
-        if len(split) == 1:  # the usual case, by far
+        self.update_totals()
+        if len(split) == 1:  # by far the most frequent case
             ((device, share),) = split.items()
             return ((self.gpu_ids[device], share),)
         return tuple((self.gpu_ids[device], split[device]) for device in sorted(split))
 
-    def give(self, shape: Shape, shares: Shares, sign: int = 1) -> None:
-        """Take back what an ended session held, or (-1) give it away; shares of devices that are gone are dropped."""
+    def give_back(self, shape: Shape, shares: Shares, sign: int = 1) -> None:
+        """Return what an ended session held, or take it (`sign` -1); shares of devices that are gone are dropped."""
         self.cpu += sign * shape.cpu
-        self.memory += sign * shape.memory
+        self.memory_bytes += sign * shape.memory_bytes
         for gpu_id, share in shares:
             if gpu_id in self.gpu_ids:
                 self.device_free[self.gpu_ids.index(gpu_id)] += sign * share
-        self.measure()
+        self.update_totals()
 
     def copy(self) -> "HostCapacity":
-        """Return a room that changes by itself."""
-        copy: HostCapacity = object.__new__(HostCapacity)  # written out: an estimate copies all rooms
+        """Return an independent copy, unversioned and unranked."""
+        copy: HostCapacity = object.__new__(HostCapacity)  # written out for speed: a forecast copies all hosts
         copy.host_id, copy.index = self.host_id, self.index
-        copy.gpu_capacity, copy.granularity, copy.gpu_ids = self.gpu_capacity, self.granularity, self.gpu_ids
-        copy.cpu, copy.memory, copy.fgpu, copy.free = self.cpu, self.memory, self.fgpu, self.free
+        copy.gpu_capacity, copy.granularity_milli, copy.gpu_ids = (
+            self.gpu_capacity,
+            self.granularity_milli,
+            self.gpu_ids,
+        )
+        copy.cpu, copy.memory_bytes = self.cpu, self.memory_bytes
+        copy.max_request_milli, copy.total_free = self.max_request_milli, self.total_free
         copy.device_free, copy.sorted_free = self.device_free.copy(), self.sorted_free
         copy.is_reserved, copy.version, copy.changed_in, copy.rank = self.is_reserved, 0, None, ()
         return copy

@@ -1,9 +1,9 @@
-"""A board that outlives passes, and the line of those who wait for it: a pass looks only at what has changed. Pure.
+"""Incremental state: cluster state and wait queue from one pass to the next, the implementation that runs. Pure.
 
-Serving it places whom `placement.plan` would place on the state as it is, in the same order and to the same device. It
-need not look at everybody, as nobody who was refused can start unless a room has grown, a limit no longer bars them, or
-the kept room is another; and who is first does not change by waiting. Groups that are shared fairly are served in full:
-there it does.
+A pass places exactly what `placement.plan`, its specification, places on the whole state: the same requests in the same
+order on the same devices. It evaluates few of them, since a refused request can start only if a host has gained
+capacity, a limit no longer forbids it, or the reserved host is another, and waiting does not change which request is
+first. In fair groups it does, so those are served in full.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from types import MappingProxyType
 
 from scheduler.core.cluster_state import ClusterState
-from scheduler.core.forecast import StartEstimate, play
+from scheduler.core.forecast import StartEstimate, advance_through_ends
 from scheduler.core.placement import serve
 from scheduler.core.queue_order import DEFAULT, bonus_of
 from scheduler.core.request_class import QueueKey
@@ -20,26 +20,24 @@ from scheduler.core.wait_queue import WaitQueue
 
 
 class IncrementalState:
-    """Who runs where, who waits, and what is kept for whom, as the last pass has left it."""
+    """Running sessions, waiting requests and reservations, as the last pass has left them."""
 
     def __init__(self, snapshot: Snapshot, ranks: Mapping[str, int] = MappingProxyType({})) -> None:
-        """Begin with the state of a snapshot, whose whole queue is new. Equals are served by rank, then by id."""
+        """Begin with the state of a snapshot, whose requests are all new. Equals are served by rank, then by id."""
         self._rules = snapshot.rules
         self._ranks = ranks
         self.cluster = ClusterState(snapshot)
         self._queue = WaitQueue(self.cluster)
         self.requests: dict[str, SessionRequest] = {}
-        self._fair: dict[str, SessionRequest] = {}  # those of them in groups that are shared fairly
-        self._fair_groups = {
-            group_id for group_id, rules in snapshot.rules.items() if rules.queue_order == QueueOrder.DRF
-        }
-        self._bonus: dict[tuple[int, int], timedelta] = {}  # what a priority is worth in a group
-        self._left: list[SessionRequest] = []  # of these, as served last
+        self._fair: dict[str, SessionRequest] = {}  # requests of fair groups
+        self._fair_groups = {group for group, rules in snapshot.rules.items() if rules.queue_order == QueueOrder.DRF}
+        self._bonus: dict[tuple[int, int], timedelta] = {}  # by group and priority
+        self._left: list[SessionRequest] = []  # requests of fair groups that still wait, in the order served last
         for request in snapshot.queue:
             self.add(request)
 
     def copy(self) -> "IncrementalState":
-        """Return one that changes by itself; this one must have been served since it changed."""
+        """Return an independent copy; this one must have been served since it last changed."""
         copy = object.__new__(IncrementalState)
         copy._rules, copy._ranks = self._rules, self._ranks
         copy._fair_groups, copy._bonus = self._fair_groups, self._bonus
@@ -49,7 +47,7 @@ class IncrementalState:
         return copy
 
     def add(self, request: SessionRequest) -> None:
-        """Let a request wait for room."""
+        """Add a request to the queue."""
         self.requests[request.id] = request
         if request.group_id in self._fair_groups:
             self._fair[request.id] = request
@@ -57,7 +55,7 @@ class IncrementalState:
             self._queue.add(self._queue_key(request), request)
 
     def remove(self, session_id: str) -> None:
-        """Let a request wait no longer."""
+        """Remove a request from the queue."""
         request = self.requests.pop(session_id)
         if request.group_id in self._fair_groups:
             del self._fair[session_id]
@@ -65,26 +63,26 @@ class IncrementalState:
             self._queue.remove(self._queue_key(request), request)
 
     def update(self, gone: Iterable[RunningSession], here: Iterable[RunningSession]) -> None:
-        """Note who runs no longer, or not as noted, and who runs now."""
-        had: dict[int, tuple[int, int, int]] = {}
-        for running in (*gone, *here):
-            group_id = self.cluster.group_of.get(running.host_id)
+        """Remove the running sessions that ended or changed, and add those that started or changed."""
+        before: dict[int, tuple[int, int, int]] = {}
+        for session in (*gone, *here):
+            group_id = self.cluster.group_of.get(session.host_id)
             if group_id is not None:
-                host = self.cluster.groups[group_id].host_capacities[running.host_id]
-                had.setdefault(running.host_id, (host.cpu, host.memory, host.fgpu))
-        for running in gone:
-            self.cluster.remove_running(running)
-        for running in here:
-            self.cluster.add_running(running)
-        for host_id, (cpu, memory, fgpu) in had.items():
+                host = self.cluster.groups[group_id].host_capacities[session.host_id]
+                before.setdefault(session.host_id, (host.cpu, host.memory_bytes, host.max_request_milli))
+        for session in gone:
+            self.cluster.remove_running(session)
+        for session in here:
+            self.cluster.add_running(session)
+        for host_id, (cpu, memory_bytes, fgpu_milli) in before.items():
             group_id = self.cluster.group_of[host_id]
             host = self.cluster.groups[group_id].host_capacities[host_id]
-            if host.cpu > cpu or host.memory > memory or host.fgpu > fgpu:
+            if host.cpu > cpu or host.memory_bytes > memory_bytes or host.max_request_milli > fgpu_milli:
                 self._queue.note_growth(group_id, host)
         self._queue.readmit(gone)
 
     def serve(self, now: datetime) -> list[Placement]:
-        """Start those who can, each in turn; whoever starts waits no longer."""
+        """Start the requests that can start, in order; they leave the queue."""
         for group_id, group in self.cluster.groups.items():
             if group.reservation is not None:
                 self._queue.note_growth(group_id, group.reservation.host)
@@ -100,19 +98,19 @@ class IncrementalState:
         return placements
 
     def starts(self, now: datetime, look_ahead: int) -> dict[str, StartEstimate]:
-        """Return when those who wait start, by session id, looking so many ends of sessions ahead."""
-        return self.copy().play(now, look_ahead) if self.requests and self.cluster.has_ends else {}
+        """Return the estimated starts of waiting requests, by session id, over at most `look_ahead` ends."""
+        return self.copy().forecast(now, look_ahead) if self.requests and self.cluster.has_ends else {}
 
-    def play(
+    def forecast(
         self, now: datetime, look_ahead: int, hypothetical: Iterable[SessionRequest] = ()
     ) -> dict[str, StartEstimate]:
-        """As `starts`, the `ghosts` included, who are only asked about; nothing of use is left."""
+        """As `starts`, also for hypothetical requests, which take nothing where they start; consumes the state."""
         queue = self._queue.copy(self.cluster)
         for number, request in enumerate(self._left):
             queue.add((1, number), request, is_new=False)
         for number, request in enumerate(hypothetical):
             queue.add((2, number), request, is_new=False, is_hypothetical=True)
-        return play(self.cluster, queue, now, look_ahead)
+        return advance_through_ends(self.cluster, queue, now, look_ahead)
 
     def _queue_key(self, request: SessionRequest) -> QueueKey:
         group_id, priority, queued_at = request.group_id, request.priority, request.queued_at

@@ -1,7 +1,8 @@
-"""Which waiting session starts where, and why and until when the others wait: pure, deterministic, exact to the device.
+"""Specification of a scheduling pass, and the oracle of its tests: `plan` on a whole snapshot. Pure, deterministic.
 
-The way of a pass: `order` says who is next, `board` whether limits allow it, `room` and `where` which host takes it,
-`reservation` what is kept for the head; `forecast` looks ahead, `reasons` finds the words.
+What runs is `incremental_state`, which gives the same outcome from changes alone. `queue_order` says which request is
+next, `cluster_state` whether limits allow it and which host takes it, `reservation` what is reserved for the head,
+`forecast` when the others start, and `explanation` why they wait.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,17 +15,17 @@ from scheduler.core.forecast import StartEstimate, forecast
 from scheduler.core.queue_order import sequence
 from scheduler.core.types import BoundedClassKey, Placement, Plan, Rules, SessionRequest, Snapshot, WaitExplanation
 
-LOOK_AHEAD: Final = 200  # moments at which sessions end that a pass looks ahead for estimates
+LOOK_AHEAD: Final = 200  # distinct moments of session ends that a forecast covers
 
 
 def plan(snapshot: Snapshot, now: datetime, *, look_ahead: int = LOOK_AHEAD) -> Plan:
-    """Place the requests in their order where they fit, and say of each of the others why and until when it waits.
+    """Place the requests that can start, in order; explain for each of the others why and until when it waits.
 
     1. Serve each request in turn: limits first, then the host that the group's policy prefers.
-    2. The first of a group that does not fit and is not limited becomes its head: a host is kept for it.
-    3. Those behind start wherever they do not delay the head. Nobody who does not fit blocks anybody.
-    4. Say why each of the rest waits, by the state after the pass: a pass over that state says the same.
-    5. Go on in time, over at most `look_ahead` ends of sessions, for the estimates.
+    2. The first request of a group that does not fit and is within its limits becomes the head: a host is reserved.
+    3. Requests behind it start wherever they do not delay the head. A request that does not fit blocks no other.
+    4. Explain the rest by the state after the pass: a pass over that state gives the same explanations.
+    5. Forecast their starts, over at most `look_ahead` distinct ends of sessions.
     """
     cluster = ClusterState(snapshot)
     placements, left = serve(cluster, snapshot.queue, snapshot.rules, now)
@@ -34,11 +35,11 @@ def plan(snapshot: Snapshot, now: datetime, *, look_ahead: int = LOOK_AHEAD) -> 
 def serve(
     cluster: ClusterState, queue: Iterable[SessionRequest], rules: Mapping[int, Rules], now: datetime
 ) -> tuple[list[Placement], list[SessionRequest]]:
-    """Place those of `queue` who can start; return the placements and who is left, each in the order served."""
+    """Place the requests of `queue` that can start; return the placements and the rest, each in the order served."""
     placements: list[Placement] = []
     left: list[SessionRequest] = []
-    refused: set[BoundedClassKey] = set()  # as a pass only takes, there is no room for them until it ends
-    for request in sequence(queue, rules, cluster.share, now):
+    refused: set[BoundedClassKey] = set()  # a pass only takes capacity: what was refused once stays refused
+    for request in sequence(queue, rules, cluster.dominant_share, now):
         if (refused and request.bounded_class_key in refused) or cluster.exceeds_limit(request):
             left.append(request)
         elif placement := cluster.place(request, now):
@@ -52,7 +53,7 @@ def serve(
 def explain_waiting(
     cluster: ClusterState, left: Sequence[SessionRequest], now: datetime, look_ahead: int = LOOK_AHEAD
 ) -> tuple[WaitExplanation, ...]:
-    """Return why those wait whom `serve` has left, and until when; `board` is spent."""
+    """Return why and until when the requests that `serve` has left wait; `cluster` is consumed."""
     explain = Explainer(cluster).explain
     explanations = [explain(request) for request in left]
     starts = forecast(cluster, left, now, look_ahead) if look_ahead and left else {}

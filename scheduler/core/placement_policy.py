@@ -1,8 +1,8 @@
-"""Which of the hosts that fit takes a session, and which of its devices: the policies of `Where`. Pure.
+"""Placement policies: which of the hosts that fit takes a session, and which of its devices. Pure.
 
-A policy ranks rooms: the lowest rank is tried first. Ranks end with the room's index and the stamp of its last change,
-so that no two are equal and an outdated one is known. Ties decide more than scores do: all of them fill one host before
-the next.
+A policy ranks hosts, the lowest rank first. A rank ends with the host's index and version, so that no two are equal and
+an outdated one is recognized. Breaking ties by index fills one host before the next; on traces this decides more than
+the scores themselves.
 """
 
 from bisect import bisect_left
@@ -14,139 +14,134 @@ from scheduler.core.fragmentation import Fragmentation
 from scheduler.core.host_capacity import HostCapacity, Rank
 from scheduler.core.types import PlacementPolicyName, Rules, Shape
 
-LEVELS: Final = 100  # steps of the fragmentation score: coarse on purpose, so that packing decides among near equals
+SCORE_STEPS: Final = 100  # of the fragmentation score: coarse on purpose, so that packing decides among near equals
 
 
 class PlacementPolicy(Protocol):
-    """Ranks rooms for a shape. `by_shape` is false where the shape does not matter: ranks are then shared."""
+    """Ranks hosts for a shape. Where `depends_on_shape` is false, one rank serves all shapes."""
 
-    by_shape: bool
+    depends_on_shape: bool
 
     def rank(self, host: HostCapacity, shape: Shape) -> Rank:
-        """Return the place of a room that fits `shape` among those that do; the lowest is best."""
+        """Return the rank of a host on which `shape` fits; the lowest is preferred."""
         ...
 
-    def devices(self, host: HostCapacity, shape: Shape, rest: int) -> Sequence[int]:
-        """Return the devices with at least `rest` milli-fGPU free, the best first, for what is not whole devices."""
+    def devices(self, host: HostCapacity, shape: Shape, part_milli: int) -> Sequence[int]:
+        """Return the indexes of the devices with at least `part_milli` free, the preferred first."""
         ...
 
-    def device(self, host: HostCapacity, shape: Shape, rest: int) -> int:
+    def device(self, host: HostCapacity, shape: Shape, part_milli: int) -> int:
         """Return the first of `devices`; there must be one."""
         ...
 
 
 class PackPolicy:
-    """The least free GPU, then the fewest GPUs, then the first; on it the tightest device.
+    """Best fit: least free GPU, then fewest GPUs, then lowest index; on the host the device with the least free.
 
-    Among hosts without GPUs the least free CPU and memory come before the first. Among those with GPUs that would cost
-    a third of a percent of all GPUs on the openb trace, since it drives cores and GPUs of a host apart.
+    Hosts without GPUs are compared by free cores and memory before the index. Doing so for hosts with GPUs costs a
+    third of a percent of all GPUs on the openb trace, as it drives the cores and GPUs of a host apart.
     """
 
-    by_shape = False
+    depends_on_shape = False
 
     def rank(self, host: HostCapacity, shape: Shape) -> Rank:
-        """Return what is free, smallest first."""
+        """Return the free amounts, smallest first."""
         if host.device_free:
-            return host.free, len(host.device_free), host.index, host.version
-        return 0, 0, host.cpu, host.memory, host.index, host.version
+            return host.total_free, len(host.device_free), host.index, host.version
+        return 0, 0, host.cpu, host.memory_bytes, host.index, host.version
 
-    def devices(self, host: HostCapacity, shape: Shape, rest: int) -> Sequence[int]:
-        """Return those that fit, the tightest first."""
-        device_free = host.device_free
-        return sorted((d for d in range(len(device_free)) if device_free[d] >= rest), key=device_free.__getitem__)
+    def devices(self, host: HostCapacity, shape: Shape, part_milli: int) -> Sequence[int]:
+        """Return the fitting devices, the one with the least free first."""
+        free = host.device_free
+        return sorted((d for d in range(len(free)) if free[d] >= part_milli), key=free.__getitem__)
 
-    def device(self, host: HostCapacity, shape: Shape, rest: int) -> int:
-        """Return the tightest that fits."""
+    def device(self, host: HostCapacity, shape: Shape, part_milli: int) -> int:
+        """Return the fitting device with the least free."""
         sorted_free = host.sorted_free
-        return host.device_free.index(sorted_free[bisect_left(sorted_free, rest)])
+        return host.device_free.index(sorted_free[bisect_left(sorted_free, part_milli)])
 
 
 class SpreadPolicy:
-    """The most free GPU, then CPU and memory; on it the emptiest device."""
+    """Worst fit: most free GPU, then cores, then memory; on the host the device with the most free."""
 
-    by_shape = False
+    depends_on_shape = False
 
     def rank(self, host: HostCapacity, shape: Shape) -> Rank:
-        """Return what is free, largest first."""
-        return -host.free, -host.cpu, -host.memory, host.index, host.version
+        """Return the free amounts, largest first."""
+        return -host.total_free, -host.cpu, -host.memory_bytes, host.index, host.version
 
-    def devices(self, host: HostCapacity, shape: Shape, rest: int) -> Sequence[int]:
-        """Return those that fit, the emptiest first."""
-        device_free = host.device_free
-        return sorted(
-            (d for d in range(len(device_free)) if device_free[d] >= rest), key=lambda d: (-device_free[d], d)
-        )
+    def devices(self, host: HostCapacity, shape: Shape, part_milli: int) -> Sequence[int]:
+        """Return the fitting devices, the one with the most free first."""
+        free = host.device_free
+        return sorted((d for d in range(len(free)) if free[d] >= part_milli), key=lambda d: (-free[d], d))
 
-    def device(self, host: HostCapacity, shape: Shape, rest: int) -> int:
-        """Return the emptiest."""
+    def device(self, host: HostCapacity, shape: Shape, part_milli: int) -> int:
+        """Return the device with the most free."""
         return host.device_free.index(host.sorted_free[-1])
 
 
 class FragmentationPolicy:
-    """Fragmentation gradient descent: where the GPU out of use for the usual requests grows least, then the first."""
+    """Fragmentation gradient descent (FGD; Weng et al., ATC 2023): least growth of fragmentation, then lowest index."""
 
-    by_shape = True
+    depends_on_shape = True
 
-    def __init__(self, fragmentation: Fragmentation, capacity: int) -> None:
-        """Take the measure and what a whole GPU holds."""
+    def __init__(self, fragmentation: Fragmentation, gpu_capacity: int) -> None:
+        """Take the measure of fragmentation, and the milli-fGPU of a whole GPU."""
         self.fragmentation = fragmentation
-        self._capacity = max(1, capacity)
+        self._gpu_capacity = max(1, gpu_capacity)
 
-    def lost(self, cpu: int, memory: int, device_free: Sequence[int]) -> float:
-        """Return the milli-fGPU out of use on a host with so much free."""
-        return self.fragmentation.of(cpu, memory, device_free)
+    def unusable_milli(self, cpu: int, memory_bytes: int, device_free: Sequence[int]) -> float:
+        """Return the expected milli-fGPU that the usual requests cannot use on a host with these free amounts."""
+        return self.fragmentation.unusable_milli(cpu, memory_bytes, device_free)
 
     def rank(self, host: HostCapacity, shape: Shape) -> Rank:
-        """Return the negated score."""
-        growth = self._after(host, shape, self.devices(host, shape, shape.fgpu % self._capacity)[:1])
-        growth -= self.lost(host.cpu, host.memory, host.device_free)
-        score = floor(LEVELS / (1 + exp(growth / self._capacity)))
+        """Return the negated score: a sigmoid of the growth of fragmentation in GPUs, in steps."""
+        growth = self._unusable_after(host, shape, self.devices(host, shape, shape.fgpu_milli % self._gpu_capacity)[:1])
+        growth -= self.unusable_milli(host.cpu, host.memory_bytes, host.device_free)
+        score = floor(SCORE_STEPS / (1 + exp(growth / self._gpu_capacity)))
         return -score, host.index, host.version
 
-    def devices(self, host: HostCapacity, shape: Shape, rest: int) -> Sequence[int]:
-        """Return those that fit, first the one that leaves the least out of use, then the tightest."""
-        if not rest:
+    def devices(self, host: HostCapacity, shape: Shape, part_milli: int) -> Sequence[int]:
+        """Return the fitting devices, by the fragmentation they leave, then by their free amount."""
+        if not part_milli:
             return ()
-        device_free = host.device_free
-        lost = {free: self._after(host, shape, [device_free.index(free)]) for free in set(device_free) if free >= rest}
-        return sorted(
-            (d for d in range(len(device_free)) if device_free[d] >= rest),
-            key=lambda d: (lost[device_free[d]], device_free[d], d),
-        )
+        free = host.device_free
+        left = {
+            value: self._unusable_after(host, shape, [free.index(value)]) for value in set(free) if value >= part_milli
+        }
+        return sorted((d for d in range(len(free)) if free[d] >= part_milli), key=lambda d: (left[free[d]], free[d], d))
 
-    def device(self, host: HostCapacity, shape: Shape, rest: int) -> int:
-        """Return the first of these."""
-        return self.devices(host, shape, rest)[0]
+    def device(self, host: HostCapacity, shape: Shape, part_milli: int) -> int:
+        """Return the fitting device that leaves the least fragmentation."""
+        return self.devices(host, shape, part_milli)[0]
 
-    def _after(self, host: HostCapacity, shape: Shape, rest_on: Sequence[int]) -> float:
-        """Return what is out of use once `shape` is taken with its rest on the device given."""
+    def _unusable_after(self, host: HostCapacity, shape: Shape, part_devices: Sequence[int]) -> float:
+        """Return `unusable_milli` once `shape` is taken, its part from the device given."""
         device_free = list(host.device_free)
-        for device, share in host.split(shape.fgpu, rest_on).items():
+        for device, share in host.split(shape.fgpu_milli, part_devices).items():
             device_free[device] -= share
-        return self.lost(host.cpu - shape.cpu, host.memory - shape.memory, device_free)
+        return self.unusable_milli(host.cpu - shape.cpu, host.memory_bytes - shape.memory_bytes, device_free)
 
 
 class BalancePolicy(FragmentationPolicy):
-    """As Descent, but free GPU for which the cores or the memory beside it will not last counts as out of use too.
+    """As FGD, but free GPU beyond what the free cores or memory beside it can serve counts as unusable too.
 
-    Descent sees that a host has too few cores only when a usual request fits there no longer. Counting the shortage
-    from the first session on keeps cores and GPUs of a host in step, and sends what needs many cores to where many are.
+    FGD notices a shortage of cores only when a usual request fits no longer. Counting it from the first session on
+    keeps cores and GPUs of a host in step, and sends requests with many cores to hosts that have many.
     """
 
-    def lost(self, cpu: int, memory: int, device_free: Sequence[int]) -> float:
-        """Return the milli-fGPU out of use, and those that will be if requests go on as they are in the mean."""
-        return self.fragmentation.of(cpu, memory, device_free) + self.fragmentation.short(cpu, memory, sum(device_free))
+    def unusable_milli(self, cpu: int, memory_bytes: int, device_free: Sequence[int]) -> float:
+        """Return the fragmentation, plus the GPU that cores or memory will not serve at the mix's mean rates."""
+        shortage = self.fragmentation.shortage_milli(cpu, memory_bytes, sum(device_free))
+        return self.fragmentation.unusable_milli(cpu, memory_bytes, device_free) + shortage
 
 
-def policy_for(rules: Rules, capacity: int, mix: Callable[[], Sequence[tuple[Shape, int]]]) -> PlacementPolicy:
-    """Return the policy of a group whose GPUs hold `capacity` for requests of the usual `mix`."""
+def policy_for(rules: Rules, gpu_capacity: int, mix: Callable[[], Sequence[tuple[Shape, int]]]) -> PlacementPolicy:
+    """Return the policy of a group whose GPUs hold `gpu_capacity` milli-fGPU; `mix` is called where it is needed."""
     if rules.placement_policy == PlacementPolicyName.PACK:
         return PackPolicy()
     if rules.placement_policy == PlacementPolicyName.SPREAD:
         return SpreadPolicy()
-    fragmentation = Fragmentation(mix(), capacity)
-    return (
-        FragmentationPolicy(fragmentation, capacity)
-        if rules.placement_policy == PlacementPolicyName.FGD
-        else BalancePolicy(fragmentation, capacity)
-    )
+    fragmentation = Fragmentation(mix(), gpu_capacity)
+    is_fgd = rules.placement_policy == PlacementPolicyName.FGD
+    return (FragmentationPolicy if is_fgd else BalancePolicy)(fragmentation, gpu_capacity)

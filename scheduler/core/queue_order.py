@@ -1,8 +1,8 @@
-"""Who is served first: priority with ageing, then first come first served or dominant-resource fairness. Pure.
+"""Queue order: priority with ageing, then first come first served or dominant-resource fairness. Pure.
 
-A point of priority counts as much as `Rules.ageing` of waiting, so a session of priority p that joined at t stands as
-one of priority 0 that joined p times `ageing` earlier. Since that moment never changes, nobody's place gets worse by
-waiting, and who comes much later stands behind, whatever its priority.
+A point of priority counts as much as waiting for `Rules.ageing`: a session of priority p that joined at t ranks as one
+of priority 0 that joined p * `ageing` earlier. That moment never changes, so waiting never worsens a position, and a
+request that comes much later ranks behind, whatever its priority.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,21 +11,21 @@ from heapq import heapify, heappop, heapreplace
 
 from scheduler.core.types import QueueOrder, Rules, SessionRequest
 
-Share = Callable[[int, int], int]  # (group id, user id) -> what the user holds of the group now; comparable
+DominantShareOf = Callable[[int, int], int]  # (group id, user id) -> the user's dominant share now
 DEFAULT = Rules()
 
 
 def bonus_of(priority: int, rules: Rules) -> timedelta:
-    """Return by how much earlier a session of priority 0 would have had to join to stand in the same place."""
+    """Return how much earlier a session of priority 0 would have had to join for the same rank."""
     return priority * rules.ageing
 
 
 def sequence(
-    queue: Iterable[SessionRequest], rules: Mapping[int, Rules], share: Share, now: datetime
+    queue: Iterable[SessionRequest], rules: Mapping[int, Rules], share_of: DominantShareOf, now: datetime
 ) -> Iterator[SessionRequest]:
-    """Yield the requests as they are to be served: all that are first come first served, then each fair group's.
+    """Yield the requests in the order to serve: those of all FIFO groups, then those of each fair group.
 
-    `share` is asked again for every step of a fair group, so whoever has just been served stands back at once.
+    `share_of` is called at each step of a fair group, so that a start counts at once.
     """
     fair: dict[int, list[SessionRequest]] = {}
     bonus: dict[tuple[int, int], timedelta] = {}
@@ -41,31 +41,34 @@ def sequence(
     fifo.sort(key=lambda request: request.queued_at - bonus[request.group_id, request.priority])
     yield from fifo
     for group_id in sorted(fair):
-        yield from fairly(fair[group_id], rules[group_id], share, now)
+        yield from fair_sequence(fair[group_id], rules[group_id], share_of, now)
 
 
-def fairly(requests: Iterable[SessionRequest], rules: Rules, share: Share, now: datetime) -> Iterator[SessionRequest]:
-    """Yield the requests of one group: the highest band first, in it those of the user who holds least, oldest first.
+def fair_sequence(
+    requests: Iterable[SessionRequest], rules: Rules, share_of: DominantShareOf, now: datetime
+) -> Iterator[SessionRequest]:
+    """Yield the requests of one group by dominant-resource fairness (DRF; Ghodsi et al., NSDI 2011), in bands.
 
-    A band is a point of priority, waiting counted in; within it nobody is ahead by having waited a little longer.
+    A band is one point of priority, waiting included. Within a band the next request is the oldest of the user with the
+    lowest dominant share: a slightly longer wait gives no precedence.
     """
-    lines: dict[int, list[tuple[int, datetime, int, SessionRequest]]] = {}
-    for place, request in enumerate(requests):
+    by_owner: dict[int, list[tuple[int, datetime, int, SessionRequest]]] = {}
+    for position, request in enumerate(requests):
         band = request.priority + (now - request.queued_at) // rules.ageing
-        lines.setdefault(request.owner_id, []).append((-band, request.queued_at, place, request))
-    turns = []
-    for owner_id, queue in lines.items():
-        queue.sort(reverse=True)
-        band, since, place, request = queue[-1]
-        turns.append((band, share(request.group_id, owner_id), since, place, owner_id))
-    heapify(turns)
-    while turns:
-        owner_id = turns[0][-1]
-        queue = lines[owner_id]
-        request = queue.pop()[-1]
+        by_owner.setdefault(request.owner_id, []).append((-band, request.queued_at, position, request))
+    heap = []
+    for owner_id, own in by_owner.items():
+        own.sort(reverse=True)
+        band, since, position, request = own[-1]
+        heap.append((band, share_of(request.group_id, owner_id), since, position, owner_id))
+    heapify(heap)
+    while heap:
+        owner_id = heap[0][-1]
+        own = by_owner[owner_id]
+        request = own.pop()[-1]
         yield request
-        if queue:
-            band, since, place, request = queue[-1]
-            heapreplace(turns, (band, share(request.group_id, owner_id), since, place, owner_id))
+        if own:
+            band, since, position, request = own[-1]
+            heapreplace(heap, (band, share_of(request.group_id, owner_id), since, position, owner_id))
         else:
-            heappop(turns)
+            heappop(heap)

@@ -1,4 +1,4 @@
-"""Those of a line who fit in the same places. Pure."""
+"""Request classes: waiting requests of equal shape and constraints. Pure."""
 
 from bisect import bisect_left, insort
 from collections.abc import Iterator
@@ -7,34 +7,34 @@ from typing import Any
 
 from scheduler.core.types import SessionRequest, Shape
 
-QueueKey = tuple[Any, ...]  # in the order to serve: comparable, and different for each
+QueueKey = tuple[Any, ...]  # position in the order to serve: comparable, and distinct for each request
 QueueEntry = tuple[QueueKey, SessionRequest]
 
 
 class RequestClass:
-    """Requests of one group, shape and avoided host: a queue for each time limit, as that is all they differ in.
+    """Requests of one group, shape and avoided host, with a queue for each time limit: they differ in nothing else.
 
-    Where one of them finds no room open to all, none does; in kept room there may be some for those who end in time.
+    If one of them fits on no unreserved host, none does. On the reserved host, those that end in time may still fit.
     """
 
     __slots__ = ("first_key", "group_id", "is_new", "longest", "queues", "shape")
 
     def __init__(self, request: SessionRequest) -> None:
-        """Begin with what a request asks for, without anybody."""
+        """Take the class of a request; the class is empty."""
         self.group_id = request.group_id
         self.shape: Shape = request.shape
-        self.queues: dict[timedelta | None, list[QueueEntry]] = {}  # in order; none is empty
-        self.first_key: QueueKey = ()  # of the first of all
-        self.is_new = False  # somebody is new here, or no longer barred
-        self.longest: timedelta | None = None  # only who runs no longer has a turn in this serving; None: everybody
+        self.queues: dict[timedelta | None, list[QueueEntry]] = {}  # by time limit, each ascending; none is empty
+        self.first_key: QueueKey = ()  # least key of all queues
+        self.is_new = False  # has a request that is new, or no longer above a limit
+        self.longest: timedelta | None = None  # in this pass only time limits up to this are served; None: all
 
     def __iter__(self) -> Iterator[QueueEntry]:
-        """Yield everybody, those of one time limit after the other."""
+        """Yield all entries, one queue after the other."""
         for queue in self.queues.values():
             yield from queue
 
     def copy(self) -> "RequestClass":
-        """Return the same requests in queues of their own, with nothing new."""
+        """Return a copy with queues of its own, in which nothing is new."""
         copy: RequestClass = object.__new__(RequestClass)
         copy.group_id, copy.shape, copy.first_key = self.group_id, self.shape, self.first_key
         copy.queues = {duration: queue.copy() for duration, queue in self.queues.items()}
@@ -42,7 +42,7 @@ class RequestClass:
         return copy
 
     def add(self, key: QueueKey, request: SessionRequest) -> None:
-        """Put a request in its place."""
+        """Insert a request by its key."""
         queue = self.queues.get(request.duration)
         if queue is None:
             self.queues[request.duration] = [(key, request)]
@@ -54,7 +54,7 @@ class RequestClass:
             self.first_key = key
 
     def remove(self, key: QueueKey, request: SessionRequest) -> bool:
-        """Take a request out; return whether it was there."""
+        """Remove a request; return whether it was there."""
         queue = self.queues.get(request.duration, [])
         position = bisect_left(queue, (key,))
         if position == len(queue) or queue[position][0] != key:
@@ -67,7 +67,7 @@ class RequestClass:
         return True
 
     def pop(self, entry: QueueEntry) -> QueueEntry:
-        """Take out the first of a time limit, and return the entry."""
+        """Remove an entry that is the first of its queue, and return it."""
         queue = self.queues[entry[1].duration]
         del queue[0]
         if not queue:
@@ -78,13 +78,13 @@ class RequestClass:
 
     @property
     def head(self) -> SessionRequest:
-        """The first of all; there must be one."""
+        """Request of the least key; the class must not be empty."""
         return next(queue[0][1] for queue in self.queues.values() if queue[0][0] == self.first_key)
 
     def first(self) -> QueueEntry | None:
-        """Return the first of those who have a turn."""
+        """Return the entry of the least key among those with a time limit up to `longest`; None if there is none."""
         longest, found = self.longest, None
-        if longest is None and len(self.queues) == 1:  # the usual case
+        if longest is None and len(self.queues) == 1:  # the most frequent case
             (queue,) = self.queues.values()
             return queue[0]
         for duration, queue in self.queues.items():

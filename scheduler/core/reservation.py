@@ -1,8 +1,8 @@
-"""The room kept for the head of a group's queue, so that those behind it may pass but never delay it. Pure.
+"""Reservation for the head of a group's queue: requests behind it may start earlier but never delay it. Pure.
 
-EASY backfill on devices: the head's start is reserved on one host at the earliest time at which it fits there once
-those who run have reached their bounds. Whoever ends by then may use that host; others only what the head will not
-need.
+EASY backfill (Lifka 1995), applied to devices: the head's start is reserved on one host, at the earliest time at which
+it fits there if running sessions use their time limits to the full. Requests that end by then may use that host;
+others may use what the head will not need.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,21 +14,24 @@ from scheduler.core.group_capacity import GroupCapacity
 from scheduler.core.host_capacity import HostCapacity
 from scheduler.core.types import EPOCH, HostView, RunningSession, SessionRequest, Shape, Shares
 
-SessionEnd = tuple[datetime, str, RunningSession]  # when it ends at the latest; its id, which makes each different; who
+SessionEnd = tuple[datetime, str, RunningSession]  # latest end; the session's id, which makes entries distinct
 
 
 @dataclass(slots=True, kw_only=True)
 class Reservation:
-    """A host kept for the head: from `at`, as `shadow` says it will be then; or, without a time, wholly."""
+    """A host reserved for the head: from `at`, with `shadow` its free capacity then; without a time, as a whole."""
 
     shape: Shape
     host: HostCapacity
     shadow: HostCapacity | None
     at: datetime | None
-    refused: set[Shape] = field(default_factory=set)  # would delay the head, until a session there ends
+    refused: set[Shape] = field(default_factory=set)  # shapes that would delay the head, until a session there ends
 
-    def admit(self, group: GroupCapacity, shape: Shape, ends_at: datetime | None) -> Shares | None:
-        """Take `shape` from the kept host for a session that ends at `ends_at`, unless the head would be delayed."""
+    def backfill(self, group: GroupCapacity, shape: Shape, ends_at: datetime | None) -> Shares | None:
+        """Take `shape` from the reserved host and return the shares; None if that would delay the head.
+
+        `ends_at` is the latest end of the session to be started, None if it is unbounded.
+        """
         host = self.host
         if self.at is None or self.shadow is None or not host.fits(shape):
             return None
@@ -36,9 +39,9 @@ class Reservation:
             return group.take(host, shape)
         if shape in self.refused:
             return None
-        rest = shape.fgpu % host.gpu_capacity if shape.fgpu else 0
-        for device in group.policy.devices(host, shape, rest) if rest else (0,):
-            split = host.split(shape.fgpu, (device,))
+        part = shape.fgpu_milli % host.gpu_capacity if shape.fgpu_milli else 0
+        for device in group.policy.devices(host, shape, part) if part else (0,):
+            split = host.split(shape.fgpu_milli, (device,))
             later = self.shadow.copy()
             later.take(shape, split)
             if later.fits(self.shape):
@@ -49,9 +52,9 @@ class Reservation:
 
 
 def reserve(shape: Shape, group: GroupCapacity, ends: Iterable[SessionEnd], now: datetime) -> Reservation | None:
-    """Return the earliest start of `shape` by the bounds in `ends`, ascending; None if bounds alone never free enough.
+    """Return the earliest start of `shape` by the ends of running sessions, given ascending; None if it never fits.
 
-    Of several hosts that are ready at the same time it is the first, and so it stays in the passes until then.
+    Of several hosts that fit at the same time it takes the lowest index, so that later passes find the same one.
     """
     by_host = {host.host_id: host for host in group.hosts}
     shadows: dict[int, HostCapacity] = {}
@@ -61,7 +64,7 @@ def reserve(shape: Shape, group: GroupCapacity, ends: Iterable[SessionEnd], now:
             host = by_host.get(running.host_id)
             if host is not None:
                 shadow = shadows.get(host.index) or shadows.setdefault(host.index, host.copy())
-                shadow.give(running.shape, running.shares)
+                shadow.give_back(running.shape, running.shares)
                 touched.add(host.index)
         ready = [index for index in touched if shadows[index].fits(shape)]
         if ready:
@@ -74,28 +77,34 @@ def reserve_whole_host(
     head: SessionRequest,
     group: GroupCapacity,
     host_views: Sequence[HostView],
-    started: Mapping[int, datetime],
+    last_starts: Mapping[int, datetime],
     since: datetime,
 ) -> Reservation | None:
-    """Return a host kept wholly for the head, or None if none could ever take it. `started`: last start by host id.
+    """Return a reservation of a whole host for the head, or None if no host could ever take it.
 
-    It is one on which nothing has started since the hold began, or else not for the longest time: there the head starts
-    as soon as those who run now have ended, and as nothing is placed there, the next pass finds it or a better one.
-    Among those it is the one that lacks least.
+    `last_starts` holds the latest start of a running session by host id; `since` is when the reservation fell due. The
+    host is one without a start since then, or else the one whose last start is longest ago: the head starts there once
+    all who run now have ended, and since nothing is placed there, the next pass finds it or a better one. Among equal
+    hosts it is the one that lacks least.
     """
     shape = head.shape
     able = [
-        (max(since, started.get(host.host_id, EPOCH)), *_lacking(host, shape), host.index)
+        (max(since, last_starts.get(host.host_id, EPOCH)), *_missing(host, shape), host.index)
         for host, view in zip(group.hosts, host_views, strict=True)
         if view.cpu >= shape.cpu
-        and view.memory >= shape.memory
-        and len(view.gpus) * host.gpu_capacity >= shape.fgpu
-        and not shape.fgpu % host.granularity
+        and view.memory_bytes >= shape.memory_bytes
+        and len(view.gpus) * host.gpu_capacity >= shape.fgpu_milli
+        and not shape.fgpu_milli % host.granularity_milli
     ]
     if not able:
         return None
     return Reservation(shape=shape, host=group.hosts[min(able)[-1]], shadow=None, at=None)
 
 
-def _lacking(host: HostCapacity, shape: Shape) -> tuple[int, int, int]:
-    return max(0, shape.fgpu - host.fgpu), max(0, shape.cpu - host.cpu), max(0, shape.memory - host.memory)
+def _missing(host: HostCapacity, shape: Shape) -> tuple[int, int, int]:
+    """Return the milli-fGPU, cores and bytes that the host lacks for `shape` now."""
+    return (
+        max(0, shape.fgpu_milli - host.max_request_milli),
+        max(0, shape.cpu - host.cpu),
+        max(0, shape.memory_bytes - host.memory_bytes),
+    )

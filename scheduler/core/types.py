@@ -1,7 +1,8 @@
-"""The words of scheduling: what a pass reads and what it answers. Plain data; no Django, no clock, integers only.
+"""Input and output of a scheduling pass. Plain data: no Django, no clock, integers only.
 
-CPU is in cores, memory in bytes, GPU shares in milli-fGPU. What comes by the thousand is a NamedTuple: cheap to make
-from a row of the database, small, and quick to read.
+CPU is in cores, memory in bytes, GPU shares in milli-fGPU. A simulated trace may use other units (milli-cores, MiB):
+the core only compares amounts of the same kind. Types of which a state holds thousands are NamedTuples: cheap to
+build from a database row, small, and quick to read.
 """
 
 from collections.abc import Mapping
@@ -14,59 +15,59 @@ from accounts.limits import Amounts, PolicyLimits
 from sessions.lifecycle import Reason
 
 EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
-ClassKey = tuple[int, int, int, int, int | None]
-BoundedClassKey = tuple[int, int, int, int, int | None, timedelta | None]
-Shares = tuple[tuple[int, int], ...]  # (gpu id, milli-fGPU) in device order
+ClassKey = tuple[int, int, int, int, int | None]  # group id, cores, bytes, milli-fGPU, avoided host id
+BoundedClassKey = tuple[int, int, int, int, int | None, timedelta | None]  # the same, and the time limit
+Shares = tuple[tuple[int, int], ...]  # (GPU id, milli-fGPU) in device order
 
 
 class PlacementPolicyName(StrEnum):
-    """Which of the hosts that fit takes a session."""
+    """How a group chooses among the hosts that fit; implemented in `placement_policy`."""
 
-    PACK = "pack"  # the one with the least GPU free: keeps whole GPUs whole
-    SPREAD = "spread"  # the one with the most GPU free: fewest neighbours
-    FGD = "fgd"  # the one where it leaves the least GPU that the usual requests cannot use
-    BALANCE = "balance"  # as fgd, and by how well the cores left over match the GPUs left over
+    PACK = "pack"  # least free GPU: keeps whole GPUs whole
+    SPREAD = "spread"  # most free GPU: fewest neighbours
+    FGD = "fgd"  # least growth of fragmentation: free GPU that the usual requests cannot use
+    BALANCE = "balance"  # as fgd, also weighing free GPU against the free cores and memory beside it
 
 
 class QueueOrder(StrEnum):
-    """Who is served first among sessions of equal priority."""
+    """How a group orders sessions of equal priority."""
 
-    FIFO = "fifo"  # who waits longest
-    DRF = "drf"  # the user who holds the smallest part of the group, dominant-resource fairness
+    FIFO = "fifo"  # longest wait first
+    DRF = "drf"  # lowest dominant share of the group first (dominant-resource fairness)
 
 
 class Shape(NamedTuple):
-    """What a request needs of one host: cores, bytes, milli-fGPU. Requests of the same shape fit in the same places."""
+    """Amounts that a request needs on one host. Requests of equal shape fit on the same hosts."""
 
     cpu: int
-    memory: int
-    fgpu: int
+    memory_bytes: int
+    fgpu_milli: int
 
 
 class GpuView(NamedTuple):
-    """One device of a host: what it holds when empty and what is free now."""
+    """One device of a host: its total and its free milli-fGPU."""
 
     id: int
-    capacity: int
-    free: int
+    capacity_milli: int
+    free_milli: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostView:
-    """One host that may take sessions: totals, what is free now, and its devices in index order.
+    """One host that may take sessions: totals, free amounts, and its devices in index order.
 
-    All devices of a group have the same capacity; hosts may differ in how many they have.
+    All devices of a group have the same capacity; hosts may differ in their number of devices.
     """
 
     id: int
     name: str
     group_id: int
     cpu: int
-    memory: int
+    memory_bytes: int
     cpu_free: int
-    memory_free: int
+    memory_free_bytes: int
     gpus: tuple[GpuView, ...] = ()
-    divides: bool = True  # its devices; where it cannot, they are lent whole
+    divides: bool = True  # False: only whole devices can be lent
 
 
 class SessionRequest(NamedTuple):
@@ -76,52 +77,52 @@ class SessionRequest(NamedTuple):
     owner_id: int
     group_id: int
     cpu: int
-    memory: int
-    fgpu: int
-    avoided_host_id: int | None = None  # took no notice of an earlier attempt; used only if no other host fits
+    memory_bytes: int
+    fgpu_milli: int
+    avoided_host_id: int | None = None  # did not answer an earlier attempt; used only if no other host fits
     priority: int = 0
     queued_at: datetime = EPOCH
-    duration: timedelta | None = None  # the longest it may run once started; None: without a bound
-    project_id: int | None = None  # the project whose limits bind it too
+    duration: timedelta | None = None  # time limit: the longest it may run once started; None: unbounded
+    project_id: int | None = None  # project whose limits apply as well
 
     @property
     def shape(self) -> Shape:
-        """What it needs of one host."""
-        return Shape(self.cpu, self.memory, self.fgpu)
+        """Amounts that it needs on one host."""
+        return Shape(self.cpu, self.memory_bytes, self.fgpu_milli)
 
     @property
     def class_key(self) -> ClassKey:
-        """What decides whether there is room for it that is kept for nobody."""
+        """Key of its request class: equal for requests that fit on the same unreserved hosts."""
         return self[2:7]
 
     @property
     def bounded_class_key(self) -> BoundedClassKey:
-        """What decides whether there is room for it: where there is none for one of a kind, there is none for any."""
+        """Class key and time limit: equal for requests that fit on the same hosts, reserved ones included."""
         return (*self[2:7], self.duration)
 
 
 class RunningSession(NamedTuple):
-    """A session that holds a lease on a host, and when it has ended at the latest."""
+    """A session that holds a lease on a host, and the latest time at which it ends."""
 
     session_id: str
     owner_id: int
     host_id: int
     cpu: int
-    memory: int
+    memory_bytes: int
     shares: Shares = ()
     started_at: datetime = EPOCH
-    ends_at: datetime | None = None  # None: without a bound
+    ends_at: datetime | None = None  # None: unbounded
     project_id: int | None = None
 
     @property
     def shape(self) -> Shape:
-        """What it holds of its host."""
-        return Shape(self.cpu, self.memory, sum(share for _, share in self.shares))
+        """Amounts that it holds on its host."""
+        return Shape(self.cpu, self.memory_bytes, sum(share for _, share in self.shares))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitHolder:
-    """A holder of limits, a user or a project: what it may hold at once, and what its sessions hold now."""
+    """A user or project with limits: the most it may hold at once, and what its sessions hold now."""
 
     limits: PolicyLimits
     used: Amounts
@@ -129,24 +130,22 @@ class LimitHolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
-    """How a resource group is scheduled."""
+    """Scheduling settings of a resource group."""
 
     placement_policy: PlacementPolicyName = PlacementPolicyName.PACK
     queue_order: QueueOrder = QueueOrder.FIFO
-    ageing: timedelta = timedelta(hours=6)  # waiting this long counts as much as one point of priority
-    reservation_delay: timedelta = timedelta(
-        hours=1
-    )  # from then on the head, if nothing else helps, gets a host to itself
-    mix: tuple[tuple[Shape, int], ...] = ()  # usual requests and how often; empty: learned from who runs and waits
+    ageing: timedelta = timedelta(hours=6)  # waiting this long counts as one point of priority
+    reservation_delay: timedelta = timedelta(hours=1)  # wait of a head without a bound before it gets a whole host
+    mix: tuple[tuple[Shape, int], ...] = ()  # usual requests and their counts; empty: running and waiting ones
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Snapshot:
-    """The state that a pass decides on; `hosts` are those that may take sessions.
+    """State that a pass decides on.
 
-    `closed_groups` have ready hosts which the administration has closed for new sessions; this matters to words alone.
-    `owners` has an entry for every user in the queue, `projects` for every project, `rules` for the groups that differ
-    from the default. Equals in the queue are served as they stand in it.
+    `hosts` are those that may take sessions. `closed_groups` have ready hosts, all cordoned; only explanations read
+    it. `owners` has an entry for every user in the queue, `projects` for every project, `rules` for each group that
+    differs from the default. Requests of equal rank are served in the order of `queue`.
     """
 
     hosts: tuple[HostView, ...]
@@ -159,7 +158,7 @@ class Snapshot:
 
 
 class Placement(NamedTuple):
-    """Where a session goes: a host, and shares as (gpu id, milli-fGPU), which sum to its request exactly."""
+    """Decision that a session goes to a host; its GPU shares sum to its request exactly."""
 
     session_id: str
     host_id: int
@@ -167,9 +166,10 @@ class Placement(NamedTuple):
 
 
 class WaitExplanation(NamedTuple):
-    """Why a session still waits: the reason, a sentence for its owner, and when it starts at the latest, and why then.
+    """Reason why a session waits, a sentence for its owner, the latest time at which it starts, and why not earlier.
 
-    `eta` holds if nobody ahead comes or changes; None where it depends on sessions without a time limit, or is far off.
+    `eta` holds unless a request ahead of it comes or changes. It is None where the start depends on sessions without a
+    time limit, or lies beyond the forecast.
     """
 
     session_id: str
@@ -181,7 +181,7 @@ class WaitExplanation(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """The outcome of a pass: every request of the queue is in exactly one of the two, each in the order served."""
+    """Outcome of a pass: each request of the queue is in exactly one of the two, in the order served."""
 
     placements: tuple[Placement, ...]
     waiting: tuple[WaitExplanation, ...]

@@ -1,6 +1,7 @@
-"""What sessions would have met under other hosts, rules or cuts of a GPU: a replay with a virtual clock. Pure.
+"""Replay of sessions with a virtual clock, under given hosts and rules. Pure.
 
-It goes through time on one board, by the very steps of a pass; nothing is sampled or approximated.
+It advances one cluster state through time by the steps of a pass (`placement.serve`); nothing is sampled or
+approximated.
 """
 
 from collections.abc import Iterable, Sequence
@@ -18,7 +19,7 @@ from scheduler.core.types import SessionRequest, Snapshot
 
 
 class Job(NamedTuple):
-    """A session of the past or of a trace: what was asked for at `request.queued_at`, and how long it ran."""
+    """A recorded session: its request, which joined at `request.queued_at`, and how long it ran."""
 
     request: SessionRequest
     runs_for: timedelta
@@ -26,23 +27,23 @@ class Job(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulationResult:
-    """What the sessions met. The rates are means over time, from the first arrival to the last."""
+    """Outcome of a replay. The rates are means over time, from the first arrival to the last."""
 
     starts: dict[str, datetime] = field(repr=False)  # by session id
     mean_wait: timedelta
     p95_wait: timedelta
     max_wait: timedelta
     never_started: int
-    utilisation: float  # part of all GPU that was held
+    utilisation: float  # part of all GPU that was in use
     fragmentation: float  # part of the free GPU that the usual requests could not use
-    fairness: float  # Jain's index over users of run / (wait + run): 1 if all are served alike
+    fairness: float  # Jain's index over users of run / (wait + run): 1 if equal for all
 
 
 def simulate(world: Snapshot, jobs: Iterable[Job]) -> SimulationResult:
-    """Replay `jobs` on the hosts of `world`, under its rules and limits, beside whoever runs there.
+    """Replay `jobs` on the hosts of `world`, under its rules and limits, beside the sessions that run there.
 
-    Sessions end when their job does, whatever their bound says; who runs in `world` ends at their bound. Where the
-    rules name no mix of usual requests, that of all jobs is used, as a platform knows its history.
+    A session ends when its job does, whatever its time limit; those that run in `world` end at their time limit. Where
+    the rules name no mix of usual requests, that of all jobs is used, as a platform knows its history.
     """
     arrivals = sorted(jobs, key=lambda job: job.request.queued_at)
     replay = _Replay(replace(world, queue=tuple(job.request for job in arrivals)), arrivals)
@@ -53,14 +54,14 @@ def simulate(world: Snapshot, jobs: Iterable[Job]) -> SimulationResult:
 
 
 class _Replay:
-    """The clock, the board, and what was measured on the way."""
+    """Virtual clock, cluster state and measurements of a replay."""
 
     def __init__(self, world: Snapshot, arrivals: Sequence[Job]) -> None:
         self._cluster = ClusterState(world)
         self._rules = world.rules
         self._jobs = {job.request.id: job for job in arrivals}
         self._waiting: list[SessionRequest] = []
-        self._ends: list[tuple[datetime, int, str]] = []  # when, group, session
+        self._ends: list[tuple[datetime, int, str]] = []  # time, group id, session id
         self._starts: dict[str, datetime] = {}
         self._meter = _Meter(self._cluster)
         for group_id, group in self._cluster.groups.items():
@@ -68,7 +69,7 @@ class _Replay:
                 heappush(self._ends, (at, group_id, session_id))
 
     def advance(self, until: datetime | None, arrivals: Sequence[SessionRequest]) -> None:
-        """Play all ends up to `until` (None: to the last), each with a pass, then one with `arrivals` in line."""
+        """Replay all ends up to `until` (None: to the last), with a pass each, then a pass with `arrivals` queued."""
         while self._ends and (until is None or self._ends[0][0] <= until):
             at = self._ends[0][0]
             self._meter.pass_time(at, counts=until is not None)
@@ -93,7 +94,7 @@ class _Replay:
             self._meter.note(group_id, placement.host_id)
 
     def outcome(self) -> SimulationResult:
-        """Return what the jobs have met."""
+        """Return the result of the replay."""
         waits = sorted(at - self._jobs[name].request.queued_at for name, at in self._starts.items())
         return SimulationResult(
             starts=self._starts,
@@ -118,13 +119,13 @@ class _Replay:
 
 
 def jain(amounts: Sequence[float]) -> float:
-    """Return Jain's fairness index: 1 if all are equal, 1/n if one has everything."""
+    """Return the fairness index of Jain, Chiu and Hawe (1984): 1 if all are equal, 1/n if one has everything."""
     squares = sum(amount * amount for amount in amounts)
     return sum(amounts) ** 2 / (len(amounts) * squares) if squares else 1.0
 
 
 class _Meter:
-    """Sums up over time what is free, and what of it is out of use."""
+    """Integrals over time of free GPU, and of the part of it that the usual requests cannot use."""
 
     def __init__(self, cluster: ClusterState) -> None:
         self._groups = cluster.groups
@@ -132,29 +133,30 @@ class _Meter:
         self._capacity = sum(
             len(host.gpus) * group.gpu_capacity for group in cluster.groups.values() for host in group.host_views
         )
-        self._known: dict[int, tuple[int, float]] = {}  # by host id: free, and lost of it
-        self._free, self._lost = 0, 0.0
+        self._known: dict[int, tuple[int, float]] = {}  # by host id: free milli-fGPU, and the unusable part of it
+        self._free, self._unusable = 0, 0.0
         self._now: datetime | None = None
-        self._seconds = self._free_seconds = self._lost_seconds = 0.0
+        self._seconds = self._free_seconds = self._unusable_seconds = 0.0
         for key, group in cluster.groups.items():
             for host in group.host_views:
                 self.note(key, host.id)
 
     def note(self, group_id: int, host_id: int) -> None:
-        """Take in that something has changed on a host."""
+        """Measure a host again after a change."""
         host = self._groups[group_id].host_capacities[host_id]
-        free, lost = self._known.get(host_id, (0, 0.0))
-        now = self._known[host_id] = host.free, self._measures[group_id].of(host.cpu, host.memory, host.device_free)
+        free, unusable = self._known.get(host_id, (0, 0.0))
+        unusable_now = self._measures[group_id].unusable_milli(host.cpu, host.memory_bytes, host.device_free)
+        now = self._known[host_id] = host.total_free, unusable_now
         self._free += now[0] - free
-        self._lost += now[1] - lost
+        self._unusable += now[1] - unusable
 
     def pass_time(self, until: datetime, *, counts: bool) -> None:
-        """Go on to `until`; the time counts or is left out of the means."""
+        """Advance to `until`; `counts`: whether the time since counts in the means."""
         if self._now is not None and counts:
             seconds = (until - self._now).total_seconds()
             self._seconds += seconds
             self._free_seconds += seconds * self._free
-            self._lost_seconds += seconds * self._lost
+            self._unusable_seconds += seconds * self._unusable
         self._now = until
 
     @property
@@ -164,4 +166,4 @@ class _Meter:
 
     @property
     def fragmentation(self) -> float:
-        return self._lost_seconds / self._free_seconds if self._free_seconds else 0.0
+        return self._unusable_seconds / self._free_seconds if self._free_seconds else 0.0

@@ -1,6 +1,6 @@
-"""Reads traces in the format of Alibaba's openb: hosts and sessions as CSV. Pure but for the files.
+"""Reader of traces in the format of Alibaba's openb: hosts and sessions as CSV. Pure but for the files.
 
-Amounts are as the trace has them: thousandths of cores, MiB, thousandths of a GPU; nothing compares them with others.
+Unlike the rest of the scheduler, CPU is in milli-cores and memory in MiB, as in the trace; GPU is in thousandths.
 """
 
 import csv
@@ -16,24 +16,24 @@ GROUP = 1  # all hosts of a trace are in one group
 
 
 class Pod(NamedTuple):
-    """A session of the trace: what it asked for, when it came and how long it lasted, in seconds (at least 1)."""
+    """A session of the trace: its shape, its arrival and its duration in seconds (at least 1)."""
 
     shape: Shape
-    came: int
-    lasts: int
+    arrival_seconds: int
+    duration_seconds: int
 
 
-def make_host(number: int, cpu: int, memory: int, gpus: int) -> HostView:
-    """Return an empty host."""
+def make_host(number: int, cpu_milli: int, memory_mib: int, gpus: int) -> HostView:
+    """Return an empty host of the trace's group."""
     views = tuple(GpuView(number * 8 + index, 1000, 1000) for index in range(gpus))
     return HostView(
         id=number,
         name=f"{number:05}",
         group_id=GROUP,
-        cpu=cpu,
-        memory=memory,
-        cpu_free=cpu,
-        memory_free=memory,
+        cpu=cpu_milli,
+        memory_bytes=memory_mib,
+        cpu_free=cpu_milli,
+        memory_free_bytes=memory_mib,
         gpus=views,
     )
 
@@ -58,8 +58,10 @@ def world(hosts: tuple[HostView, ...], pods: tuple[Pod, ...]) -> tuple[Snapshot,
     """Return the trace as the simulator takes it: one group, one user without limits, no time limits."""
     jobs = []
     for number, pod in enumerate(pods):
-        request = SessionRequest(f"{number:06}", 1, GROUP, *pod.shape, queued_at=EPOCH + timedelta(seconds=pod.came))
-        jobs.append(Job(request, timedelta(seconds=pod.lasts)))
+        request = SessionRequest(
+            f"{number:06}", 1, GROUP, *pod.shape, queued_at=EPOCH + timedelta(seconds=pod.arrival_seconds)
+        )
+        jobs.append(Job(request, timedelta(seconds=pod.duration_seconds)))
     return Snapshot(hosts=hosts, queue=(), owners={1: LimitHolder(limits=PolicyLimits(), used=Amounts())}), jobs
 
 
@@ -67,5 +69,5 @@ def _pod(row: dict[str, str]) -> Pod:
     count = int(row["num_gpu"])
     fgpu = 1000 * count if count > 1 else count * int(row["gpu_milli"])
     shape = Shape(int(row["cpu_milli"]), int(row["memory_mib"]), fgpu)
-    came = int(row["creation_time"])
-    return Pod(shape, came, max(1, int(row["deletion_time"]) - came))
+    arrival = int(row["creation_time"])
+    return Pod(shape, arrival, max(1, int(row["deletion_time"]) - arrival))

@@ -1,11 +1,11 @@
-"""What a user is told before launching.
+"""Advice before launching.
 
-Each property was seen to fail under the faults named, planted in the product and taken out again:
+Each test was seen to fail under these faults, planted in the product:
 
-| property (test_...) | planted fault |
+| test_... | planted faults |
 |---|---|
-| the_answer_is_what_then_happens | whoever asks is served first |
-| an_alternative_that_starts_now | every other group is offered; limits are ignored for less fGPU |
+| the_advice_is_what_happens | the request asked about is served first |
+| an_alternative_that_starts_now_does | every other group is offered; limits are ignored for less fGPU |
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ thousand = settings(max_examples=1000, deadline=None)
 
 
 def what_happens(world: Snapshot, request: SessionRequest) -> Starts:
-    """Return when `request` starts if it joins now, everyone keeps their bound and nobody else comes."""
+    """Return the start of `request` if it joins now, all sessions run to their bounds, and no other joins."""
     start = simulate(world, [job(one) for one in (*world.queue, request)]).starts.get(request.id)
     if start is None or start >= NOW + FOREVER:
         return None
@@ -35,7 +35,7 @@ def what_happens(world: Snapshot, request: SessionRequest) -> Starts:
 
 @thousand
 @given(worlds(queue=12), st.randoms(use_true_random=True))
-def test_the_answer_is_what_then_happens(world: Snapshot, random: Random) -> None:
+def test_the_advice_is_what_happens(world: Snapshot, random: Random) -> None:
     request = random_waiting(random, "mine", 0.2)._replace(priority=random.choice((0, 0, 1)))
     assert advise(world, request, NOW).starts == what_happens(world, request)
 
@@ -47,8 +47,8 @@ def test_an_alternative_that_starts_now_does(world: Snapshot, random: Random) ->
     other = 3 - request.group_id
     advice = advise(world, request, NOW, other_group_ids=[other])
     for alternative in advice.alternatives:
-        assert (alternative.group_id, alternative.fgpu) != (request.group_id, request.fgpu)
-        changed = request._replace(group_id=alternative.group_id, fgpu=alternative.fgpu)
+        assert (alternative.group_id, alternative.fgpu_milli) != (request.group_id, request.fgpu_milli)
+        changed = request._replace(group_id=alternative.group_id, fgpu_milli=alternative.fgpu_milli)
         if alternative.starts == "now":
             assert what_happens(world, changed) == "now"
         else:
@@ -72,7 +72,7 @@ def test_less_fgpu_and_another_group_are_offered() -> None:
     )
 
 
-def test_what_is_offered_is_within_the_users_limits() -> None:
+def test_alternatives_are_within_the_users_limits() -> None:
     owner = LimitHolder(limits=PolicyLimits(fgpu=1000), used=Amounts(fgpu=800, sessions=1))
     snapshot = make_snapshot([make_host(1, [1000])], [], {1: owner})
     advice = advise(snapshot, make_request("mine", 500), NOW)
@@ -81,5 +81,5 @@ def test_what_is_offered_is_within_the_users_limits() -> None:
     assert advice.alternatives == (Alternative(1, 200, "now"),)
 
 
-def test_what_starts_now_needs_no_more_words() -> None:
+def test_a_start_now_has_no_reason() -> None:
     assert advise(make_snapshot([make_host(1, [1000])], []), make_request("mine", 1000), NOW) == Advice(starts="now")

@@ -1,4 +1,4 @@
-"""What launching is told beforehand: the very thing that then happens, and nothing is written."""
+"""Estimates before launching: what then happens, and without writes."""
 
 from datetime import UTC, datetime, timedelta
 from random import Random
@@ -44,25 +44,25 @@ def form(host: Host, **changes: Any) -> dict[str, Any]:
     return typed | {"cpu": "1", "memory": "1g", "shared_memory": "64m", "fgpu": "1"} | changes
 
 
-def words(user: User, typed: dict[str, Any]) -> str:
+def advice_text(user: User, typed: dict[str, Any]) -> str:
     response = browser_of(user).post(PAGE, typed)
     assert response.status_code == 200
     return " ".join(response.content.decode().split())
 
 
-def test_a_stranger_is_told_nothing(body: dict[str, Any]) -> None:
+def test_strangers_get_no_estimate(body: dict[str, Any]) -> None:
     assert client_of().post(URL, body).status_code == 401
     assert browser_of(make_user()).get(PAGE).status_code == 405
     assert client_of().post(PAGE, body).status_code == 302
 
 
-def test_what_fits_starts_now_and_asking_writes_nothing(body: dict[str, Any]) -> None:
+def test_a_fitting_request_starts_now_without_writes(body: dict[str, Any]) -> None:
     answer = client_of(make_user()).post(URL, body)
     assert answer.json() == {"starts": "now", "reason": "", "eta_reason": "", "alternatives": []}
     assert not Session.objects.exists()
 
 
-def test_what_does_not_fit_is_told_when_why_and_what_would_start_sooner(host: Host, body: dict[str, Any]) -> None:
+def test_a_waiting_request_gets_estimate_reason_and_alternatives(host: Host, body: dict[str, Any]) -> None:
     user = make_user()
     running = run_session(host=host, fgpu=1500, time_limit=2 * HOUR)
     answer = client_of(user).post(URL, body).json()
@@ -71,20 +71,20 @@ def test_what_does_not_fit_is_told_when_why_and_what_would_start_sooner(host: Ho
     assert answer["reason"] == "Waiting for 1 fGPU on one GPU: the most that is free on a single GPU is 0.5."
     assert answer["eta_reason"] == "1 fGPU falls free when 1 session reaches its time limit"
     assert answer["alternatives"] == [{"resource_group": host.group.name, "fgpu": "0.5", "starts": "now"}]
-    page = words(user, form(host))
+    page = advice_text(user, form(host))
     assert "Starts about <time" in page
     assert "because 1 fGPU falls free when 1 session reaches its time limit." in page
     assert "now with 0.5 fGPU" in page
 
 
-def test_without_limits_nobody_can_say_when(host: Host, body: dict[str, Any]) -> None:
+def test_without_time_limits_there_is_no_estimate(host: Host, body: dict[str, Any]) -> None:
     run_session(host=host, fgpu=2000)
     answer = client_of(make_user()).post(URL, body).json()
     assert (answer["starts"], answer["alternatives"]) == (None, [])
-    assert "Starts when there is room" in words(make_user(), form(host))
+    assert "Starts when there is room" in advice_text(make_user(), form(host))
 
 
-def test_another_group_is_proposed_only_to_who_may_use_it(host: Host, body: dict[str, Any]) -> None:
+def test_only_usable_groups_are_proposed(host: Host, body: dict[str, Any]) -> None:
     run_session(host=host, fgpu=2000)
     other = make_host(gpus=1, group=make_group(open_to_all=False, name="private"))
     user, member = make_user(), make_user()
@@ -92,17 +92,17 @@ def test_another_group_is_proposed_only_to_who_may_use_it(host: Host, body: dict
     assert client_of(user).post(URL, body).json()["alternatives"] == []
     proposed = client_of(member).post(URL, body).json()["alternatives"]
     assert proposed == [{"resource_group": "private", "fgpu": "1", "starts": "now"}]
-    assert "now with 1 fGPU in private" in words(member, form(host))
+    assert "now with 1 fGPU in private" in advice_text(member, form(host))
 
 
-def test_several_sessions_start_when_the_last_of_them_does(host: Host, body: dict[str, Any]) -> None:
+def test_several_sessions_are_estimated_by_the_last(host: Host, body: dict[str, Any]) -> None:
     user = make_user()
     assert client_of(user).post(URL, body | {"count": 2}).json()["starts"] == "now"
     assert client_of(user).post(URL, body | {"count": 3}).json()["starts"] is None
-    assert "All 2 start now" in words(user, form(host, count="2"))
+    assert "All 2 start now" in advice_text(user, form(host, count="2"))
 
 
-def test_a_start_time_and_other_sessions_are_minded(host: Host, body: dict[str, Any]) -> None:
+def test_start_times_and_dependencies_are_respected(host: Host, body: dict[str, Any]) -> None:
     user = make_user()
     later = datetime(2020, 1, 1, tzinfo=UTC).replace(year=timezone.now().year + 1) - 10 * HOUR
     first = make_session(owner=user, resource_group=host.group)
@@ -123,7 +123,7 @@ def test_a_start_time_and_other_sessions_are_minded(host: Host, body: dict[str, 
         ({"time_limit": "3d"}, "time_limit"),
     ],
 )
-def test_what_would_be_refused_is_refused_at_the_same_field(
+def test_invalid_requests_are_refused_at_the_same_field(
     body: dict[str, Any], wrong: dict[str, Any], field: str
 ) -> None:
     user = make_user(policy=make_policy(max_lifetime=2 * HOUR))
@@ -133,13 +133,13 @@ def test_what_would_be_refused_is_refused_at_the_same_field(
     assert list(answers[0].json()) == [field]
 
 
-def test_the_page_says_what_is_wrong_in_place_of_an_estimate(host: Host) -> None:
-    assert "Write a whole number of cores." in words(make_user(), form(host, cpu="x"))
-    assert "2 fGPU" in words(make_user(), form(host, fgpu="3"))
+def test_the_page_shows_errors_instead_of_an_estimate(host: Host) -> None:
+    assert "Write a whole number of cores." in advice_text(make_user(), form(host, cpu="x"))
+    assert "2 fGPU" in advice_text(make_user(), form(host, fgpu="3"))
 
 
 @pytest.mark.parametrize("count", [1, 20])
-def test_an_estimate_costs_the_same_queries_however_many_wait(
+def test_an_estimate_takes_a_constant_number_of_queries(
     host: Host, count: int, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     user = make_user()
@@ -151,7 +151,7 @@ def test_an_estimate_costs_the_same_queries_however_many_wait(
         estimate(user, order)
 
 
-def test_the_estimate_is_what_then_happens() -> None:
+def test_the_estimate_is_what_happens() -> None:
     random = Random(7)
     for _ in range(25):
         group, users = make_group(), [make_user() for _ in range(3)]
@@ -162,12 +162,12 @@ def test_the_estimate_is_what_then_happens() -> None:
             make_session(owner=random.choice(users), resource_group=group, time_limit=limit, **shape)
         run_pass()
         order = make_launch_request(hosts[0], cpu=random.randint(1, 4), memory=GIB, fgpu=random.choice([0, 500, 2000]))
-        told = estimate(users[0], order).advice.starts
+        promised = estimate(users[0], order).advice.starts
         (session,) = services.submit(users[0], order)
         run_pass()
         session.refresh_from_db()
-        if told == "now":
+        if promised == "now":
             assert session.status == Status.SCHEDULED
         else:
             assert session.status == Status.PENDING
-            assert session.eta == round_up_to_minute(told)
+            assert session.eta == round_up_to_minute(promised)

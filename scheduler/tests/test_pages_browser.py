@@ -42,7 +42,7 @@ def host() -> Host:
     return host
 
 
-def test_the_launch_page_says_when_it_starts_as_the_amounts_move(page: Page, host: Host) -> None:
+def test_the_launch_pages_advice_follows_the_amounts(page: Page, host: Host) -> None:
     page.goto("/sessions/launch/")
     advice = page.locator("#advice")
     expect(advice).to_contain_text("Starts now")
@@ -55,7 +55,7 @@ def test_the_launch_page_says_when_it_starts_as_the_amounts_move(page: Page, hos
     assert not Session.objects.filter(status=Status.PENDING).exists()
 
 
-def test_what_stands_under_advanced_is_launched_with_times_in_the_browsers_zone(page: Page, host: Host) -> None:
+def test_advanced_launch_times_use_the_browsers_zone(page: Page, host: Host) -> None:
     first = make_session(owner=User.objects.get(is_superuser=True), resource_group=host.group, name="first")
     page.goto("/sessions/launch/")
     page.click("#advanced > summary")
@@ -74,7 +74,7 @@ def test_what_stands_under_advanced_is_launched_with_times_in_the_browsers_zone(
     assert list(session.depends_on.all()) == [first]
 
 
-def test_the_start_that_was_typed_comes_back_when_the_form_is_refused(page: Page, host: Host) -> None:
+def test_an_invalid_form_keeps_the_typed_start(page: Page, host: Host) -> None:
     page.goto("/sessions/launch/")
     page.click("#advanced > summary")
     local = f"{datetime.now(UTC) + timedelta(days=3):%Y-%m-%dT%H:%M}"

@@ -1,4 +1,4 @@
-"""A pass from end to end on the database, and how passes are asked for."""
+"""Scheduling passes on the database, and how they are requested."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +27,7 @@ def held_on_gpus() -> int:
 
 
 @pytest.mark.django_db
-def test_the_third_of_three_sessions_waits_with_its_reason_until_a_share_is_free() -> None:
+def test_the_third_session_waits_until_a_share_is_free() -> None:
     owner, host = make_user(), make_host(gpus=1)
     sessions = services.submit(owner, make_launch_request(host, fgpu=1000, count=3))
     assert passes.run_pass() == 2
@@ -45,7 +45,7 @@ def test_the_third_of_three_sessions_waits_with_its_reason_until_a_share_is_free
 
 
 @pytest.mark.django_db
-def test_each_that_waits_is_told_its_own_reason() -> None:
+def test_each_waiting_session_has_its_own_reason() -> None:
     limited = make_user(policy=make_policy(max_sessions=1))
     host = make_host(cpu=4)
     run_session(owner=limited, host=host)
@@ -66,7 +66,7 @@ def test_each_that_waits_is_told_its_own_reason() -> None:
 
 
 @pytest.mark.django_db
-def test_reasons_are_written_once_and_again_only_when_they_change(
+def test_reasons_are_written_only_when_they_change(
     django_capture_on_commit_callbacks: DjangoCaptureOnCommitCallbacks,
 ) -> None:
     host = make_host(gpus=1)
@@ -94,7 +94,7 @@ def test_reasons_are_written_once_and_again_only_when_they_change(
 
 
 @pytest.mark.django_db
-def test_one_that_does_not_fit_does_not_hold_up_those_behind_it() -> None:
+def test_one_waiting_session_does_not_block_the_next() -> None:
     host = make_host(cpu=4)
     large = make_session(resource_group=host.group, cpu=3)
     run_session(host=host, cpu=2)
@@ -104,7 +104,7 @@ def test_one_that_does_not_fit_does_not_hold_up_those_behind_it() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_many_commits_before_a_pass_ask_for_one_pass() -> None:
+def test_many_commits_request_one_pass() -> None:
     take_all("scheduler")
     for _ in range(20):
         kick.kick_scheduler()
@@ -116,7 +116,7 @@ def test_many_commits_before_a_pass_ask_for_one_pass() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_transaction_that_is_rolled_back_asks_for_nothing() -> None:
+def test_a_rollback_requests_no_pass() -> None:
     take_all("scheduler")
     with transaction.atomic():
         kick.kick_scheduler()
@@ -125,7 +125,7 @@ def test_a_transaction_that_is_rolled_back_asks_for_nothing() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_commit_during_a_pass_asks_for_one_more_pass() -> None:
+def test_a_commit_during_a_pass_requests_another() -> None:
     take_all("scheduler")
     host = make_host()
     holder_has_it, may_go_on = threading.Event(), threading.Event()
@@ -157,7 +157,7 @@ def test_a_commit_during_a_pass_asks_for_one_more_pass() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_two_passes_at_the_same_moment_place_each_session_once() -> None:
+def test_concurrent_passes_place_each_session_once() -> None:
     host = make_host(gpus=2, cpu=16)
     services.submit(make_user(), make_launch_request(host, fgpu=500, count=20))
     together = threading.Barrier(4, timeout=SECONDS)
@@ -189,7 +189,7 @@ def _wait_for_a_waiter() -> None:
 
 
 @pytest.mark.django_db
-def test_a_gpu_that_its_host_cannot_divide_is_lent_whole() -> None:
+def test_an_undividable_gpu_is_lent_whole() -> None:
     host = make_host(gpus=1)
     host.gpus.update(tier=Tier.NONE)
     part = make_session(resource_group=host.group, fgpu=500)
@@ -205,7 +205,7 @@ def test_a_gpu_that_its_host_cannot_divide_is_lent_whole() -> None:
 
 
 @pytest.mark.django_db
-def test_a_host_that_is_closed_is_told_as_closed() -> None:
+def test_a_cordoned_host_is_explained_as_closed() -> None:
     waiting = make_session(resource_group=make_host(is_cordoned=True).group)
     assert passes.run_pass() == 0
     assert "closed for new sessions" in Session.objects.get(pk=waiting.pk).detail

@@ -1,4 +1,4 @@
-"""What a pass reads: the right figures, in a number of queries that does not grow."""
+"""Reading the state of a pass: correct amounts, in a constant number of queries."""
 
 import pytest
 from django.utils import timezone
@@ -27,9 +27,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.mark.parametrize("count", [1, 30])
-def test_a_snapshot_costs_eight_queries_however_much_there_is(
-    count: int, django_assert_num_queries: DjangoAssertNumQueries
-) -> None:
+def test_a_snapshot_takes_eight_queries(count: int, django_assert_num_queries: DjangoAssertNumQueries) -> None:
     for _ in range(count):
         host = make_host(gpus=1)
         run_session(host=host, fgpu=500)
@@ -48,19 +46,28 @@ def test_free_is_what_the_leases_leave() -> None:
     run_session(host=host, cpu=1, memory=GIB, fgpu=250)
     session_in(Status.ERROR, host=host, cpu=5)
     make_session(resource_group=group)
-    gpus = (GpuView(id=first.pk, capacity=2000, free=0), GpuView(id=second.pk, capacity=2000, free=1250))
+    gpus = (
+        GpuView(id=first.pk, capacity_milli=2000, free_milli=0),
+        GpuView(id=second.pk, capacity_milli=2000, free_milli=1250),
+    )
     busy = HostView(
         id=host.pk,
         name=host.name,
         group_id=group.pk,
         cpu=10,
-        memory=10 * GIB,
+        memory_bytes=10 * GIB,
         cpu_free=7,
-        memory_free=6 * GIB,
+        memory_free_bytes=6 * GIB,
         gpus=gpus,
     )
     empty = HostView(
-        id=idle.pk, name=idle.name, group_id=group.pk, cpu=4, memory=4 * GIB, cpu_free=4, memory_free=4 * GIB
+        id=idle.pk,
+        name=idle.name,
+        group_id=group.pk,
+        cpu=4,
+        memory_bytes=4 * GIB,
+        cpu_free=4,
+        memory_free_bytes=4 * GIB,
     )
     assert set(snapshot.load(timezone.now()).snapshot.hosts) == {busy, empty}
 
@@ -85,7 +92,7 @@ def test_absent_gpus_are_not_offered() -> None:
     assert [gpu.id for gpu in offered.gpus] == [host.gpus.get(is_present=True).pk]
 
 
-def test_the_queue_is_all_that_waits_by_priority_and_then_by_waiting_time() -> None:
+def test_the_queue_is_ordered_by_priority_then_wait() -> None:
     late, urgent = make_session(), make_session(priority=20)
     avoided = make_host()
     early = make_session(created_at=urgent.created_at.replace(year=2020), avoided_host=avoided, fgpu=500)
@@ -98,15 +105,15 @@ def test_the_queue_is_all_that_waits_by_priority_and_then_by_waiting_time() -> N
         owner_id=early.owner_id,
         group_id=early.resource_group_id,
         cpu=1,
-        memory=GIB,
-        fgpu=500,
+        memory_bytes=GIB,
+        fgpu_milli=500,
         avoided_host_id=avoided.pk,
         priority=10,
         queued_at=early.created_at,
     )
 
 
-def test_owners_come_with_their_limits_and_what_they_hold_in_all_groups() -> None:
+def test_owners_have_limits_and_usage_over_all_groups() -> None:
     owner = make_user(policy=make_policy(cpu=8, max_sessions=3))
     run_session(owner=owner, cpu=2, fgpu=500)
     run_session(owner=owner, cpu=1)
@@ -119,7 +126,7 @@ def test_owners_come_with_their_limits_and_what_they_hold_in_all_groups() -> Non
     ]
 
 
-def test_the_words_for_rules_are_the_same_in_the_database_and_in_the_scheduler() -> None:
+def test_model_choices_equal_the_cores_enumerations() -> None:
     assert PlacementChoice.values == [placement_policy.value for placement_policy in types.PlacementPolicyName]
     assert QueueOrderChoice.values == [order.value for order in types.QueueOrder]
     rules, group = types.Rules(), ResourceGroup()

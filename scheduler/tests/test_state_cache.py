@@ -1,8 +1,8 @@
-"""What a scheduler remembers between passes is what it would read, whatever others have committed meanwhile.
+"""The cached state of a process equals what it would read, whatever others have committed meanwhile.
 
-Seen to fail under these faults, planted in the product and taken out again: a start time, or a GPU that goes, is not
-noted; words that another scheduler has written are not noted; notes are read from the youngest transaction on instead
-of the oldest that is open; what was decided is not read again.
+Seen to fail under these faults, planted in the product: a start time, or a GPU that goes, is not
+noted; texts that another scheduler has written are not noted; notes are read from the youngest transaction on instead
+of the oldest that is open; unconfirmed decisions are not read again.
 """
 
 import threading
@@ -34,45 +34,51 @@ pytestmark = pytest.mark.django_db(
 )  # notes are read once, and again until their writer is known to be done
 
 
-def known(kept: SchedulerState) -> dict[str, Any]:
-    """Return all that a state says, in words that do not depend on how it came about."""
-    cluster = kept.state.cluster
+def known(state: SchedulerState) -> dict[str, Any]:
+    """Return the content of a state in a form that does not depend on how it came about."""
+    cluster = state.incremental.cluster
     return {
-        "waiting": {name: (waiter.request, *waiter[1:]) for name, waiter in kept.waiting.items()},
-        "queue": set(kept.state.requests),
+        "waiting": {name: (session.request, *session[1:]) for name, session in state.waiting.items()},
+        "queue": set(state.incremental.requests),
         "running": {
             one.session_id: one._replace(shares=tuple(sorted(one.shares))) for one in cluster.running_sessions()
         },
-        "rooms": {
-            host.host_id: (host.cpu, host.memory, host.device_free, host.fgpu, host.granularity)
+        "hosts": {
+            host.host_id: (
+                host.cpu,
+                host.memory_bytes,
+                host.device_free,
+                host.max_request_milli,
+                host.granularity_milli,
+            )
             for group in cluster.groups.values()
             for host in group.capacity.hosts
         },
         "closed": cluster.closed_groups,
         "ends": {group_id: [end[:2] for end in group.ends] for group_id, group in cluster.groups.items()},
-        "allowed": {
-            waiter.request.owner_id: [
-                (holder.cpu, holder.memory, holder.fgpu, holder.sessions, holder.limits)
-                for holder in cluster.limits_of(waiter.request.owner_id, None)
+        "limits": {
+            session.request.owner_id: [
+                (limits.cpu, limits.memory_bytes, limits.fgpu_milli, limits.sessions, limits.limits)
+                for limits in cluster.limits_of(session.request.owner_id, None)
             ]
-            for waiter in kept.waiting.values()
+            for session in state.waiting.values()
         },
     }
 
 
 def check() -> None:
-    """Compare what the scheduler's process knows once it is up to date with what it would read afresh."""
+    """Compare the cached state, brought up to date, with one read afresh."""
     now = timezone.now()
-    kept, afresh = passes.state_cache.take(now), SchedulerState(snapshot.load(now))
-    for known_state in (kept, afresh):
-        known_state.state.cluster.clear_heads()
+    state, afresh = passes.state_cache.take(now), SchedulerState(snapshot.load(now))
+    for known_state in (state, afresh):
+        known_state.incremental.cluster.clear_heads()
         known_state.enqueue_due(now)
-    assert known(kept) == known(afresh)
-    passes.state_cache.put_back(kept)
+    assert known(state) == known(afresh)
+    passes.state_cache.put_back(state)
 
 
 class Lab:
-    """A small platform to which things happen."""
+    """A small platform on which random events happen."""
 
     def __init__(self, random: Random, soon: timedelta) -> None:
         self.random = random
@@ -102,7 +108,7 @@ class Lab:
         session.depends_on.set(others if self.random.random() < 0.3 else [])
 
     def move(self) -> None:
-        """Bring a hosted session a step further."""
+        """Move a hosted session one status further."""
         steps = {Status.SCHEDULED: Status.PREPARING, Status.PREPARING: Status.RUNNING}
         session = Session.objects.filter(status__in=steps).order_by("?").first()
         if session is not None:
@@ -116,7 +122,7 @@ class Lab:
             services.terminate(session, actor=session.owner)
 
     def edit(self) -> None:
-        """Change what a pass reads, behind the platform's back."""
+        """Change rows that a pass reads, by plain updates."""
         changes: dict[str, Any] = self.random.choice(
             [
                 {"priority": 12},
@@ -135,12 +141,12 @@ class Lab:
         Session.objects.filter(started_at__isnull=False).update(started_at=timezone.now() - MINUTE)
 
     def say(self) -> None:
-        """Another scheduler tells somebody something."""
+        """Let another scheduler write explanations."""
         Session.objects.filter(status=Status.PENDING).update(detail=f"Waiting for {self.random.random()}.")
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_is_kept_is_what_would_be_read(seed: int) -> None:
+def test_the_cached_state_equals_a_fresh_read(seed: int) -> None:
     random = Random(seed)
     lab = Lab(random, timedelta(milliseconds=50))
     for _ in range(40):
@@ -153,38 +159,40 @@ def test_what_is_kept_is_what_would_be_read(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_two_schedulers_in_turn_tell_what_one_that_reads_everything_would(seed: int) -> None:
+def test_two_schedulers_write_what_a_full_reload_would(seed: int) -> None:
     random = Random(100 + seed)
-    lab, memories = Lab(random, timedelta(0)), [StateCache(), StateCache()]
+    lab, caches = Lab(random, timedelta(0)), [StateCache(), StateCache()]
     for _ in range(30):
         for _ in range(random.randint(0, 3)):
             lab.happen()
-        passes.state_cache = random.choice(memories)
+        passes.state_cache = random.choice(caches)
         passes.run_pass()
-        as_stored = dict(Session.objects.filter(status=Status.PENDING).values_list("pk", "detail"))
-        kept = SchedulerState(snapshot.load(timezone.now()))
-        assert kept.serve(timezone.now()) == []
+        written = dict(Session.objects.filter(status=Status.PENDING).values_list("pk", "detail"))
+        state = SchedulerState(snapshot.load(timezone.now()))
+        assert state.serve(timezone.now()) == []
         assert [
-            told for told in kept.changed_statuses(timezone.now()) if told.detail != as_stored[told.session_id]
+            status
+            for status in state.update_wait_statuses(timezone.now())
+            if status.detail != written[status.session_id]
         ] == []
 
 
-def test_a_commit_is_not_missed_though_younger_ones_came_before_it() -> None:
+def test_a_late_commit_is_not_missed() -> None:
     host, owner, image = make_host(cpu=4), make_user(), make_image()
-    as_stored, may_commit = threading.Event(), threading.Event()
+    written, may_commit = threading.Event(), threading.Event()
 
     def submit_slowly() -> None:
         try:
             with transaction.atomic():
                 make_session(resource_group=host.group, owner=owner, image=image, cpu=3)
-                as_stored.set()
+                written.set()
                 assert may_commit.wait(SECONDS)
         finally:
             connection.close()
 
     with ThreadPoolExecutor(1) as threads:
         slow = threads.submit(submit_slowly)
-        assert as_stored.wait(SECONDS)
+        assert written.wait(SECONDS)
         make_session(resource_group=host.group, owner=owner, image=image)  # a younger transaction, which commits first
         assert passes.run_pass() == 1
         assert passes.run_pass() == 0
@@ -193,19 +201,19 @@ def test_a_commit_is_not_missed_though_younger_ones_came_before_it() -> None:
     assert passes.run_pass() == 1
 
 
-def test_what_was_decided_but_never_written_is_forgotten() -> None:
+def test_unwritten_decisions_are_dropped() -> None:
     host = make_host(cpu=4)
     passes.run_pass()
     session = make_session(resource_group=host.group, cpu=3)
     now = timezone.now()
-    kept = passes.state_cache.take(now)
-    assert [placement.session_id for placement in kept.serve(now)] == [session.pk]
-    passes.state_cache.put_back(kept)
+    state = passes.state_cache.take(now)
+    assert [placement.session_id for placement in state.serve(now)] == [session.pk]
+    passes.state_cache.put_back(state)
     check()
     assert passes.run_pass() == 1
 
 
-def test_who_depends_on_a_session_is_looked_at_again_when_it_succeeds() -> None:
+def test_a_dependent_session_is_reconsidered_on_success() -> None:
     host = make_host(cpu=4)
     first = run_session(host=host)
     second = make_session(resource_group=host.group)
@@ -215,7 +223,7 @@ def test_who_depends_on_a_session_is_looked_at_again_when_it_succeeds() -> None:
     assert passes.run_pass() == 1
 
 
-def test_who_is_limited_no_longer_is_told_so_even_where_there_is_no_room() -> None:
+def test_the_reason_changes_when_a_limit_no_longer_applies() -> None:
     owner, host = make_user(policy=make_policy(max_sessions=1)), make_host(cpu=1)
     first = run_session(owner=owner)
     run_session(host=host)
@@ -230,7 +238,7 @@ def test_who_is_limited_no_longer_is_told_so_even_where_there_is_no_room() -> No
     assert second.reason == Reason.NO_CAPACITY
 
 
-def test_those_who_wait_are_told_anew_when_more_is_free_but_not_enough() -> None:
+def test_explanations_change_when_more_is_free_but_not_enough() -> None:
     host = make_host(cpu=4)
     small = run_session(host=host)
     run_session(host=host, cpu=3)
@@ -242,7 +250,7 @@ def test_those_who_wait_are_told_anew_when_more_is_free_but_not_enough() -> None
     assert waiting.detail == "Waiting for 4 CPU cores on one host: at most 1 is free."
 
 
-def test_a_pass_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_pass_drops_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     host = make_host(cpu=4)
     passes.run_pass()
     session = make_session(resource_group=host.group, cpu=3)
@@ -257,7 +265,7 @@ def test_a_pass_that_fails_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("change", ["host", "gpu", "tier", "group", "limit", "policy"])
-def test_what_is_no_session_is_read_again_too(change: str) -> None:
+def test_changed_hosts_and_policies_are_reloaded(change: str) -> None:
     owner, host = make_user(policy=make_policy(cpu=2)), make_host(cpu=2, gpus=1)
     session = make_session(owner=owner, resource_group=host.group, cpu=2, fgpu=2500)
     passes.run_pass()
@@ -280,7 +288,7 @@ def test_what_is_no_session_is_read_again_too(change: str) -> None:
     assert Session.objects.get(pk=session.pk).status == (Status.SCHEDULED if change == "group" else Status.PENDING)
 
 
-def test_a_pass_over_what_stands_still_reads_no_sessions(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+def test_a_pass_without_changes_reads_no_sessions(django_assert_num_queries: DjangoAssertNumQueries) -> None:
     host = make_host(cpu=1)
     for _ in range(3):
         make_session(resource_group=host.group)
@@ -290,7 +298,7 @@ def test_a_pass_over_what_stands_still_reads_no_sessions(django_assert_num_queri
         passes.run_pass()
 
 
-def test_old_notes_of_changes_are_removed_and_young_ones_are_not() -> None:
+def test_only_old_change_notes_are_deleted() -> None:
     def notes() -> int:
         with connection.cursor() as cursor:
             cursor.execute("SELECT count(*) FROM compute_change")

@@ -1,4 +1,4 @@
-"""Sessions that wait for something else than room: a time, or other sessions; and what they are told."""
+"""Sessions that wait for a start time or for other sessions, and their wait statuses."""
 
 from datetime import timedelta
 
@@ -37,7 +37,7 @@ def end(session: Session, exit_code: int = 0) -> None:
     session.move_to(target, Reason.CONTAINER_EXITED, fields={"exit_code": exit_code})
 
 
-def test_a_session_does_not_start_before_its_time_and_holds_up_nobody(host: Host) -> None:
+def test_a_later_start_time_blocks_nobody_else(host: Host) -> None:
     later = make_session(resource_group=host.group, cpu=4, not_before=timezone.now() + HOUR)
     small = make_session(resource_group=host.group)
     assert run_pass() == 1
@@ -48,7 +48,7 @@ def test_a_session_does_not_start_before_its_time_and_holds_up_nobody(host: Host
     assert run_pass() == 1
 
 
-def test_who_comes_to_its_time_stands_behind_those_who_waited_before(host: Host) -> None:
+def test_waiting_counts_only_from_the_start_time(host: Host) -> None:
     timed = make_session(resource_group=host.group, cpu=4, not_before=timezone.now())
     Session.objects.filter(pk=timed.pk).update(created_at=timezone.now() - 5 * HOUR)
     waiting = make_session(resource_group=host.group, cpu=4)
@@ -57,7 +57,7 @@ def test_who_comes_to_its_time_stands_behind_those_who_waited_before(host: Host)
     assert state(waiting) == (Status.SCHEDULED, Reason.ASSIGNED)
 
 
-def test_a_session_starts_when_all_that_it_depends_on_have_succeeded(host: Host) -> None:
+def test_a_session_starts_after_all_dependencies_succeed(host: Host) -> None:
     first, second = (run_session(host=host, kind=Kind.BATCH, command="true") for _ in range(2))
     last = after(first, second, host=host)
     assert run_pass() == 0
@@ -78,7 +78,7 @@ def test_an_interactive_session_counts_as_success_once_it_is_ended(host: Host) -
     assert state(last)[0] == Status.SCHEDULED
 
 
-def test_a_failure_cancels_those_that_depend_on_it_and_those_behind_them(host: Host) -> None:
+def test_a_failure_cancels_all_transitive_dependents(host: Host) -> None:
     first = run_session(host=host, kind=Kind.BATCH, command="false", name="training")
     second = after(first, host=host)
     third = after(second, host=host)
@@ -91,7 +91,7 @@ def test_a_failure_cancels_those_that_depend_on_it_and_those_behind_them(host: H
     assert state(unrelated)[0] == Status.SCHEDULED
 
 
-def test_a_batch_session_that_is_ended_by_hand_has_not_succeeded(host: Host) -> None:
+def test_a_terminated_batch_session_has_not_succeeded(host: Host) -> None:
     first = run_session(host=host, kind=Kind.BATCH, command="sleep 9")
     last = after(first, host=host)
     first.move_to(Status.TERMINATING, Reason.USER_REQUEST)
@@ -100,7 +100,7 @@ def test_a_batch_session_that_is_ended_by_hand_has_not_succeeded(host: Host) -> 
     assert state(last)[0] == Status.CANCELLED
 
 
-def test_an_estimate_is_written_to_the_minute_and_stays_while_it_means_the_same(host: Host) -> None:
+def test_estimates_are_whole_minutes_and_ignore_small_changes(host: Host) -> None:
     running = run_session(host=host, fgpu=2000, time_limit=2 * HOUR)
     waiting = make_session(resource_group=host.group, fgpu=1000)
     run_pass()
@@ -110,8 +110,8 @@ def test_an_estimate_is_written_to_the_minute_and_stays_while_it_means_the_same(
     assert timedelta() <= waiting.eta - (running.started_at + 2 * HOUR) < timedelta(minutes=1)
     assert waiting.eta.second == 0
     assert waiting.eta_reason == "1 fGPU falls free when 1 session reaches its time limit"
-    told = waiting.eta
-    for moved, expected in ((timedelta(minutes=-5), told), (timedelta(minutes=-30), told - timedelta(minutes=30))):
+    eta = waiting.eta
+    for moved, expected in ((timedelta(minutes=-5), eta), (timedelta(minutes=-30), eta - timedelta(minutes=30))):
         Session.objects.filter(pk=running.pk).update(started_at=running.started_at + moved)
         run_pass()
         waiting.refresh_from_db()
@@ -123,7 +123,7 @@ def test_an_estimate_is_written_to_the_minute_and_stays_while_it_means_the_same(
     assert not waiting.eta_reason
 
 
-def test_a_session_that_is_being_stopped_is_thought_to_be_gone_in_a_minute(host: Host) -> None:
+def test_a_stopping_session_is_expected_to_end_soon(host: Host) -> None:
     running = run_session(host=host, fgpu=2000)
     waiting = make_session(resource_group=host.group, fgpu=1000)
     running.move_to(Status.TERMINATING, Reason.USER_REQUEST)
@@ -133,7 +133,7 @@ def test_a_session_that_is_being_stopped_is_thought_to_be_gone_in_a_minute(host:
     assert waiting.eta < timezone.now() + timedelta(minutes=2)
 
 
-def test_a_long_wait_for_room_is_cancelled_where_the_group_says_so(host: Host) -> None:
+def test_a_pending_timeout_cancels_waiting_sessions(host: Host) -> None:
     group = host.group
     group.pending_timeout = HOUR
     group.save()

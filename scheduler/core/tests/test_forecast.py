@@ -1,16 +1,16 @@
-"""When those who wait are said to start.
+"""Estimated starts of waiting requests.
 
-Each property was seen to fail under the faults named, planted in the product and taken out again:
+Each test was seen to fail under these faults, planted in the product:
 
-| property (test_...) | planted fault |
+| test_... | planted faults |
 |---|---|
-| every_estimate_is_what | ends free no limits; no new head after one has started;|
-| | who was refused once is never asked again; an end to the look-ahead after a few starts |
-| who_was_head_and_is_limited_now | the room stays kept for a head that has become limited |
-| room_kept_for_somebody_limited | the same; those who wait do not hear of the room |
-| room_kept_for_whoever_was_first | those who wait do not hear of the room |
-| the_first_in_line_starts | those behind take from the kept room what they like; it is not kept; the shadow of |
-| | the kept room forgets who passed |
+| estimates_hold_if_sessions_run_to_their_bounds | ends free no limits; no new head after one has started; |
+| | a refused request is never evaluated again; the forecast stops after a few starts |
+| a_head_above_its_limit_loses_its_reservation | a head above its limit keeps its reservation |
+| a_limited_heads_reservation_is_released_to_others | the same; its host is not offered to the others |
+| the_old_heads_reservation_is_released_to_others | the host of the old reservation is not offered to the others |
+| the_head_never_starts_after_its_estimate | backfill takes anything; no host is reserved; |
+| | the shadow ignores backfilled sessions |
 """
 
 from dataclasses import replace
@@ -30,7 +30,7 @@ from scheduler.simulation.simulator import Job, simulate
 
 @many
 @given(worlds(queue=20))
-def test_every_estimate_is_what_then_happens_if_bounds_are_kept(world: Snapshot) -> None:
+def test_estimates_hold_if_sessions_run_to_their_bounds(world: Snapshot) -> None:
     starts = simulate(world, [job(request) for request in world.queue]).starts
     for waiting in plan(world).waiting:
         start = starts.get(waiting.session_id)
@@ -40,7 +40,7 @@ def test_every_estimate_is_what_then_happens_if_bounds_are_kept(world: Snapshot)
 
 @many
 @given(worlds(queue=20))
-def test_a_shorter_look_ahead_gives_fewer_estimates_but_no_other_ones(world: Snapshot) -> None:
+def test_a_shorter_look_ahead_only_omits_estimates(world: Snapshot) -> None:
     far = {waiting.session_id: waiting for waiting in plan(world).waiting}
     near = placement.plan(world, NOW, look_ahead=1)
     assert near.placements == plan(world).placements
@@ -52,13 +52,13 @@ def test_a_shorter_look_ahead_gives_fewer_estimates_but_no_other_ones(world: Sna
 
 @many
 @given(worlds(limited=False, unbounded=0.3), st.randoms(use_true_random=True))
-def test_the_first_in_line_starts_by_what_it_was_told_whoever_joins_behind_and_however_early_others_end(
-    world: Snapshot, random: Random
-) -> None:
+def test_the_head_never_starts_after_its_estimate(world: Snapshot, random: Random) -> None:
     cluster = ClusterState(world)
     placement.serve(cluster, world.queue, world.rules, NOW)
-    kept = [(group.head, group.reservation) for group in cluster.groups.values() if group.head and group.reservation]
-    promised = {head.id: reservation.at for head, reservation in kept if reservation.at}
+    reserved = [
+        (group.head, group.reservation) for group in cluster.groups.values() if group.head and group.reservation
+    ]
+    promised = {head.id: reservation.at for head, reservation in reserved if reservation.at}
     etas = {waiting.session_id: waiting.eta for waiting in plan(world).waiting}
     assert promised == {name: etas[name] for name in promised}
     late = [random_waiting(random, f"late{n}", 0.3)._replace(queued_at=at(random.randint(0, 20) / 4)) for n in range(9)]
@@ -67,7 +67,7 @@ def test_the_first_in_line_starts_by_what_it_was_told_whoever_joins_behind_and_h
     assert all(starts[name] <= moment for name, moment in promised.items())
 
 
-def test_who_is_not_first_may_start_later_than_told_as_who_joins_later_takes_what_is_free() -> None:
+def test_later_requests_may_delay_all_but_the_head() -> None:
     running = (
         RunningSession("a", 2, 1, 1, 1, ((100, 1000), (101, 1000)), at(-1), at(1)),
         RunningSession("b", 2, 2, 1, 1, ((200, 1000),), at(-1), at(2)),
@@ -80,7 +80,7 @@ def test_who_is_not_first_may_start_later_than_told_as_who_joins_later_takes_wha
     assert starts == {"joins": at(0.5), "first": at(1), "second": at(5.5)}
 
 
-def test_an_estimate_says_what_falls_free_and_names_nobody() -> None:
+def test_the_eta_reason_names_amounts_but_no_user() -> None:
     running = tuple(RunningSession(f"r{n}", 2, 1, 1, 1, ((100 + n, 1000),), at(-1), at(1 + n)) for n in range(2))
     queue = [make_request("two", 2000), make_request("one", 1000)._replace(duration=HOUR / 2)]
     waiting = plan(replace(make_snapshot([make_host(1, [0, 0])], queue), running=running)).waiting
@@ -90,7 +90,7 @@ def test_an_estimate_says_what_falls_free_and_names_nobody() -> None:
     ]
 
 
-def test_what_depends_on_sessions_without_a_time_limit_has_no_estimate() -> None:
+def test_unbounded_sessions_leave_no_estimate() -> None:
     running = (
         RunningSession("x", 2, 1, 1, 1, ((100, 1000),), at(-1)),
         RunningSession("y", 2, 1, 1, 1, ((101, 1000),), at(-1), at(0.5)),
@@ -100,7 +100,7 @@ def test_what_depends_on_sessions_without_a_time_limit_has_no_estimate() -> None
     assert [it.eta for it in waiting] == [None, at(0.5)]
 
 
-def test_who_is_limited_is_told_when_enough_of_their_sessions_have_ended() -> None:
+def test_a_limited_request_is_estimated_by_its_owners_ends() -> None:
     running = (RunningSession("x", 1, 1, 1, 1, ((100, 1000),), at(-1), at(3)),)
     owner = LimitHolder(limits=PolicyLimits(fgpu=1000), used=Amounts(fgpu=1000, sessions=1))
     snapshot = make_snapshot([make_host(1, [0, 1000])], [make_request("a", 1000)], {1: owner, 2: UNLIMITED})
@@ -111,7 +111,7 @@ def test_who_is_limited_is_told_when_enough_of_their_sessions_have_ended() -> No
     )
 
 
-def test_who_was_head_and_is_limited_now_keeps_no_room_from_anybody_or_from_itself() -> None:
+def test_a_head_above_its_limit_loses_its_reservation() -> None:
     hosts = [make_host(1, [1000] * 2), make_host(2, [0], group=2)]
     running = (RunningSession("x", 2, 2, 1, 1, ((200, 1000),), at(-1), at(1)),)
     queue = [
@@ -125,11 +125,11 @@ def test_who_was_head_and_is_limited_now_keeps_no_room_from_anybody_or_from_itse
     assert (waiting.session_id, waiting.reason, waiting.eta) == ("head", "USER_LIMIT", at(2))
 
 
-def test_room_kept_for_whoever_was_first_is_given_away_when_another_comes_first() -> None:
+def test_the_old_heads_reservation_is_released_to_others() -> None:
     hosts = [make_host(1, [1000, 0]), make_host(2), make_host(3, [0] * 3)]
     running = (
         RunningSession("x", 2, 1, 1, 1, ((101, 1000),), at(-1), at(3)),
-        RunningSession("y", 3, 2, 1, 1, (), at(-1), at(1)),  # bars the one who comes first once it has ended
+        RunningSession("y", 3, 2, 1, 1, (), at(-1), at(1)),  # uses up the limit of the first request until it ends
         RunningSession("z", 2, 3, 1, 1, tuple((300 + n, 1000) for n in range(3)), at(-1), at(6)),
     )
     queue = [
@@ -147,7 +147,7 @@ def test_room_kept_for_whoever_was_first_is_given_away_when_another_comes_first(
     }
 
 
-def test_room_kept_for_somebody_limited_by_now_is_given_away_whoever_else_waits() -> None:
+def test_a_limited_heads_reservation_is_released_to_others() -> None:
     hosts = [make_host(1, [1000, 0]), make_host(2, [0], group=2)]
     running = (
         RunningSession("x", 2, 1, 1, 1, ((101, 1000),), at(-1), at(3)),
@@ -167,7 +167,7 @@ def test_room_kept_for_somebody_limited_by_now_is_given_away_whoever_else_waits(
     assert starts == {name: eta for name, eta in etas.items() if eta is not None}
 
 
-def test_whoever_is_past_their_bound_may_end_at_any_moment() -> None:
+def test_overdue_sessions_may_end_at_any_moment() -> None:
     running = (RunningSession("x", 2, 1, 1, 1, ((100, 1000),), at(-2), at(-1)),)
     (waiting,) = plan(replace(make_snapshot([make_host(1, [0])], [make_request("a", 1000)]), running=running)).waiting
     assert waiting.eta == NOW

@@ -1,9 +1,8 @@
-"""A board that is kept between passes decides what a pass over the whole state would.
+"""The incremental state decides what `placement.plan`, the specification, decides on the whole state.
 
-Seen to fail under these faults, planted in the product and taken out again: the room kept for the last head, or one
-that grew, is not looked at; whom a limit bars no longer is not; nor who is first, or comes first once another has
-started; nor who is new; rooms keep their order from one pass to the next; who waits stands without priority and ageing;
-what an estimate plays on is not a copy.
+Seen to fail under these faults, planted in the product: the host reserved for the last head, or one that has gained
+capacity, is not evaluated; nor are requests that no longer exceed a limit, the first of a group, or new ones; ranks of
+hosts survive a pass; the queue ignores priority and ageing; a forecast changes the state itself.
 """
 
 from dataclasses import replace
@@ -23,7 +22,7 @@ QUARTER = HOUR / 4
 
 
 class History:
-    """The truth beside what is kept: who waits and who runs, as a database would have it."""
+    """Waiting and running sessions as a database would hold them, beside the incremental state."""
 
     def __init__(self, random: Random, world: Snapshot) -> None:
         self.random = random
@@ -35,7 +34,7 @@ class History:
         self.state = IncrementalState(self.snapshot())
 
     def snapshot(self) -> Snapshot:
-        """Return the whole state, as it would be read."""
+        """Return the whole state as it would be read."""
         queue = sorted(self.waiting.values(), key=lambda request: (-request.priority, request.queued_at, request.id))
         at_first = {running.session_id: running for running in self.world.running}
         gone = [running for name, running in at_first.items() if self.running.get(name) != running]
@@ -49,11 +48,16 @@ class History:
                 hosts[one.host_id] = replace(
                     host,
                     cpu_free=host.cpu_free + sign * one.cpu,
-                    memory_free=host.memory_free + sign * one.memory,
-                    gpus=tuple(gpu._replace(free=gpu.free + sign * shares.get(gpu.id, 0)) for gpu in host.gpus),
+                    memory_free_bytes=host.memory_free_bytes + sign * one.memory_bytes,
+                    gpus=tuple(
+                        gpu._replace(free_milli=gpu.free_milli + sign * shares.get(gpu.id, 0)) for gpu in host.gpus
+                    ),
                 )
                 held[one.owner_id] += Amounts(
-                    cpu=-sign * one.cpu, memory=-sign * one.memory, fgpu=-sign * one.shape.fgpu, sessions=-sign
+                    cpu=-sign * one.cpu,
+                    memory=-sign * one.memory_bytes,
+                    fgpu=-sign * one.shape.fgpu_milli,
+                    sessions=-sign,
                 )
         owners = {
             owner_id: LimitHolder(limits=owner.limits, used=held[owner_id])
@@ -68,9 +72,9 @@ class History:
         )
 
     def change(self) -> None:
-        """Let something happen."""
-        happenings = (self.submit, self.submit, self.end, self.end, self.end, self.cancel, self.wait, self.late)
-        self.random.choice(happenings)()
+        """Apply a random event."""
+        events = (self.submit, self.submit, self.end, self.end, self.end, self.cancel, self.wait, self.late)
+        self.random.choice(events)()
 
     def submit(self) -> None:
         self.count += 1
@@ -87,7 +91,7 @@ class History:
             self.state.update([self.running.pop(name)], [])
 
     def cancel(self) -> None:
-        """Whoever waits leaves; often it is a head, whose kept room opens then."""
+        """Cancel a waiting session, often a head, whose reservation is dropped then."""
         heads = [group.head.id for group in self.state.cluster.groups.values() if group.head is not None]
         names = [name for name in heads if name in self.waiting] or sorted(self.waiting)
         if names:
@@ -99,7 +103,7 @@ class History:
         self.now += self.random.randint(1, 6) * QUARTER
 
     def late(self) -> None:
-        """A session that was placed comes to run, so its bound moves."""
+        """Let a placed session start to run, so that its latest end moves."""
         if self.running:
             name = self.random.choice(sorted(self.running))
             was = self.running[name]
@@ -108,17 +112,17 @@ class History:
             self.state.update([was], [now])
 
     def check_pass(self) -> None:
-        """Serve, and compare with a pass over the whole state."""
+        """Serve, and compare with the specification on the whole state."""
         whole = plan(self.snapshot(), self.now)
-        kept = self.state.serve(self.now)
-        assert set(kept) == set(whole.placements)
+        placements = self.state.serve(self.now)
+        assert set(placements) == set(whole.placements)
         explain = Explainer(self.state.cluster).explain
         starts = self.state.starts(self.now, LOOK_AHEAD)
-        for told in whole.waiting:
-            start = starts.get(told.session_id)
-            assert explain(self.waiting[told.session_id])[1:3] == told[1:3]
-            assert (start and start.at, start.eta_reason if start else "") == told[3:]
-        for placement in kept:
+        for expected in whole.waiting:
+            start = starts.get(expected.session_id)
+            assert explain(self.waiting[expected.session_id])[1:3] == expected[1:3]
+            assert (start and start.at, start.eta_reason if start else "") == expected[3:]
+        for placement in placements:
             request = self.waiting.pop(placement.session_id)
             ends_at = None if request.duration is None else self.now + request.duration
             self.running[request.id] = RunningSession(
@@ -128,9 +132,7 @@ class History:
 
 @settings(max_examples=400, deadline=None)
 @given(st.randoms(use_true_random=True), st.integers(1, 5), st.integers(1, 25), st.integers(1, 14))
-def test_every_pass_over_what_changed_is_the_pass_over_everything(
-    random: Random, hosts: int, queue: int, passes: int
-) -> None:
+def test_incremental_passes_equal_the_specification(random: Random, hosts: int, queue: int, passes: int) -> None:
     world = random_world(
         random,
         hosts=hosts,

@@ -9,7 +9,7 @@ import pytest
 
 from accounts.limits import Amounts, PolicyLimits
 from resources.units import GIB
-from scheduler.core.tests.worlds import make_host, make_request, make_snapshot, placed, plan, told
+from scheduler.core.tests.worlds import explanations, make_host, make_request, make_snapshot, placed, plan
 from scheduler.core.types import HostView, LimitHolder, Plan, SessionRequest
 
 
@@ -18,19 +18,21 @@ def sentence(hosts: list[HostView], request: SessionRequest) -> str:
     return plan(make_snapshot(hosts, [request])).waiting[0].detail
 
 
-def test_two_of_three_sessions_share_a_gpu_and_the_third_waits_and_is_told_why() -> None:
+def test_the_third_session_of_a_gpu_waits_with_a_reason() -> None:
     queue = [make_request(name, 1000) for name in "abc"]
     result = plan(make_snapshot([make_host(1, [2000], capacity=2000)], queue))
     assert placed(result) == {"a": (1, ((100, 1000),)), "b": (1, ((100, 1000),))}
-    assert told(result) == {
+    assert explanations(result) == {
         "c": ("NO_CAPACITY", "Waiting for 1 fGPU on one GPU: the most that is free on a single GPU is 0.")
     }
 
 
-def test_shares_left_on_several_gpus_never_add_up_to_one_request() -> None:
+def test_parts_of_several_gpus_never_form_one_request() -> None:
     result = plan(make_snapshot([make_host(1, [400] * 4)], [make_request("a", 1000), make_request("b", 400)]))
     assert placed(result) == {"b": (1, ((100, 400),))}
-    assert told(result)["a"][1] == "Waiting for 1 fGPU on one GPU: the most that is free on a single GPU is 0.4."
+    assert (
+        explanations(result)["a"][1] == "Waiting for 1 fGPU on one GPU: the most that is free on a single GPU is 0.4."
+    )
 
 
 @pytest.mark.parametrize(
@@ -48,31 +50,31 @@ def test_shares_left_on_several_gpus_never_add_up_to_one_request() -> None:
         (2010, [2000, 0], None),
     ],
 )
-def test_one_gpu_being_two_fgpu_a_request_takes_one_device_or_whole_devices_and_one_remainder(
+def test_a_request_takes_whole_devices_and_one_part(
     fgpu: int, free: list[int], shares: tuple[tuple[int, int], ...] | None
 ) -> None:
     result = plan(make_snapshot([make_host(1, free, capacity=2000)], [make_request("a", fgpu)]))
     assert placed(result) == ({"a": (1, shares)} if shares else {})
 
 
-def test_the_host_with_the_least_free_gpu_that_fits_is_filled_first_and_on_it_the_tightest_device() -> None:
+def test_packing_takes_the_fullest_host_and_device_that_fit() -> None:
     hosts = [make_host(1, [1000, 1000]), make_host(2, [700, 500, 600]), make_host(3, [400, 400])]
     assert placed(plan(make_snapshot(hosts, [make_request("a", 500)]))) == {"a": (2, ((201, 500),))}
 
 
-def test_a_host_that_becomes_the_fullest_is_used_next() -> None:
+def test_the_host_that_becomes_fullest_is_next() -> None:
     hosts = [make_host(1, [1000, 1000]), make_host(2, [1000, 1000])]
     result = plan(make_snapshot(hosts, [make_request("a", 300), make_request("b", 200), make_request("c", 600)]))
     assert placed(result) == {"a": (1, ((100, 300),)), "b": (1, ((100, 200),)), "c": (1, ((101, 600),))}
 
 
-def test_without_gpu_a_session_goes_to_a_host_without_gpus_and_there_to_the_fewest_free_cores() -> None:
+def test_sessions_without_gpu_prefer_hosts_without_gpus() -> None:
     hosts = [make_host(1, [0]), make_host(2, [1000]), make_host(3, cpu=8), make_host(4, cpu=4)]
     result = plan(make_snapshot(hosts, [make_request(name, cpu=4) for name in "abcd"]))
     assert [placed(result)[name][0] for name in "abcd"] == [4, 3, 3, 1]
 
 
-def test_equal_hosts_are_taken_by_name_and_then_by_id_whatever_their_order() -> None:
+def test_equal_hosts_are_taken_by_name_then_id() -> None:
     hosts = [replace(make_host(host_id, [1000]), name=name) for host_id, name in ((3, "b"), (2, "b"), (1, "z"))]
     assert placed(plan(make_snapshot(hosts, [make_request("a", 1000)]))) == {"a": (2, ((200, 1000),))}
 
@@ -82,10 +84,10 @@ def test_an_avoided_host_is_used_only_if_no_other_fits() -> None:
     queue = [make_request(name, 500, avoided=1) for name in "abcd"]
     result = plan(make_snapshot(hosts, queue))
     assert [placed(result)[name][0] for name in "abc"] == [2, 2, 1]
-    assert told(result)["d"][0] == "NO_CAPACITY"
+    assert explanations(result)["d"][0] == "NO_CAPACITY"
 
 
-def test_a_session_that_does_not_fit_blocks_nobody_behind_it() -> None:
+def test_a_request_that_does_not_fit_blocks_no_other() -> None:
     hosts = [make_host(1, [1000] * 7), make_host(2, [1000] * 4)]
     queue = [make_request("big", 8000), *(make_request(str(n), 1000) for n in range(12))]
     result = plan(make_snapshot(hosts, queue))
@@ -93,28 +95,30 @@ def test_a_session_that_does_not_fit_blocks_nobody_behind_it() -> None:
     assert [waiting.session_id for waiting in result.waiting] == ["big", "11"]
 
 
-def test_limits_count_what_is_held_and_what_this_pass_has_placed() -> None:
+def test_limits_count_held_and_newly_placed_sessions() -> None:
     owner = LimitHolder(limits=PolicyLimits(sessions=3), used=Amounts(sessions=1))
     queue = [*(make_request(name) for name in "abc"), make_request("d", owner=2)]
     result = plan(make_snapshot([make_host(1)], queue, {1: owner}))
     assert list(placed(result)) == ["a", "b", "d"]
-    assert told(result) == {"c": ("USER_LIMIT", "Your policy allows 3 running sessions at once, and all are in use.")}
+    assert explanations(result) == {
+        "c": ("USER_LIMIT", "Your policy allows 3 running sessions at once, and all are in use.")
+    }
 
 
-def test_a_request_above_its_owners_limit_leaves_room_for_a_smaller_one_of_the_same_owner() -> None:
+def test_a_smaller_request_passes_one_above_the_limit() -> None:
     owner = LimitHolder(limits=PolicyLimits(fgpu=1000), used=Amounts(fgpu=500))
     result = plan(make_snapshot([make_host(1, [1000])], [make_request("a", 600), make_request("b", 500)], {1: owner}))
     assert list(placed(result)) == ["b"]
-    assert told(result)["a"][0] == "USER_LIMIT"
+    assert explanations(result)["a"][0] == "USER_LIMIT"
 
 
-def test_a_project_limits_its_members_together_and_nobody_else() -> None:
+def test_project_limits_apply_to_members_together() -> None:
     queue = [make_request(name, 500, owner=owner)._replace(project_id=7) for owner, name in ((1, "a"), (2, "b"))]
     snapshot = make_snapshot([make_host(1, [1000, 1000])], [*queue, make_request("c", 1000)])
     project = LimitHolder(limits=PolicyLimits(fgpu=800), used=Amounts(fgpu=300, sessions=1))
     result = plan(replace(snapshot, projects={7: project}))
     assert list(placed(result)) == ["a", "c"]
-    assert told(result)["b"] == (
+    assert explanations(result)["b"] == (
         "PROJECT_LIMIT",
         "Your project allows 0.8 fGPU at once; with the 0.5 fGPU of this session its members would hold more.",
     )
@@ -137,41 +141,45 @@ def test_a_project_limits_its_members_together_and_nobody_else() -> None:
         ),
     ],
 )
-def test_the_owner_is_told_which_limit_is_reached(limits: PolicyLimits, text: str) -> None:
+def test_the_explanation_names_the_limit_reached(limits: PolicyLimits, text: str) -> None:
     owner = LimitHolder(limits=limits, used=Amounts(cpu=8, memory=2 * GIB, fgpu=1500, sessions=2))
     request = make_request("a", 500, cpu=2, memory=2 * GIB)
-    assert told(plan(make_snapshot([make_host(1, [1000])], [request], {1: owner}))) == {"a": ("USER_LIMIT", text)}
+    assert explanations(plan(make_snapshot([make_host(1, [1000])], [request], {1: owner}))) == {
+        "a": ("USER_LIMIT", text)
+    }
 
 
-def test_parts_of_a_gpu_are_not_placed_on_a_host_that_lends_whole_ones() -> None:
+def test_a_host_without_division_takes_no_parts() -> None:
     whole_only = make_host(1, [1000, 1000], divides=False)
     queue = [make_request("part", 500), make_request("rest", 1500), make_request("whole", 1000), make_request("none")]
     result = plan(make_snapshot([whole_only], queue))
     assert placed(result) == {"whole": (1, ((100, 1000),)), "none": (1, ())}
-    assert told(result)["part"] == (
+    assert explanations(result)["part"] == (
         "NO_CAPACITY",
         "Waiting for 0.5 fGPU: no ready host of this session's resource group can divide a GPU; whole ones can be had.",
     )
-    assert "can divide a GPU" in told(result)["rest"][1]
+    assert "can divide a GPU" in explanations(result)["rest"][1]
 
 
-def test_beside_a_host_that_divides_what_is_free_on_others_does_not_count() -> None:
+def test_undividable_gpus_do_not_count_for_parts() -> None:
     hosts = [make_host(1, [1000], divides=False), make_host(2, [250])]
     result = plan(make_snapshot(hosts, [make_request("part", 500), make_request("small", 250)]))
     assert placed(result) == {"small": (2, ((200, 250),))}
-    assert told(result)["part"][1] == ("Waiting for 0.5 fGPU on one GPU: the most that is free on a single GPU is 0.")
+    assert explanations(result)["part"][1] == (
+        "Waiting for 0.5 fGPU on one GPU: the most that is free on a single GPU is 0."
+    )
 
 
-def test_a_group_whose_ready_hosts_are_closed_says_so() -> None:
+def test_a_group_of_cordoned_hosts_is_explained() -> None:
     snapshot = replace(make_snapshot([], [make_request("a"), make_request("b", group=2)]), closed_groups=frozenset({1}))
     closed = "Every ready host of this session's resource group is closed for new sessions at present."
-    assert told(plan(snapshot))["a"] == ("NO_HOST", closed)
-    assert told(plan(snapshot))["b"] == ("NO_HOST", "No host of this session's resource group is ready.")
+    assert explanations(plan(snapshot))["a"] == ("NO_HOST", closed)
+    assert explanations(plan(snapshot))["b"] == ("NO_HOST", "No host of this session's resource group is ready.")
 
 
 def test_a_group_without_ready_hosts_is_named_as_the_reason() -> None:
     result = plan(make_snapshot([make_host(1, [1000])], [make_request("a", group=2)]))
-    assert told(result) == {"a": ("NO_HOST", "No host of this session's resource group is ready.")}
+    assert explanations(result) == {"a": ("NO_HOST", "No host of this session's resource group is ready.")}
 
 
 @pytest.mark.parametrize(
@@ -212,7 +220,7 @@ def test_a_group_without_ready_hosts_is_named_as_the_reason() -> None:
         ),
     ],
 )
-def test_the_owner_is_told_what_is_missing_and_how_much_is_offered(request_: SessionRequest, text: str) -> None:
+def test_the_explanation_names_missing_and_offered_amounts(request_: SessionRequest, text: str) -> None:
     hosts = [
         make_host(1, [500, 300], cpu=3, memory=4 * GIB),
         make_host(2, cpu=16, memory=8 * GIB),
@@ -221,7 +229,7 @@ def test_the_owner_is_told_what_is_missing_and_how_much_is_offered(request_: Ses
     assert sentence(hosts, request_) == text
 
 
-def test_a_group_without_gpus_and_a_full_host_have_their_own_words() -> None:
+def test_missing_gpus_and_full_hosts_are_explained_differently() -> None:
     request = make_request("a", 1000, cpu=2)
     assert sentence([make_host(1)], request) == (
         "Waiting for 1 fGPU: no ready host of this session's resource group has a GPU."
@@ -230,21 +238,23 @@ def test_a_group_without_gpus_and_a_full_host_have_their_own_words() -> None:
     assert sentence([make_host(1, [1000], cpu=1)], request) == "Waiting for 2 CPU cores on one host: at most 1 is free."
 
 
-def test_a_second_pass_over_the_state_that_the_first_one_left_says_the_same() -> None:
+def test_a_second_pass_gives_the_same_plan() -> None:
     queue = [make_request("a", 1000), make_request("b", 600), make_request("c", 300)]
     first = plan(make_snapshot([make_host(1, [900])], queue))
-    assert told(first)["a"][1].endswith("is 0.")
+    assert explanations(first)["a"][1].endswith("is 0.")
     second = plan(make_snapshot([make_host(1, [0], cpu=14, memory=62 * GIB)], [queue[0]]))
     assert second == Plan(placements=(), waiting=first.waiting)
 
 
-def test_a_device_that_holds_more_than_it_has_takes_nothing_and_hides_no_other() -> None:
+def test_an_overcommitted_device_takes_nothing_and_hides_none() -> None:
     result = plan(make_snapshot([make_host(1, [-500, 200])], [make_request("a", 200), make_request("b", 10)]))
     assert placed(result) == {"a": (1, ((101, 200),))}
-    assert told(result)["b"][1] == "Waiting for 0.01 fGPU on one GPU: the most that is free on a single GPU is 0."
+    assert (
+        explanations(result)["b"][1] == "Waiting for 0.01 fGPU on one GPU: the most that is free on a single GPU is 0."
+    )
 
 
-def test_a_host_that_holds_more_cores_than_it_has_offers_none() -> None:
+def test_an_overcommitted_host_offers_no_cores() -> None:
     assert sentence([make_host(1, cpu=-2)], make_request("a")) == "Waiting for 1 CPU core on one host: none is free."
 
 

@@ -1,10 +1,11 @@
-"""Which of the hosts that fit takes a session, by each policy.
+"""Choice among the hosts that fit, by each placement policy.
 
-Each property was seen to fail under the faults named, planted in the product and taken out again:
+Each test was seen to fail under these faults, planted in the product:
 
-| property (test_...) | planted fault |
+| test_... | planted faults |
 |---|---|
-| fragmentation_is | whole devices are not counted; parts that are too small count as useful |
+| fragmentation_is_what_usual_requests_cannot_use | whole devices are not counted; |
+| | parts that are too small count as useful |
 """
 
 from dataclasses import replace
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.trace import synthetic_trace
-from scheduler.core.fragmentation import Fragmentation, usual
+from scheduler.core.fragmentation import Fragmentation, usual_shapes
 from scheduler.core.tests.worlds import make_host, make_request, make_snapshot, placed, plan
 from scheduler.core.types import HostView, PlacementPolicyName, Rules, SessionRequest, Shape
 
@@ -22,17 +23,17 @@ from scheduler.core.types import HostView, PlacementPolicyName, Rules, SessionRe
 def place(
     placement_policy: PlacementPolicyName, hosts: list[HostView], request: SessionRequest, *mix: Shape
 ) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """Return where `request` goes if requests are usually like `mix`."""
+    """Return the host and shares of `request` under a mix of usual requests."""
     rules = {1: Rules(placement_policy=placement_policy, mix=tuple((shape, 1) for shape in mix))}
     return placed(plan(replace(make_snapshot(hosts, [request]), rules=rules)))[request.id]
 
 
-def test_spreading_takes_the_emptiest_host_and_the_emptiest_device() -> None:
+def test_spreading_takes_the_emptiest_host_and_device() -> None:
     hosts = [make_host(1, [500, 1000]), make_host(2, [700, 1000]), make_host(3, [600, 1000])]
     assert place(PlacementPolicyName.SPREAD, hosts, make_request("a", 300)) == (2, ((201, 300),))
 
 
-def test_descent_leaves_what_the_usual_requests_can_use() -> None:
+def test_fgd_leaves_what_usual_requests_can_use() -> None:
     hosts = [make_host(1, [700]), make_host(2, [800])]
     request = make_request("a", 400)
     assert place(PlacementPolicyName.PACK, hosts, request) == (1, ((100, 400),))
@@ -40,7 +41,7 @@ def test_descent_leaves_what_the_usual_requests_can_use() -> None:
     assert place(PlacementPolicyName.FGD, [make_host(1, [700, 800])], request, Shape(1, 1, 400)) == (1, ((101, 400),))
 
 
-def test_balance_sends_what_needs_many_cores_to_where_many_are() -> None:
+def test_balance_sends_core_heavy_requests_to_core_rich_hosts() -> None:
     hosts = [make_host(1, [1000, 1000], cpu=16), make_host(2, [1000, 1000], cpu=64)]
     request = make_request("a", cpu=6)
     mix = Shape(8, 1, 1000)
@@ -49,20 +50,23 @@ def test_balance_sends_what_needs_many_cores_to_where_many_are() -> None:
 
 
 @pytest.mark.parametrize("placement_policy", [PlacementPolicyName.FGD, PlacementPolicyName.BALANCE])
-def test_without_a_mix_it_is_learned_from_who_runs_and_waits(placement_policy: PlacementPolicyName) -> None:
+def test_without_a_mix_current_sessions_provide_it(placement_policy: PlacementPolicyName) -> None:
     hosts = [make_host(1, [700]), make_host(2, [800])]
     queue = [make_request("a", 400), make_request("b", 400)]
     snapshot = replace(make_snapshot(hosts, queue), rules={1: Rules(placement_policy=placement_policy)})
     assert placed(plan(snapshot)) == {"a": (2, ((200, 400),)), "b": (2, ((200, 400),))}
 
 
-def test_the_usual_requests_are_the_most_frequent_that_make_up_95_percent() -> None:
+def test_usual_requests_are_the_most_frequent_95_percent() -> None:
     often, seldom, rare = Shape(1, 1, 500), Shape(1, 1, 250), Shape(9, 9, 8000)
-    assert usual([(often, 60), (rare, 4), (seldom, 30), (often, 6)]) == [(often, 66 / 96), (seldom, 30 / 96)]
+    assert usual_shapes([(often, 60), (rare, 4), (seldom, 30), (often, 6)]) == [(often, 66 / 96), (seldom, 30 / 96)]
 
 
 shapes = st.builds(
-    Shape, cpu=st.integers(1, 4), memory=st.integers(1, 4), fgpu=st.sampled_from([0, 200, 500, 700, 1000, 2000, 3000])
+    Shape,
+    cpu=st.integers(1, 4),
+    memory_bytes=st.integers(1, 4),
+    fgpu_milli=st.sampled_from([0, 200, 500, 700, 1000, 2000, 3000]),
 )
 
 
@@ -73,18 +77,22 @@ shapes = st.builds(
     st.integers(0, 5),
     st.lists(st.sampled_from([0, 100, 300, 500, 800, 1000]), max_size=4),
 )
-def test_fragmentation_is_the_free_gpu_that_a_usual_request_cannot_use_in_the_mean(
+def test_fragmentation_is_what_usual_requests_cannot_use(
     mix: list[tuple[Shape, int]], cpu: int, memory: int, device_free: list[int]
 ) -> None:
     expected = 0.0
-    for shape, weight in usual(mix):
-        fits = cpu >= shape.cpu and memory >= shape.memory and shape.fgpu > 0
-        whole = shape.fgpu >= 1000
-        enough = device_free.count(1000) * 1000 >= shape.fgpu if whole else max(device_free, default=0) >= shape.fgpu
-        least = min(shape.fgpu, 1000)
+    for shape, weight in usual_shapes(mix):
+        fits = cpu >= shape.cpu and memory >= shape.memory_bytes and shape.fgpu_milli > 0
+        whole = shape.fgpu_milli >= 1000
+        enough = (
+            device_free.count(1000) * 1000 >= shape.fgpu_milli
+            if whole
+            else max(device_free, default=0) >= shape.fgpu_milli
+        )
+        least = min(shape.fgpu_milli, 1000)
         lost = sum(free for free in device_free if free < least) if fits and enough else sum(device_free)
         expected += weight * lost
-    assert Fragmentation(mix, 1000).of(cpu, memory, device_free) == pytest.approx(expected)
+    assert Fragmentation(mix, 1000).unusable_milli(cpu, memory, device_free) == pytest.approx(expected)
 
 
 def test_on_a_trace_balance_allocates_most_and_spreading_least() -> None:

@@ -1,21 +1,25 @@
-"""What holds for every plan, on random small worlds.
+"""Properties of every plan, on small random snapshots.
 
-Each property was seen to fail under the faults named, planted in the product and taken out again:
+Each test was seen to fail under these faults, planted in the product:
 
-| property (test_...) | planted fault |
+| test_... | planted faults |
 |---|---|
-| no_device_is_over | a placement's shares are not taken from the devices |
-| no_host_gives_more | its cores are not taken from the host; memory is not compared |
-| a_grant_is_the_request | no remainder beside whole devices; a share split over two; the loosest device taken; |
+| no_device_is_over_its_capacity | a placement's shares are not taken from the devices |
+| no_host_exceeds_its_free_cpu_or_memory | its cores are not taken from the host; memory is not compared |
+| shares_are_the_request_on_whole_devices_and_one_part | no part beside whole devices; a part split over two; |
+| | the emptiest device taken; |
 | | a part of a device where the host lends whole ones |
-| nothing_is_placed_on_another_group | the hosts of all groups are one group |
-| nobody_holds_more | what the pass places is not counted against limits |
-| each_request_is_placed_or_told | waiting listed from the last; one over its limit dropped; a too long detail |
-| equal_states_give_equal_plans | hosts are left in the order given; out-of-date ranks are not dropped |
-| who_waits_fits_nowhere | a changed host forgotten; a size class of them left out; the walk begins too late; |
-| | who does not fit stops the queue |
-| the_plan_is_that_of_the_plainest | most free GPU first; the avoided host like any other; the avoided host never used |
-| a_pass_changes_no_word | limits judged by what was held before the pass; free amounts by what was free before it |
+| nothing_is_placed_on_a_host_of_another_group | the hosts of all groups are one group |
+| placements_never_exceed_limits | what the pass places is not counted against limits |
+| each_request_is_placed_or_explained_once_in_order | waiting listed from the last; one over its limit dropped; |
+| | a too long detail |
+| the_plan_does_not_depend_on_host_order | hosts are left in the order given; out-of-date ranks are not dropped |
+| requests_waiting_for_capacity_fit_nowhere_in_turn | a changed host forgotten; a size class of them left out; |
+| | the walk begins too late; |
+| | a request that does not fit stops the queue |
+| the_plan_equals_a_naive_implementation | most free GPU first; the avoided host like any other; |
+| | the avoided host never used |
+| a_pass_over_its_own_outcome_changes_nothing | limits or free amounts as they were before the pass |
 """
 
 from collections import defaultdict
@@ -44,7 +48,7 @@ def random_host(random: Random, host_id: int) -> HostView:
     free_now = (12, 12, random.randint(0, 12))  # often equal, so that ties are broken
     divides = random.random() < 0.75
     return replace(
-        host, name=name, cpu_free=random.choice(free_now), memory_free=random.choice(free_now), divides=divides
+        host, name=name, cpu_free=random.choice(free_now), memory_free_bytes=random.choice(free_now), divides=divides
     )
 
 
@@ -74,7 +78,7 @@ def random_owner(random: Random) -> LimitHolder:
 
 
 def random_snapshot(random: Random, hosts: int, queue: int) -> Snapshot:
-    """Return a world of so many hosts and requests, and three owners."""
+    """Return a snapshot of so many hosts and requests, and three owners."""
     return Snapshot(
         hosts=tuple(random_host(random, host_id) for host_id in range(1, hosts + 1)),
         queue=tuple(random_request(random, f"s{n}") for n in range(queue)),
@@ -83,7 +87,7 @@ def random_snapshot(random: Random, hosts: int, queue: int) -> Snapshot:
 
 
 def snapshots() -> st.SearchStrategy[Snapshot]:
-    """Draw worlds evenly by a seed, which finds conflicts sooner than drawing each number; their sizes shrink."""
+    """Draw snapshots by a seed, which finds conflicts sooner than drawing each number; their sizes shrink."""
     return st.builds(
         random_snapshot, st.randoms(use_true_random=True), hosts=st.integers(0, 6), queue=st.integers(0, 30)
     )
@@ -95,7 +99,7 @@ many = settings(max_examples=500, deadline=None)
 @many
 @given(snapshots())
 def test_no_device_is_over_its_capacity(snapshot: Snapshot) -> None:
-    free = {gpu.id: gpu.free for host in snapshot.hosts for gpu in host.gpus}
+    free = {gpu.id: gpu.free_milli for host in snapshot.hosts for gpu in host.gpus}
     for placement in plan(snapshot).placements:
         for gpu_id, share in placement.shares:
             free[gpu_id] -= share
@@ -104,19 +108,19 @@ def test_no_device_is_over_its_capacity(snapshot: Snapshot) -> None:
 
 @many
 @given(snapshots())
-def test_no_host_gives_more_cpu_or_memory_than_it_has_free(snapshot: Snapshot) -> None:
+def test_no_host_exceeds_its_free_cpu_or_memory(snapshot: Snapshot) -> None:
     asked = {request.id: request for request in snapshot.queue}
     cpu = {host.id: host.cpu_free for host in snapshot.hosts}
-    memory = {host.id: host.memory_free for host in snapshot.hosts}
+    memory = {host.id: host.memory_free_bytes for host in snapshot.hosts}
     for placement in plan(snapshot).placements:
         cpu[placement.host_id] -= asked[placement.session_id].cpu
-        memory[placement.host_id] -= asked[placement.session_id].memory
+        memory[placement.host_id] -= asked[placement.session_id].memory_bytes
     assert all(amount >= 0 for amount in (*cpu.values(), *memory.values()))
 
 
 @many
 @given(snapshots())
-def test_a_grant_is_the_request_exactly_on_one_device_or_on_whole_ones_and_one_more(snapshot: Snapshot) -> None:
+def test_shares_are_the_request_on_whole_devices_and_one_part(snapshot: Snapshot) -> None:
     asked = {request.id: request for request in snapshot.queue}
     hosts = {host.id: host for host in snapshot.hosts}
     for placement in plan(snapshot).placements:
@@ -124,12 +128,12 @@ def test_a_grant_is_the_request_exactly_on_one_device_or_on_whole_ones_and_one_m
         capacity = GROUPS[host.group_id]
         devices = [gpu_id for gpu_id, _ in placement.shares]
         parts = sorted(share for _, share in placement.shares)
-        assert sum(parts) == request.fgpu
-        assert host.divides or not request.fgpu % capacity
+        assert sum(parts) == request.fgpu_milli
+        assert host.divides or not request.fgpu_milli % capacity
         assert len(set(devices)) == len(devices)
         assert set(devices) <= {gpu.id for gpu in host.gpus}
         assert all(part == capacity for part in parts[1:])
-        assert len(parts) == -(-request.fgpu // capacity)
+        assert len(parts) == -(-request.fgpu_milli // capacity)
 
 
 @many
@@ -142,12 +146,14 @@ def test_nothing_is_placed_on_a_host_of_another_group(snapshot: Snapshot) -> Non
 
 @many
 @given(snapshots())
-def test_nobody_holds_more_than_their_limits_because_of_a_placement(snapshot: Snapshot) -> None:
+def test_placements_never_exceed_limits(snapshot: Snapshot) -> None:
     asked = {request.id: request for request in snapshot.queue}
     used = {owner_id: owner.used for owner_id, owner in snapshot.owners.items()}
     for placement in plan(snapshot).placements:
         request = asked[placement.session_id]
-        used[request.owner_id] += Amounts(cpu=request.cpu, memory=request.memory, fgpu=request.fgpu, sessions=1)
+        used[request.owner_id] += Amounts(
+            cpu=request.cpu, memory=request.memory_bytes, fgpu=request.fgpu_milli, sessions=1
+        )
         for name in FIELDS:
             limit = getattr(snapshot.owners[request.owner_id].limits, name)
             assert limit is None or getattr(used[request.owner_id], name) <= limit
@@ -155,7 +161,7 @@ def test_nobody_holds_more_than_their_limits_because_of_a_placement(snapshot: Sn
 
 @many
 @given(snapshots())
-def test_each_request_is_placed_or_told_why_once_and_in_queue_order(snapshot: Snapshot) -> None:
+def test_each_request_is_placed_or_explained_once_in_order(snapshot: Snapshot) -> None:
     result = plan(snapshot)
     ids = [request.id for request in snapshot.queue]
     placed = [placement.session_id for placement in result.placements]
@@ -168,7 +174,7 @@ def test_each_request_is_placed_or_told_why_once_and_in_queue_order(snapshot: Sn
 
 @many
 @given(snapshots(), st.randoms(use_true_random=False))
-def test_equal_states_give_equal_plans_whatever_the_order_of_hosts(snapshot: Snapshot, random: Random) -> None:
+def test_the_plan_does_not_depend_on_host_order(snapshot: Snapshot, random: Random) -> None:
     hosts = list(snapshot.hosts)
     random.shuffle(hosts)
     owners = dict(reversed(list(snapshot.owners.items())))
@@ -177,7 +183,7 @@ def test_equal_states_give_equal_plans_whatever_the_order_of_hosts(snapshot: Sna
 
 @many
 @given(snapshots())
-def test_who_waits_for_capacity_fits_nowhere_at_their_turn(snapshot: Snapshot) -> None:
+def test_requests_waiting_for_capacity_fit_nowhere_in_turn(snapshot: Snapshot) -> None:
     result = plan(snapshot)
     placements = {placement.session_id: placement for placement in result.placements}
     reasons = {entry.session_id: entry.reason for entry in result.waiting}
@@ -189,12 +195,12 @@ def test_who_waits_for_capacity_fits_nowhere_at_their_turn(snapshot: Snapshot) -
         assert (reasons.get(request.id) == Reason.NO_HOST) <= (not own)
         if reasons.get(request.id) == Reason.NO_CAPACITY:
             assert own
-            assert not any(plain_shares(host, request) is not None for host in own)
+            assert not any(naive_shares(host, request) is not None for host in own)
 
 
 @many
 @given(snapshots())
-def test_a_pass_over_the_state_that_a_pass_left_changes_no_word(snapshot: Snapshot) -> None:
+def test_a_pass_over_its_own_outcome_changes_nothing(snapshot: Snapshot) -> None:
     first = plan(snapshot)
     asked = {request.id: request for request in snapshot.queue}
     hosts, owners = list(snapshot.hosts), dict(snapshot.owners)
@@ -202,7 +208,7 @@ def test_a_pass_over_the_state_that_a_pass_left_changes_no_word(snapshot: Snapsh
         request = asked.pop(placement.session_id)
         hosts = after(hosts, request, placement)
         owner = owners[request.owner_id]
-        more = Amounts(cpu=request.cpu, memory=request.memory, fgpu=request.fgpu, sessions=1)
+        more = Amounts(cpu=request.cpu, memory=request.memory_bytes, fgpu=request.fgpu_milli, sessions=1)
         owners[request.owner_id] = replace(owner, used=owner.used + more)
     left = Snapshot(hosts=tuple(hosts), queue=tuple(asked.values()), owners=owners)
     assert plan(left) == Plan(placements=(), waiting=first.waiting)
@@ -210,30 +216,30 @@ def test_a_pass_over_the_state_that_a_pass_left_changes_no_word(snapshot: Snapsh
 
 @many
 @given(snapshots())
-def test_the_plan_is_that_of_the_plainest_program(snapshot: Snapshot) -> None:
+def test_the_plan_equals_a_naive_implementation(snapshot: Snapshot) -> None:
     result = plan(snapshot)
-    placements, waiting = plain_plan(snapshot)
+    placements, waiting = naive_plan(snapshot)
     assert result.placements == placements
     assert tuple((entry.session_id, entry.reason) for entry in result.waiting) == waiting
 
 
-def plain_plan(snapshot: Snapshot) -> tuple[tuple[Placement, ...], tuple[tuple[str, Reason], ...]]:
-    """Say what plan() must, by trying every host for every request."""
+def naive_plan(snapshot: Snapshot) -> tuple[tuple[Placement, ...], tuple[tuple[str, Reason], ...]]:
+    """Return what plan() must, by trying every host for every request."""
     hosts = list(snapshot.hosts)
     held: dict[int, list[SessionRequest]] = defaultdict(list)
     placements: list[Placement] = []
     for request in snapshot.queue:
-        fitting = [host for host in hosts if plain_shares(host, request) is not None]
-        if fitting and plain_within(snapshot.owners[request.owner_id], [*held[request.owner_id], request]):
-            host = min(fitting, key=lambda host: (host.id == request.avoided_host_id, *plain_order(host)))
-            placement = Placement(session_id=request.id, host_id=host.id, shares=plain_shares(host, request) or ())
+        fitting = [host for host in hosts if naive_shares(host, request) is not None]
+        if fitting and naive_within(snapshot.owners[request.owner_id], [*held[request.owner_id], request]):
+            host = min(fitting, key=lambda host: (host.id == request.avoided_host_id, *naive_order(host)))
+            placement = Placement(session_id=request.id, host_id=host.id, shares=naive_shares(host, request) or ())
             placements.append(placement)
             held[request.owner_id].append(request)
             hosts = after(hosts, request, placement)
     placed = {placement.session_id for placement in placements}
     waiting = []
     for request in snapshot.queue:
-        if not plain_within(snapshot.owners[request.owner_id], [*held[request.owner_id], request]):
+        if not naive_within(snapshot.owners[request.owner_id], [*held[request.owner_id], request]):
             reason = Reason.USER_LIMIT
         elif request.group_id not in {host.group_id for host in hosts}:
             reason = Reason.NO_HOST
@@ -244,54 +250,61 @@ def plain_plan(snapshot: Snapshot) -> tuple[tuple[Placement, ...], tuple[tuple[s
     return tuple(placements), tuple(waiting)
 
 
-def plain_order(host: HostView) -> tuple[int, int, int, int, str, int]:
-    """Return what is compared when several hosts fit: the lowest is best."""
-    free = sum(gpu.free for gpu in host.gpus)
-    rest = (0, 0) if host.gpus else (host.cpu_free, host.memory_free)
+def naive_order(host: HostView) -> tuple[int, int, int, int, str, int]:
+    """Return the rank of a host that fits: the lowest is preferred."""
+    free = sum(gpu.free_milli for gpu in host.gpus)
+    rest = (0, 0) if host.gpus else (host.cpu_free, host.memory_free_bytes)
     return free, len(host.gpus), *rest, host.name, host.id
 
 
-def plain_shares(host: HostView, request: SessionRequest) -> tuple[tuple[int, int], ...] | None:
+def naive_shares(host: HostView, request: SessionRequest) -> tuple[tuple[int, int], ...] | None:
     """Return the shares that `host` would give, in device order, or None if the request does not fit."""
-    if host.group_id != request.group_id or host.cpu_free < request.cpu or host.memory_free < request.memory:
+    if (
+        host.group_id != request.group_id
+        or host.cpu_free < request.cpu
+        or host.memory_free_bytes < request.memory_bytes
+    ):
         return None
-    whole, rest = divmod(request.fgpu, GROUPS[host.group_id])
+    whole, rest = divmod(request.fgpu_milli, GROUPS[host.group_id])
     shares: dict[int, int] = {}
     if rest and not host.divides:
         return None
     if rest:
-        tightest = sorted((gpu.free, place, gpu) for place, gpu in enumerate(host.gpus) if gpu.free >= rest)
+        tightest = sorted((gpu.free_milli, place, gpu) for place, gpu in enumerate(host.gpus) if gpu.free_milli >= rest)
         if not tightest:
             return None
         shares[tightest[0][2].id] = rest
-    empty = [gpu for gpu in host.gpus if gpu.free == gpu.capacity and gpu.id not in shares]
+    empty = [gpu for gpu in host.gpus if gpu.free_milli == gpu.capacity_milli and gpu.id not in shares]
     if len(empty) < whole:
         return None
-    shares |= {gpu.id: gpu.capacity for gpu in empty[:whole]}
+    shares |= {gpu.id: gpu.capacity_milli for gpu in empty[:whole]}
     return tuple((gpu.id, shares[gpu.id]) for gpu in host.gpus if gpu.id in shares)
 
 
-def plain_within(owner: LimitHolder, requests: Sequence[SessionRequest]) -> bool:
-    """Say whether `requests`, together with what the owner held before, are within the limits."""
+def naive_within(owner: LimitHolder, requests: Sequence[SessionRequest]) -> bool:
+    """Return whether `requests`, added to what the owner holds, are within the limits."""
     limits, used = owner.limits, owner.used
     sums = (
         (limits.cpu, used.cpu + sum(request.cpu for request in requests)),
-        (limits.memory, used.memory + sum(request.memory for request in requests)),
-        (limits.fgpu, used.fgpu + sum(request.fgpu for request in requests)),
+        (limits.memory, used.memory + sum(request.memory_bytes for request in requests)),
+        (limits.fgpu, used.fgpu + sum(request.fgpu_milli for request in requests)),
         (limits.sessions, used.sessions + len(requests)),
     )
     return all(limit is None or amount <= limit for limit, amount in sums)
 
 
 def after(hosts: Sequence[HostView], request: SessionRequest, placement: Placement) -> list[HostView]:
-    """Return the hosts as they are once `placement` holds."""
+    """Return the hosts after `placement`."""
     shares = dict(placement.shares)
     return [
         replace(
             host,
             cpu_free=host.cpu_free - request.cpu,
-            memory_free=host.memory_free - request.memory,
-            gpus=tuple(GpuView(id=g.id, capacity=g.capacity, free=g.free - shares.get(g.id, 0)) for g in host.gpus),
+            memory_free_bytes=host.memory_free_bytes - request.memory_bytes,
+            gpus=tuple(
+                GpuView(id=g.id, capacity_milli=g.capacity_milli, free_milli=g.free_milli - shares.get(g.id, 0))
+                for g in host.gpus
+            ),
         )
         if host.id == placement.host_id
         else host

@@ -1,14 +1,14 @@
-"""Who is served first.
+"""Order in which requests are served.
 
-Each property was seen to fail under the faults named, planted in the product and taken out again:
+Each test was seen to fail under these faults, planted in the product:
 
-| property (test_...) | planted fault |
+| test_... | planted faults |
 |---|---|
-| having_waited_longer | the band falls with waiting; last come, first served |
-| time_alone_changes_nobodys_place | a point of priority is worth more the longer one has waited |
-| a_point_of_priority | priority counts against its session |
-| fairness_gives_two_equal_users | a user's share is read once and not after each placement |
-| in_a_fair_group_the_band | all sessions of a user stand in the band of the first |
+| waiting_longer_never_means_later_service | the band falls with waiting; last come, first served |
+| time_alone_never_reorders_a_fifo_group | a point of priority is worth more the longer one has waited |
+| a_point_of_priority_equals_the_groups_ageing | priority counts against its session |
+| fairness_splits_gpus_evenly_between_equal_users | a user's share is read once and not after each placement |
+| in_fair_groups_each_session_has_its_own_band | all sessions of a user stand in the band of the first |
 """
 
 from dataclasses import replace
@@ -26,18 +26,18 @@ from scheduler.core.types import QueueOrder, Rules, SessionRequest, Snapshot
 
 
 def order_served(snapshot: Snapshot, now: datetime) -> list[str]:
-    """Return the ids in the order in which a pass looks at them."""
+    """Return the ids in the order in which a pass evaluates them."""
     cluster = ClusterState(snapshot)
     served = []
-    for request in sequence(snapshot.queue, snapshot.rules, cluster.share, now):
+    for request in sequence(snapshot.queue, snapshot.rules, cluster.dominant_share, now):
         served.append(request.id)
         if not cluster.exceeds_limit(request):
             cluster.place(request, now)
     return served
 
 
-def restless(world: Snapshot, random: Random, order: QueueOrder) -> Snapshot:
-    """Return `world` with other priorities and times of joining, served by `order`."""
+def shuffled(world: Snapshot, random: Random, order: QueueOrder) -> Snapshot:
+    """Return `world` with random priorities and joining times, served by `order`."""
     queue = [
         request._replace(priority=random.randint(0, 3), queued_at=at(-random.randint(0, 12) / 2))
         for request in world.queue
@@ -49,7 +49,7 @@ def restless(world: Snapshot, random: Random, order: QueueOrder) -> Snapshot:
 @many
 @given(worlds(), st.randoms(use_true_random=True), st.sampled_from(QueueOrder))
 def test_waiting_longer_never_means_later_service(world: Snapshot, random: Random, order: QueueOrder) -> None:
-    world = restless(world, random, order)
+    world = shuffled(world, random, order)
     chosen = random.choice(world.queue)
     before = order_served(world, at(0)).index(chosen.id)
     earlier = chosen._replace(queued_at=chosen.queued_at - random.randint(1, 20) * HOUR / 2)
@@ -59,12 +59,12 @@ def test_waiting_longer_never_means_later_service(world: Snapshot, random: Rando
 
 @many
 @given(worlds(), st.randoms(use_true_random=True))
-def test_time_alone_changes_nobodys_place_in_a_first_come_first_served_group(world: Snapshot, random: Random) -> None:
-    world = restless(world, random, QueueOrder.FIFO)
+def test_time_alone_never_reorders_a_fifo_group(world: Snapshot, random: Random) -> None:
+    world = shuffled(world, random, QueueOrder.FIFO)
     assert order_served(world, at(0)) == order_served(world, at(random.randint(1, 100)))
 
 
-def test_a_point_of_priority_is_worth_the_groups_ageing_and_no_more() -> None:
+def test_a_point_of_priority_equals_the_groups_ageing() -> None:
     old, urgent = make_request("old"), make_request("urgent")._replace(priority=2)
     rules = {1: Rules(ageing=3 * HOUR)}
 
@@ -76,14 +76,14 @@ def test_a_point_of_priority_is_worth_the_groups_ageing_and_no_more() -> None:
     assert served(at(6.1)) == ["old", "urgent"]
 
 
-def test_fairness_gives_two_equal_users_four_of_eight_gpus_each() -> None:
+def test_fairness_splits_gpus_evenly_between_equal_users() -> None:
     queue = [make_request(f"{owner}{n}", 1000, owner=owner) for owner in (1, 2) for n in range(8)]
     snapshot = replace(make_snapshot([make_host(1, [1000] * 8)], queue), rules={1: Rules(queue_order=QueueOrder.DRF)})
     owners = [name[0] for name in placed(plan(snapshot))]
     assert owners == ["1", "2"] * 4
 
 
-def test_fairness_counts_the_scarcest_resource_of_each_and_what_they_hold_already() -> None:
+def test_fairness_counts_dominant_shares_and_current_usage() -> None:
     cores = [make_request(f"c{n}", cpu=2, owner=1) for n in range(8)]
     gpus = [make_request(f"g{n}", 1000, owner=2) for n in range(4)]
     host = make_host(1, [1000] * 4, cpu=18)
@@ -92,7 +92,7 @@ def test_fairness_counts_the_scarcest_resource_of_each_and_what_they_hold_alread
     assert names[:6] == ["c0", "g0", "c1", "c2", "g1", "c3"]  # 2 of 18 cores against 1 of 4 GPUs
 
 
-def test_in_a_fair_group_the_band_is_each_sessions_own_and_not_its_users() -> None:
+def test_in_fair_groups_each_session_has_its_own_band() -> None:
     rules = {1: Rules(queue_order=QueueOrder.DRF)}
     queue = [
         make_request("urgent", 1000, owner=1)._replace(priority=2),
@@ -103,7 +103,7 @@ def test_in_a_fair_group_the_band_is_each_sessions_own_and_not_its_users() -> No
     assert list(placed(plan(snapshot))) == ["urgent", "b0", "b1", "idle"]
 
 
-def test_in_a_fair_group_a_session_that_has_aged_by_a_point_goes_first() -> None:
+def test_in_fair_groups_an_aged_session_goes_first() -> None:
     rules = {1: Rules(queue_order=QueueOrder.DRF, ageing=HOUR)}
     queue: list[SessionRequest] = [make_request(f"a{n}", 1000, owner=1) for n in range(3)]
     queue.append(make_request("b", 1000, owner=2)._replace(queued_at=at(0) + timedelta(minutes=59)))

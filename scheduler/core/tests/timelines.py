@@ -1,4 +1,4 @@
-"""Random worlds in which time passes: hosts, who runs there and until when, and who waits."""
+"""Random snapshots with running and waiting sessions, for tests in which time passes."""
 
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -24,25 +24,25 @@ from scheduler.simulation.simulator import Job
 
 HOUR = timedelta(hours=1)
 COMMON = (Shape(1, 1, 500), Shape(2, 2, 1000), Shape(4, 2, 2000))
-FOREVER = timedelta(days=10_000)  # how long who has no bound runs, unless a test says otherwise
+FOREVER = timedelta(days=10_000)  # run time of unbounded sessions, unless a test says otherwise
 SHARES = (0, 250, 500, 500, 750, 1000, 1000, 2000, 2000, 3000)
-MIX = tuple((Shape(cpu, 2, fgpu), 1) for cpu in (1, 3, 5) for fgpu in SHARES)  # what requests are usually like
+MIX = tuple((Shape(cpu, 2, fgpu), 1) for cpu in (1, 3, 5) for fgpu in SHARES)  # usual requests
 
 many = settings(max_examples=300, deadline=None)
 
 
 def at(hours: float) -> datetime:
-    """Return the moment so many hours after everybody joined."""
+    """Return the moment so many hours after all requests joined."""
     return NOW + hours * HOUR
 
 
 def random_running(random: Random, host: HostView) -> tuple[HostView, list[RunningSession]]:
-    """Return `host` with some sessions on it, and these; one in six has no bound."""
+    """Return `host` with some running sessions, and these; one in six is unbounded."""
     found: list[RunningSession] = []
     for _ in range(random.randint(0, 4)):
-        fitting = [gpu for gpu in host.gpus if gpu.free >= 500]
+        fitting = [gpu for gpu in host.gpus if gpu.free_milli >= 500]
         share = random.choice((0, 500, 1000))
-        shares = [(gpu.id, share) for gpu in fitting if gpu.free >= share > 0][:1]
+        shares = [(gpu.id, share) for gpu in fitting if gpu.free_milli >= share > 0][:1]
         if host.cpu_free < 2:
             break
         ends_at = None if random.random() < 1 / 6 else at(random.randint(1, 6))
@@ -50,22 +50,22 @@ def random_running(random: Random, host: HostView) -> tuple[HostView, list[Runni
         since = at(-random.randint(1, 5))
         found.append(RunningSession(name, random.randint(1, 3), host.id, 2, 2, tuple(shares), since, ends_at))
         held = dict(shares)
-        gpus = tuple(GpuView(gpu.id, gpu.capacity, gpu.free - held.get(gpu.id, 0)) for gpu in host.gpus)
-        host = replace(host, cpu_free=host.cpu_free - 2, memory_free=host.memory_free - 2, gpus=gpus)
+        gpus = tuple(GpuView(gpu.id, gpu.capacity_milli, gpu.free_milli - held.get(gpu.id, 0)) for gpu in host.gpus)
+        host = replace(host, cpu_free=host.cpu_free - 2, memory_free_bytes=host.memory_free_bytes - 2, gpus=gpus)
     return host, found
 
 
 def random_waiting(random: Random, name: str, unbounded: float) -> SessionRequest:
-    """Return a request that joins now, without a bound with the chance given; every second one has a common shape."""
+    """Return a request that joins now, unbounded with the probability given; every second one has a common shape."""
     duration = None if random.random() < unbounded else random.randint(1, 6) * HOUR
     shape = Shape(random.randint(1, 5), random.randint(1, 3), random.choice(SHARES))
     if random.random() < 1 / 2:
         shape = random.choice(COMMON)
     return make_request(
         name,
-        shape.fgpu,
+        shape.fgpu_milli,
         cpu=shape.cpu,
-        memory=shape.memory,
+        memory=shape.memory_bytes,
         owner=random.randint(1, 3),
         group=random.choice((1, 1, 2)),
     )._replace(duration=duration)
@@ -74,7 +74,7 @@ def random_waiting(random: Random, name: str, unbounded: float) -> SessionReques
 def random_world(
     random: Random, *, hosts: int, queue: int, unbounded: float, limited: bool, placement_policy: PlacementPolicyName
 ) -> Snapshot:
-    """Return hosts in two groups with sessions on them, a queue, and three users, some of them limited."""
+    """Return two groups of hosts with running sessions, a queue, and three users, some of them limited."""
     views, running = [], []
     for host_id in range(1, hosts + 1):
         group = random.choice((1, 1, 2))
@@ -86,7 +86,7 @@ def random_world(
     limits = [PolicyLimits(fgpu=random.randint(0, 12) * 250, sessions=random.randint(1, 5)) for _ in range(3)]
     held: dict[int, Amounts] = {1: Amounts(), 2: Amounts(), 3: Amounts()}
     for one in running:
-        held[one.owner_id] += Amounts(cpu=one.cpu, memory=one.memory, fgpu=one.shape.fgpu, sessions=1)
+        held[one.owner_id] += Amounts(cpu=one.cpu, memory=one.memory_bytes, fgpu=one.shape.fgpu_milli, sessions=1)
     owners = {
         owner_id: LimitHolder(
             limits=limits[owner_id - 1] if limited and random.random() < 0.5 else PolicyLimits(), used=held[owner_id]
@@ -110,7 +110,7 @@ def worlds(
     limited: bool = True,
     placement_policy: tuple[PlacementPolicyName, ...] = tuple(PlacementPolicyName),
 ) -> st.SearchStrategy[Snapshot]:
-    """Draw worlds by a seed; their sizes shrink."""
+    """Draw snapshots by a seed; their sizes shrink."""
     return st.builds(
         random_world,
         st.randoms(use_true_random=True),
@@ -123,5 +123,5 @@ def worlds(
 
 
 def job(request: SessionRequest) -> Job:
-    """Return the session that keeps its bound to the second; without a bound it runs forever."""
+    """Return the job that runs to its time limit, or forever without one."""
     return Job(request, request.duration or FOREVER)

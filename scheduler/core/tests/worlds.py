@@ -1,4 +1,4 @@
-"""Small worlds for the tests of placement, made with as few words as possible."""
+"""Builders of small snapshots for the tests of placement."""
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -23,15 +23,17 @@ def make_host(
     divides: bool = True,
 ) -> HostView:
     """Return a host with `cpu` cores free whose devices have `free` milli-fGPU; device i has the id 100 * host + i."""
-    gpus = tuple(GpuView(id=100 * host_id + i, capacity=capacity, free=amount) for i, amount in enumerate(free))
+    gpus = tuple(
+        GpuView(id=100 * host_id + i, capacity_milli=capacity, free_milli=amount) for i, amount in enumerate(free)
+    )
     return HostView(
         id=host_id,
         name=f"host-{host_id:03}",
         group_id=group,
         cpu=cpu,
-        memory=memory,
+        memory_bytes=memory,
         cpu_free=cpu,
-        memory_free=memory,
+        memory_free_bytes=memory,
         gpus=gpus,
         divides=divides,
     )
@@ -53,8 +55,8 @@ def make_request(
         owner_id=owner,
         group_id=group,
         cpu=cpu,
-        memory=memory,
-        fgpu=fgpu,
+        memory_bytes=memory,
+        fgpu_milli=fgpu,
         avoided_host_id=avoided,
     )
 
@@ -72,11 +74,11 @@ def placed(plan: Plan) -> dict[str, tuple[int, tuple[tuple[int, int], ...]]]:
     return {placement.session_id: (placement.host_id, placement.shares) for placement in plan.placements}
 
 
-def told(plan: Plan) -> dict[str, tuple[str, str]]:
+def explanations(plan: Plan) -> dict[str, tuple[str, str]]:
     """Return {session id: (reason, sentence)}."""
     return {waiting.session_id: (waiting.reason.value, waiting.detail) for waiting in plan.waiting}
 
 
 def plan(snapshot: Snapshot, now: datetime = NOW) -> Plan:
-    """Return the outcome of a pass, by default at the moment when everybody joined."""
+    """Return the plan, by default at the moment when all requests join."""
     return placement.plan(snapshot, now)

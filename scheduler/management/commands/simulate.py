@@ -1,4 +1,4 @@
-"""`manage.py simulate`: what sessions would have met under other rules, hosts or cuts of a GPU."""
+"""`manage.py simulate`: replay sessions under other rules, hosts or fGPU per GPU."""
 
 from argparse import ArgumentParser
 from datetime import timedelta
@@ -17,12 +17,12 @@ from scheduler.simulation.simulator import Job
 
 
 class Command(BaseCommand):
-    """Replays the recorded sessions, or a trace, as it was and as it would have been."""
+    """Replays recorded sessions, or a trace, as it was and under a scenario."""
 
     help = "Replay recorded sessions, or a trace, under other rules with a virtual clock, and compare."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        """Declare what is replayed, and what is changed."""
+        """Add the options that choose the sessions and the scenario."""
         parser.add_argument("--nodes", type=Path, help="hosts of a trace: sn, cpu_milli, memory_mib, gpu")
         parser.add_argument("--pods", type=Path, help="its sessions: cpu_milli, memory_mib, num_gpu, gpu_milli, ...")
         parser.add_argument("--hosts", type=int, help="only so many hosts of the trace: all of openb's are never full")
@@ -44,7 +44,7 @@ class Command(BaseCommand):
         parser.add_argument("--fgpu-per-gpu", type=int, help="into how many fGPU a GPU is cut")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Replay twice and print both outcomes. Raises CommandError for files or groups that are not there."""
+        """Replay twice and print both results. Raises CommandError for files or groups that do not exist."""
         if (options["nodes"] is None) != (options["pods"] is None):
             raise CommandError("--nodes and --pods go together.")
         if options["add_hosts"] < 0 or (options["fgpu_per_gpu"] is not None and options["fgpu_per_gpu"] < 1):

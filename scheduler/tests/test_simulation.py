@@ -1,4 +1,4 @@
-"""Replays of recorded sessions: what another host, rule or cut would have changed, and who may ask."""
+"""Replays of recorded sessions under a scenario: history, command and page."""
 
 from datetime import timedelta
 from io import StringIO
@@ -43,7 +43,7 @@ def simulate(**options: Any) -> str:
     return out.getvalue()
 
 
-def test_history_is_replayed_as_it_was_and_as_it_would_have_been(host: Host) -> None:
+def test_history_is_replayed_unchanged_and_under_the_scenario(host: Host) -> None:
     world, jobs = recorded(timezone.now() - 24 * HOUR)
     assert [job.runs_for for job in jobs] == [HOUR] * 3
     found = compare(world, jobs, Scenario(add_hosts=2))
@@ -57,7 +57,7 @@ def test_history_is_replayed_as_it_was_and_as_it_would_have_been(host: Host) -> 
     assert (found.in_use[0][199], found.waiting[0][199]) == (0, 0)
 
 
-def test_what_has_not_run_or_lies_too_far_back_is_not_replayed(
+def test_only_recent_sessions_that_ran_are_replayed(
     host: Host, django_assert_num_queries: DjangoAssertNumQueries
 ) -> None:
     Session.objects.filter(pk=Session.objects.all()[0].pk).update(started_at=None)
@@ -69,11 +69,11 @@ def test_what_has_not_run_or_lies_too_far_back_is_not_replayed(
     assert recorded(timezone.now() - 24 * HOUR, make_host().group)[1] == []
 
 
-def test_a_change_leaves_all_else_as_it_is(host: Host) -> None:
+def test_a_scenario_leaves_other_settings_unchanged(host: Host) -> None:
     world, _ = recorded(timezone.now() - 24 * HOUR)
     assert vary(world, Scenario()) == world
     finer = vary(world, Scenario(fgpu_per_gpu=8, placement_policy=PlacementPolicyName.SPREAD))
-    assert [gpu.capacity for host in finer.hosts for gpu in host.gpus] == [8000]
+    assert [gpu.capacity_milli for host in finer.hosts for gpu in host.gpus] == [8000]
     assert {rule.placement_policy for rule in finer.rules.values()} == {PlacementPolicyName.SPREAD}
     more = vary(world, Scenario(add_hosts=2))
     assert len({host.id for host in more.hosts}) == len({gpu.id for host in more.hosts for gpu in host.gpus}) == 3
@@ -99,12 +99,12 @@ def test_the_command_replays_a_trace(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "options", [{"nodes": Path("x")}, {"group": "nowhere"}, {"add_hosts": -1}, {"fgpu_per_gpu": 0}, {"days": 1}]
 )
-def test_the_command_says_what_it_cannot_do(options: dict[str, Any]) -> None:
+def test_the_command_rejects_invalid_options(options: dict[str, Any]) -> None:
     with pytest.raises(CommandError):
         simulate(**options)
 
 
-def test_the_page_is_for_superadmins_alone(host: Host) -> None:
+def test_the_page_is_for_superadmins_only(host: Host) -> None:
     assert browser_of(make_user(is_superuser=True)).get(PAGE).status_code == 200
     assert browser_of(make_user(is_staff=True)).get(PAGE).status_code == 403
     assert browser_of(make_user()).get(PAGE).status_code == 302

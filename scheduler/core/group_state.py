@@ -1,0 +1,145 @@
+"""Mutable state of one resource group: free capacity, running sessions, and the head's reservation. Pure."""
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable, Sequence
+from copy import copy as shallow_copy
+from dataclasses import replace
+from datetime import datetime
+
+from scheduler.core.group_capacity import GroupCapacity
+from scheduler.core.host_capacity import HostCapacity
+from scheduler.core.placement_policy import policy_for
+from scheduler.core.reservation import Reservation, SessionEnd, reserve, reserve_whole_host
+from scheduler.core.types import EPOCH, HostView, Placement, Rules, RunningSession, SessionRequest, Shape
+
+
+class GroupState:
+    """Hosts of one resource group, the sessions that run there, and the reservation of the queue's head."""
+
+    def __init__(
+        self,
+        hosts: Iterable[HostView],
+        rules: Rules,
+        running: Sequence[RunningSession],
+        queue: Iterable[SessionRequest],
+    ) -> None:
+        """Take the group's hosts, in any order, and its running sessions.
+
+        `queue` may hold requests of other groups too; it is read only by policies that learn the mix of requests.
+        """
+        self.host_views = sorted(hosts, key=lambda host: (host.name, host.id))
+        self.rules = rules
+        self.running = {session.session_id: session for session in running}
+        capacities = [
+            HostCapacity(
+                host_id=view.id,
+                index=index,
+                cpu=view.cpu_free,
+                memory_bytes=view.memory_free_bytes,
+                gpus=view.gpus,
+                divides=view.divides,
+            )
+            for index, view in enumerate(self.host_views)
+        ]
+        self.gpu_capacity = max(host.gpu_capacity for host in capacities)  # milli-fGPU of a whole GPU; 0 without
+        self.divides = all(view.divides for view in self.host_views)  # whether every host divides its GPUs
+        self._queue = queue
+        self.capacity = GroupCapacity(capacities, policy_for(rules, self.gpu_capacity, self.mix))
+        self.host_capacities = {host.host_id: host for host in capacities}
+        self.head: SessionRequest | None = None
+        self.reservation: Reservation | None = None
+        self._ends: list[SessionEnd] | None = None
+
+    def mix(self) -> Sequence[tuple[Shape, int]]:
+        """Return the usual requests with their counts: those of the rules, else the running and waiting ones."""
+        seen = [session.shape for session in self.running.values()] + [
+            request.shape for request in self._queue if request.group_id == self.host_views[0].group_id
+        ]
+        return self.rules.mix or [(shape, 1) for shape in seen]
+
+    def place(self, request: SessionRequest, shape: Shape, now: datetime) -> Placement | None:
+        """Take capacity for `request` on the preferred host, or on the reserved one if that does not delay the head."""
+        host = self.capacity.find(shape, request.avoided_host_id)
+        if host is not None:
+            return Placement(request.id, host.host_id, self.capacity.take(host, shape))
+        if self.reservation is not None:
+            ends_at = None if request.duration is None else now + request.duration
+            shares = self.reservation.backfill(self.capacity, shape, ends_at)
+            if shares is not None:
+                return Placement(request.id, self.reservation.host.host_id, shares)
+        return None
+
+    def begin_pass(self, queue: Iterable[SessionRequest]) -> None:
+        """Drop the reservation and rank the hosts anew, as in a new state with the capacities as they are."""
+        self.clear_head()
+        self._queue = queue
+        self.capacity = GroupCapacity(self.capacity.hosts, policy_for(self.rules, self.gpu_capacity, self.mix))
+
+    def copy(self) -> "GroupState":
+        """Return an independent copy with the same head and reservation."""
+        copy = shallow_copy(self)
+        hosts = [host.copy() for host in self.capacity.hosts]
+        copy.capacity = GroupCapacity(hosts, self.capacity.policy)
+        copy.host_capacities = {host.host_id: host for host in hosts}
+        copy.running = self.running.copy()
+        copy._ends = None if self._ends is None else self._ends.copy()
+        reservation = self.reservation
+        if reservation is not None:
+            shadow = reservation.shadow and reservation.shadow.copy()
+            refused = reservation.refused.copy()
+            copy.reservation = replace(reservation, host=hosts[reservation.host.index], shadow=shadow, refused=refused)
+        return copy
+
+    def make_head(self, request: SessionRequest, now: datetime) -> None:
+        """Reserve a host for the first request that does not fit and is within its limits.
+
+        Where time limits promise no start, it gets a whole host once it has waited for `reservation_delay`.
+        """
+        self.head = request
+        self.reservation = reserve(request.shape, self.capacity, self.ends, now)
+        since = request.queued_at + self.rules.reservation_delay
+        if self.reservation is None and since <= now:
+            last_starts: dict[int, datetime] = {}
+            for session in self.running.values():
+                last_starts[session.host_id] = max(session.started_at, last_starts.get(session.host_id, EPOCH))
+            self.reservation = reserve_whole_host(request, self.capacity, self.host_views, last_starts, since)
+        if self.reservation is not None:
+            self.capacity.set_reserved(self.reservation.host, True)
+
+    def clear_head(self) -> None:
+        """Drop the head and its reservation."""
+        if self.reservation is not None:
+            self.capacity.set_reserved(self.reservation.host, False)
+        self.head = self.reservation = None
+
+    @property
+    def ends(self) -> list[SessionEnd]:
+        """Latest ends of the bounded running sessions, ascending; computed on first use, then kept up to date."""
+        if self._ends is None:
+            self._ends = sorted((run.ends_at, run.session_id, run) for run in self.running.values() if run.ends_at)
+        return self._ends
+
+    def note_running(self, session: RunningSession) -> None:
+        """Add a running session whose capacity has been taken."""
+        self.running[session.session_id] = session
+        if self._ends is not None and session.ends_at is not None:
+            insort(self._ends, (session.ends_at, session.session_id, session))
+
+    def add_running(self, session: RunningSession) -> None:
+        """Add a running session and take its capacity."""
+        self.note_running(session)
+        host = self.host_capacities[session.host_id]
+        host.give_back(session.shape, session.shares, -1)
+        self.capacity.note_change(host)
+
+    def end(self, session_id: str) -> RunningSession:
+        """Remove a running session, free its capacity, and return it."""
+        session = self.running.pop(session_id)
+        if self._ends is not None and session.ends_at is not None:
+            del self._ends[bisect_left(self._ends, (session.ends_at, session_id))]
+        host = self.host_capacities.get(session.host_id)
+        if host is not None:
+            self.capacity.give_back(host, session.shape, session.shares)
+            if self.reservation is not None and self.reservation.host is host:
+                self.reservation.refused.clear()
+        return session
