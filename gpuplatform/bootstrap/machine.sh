@@ -65,9 +65,7 @@ apt=$(command -v apt-get || true)
 python=python3
 case $system in "Ubuntu 22.04"*) python=python3.11 ;; esac # beside its 3.10
 [ -x .venv/bin/python ] || [ -n "$(suitable_python)" ] || lacks "Python 3.11 or newer, with venv" "$python $python-venv"
-for program in iptables debootstrap; do
-    command -v "$program" >/dev/null || lacks "$program" "$program"
-done
+command -v iptables >/dev/null || lacks iptables iptables
 [ "$(id -u)" = 0 ] || [ -x /usr/bin/nsenter ] || lacks nsenter util-linux
 check_engine
 
