@@ -15,7 +15,7 @@ ERRORS: Final = 2
 
 
 class Command(Exec):
-    """An exec whose first line of output says its process id; started by `start`, ended by `hang_up`."""
+    """An exec whose first line of output is its process id; started by `start`, ended by `hang_up`."""
 
     def __init__(self, engine: Engine, exec_id: str, streams: Streams) -> None:
         super().__init__(engine, exec_id, streams)
@@ -33,13 +33,13 @@ class Command(Exec):
         environment: Mapping[str, str],
         what: str = "command",
     ) -> Self:
-        """Start `command`, which must say its process id first and lead a session of processes.
+        """Start `command`, which must print its process id first and lead a process session.
 
-        Raises ExecError, which calls it `what`.
+        Raises ExecError, whose message names `what`.
         """
         made = cls(engine, *await start_attached(engine, container_id, command, environment, is_terminal=False))
         try:
-            made._process_id, made._container_id = await shell.told_process_id(made._first_line, what), container_id
+            made._process_id, made._container_id = await shell.read_process_id(made._first_line, what), container_id
         except BaseException:
             made.close()
             raise
@@ -57,7 +57,7 @@ class Command(Exec):
         return b"", False
 
     async def end_input(self) -> None:
-        """Let the process read the end of its input after all that was written."""
+        """Close the process's input after what was written."""
         with suppress(OSError):
             self._writer.write_eof()
 

@@ -1,6 +1,7 @@
-"""Requests to a Docker-compatible engine, one connection each; never the SDK, never a thread.
+"""Asyncio client of a Docker-compatible engine; every request has a connection of its own.
 
-Over its socket, or through the gateway of another host, which passes on the few of them that gateway.py lists.
+The engine is reached by its socket, or through the gateway of another host, which forwards the requests that
+gateway.py lists. The SDK is not used: it blocks threads, and cannot half-close a hijacked stream.
 """
 
 import asyncio
@@ -14,20 +15,20 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from engine.http import HEAD_LIMIT, BoundedResponseParser, HttpResponseError, ServerResponse, Streams
 
-CONNECT_SECONDS: Final = 5.0
-ANSWER_SECONDS: Final = 30.0  # an engine under load takes seconds to start a process
+CONNECT_TIMEOUT_SECONDS: Final = 5.0
+RESPONSE_TIMEOUT_SECONDS: Final = 30.0  # an engine under load takes seconds to start a process
 BODY_LIMIT: Final = 4 * 2**20  # bytes of a JSON answer
 GATEWAY_PREFIX: Final = "/.gp/engine"  # of the paths under which a gateway offers its engine
 CLOSE: Final = {"Connection": "close"}
 UPGRADE: Final = {"Connection": "Upgrade", "Upgrade": "tcp"}
-# A peer that vanished without a word is noticed after about a minute and a half, busy or idle.
+# A peer that disappears without closing is detected after about a minute and a half, busy or idle.
 KEEPALIVE: Final = {"TCP_KEEPIDLE": 60, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3, "TCP_USER_TIMEOUT": 90_000}
 
 Sign = Callable[[str, str, bytes], Mapping[str, str]]  # headers that let method, path and body through a gateway
 
 
 class ExecError(Exception):
-    """The engine could not do it; the message is fit for the session's owner."""
+    """A request to the engine failed; the message can be shown to the session's owner."""
 
 
 class EngineConnectionError(ExecError):
@@ -51,7 +52,7 @@ class EngineResponse(ServerResponse):
         raise ExecError("The container engine sent an answer that is not understood.")
 
     def explanation(self) -> str:
-        """Return the engine's own words for its refusal."""
+        """Return the engine's error message, or the status code where it has none."""
         with suppress(ExecError):
             return str(self.json().get("message", f"status {self.status}"))
         return f"status {self.status}"
@@ -61,7 +62,7 @@ class EngineResponse(ServerResponse):
 class Engine:
     """The engine at `url`: `unix:///path` or `tcp://host:port`; with `sign`, the one behind a gateway, `http://host:port`.
 
-    What a gateway does not pass is refused by it, as are requests that are not signed as it expects.
+    A gateway refuses other requests than those it forwards, and requests without a valid signature.
     """
 
     url: str
@@ -70,9 +71,9 @@ class Engine:
     async def request(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, limit: int = BODY_LIMIT
     ) -> EngineResponse:
-        """Return the engine's answer of up to `limit` bytes, whatever its status.
+        """Return the engine's response of any status, with a body of up to `limit` bytes.
 
-        Raises ExecError when the engine does not give one, or its gateway does not.
+        Raises ExecError when there is no complete response.
         """
         async with self._translated():
             reader, writer = await self.begin(method, path, body)
@@ -84,14 +85,14 @@ class Engine:
     async def hijack(self, path: str, body: Mapping[str, Any]) -> Streams:
         """POST and return the connection as the raw byte stream that it becomes; the caller closes the writer.
 
-        Raises ExecError, with the engine's words when it refuses.
+        Raises ExecError, with the engine's message when it refuses.
         """
         async with self._translated():
             reader, writer = await self.begin("POST", path, body, upgrade=True)
             try:
                 parser = BoundedResponseParser()
                 parser.feed(await reader.readuntil(b"\r\n\r\n"))
-                # 200 is what engines before the upgrade dance, and podman, answer; the stream is raw all the same.
+                # Engines older than the upgrade handshake, and podman, respond with 200; the stream is raw as well.
                 if parser.status in (101, 200):
                     return reader, writer
                 response = _engine_response(await parser.read(reader, BODY_LIMIT))
@@ -103,7 +104,7 @@ class Engine:
     async def begin(
         self, method: str, path: str, body: Mapping[str, Any] | None = None, *, upgrade: bool = False
     ) -> Streams:
-        """Send the request and return the connection, on which the answer is to come; the caller closes the writer.
+        """Send the request and return the connection before any response is read; the caller closes the writer.
 
         Raises ExecError when there is no connection.
         """
@@ -119,7 +120,7 @@ class Engine:
     async def _connect(self) -> Streams:
         address = urlsplit(self.url)
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 if address.scheme == "unix" and not self.sign:
                     return await asyncio.open_unix_connection(unquote(address.path), limit=HEAD_LIMIT)
                 if address.scheme == ("http" if self.sign else "tcp") and _port(address):
@@ -132,7 +133,7 @@ class Engine:
         raise ExecError(f"The {self._name}'s address is {kinds}.")
 
     def _passed(self, answer: EngineResponse) -> EngineResponse:
-        """Return the engine's answer. Raises ExecError when it is its gateway's own."""
+        """Return the engine's response. Raises ExecError when the response is the gateway's own error."""
         if self.sign and answer.status == 403:
             raise ExecError("The gateway of the session's host refused the request; its log says why.")
         if self.sign and answer.status == 502:
@@ -145,9 +146,9 @@ class Engine:
 
     @asynccontextmanager
     async def _translated(self) -> AsyncIterator[None]:
-        """Bound one exchange in time, and turn what may go wrong in it into ExecError."""
+        """Limit the time of one exchange, and raise ExecError for its errors."""
         try:
-            async with asyncio.timeout(ANSWER_SECONDS):
+            async with asyncio.timeout(RESPONSE_TIMEOUT_SECONDS):
                 yield
         except TimeoutError as error:
             raise EngineConnectionError(f"The {self._name} does not answer.") from error
@@ -158,7 +159,7 @@ class Engine:
 
 
 def keep_alive(writer: asyncio.StreamWriter) -> None:
-    """Have the kernel notice when the other machine of this TCP connection has vanished."""
+    """Enable TCP keepalive, so that the loss of the other machine closes the connection."""
     connection = writer.get_extra_info("socket")
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEPALIVE.items():
@@ -170,7 +171,7 @@ def _engine_response(response: ServerResponse) -> EngineResponse:
 
 
 def refusal(answer: EngineResponse) -> str:
-    """Return in words, for the session's owner, why the engine refused something about a container."""
+    """Return a sentence for the session's owner that explains the engine's error response about a container."""
     if answer.status == 404:
         return "The session's container no longer exists."
     if answer.status == 409:

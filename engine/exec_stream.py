@@ -28,7 +28,7 @@ class Exec:
         self._reader, self._writer = streams
 
     async def write(self, data: bytes) -> None:
-        """Send `data` to the process and wait while it lags behind; once it has ended, `read` says so."""
+        """Send `data` to the process, waiting while its input buffer is full; ignored once the process has ended."""
         with suppress(ConnectionError):
             self._writer.write(data)
             await self._writer.drain()
@@ -43,15 +43,15 @@ class Exec:
 
     async def ended(self) -> int:
         """Return the exit code once there is one, for a process whose output has ended. Raises ExecError."""
-        pause = FIRST_PAUSE_SECONDS  # mostly it ends with its output, and the engine learns of it a moment later
+        pause = FIRST_PAUSE_SECONDS  # the engine reports the exit a moment after the output ends
         while (code := await self.exit_code()) is None:
             await asyncio.sleep(pause)
             pause = min(2 * pause, MAX_PAUSE_SECONDS)
         return code
 
     def close(self) -> None:
-        """Drop the connection with all that was not yet taken. The process goes on; see `shell.hang_up`."""
-        self._writer.transport.abort()  # a mere close would wait for a process that does not read
+        """Abort the connection and discard unread output. The process goes on; see `shell.hang_up`."""
+        self._writer.transport.abort()  # `close` would wait for a process that does not read
 
 
 class ExecStream(Exec):
@@ -71,7 +71,7 @@ class ExecStream(Exec):
         return b""
 
     async def read_line(self) -> bytes:
-        """Return output up to and with the next newline, or what came until the process ended or said too much."""
+        """Return output through the next newline, or all there is at the process's end; b"" for too long a line."""
         try:
             return await self._reader.readuntil(b"\n")
         except asyncio.IncompleteReadError as ended:
@@ -80,7 +80,7 @@ class ExecStream(Exec):
             return b""
 
     async def resize(self, columns: int, rows: int) -> None:
-        """Tell the process the size of its window. Raises ExecError, also when the process has ended."""
+        """Set the size of the terminal window. Raises ExecError, also when the process has ended."""
         answer = await self._engine.request("POST", f"{self._path}/resize?w={columns}&h={rows}")
         if not answer.is_success:
             raise ExecError(refusal(answer))
@@ -97,7 +97,7 @@ async def start_attached(
 
 
 async def run_detached(engine: Engine, container_id: str, command: Sequence[str]) -> None:
-    """Start `command` in the container and leave it alone. Raises ExecError."""
+    """Start `command` in the container without waiting for it. Raises ExecError."""
     exec_id = await create_exec(engine, container_id, command, {}, {})
     answer = await engine.request("POST", f"/exec/{exec_id}/start", {"Detach": True})
     if not answer.is_success:

@@ -25,7 +25,7 @@ from proxy.signing import EXEC, InvalidSignatureError, Keys
 
 logger = logging.getLogger(__name__)
 
-REQUEST_SECONDS: Final = 10.0
+REQUEST_TIMEOUT_SECONDS: Final = 10.0
 BODY_LIMIT: Final = 64 * 1024
 CONTAINER: Final = re.compile(r"/containers/([A-Za-z0-9][A-Za-z0-9_.-]{0,127})/(json|exec|logs)")
 HANDLE: Final = re.compile(r"/exec/([A-Za-z0-9_.-]{1,400})/(json|start|resize)")
@@ -47,12 +47,12 @@ EXEC_KEYS: Final[dict[str, type]] = {
 
 
 class RequestRefusedError(Exception):
-    """The caller gets a bare 403; the reason is for the gateway's own log."""
+    """The request is refused with a bare 403; the message goes to the gateway's log only."""
 
 
 @dataclass(frozen=True, slots=True)
 class GatewayRequest:
-    """A request whose pass holds; `path` is the engine's, `query` without its question mark."""
+    """A request whose gateway token is valid; `path` is the engine's, `query` without its question mark."""
 
     method: str
     path: str
@@ -68,7 +68,7 @@ class GatewayRequest:
 
 
 def signer(keys: Keys, host: str) -> Sign:
-    """Return what lets the requests of an `Engine` through the gateway of `host`."""
+    """Return the function that signs an `Engine`'s requests for the gateway of `host`."""
 
     def sign(method: str, path: str, body: bytes) -> Mapping[str, str]:
         return {gateway_tokens.HEADER: gateway_tokens.issue(keys, _about(host, method, path, body))}
@@ -89,7 +89,7 @@ class EngineGateway:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._tasks)
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -110,14 +110,14 @@ class EngineGateway:
             self._tasks.discard(task)
 
     async def close(self) -> None:
-        """Cut every connection."""
+        """Abort every connection."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
-            async with asyncio.timeout(REQUEST_SECONDS):
+            async with asyncio.timeout(REQUEST_TIMEOUT_SECONDS):
                 request = await self._read(reader)
             answer = await self._answer(request, (reader, writer))
         except (RequestRefusedError, InvalidSignatureError) as refusal:
@@ -132,7 +132,7 @@ class EngineGateway:
         else:
             writer.write(answer)
         writer.close()
-        await writer.wait_closed()  # what a slow reader has yet to take; one that vanished is noticed by `keep_alive`
+        await writer.wait_closed()  # waits for a slow reader; a lost one is detected by `keep_alive`
 
     async def _read(self, reader: asyncio.StreamReader) -> GatewayRequest:
         """Return the request. Raises RequestRefusedError and InvalidSignatureError."""
@@ -153,7 +153,7 @@ class EngineGateway:
         return GatewayRequest(head.method, plain, query, body)
 
     async def _answer(self, request: GatewayRequest, client: Streams) -> bytes:
-        """Return the answer, empty where the client has had it already. Raises RequestRefusedError and ExecError."""
+        """Return the response, empty where it was streamed already. Raises RequestRefusedError and ExecError."""
         if found := CONTAINER.fullmatch(request.path):
             return await self._of_container(found[1], found[2], request, client)
         if found := HANDLE.fullmatch(request.path):
@@ -210,7 +210,7 @@ def is_of_session(container: Mapping[str, Any], labels: Mapping[str, str]) -> bo
 
 
 def exec_config(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what the engine may be asked to execute. Raises RequestRefusedError when more was asked for."""
+    """Return the validated exec configuration. Raises RequestRefusedError for keys or types that are not allowed."""
     for key, value in asked.items():
         if not isinstance(value, EXEC_KEYS.get(key, ())):  # isinstance of no type at all is False
             raise RequestRefusedError(f"an exec may not have {key} as asked")
@@ -220,7 +220,7 @@ def exec_config(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 async def splice(client: Streams, engine: Streams, *, can_end_input: bool = False) -> None:
-    """Pass bytes both ways, each as fast as the other side takes them, until one side ends; end the engine's.
+    """Copy bytes both ways, with back-pressure, until one side ends; then abort the engine's connection.
 
     With `can_end_input` the client's end is only that of the input, and is passed on: the output goes on.
     """
@@ -241,7 +241,7 @@ async def splice(client: Streams, engine: Streams, *, can_end_input: bool = Fals
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-    """Return True where the bytes have come to their end, False where a connection broke before."""
+    """Return True at the end of the stream, False when a connection broke."""
     with suppress(ConnectionError):
         while data := await reader.read(HEAD_LIMIT):
             writer.write(data)
@@ -282,7 +282,7 @@ class _Head:
 
 
 def _about(host: str, method: str, path: str, body: bytes) -> list[str]:
-    """Return what a pass for this request says."""
+    """Return the fields of the gateway token for this request."""
     return ["engine", host, method, path, hashlib.sha256(body).hexdigest()]
 
 
@@ -292,7 +292,7 @@ def _peer(writer: asyncio.StreamWriter) -> str:
 
 
 def _relayed(answer: EngineResponse) -> bytes:
-    """Return the engine's answer with no more than its words."""
+    """Return the engine's response reduced to its status and message."""
     if answer.is_success:
         return _answer_bytes(200, {})
     status = answer.status if answer.status in REASONS else 502

@@ -1,4 +1,4 @@
-"""The user's shell in a container: attached to tmux where the image has it, and never left behind."""
+"""The user's shell in a container: attached to tmux where the image has it, and ended with its connection."""
 
 import asyncio
 import logging
@@ -10,13 +10,13 @@ from engine.exec_stream import Exec, ExecStream, is_running, run_detached
 
 logger = logging.getLogger(__name__)
 
-START_SECONDS: Final = 15.0
+START_TIMEOUT_SECONDS: Final = 15.0
 KILLED: Final = 128 + 9  # exit code of what SIGKILL ended
-CUT_OFF: Final = 126  # the engine's exit code for what it could not send its output of; the process may well run on
-DEATH_CHECKS: Final = 20
-DEATH_PAUSE_SECONDS: Final = 0.1
+CUT_OFF: Final = 126  # the engine's exit code when it could not deliver the output; the process may still run
+EXIT_CHECKS: Final = 20
+EXIT_CHECK_PAUSE_SECONDS: Final = 0.1
 ENVIRONMENT: Final = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
-# The first line says under which process id the shell will run: `exec` keeps it.
+# The first line is the process id of the shell: `exec` keeps it.
 START: Final = """
 echo $$
 export LANG="${LANG:-C.UTF-8}"
@@ -24,7 +24,7 @@ if command -v tmux >/dev/null 2>&1; then exec tmux -u new-session -A -s gp; fi
 if command -v bash >/dev/null 2>&1; then exec bash -l; fi
 exec sh -l
 """
-# Without tmux, for those who come with a terminal of their own and may bring a command.
+# Without tmux, for SSH clients, which have a terminal of their own and may send a command.
 PLAIN_START: Final = """
 echo $$
 export LANG="${LANG:-C.UTF-8}"
@@ -33,8 +33,8 @@ if command -v bash >/dev/null 2>&1; then shell=bash; fi
 if [ $# -gt 0 ]; then exec "$shell" -c "$1"; fi
 exec "$shell" -l
 """
-# What a vanishing terminal does to its processes, since the engine keeps the terminal open: all processes of the
-# terminal's session, whose id is the shell's process id ($0), are told. A tmux server has a session of its own.
+# What the kernel does when a terminal is closed, since the engine keeps the terminal open: all processes of the
+# terminal's session, whose id is the shell's process id ($0), get SIGHUP. A tmux server has a session of its own.
 HANG_UP: Final = """
 for stat in /proc/[0-9]*/stat; do
     read -r line 2>/dev/null <"$stat" || continue
@@ -58,10 +58,10 @@ class Shell(ExecStream):
         command: Sequence[str] = ("sh", "-c", START),
         environment: Mapping[str, str] = ENVIRONMENT,
     ) -> Self:
-        """Run in the container what is a shell or becomes one, and first says its process id. Raises ExecError."""
+        """Run a command that prints its process id and then becomes the shell. Raises ExecError."""
         shell = await cls.open(engine, container_id, command, environment)
         try:
-            shell.process_id, shell.container_id = await told_process_id(shell.read_line), container_id
+            shell.process_id, shell.container_id = await read_process_id(shell.read_line), container_id
         except BaseException:
             shell.close()
             raise
@@ -70,14 +70,14 @@ class Shell(ExecStream):
     async def is_container_running(self) -> bool:
         """Return whether the container still runs, for a shell that has ended. Raises ExecError.
 
-        A container that dies kills its shells a moment before the engine knows, so a killed shell asks again.
+        A dying container kills its shells a moment before the engine reports its exit, so the check is repeated.
         """
-        for _ in range(DEATH_CHECKS):
+        for _ in range(EXIT_CHECKS):
             if not await is_running(self._engine, self.container_id):
                 return False
             if await self.exit_code() not in (None, KILLED):
                 return True
-            await asyncio.sleep(DEATH_PAUSE_SECONDS)
+            await asyncio.sleep(EXIT_CHECK_PAUSE_SECONDS)
         return True
 
     async def hang_up(self) -> None:
@@ -85,10 +85,10 @@ class Shell(ExecStream):
         await hang_up(self, self._engine, self.container_id, self.process_id)
 
 
-async def told_process_id(read_line: Callable[[], Awaitable[bytes]], what: str = "shell") -> int:
-    """Return the process id that the process says in its first line of output. Raises ExecError, which says `what`."""
+async def read_process_id(read_line: Callable[[], Awaitable[bytes]], what: str = "shell") -> int:
+    """Return the process id in the first line of output. Raises ExecError, whose message names `what` was started."""
     try:
-        async with asyncio.timeout(START_SECONDS):
+        async with asyncio.timeout(START_TIMEOUT_SECONDS):
             first_line = (await read_line()).decode(errors="replace").strip()
     except TimeoutError as error:
         raise ExecError(f"The {what} did not start in time.") from error
@@ -98,7 +98,7 @@ async def told_process_id(read_line: Callable[[], Awaitable[bytes]], what: str =
 
 
 async def hang_up(process: Exec, engine: Engine, container_id: str, process_id: int) -> None:
-    """Leave the process and end all of its session, even if the caller is cancelled; ended already is success."""
+    """Close the connection and send SIGHUP to the process's session, even if the caller is cancelled."""
     process.close()
     end = asyncio.create_task(_end(process, engine, container_id, process_id))
     try:

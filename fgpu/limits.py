@@ -1,4 +1,4 @@
-"""Write the files that tell the hook what one session may use. Pure formatting, and one function that writes."""
+"""The hook's limits file: format, parse and write it."""
 
 from __future__ import annotations
 

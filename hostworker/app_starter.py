@@ -1,4 +1,4 @@
-"""The host's side of an app: find it answering, or start it, and tell how that goes.
+"""Starts apps in containers, or finds them running, and reports their state.
 
 Safe to run twice and to die anywhere: the reconciler goes on. What users start themselves (a port that they open, an
 app without a command) is waited for, from one round of the reconciler to the next.
@@ -26,18 +26,18 @@ from sessions.models import Endpoint, EndpointState
 
 logger = logging.getLogger(__name__)
 
-START_SECONDS: Final = 90.0  # a cold disk and a busy host make Jupyter take most of it
+START_TIMEOUT_SECONDS: Final = 90.0  # a cold disk and a busy host make Jupyter take most of it
 PROBE_PAUSE_SECONDS: Final = 0.2
-POLL_INTERVAL_SECONDS: Final = 2.0  # between two looks into the container
-WAIT_FOR_USER: Final = timedelta(minutes=10)
-AT_ONCE: Final = 16  # apps that start on one host; more wait for a thread
+POLL_INTERVAL_SECONDS: Final = 2.0  # between two checks of the process
+USER_START_TIMEOUT: Final = timedelta(minutes=10)
+MAX_CONCURRENT_STARTS: Final = 16  # apps that start on one host; more wait for a thread
 
 
 class AppStarter:
-    """The threads in which this process starts apps: they wait for up to a minute, and hold up no session meanwhile."""
+    """Starts apps in threads of its own, since each may wait for over a minute."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="app")
+        self._threads = ThreadPoolExecutor(MAX_CONCURRENT_STARTS, thread_name_prefix="app")
         self._under_way: set[int] = set()
         self._stopping = threading.Event()
 
@@ -48,7 +48,7 @@ class AppStarter:
             self._threads.submit(self._open, runtime, endpoint_id)
 
     def resume(self, runtime: Runtime, host: Host) -> None:
-        """Go on with what a worker that died, or that waits for users, has left STARTING on this host."""
+        """Resume endpoints of this host that are STARTING: left by a dead worker, or waiting for their user."""
         starting = Endpoint.objects.filter(state=EndpointState.STARTING, session__status=Status.RUNNING)
         for endpoint_id in starting.filter(session__host=host).values_list("pk", flat=True):
             self.begin(runtime, endpoint_id)
@@ -81,8 +81,8 @@ def open_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -> N
         return
     app = endpoint.session.image.apps.filter(name=endpoint.app).first()
     try:
-        if _answers(endpoint, app):
-            _tell(endpoint, EndpointState.READY)
+        if _responds(endpoint, app):
+            _report(endpoint, EndpointState.READY)
         elif app and app.command:
             _start(runtime, endpoint, app, stopping)
         else:
@@ -90,7 +90,7 @@ def open_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -> N
     except EngineUnreachableError:
         raise
     except ContainerRuntimeError as failure:
-        _tell(endpoint, EndpointState.FAILED, str(failure))
+        _report(endpoint, EndpointState.FAILED, str(failure))
 
 
 def _start(runtime: Runtime, endpoint: Endpoint, app: App, stopping: threading.Event) -> None:
@@ -98,77 +98,77 @@ def _start(runtime: Runtime, endpoint: Endpoint, app: App, stopping: threading.E
     with runner.container_lock(endpoint.session_id):
         if _read(endpoint.pk) is None:
             return
-        status = _look(runtime, endpoint)
+        status = _inspect(runtime, endpoint)
         if status.is_loopback_only:
-            _tell(endpoint, EndpointState.FAILED, _loopback_words(endpoint), status.output)
+            _report(endpoint, EndpointState.FAILED, _loopback_explanation(endpoint), status.output)
             return
         if not status.is_listening:  # else a user has started it, and it was only slow to answer
             token = {app.token_variable: endpoint.token} if app.token_variable else {}
             _execute(runtime, endpoint, start_command(app.port, app.command), environment(app.port) | token)
-    _await_answer(runtime, endpoint, app, stopping)
+    _await_response(runtime, endpoint, app, stopping)
 
 
-def _await_answer(runtime: Runtime, endpoint: Endpoint, app: App, stopping: threading.Event) -> None:
-    """Ask until the app answers, has ended, or has had its time; every other second say how it does."""
+def _await_response(runtime: Runtime, endpoint: Endpoint, app: App, stopping: threading.Event) -> None:
+    """Probe until the app responds, ends or times out, and report its output every POLL_INTERVAL_SECONDS."""
     began = time.monotonic()
-    next_look = began
+    next_inspection = began
     while not stopping.is_set():
-        if _answers(endpoint, app):
-            _tell(endpoint, EndpointState.READY)
+        if _responds(endpoint, app):
+            _report(endpoint, EndpointState.READY)
             return
-        if time.monotonic() >= next_look:
-            status = _look(runtime, endpoint)
+        if time.monotonic() >= next_inspection:
+            status = _inspect(runtime, endpoint)
             problem = _problem(endpoint, status, time.monotonic() - began)
             state = EndpointState.FAILED if problem else EndpointState.STARTING
-            if not _tell(endpoint, state, problem or f"Starting {endpoint.title} …", status.output) or problem:
+            if not _report(endpoint, state, problem or f"Starting {endpoint.title} …", status.output) or problem:
                 return
-            next_look = time.monotonic() + POLL_INTERVAL_SECONDS
+            next_inspection = time.monotonic() + POLL_INTERVAL_SECONDS
         stopping.wait(PROBE_PAUSE_SECONDS)
 
 
 def _problem(endpoint: Endpoint, status: AppStatus, seconds: float) -> str:
-    """Return why there is nothing to wait for any more; "" while there is."""
+    """Return why the start has failed; "" while it may still succeed."""
     if not (status.runs or status.is_listening):
         code = "" if status.exit_code is None else f" with exit code {status.exit_code}"
         memory = ", perhaps for want of memory" if status.exit_code in (None, KILLED) else ""
         return f"{endpoint.title} ended{code}{memory} before it answered."
     if status.is_loopback_only:
-        return _loopback_words(endpoint)
-    if seconds > START_SECONDS:
+        return _loopback_explanation(endpoint)
+    if seconds > START_TIMEOUT_SECONDS:
         who = f"{endpoint.title} runs, but" if status.runs else "What listens there"
         return f"{who} has not answered on port {endpoint.port} for {seconds:.0f} s."
     return ""
 
 
 def _wait_for_user(runtime: Runtime, endpoint: Endpoint) -> None:
-    """Say what is missing, and leave the endpoint to the next round; give up after a while."""
-    status = _look(runtime, endpoint)
+    """Report what is missing and leave the endpoint STARTING for the next round; FAILED after USER_START_TIMEOUT."""
+    status = _inspect(runtime, endpoint)
     if status.is_loopback_only:
-        words = _loopback_words(endpoint)
+        words = _loopback_explanation(endpoint)
     elif status.is_listening:
         words = f"What listens on port {endpoint.port} does not speak HTTP, or does not answer yet."
     else:
         words = f"Nothing listens on port {endpoint.port} yet. Start it in the terminal, listening on 0.0.0.0."
-    is_over = timezone.now() - endpoint.opened_at > WAIT_FOR_USER
+    is_over = timezone.now() - endpoint.opened_at > USER_START_TIMEOUT
     state = EndpointState.FAILED if is_over else EndpointState.STARTING
     if (state, words) != (endpoint.state, endpoint.detail):
-        _tell(endpoint, state, words)
+        _report(endpoint, state, words)
 
 
-def _loopback_words(endpoint: Endpoint) -> str:
+def _loopback_explanation(endpoint: Endpoint) -> str:
     return (
         f"What listens on port {endpoint.port} does so on 127.0.0.1, where only the session itself reaches it. Start it"
         " anew listening on 0.0.0.0: most programs take --host 0.0.0.0."
     )
 
 
-def _answers(endpoint: Endpoint, app: App | None) -> bool:
-    """Return whether the app is there; what a user has started may answer with an error of its own."""
+def _responds(endpoint: Endpoint, app: App | None) -> bool:
+    """Return whether the app responds; one started by a user may respond with an error of its own."""
     result = probe(str(endpoint.session.address), endpoint.port, app.readiness_path if app else "/")
     return result is ProbeResult.OK or (result is ProbeResult.ERROR and not (app and app.command))
 
 
-def _look(runtime: Runtime, endpoint: Endpoint) -> AppStatus:
+def _inspect(runtime: Runtime, endpoint: Endpoint) -> AppStatus:
     return read_status(_execute(runtime, endpoint, status_command(endpoint.port), {}), endpoint.port)
 
 
@@ -176,7 +176,7 @@ def _execute(runtime: Runtime, endpoint: Endpoint, command: list[str], variables
     return runtime.execute(endpoint.session_id, endpoint.session.attempt, command, variables).output
 
 
-def _tell(endpoint: Endpoint, state: EndpointState, detail: str = "", output: str = "") -> bool:
+def _report(endpoint: Endpoint, state: EndpointState, detail: str = "", output: str = "") -> bool:
     return app_states.report(endpoint, state, detail, output)
 
 
@@ -197,11 +197,11 @@ def begin(runtime: Runtime, endpoint_id: int) -> None:
 
 
 def resume(runtime: Runtime, host: Host) -> None:
-    """Go on in the background with what is STARTING on this host."""
+    """Resume in the background what is STARTING on this host."""
     _starter().resume(runtime, host)
 
 
 def end() -> None:
-    """Have this process wait for no app any more."""
+    """Stop waiting for apps in this process."""
     _starter().end()
     _starter.cache_clear()

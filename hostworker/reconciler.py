@@ -1,4 +1,4 @@
-"""Compares what the engine runs with what the rows say, and says what to do: after every start, and on a timer.
+"""Reconciles the engine's containers with the sessions' rows: at start, and periodically.
 
 This is what makes every crash harmless. `decide` is pure; `reconcile` reads, decides and does.
 """
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
-    """What differs between rows and containers, by what is to be done about it."""
+    """The differences between rows and containers, by the action that settles each."""
 
     orphans: list[Key] = field(default_factory=list)  # containers and traces that no live session of this host owns
     exited: list[ContainerState] = field(default_factory=list)  # of RUNNING sessions
@@ -31,18 +31,18 @@ def decide(
     running_before: Iterable[Key],
     containers: Iterable[ContainerState],
     rows: dict[Key, Status],
-    traces: Iterable[Key] = (),
+    leftovers: Iterable[Key] = (),
 ) -> Findings:
-    """Return what to do, given keys that were RUNNING before the containers were listed, and the rows read after.
+    """Return the differences, given keys that were RUNNING before the containers were listed, and the rows read after.
 
-    `traces` are attempts of which something but a container is left, listed before the rows as well.
+    `leftovers` are attempts that have files or a sandbox but no container, listed before the rows as well.
 
     Only a session that was RUNNING before the listing can be missed in it; only a container whose row had ended by the
-    time of the second reading is an orphan. So a start or stop in flight is never mistaken.
+    time of the second reading is an orphan. So a start or stop in progress is never misread.
     """
     found = {(state.session, state.attempt): state for state in containers}
     before = set(running_before)
-    findings = Findings(orphans=[key for key in (found | dict.fromkeys(traces)) if key not in rows])
+    findings = Findings(orphans=[key for key in (found | dict.fromkeys(leftovers)) if key not in rows])
     for key, status in rows.items():
         if status == Status.TERMINATING:
             findings.to_stop.append(key)
@@ -57,14 +57,14 @@ def decide(
 
 
 def reconcile(runtime: Runtime, host: Host, run: Callable[..., object]) -> None:
-    """Bring this host's containers and rows together; starts and stops are handed to `run(function, *arguments)`.
+    """Reconcile this host's containers and rows; starts and stops are submitted by `run(function, *arguments)`.
 
-    Raises EngineUnreachableError when the engine does not answer; then nothing has been judged.
+    Raises EngineUnreachableError when the engine does not answer; then nothing was changed.
     """
     running_before = [key for key, status in _rows(host)[0].items() if status == Status.RUNNING]
-    containers, traces = runtime.containers(), runtime.leftover_attempts()
+    containers, leftovers = runtime.containers(), runtime.leftover_attempts()
     rows, without_address = _rows(host)
-    findings = decide(running_before, containers, rows, traces)
+    findings = decide(running_before, containers, rows, leftovers)
     for session_id, attempt in findings.orphans:
         logger.warning("session %s: removing what is left of attempt %d", session_id, attempt)
         runner.clear_away(runtime, session_id, attempt)
@@ -82,7 +82,7 @@ def reconcile(runtime: Runtime, host: Host, run: Callable[..., object]) -> None:
 
 
 def _rows(host: Host) -> tuple[dict[Key, Status], list[Key]]:
-    """Return the status of each of the host's sessions, and which RUNNING ones nobody knows the address of."""
+    """Return the status of each of the host's sessions, and the RUNNING ones without an address."""
     sessions = Session.objects.filter(host=host, status__in=HOSTED).in_queue_order()
     rows, without_address = {}, []
     for pk, attempt, status, address in sessions.values_list("pk", "attempt", "status", "address"):

@@ -1,4 +1,4 @@
-"""The host's side of a session: claim, act, apply. Safe to run twice and to die anywhere; the reconciler goes on.
+"""Starts and stops sessions' containers and records the outcome. Idempotent; the reconciler resumes after a crash.
 
 A start and a stop of the same session never overlap (`container_lock`); what each finds done by another, it leaves.
 """
@@ -40,19 +40,19 @@ STOP_GRACE_SECONDS: Final = 5
 CONTAINER_LOCK: Final = 0x434F4E54  # "CONT": the class of the advisory locks that guard a session's container
 LOG_TAIL_LINES: Final = 1000
 LOG_TAIL_CHARACTERS: Final = 64 * 1024
-STARTS_AT_ONCE: Final = 4  # more only add latency on a small host: the engine is bound by CPU
+MAX_CONCURRENT_STARTS: Final = 4  # more only add latency on a small host: the engine is bound by CPU
 
-_starting = threading.BoundedSemaphore(STARTS_AT_ONCE)
+_starting = threading.BoundedSemaphore(MAX_CONCURRENT_STARTS)
 _preparing: set[tuple[str, int]] = set()  # attempts whose start is under way in this process, pulls included
 
 
 def is_preparing(session_id: str, attempt: int) -> bool:
-    """Return whether this process is at work on the start already."""
+    """Return whether this process is starting the attempt."""
     return (session_id, attempt) in _preparing
 
 
 def is_any_preparing() -> bool:
-    """Return whether this process is at work on any start."""
+    """Return whether this process is starting any session."""
     return bool(_preparing)
 
 
@@ -90,12 +90,12 @@ def stop(runtime: Runtime, session_id: str, attempt: int) -> None:
 
 
 def note_exit(runtime: Runtime, state: ContainerState) -> None:
-    """End the session whose container has exited, be it as asked or by itself; anything else is left alone."""
+    """End the session whose container has exited, stopped or by itself; ignore other containers."""
     session = _read(state.session, state.attempt, Status.RUNNING, Status.TERMINATING)
     if session is None:
         return
     fields = {"exit_code": state.exit_code}
-    if session.status == Status.TERMINATING:  # the stop, which is under way, clears the container away
+    if session.status == Status.TERMINATING:  # the stop that is in progress removes the container
         _end(session, Status.TERMINATED, Reason(session.reason), session.detail, fields)
     elif state.out_of_memory:
         detail = "The session needed more memory than it had and was ended by the kernel."
@@ -113,7 +113,7 @@ def note_lost(runtime: Runtime, session: Session) -> None:
 
 
 def note_address(runtime: Runtime, session_id: str, attempt: int) -> None:
-    """Write where the container of a RUNNING attempt is reached, for one that came to run without it being known."""
+    """Record the container's address of a RUNNING attempt whose row has none."""
     if address := runtime.address(session_id, attempt):
         running = Session.objects.filter(pk=session_id, attempt=attempt, status=Status.RUNNING)
         with transaction.atomic():
@@ -122,7 +122,7 @@ def note_address(runtime: Runtime, session_id: str, attempt: int) -> None:
 
 
 def clear_away(runtime: Runtime, session_id: str, attempt: int) -> None:
-    """Remove a container that no live session owns, keeping its last output in the session's row if there is one."""
+    """Remove a container that no live session owns, after storing its last output in the session's row, if any."""
     without_log = Session.objects.filter(pk=session_id, attempt=attempt, ended_at__isnull=False, log_tail="")
     if without_log.exists():
         text = runtime.logs(session_id, attempt, LOG_TAIL_LINES).replace("\0", "")
@@ -144,7 +144,7 @@ def _claim(session_id: str, attempt: int) -> Session | None:
 
 
 def _run(runtime: Runtime, session: Session) -> None:
-    """Start the container and move to RUNNING; undo where the session was ended meanwhile."""
+    """Start the container and move the session to RUNNING; remove the container if the session ended meanwhile."""
     if _read(session.pk, session.attempt, Status.PREPARING) is None:
         return
     container_id = runtime.create(_spec(session))
@@ -157,10 +157,10 @@ def _run(runtime: Runtime, session: Session) -> None:
 
 
 def _take_over(session: Session, address: str) -> None:
-    """Forget that any other session of the host was at the address: the engine has given it to this one's container.
+    """Clear the address from other sessions of the host: the engine has assigned it to this session's container.
 
-    So its container is gone although nobody has noted that yet, as after a restart of the engine. What leads to its
-    apps would lead to this session's.
+    Their containers are gone although that is not recorded yet, as after a restart of the engine. Routes to their
+    apps would lead to this session.
     """
     before = Session.objects.filter(host=session.host_id, address=address, status__in=HOSTED).exclude(pk=session.pk)
     for session_id in list(before.values_list("pk", flat=True)):
@@ -177,7 +177,7 @@ def _finish(
     detail: str,
     fields: dict[str, int | None] | None = None,
 ) -> None:
-    """End the session and free its lease first, then clear its container away; another who did it first is fine."""
+    """End the session and release its lease, then remove its container, unless another worker did it first."""
     _end(session, target, reason, detail, fields)
     try:
         _clear_if_ended(runtime, session)
@@ -186,7 +186,7 @@ def _finish(
 
 
 def _end(session: Session, target: Status, reason: Reason, detail: str, fields: dict[str, int | None] | None) -> None:
-    """End the session and free its lease; another who did it first is fine."""
+    """End the session and release its lease; does nothing where another worker did it first."""
     try:
         with transaction.atomic():
             session.move_to(target, reason, detail[:300], fields=fields)
@@ -196,7 +196,7 @@ def _end(session: Session, target: Status, reason: Reason, detail: str, fields: 
 
 
 def _clear_if_ended(runtime: Runtime, session: Session) -> None:
-    """Clear the attempt's container away unless the attempt lives, as where another worker has brought it to run."""
+    """Remove the attempt's container unless the attempt is live, as when another worker has started it."""
     if _read(session.pk, session.attempt, *HOSTED) is None:
         clear_away(runtime, session.pk, session.attempt)
 
@@ -246,7 +246,7 @@ def _show_progress(session: Session, text: str) -> None:
 
 @contextmanager
 def container_lock(session_id: str) -> Iterator[None]:
-    """Let one thread at a time, of whatever process, act on the session's container.
+    """Hold the lock of the session's container, across threads and processes.
 
     An advisory lock of the database connection, outside any transaction: the death of the holder frees it.
     """

@@ -1,6 +1,6 @@
 """The key pair of each session: the private half lies in its home folder as `id_container`, the public half in its row.
 
-Given to a session once it runs, so that no start waits for it. Safe to run twice and to die anywhere: a session whose
+Created once a session runs, so that no start waits for it. Idempotent, also across crashes: a session whose
 row has no key gets a new pair, which replaces what a worker that died may have left in the container.
 """
 
@@ -22,7 +22,7 @@ from sessions.models import Session
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_SECONDS: Final = 1.0
-START_GRACE: Final = timedelta(seconds=10)  # for which a session that has just started lets others start first
+START_GRACE: Final = timedelta(seconds=10)  # for which a new session waits while others start
 FILE: Final = "id_container"
 PUT: Final = """
 umask 077
@@ -34,24 +34,24 @@ exit 1
 
 
 class SessionKeys:
-    """Gives the sessions of one host their keys."""
+    """Creates the key pairs of one host's sessions."""
 
     def __init__(self, runtime: Runtime, host: Host) -> None:
         self._runtime = runtime
         self._host = host
-        self._hopeless: set[str] = set()  # sessions whose containers take no file
+        self._failed: set[str] = set()  # sessions whose containers take no file
 
     def poll(self) -> None:
-        """Give every running session without a key its key. Raises EngineUnreachableError; the rest is for later."""
+        """Create the missing keys of running sessions. Raises EngineUnreachableError; the next poll continues."""
         if not settings.COMPUTE_SSH_ADDRESS:
             return
         running = Session.objects.filter(host=self._host, status=Status.RUNNING, ssh_public_key="")
         if runner.is_any_preparing():
             running = running.filter(started_at__lte=timezone.now() - START_GRACE)
         waiting = list(running.order_by("started_at").values_list("pk", flat=True))
-        self._hopeless.intersection_update(waiting)
+        self._failed.intersection_update(waiting)
         for session_id in waiting:
-            if session_id not in self._hopeless:
+            if session_id not in self._failed:
                 self._give(session_id)
 
     def _give(self, session_id: str) -> None:
@@ -66,7 +66,7 @@ class SessionKeys:
                 raise
             except ContainerRuntimeError as failure:
                 logger.info("session %s: it has no key of its own: %s", session_id, failure)
-                self._hopeless.add(session_id)
+                self._failed.add(session_id)
                 return
             text = " ".join(key.export_public_key().decode().split()[:2])
             Session.objects.filter(pk=session_id).update(ssh_public_key=text)

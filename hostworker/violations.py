@@ -1,4 +1,4 @@
-"""Whether sessions keep to their shares of GPUs, from what the host sees of them. Pure."""
+"""Which sessions exceed their shares of GPUs, from what the host observes. Pure."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 from resources.units import size_text
 from sessions.lifecycle import Reason
 
-TOLERANCE_PERCENT: Final = 5  # what the driver rounds up, and what changes between two looks
+TOLERANCE_PERCENT: Final = 5  # what the driver rounds up, and what changes between two polls
 
 SessionDevice = tuple[str, str]  # session id, GPU UUID
 
@@ -34,7 +34,7 @@ NOTHING: Final = GpuAllowance(memory=0, is_hooked=False)  # on a device that it 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
-    """Who is to be stopped, as {session id: (reason, in words)}, and whose next excess will be the second."""
+    """Sessions to stop, as {session id: (reason, explanation)}, and devices whose next excess is a violation."""
 
     violations: Mapping[str, tuple[Reason, str]]
     warned: frozenset[SessionDevice]
@@ -46,10 +46,10 @@ def assess(
     warned: Collection[SessionDevice],
     context_memory: int,
 ) -> Assessment:
-    """Return the assessment on what was seen now; `warned` are the places in excess at the look before.
+    """Return the assessment of the current use; `warned` are the devices in excess at the previous poll.
 
-    A process without the hook ends its session at once. An excess of memory does when it lasts for two looks;
-    `context_memory` per process is granted for what the driver takes itself.
+    A process without the hook ends its session at once. An excess of memory does when it lasts for two polls;
+    `context_memory` bytes per process are allowed for the driver's own use.
     """
     violations: dict[str, tuple[Reason, str]] = {}
     in_excess = set()

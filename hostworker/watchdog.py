@@ -1,4 +1,4 @@
-"""Looks at the GPUs from the host, where no session can reach: who uses more than its lease is stopped.
+"""Polls the GPUs from the host, out of reach of sessions, and stops sessions that use more than their lease.
 
 It is the guarantee behind the hook, which a tenant can get around. What it sees is also recorded as usage.
 """
@@ -30,7 +30,7 @@ USAGE_KEPT: Final = timedelta(days=1)
 
 
 class Watchdog:
-    """The watch over one host's GPUs; `hooks` returns the inodes of our hook."""
+    """Watches one host's GPUs; `hooks` returns the inodes of our hook."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Watchdog:
         self._recorded = 0.0
 
     def poll(self) -> None:
-        """Compare what is on the GPUs with the leases, stop who exceeds them, and record from time to time."""
+        """Compare processes on the GPUs with the leases, stop sessions that exceed them, and record usage when due."""
         seen = self._telemetry.processes(self._uuids)
         is_due = time.monotonic() - self._recorded >= RECORD_SECONDS
         if not seen and not is_due:
@@ -97,7 +97,7 @@ class Watchdog:
     def _record(
         self, sessions: Iterable[Session], uses: Mapping[SessionDevice, GpuUse], owners: Mapping[int, Session | None]
     ) -> None:
-        """Write what each session uses now, and forget what is older than a day."""
+        """Store what each session uses now, and delete records older than a day."""
         now = timezone.now()
         busy = self._busy(uses, owners)
         SessionUsage.objects.bulk_create(
@@ -114,7 +114,7 @@ class Watchdog:
     def _busy(
         self, uses: Mapping[SessionDevice, GpuUse], owners: Mapping[int, Session | None]
     ) -> dict[SessionDevice, int | None]:
-        """Return the percent of each device's time that each session uses; None where nobody can tell it apart."""
+        """Return the percent of each device's time that each session uses; None where it is not known."""
         busy: dict[SessionDevice, int | None] = defaultdict(lambda: 0)
         for uuid in self._uuids:
             here = [place for place in uses if place[1] == uuid]

@@ -1,4 +1,4 @@
-"""What a host worker does beside its tasks: heartbeats, reconciling, listening for exits, watching the GPUs."""
+"""The host worker's background loops: heartbeat, reconciliation, container exits, GPU watchdog."""
 
 import logging
 import threading
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 
 RECONCILE_SECONDS: Final = 5
 KEEP_WARM_SECONDS: Final = 60
-AT_ONCE: Final = 8  # starts, and stops, taken up again by the reconciler
+MAX_CONCURRENT: Final = 8  # starts, and as many stops, that the reconciler resumes
 
 
 class HostWorker:
-    """Keeps one host's rows and containers together while its worker lives."""
+    """Runs one host's background loops in threads of their own, from `begin` to `end`."""
 
     def __init__(
         self,
@@ -43,8 +43,8 @@ class HostWorker:
         self._stopped = threading.Event()
         self._engine_answers = True
         self._under_way: set[tuple[object, ...]] = set()
-        self._starts = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="start")
-        self._stops = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="stop")
+        self._starts = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="start")
+        self._stops = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="stop")
         loops: list[tuple[Callable[[], None], float]] = [
             (self.heartbeat, hosts.HEARTBEAT_SECONDS),
             (self.reconcile, RECONCILE_SECONDS),
@@ -62,7 +62,7 @@ class HostWorker:
         ]
 
     def begin(self) -> None:
-        """Reconcile once, so that the host is ready if its engine is, and go on in the background."""
+        """Reconcile once, so that the host is ready if its engine is, then start the loops."""
         if self._hold_firewall:
             self._once(self.apply_firewall)
         self._once(self.reconcile)
@@ -70,23 +70,23 @@ class HostWorker:
             thread.start()
 
     def end(self) -> None:
-        """Stop the background work; sessions keep running."""
+        """Stop the loops and wait for them; sessions keep running."""
         self._stopped.set()
         app_starter.end()
         begun = [thread for thread in self._threads if thread.ident is not None]
         for thread in begun:
             thread.join()
-        if not begun:  # told to end while it began; what an earlier worker kept ready is put away all the same
+        if not begun:  # ended while it began; what an earlier worker kept ready is removed all the same
             self._once(self.keep_warm)
         for pool in (self._starts, self._stops):
             pool.shutdown(cancel_futures=True)
 
     def heartbeat(self) -> None:
-        """Say that the host lives."""
+        """Record that the host is alive."""
         hosts.heartbeat(self.host)
 
     def reconcile(self) -> None:
-        """Bring containers and rows together; the host takes sessions only while this succeeds."""
+        """Reconcile containers with rows; the host is schedulable only while this succeeds."""
         try:
             reconciler.reconcile(self.runtime, self.host, self._act)
         except EngineUnreachableError as error:
@@ -108,16 +108,16 @@ class HostWorker:
             runner.note_exit(self.runtime, state)
 
     def keep_warm(self) -> None:
-        """Keep ready what makes the next starts quick; returns when the worker ends, or where there is nothing to."""
+        """Keep sandboxes ready for the next starts; returns when the worker ends, or where there are none to keep."""
         self.runtime.keep_warm(self._stopped)
 
     def apply_firewall(self) -> None:
-        """Have the rules in place that keep sessions from the host's own services."""
+        """Apply the firewall rules that keep sessions from the host's own services."""
         if self._hold_firewall:
             self._hold_firewall()
 
     def _act(self, *action: Any) -> None:
-        """Do (function, *arguments) in the background unless it is waiting there or under way already.
+        """Submit (function, *arguments) to a thread pool unless the same call is queued or running.
 
         Stops have threads of their own: starts, which may pull an image for long, do not hold them up.
         """
@@ -129,7 +129,7 @@ class HostWorker:
 
     def _do(self, *action: Any) -> None:
         self._once(*action)
-        connections.close_all()  # these threads are seldom busy, and a database has few connections to spare
+        connections.close_all()  # idle threads would otherwise hold database connections
 
     def _repeat(self, function: Callable[[], object], seconds: float) -> None:
         while not self._stopped.is_set():
@@ -138,12 +138,12 @@ class HostWorker:
         connections.close_all()
 
     def _once(self, function: Callable[..., object], *arguments: object) -> None:
-        """Call the function so that no failure, such as a database that restarts, ends the loop it is part of."""
+        """Call the function and log its errors, so that none, such as a restarting database, ends the loop."""
         try:
             close_old_connections()
             function(*arguments)
         except (EngineUnreachableError, FirewallError, PrivilegesError) as error:
-            # Says all; a page of traceback for every attempt would hide the rest.
+            # An expected failure: the message says all, and a traceback for every attempt would fill the log.
             logger.warning("host %s: %s failed, will try again: %s", self.host, function.__name__, error)
         except Exception:
             logger.exception("host %s: %s failed, will try again", self.host, function.__name__)

@@ -86,7 +86,7 @@ async def test_an_endless_answer_is_cut_off(tmp_path: Path) -> None:
 
 
 async def test_a_mute_engine_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(engine_module, "ANSWER_SECONDS", 0.05)
+    monkeypatch.setattr(engine_module, "RESPONSE_TIMEOUT_SECONDS", 0.05)
     async with serving(tmp_path, [b"HTTP/1.1 200 OK\r\n"], then_close=False) as engine:
         with pytest.raises(ExecError, match="does not answer"):
             await engine.request("GET", "/x")

@@ -174,7 +174,7 @@ async def test_a_stranger_gets_a_bare_403(passed: tuple[str, EngineGateway], req
 async def test_a_stranger_who_says_nothing_is_cut_off(
     passed: tuple[str, EngineGateway], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gateway_module, "REQUEST_SECONDS", 0.05)
+    monkeypatch.setattr(gateway_module, "REQUEST_TIMEOUT_SECONDS", 0.05)
     assert await raw(passed[0], b"GET /") == b""
     assert await raw(passed[0], written("POST", "/info", headers={"Content-Length": "5"})) == b""
     await settled(passed[1])

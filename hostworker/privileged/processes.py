@@ -10,7 +10,7 @@ from fgpu.mounts import HOOK_PATH
 
 PROC: Final = Path("/proc")
 PAUSE_SECONDS: Final = 0.001
-LONGEST_SECONDS: Final = 20.0  # for the main process to come up on a host under full load
+START_TIMEOUT_SECONDS: Final = 20.0  # for the main process to come up on a host under full load
 
 _CONTAINER = re.compile(r"(?:docker[-/])([0-9a-f]{64})")
 _HOOK_MAPPING = re.compile(rf"^\S+ \S+ \S+ \S+ ([0-9]+) +{re.escape(HOOK_PATH)}$", re.MULTILINE)
@@ -42,7 +42,7 @@ def starts_hooked(main_pid: int, hooks: Collection[int]) -> bool | None:
     Its main process is the engine's init, which is a static program; what counts is init's first child, the entry
     script. Once that has a child of its own, the loader is done and what is missing will not come.
     """
-    deadline = time.monotonic() + LONGEST_SECONDS
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         entry = next(iter(_children(main_pid)), None)
         if entry is None and not (PROC / str(main_pid)).exists():

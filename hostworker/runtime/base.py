@@ -1,4 +1,4 @@
-"""What the platform asks of a container engine. No Django, no database; the engine's exceptions stop here."""
+"""The Runtime protocol: what the platform needs of a container engine. No Django; the engine's exceptions stop here."""
 
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,15 +13,15 @@ Key = tuple[str, int]  # session id, attempt
 
 
 def no_op(address: str) -> None:
-    """Take an address that nobody needs to hear of."""
+    """Ignore the address; the default of `Runtime.start`'s `announce`."""
 
 
 class ContainerRuntimeError(Exception):
-    """The engine could not do it; the message is fit for the session's owner."""
+    """The engine could not do what was asked; the message can be shown to the session's owner."""
 
 
 class ImageUnavailableError(ContainerRuntimeError):
-    """The image is neither on the host nor to be pulled."""
+    """The image is not on the host and cannot be pulled."""
 
 
 class StartError(ContainerRuntimeError):
@@ -37,7 +37,7 @@ class ExecutionError(ContainerRuntimeError):
 
 
 class EngineUnreachableError(ContainerRuntimeError):
-    """The engine itself does not answer; nothing is known about the containers. Worth trying again."""
+    """The engine does not respond, so the state of containers is unknown; the call may be retried."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +54,7 @@ class GpuGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnforcementSetup:
-    """What a container gets beside its spec, so that it is held to its shares of GPUs."""
+    """Mounts and environment variables that hold a container to its shares of GPUs."""
 
     mounts: tuple[Mount, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class ContainerSpec:
 
 
 class ContainerPhase(StrEnum):
-    """How far a container has come, in the engine's eyes."""
+    """The state of a container as the engine reports it."""
 
     CREATED = "created"  # never started
     RUNNING = "running"
@@ -99,7 +99,7 @@ class ContainerState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecResult:
-    """What became of a program that was run in a container."""
+    """The outcome of a program that ran in a container."""
 
     exit_code: int
     output: str  # stdout and stderr as they came, the first 64 KiB; undecodable bytes replaced
@@ -113,7 +113,7 @@ class Runtime(Protocol):
     """
 
     def ensure_image(self, reference: str, on_progress: Callable[[str], None]) -> None:
-        """Have the image on this host, pulling it if needed; `on_progress` gets short sentences.
+        """Pull the image unless it is on this host; `on_progress` is called with short sentences.
 
         Raises ImageUnavailableError.
         """
@@ -141,14 +141,14 @@ class Runtime(Protocol):
     def remove(self, session: str, attempt: int) -> None:
         """Remove the container and its writable layer, running or not; already gone is success.
 
-        What does not run is out of everybody's sight at once, and off the disk some seconds later while others start.
+        One that does not run is hidden at once, and deleted some seconds later while others start.
         """
 
     def containers(self) -> list[ContainerState]:
         """Return the state of every container of this installation and host, in any phase."""
 
     def leftover_attempts(self) -> set[Key]:
-        """Return the attempts of which anything but a container may be left on this host; `remove` clears it."""
+        """Return the attempts that may have files or a sandbox left on this host; `remove` deletes them."""
 
     def logs(self, session: str, attempt: int, tail: int) -> str:
         """Return the last `tail` lines that the container wrote, stdout and stderr in order; "" when it is gone."""
@@ -160,9 +160,9 @@ class Runtime(Protocol):
         """
 
     def keep_warm(self, stopped: threading.Event) -> None:
-        """Keep ready what makes the next starts quick until `stopped` is set, then put it away.
+        """Keep resources ready that speed up the next starts until `stopped` is set, then release them.
 
-        Returns early where there is nothing of the kind. Never raises for the engine's sake: starts work without it.
+        Returns early where there are none. Does not raise when the engine fails: starts work without them.
         """
 
     def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:

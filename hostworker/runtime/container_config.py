@@ -1,4 +1,4 @@
-"""What we ask of the container engine, in the words of its HTTP API (v1.41). Pure: no engine, no SDK."""
+"""Bodies of create requests to the container engine (Docker Engine API v1.41). Pure."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ def container_config(
     hostname = {"Hostname": spec.hostname} if spec.hostname and not network.startswith(joined_network("")) else {}
     return {
         "Image": spec.image,
-        # The image's own entry point is for a program of its own; a session only has to be there.
+        # Not the image's own entry point: a session only has to stay up.
         "Entrypoint": ["/bin/sh", "-c", ENTRY_SCRIPT, spec.session, *([spec.command] if spec.command else [])],
         "Cmd": [],
         "StopSignal": "SIGTERM",

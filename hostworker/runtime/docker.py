@@ -1,8 +1,8 @@
-"""The Docker Engine as a Runtime, with its sandboxes and requests the only user of the SDK, whose exceptions stop here.
+"""The Docker Engine as a Runtime. The SDK is used in this package alone, and its exceptions stop here.
 
-What a session must feel is create and start, so that path makes few other requests: the id that `create` returned is
-remembered for `start`, as is the address. A container joins a sandbox, which outlives it and so keeps its address: one
-that is ready costs two quick requests more, to take it and to learn whom to name, and saves making a network.
+Create and start determine a session's launch time, so they make few other requests: the id that `create` returned
+is cached for `start`, as is the address. A container joins a sandbox, which outlives it and so keeps its address. A
+sandbox that is ready costs two quick requests, to rename it and to inspect the container, and saves making a network.
 """
 
 import logging
@@ -92,7 +92,7 @@ class DockerRuntime:
         self._network = BridgeNetwork(self._client, network)
         self._pool = SandboxPool(self._client, self._owner, self._network.ensure_anew, sandboxes, self._privileges)
         self._created: dict[Key, _Created] = {}  # until it is started
-        self._addresses: dict[Key, str] = {}  # what was learnt on the way, until it is asked for
+        self._addresses: dict[Key, str] = {}  # known from the start, until `address` is called
 
     def ensure_image(self, reference: str, on_progress: Callable[[str], None]) -> None:
         """Have the image on this host, pulling it with the engine's own credentials; see Runtime."""
@@ -132,7 +132,7 @@ class DockerRuntime:
                 else:
                     self._created[key] = _Created(str(created["Id"]), bool(sandbox), sandbox and sandbox.address)
                     return str(created["Id"])
-                # The name is taken: by ours, by a stranger's, or by one that is only coming or just going.
+                # The name is taken by our container, by a foreign one, or by one that is being created or removed.
                 if (existing := inspect(client, name)) is None:
                     continue
                 if not has_labels(existing, self._owner):
@@ -258,7 +258,7 @@ class DockerRuntime:
     def _start_joined(
         self, client: APIClient, container_id: str, key: Key, address: str | None, announce: Callable[[str], None]
     ) -> str | None:
-        """Start the container, waking its sandbox where that has died, and return the address, which was announced."""
+        """Start the container, and its sandbox again where that has died; return the announced address."""
         if address:
             announce(address)
         try:
@@ -303,7 +303,7 @@ def _has_sandbox(container: dict[str, Any]) -> bool:
 
 
 def _is_stranded(client: APIClient, container: dict[str, Any]) -> bool:
-    """Return whether the container has yet to be started and never can be, for its sandbox is gone."""
+    """Return whether the container was never started and cannot be, because its sandbox is gone."""
     sandbox = container["HostConfig"]["NetworkMode"].removeprefix(joined_network(""))
     return container["State"]["Status"] == "created" and _has_sandbox(container) and inspect(client, sandbox) is None
 

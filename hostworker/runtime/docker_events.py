@@ -1,4 +1,4 @@
-"""The Docker Engine's stream of events, as the exits of containers."""
+"""Container exits from the Docker Engine's event stream."""
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -50,8 +50,8 @@ def exits_since(
 def _close_once_stopped(
     stream: "CancellableStream[dict[str, Any]]", stopped: threading.Event, finished: threading.Event
 ) -> None:
-    """Wake the reader of the stream, who sits in a blocking read, when `stopped` is set or it has given up."""
+    """Close the stream when `stopped` or `finished` is set, which wakes the reader from its blocking read."""
     while not stopped.wait(STOPPED_CHECK_SECONDS) and not finished.is_set():
         pass
-    with suppress(AttributeError, OSError):  # the SDK digs for the socket, which is gone once the stream has ended
+    with suppress(AttributeError, OSError):  # the SDK looks for the socket, which is gone once the stream has ended
         stream.close()

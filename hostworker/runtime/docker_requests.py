@@ -1,4 +1,4 @@
-"""What every request to the Docker Engine needs: its exceptions in our words, and patience with rivals."""
+"""Helpers for requests to the Docker Engine: translated exceptions, and retries on conflicts with other workers."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -34,7 +34,7 @@ def translated(
 
 @contextmanager
 def ignore_missing() -> Iterator[None]:
-    """Swallow that the container has vanished or is being removed by somebody else."""
+    """Ignore errors because the container is gone or is being removed by another worker."""
     try:
         yield
     except NotFound:
@@ -45,7 +45,7 @@ def ignore_missing() -> Iterator[None]:
 
 
 def retry_on_conflict() -> Iterator[None]:
-    """Yield again and again, with pauses, for as long as a rival may need to make its work visible."""
+    """Yield repeatedly, with pauses, for CONFLICT_TIMEOUT_SECONDS, until another worker's change becomes visible."""
     deadline = time.monotonic() + CONFLICT_TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         yield
@@ -53,7 +53,7 @@ def retry_on_conflict() -> Iterator[None]:
 
 
 def explanation(error: APIError) -> str:
-    """Return what the engine said."""
+    """Return the engine's error message."""
     return str(error.explanation or error)
 
 

@@ -1,4 +1,4 @@
-"""What the Docker Engine says of a container, in its list and in its events, as a ContainerState."""
+"""ContainerState from the Docker Engine's container list and events."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -22,7 +22,7 @@ PHASES: Final = {
 
 
 def _key(labels: Mapping[str, str]) -> Key | None:
-    """Return the container's key, or None for one that somebody gave our labels by hand."""
+    """Return the container's key, or None where our labels were copied by hand."""
     session, attempt = labels.get(SESSION_LABEL, ""), labels.get(ATTEMPT_LABEL, "")
     return (session, int(attempt)) if session and attempt.isdecimal() else None
 

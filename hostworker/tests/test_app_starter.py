@@ -161,7 +161,7 @@ def test_an_app_that_dies_tells_its_last_words_at_once(runtime: DockerRuntime, s
 def test_an_app_that_never_answers_is_given_up(
     runtime: DockerRuntime, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app_starter, "START_SECONDS", 0.0)
+    monkeypatch.setattr(app_starter, "START_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(app_starter, "POLL_INTERVAL_SECONDS", 0.1)
     make_app(session, command="echo thinking; sleep 100")
     endpoint = opened(runtime, make_endpoint(session))

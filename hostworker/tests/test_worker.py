@@ -168,7 +168,7 @@ def test_slow_starts_delay_no_stop_nor_pile_up(runtime: FaultInjectingRuntime, h
     go_on = threading.Event()
     running = session_in(Status.SCHEDULED, host=host)
     runner.start(runtime, running.pk, 1)
-    slow = [session_in(Status.SCHEDULED, host=host) for _ in range(worker_module.AT_ONCE + 2)]
+    slow = [session_in(Status.SCHEDULED, host=host) for _ in range(worker_module.MAX_CONCURRENT + 2)]
 
     class SlowRuntime(FaultInjectingRuntime):
         """Every image takes until `go_on`."""
@@ -181,7 +181,7 @@ def test_slow_starts_delay_no_stop_nor_pile_up(runtime: FaultInjectingRuntime, h
             assert go_on.wait(SECONDS)
 
     with at_work(SlowRuntime(runtime), host) as worker:
-        until(lambda: Session.objects.filter(status=Status.PREPARING).count() == worker_module.AT_ONCE)
+        until(lambda: Session.objects.filter(status=Status.PREPARING).count() == worker_module.MAX_CONCURRENT)
         services.end(Session.objects.get(pk=running.pk), Reason.USER_REQUEST, "")
         until(is_in(running, Status.TERMINATED))
         worker.reconcile()
