@@ -26,7 +26,7 @@ from proxy.headers import (
     strip_platform_cookies,
     without_caching,
 )
-from proxy.login_flow import RESERVED, LoginFlow, ReservedRequest
+from proxy.login_flow import RESERVED_PATHS, RESERVED_PREFIX, LoginFlow, ReservedRequest
 from proxy.responses import LocalResponse, PageContent
 from proxy.routes import Route, RouteTable
 from proxy.signing import Grant, InvalidSignatureError, Keys
@@ -154,8 +154,8 @@ class BrowserAuthorizer:
             route = principal.route
         if route.listen_port != listen_port and (listen_port is not None or self.site.is_by_port):
             return no_such_app(is_app_host=False)
-        path, _, query = request.target.partition(b"?")
-        if path.startswith(b"/.gp/") and path in RESERVED:
+        if request.target.startswith(RESERVED_PREFIX) and request.target.partition(b"?")[0] in RESERVED_PATHS:
+            path, _, query = request.target.partition(b"?")
             until = None if principal is None else principal.expires_at
             return ReservedRequest(path, query, request.method, cookie, route.label, listen_port, until)
         if principal is None:

@@ -44,7 +44,9 @@ class ClientConnection(asyncio.Protocol):
 
     def __init__(self, plane: DataPlane, listen_port: int | None = None) -> None:
         """`listen_port` is the port of a single app, None that of all apps with a host name."""
-        self.plane = plane
+        self.authorizer = plane.authorizer
+        self.limits = plane.limits
+        self._plane = plane
         self.listen_port = listen_port
         self.peer = ""
         self.slot: ConnectionSlot | None = None
@@ -56,7 +58,7 @@ class ClientConnection(asyncio.Protocol):
         self._exchanges: deque[Exchange] = deque()  # the first is under way, the others are pipelined
         self._early = b""  # bytes behind the handshake that is under way
         self._parser = RequestParser(self, self._exchanges)
-        self.deadline = self.loop.time() + plane.limits.head_seconds
+        self.deadline = self.loop.time() + self.limits.head_seconds
 
     # --- callbacks of asyncio
 
@@ -66,14 +68,14 @@ class ClientConnection(asyncio.Protocol):
         self.transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
         peer = transport.get_extra_info("peername")
         self.peer = peer[0] if peer else ""
-        self._pending_connection = self.plane.pending.admit(self.transport)
+        self._pending_connection = self._plane.pending.admit(self.transport)
         if self._pending_connection is None:
             self._phase = DISCARDING
-        self.plane.connections.add(self)
+        self._plane.connections.add(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Cancel all exchanges."""
-        self.plane.connections.discard(self)
+        self._plane.connections.discard(self)
         self._cancel_exchanges()
         self._release()
 
@@ -102,25 +104,20 @@ class ClientConnection(asyncio.Protocol):
             return
         if self._phase is UPGRADING:
             self._early += data
-        elif not self._parse(data):
-            return
+        else:
+            try:
+                rest = self._parser.feed(data)
+            except MalformedRequestError:
+                self._refuse(responses.BAD_REQUEST)
+                return
+            except HeadTooLargeError:
+                self._refuse(responses.HEAD_TOO_LARGE)
+                return
+            if rest is not None:
+                self._phase, self._early = UPGRADING, rest
         if self._exchanges:
             self._exchanges[0].advance()
             self.update_reading()
-
-    def _parse(self, data: bytes) -> bool:
-        """Return whether the connection can go on."""
-        try:
-            rest = self._parser.feed(data)
-        except MalformedRequestError:
-            self._refuse(responses.BAD_REQUEST)
-            return False
-        except HeadTooLargeError:
-            self._refuse(responses.HEAD_TOO_LARGE)
-            return False
-        if rest is not None:
-            self._phase, self._early = UPGRADING, rest
-        return True
 
     # --- for the exchange
 
@@ -129,7 +126,7 @@ class ClientConnection(asyncio.Protocol):
         slot = self.slot
         if slot is None or slot.principal is not forward.principal or slot.client != forward.client:
             self._release()
-            acquired = self.plane.acquire_slot(forward.principal, forward.client)
+            acquired = self._plane.acquire_slot(forward.principal, forward.client)
             if isinstance(acquired, LocalResponse):
                 return acquired
             self.slot = slot = acquired
@@ -148,12 +145,12 @@ class ClientConnection(asyncio.Protocol):
         self.is_upstream_paused = False
         if self.slot:
             self.slot.is_busy = False
-        if closes or self._phase is CLOSING or self._phase is DISCARDING:
+        if closes or (self._phase is not OPEN and self._phase is not UPGRADING):
             self._close()
         elif self._exchanges:
             self.loop.call_soon(self.data_received, b"")  # a direct call would recurse for each pipelined request
         else:
-            self.deadline = self.loop.time() + self.plane.limits.idle_seconds
+            self.deadline = self.loop.time() + self.limits.idle_seconds
             self.update_reading()
 
     def start_tunnel(self, upstream: UpstreamConnection) -> None:
@@ -161,8 +158,8 @@ class ClientConnection(asyncio.Protocol):
         slot, self.slot = self.slot, None
         assert slot
         self._exchanges.popleft()
-        self.plane.connections.discard(self)
-        Tunnel(self.plane, slot, self.transport, upstream.transport)
+        self._plane.connections.discard(self)
+        Tunnel(self._plane, slot, self.transport, upstream.transport)
         if self._early:
             upstream.transport.write(self._early)
         upstream.resume_reading()
@@ -224,7 +221,7 @@ class ClientConnection(asyncio.Protocol):
         """Close when the client has read the last response."""
         self._phase = DISCARDING
         self._cancel_exchanges()
-        seconds = close_in_stages(self.transport, self.plane.limits)
+        seconds = close_in_stages(self.transport, self.limits)
         self.deadline = self.loop.time() + seconds
         self.update_reading()
 
@@ -237,5 +234,5 @@ class ClientConnection(asyncio.Protocol):
         if self._pending_connection:
             self._pending_connection.release()
         if self.slot:
-            self.plane.release_slot(self.slot)
+            self._plane.release_slot(self.slot)
             self.slot = None

@@ -6,8 +6,9 @@ from typing import Final, Protocol
 
 from proxy import responses
 from proxy.authorization import ForwardDecision
-from proxy.data_plane import ConnectionSlot, DataPlane
+from proxy.data_plane import Authorizer, ConnectionSlot
 from proxy.headers import UPGRADE_HEADERS, Header, RequestHead
+from proxy.limits import ProxyLimits
 from proxy.login_flow import ReservedRequest
 from proxy.response_parser import SWITCHING_PROTOCOLS, BodyFraming, ResponseHead
 from proxy.responses import LocalResponse
@@ -40,7 +41,8 @@ class ExchangeClient(Protocol):
     loop: asyncio.AbstractEventLoop
     transport: asyncio.Transport
     deadline: float  # loop time
-    plane: DataPlane
+    authorizer: Authorizer
+    limits: ProxyLimits
     peer: str  # IP address
     listen_port: int | None
     is_paused: bool  # the client does not read what is written to it
@@ -127,7 +129,7 @@ class Exchange:
 
     def _start(self) -> None:
         client = self._client
-        decision = client.plane.authorizer.authorize(self.request, client.peer, client.listen_port)
+        decision = client.authorizer.authorize(self.request, client.peer, client.listen_port)
         if isinstance(decision, ForwardDecision):
             self._forward(decision)
         elif isinstance(decision, LocalResponse):
@@ -163,7 +165,7 @@ class Exchange:
 
     async def _serve(self, reserved: ReservedRequest) -> None:
         try:
-            response = await self._client.plane.authorizer.serve(reserved)
+            response = await self._client.authorizer.serve(reserved)
         except Exception:
             self.task = None
             self.respond(responses.INTERNAL_ERROR)
@@ -200,7 +202,7 @@ class Exchange:
     def _start_response_timeout(self) -> None:
         client = self._client
         if self.request_state is SENT and not self.is_response_started:
-            client.deadline = client.loop.time() + client.plane.limits.response_seconds
+            client.deadline = client.loop.time() + client.limits.response_seconds
 
     # --- the response
 
@@ -211,7 +213,7 @@ class Exchange:
         self.keeps_alive = not (head.framing is BodyFraming.UNTIL_CLOSE or client.is_last(self))
         self.is_response_started = True
         client.deadline = FOREVER
-        headers = client.plane.authorizer.response_headers(forward.principal, head.headers)
+        headers = client.authorizer.response_headers(forward.principal, head.headers)
         data = response_head_bytes(head, headers, closes=not self.keeps_alive)
         if len(first) <= MAX_JOINED_BYTES:
             client.transport.write(data + first)
@@ -233,7 +235,7 @@ class Exchange:
         client, forward, upstream = self._client, self.forward, self.upstream
         assert forward
         assert upstream
-        headers = client.plane.authorizer.response_headers(forward.principal, head.headers)
+        headers = client.authorizer.response_headers(forward.principal, head.headers)
         client.transport.write(response_head_bytes(head, headers, closes=False) + first)
         client.start_tunnel(upstream)
 

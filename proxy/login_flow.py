@@ -26,7 +26,8 @@ CALLBACK: Final = b"/.gp/callback"
 LOGOUT: Final = b"/.gp/logout"
 STATUS: Final = b"/.gp/status"
 AGAIN: Final = b"/.gp/again"  # the link on the page that says that an app is not running
-RESERVED: Final = frozenset((CALLBACK, LOGOUT, STATUS, AGAIN))
+RESERVED_PREFIX: Final = b"/.gp/"
+RESERVED_PATHS: Final = frozenset((CALLBACK, LOGOUT, STATUS, AGAIN))
 MAX_COOKIE_SECONDS: Final = 12 * 3600
 STATE_SECONDS: Final = 120
 TICKET: Final = re.compile(rb"t=([A-Za-z0-9_-]{1,100})")  # the whole query

@@ -18,7 +18,7 @@ class RequestParser:
     def __init__(self, client: ExchangeClient, exchanges: deque[Exchange]) -> None:
         self._client = client
         self._exchanges = exchanges
-        self._head_limit = client.plane.limits.head_bytes
+        self._head_limit = client.limits.head_bytes
         self._parser = httptools.HttpRequestParser(self)
         self._headers: list[Header] = []
         self._target = b""
@@ -54,7 +54,7 @@ class RequestParser:
         self.is_in_head = True
         if not self._exchanges:
             client = self._client
-            client.deadline = client.loop.time() + client.plane.limits.head_seconds
+            client.deadline = client.loop.time() + client.limits.head_seconds
 
     def on_url(self, target: bytes) -> None:
         """Keep the request target, which may come in parts."""

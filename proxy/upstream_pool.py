@@ -20,6 +20,7 @@ class UpstreamPool:
         self.route = route
         self.is_used = False  # since the control plane was last told
         self.slots = 0  # client connections that hold one
+        self._loop = asyncio.get_running_loop()  # kept, since Python asks the system for it each time
         self._limits = limits
         self._parser = parser
         self._idle: list[UpstreamConnection] = []
@@ -43,9 +44,8 @@ class UpstreamPool:
         """Return a new connection. Raises OSError and TimeoutError."""
         host, port = self.target()
         limits = self._limits
-        loop = asyncio.get_running_loop()
         async with asyncio.timeout(limits.connect_seconds):
-            transport, upstream = await loop.create_connection(
+            transport, upstream = await self._loop.create_connection(
                 lambda: UpstreamConnection(self, self._parser(limits.response_head_bytes)), host, port
             )
         transport.set_write_buffer_limits(high=WRITE_BUFFER_BYTES)
@@ -76,7 +76,7 @@ class UpstreamPool:
         if len(self._idle) >= self._limits.idle_upstreams_per_endpoint:
             upstream.abort()
             return
-        upstream.idle_since = asyncio.get_running_loop().time()
+        upstream.idle_since = self._loop.time()
         self._idle.append(upstream)
 
     def discard(self, upstream: UpstreamConnection) -> None:
