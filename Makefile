@@ -1,9 +1,11 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help machine up setup test test-long fgpu lint format doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy
+.PHONY: help machine ready packages up setup test test-long fgpu lint format doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy
 
 PYTHON := .venv/bin/python
+VENV := $(PYTHON)
+PARALLEL := $(MAKE) -s --no-print-directory -j 4
 MANAGE := $(PYTHON) manage.py
 STEP := sh gpuplatform/bootstrap/step.sh
 RUNTIME := .venv/stamp-requirements
@@ -14,11 +16,11 @@ NODE_DEV := node_modules/stamp-dev
 help: ## Show what make can do
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-up: machine $(RUNTIME) $(NODE) .env fgpu ## Set everything up, run the platform, print its address and log-ins; Ctrl-C stops it
-	@$(MANAGE) up
+up: machine ## Set everything up, run the platform, print its address and log-ins; Ctrl-C stops it
+	@$(PARALLEL) ready && $(MANAGE) up
 
-setup: machine $(RUNTIME) $(NODE) .env fgpu ## Set everything up like `make up`, but do not run it
-	@$(MANAGE) up --setup-only
+setup: machine ## Set everything up like `make up`, but do not run it
+	@$(PARALLEL) ready && $(MANAGE) up --setup-only
 
 test: $(DEV) $(NODE) .env fgpu ## Set everything up for the tests, then run all but the campaigns
 	@$(MANAGE) prepare --tests && sh gpuplatform/bootstrap/tests.sh short
@@ -28,6 +30,11 @@ test-long: $(DEV) $(NODE) .env fgpu ## Set everything up for the tests, then run
 
 machine:
 	@sh gpuplatform/bootstrap/machine.sh
+
+ready: $(RUNTIME) $(NODE) .env fgpu packages
+
+packages: | $(VENV)
+	@sh gpuplatform/bootstrap/packages.sh
 
 fgpu: $(RUNTIME) ## Build the hook that divides a GPU, and the simulated driver; up to date takes no time
 	@$(STEP) "The hook that divides a GPU" $(MAKE) -s -C fgpu PYTHON=$(abspath $(PYTHON))
@@ -65,17 +72,20 @@ bench-proxy: $(DEV) $(NODE) ## Measure the way to apps against configurable-http
 clean: ## Remove what make installed here; keeps .env and the data in var/
 	@rm -rf .venv node_modules fgpu/build var/static .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
-$(RUNTIME): requirements.txt constraints.txt
+$(VENV):
+	@sh gpuplatform/bootstrap/venv.sh
+
+$(RUNTIME): requirements.txt constraints.txt | $(VENV)
 	@sh gpuplatform/bootstrap/venv.sh requirements.txt && touch $@
 
 $(DEV): requirements-dev.txt $(RUNTIME)
 	@sh gpuplatform/bootstrap/venv.sh requirements-dev.txt && touch $@
 
-$(NODE): package-lock.json package.json | $(RUNTIME)
+$(NODE): package-lock.json package.json | $(VENV)
 	@sh gpuplatform/bootstrap/node.sh --omit=dev && touch $@
 
-$(NODE_DEV): package-lock.json package.json | $(RUNTIME)
+$(NODE_DEV): package-lock.json package.json | $(VENV)
 	@sh gpuplatform/bootstrap/node.sh && touch $(NODE) $@
 
-.env: | $(RUNTIME)
+.env: | $(VENV)
 	@$(PYTHON) gpuplatform/bootstrap/env_file.py

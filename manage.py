@@ -3,13 +3,28 @@
 
 import os
 import sys
+import traceback
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import execute_from_command_line
 
+HINT = "See .env and docs/settings.md; `make setup` writes a new .env."
+
+
+def read_settings() -> None:
+    """Import the settings; end with a sentence, naming the line, where a value is not of its type."""
+    try:
+        import gpuplatform.settings  # noqa: F401
+    except ValueError as error:
+        where = traceback.extract_tb(error.__traceback__)
+        line = next((frame.line for frame in where if frame.filename.endswith("gpuplatform/settings.py")), "")
+        sys.exit(f"The settings are not right: {error}, in: {line}\n{HINT}")
+
+
 if __name__ == "__main__":
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
     try:
+        read_settings()
         execute_from_command_line(sys.argv)
     except ImproperlyConfigured as error:
-        sys.exit(f"The settings are not right: {error}\nSee .env and docs/settings.md; `make setup` writes a new .env.")
+        sys.exit(f"The settings are not right: {error}\n{HINT}")

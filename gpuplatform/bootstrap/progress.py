@@ -3,7 +3,12 @@
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from subprocess import SubprocessError
 from typing import TextIO
+
+from django.db import DatabaseError
+from docker.errors import DockerException
+from redis.exceptions import RedisError
 
 
 class SetupError(Exception):
@@ -15,11 +20,24 @@ class Progress:
 
     def __init__(self, output: TextIO) -> None:
         self._output = output
+        self._title = "the start"
+
+    @contextmanager
+    def errors_explained(self) -> Iterator[None]:
+        """Turn what the machine or a service refuses during the block into a SetupError that names the step."""
+        try:
+            yield
+        except (DatabaseError, RedisError, DockerException, SubprocessError, OSError) as error:
+            raise SetupError(
+                f"the step {self._title!r} failed: {type(error).__name__}: {str(error).strip()}\n"
+                "`make doctor` says what is missing or broken here, and what to do about it."
+            ) from error
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
         """Announce the step; when the block ends without an error, say how long it took."""
         started = time.monotonic()
+        self._title = title
         self.say(f"==> {title}")
         yield
         self.note(f"done in {time.monotonic() - started:.1f} s")

@@ -1,18 +1,19 @@
 #!/bin/sh
 # step.sh LABEL COMMAND...: announce a step, run it quietly and say how long it took. Its output is shown if it fails.
+# Steps may run at the same time, so each line names its step.
 label=$1
 shift
 started=$(date +%s)
 log=$(mktemp)
 printf '==> %s\n' "$label"
 (
-    while sleep 10 </dev/null >/dev/null 2>&1; do printf '    still at it after %s s\n' $(($(date +%s) - started)); done
+    while sleep 10 </dev/null >/dev/null 2>&1; do printf '    %s: still at it after %s s\n' "$label" $(($(date +%s) - started)); done
 ) &
 ticker=$!
 trap 'kill "$ticker" 2>/dev/null; rm -f "$log"' EXIT
 trap 'exit 130' INT TERM HUP
 if "$@" >"$log" 2>&1; then
-    printf '    done in %s s\n' $(($(date +%s) - started))
+    printf '    %s: done in %s s\n' "$label" $(($(date +%s) - started))
 else
     status=$?
     cat "$log" >&2

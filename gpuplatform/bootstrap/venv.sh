@@ -1,5 +1,5 @@
 #!/bin/sh
-# venv.sh REQUIREMENTS: have .venv made by Python 3.11 or newer, with the packages that REQUIREMENTS pins.
+# venv.sh [REQUIREMENTS]: have .venv made by Python 3.11 or newer, with the packages that REQUIREMENTS pins.
 # On Debian and Ubuntu as root a missing Python is installed; elsewhere the message says what to install.
 set -eu
 here=$(dirname "$0")
@@ -29,5 +29,6 @@ if [ ! -x .venv/bin/python ] || ! .venv/bin/python -c 'import pip' 2>/dev/null; 
     fi
     sh "$here/step.sh" "Virtual environment .venv ($("$python" --version))" "$python" -m venv --clear .venv
 fi
+[ $# -gt 0 ] || exit 0
 sh "$here/step.sh" "Python packages of $1 (a minute or two the first time)" \
     .venv/bin/python -m pip install --disable-pip-version-check --no-input -r "$1"

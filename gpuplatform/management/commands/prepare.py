@@ -22,7 +22,9 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, tests: bool, **options: Any) -> None:
         """Prepare; raise CommandError with what to do where something is missing."""
+        progress = Progress(sys.stdout)
         try:
-            installation.prepare_machine(Progress(sys.stdout), for_tests=tests)
+            with progress.errors_explained():
+                installation.prepare_machine(progress, for_tests=tests)
         except SetupError as problem:
             raise CommandError(str(problem)) from None

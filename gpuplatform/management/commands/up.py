@@ -33,17 +33,17 @@ class Command(BaseCommand):
         """Set up and run; raise CommandError with what to do where something stands in the way."""
         for number in STOP_SIGNALS:
             signal.signal(number, signal.default_int_handler)  # so that what was started is stopped on the way out
+        progress = Progress(self.stdout)  # type: ignore[arg-type]  # OutputWrapper writes and flushes like a stream
         try:
-            with one_at_a_time.hold(Path(settings.COMPUTE_VAR_DIR) / "up.lock"):
-                self._set_up_and_run(setup_only)
+            with progress.errors_explained(), one_at_a_time.hold(Path(settings.COMPUTE_VAR_DIR) / "up.lock"):
+                self._set_up_and_run(progress, setup_only)
         except SetupError as problem:
             raise CommandError(str(problem)) from None
         except KeyboardInterrupt:
             raise CommandError("stopped before the platform ran; `make up` goes on where it was") from None
 
-    def _set_up_and_run(self, setup_only: bool) -> None:
+    def _set_up_and_run(self, progress: Progress, setup_only: bool) -> None:
         started = time.monotonic()
-        progress = Progress(self.stdout)  # type: ignore[arg-type]  # OutputWrapper writes and flushes like a stream
         where = address.address_from(settings.COMPUTE_HTTP_ADDRESS)
         if not setup_only:
             _require_free(where, address.HTTP_SETTING)
@@ -52,7 +52,6 @@ class Command(BaseCommand):
                     address.address_from(settings.COMPUTE_SSH_ADDRESS, address.SSH_SETTING), address.SSH_SETTING
                 )
         installation.prepare_machine(progress, for_tests=False)
-        progress.say("==> Services")
         with installation.own_services(progress, take_over=True):
             installation.fill(progress)
             if setup_only:
