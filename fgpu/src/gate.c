@@ -2,9 +2,10 @@
  * worked is read from events around the launches; the time is added up for the container as the union of what its
  * processes saw, and overdrawn time is paid back from the next frames, so kernels longer than a frame come out right.
  *
- * A lane is a stream of a context. Its launches are measured in batches, each closed by an event. At most a few batches
- * are in flight, which bounds how far a program can run ahead of its budget. A batch starts where the one before it
- * ended if the stream was still busy then, otherwise at an event of its own, so a pause of the program is free. */
+ * A queue belongs to a stream of a context. Its launches are measured in batches, each closed by an event. At most a
+ * few batches are in flight, which bounds how far a program can run ahead of its budget. A batch starts where the one
+ * before it ended if the stream was still busy then, otherwise at an event of its own, so a pause of the program is
+ * free. */
 #include <string.h>
 
 #include "fgpu.h"
@@ -19,7 +20,7 @@ HELPER(cuEventRecord, (CUevent, CUstream));
 HELPER(cuEventQuery, (CUevent));
 HELPER(cuEventElapsedTime, (float *, CUevent, CUevent));
 
-enum { LANES = 32, RING = 5, MOST_LAUNCHES = 64, BATCH_NS = 1000000, POLL_NS = 200000, FULL_NS = 250000 };
+enum { QUEUES = 32, RING = 5, MAX_LAUNCHES = 64, BATCH_NS = 1000000, POLL_NS = 200000, FULL_NS = 250000 };
 #define PATIENCE_NS 10000000000ull
 #define SLICE_NS 200000000u
 
@@ -29,7 +30,7 @@ struct batch {
     unsigned launches;
     bool chained; /* starts at the end of the batch before */
 };
-struct lane {
+struct queue {
     CUcontext context;
     CUstream stream;
     pthread_t thread; /* the per-thread stream is another one in every thread */
@@ -42,91 +43,91 @@ struct lane {
 };
 
 PER_PROCESS static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-PER_PROCESS static struct lane lanes[LANES];
+PER_PROCESS static struct queue queues[QUEUES];
 static uint64_t launch_ns[MAX_GPUS]; /* running mean of the GPU time per launch */
 static uint64_t polled[MAX_GPUS];
 
-static struct batch *at(struct lane *lane, uint64_t position) { return &lane->ring[position % RING]; }
+static struct batch *at(struct queue *queue, uint64_t position) { return &queue->ring[position % RING]; }
 
-static void report(struct lane *lane, uint64_t start, uint64_t end) {
-    region_gate_busy(lane->gpu, start, end);
-    lane->last_end = most(lane->last_end, end);
+static void report(struct queue *queue, uint64_t start, uint64_t end) {
+    region_gate_busy(queue->gpu, start, end);
+    queue->last_end = most(queue->last_end, end);
 }
 
-static void finish(struct lane *lane, const struct batch *batch, uint64_t now) {
+static void finish(struct queue *queue, const struct batch *batch, uint64_t now) {
     float ms = 0;
-    CUevent from = batch->chained ? at(lane, lane->first + RING - 1)->end : batch->begin;
-    uint64_t start = batch->chained ? lane->last_end : most(batch->start, lane->last_end);
+    CUevent from = batch->chained ? at(queue, queue->first + RING - 1)->end : batch->begin;
+    uint64_t start = batch->chained ? queue->last_end : most(batch->start, queue->last_end);
     uint64_t busy = CALL(cuEventElapsedTime, (&ms, from, batch->end)) ? now - start : (uint64_t)((double)ms * 1e6);
-    report(lane, start, least(start + busy, now));
-    launch_ns[lane->gpu] = (launch_ns[lane->gpu] * 3 + busy / batch->launches) / 4;
+    report(queue, start, least(start + busy, now));
+    launch_ns[queue->gpu] = (launch_ns[queue->gpu] * 3 + busy / batch->launches) / 4;
 }
 
 /* Report what is finished, and of what is not, the time so far. */
-static void poll_lane(struct lane *lane, uint64_t now) {
-    for (; lane->first < lane->next; lane->first++) {
-        struct batch *batch = at(lane, lane->first);
+static void poll_queue(struct queue *queue, uint64_t now) {
+    for (; queue->first < queue->next; queue->first++) {
+        struct batch *batch = at(queue, queue->first);
         if (CALL(cuEventQuery, (batch->end)) == CUDA_NOT_READY) {
             bool begun = batch->chained || CALL(cuEventQuery, (batch->begin)) != CUDA_NOT_READY;
             if (begun) /* otherwise the stream waits for something else */
-                region_gate_busy(lane->gpu, most(batch->start, lane->last_end), now);
+                region_gate_busy(queue->gpu, most(batch->start, queue->last_end), now);
             return;
         }
-        finish(lane, batch, now);
+        finish(queue, batch, now);
     }
-    if (!lane->open || lane->entering) return;
-    struct batch *tail = at(lane, lane->next); /* the program has stopped running ahead: no event will tell when */
-    uint64_t start = most(tail->start, lane->last_end);
-    report(lane, start, least(start + tail->launches * launch_ns[lane->gpu], now));
-    lane->open = false;
+    if (!queue->open || queue->entering) return;
+    struct batch *tail = at(queue, queue->next); /* the program has stopped running ahead: no event will tell when */
+    uint64_t start = most(tail->start, queue->last_end);
+    report(queue, start, least(start + tail->launches * launch_ns[queue->gpu], now));
+    queue->open = false;
 }
 
-static void poll_gpu(int gpu, struct lane *lane, uint64_t now) {
+static void poll_gpu(int gpu, struct queue *queue, uint64_t now) {
     bool all = now - polled[gpu] >= POLL_NS;
     if (all)
         polled[gpu] = now;
-    for (struct lane *each = lanes; each < lanes + LANES; each++)
-        if (each == lane || (all && each->context && each->gpu == gpu))
-            poll_lane(each, now);
+    for (struct queue *each = queues; each < queues + QUEUES; each++)
+        if (each == queue || (all && each->context && each->gpu == gpu))
+            poll_queue(each, now);
 }
 
-static void destroy_events(const struct lane *lane) {
-    for (int i = 0; i < RING && lane->ring[i].end; i++) {
-        CALL(cuEventDestroy_v2, (lane->ring[i].begin));
-        CALL(cuEventDestroy_v2, (lane->ring[i].end));
+static void destroy_events(const struct queue *queue) {
+    for (int i = 0; i < RING && queue->ring[i].end; i++) {
+        CALL(cuEventDestroy_v2, (queue->ring[i].begin));
+        CALL(cuEventDestroy_v2, (queue->ring[i].end));
     }
 }
 
-static struct lane *lane_of(const struct place *here, CUstream stream, uint64_t now) {
-    struct lane *oldest = &lanes[0];
-    for (struct lane *lane = lanes; lane < lanes + LANES; lane++) {
-        bool mine = stream != STREAM_PER_THREAD || pthread_equal(lane->thread, pthread_self());
-        if (lane->context == here->context && lane->stream == stream && mine) {
-            lane->touched = now;
-            return lane;
+static struct queue *queue_of(const struct place *here, CUstream stream, uint64_t now) {
+    struct queue *oldest = &queues[0];
+    for (struct queue *queue = queues; queue < queues + QUEUES; queue++) {
+        bool mine = stream != STREAM_PER_THREAD || pthread_equal(queue->thread, pthread_self());
+        if (queue->context == here->context && queue->stream == stream && mine) {
+            queue->touched = now;
+            return queue;
         }
-        if (lane->touched < oldest->touched)
-            oldest = lane;
+        if (queue->touched < oldest->touched)
+            oldest = queue;
     }
     destroy_events(oldest);
-    *oldest = (struct lane){.context = here->context, .stream = stream, .thread = pthread_self(), .gpu = here->gpu,
+    *oldest = (struct queue){.context = here->context, .stream = stream, .thread = pthread_self(), .gpu = here->gpu,
                             .touched = now};
     return oldest;
 }
 
-static void open_batch(struct lane *lane, uint64_t now) {
-    struct batch *batch = at(lane, lane->next);
-    if (!batch->end && !CALL(cuCtxPushCurrent_v2, (lane->context))) {
+static void open_batch(struct queue *queue, uint64_t now) {
+    struct batch *batch = at(queue, queue->next);
+    if (!batch->end && !CALL(cuCtxPushCurrent_v2, (queue->context))) {
         CALL(cuEventCreate, (&batch->begin, EVENT_BLOCKING_SYNC));
         CALL(cuEventCreate, (&batch->end, EVENT_BLOCKING_SYNC));
-        CALL(cuCtxPopCurrent_v2, (&lane->context));
+        CALL(cuCtxPopCurrent_v2, (&queue->context));
     }
     batch->start = now;
     batch->launches = 0;
-    batch->chained = lane->first < lane->next;
+    batch->chained = queue->first < queue->next;
     if (!batch->chained)
-        CALL(cuEventRecord, (batch->begin, lane->stream));
-    lane->open = true;
+        CALL(cuEventRecord, (batch->begin, queue->stream));
+    queue->open = true;
 }
 
 static bool capturing(CUstream stream) {
@@ -135,7 +136,7 @@ static bool capturing(CUstream stream) {
 }
 
 struct pass { /* of one launch through the gate */
-    struct lane *lane;
+    struct queue *queue;
     uint64_t wait_ns; /* 0: go, with a batch open if there is room for one */
     bool blocked;     /* work on another stream is unfinished, and might be waiting for this launch */
     int mode;
@@ -145,22 +146,22 @@ struct pass { /* of one launch through the gate */
 static CUresult look(const struct place *here, CUstream stream, bool force, struct pass *pass) {
     LOCKED(gate);
     uint64_t now = clock_now();
-    struct lane *lane = lane_of(here, stream, now);
-    poll_gpu(here->gpu, lane, now);
-    bool full = lane->next - lane->first == RING - 1;
+    struct queue *queue = queue_of(here, stream, now);
+    poll_gpu(here->gpu, queue, now);
+    bool full = queue->next - queue->first == RING - 1;
     CUresult rc = region_gate_wait(here->gpu, now, &pass->wait_ns) ? CUDA_SUCCESS : CUDA_SYSTEM_NOT_READY;
     pass->blocked = !pass->wait_ns;
-    for (int i = 0; i < LANES && lane->first == lane->next; i++)
-        pass->blocked |= lanes[i].context && lanes[i].gpu == here->gpu && lanes[i].first < lanes[i].next;
+    for (int i = 0; i < QUEUES && queue->first == queue->next; i++)
+        pass->blocked |= queues[i].context && queues[i].gpu == here->gpu && queues[i].first < queues[i].next;
     if (!pass->wait_ns && full)
         pass->wait_ns = FULL_NS;
     pass->wait_ns = force ? 0 : least(pass->wait_ns, SLICE_NS);
     if (!rc && !pass->wait_ns) {
-        if (!lane->open && !full)
-            open_batch(lane, now);
-        lane->entering++;
+        if (!queue->open && !full)
+            open_batch(queue, now);
+        queue->entering++;
     }
-    pass->lane = lane;
+    pass->queue = queue;
     return rc;
 }
 
@@ -186,19 +187,19 @@ static CUresult enter(CUstream stream, struct pass *pass) {
 
 /* Close the batch if the stream had nothing else to do, or if it holds about a millisecond of work. */
 static CUresult leave(CUresult rc, struct pass *pass) {
-    struct lane *lane = pass->lane;
-    if (!lane) return rc;
+    struct queue *queue = pass->queue;
+    if (!queue) return rc;
     LOCKED(gate);
-    struct batch *batch = at(lane, lane->next);
-    lane->entering -= lane->entering > 0;
-    if (lane->open) { /* another thread may have closed it, or the context may be gone */
-        uint64_t mean = launch_ns[lane->gpu];
-        uint64_t enough = mean ? least(BATCH_NS / mean, MOST_LAUNCHES) : 1;
+    struct batch *batch = at(queue, queue->next);
+    queue->entering -= queue->entering > 0;
+    if (queue->open) { /* another thread may have closed it, or the context may be gone */
+        uint64_t mean = launch_ns[queue->gpu];
+        uint64_t enough = mean ? least(BATCH_NS / mean, MAX_LAUNCHES) : 1;
         batch->launches++;
-        if (lane->first == lane->next || batch->launches >= enough) {
-            CALL(cuEventRecord, (batch->end, lane->stream));
-            lane->next++;
-            lane->open = false;
+        if (queue->first == queue->next || batch->launches >= enough) {
+            CALL(cuEventRecord, (batch->end, queue->stream));
+            queue->next++;
+            queue->open = false;
         }
     }
     CALL(cuThreadExchangeStreamCaptureMode, (&pass->mode));
@@ -208,9 +209,9 @@ static CUresult leave(CUresult rc, struct pass *pass) {
 /* The events went with their context. */
 void gate_forget_context(CUcontext context) {
     LOCKED(gate);
-    for (int i = 0; i < LANES; i++)
-        if (lanes[i].context == context)
-            memset(&lanes[i], 0, sizeof lanes[i]);
+    for (int i = 0; i < QUEUES; i++)
+        if (queues[i].context == context)
+            memset(&queues[i], 0, sizeof queues[i]);
 }
 
 /* Launches of every kind. The second variant of each sends NULL to the calling thread's own stream. */

@@ -6,7 +6,7 @@ from heapq import heappop, heappush
 from typing import Final
 
 from scheduler.core.host_capacity import HostCapacity, Rank
-from scheduler.core.placement_policy import PackPolicy, PlacementPolicy
+from scheduler.core.placement_policy import PlacementPolicy
 from scheduler.core.types import Shape, Shares
 
 _NO_SHAPE: Final = Shape(0, 0, 0)  # for policies that ignore the shape
@@ -29,7 +29,6 @@ class GroupCapacity:
         self.changed: list[dict[int, HostCapacity]] = [{} for _ in range(_size_class(largest) + 1)]  # by index
         self.order: list[Rank] = []  # initial ranks, ascending, under policies that ignore the shape
         self.first_unchanged = 0  # position in `order` before which all hosts have changed
-        self.is_packed = isinstance(policy, PackPolicy)
         self._searches: dict[tuple[Shape, int | None], _HostSearch] = {}
         for host in hosts:
             host.version = 0
@@ -120,7 +119,7 @@ class _HostSearch:
             self._seen = group.change_count
         else:
             self._order = group.order
-            if group.is_packed:
+            if group.policy.begins_with_free:
                 self._position = bisect_left(group.order, (shape.fgpu_milli,))  # hosts with less in total cannot fit
 
     def best(self) -> HostCapacity | None:

@@ -18,9 +18,10 @@ SCORE_STEPS: Final = 100  # of the fragmentation score: coarse on purpose, so th
 
 
 class PlacementPolicy(Protocol):
-    """Ranks hosts for a shape. Where `depends_on_shape` is false, one rank serves all shapes."""
+    """Ranks hosts for a shape. Ranks end with the host's index and version, by which the search finds the host."""
 
-    depends_on_shape: bool
+    depends_on_shape: bool  # False: one rank of a host serves all shapes
+    begins_with_free: bool  # True: ranks begin with the free milli-fGPU, so the search skips hosts with less
 
     def rank(self, host: HostCapacity, shape: Shape) -> Rank:
         """Return the rank of a host on which `shape` fits; the lowest is preferred."""
@@ -43,6 +44,7 @@ class PackPolicy:
     """
 
     depends_on_shape = False
+    begins_with_free = True
 
     def rank(self, host: HostCapacity, shape: Shape) -> Rank:
         """Return the free amounts, smallest first."""
@@ -65,6 +67,7 @@ class SpreadPolicy:
     """Worst fit: most free GPU, then cores, then memory; on the host the device with the most free."""
 
     depends_on_shape = False
+    begins_with_free = False
 
     def rank(self, host: HostCapacity, shape: Shape) -> Rank:
         """Return the free amounts, largest first."""
@@ -84,6 +87,7 @@ class FragmentationPolicy:
     """Fragmentation gradient descent (FGD; Weng et al., ATC 2023): least growth of fragmentation, then lowest index."""
 
     depends_on_shape = True
+    begins_with_free = False
 
     def __init__(self, fragmentation: Fragmentation, gpu_capacity: int) -> None:
         """Take the measure of fragmentation, and the milli-fGPU of a whole GPU."""
