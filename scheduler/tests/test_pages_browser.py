@@ -80,6 +80,7 @@ def test_an_invalid_form_keeps_the_typed_start(page: Page, host: Host) -> None:
     local = f"{datetime.now(UTC) + timedelta(days=3):%Y-%m-%dT%H:%M}"
     page.fill("#id_not_before", local)
     page.fill("#id_name", "x")
+    expect(page.locator("#advice")).to_contain_text("4 to 64 characters")  # it moves the button when it comes
     page.click("#launch-button")
     expect(page.locator("#launch-errors")).to_be_visible()
     expect(page.locator("#id_not_before")).to_have_value(local)
