@@ -333,7 +333,7 @@ class Lease(models.Model):
     """The stored fact that a session holds CPU and memory of a host; GPU shares hang on it.
 
     Database triggers refuse leases beyond what the host has, a live hosted session without one, and one without its
-    session and host; foreign keys would be checked row by row (migrations 0002 and 0003).
+    session and host; foreign keys would be checked row by row (`migrations/0003_grant_guard.py`).
     """
 
     session = models.OneToOneField(
