@@ -106,8 +106,8 @@ class BareEngine:
             attempt=self._number,
             image=self._image,
             cpu=1,
-            memory=GIB,
-            shared_memory=64 * MIB,
+            memory_bytes=GIB,
+            shared_memory_bytes=64 * MIB,
             hostname="bench",
         )
         name = container_name(spec.session, spec.attempt)

@@ -19,7 +19,7 @@ class GpuLimit:
     """What one session may use of one GPU."""
 
     uuid: str  # as NVML prints it: GPU-... or MIG-...
-    memory: int  # bytes
+    memory_bytes: int
     sm_percent: Decimal  # of the SMs, at most two decimals; 100 is not gated
     phase_ms: int = 0  # where in the frame the turn begins: shares of one GPU should not overlap
     context_bytes: int = 0  # charged once per process for its context
@@ -28,7 +28,7 @@ class GpuLimit:
 def format_limits(limits: Sequence[GpuLimit]) -> str:
     """Return the limits file's text. The hook refuses whatever deviates, so this is the one place that writes it."""
     lines = [
-        f"dev={limit.uuid} mem_bytes={limit.memory} sm_percent={limit.sm_percent:.2f} "
+        f"dev={limit.uuid} mem_bytes={limit.memory_bytes} sm_percent={limit.sm_percent:.2f} "
         f"phase_ms={limit.phase_ms} ctx_bytes={limit.context_bytes}"
         for limit in limits
     ]
@@ -48,7 +48,7 @@ def _parse_limit(line: str) -> GpuLimit:
     try:
         return GpuLimit(
             uuid=fields["dev"],
-            memory=int(fields["mem_bytes"]),
+            memory_bytes=int(fields["mem_bytes"]),
             sm_percent=Decimal(fields["sm_percent"]),
             phase_ms=int(fields["phase_ms"]),
             context_bytes=int(fields["ctx_bytes"]),

@@ -209,14 +209,14 @@ def _spec(session: Session) -> ContainerSpec:
         attempt=session.attempt,
         image=session.image.reference,
         cpu=session.cpu,
-        memory=session.memory,
-        shared_memory=session.shared_memory,
+        memory_bytes=session.memory,
+        shared_memory_bytes=session.shared_memory,
         gpus=tuple(
             GpuGrant(
                 uuid=share.gpu.uuid,
-                milli=share.milli,
-                capacity=capacity,
-                memory=share.gpu.memory,
+                share_milli=share.milli,
+                gpu_milli=capacity,
+                memory_bytes=share.gpu.memory,
                 is_simulated=share.gpu.is_simulated,
                 tier=tier,
             )

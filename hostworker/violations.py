@@ -14,9 +14,9 @@ SessionDevice = tuple[str, str]  # session id, GPU UUID
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuUse:
-    """What the processes of one session do on one device; `memory` in bytes."""
+    """What the processes of one session do on one device."""
 
-    memory: int
+    memory_bytes: int
     processes: int
     unhooked: int = 0  # of the processes, those that run without the hook
 
@@ -25,11 +25,11 @@ class GpuUse:
 class GpuAllowance:
     """What a session may do on one device of its lease."""
 
-    memory: int
+    memory_bytes: int
     is_hooked: bool
 
 
-NOTHING: Final = GpuAllowance(memory=0, is_hooked=False)  # on a device that it does not hold
+NOTHING: Final = GpuAllowance(memory_bytes=0, is_hooked=False)  # on a device that it does not hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,10 +63,11 @@ def assess(
         elif _is_excess(use, allowed, context_memory):
             in_excess.add(place)
             if place in warned:
-                words = f"It used {size_text(use.memory)} of GPU memory; its share is {size_text(allowed.memory)}."
+                used, share = size_text(use.memory_bytes), size_text(allowed.memory_bytes)
+                words = f"It used {used} of GPU memory; its share is {share}."
                 violations.setdefault(place[0], (Reason.GPU_LIMIT_EXCEEDED, words))
     return Assessment(violations=violations, warned=frozenset(in_excess))
 
 
 def _is_excess(use: GpuUse, allowed: GpuAllowance, context_memory: int) -> bool:
-    return use.memory > allowed.memory * (100 + TOLERANCE_PERCENT) // 100 + use.processes * context_memory
+    return use.memory_bytes > allowed.memory_bytes * (100 + TOLERANCE_PERCENT) // 100 + use.processes * context_memory

@@ -77,10 +77,10 @@ class Watchdog:
             if owner := owners[process.pid]:
                 mapped = self._privileges.hook_inodes(process.pid)
                 is_unhooked = mapped is not None and not mapped & hooks
-                parts[owner.pk, process.uuid].append((process.memory, is_unhooked))
+                parts[owner.pk, process.uuid].append((process.memory_bytes, is_unhooked))
         return {
             place: GpuUse(
-                memory=sum(size for size, _ in each), processes=len(each), unhooked=sum(bad for _, bad in each)
+                memory_bytes=sum(size for size, _ in each), processes=len(each), unhooked=sum(bad for _, bad in each)
             )
             for place, each in parts.items()
         }
@@ -104,7 +104,7 @@ class Watchdog:
             SessionUsage(
                 session=session,
                 at=now,
-                gpu_memory=sum(use.memory for place, use in uses.items() if place[0] == session.pk),
+                gpu_memory=sum(use.memory_bytes for place, use in uses.items() if place[0] == session.pk),
                 gpu_utilisation=_mean([busy[session.pk, share.gpu.uuid] for share, _ in session.held_shares]),
             )
             for session in sessions
@@ -130,7 +130,7 @@ def _allowances(session: Session) -> dict[SessionDevice, GpuAllowance]:
     capacity = session.resource_group.gpu_capacity
     return {
         (session.pk, share.gpu.uuid): GpuAllowance(
-            memory=share_bytes(share.gpu.memory, share.milli, capacity), is_hooked=tier not in UNHOOKED
+            memory_bytes=share_bytes(share.gpu.memory, share.milli, capacity), is_hooked=tier not in UNHOOKED
         )
         for share, tier in session.held_shares
     }

@@ -45,7 +45,7 @@ def session_of(world: DockerWorld, entry: Entry) -> Session:
     register_entry(entry)
     row = run_session(make_session(image=Image.objects.get(), owner=make_user(), memory=GIB))
     variables = app_environment.variables()
-    spec = make_spec(entry.reference, session=row.pk, attempt=row.attempt, memory=GIB, environment=variables)
+    spec = make_spec(entry.reference, session=row.pk, attempt=row.attempt, memory_bytes=GIB, environment=variables)
     world.runtime().create(spec)
     world.runtime().start(row.pk, row.attempt)
     Session.objects.filter(pk=row.pk).update(address=world.runtime().address(row.pk, row.attempt))

@@ -43,7 +43,7 @@ def world() -> Iterator[DockerWorld]:
 
 
 def test_only_a_busy_kernel_counts_as_activity(world: DockerWorld) -> None:
-    spec, runtime = make_spec(PYTHON_IMAGE, memory=1024 * MIB), world.runtime()
+    spec, runtime = make_spec(PYTHON_IMAGE, memory_bytes=1024 * MIB), world.runtime()
     runtime.create(spec)
     runtime.start(spec.session, 1)
     name = container_name(spec.session, 1)

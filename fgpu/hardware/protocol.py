@@ -71,7 +71,7 @@ class Bench:
         self.sessions += 1
         limit = GpuLimit(
             uuid=self.gpu["uuid"],
-            memory=self.gpu["total"] * percent // 100,
+            memory_bytes=self.gpu["total"] * percent // 100,
             sm_percent=Decimal(percent),
             phase_ms=phase_ms,
         )

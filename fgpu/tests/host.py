@@ -24,7 +24,7 @@ UUIDS = tuple(f"GPU-00000000-0000-4000-8000-00000000000{n}" for n in range(1, 4)
 
 
 def limit(uuid: str = UUIDS[0], memory: int = 2 * GIB, sm: str = "25", **more: int) -> GpuLimit:
-    return GpuLimit(uuid=uuid, memory=memory, sm_percent=Decimal(sm), **more)
+    return GpuLimit(uuid=uuid, memory_bytes=memory, sm_percent=Decimal(sm), **more)
 
 
 class Probe:

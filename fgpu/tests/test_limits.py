@@ -7,8 +7,8 @@ import pytest
 from fgpu.limits import GpuLimit, format_limits, parse_limits
 
 LIMITS = [
-    GpuLimit(uuid="GPU-1", memory=2**33, sm_percent=Decimal("35.00"), phase_ms=60, context_bytes=2**20),
-    GpuLimit(uuid="GPU-2", memory=1, sm_percent=Decimal("100.00")),
+    GpuLimit(uuid="GPU-1", memory_bytes=2**33, sm_percent=Decimal("35.00"), phase_ms=60, context_bytes=2**20),
+    GpuLimit(uuid="GPU-2", memory_bytes=1, sm_percent=Decimal("100.00")),
 ]
 TEXT = format_limits(LIMITS)
 

@@ -99,5 +99,5 @@ class Enforcer:
     def _simulate(self, key: Key, gpus: Sequence[GpuGrant]) -> list[Mount]:
         listing = self.folders.path(key) / "gpus.conf"
         if not listing.exists():
-            write_listing(listing, gpus)
+            write_listing(listing, {gpu.uuid: gpu.memory_bytes for gpu in gpus})
         return simulated_mounts(listing, shared_state(self.simulation), self.programs.installed())

@@ -16,17 +16,17 @@ Turn = tuple[int, int]  # start and length within the frame, in ms
 
 def needs_hook(gpus: Sequence[GpuGrant]) -> bool:
     """Return whether the session holds a part of any device; the hook is then in force on all of them."""
-    return any(gpu.milli < gpu.capacity for gpu in gpus)
+    return any(gpu.share_milli < gpu.gpu_milli for gpu in gpus)
 
 
 def share_memory(gpu: GpuGrant) -> int:
     """Return the bytes of the share."""
-    return share_bytes(gpu.memory, gpu.milli, gpu.capacity)
+    return share_bytes(gpu.memory_bytes, gpu.share_milli, gpu.gpu_milli)
 
 
 def share_percent(gpu: GpuGrant) -> Decimal:
     """Return the share of the SMs in percent with two decimals, rounded down."""
-    return (Decimal(100) * gpu.milli / gpu.capacity).quantize(HUNDREDTH, ROUND_DOWN)
+    return (Decimal(100) * gpu.share_milli / gpu.gpu_milli).quantize(HUNDREDTH, ROUND_DOWN)
 
 
 def limits(gpus: Iterable[GpuGrant], starts: Mapping[str, int], context_memory: int) -> list[GpuLimit]:
@@ -37,7 +37,7 @@ def limits(gpus: Iterable[GpuGrant], starts: Mapping[str, int], context_memory: 
     return [
         GpuLimit(
             uuid=gpu.uuid,
-            memory=share_memory(gpu),
+            memory_bytes=share_memory(gpu),
             sm_percent=Decimal(100) if gpu.tier is Tier.HOOK_MPS else share_percent(gpu),
             phase_ms=starts.get(gpu.uuid, 0),
             context_bytes=0 if gpu.is_simulated else min(context_memory, share_memory(gpu) // 2),

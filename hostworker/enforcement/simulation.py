@@ -2,9 +2,9 @@
 
 import ctypes
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from fgpu.simulated import SimulatedGpu, format_config
 from hostworker.enforcement.programs import write_whole
@@ -12,19 +12,10 @@ from hostworker.enforcement.programs import write_whole
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
-class SizedGpu(Protocol):
-    """A simulated GPU as it is granted, or as it was declared."""
-
-    @property
-    def uuid(self) -> str: ...
-    @property
-    def memory(self) -> int: ...
-
-
-def write_listing(path: Path, gpus: Sequence[SizedGpu]) -> None:
-    """Write the file that tells the simulated driver which devices to show, each in full size."""
+def write_listing(path: Path, memory_bytes: Mapping[str, int]) -> None:
+    """Write the file that tells the simulated driver which devices to show, {UUID: bytes of the whole device}."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    described = [SimulatedGpu(uuid=gpu.uuid, name="Simulated GPU", memory=gpu.memory) for gpu in gpus]
+    described = [SimulatedGpu(uuid=uuid, name="Simulated GPU", memory=size) for uuid, size in memory_bytes.items()]
     write_whole(path, format_config(described).encode(), 0o444)
 
 
@@ -43,13 +34,13 @@ def shared_state(folder: Path) -> Path:
     return path
 
 
-def load_nvml(library: Path, folder: Path, gpus: Sequence[SizedGpu]) -> None:
-    """Make this process' NVML the simulated one, showing `gpus`; before anything has called a real one.
+def load_nvml(library: Path, folder: Path, memory_bytes: Mapping[str, int]) -> None:
+    """Load the simulated NVML, showing the devices {UUID: bytes}, before any call loads a real one.
 
     The library is found again by its name, since the loader knows it by then.
     """
     listing = folder / "gpus.conf"
-    write_listing(listing, gpus)
+    write_listing(listing, memory_bytes)
     os.environ["FGPU_SIM_CONFIG"] = str(listing)
     os.environ["FGPU_SIM_STATE"] = str(shared_state(folder))
     ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)

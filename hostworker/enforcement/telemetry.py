@@ -14,11 +14,11 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuProcess:
-    """A process on a device, as the host sees it; `memory` in bytes."""
+    """A process on a device, as the host sees it."""
 
     uuid: str
     pid: int
-    memory: int
+    memory_bytes: int
 
 
 class Telemetry(Protocol):
@@ -45,7 +45,11 @@ class NvmlTelemetry:
         """Return the processes on these devices, those under MPS included; see Telemetry."""
         nothing: dict[int, int] = {}
         found = [(uuid, self._ask(uuid, _processes, nothing)) for uuid in uuids]
-        return [GpuProcess(uuid=uuid, pid=pid, memory=memory) for uuid, sizes in found for pid, memory in sizes.items()]
+        return [
+            GpuProcess(uuid=uuid, pid=pid, memory_bytes=memory)
+            for uuid, sizes in found
+            for pid, memory in sizes.items()
+        ]
 
     def busy(self, uuid: str) -> int | None:
         """Return how busy the device was; see Telemetry."""

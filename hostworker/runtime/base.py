@@ -42,12 +42,12 @@ class EngineUnreachableError(ContainerRuntimeError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuGrant:
-    """A share of one device: `milli` of `capacity` milli-fGPU."""
+    """A share of one device: `share_milli` of the device's `gpu_milli` milli-fGPU."""
 
     uuid: str
-    milli: int
-    capacity: int
-    memory: int  # bytes of the whole device
+    share_milli: int
+    gpu_milli: int
+    memory_bytes: int  # of the whole device
     is_simulated: bool
     tier: Tier = Tier.HOOK
 
@@ -68,8 +68,8 @@ class ContainerSpec:
     attempt: int
     image: str
     cpu: int  # cores
-    memory: int  # bytes; no swap on top
-    shared_memory: int  # bytes of /dev/shm, counted within `memory`
+    memory_bytes: int  # no swap on top
+    shared_memory_bytes: int  # of /dev/shm, counted within `memory_bytes`
     gpus: tuple[GpuGrant, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     allow_sudo: bool = False

@@ -143,9 +143,9 @@ def _host_config(spec: ContainerSpec, network: str, mounts: Sequence[Mount]) -> 
     uuids = [gpu.uuid for gpu in spec.gpus if not gpu.is_simulated]
     return {
         "NanoCpus": spec.cpu * 1_000_000_000,
-        "Memory": spec.memory,
-        "MemorySwap": spec.memory,  # memory and swap together, so no swap
-        "ShmSize": spec.shared_memory,
+        "Memory": spec.memory_bytes,
+        "MemorySwap": spec.memory_bytes,  # memory and swap together, so no swap
+        "ShmSize": spec.shared_memory_bytes,
         "PidsLimit": PIDS_LIMIT,
         "OomScoreAdj": OOM_SCORE_ADJ,
         "Init": True,

@@ -83,7 +83,12 @@ def test_scheduled_session_runs_in_requested_container(runtime: FaultInjectingRu
     assert stored.address == runtime.address(session.pk, 1)
     spec = runtime.spec(session.pk, 1)
     assert spec
-    assert (spec.image, spec.cpu, spec.memory, spec.shared_memory) == (session.image.reference, 3, 2 * GIB, GIB)
+    assert (spec.image, spec.cpu, spec.memory_bytes, spec.shared_memory_bytes) == (
+        session.image.reference,
+        3,
+        2 * GIB,
+        GIB,
+    )
     assert (spec.allow_sudo, spec.hostname) == (True, "My-work-1")
     assert spec.environment == app_environment.variables() | {
         "LANG": "C",
@@ -92,8 +97,10 @@ def test_scheduled_session_runs_in_requested_container(runtime: FaultInjectingRu
         "GPUPLATFORM_SESSION_NAME": "My_work.1",
     }
     first, second = (gpu.uuid for gpu in host.gpus.order_by("index"))
-    assert [(gpu.uuid, gpu.milli) for gpu in spec.gpus] == [(first, 2000), (second, 500)]
-    assert spec.gpus[0] == GpuGrant(uuid=first, milli=2000, capacity=2000, memory=8 * GIB, is_simulated=True)
+    assert [(gpu.uuid, gpu.share_milli) for gpu in spec.gpus] == [(first, 2000), (second, 500)]
+    assert spec.gpus[0] == GpuGrant(
+        uuid=first, share_milli=2000, gpu_milli=2000, memory_bytes=8 * GIB, is_simulated=True
+    )
 
 
 def test_reused_address_leads_to_no_earlier_session(

@@ -9,13 +9,13 @@ from sessions.lifecycle import Reason
 HERE = ("session", "GPU-1")
 ELSEWHERE = ("session", "GPU-2")
 CONTEXT = 512 * MIB
-SHARE = {HERE: GpuAllowance(memory=2 * GIB, is_hooked=True)}
-WHOLE = {HERE: GpuAllowance(memory=8 * GIB, is_hooked=False)}
+SHARE = {HERE: GpuAllowance(memory_bytes=2 * GIB, is_hooked=True)}
+WHOLE = {HERE: GpuAllowance(memory_bytes=8 * GIB, is_hooked=False)}
 MOST = 2 * GIB * 105 // 100 + 2 * CONTEXT  # of two processes
 
 
 def use(memory: int, processes: int = 1, unhooked: int = 0) -> GpuUse:
-    return GpuUse(memory=memory, processes=processes, unhooked=unhooked)
+    return GpuUse(memory_bytes=memory, processes=processes, unhooked=unhooked)
 
 
 def test_use_within_share_contexts_and_tolerance_is_allowed() -> None:

@@ -72,7 +72,7 @@ def run(host: Host, driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPa
         container = session.container_id if session else ""
         (folder / "cgroup").write_text(f"0::{group.format(container)}\n")
         (folder / "maps").write_text(maps)
-        driver.running.append(GpuProcess(uuid=uuid, pid=pid, memory=memory))
+        driver.running.append(GpuProcess(uuid=uuid, pid=pid, memory_bytes=memory))
 
     return add
 

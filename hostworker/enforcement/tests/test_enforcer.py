@@ -20,7 +20,12 @@ UUIDS = [f"GPU-00000000-0000-4000-8000-00000000000{number}" for number in range(
 
 def grant(number: int = 0, milli: int = 500, tier: Tier = Tier.HOOK, is_simulated: bool = True) -> GpuGrant:
     return GpuGrant(
-        uuid=UUIDS[number], milli=milli, capacity=2000, memory=8 * GIB, is_simulated=is_simulated, tier=tier
+        uuid=UUIDS[number],
+        share_milli=milli,
+        gpu_milli=2000,
+        memory_bytes=8 * GIB,
+        is_simulated=is_simulated,
+        tier=tier,
     )
 
 

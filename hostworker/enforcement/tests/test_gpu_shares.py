@@ -16,7 +16,9 @@ UUID = "GPU-00000000-0000-4000-8000-000000000001"
 
 def grant(milli: int, *, per_gpu: int = 2, memory: int = 8 * GIB, tier: Tier = Tier.HOOK, **more: bool) -> GpuGrant:
     simulated = more.get("is_simulated", True)
-    return GpuGrant(uuid=UUID, milli=milli, capacity=per_gpu * 1000, memory=memory, is_simulated=simulated, tier=tier)
+    return GpuGrant(
+        uuid=UUID, share_milli=milli, gpu_milli=per_gpu * 1000, memory_bytes=memory, is_simulated=simulated, tier=tier
+    )
 
 
 @pytest.mark.parametrize(
@@ -56,7 +58,7 @@ def test_partial_device_needs_the_hook_in_every_tier(tier: Tier) -> None:
 
 def test_mps_disables_the_gate_but_limits_memory() -> None:
     (limit,) = limits([grant(500, tier=Tier.HOOK_MPS)], {}, 0)
-    assert (limit.sm_percent, limit.memory) == (Decimal(100), 2 * GIB)
+    assert (limit.sm_percent, limit.memory_bytes) == (Decimal(100), 2 * GIB)
 
 
 def test_context_charge_is_at_most_half_a_share() -> None:

@@ -94,7 +94,8 @@ def _watchdog(host: Host, machine: Machine) -> Watchdog | None:
         return None
     if any(device.is_simulated for device in machine.devices):
         try:
-            load_nvml(enforcer.programs.installed() / NVML, enforcer.simulation, machine.devices)
+            sizes = {device.uuid: device.memory for device in machine.devices}
+            load_nvml(enforcer.programs.installed() / NVML, enforcer.simulation, sizes)
         except (ProgramsMissingError, OSError) as error:
             logger.warning("host %s: its simulated GPUs are not watched: %s", host, error)
             return None

@@ -43,8 +43,8 @@ def make_spec(image: str, **overrides: Any) -> ContainerSpec:
         "attempt": 1,
         "image": image,
         "cpu": 1,
-        "memory": 64 * MIB,
-        "shared_memory": 16 * MIB,
+        "memory_bytes": 64 * MIB,
+        "shared_memory_bytes": 16 * MIB,
     }
     return ContainerSpec(**{**fields, **overrides})
 

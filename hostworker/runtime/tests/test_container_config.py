@@ -9,7 +9,9 @@ from resources.units import GIB
 
 def grant(number: int, is_simulated: bool) -> GpuGrant:
     uuid = f"GPU-00000000-0000-4000-8000-00000000000{number}"
-    return GpuGrant(uuid=uuid, milli=500, capacity=2000, memory=8 * GIB, is_simulated=is_simulated, tier=Tier.HOOK)
+    return GpuGrant(
+        uuid=uuid, share_milli=500, gpu_milli=2000, memory_bytes=8 * GIB, is_simulated=is_simulated, tier=Tier.HOOK
+    )
 
 
 def asked_of_the_engine(spec: ContainerSpec) -> tuple[object, set[str]]:

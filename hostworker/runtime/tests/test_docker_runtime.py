@@ -82,7 +82,7 @@ def process_status(world: DockerWorld, spec: ContainerSpec) -> dict[str, str]:
 
 
 def test_the_container_itself_sees_the_limits_asked_for(world: DockerWorld, runtime: DockerRuntime) -> None:
-    spec = launch(runtime, make_spec(world.image, cpu=2, memory=48 * MIB, shared_memory=12 * MIB))
+    spec = launch(runtime, make_spec(world.image, cpu=2, memory_bytes=48 * MIB, shared_memory_bytes=12 * MIB))
     commands = {
         "memory": cgroup_value("memory/memory.limit_in_bytes", "memory.max"),
         "cpu": cgroup_value("cpu/cpu.cfs_quota_us", "cpu.max"),
@@ -217,7 +217,7 @@ def test_a_network_that_was_removed_is_made_again(world: DockerWorld, own_networ
 
 def test_what_the_engine_refuses_is_explained(world: DockerWorld, runtime: DockerRuntime) -> None:
     with pytest.raises(StartError, match="memory"):
-        runtime.create(make_spec(world.image, memory=1024))
+        runtime.create(make_spec(world.image, memory_bytes=1024))
 
 
 def test_image_without_shell_ends_with_explaining_log(runtime: DockerRuntime, empty_image: str) -> None:

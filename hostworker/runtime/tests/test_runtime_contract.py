@@ -272,7 +272,7 @@ def test_an_exit_is_told_with_its_code(world: World, runtime: Runtime, running: 
 
 
 def test_an_exit_for_want_of_memory_is_told_as_such(world: World, runtime: Runtime) -> None:
-    running = launch(runtime, make_spec(world.image, memory=32 * MIB, shared_memory=32 * MIB))
+    running = launch(runtime, make_spec(world.image, memory_bytes=32 * MIB, shared_memory_bytes=32 * MIB))
     with first_exit(runtime) as exit_:
         world.run_out_of_memory(running.session, running.attempt)
         state = exit_.result(SECONDS)
@@ -294,7 +294,7 @@ def test_exit_of_removed_container_is_reported(runtime: Runtime, running: Contai
 
 
 def test_an_exit_before_the_first_read_is_not_lost(world: World, runtime: Runtime) -> None:
-    running = launch(runtime, make_spec(world.image, memory=32 * MIB, shared_memory=32 * MIB))
+    running = launch(runtime, make_spec(world.image, memory_bytes=32 * MIB, shared_memory_bytes=32 * MIB))
     with unread_exits(runtime) as read:
         world.run_out_of_memory(running.session, running.attempt)
         runtime.remove(running.session, running.attempt)
