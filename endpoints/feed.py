@@ -30,7 +30,7 @@ from endpoints.revocations import RETENTION
 from proxy.routes import Route, RouteTable
 from sessions.models import Revocation
 from sessions.notify import ROUTES_CHANNEL
-from sessions.withdrawal import ANSWER_TTL_SECONDS
+from sessions.withdrawal import REPLY_TTL_SECONDS
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ class RouteFeed:
         )  # its own: tickets may fill the loop's default pool
 
     async def start(self) -> None:
-        """Read everything once, if the database answers, and start the background tasks."""
+        """Read everything once, if the database responds, and start the background tasks."""
         self._run(self._listen())
         await self._read()
         self._run(self._keep_reading())
@@ -180,12 +180,12 @@ class RouteFeed:
             self._sessions.add(str(message["session"]))
             self._wake.set()
         elif "withdraw" in message:
-            session, answers = str(message["withdraw"]), str(message["reply"])
+            session, reply_list = str(message["withdraw"]), str(message["reply"])
             self._withdrawn.add(session)
             self._table.replace((), session=session)
             async with client.pipeline(transaction=False) as pipeline:
-                pipeline.rpush(answers, 1)
-                pipeline.expire(answers, ANSWER_TTL_SECONDS)
+                pipeline.rpush(reply_list, 1)
+                pipeline.expire(reply_list, REPLY_TTL_SECONDS)
                 await pipeline.execute()
         elif "login" in message:
             self._table.revoke_login(str(message["login"]), float(message["at"]))

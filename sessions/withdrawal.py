@@ -13,7 +13,7 @@ from sessions.models import Endpoint
 logger = logging.getLogger(__name__)
 
 WITHDRAW_TIMEOUT_SECONDS: Final = 1.0
-ANSWER_TTL_SECONDS: Final = 10  # expiry of the list of acknowledgements in Redis
+REPLY_TTL_SECONDS: Final = 10  # expiry of the list of acknowledgements in Redis
 
 
 def withdraw(session_id: str) -> bool:
@@ -24,12 +24,12 @@ def withdraw(session_id: str) -> bool:
     """
     if not Endpoint.objects.filter(session=session_id).exists():
         return True
-    answers = f"gp.withdrawn:{secrets.token_hex(8)}"
+    reply_list = f"gp.withdrawn:{secrets.token_hex(8)}"
     deadline = time.monotonic() + WITHDRAW_TIMEOUT_SECONDS
     try:
-        missing = notify.publish({"withdraw": session_id, "reply": answers})
+        missing = notify.publish({"withdraw": session_id, "reply": reply_list})
         while missing and (left := deadline - time.monotonic()) > 0:
-            missing -= bool(notify.proxies_redis().blpop([answers], timeout=left))
+            missing -= bool(notify.proxies_redis().blpop([reply_list], timeout=left))
     except (RedisError, OSError) as error:
         logger.warning("session %s: could not withdraw its routes from the proxies: %s", session_id, error)
         return False

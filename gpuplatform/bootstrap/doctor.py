@@ -146,7 +146,7 @@ def _database() -> Finding:
     if problem and settings.DATABASE_URL:
         return Finding(Verdict.FAIL, f"{kind} does not answer: {problem}", "check DATABASE_URL in .env")
     if problem:
-        return Finding(Verdict.WARN, "embedded PostgreSQL is not running", _kept("postgres/log"))
+        return Finding(Verdict.WARN, "embedded PostgreSQL is not running", _restart_advice("postgres/log"))
     executor = MigrationExecutor(connection)
     waiting = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if waiting:
@@ -160,10 +160,10 @@ def _redis() -> Finding:
         return Finding(Verdict.OK, f"{'REDIS_URL' if settings.REDIS_URL else 'embedded'}, version {version}")
     if settings.REDIS_URL:
         return Finding(Verdict.FAIL, "REDIS_URL does not answer", "check REDIS_URL in .env")
-    return Finding(Verdict.WARN, "embedded Redis is not running", _kept("redis/redis.log"))
+    return Finding(Verdict.WARN, "embedded Redis is not running", _restart_advice("redis/redis.log"))
 
 
-def _kept(log: str) -> str:
+def _restart_advice(log: str) -> str:
     """Return what to do about an embedded server that is down: `make up` keeps it running, unless it cannot."""
     return f"{START}, and again should it end; why it ended is in {Path(settings.COMPUTE_VAR_DIR) / log}"
 

@@ -47,9 +47,9 @@ def own_services(progress: Progress, *, take_over: bool) -> Iterator[None]:
             connections.close_all()
 
 
-def kept_services() -> list[Service]:
+def supervised_services() -> list[Service]:
     """Return the servers that `own_services` has up, for the supervisor to look after."""
-    return services.kept(
+    return services.supervised(
         Path(settings.COMPUTE_VAR_DIR), with_postgres=not settings.DATABASE_URL, with_redis=not settings.REDIS_URL
     )
 

@@ -31,13 +31,13 @@ def running(var_dir: Path, *, take_over: bool, with_postgres: bool = True, with_
         if with_postgres and (take_over or not postgres.is_running(var_dir)):
             ours.callback(postgres.stop, var_dir)  # before starting, so that an interrupted start is undone as well
             postgres.start(var_dir)
-        if with_redis and (take_over or not redis_answers(var_dir)):
+        if with_redis and (take_over or not redis_responds(var_dir)):
             ours.callback(stop_redis, var_dir)
             start_redis(var_dir)
         yield
 
 
-def kept(var_dir: Path, *, with_postgres: bool, with_redis: bool) -> list[Service]:
+def supervised(var_dir: Path, *, with_postgres: bool, with_redis: bool) -> list[Service]:
     """Return the wanted servers for the supervisor to look after."""
     database = Service(
         name="the embedded PostgreSQL",
@@ -75,7 +75,7 @@ def _start_or_say(start: Callable[[Path], None], var_dir: Path) -> None:
 def start_redis(var_dir: Path) -> None:
     """Start Redis on its socket unless it answers there. It keeps nothing on disk: all in it may be lost."""
     path = embedded.redis_socket(var_dir)
-    if redis_answers(var_dir):
+    if redis_responds(var_dir):
         return
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     (var_dir / "redis").mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ def stop_redis(var_dir: Path) -> None:
         client.shutdown(nosave=True)
 
 
-def redis_answers(var_dir: Path) -> bool:
+def redis_responds(var_dir: Path) -> bool:
     """Return whether the embedded Redis is up."""
     try:
         with _client(var_dir, attempts=0) as client:

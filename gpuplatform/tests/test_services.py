@@ -33,14 +33,14 @@ def test_services_keep_their_data_over_a_restart(folder: Path, name: str) -> Non
     with services.running(var_dir, take_over=True):
         with psycopg.connect(embedded.database_url(var_dir)) as connection:
             connection.execute("CREATE TABLE kept AS SELECT 42 AS answer")
-        assert services.redis_answers(var_dir)
+        assert services.redis_responds(var_dir)
     assert not postgres.is_running(var_dir)
-    assert not services.redis_answers(var_dir)
+    assert not services.redis_responds(var_dir)
     with services.running(var_dir, take_over=True), psycopg.connect(embedded.database_url(var_dir)) as connection:
         assert connection.execute("SELECT answer FROM kept").fetchone() == (42,)
         with services.running(var_dir, take_over=False):
             pass
-        assert services.redis_answers(var_dir), "what ran before is left running"
+        assert services.redis_responds(var_dir), "what ran before is left running"
     assert not postgres.is_running(var_dir)
 
 
@@ -49,10 +49,10 @@ async def test_a_killed_server_is_restarted(folder: Path, name: str) -> None:
     """With real servers and a process that waits, as `make up` has them."""
     var_dir, output = folder / "var", io.StringIO()
     pid_file = var_dir / ("postgres/postmaster.pid" if name == "PostgreSQL" else "redis/redis.pid")
-    is_up = postgres.is_running if name == "PostgreSQL" else services.redis_answers
+    is_up = postgres.is_running if name == "PostgreSQL" else services.redis_responds
     waits = Command(name="web", arguments=[sys.executable, "-c", "import signal; signal.pause()"])
-    kept = services.kept(var_dir, with_postgres=name == "PostgreSQL", with_redis=name == "Redis")
-    supervisor = Supervisor([waits], folder=folder, output=output, services=kept, look_every=0.1)
+    servers = services.supervised(var_dir, with_postgres=name == "PostgreSQL", with_redis=name == "Redis")
+    supervisor = Supervisor([waits], folder=folder, output=output, services=servers, look_every=0.1)
 
     def kill_and_stop(ready: bool) -> None:
         pid = int(pid_file.read_text().splitlines()[0])
@@ -62,9 +62,9 @@ async def test_a_killed_server_is_restarted(folder: Path, name: str) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     with services.running(var_dir, take_over=True, with_postgres=name == "PostgreSQL", with_redis=name == "Redis"):
-        assert [service.is_up() for service in kept] == [True]
+        assert [service.is_up() for service in servers] == [True]
         assert await supervisor.run(lambda: True, kill_and_stop) is None
-    assert [service.is_up() for service in kept] == [False]
+    assert [service.is_up() for service in servers] == [False]
 
 
 def test_stopping_what_does_not_run_is_success(folder: Path) -> None:

@@ -65,7 +65,7 @@ class Bases:
 
     def _pull(self, reference: str) -> bool:
         self._report(f"asking the registry for {reference}")
-        if not registry_answers(reference):
+        if not registry_responds(reference):
             return False
         repository, _, tag = reference.rpartition(":")
         self._report(f"pulling {reference}")
@@ -113,7 +113,7 @@ def has_image(engine: DockerClient, reference: str) -> bool:
     return True
 
 
-def registry_answers(reference: str) -> bool:
+def registry_responds(reference: str) -> bool:
     """Tell within seconds whether the engine can reach the registry of `reference` and finds the image there."""
     probe = DockerClient(base_url=settings.COMPUTE_DOCKER_URL, timeout=PROBE_SECONDS)
     try:

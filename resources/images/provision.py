@@ -10,7 +10,7 @@ from docker import DockerClient
 from docker.errors import DockerException
 
 from resources.images import builds
-from resources.images.base import Report, has_image, registry_answers
+from resources.images.base import Report, has_image, registry_responds
 from resources.images.builder import Builder, BuildOutcome, ignore_step
 from resources.images.catalog import Entry, Recipe, registry_of
 from resources.images.registration import CatalogChange, is_registered, register_entry
@@ -83,7 +83,7 @@ class Provision:
         if registry in self._silent:
             return False
         self._report(f"asking {registry} for {reference}")
-        if registry_answers(reference):
+        if registry_responds(reference):
             return True
         self._silent.add(registry)
         return False

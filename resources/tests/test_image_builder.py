@@ -204,7 +204,7 @@ def test_every_image_of_the_catalogue_builds_from_nothing() -> None:
 def test_a_registry_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "PROBE_SECONDS", 0.5)
     with closing(socket.create_server(("127.0.0.1", 0))) as silent:
-        assert not base.registry_answers(f"127.0.0.1:{silent.getsockname()[1]}/debian:12")
+        assert not base.registry_responds(f"127.0.0.1:{silent.getsockname()[1]}/debian:12")
 
 
 @pytest.mark.docker

@@ -75,7 +75,7 @@ class Command(BaseCommand):
             commands,
             folder=Path(settings.BASE_DIR),
             output=self.stdout,  # type: ignore[arg-type]
-            services=installation.kept_services(),
+            services=installation.supervised_services(),
         )
         started_at = timezone.now()
         ended = asyncio.run(supervisor.run(lambda: _is_ready(where, started_at), announce))
