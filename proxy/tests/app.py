@@ -30,7 +30,7 @@ class App:
         self.changed = asyncio.Condition()
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Return once something holds of what the app has seen."""
+        """Return once a condition on the app's counters holds."""
         async with asyncio.timeout(SECONDS), self.changed:
             await self.changed.wait_for(holds)
 
@@ -96,7 +96,7 @@ class App:
         return False
 
     async def take_event(self) -> None:
-        """Have the next event sent."""
+        """Let the app send the next event."""
         self.events_taken += 1
         await self._tell()
 
@@ -210,7 +210,7 @@ async def _echo(visit: Visit) -> bool:
 
 
 async def _echo_frames(client: Client) -> None:
-    """Send each frame back as it came; a ping becomes a pong, and a close is answered and ends."""
+    """Send each frame back; a ping becomes a pong, and a close frame is answered and ends the connection."""
     while True:
         first, second = await client.reader.readexactly(2)
         size = second & 0x7F

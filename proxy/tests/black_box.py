@@ -8,7 +8,7 @@ from proxy.tests.wire import Reply
 
 
 def log_in(**changes: object) -> dict[str, str]:
-    """Return the headers of somebody who is logged in."""
+    """Return the headers of a logged-in user."""
     return {"Cookie": cookie(**changes)}
 
 

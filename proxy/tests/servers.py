@@ -35,7 +35,7 @@ class RunningProxy:
     control_plane: FakeControlPlane
 
     def change(self, **changes: object) -> None:
-        """Have the route to the app with these changes alone."""
+        """Replace the routes by that to the app, with these changes."""
         self.table.replace([self.route(**changes)])
 
     def route(self, **changes: object) -> Route:

@@ -1,4 +1,4 @@
-"""A site for the tests of the data plane: its names, keys, cookies, and an authority that needs no database."""
+"""A site for the tests of the data plane: its names, keys, cookies, and a control plane without a database."""
 
 import time
 from dataclasses import dataclass, field
@@ -38,17 +38,17 @@ def cookie(**changes: object) -> str:
 
 @dataclass
 class FakeControlPlane:
-    """Redeems the tickets that a test puts in, each once; notes which sessions were used."""
+    """Redeems the tickets of a test, each once; records the sessions in use."""
 
     tickets: dict[tuple[str, str, str], tuple[Grant, str]] = field(default_factory=dict)
     sessions_used: set[str] = field(default_factory=set)
 
     async def redeem(self, ticket: str, label: str, state_digest: str) -> tuple[Grant, str] | None:
-        """Return what was put in for just this."""
+        """Return the grant and path of the ticket, once."""
         return self.tickets.pop((ticket, label, state_digest), None)
 
     def used(self, session: str) -> None:
-        """Note the session."""
+        """Record the session."""
         self.sessions_used.add(session)
 
 

@@ -1,4 +1,4 @@
-"""Who may send what to which app."""
+"""Authorization of browsers' requests, without a server."""
 
 import time
 from ipaddress import ip_network

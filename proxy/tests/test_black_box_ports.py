@@ -37,7 +37,7 @@ def ask(proxy: RunningProxy, method: str = "GET", target: str = "/echo", **heade
 
 
 def log_in(proxy: RunningProxy, **changes: object) -> dict[str, str]:
-    """Return the headers of somebody who is logged in at the proxy's port."""
+    """Return the headers of a user who is logged in at the proxy's port."""
     return {"Cookie": f"gp_app_{proxy.port}={grant(**changes).to_cookie(KEYS)}"}
 
 

@@ -7,7 +7,7 @@ import pytest
 from proxy.tests.black_box import log_in
 from proxy.tests.servers import RunningProxy, running
 from proxy.tests.site import HOST, ORIGIN, cookie
-from proxy.tests.wire import BINARY, CLOSE, PING, PONG, TEXT, Client, connected, handshake, masked
+from proxy.tests.wire import BINARY, CLOSE, PING, PONG, TEXT, Client, connected, handshake, masked, request
 
 pytestmark = pytest.mark.loopback
 
@@ -50,6 +50,18 @@ async def test_22_frames_may_follow_the_handshake_directly(proxy: RunningProxy) 
         await client.send(handshake(**log_in()) + masked(TEXT, b"early"))
         assert (await client.head()).status == 101
         assert await client.frame() == (LAST | TEXT, b"early")
+
+
+@pytest.mark.parametrize("proxy", ["fast"], indirect=True)  # ASGI servers do not pipeline
+async def test_pipelined_handshake_is_served_after_the_response(proxy: RunningProxy) -> None:
+    async with connected(proxy.port) as client:
+        await client.send(request("GET", "/events", **log_in()))
+        events = await client.head()
+        await client.send(handshake(**log_in()))
+        for _ in range(4):
+            await proxy.app.take_event()
+        assert (await client.body(events)).count(b"data:") == 4
+        assert (await client.head()).status == 101
 
 
 async def test_23_app_chooses_the_subprotocol(proxy: RunningProxy) -> None:

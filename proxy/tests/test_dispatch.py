@@ -1,4 +1,4 @@
-"""Who serves a connection, and on which ports apps listen."""
+"""Dispatch of connections between platform and apps, and the listeners at ports of apps."""
 
 import asyncio
 import socket
@@ -40,7 +40,7 @@ def plane_for(app: App, limits: ProxyLimits | None = None, **changes: object) ->
 
 @asynccontextmanager
 async def serving(plane: DataPlane) -> AsyncIterator[int]:
-    """Yield the port of uvicorn with both."""
+    """Yield the port of uvicorn, which serves platform and apps."""
     listener = socket.create_server(("127.0.0.1", 0))
     config = Config(
         PlatformOnly(SITE, platform), http=uvicorn_protocol(plane, SITE), lifespan="off", log_level="critical"
@@ -214,7 +214,7 @@ async def test_internal_error_closes_the_connection(faulty: str, monkeypatch: py
 
 
 async def until_open(port: int) -> None:
-    """Return once somebody listens on the port."""
+    """Return once the port is open."""
     async with asyncio.timeout(SECONDS):
         while True:
             try:
@@ -227,7 +227,7 @@ async def until_open(port: int) -> None:
 
 
 async def until_closed(port: int) -> None:
-    """Return once nobody listens on the port."""
+    """Return once the port is closed."""
     async with asyncio.timeout(SECONDS):
         while True:
             try:

@@ -1,4 +1,4 @@
-"""What a gateway takes, and from whom."""
+"""Authorization of web processes' requests in a gateway."""
 
 import pytest
 

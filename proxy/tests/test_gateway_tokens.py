@@ -11,7 +11,7 @@ NOW = 1_800_000_000.0
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The time, which a test may change."""
+    """The current time in a list, so that a test can change it."""
     now = [NOW]
     monkeypatch.setattr(gateway_tokens, "unix_time", lambda: now[0])
     return now

@@ -1,4 +1,4 @@
-"""How much one process takes."""
+"""The limit on open files."""
 
 import resource
 import subprocess

@@ -1,4 +1,4 @@
-"""From the platform to the endpoint's cookie."""
+"""The login at an app's origin, and the other reserved paths."""
 
 import re
 import time
@@ -34,7 +34,7 @@ async def visit(
 async def begin(
     authorizer_: BrowserAuthorizer, target: str = "/lab?x=1", port: int | None = None
 ) -> tuple[str, dict[str, str]]:
-    """Return the state cookie and what the platform is asked."""
+    """Return the state cookie and the query of the redirect to the platform."""
     response = await visit(authorizer_, target, port=port)
     kept = re.match(
         r"(gp_app_state=[^;]+); Path=/; Max-Age=120; HttpOnly; SameSite=Lax$", values(response, "Set-Cookie")[0]
@@ -45,7 +45,7 @@ async def begin(
 
 
 def put_ticket(control_plane: FakeControlPlane, state: str, granted: Grant, path: str = "/lab?x=1") -> None:
-    """Have the ticket `t1` redeemed for what is granted."""
+    """Make the ticket `t1` valid for a grant."""
     control_plane.tickets["t1", "echo--s1", state] = (granted, path)
 
 

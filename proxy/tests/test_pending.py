@@ -21,12 +21,12 @@ pytestmark = pytest.mark.loopback
 
 
 async def idle(stack: AsyncExitStack, port: int, count: int) -> list[Client]:
-    """Return so many connections that say nothing."""
+    """Open so many connections that send nothing."""
     return [await stack.enter_async_context(connected(port)) for _ in range(count)]
 
 
 async def refusal(port: int) -> bytes:
-    """Return what a connection is told that says nothing itself; it must end."""
+    """Return what a connection receives that sends nothing, until it is closed."""
     async with connected(port) as client:
         return await client.ended()
 
@@ -47,7 +47,7 @@ async def test_silent_connections_are_limited_and_released(limits: ProxyLimits, 
 
 
 async def is_served(port: int) -> bool:
-    """Return whether somebody who may enter comes in."""
+    """Return whether an authorized request is served."""
     with suppress(ConnectionError, asyncio.IncompleteReadError):
         async with connected(port) as client:
             return (await client.ask(request(Cookie=cookie()))).status == 200
