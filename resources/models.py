@@ -104,7 +104,7 @@ class ResourceGroup(models.Model):
     )
     reservation_delay = models.DurationField(
         default=timedelta(hours=1),
-        help_text="From then on a host is kept free for who waits first, where no time limit promises room",
+        help_text="Wait after which a whole host is reserved for the first session, where time limits promise no start",
     )
     pending_timeout = models.DurationField(
         null=True, blank=True, validators=[SPAN], help_text="Sessions that wait for longer are cancelled; empty: never"
