@@ -3,17 +3,19 @@
 They share one copy of what `make setup` installs, so that a test does not install it again.
 """
 
+import fcntl
 import grp
 import os
 import pwd
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +23,7 @@ from typing import Any, Final
 from tests.platform import ROOT
 from tests.ports import free_port
 
+LOCK: Final = Path("/var/tmp/gpuplatform-test-accounts.lock")
 ENGINE_SOCKET: Final = Path("/var/run/docker.sock")
 COPY: Final = ("cp", "--archive", "--link")  # hard links: the copy costs no room, and no time to speak of
 SETUP_STAMP: Final = "stamp-requirements"
@@ -54,7 +57,11 @@ def accounts(*names: str) -> Iterator[list[Account]]:
 
     Each has this working tree, set up but for its data.
     """
-    with tempfile.TemporaryDirectory(prefix="gpuplatform-accounts-", dir="/var/tmp") as folder:
+    with (
+        LOCK.open("w") as lock,
+        tempfile.TemporaryDirectory(prefix="gpuplatform-accounts-", dir="/var/tmp") as folder,
+    ):
+        fcntl.flock(lock, fcntl.LOCK_EX)  # other checkouts on this machine test with the same users
         shared = Path(folder)
         shared.chmod(0o755)
         for name in names:
@@ -74,8 +81,16 @@ def accounts(*names: str) -> Iterator[list[Account]]:
 def _remove(name: str) -> None:
     if not _exists(name):
         return
-    subprocess.run(["pkill", "-KILL", "-u", name], check=False)  # what a test has left of it
+    _kill_processes_of(pwd.getpwnam(name).pw_uid)
     _run("userdel", "--force", "--remove", name)
+
+
+def _kill_processes_of(uid: int) -> None:
+    """Kill what a test has left of the user."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):  # it has ended
+            if process.stat().st_uid == uid:
+                os.kill(int(process.name), signal.SIGKILL)
 
 
 def _exists(name: str) -> bool:
@@ -93,7 +108,13 @@ def _readable_python(shared: Path, name: str) -> Path:
     runs = subprocess.run(attempt, user=name, cwd="/", capture_output=True, check=False)
     if runs.returncode == 0:
         return base
-    _copy(base, shared / "python")
+    library = Path(sysconfig.get_path("stdlib"))
+    parts = [base / "bin", *(base / "lib").glob("libpython*"), *library.iterdir()]
+    for part in parts:
+        if part.name != "site-packages":
+            target = shared / "python" / part.relative_to(base)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _copy(part, target)
     return shared / "python"
 
 

@@ -53,13 +53,13 @@ def machine(tmp_path: Path) -> Machine:
 ALL = ("apt-get", "python3", "iptables", "dockerd")
 
 
-def test_a_machine_with_everything_is_told_nothing(machine: Machine, tmp_path: Path) -> None:
+def test_a_complete_machine_is_told_nothing(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "docker.sock").touch()
     done = machine(*ALL, COMPUTE_DOCKER_URL=f"unix://{tmp_path}/docker.sock")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_all_that_is_missing_is_said_at_once_with_the_commands(machine: Machine, tmp_path: Path) -> None:
+def test_all_that_is_missing_is_listed_with_commands(machine: Machine, tmp_path: Path) -> None:
     done = machine("apt-get", COMPUTE_DOCKER_URL=f"unix://{tmp_path}/docker.sock")
     assert done.returncode == 1
     missing = ("Python 3.11 or newer, with venv", "iptables", "a Docker Engine")
@@ -82,7 +82,7 @@ def test_an_engine_that_does_not_run_is_to_be_started(machine: Machine, tmp_path
     ("system", "release", "words"),
     [("Darwin", "23.0", "This is Darwin."), ("Linux", "4.4.0-19041-Microsoft", "This is WSL 1")],
 )
-def test_systems_on_which_it_cannot_run_are_told(machine: Machine, system: str, release: str, words: str) -> None:
+def test_unsupported_systems_are_refused(machine: Machine, system: str, release: str, words: str) -> None:
     done = machine(*ALL, system=system, release=release)
     assert done.returncode == 1
     assert words in done.stderr
@@ -95,7 +95,7 @@ def test_other_distributions_are_told_that_nothing_is_installed(machine: Machine
     assert "neither Debian nor Ubuntu" in done.stdout
 
 
-def test_a_machine_without_root_and_helper_is_told_before_the_setup(
+def test_setup_stops_without_root_and_helper(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("os.geteuid", lambda: 1000)

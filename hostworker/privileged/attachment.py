@@ -13,7 +13,7 @@ FRAME_HEAD: Final = 8  # bytes: 1 or 2 for the stream, three zeros, and the leng
 STDOUT: Final = 1
 UPGRADED: Final = "101"
 HEAD_LIMIT: Final = 16 * 1024  # bytes
-COMPLAINT_LINES: Final = 5
+STDERR_LINES: Final = 5
 
 
 class Attachment:
@@ -26,7 +26,7 @@ class Attachment:
         """Raises OSError."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_CLOEXEC)
         self._stream = self._socket.makefile("rb")
-        self._complaints: deque[str] = deque(maxlen=COMPLAINT_LINES)
+        self._stderr: deque[str] = deque(maxlen=STDERR_LINES)
         try:
             self._socket.settimeout(CONNECT_SECONDS)
             self._socket.connect(str(engine_socket))
@@ -52,14 +52,14 @@ class Attachment:
             while head := stream.read(FRAME_HEAD):
                 content = stream.read(int.from_bytes(head[4:], "big"))
                 if head[0] != STDOUT:
-                    self._complaints.extend(content.decode(errors="replace").splitlines())
+                    self._stderr.extend(content.decode(errors="replace").splitlines())
                     continue
                 *whole, rest = (rest + content).split(b"\n")
                 yield from (line.decode() for line in whole)
 
-    def complaints(self) -> str:
+    def stderr_tail(self) -> str:
         """Return the last of what the container wrote to its standard error, in one line."""
-        return " ".join(" ".join(self._complaints).split())
+        return " ".join(" ".join(self._stderr).split())
 
     def close(self) -> None:
         """Let go of the container; whoever reads its lines sees them end."""

@@ -34,7 +34,7 @@ REQUEST_SECONDS: Final = 60
 ANSWER_SECONDS: Final = 60.0  # more than the longest operation may take
 RETRY_SECONDS: Final = 5.0  # after a helper could not be started
 ABANDONED_SECONDS: Final = 60  # a helper that was made so long ago and does not run has lost its worker
-HELLO: Final = 0  # the number of what the helper says first
+READY: Final = 0  # the number of the line with which the helper begins
 # Of what the helper raises, what callers tell apart; all else is a PrivilegesError.
 EXCEPTIONS: Final[dict[str, type[Exception]]] = {each.__name__: each for each in (EnforcementError, FirewallError)}
 
@@ -142,7 +142,7 @@ class HelperPrivileges:
             raise PrivilegesError(f"the container engine refuses it: {error.explanation or error}") from error
         except (DockerException, RequestException, OSError) as error:
             raise PrivilegesError(f"the container engine does not answer: {error}") from error
-        link.greet()
+        link.wait_until_ready()
         logger.info("container %s does what needs root: the helper", made[:12])
         return link
 
@@ -163,8 +163,9 @@ class _Link:
     def __init__(self, attachment: Attachment) -> None:
         self._attachment = attachment
         self._lock = threading.Lock()  # guards all that follows, and that lines are written whole
-        self._answers: dict[int, Future[Any]] = {HELLO: Future()}
-        self._number = HELLO
+        self._ready: Future[Any] = Future()
+        self._answers: dict[int, Future[Any]] = {READY: self._ready}
+        self._number = READY
         self._is_open = True
         threading.Thread(target=self._read, name="helper", daemon=True).start()
 
@@ -173,9 +174,9 @@ class _Link:
         """Whether the helper can be asked, as far as is known."""
         return self._is_open
 
-    def greet(self) -> None:
-        """Wait until the helper says that it can help. Raises PrivilegesError."""
-        if problem := self._outcome(self._answers[HELLO]):
+    def wait_until_ready(self) -> None:
+        """Return once the helper takes requests. Raises PrivilegesError where it cannot do what it is for."""
+        if problem := self._outcome(self._ready):
             self.close()
             raise PrivilegesError(str(problem))
 
@@ -222,7 +223,7 @@ class _Link:
             left = list(self._answers.values())
             self._answers.clear()
         self.close()
-        words = self._attachment.complaints()
+        words = self._attachment.stderr_tail()
         for answer in left:
             answer.set_exception(PrivilegesError(f"the helper has ended{': ' if words else ''}{words}."))
 

@@ -1,6 +1,7 @@
 """Provide the Debian base that images are built on: pulled where a registry answers, else made with debootstrap."""
 
 import logging
+import os
 import shutil
 import subprocess
 import tempfile
@@ -53,14 +54,15 @@ class Bases:
             return local
         if self._pull(official):
             return official
-        if shutil.which("debootstrap"):
+        if os.geteuid() == 0 and shutil.which("debootstrap"):
             self._bootstrap(suite, own)
             return own
         if local:
             return local
         raise BaseImageError(
-            f"no registry answers for {official}, and debootstrap is not installed: install it (apt-get install "
-            f"debootstrap), or bring the image from elsewhere (docker save {official}, docker load)"
+            f"no registry answers for {official}, and it takes root and debootstrap to make it here: run `make images` "
+            "as root (apt-get install debootstrap), or bring the image from elsewhere "
+            f"(docker save {official}, docker load)"
         )
 
     def _pull(self, reference: str) -> bool:
@@ -88,7 +90,7 @@ class Bases:
                 raise BaseImageError(f"debootstrap {suite} took more than {DEBOOTSTRAP_SECONDS} s") from None
             if done.returncode:
                 tail = "\n".join((done.stdout + done.stderr).splitlines()[-20:])
-                raise BaseImageError(f"{' '.join(command[2:])} failed (as root?):\n{tail}")
+                raise BaseImageError(f"{' '.join(command[2:])} failed:\n{tail}")
             Path(root, "etc/apt/sources.list").write_text(_sources(suite))
             self._import(root, reference)
 
