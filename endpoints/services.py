@@ -99,7 +99,7 @@ def publish(endpoint: Endpoint, *, until: datetime | None = None, actor: User) -
 def unpublish(endpoint: Endpoint, *, actor: User | None) -> Endpoint:
     """End public access to the app; without effect if it is not public. No actor: its time is over.
 
-    The session's own key is renewed, because users of the app may have read it from the home folder.
+    The session key is renewed, because users of the app may have read it from the home folder.
     """
     with _locked(endpoint) as row:
         if not row.is_public:
@@ -107,7 +107,7 @@ def unpublish(endpoint: Endpoint, *, actor: User | None) -> Endpoint:
         row.is_public, row.public_until, row.epoch = False, None, row.epoch + 1
         row.save(update_fields=["is_public", "public_until", "epoch"])
         _record(row, "No longer public" if actor else "No longer public: its time is over", actor)
-        _renew_own_key(row)
+        _renew_session_key(row)
         app_states.announce(row)
     return row
 
@@ -130,7 +130,7 @@ def share(endpoint: Endpoint, *, expires: datetime, note: str = "", actor: User)
 def revoke(link: ShareLink, *, actor: User | None) -> None:
     """Revoke the link, and the cookies issued by it; without effect if revoked already. No actor: it has expired.
 
-    The session's own key is renewed, as in `unpublish`.
+    The session key is renewed, as in `unpublish`.
     """
     with transaction.atomic():
         if not ShareLink.objects.filter(pk=link.pk, revoked_at=None).update(revoked_at=timezone.now()):
@@ -138,7 +138,7 @@ def revoke(link: ShareLink, *, actor: User | None) -> None:
         revocations.revoke_login(link.digest)
         endpoint = Endpoint.objects.select_related("session").get(pk=link.endpoint_id)
         _record(endpoint, f"Share link {'revoked' if actor else 'over'}: {link}", actor)
-        _renew_own_key(endpoint)
+        _renew_session_key(endpoint)
 
 
 def close(endpoint: Endpoint, *, actor: User) -> None:
@@ -148,7 +148,7 @@ def close(endpoint: Endpoint, *, actor: User) -> None:
             return
         row.state, row.detail, row.epoch = EndpointState.CLOSED.value, "", row.epoch + 1
         if row.is_public:
-            _renew_own_key(row)
+            _renew_session_key(row)
         row.is_public, row.public_until, row.listen_port = False, None, None
         row.save()
         for link in row.share_links.filter(revoked_at=None):
@@ -211,6 +211,6 @@ def _record(endpoint: Endpoint, what: str, actor: User | None) -> None:
     EndpointEvent.objects.create(endpoint=endpoint, what=what[:200], actor=actor)
 
 
-def _renew_own_key(endpoint: Endpoint) -> None:
-    """Void the session's own key; its host gives it the next (hostworker/session_keys.py)."""
+def _renew_session_key(endpoint: Endpoint) -> None:
+    """Revoke the session key; the host worker creates the next one (hostworker/session_keys.py)."""
     Session.objects.filter(pk=endpoint.session_id).exclude(ssh_public_key="").update(ssh_public_key="")

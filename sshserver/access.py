@@ -20,8 +20,8 @@ class SshPrincipal:
     """The user whom a key authenticates, and the running session that the connection is for."""
 
     user_id: int
-    key_id: int | None  # None: the session's own key
-    own_key: str  # its public half; empty with any other key
+    key_id: int | None  # None: the session key
+    session_key: str  # its public half; empty with any other key
     session_id: str
     owner_id: int
     container_id: str
@@ -29,7 +29,7 @@ class SshPrincipal:
 
     def __str__(self) -> str:
         """Return the principal as the audit log shows it."""
-        how = f"key {self.key_id}" if self.key_id else "the session's own key"
+        how = f"key {self.key_id}" if self.key_id else "the session key"
         foreign = "" if self.owner_id == self.user_id else f", as superadmin, into what is user {self.owner_id}'s,"
         return f"user {self.user_id} with {how}{foreign}"
 
@@ -64,7 +64,9 @@ def still_authorized(principals: Iterable[SshPrincipal]) -> set[SshPrincipal]:
     """
     asked = set(principals)
     running = Session.objects.filter(pk__in={each.session_id for each in asked}, status=Status.RUNNING)
-    sessions = {pk: (owner, own_key) for pk, owner, own_key in running.values_list("pk", "owner_id", "ssh_public_key")}
+    sessions = {
+        pk: (owner, session_key) for pk, owner, session_key in running.values_list("pk", "owner_id", "ssh_public_key")
+    }
     users = User.objects.filter(pk__in={each.user_id for each in asked}, is_active=True)
     rights = dict(users.values_list("pk", "is_superuser"))
     keys = set(
@@ -76,11 +78,11 @@ def still_authorized(principals: Iterable[SshPrincipal]) -> set[SshPrincipal]:
 def _is_authorized(
     principal: SshPrincipal, sessions: dict[str, tuple[int, str]], rights: dict[int, bool], keys: Collection[int]
 ) -> bool:
-    """Return whether it holds; `sessions` is {id: (owner, own key)}, `rights` is {user: is superadmin}."""
+    """Return whether it holds; `sessions` is {id: (owner, session key)}, `rights` is {user: is superadmin}."""
     if principal.session_id not in sessions or principal.user_id not in rights:
         return False
-    owner, own_key = sessions[principal.session_id]
-    if own_key != principal.own_key if principal.key_id is None else principal.key_id not in keys:
+    owner, session_key = sessions[principal.session_id]
+    if session_key != principal.session_key if principal.key_id is None else principal.key_id not in keys:
         return False
     return owner == principal.user_id or rights[principal.user_id]
 
@@ -92,7 +94,7 @@ def _session_for(user: User, name: str) -> Session | None:
 
 
 def _principal(user: User, key: SshKey | None, session: Session | None, name: str) -> SshPrincipal | AccessRefusal:
-    """Return the principal or the refusal; `key` is None for the session's own key."""
+    """Return the principal or the refusal; `key` is None for the session key."""
     if session is None:
         return AccessRefusal(f"No session of yours has the id or name {name!r}{_choice(user)}")
     if session.status != Status.RUNNING:
@@ -105,7 +107,7 @@ def _principal(user: User, key: SshKey | None, session: Session | None, name: st
     return SshPrincipal(
         user_id=user.pk,
         key_id=key.pk if key else None,
-        own_key="" if key else session.ssh_public_key,
+        session_key="" if key else session.ssh_public_key,
         session_id=session.pk,
         owner_id=session.owner_id,
         container_id=session.container_id,

@@ -1,4 +1,4 @@
-"""What a real host worker starts is entered through a real SSH server, by the session's own key."""
+"""What a real host worker starts is entered through a real SSH server, by its session key."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -244,7 +244,7 @@ def test_all_servers_share_one_host_key(client: SshClient, session: Session, key
         assert known == load_host_key(path.parent).export_public_key().decode().split()[1]
 
 
-def test_the_own_key_opens_its_session_only(client: SshClient, host: Host, owner: User, tmp_path: Path) -> None:
+def test_a_session_key_opens_its_session_only(client: SshClient, host: Host, owner: User, tmp_path: Path) -> None:
     world = DockerWorld(ensure_shell_image())
     try:
         session = session_in_world(world, host, owner)
