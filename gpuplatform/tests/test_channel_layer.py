@@ -29,8 +29,8 @@ def var_dir(settings: Settings) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-async def told(layer: Any) -> dict[str, Any]:
-    """Join a group as a page does, be told something, and leave again; return what was told."""
+async def received(layer: Any) -> dict[str, Any]:
+    """Join a group as a page does, receive a message, and leave; return the message."""
     channel = await layer.new_channel()
     await layer.group_add("page", channel)
     await layer.group_send("page", {"type": "news"})
@@ -46,8 +46,8 @@ async def told(layer: Any) -> dict[str, Any]:
 
 async def test_the_first_page_after_an_outage_is_served(var_dir: Path) -> None:
     layer = get_channel_layer()
-    assert await told(layer) == {"type": "news"}
+    assert await received(layer) == {"type": "news"}
     await asyncio.to_thread(services.stop_redis, var_dir)
     await asyncio.to_thread(services.start_redis, var_dir)
-    assert await told(layer) == {"type": "news"}
+    assert await received(layer) == {"type": "news"}
     await layer.flush()

@@ -16,7 +16,7 @@ OWN = f"http://{HOST}"
 
 
 async def is_let_in(origin: str | None, host: str = HOST) -> bool:
-    """Return whether a page of this origin gets as far as being told that it is signed out."""
+    """Return whether a page of this origin passes the origin check."""
     headers = [(b"host", host.encode())]
     if origin is not None:
         headers.append((b"origin", origin.encode()))

@@ -1,4 +1,4 @@
-"""A request that no host could ever hold is told so, at the right field."""
+"""Messages for requests that no host could ever fit, at the right field."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Hosts: how they join, are heard, get lost and come back."""
+"""Registration, heartbeats, loss and return of hosts."""
 
 import threading
 from concurrent.futures import ThreadPoolExecutor

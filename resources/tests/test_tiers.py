@@ -22,7 +22,7 @@ NOT_FOUND = pynvml.NVMLError(pynvml.NVML_ERROR_NOT_FOUND)
 
 
 def answering(answer: Any) -> Callable[..., Any]:
-    """Return a function of NVML that answers this, or raises it."""
+    """Return a function of NVML that returns or raises this."""
 
     def function(*arguments: object) -> Any:
         if isinstance(answer, Exception):
@@ -34,7 +34,7 @@ def answering(answer: Any) -> Callable[..., Any]:
 
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., None]:
-    """A driver with one GPU, on a host with cgroup v2; call it to change what it answers."""
+    """A driver with one GPU, on a host with cgroup v2; call it to change results."""
 
     def change(**answers: Any) -> None:
         for name, answer in answers.items():

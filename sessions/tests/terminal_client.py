@@ -18,7 +18,7 @@ from tests.wait import SECONDS
 
 
 class TerminalClient:
-    """Speaks the protocol of sessions/terminal_messages.py; confirms output unless told not to."""
+    """Speaks the protocol of sessions/terminal_messages.py; confirms output unless `confirms` is False."""
 
     def __init__(self, communicator: Any) -> None:
         self.communicator = communicator

@@ -1,4 +1,4 @@
-"""When a session was last used: who notes it, and how often that is written."""
+"""Recording of a session's last use, and how often it is written."""
 
 import asyncio
 import logging

@@ -1,4 +1,4 @@
-"""Bad orders: each is told at its field, nothing is written, and nothing is ever a 500."""
+"""Invalid launch requests: a message at the field, nothing written, and never a 500."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Sessions over the API: order, list, look, end; each bounded to the caller."""
+"""Sessions over the API: launch, list, show, terminate; only the caller's."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What a session used, over the API: down-sampled, and for those who see the session."""
+"""GPU usage over the API: down-sampled, and only with access to the session."""
 
 from datetime import datetime, timedelta
 

@@ -60,7 +60,7 @@ class Socket:
         await self.wire.send_input({"type": "websocket.connect"})
         assert (await self.wire.receive_output(SECONDS))["type"] == "websocket.accept"
 
-    async def told(self) -> Any:
+    async def received(self) -> Any:
         """Return the next message."""
         return json.loads((await self.wire.receive_output(SECONDS))["text"])
 
@@ -87,7 +87,7 @@ async def test_a_user_hears_of_their_own_sessions_alone(user: User) -> None:
     await tell(user_group(OTHER.pk), "theirs")
     await tell(SUPERADMINS, "theirs")
     await tell(user_group(user.pk), "mine")
-    assert await socket.told() == {"session": "mine"}
+    assert await socket.received() == {"session": "mine"}
     await socket.close()
 
 
@@ -96,10 +96,10 @@ async def test_a_superadmin_gets_each_change_once(admin: User) -> None:
     await socket.open()
     await tell(user_group(admin.pk), "mine")  # a change of one's own comes on both groups
     await tell(SUPERADMINS, "mine", "another")
-    assert await socket.told() == {"session": "another"}
-    assert await socket.told() == {"session": "mine"}
+    assert await socket.received() == {"session": "another"}
+    assert await socket.received() == {"session": "mine"}
     await tell(SUPERADMINS, "next")
-    assert await socket.told() == {"session": "next"}
+    assert await socket.received() == {"session": "next"}
     await socket.close()
 
 
@@ -107,11 +107,11 @@ async def test_a_burst_of_changes_is_told_once(user: User) -> None:
     socket = Socket(user)
     await socket.open()
     await tell(user_group(user.pk), *["mine"] * 20)
-    assert await socket.told() == {"session": "mine"}
+    assert await socket.received() == {"session": "mine"}
     await tell(user_group(user.pk), "next")
-    assert await socket.told() == {"session": "next"}
+    assert await socket.received() == {"session": "next"}
     await tell(user_group(user.pk), "mine")
-    assert await socket.told() == {"session": "mine"}
+    assert await socket.received() == {"session": "mine"}
     await socket.close()
 
 
@@ -121,7 +121,7 @@ async def test_an_ended_login_closes_the_socket(user: User, ending: str, monkeyp
     socket = Socket(user)
     await socket.open()
     await tell(user_group(user.pk), "mine")
-    assert await socket.told() == {"session": "mine"}
+    assert await socket.received() == {"session": "mine"}
     if ending == "disabled":
         user.is_active = False
         await sync_to_async(user.save)()

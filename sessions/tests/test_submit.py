@@ -254,7 +254,7 @@ def closed_port() -> Iterator[int]:
 
 @pytest.fixture
 def redis_down(closed_port: int, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Broker, cache and channel layer, as configured, but where nothing listens; nobody may wait for them."""
+    """Broker, cache and channel layer as configured, but with nothing listening."""
 
     def wait(seconds: float) -> None:
         raise AssertionError("somebody waits for Redis to come back")

@@ -1,4 +1,4 @@
-"""The terminal's page: who sees it, and what it says while there is no terminal."""
+"""The terminal page: access, and its content while the session does not run."""
 
 from typing import Any
 

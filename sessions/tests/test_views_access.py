@@ -1,4 +1,4 @@
-"""Who gets which page: a stranger none, the owner theirs, a superadmin all."""
+"""Access to pages: for owners and superadmins only."""
 
 import pytest
 from django.test import Client
@@ -79,4 +79,4 @@ def test_pages_are_kept_by_no_cache() -> None:
 def test_missing_pages_show_the_sites_404() -> None:
     page = browser_of(make_user()).get("/nowhere/")
     assert page.status_code == 404
-    assert "There is no such page, or it is not yours to see." in page.content.decode()
+    assert "This page does not exist, or you may not see it." in page.content.decode()
