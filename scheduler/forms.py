@@ -29,10 +29,10 @@ class SimulationForm(forms.Form):
         world, jobs = recorded(timezone.now() - timedelta(days=asked["days"]), asked["group"])
         if not jobs or not world.hosts:
             return None
-        change = Scenario(
+        scenario = Scenario(
             placement_policy=PlacementPolicyName(asked["policy"]) if asked["policy"] else None,
             queue_order=QueueOrder(asked["order"]) if asked["order"] else None,
             add_hosts=asked["add_hosts"],
             fgpu_per_gpu=asked["fgpu_per_gpu"],
         )
-        return compare(world, jobs, change)
+        return compare(world, jobs, scenario)

@@ -98,7 +98,7 @@ class StateChanges:
 
 def load(now: datetime) -> FullState:
     """Return the whole state; takes eight queries. Inactive groups offer no host."""
-    since = oldest_open()
+    since = oldest_open_transaction()
     waiting = _waiting(None)
     queue = tuple(session.request for session in waiting if session.blocked_status(now) is None)
     running = _running(None)
@@ -169,7 +169,7 @@ def usage_of(running: Iterable[RunningSession]) -> dict[int, Amounts]:
     }
 
 
-def oldest_open() -> str:
+def oldest_open_transaction() -> str:
     """Return the oldest open transaction: what older ones have written is visible, or never will be."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text")

@@ -52,14 +52,14 @@ class Command(BaseCommand):
         world, jobs = self._world(options)
         if not jobs or not world.hosts:
             raise CommandError("There is nothing to replay: no sessions, or no hosts that take any.")
-        change = Scenario(
+        scenario = Scenario(
             placement_policy=PlacementPolicyName(options["policy"]) if options["policy"] else None,
             queue_order=QueueOrder(options["order"]) if options["order"] else None,
             add_hosts=options["add_hosts"],
             fgpu_per_gpu=options["fgpu_per_gpu"],
         )
         self.stdout.write(f"{len(jobs)} sessions on {len(world.hosts)} hosts")
-        self._print(compare(world, jobs, change))
+        self._print(compare(world, jobs, scenario))
 
     def _world(self, options: dict[str, Any]) -> tuple[Snapshot, list[Job]]:
         if options["nodes"] is not None:
