@@ -20,6 +20,7 @@ from gpuplatform import embedded
 from gpuplatform.bootstrap import postgres, services
 
 VAR: Final = Path(__file__).resolve().parent.parent / "var"
+SERVICES: Final = pytest.StashKey[Path]()  # the folder of this process's PostgreSQL and Redis
 LOOPBACK: Final = "127.0.0.0/8", "::1", "localhost"
 ENVIRONMENT: Final = {
     "DEBUG": "true",  # static files by their plain names; pytest-django itself then turns DEBUG off
@@ -64,11 +65,23 @@ def _start_services(config: pytest.Config) -> None:
     config.add_cleanup(functools.partial(os.close, lock))
     os.environ["COMPUTE_VAR_DIR"] = str(var_dir)
     (var_dir / "static").mkdir(parents=True, exist_ok=True)  # WhiteNoise warns without it
-    config.add_cleanup(functools.partial(postgres.stop, var_dir))
+    config.add_cleanup(functools.partial(_stop_services, var_dir))
+    config.stash[SERVICES] = var_dir
     postgres.start(var_dir)
-    config.add_cleanup(functools.partial(services.stop_redis, var_dir))
     services.start_redis(var_dir)
     _write_without_care(var_dir)
+
+
+def _stop_services(var_dir: Path) -> None:
+    services.stop_redis(var_dir)
+    postgres.stop(var_dir)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Stop the services while the controller of pytest-xdist waits: it kills a worker that lingers afterwards."""
+    if SERVICES in session.config.stash:
+        _stop_services(session.config.stash[SERVICES])
 
 
 @pytest.hookimpl(wrapper=True)
