@@ -10,6 +10,7 @@ from typing import Any
 import docker
 import psycopg
 
+import bench.apps_ready  # noqa: F401  # before what imports models
 from engine.containers import HOST_LABEL, container_name
 from gpuplatform import embedded
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
