@@ -1,4 +1,4 @@
-"""Administration of apps: looked at in every detail, closed by the services, written by nobody."""
+"""Administration of apps: read-only, with actions that unpublish, revoke and close."""
 
 from typing import Any, cast
 
@@ -14,7 +14,7 @@ from sessions.models import Endpoint, EndpointEvent, ShareLink
 
 
 class EndpointEventInline(admin.TabularInline[EndpointEvent, Endpoint]):
-    """Who opened, published and shared the app, and which superadmins used it."""
+    """The app's audit record: opening, publishing, sharing, and use by superadmins."""
 
     model = EndpointEvent
     fields = readonly_fields = ("at", "what", "actor")
@@ -22,17 +22,17 @@ class EndpointEventInline(admin.TabularInline[EndpointEvent, Endpoint]):
     extra = 0
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """The record is written by the services alone."""
+        """Return False: the record is written by services."""
         return False
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[EndpointEvent]:
-        """Return the events with those who caused them."""
+        """Return the events with their actors."""
         return super().get_queryset(request).select_related("actor")
 
 
 @admin.register(Endpoint)
 class EndpointAdmin(ReadOnlyAdmin):
-    """The apps that were opened, to whom; they can be closed here, and their share links voided. Tokens stay unseen."""
+    """Opened apps and who may use them; actions close them and revoke their share links. Tokens are not shown."""
 
     list_display = (
         "label",
@@ -67,18 +67,18 @@ class EndpointAdmin(ReadOnlyAdmin):
 
     @admin.display(description="session's status", ordering="session__status")
     def session_status(self, endpoint: Endpoint) -> str:
-        """Return the status of its session: with a session that has ended, nothing leads to the app, public or not."""
+        """Return the status of the session; once it has ended, the app is unreachable, public or not."""
         return endpoint.session.status
 
     @admin.display(description="share links", ordering="link_count")
     def links(self, endpoint: Any) -> int:
-        """Return how many links open it now."""
+        """Return the number of valid share links."""
         count: int = endpoint.link_count
         return count
 
     @admin.action(description="Close selected apps to people without an account", permissions=["end"])
     def unpublish(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
-        """Make these apps public no longer."""
+        """Unpublish these apps."""
         public = list(chosen.filter(is_public=True))
         for endpoint in public:
             services.unpublish(endpoint, actor=cast(User, request.user))
@@ -88,7 +88,7 @@ class EndpointAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Void the share links of selected apps", permissions=["end"])
     def revoke_links(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
-        """Void all links to these apps, and what they have opened."""
+        """Revoke all share links to these apps, and the cookies issued by them."""
         links = list(ShareLink.objects.filter(endpoint__in=chosen, revoked_at=None))
         for link in links:
             services.revoke(link, actor=cast(User, request.user))
@@ -96,11 +96,11 @@ class EndpointAdmin(ReadOnlyAdmin):
 
     @admin.action(description="Close selected apps to everybody", permissions=["end"])
     def close(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
-        """Let no way lead to these apps until they are opened again."""
+        """Close these apps to everybody until they are opened again."""
         for endpoint in chosen:
             services.close(endpoint, actor=cast(User, request.user))
         self.message_user(request, f"{len(chosen)} closed.", messages.SUCCESS)
 
     def has_end_permission(self, request: HttpRequest) -> bool:
-        """Superadmins may close everybody's apps."""
+        """Return whether the user is a superadmin."""
         return cast(User, request.user).is_superuser

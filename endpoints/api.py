@@ -32,7 +32,7 @@ REFUSED = OpenApiResponse(OpenApiTypes.OBJECT, description="What is wrong: {fiel
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """Convert RejectedError of the services to messages by field; those about no field of the body are the detail."""
+    """Convert RejectedError to a ValidationError by field; an error of the app itself becomes `detail`."""
     try:
         yield
     except RejectedError as refusal:
@@ -59,7 +59,7 @@ class AppViewSet(GenericViewSet[Endpoint]):
 
     @extend_schema(request=OpenSerializer, responses={200: OpenedSerializer, 400: REFUSED})
     def create(self, request: Request, session_id: str, app: str) -> Response:
-        """Open an app, or change how it is opened; one that is open already stays so."""
+        """Open an app, or change the options of an open one."""
         session, actor = self._session(session_id), user_of(request)
         body = OpenSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -88,7 +88,7 @@ class AppViewSet(GenericViewSet[Endpoint]):
 
     @extend_schema(request=ShareSerializer, responses={201: SharedSerializer, 400: REFUSED})
     def share(self, request: Request, session_id: str, app: str) -> Response:
-        """Make a link by which whoever holds it may use the app until it expires."""
+        """Create a link whose holders may use the app until it expires."""
         endpoint = self._endpoint(session_id, app)
         body = ShareSerializer(data=request.data)
         body.is_valid(raise_exception=True)
@@ -99,7 +99,7 @@ class AppViewSet(GenericViewSet[Endpoint]):
 
     @extend_schema(request=None, responses={204: None})
     def revoke(self, request: Request, session_id: str, app: str, link_id: int) -> Response:
-        """Void a link, and what it has opened."""
+        """Revoke a link, and the access that it has given."""
         link = get_object_or_404(ShareLink, endpoint=self._endpoint(session_id, app), pk=link_id)
         services.revoke(link, actor=user_of(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
@@ -116,7 +116,7 @@ class AppViewSet(GenericViewSet[Endpoint]):
 
 
 def _shown(session: Session) -> list[Endpoint]:
-    """Return an endpoint for each app of the image, opened or not, and those of the ports that were opened."""
+    """Return an endpoint, unsaved if never opened, for each app of the image, and those of opened ports."""
     opened = {endpoint.app: endpoint for endpoint in session.endpoints.all()}
     offered = [
         opened.get(app.name) or Endpoint(session=session, app=app.name, title=app.title, state=EndpointState.CLOSED)

@@ -1,4 +1,4 @@
-"""System checks of the settings that lead to apps: a bad value stops the start with a message and a hint."""
+"""System checks of the settings for apps: an invalid value stops the start with a message and a hint."""
 
 import ipaddress
 from typing import Any, Final
@@ -20,7 +20,7 @@ WEAKER_HINT: Final = "docs/proxy.md says what that means. A wildcard name such a
 
 
 def check_app_ports(**kwargs: Any) -> list[CheckMessage]:
-    """Return an error if COMPUTE_APP_PORTS names no ports that can be read."""
+    """Return an error for a malformed COMPUTE_APP_PORTS."""
     try:
         ports.pool()
     except ValueError as error:
@@ -30,7 +30,7 @@ def check_app_ports(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_apps_origins(**kwargs: Any) -> list[CheckMessage]:
-    """Return a warning where apps share the platform's host name, and errors where that cannot work at all."""
+    """Return a warning if apps share the platform's host name, and errors if they would have no ports or its own."""
     if not app_addresses.site().is_by_port or check_app_ports() or check_public_url():
         return []
     found: list[CheckMessage] = [Warning(WEAKER, hint=WEAKER_HINT, id="compute.W001")]
@@ -52,7 +52,7 @@ def _own_ports() -> set[int]:
 
 
 def check_networks(**kwargs: Any) -> list[CheckMessage]:
-    """Return an error for COMPUTE_SESSION_SUBNETS and COMPUTE_TRUSTED_PROXIES if they name what is no network."""
+    """Return an error for COMPUTE_SESSION_SUBNETS and COMPUTE_TRUSTED_PROXIES if they contain an invalid network."""
     hint = "Write networks such as 172.16.0.0/12, separated by commas."
     errors: list[CheckMessage] = []
     for name, code in (("COMPUTE_SESSION_SUBNETS", "compute.E002"), ("COMPUTE_TRUSTED_PROXIES", "compute.E005")):
@@ -65,7 +65,7 @@ def check_networks(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_apps_keys(**kwargs: Any) -> list[CheckMessage]:
-    """Return an error if COMPUTE_APPS_KEYS names no keys that can sign."""
+    """Return an error if COMPUTE_APPS_KEYS contains no valid keys."""
     try:
         Keys(settings.COMPUTE_APPS_KEYS)
     except ValueError as error:
@@ -75,7 +75,7 @@ def check_apps_keys(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_public_url(**kwargs: Any) -> list[CheckMessage]:
-    """Return an error if COMPUTE_PUBLIC_URL is no origin, or not one of COMPUTE_HTTPS."""
+    """Return an error if COMPUTE_PUBLIC_URL is not an origin, or its scheme contradicts COMPUTE_HTTPS."""
     try:
         parts = urlsplit(settings.COMPUTE_PUBLIC_URL)
         is_origin = bool(parts.hostname) and (parts.port or 1) > 0 and parts.path in ("", "/") and not parts.query

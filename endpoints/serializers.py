@@ -1,4 +1,4 @@
-"""What the API says about apps, and what it takes to open and share them."""
+"""Serializers of the API of apps: opened apps, share links, and the requests for both."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class OpenedSerializer(EndpointSerializer):
 
 
 class OpenSerializer(StrictSerializer):
-    """How to open an app. What is left out stays as it is."""
+    """A request to open an app. Options that are left out stay as they are."""
 
     public = serializers.BooleanField(required=False, help_text="Whether anybody who knows the address may use it")
     public_until = serializers.DateTimeField(
@@ -31,14 +31,14 @@ class OpenSerializer(StrictSerializer):
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Refuse a time for what is not made public."""
+        """Raise ValidationError for `public_until` without `public`."""
         if attrs.get("public_until") and not attrs.get("public"):
             raise serializers.ValidationError({"public_until": 'Only with "public": true.'})
         return attrs
 
 
 class ShareLinkSerializer(serializers.ModelSerializer[ShareLink]):
-    """A link by which whoever holds it uses one app."""
+    """A link whose holders may use one app."""
 
     created_by = serializers.EmailField(source="created_by.email", default=None, read_only=True, allow_null=True)
 
@@ -49,7 +49,7 @@ class ShareLinkSerializer(serializers.ModelSerializer[ShareLink]):
 
 
 class SharedSerializer(ShareLinkSerializer):
-    """A new link with its address, which is shown this once: only its digest is stored."""
+    """A new link with its URL, which is returned only once: only its digest is stored."""
 
     url = serializers.URLField(read_only=True)
 
@@ -58,7 +58,7 @@ class SharedSerializer(ShareLinkSerializer):
 
 
 class ShareSerializer(StrictSerializer):
-    """The share link that is asked for."""
+    """A request for a share link."""
 
     expires = serializers.DateTimeField()
     note = serializers.CharField(required=False, default="", allow_blank=True, max_length=MAX_NOTE_LENGTH)
