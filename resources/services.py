@@ -16,7 +16,7 @@ from resources.tiers import Tier
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS: Final = 5
-SILENCE: Final = timedelta(seconds=20)  # a host not heard from for this long is LOST
+SILENCE: Final = timedelta(seconds=20)  # a host without a heartbeat for this long is LOST
 
 
 def register_host(

@@ -12,7 +12,7 @@ class Status(StrEnum):
     PREPARING = "PREPARING"  # the host pulls the image and starts the container
     RUNNING = "RUNNING"  # usable
     TERMINATING = "TERMINATING"  # its container is being stopped
-    TERMINATED = "TERMINATED"  # ended as asked
+    TERMINATED = "TERMINATED"  # ended as requested
     CANCELLED = "CANCELLED"  # ended before a container was started
     ERROR = "ERROR"  # ended by a fault, which the reason names
 
@@ -26,7 +26,7 @@ class Reason(StrEnum):
     USER_LIMIT = "USER_LIMIT"  # the owner's policy allows no more at once
     PROJECT_LIMIT = "PROJECT_LIMIT"  # the owner's project may hold no more at once
     RESERVED = "RESERVED"  # the free resources are reserved for a session ahead of it
-    START_TIME = "START_TIME"  # its owner asked that it start later
+    START_TIME = "START_TIME"  # its owner requested a later start
     DEPENDENCY = "DEPENDENCY"  # the sessions that it depends on have not succeeded yet
     ASSIGNED = "ASSIGNED"  # placed by the scheduler
     CLAIM_TIMEOUT = "CLAIM_TIMEOUT"  # its host did not respond; back in the queue
@@ -85,7 +85,7 @@ class Tab(StrEnum):
     """The three lists of the session page."""
 
     RUNNING = "running"  # live sessions, pending ones included
-    FINISHED = "finished"  # ended as asked
+    FINISHED = "finished"  # ended as requested
     OTHERS = "others"  # ended by a fault
 
 

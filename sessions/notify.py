@@ -26,7 +26,7 @@ from sessions.background import BackgroundThread
 logger = logging.getLogger(__name__)
 
 SUPERADMINS: Final = "superadmins"
-ROUTES_CHANNEL: Final = "gp.routes"  # of Redis; endpoints/feed.py says what its messages mean
+ROUTES_CHANNEL: Final = "gp.routes"  # of Redis; endpoints/feed.py defines its messages
 
 DIRECT_SEND_LIMIT: Final = 20  # messages; beyond it hosts get theirs in the background, and browsers fetch everything
 ALL: Final = ""  # in place of a session id: many sessions have changed

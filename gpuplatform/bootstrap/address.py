@@ -1,4 +1,4 @@
-"""Where the platform's servers listen: what the setting says, whether it is free, and what a browser types."""
+"""Addresses of the platform's servers: parsing of settings, free ports, URLs and health checks."""
 
 import contextlib
 import http.client
@@ -60,7 +60,7 @@ def address_from(text: str, setting: str = HTTP_SETTING) -> Address:
 
 
 def health(address: Address, allowed_hosts: Sequence[str]) -> int | None:
-    """Return the HTTP status that /healthz gives at `address`, or None where no web server answers."""
+    """Return the HTTP status that /healthz gives at `address`, or None if no web server responds."""
     name = next((host.lstrip(".") for host in allowed_hosts if host != "*"), "localhost")
     host = EVERYWHERE.get(address.host, address.host)
     connection = http.client.HTTPConnection(host, address.port, timeout=TIMEOUT_SECONDS)

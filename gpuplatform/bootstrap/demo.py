@@ -60,7 +60,7 @@ def create(logins_file: Path) -> None:
 
 
 def logins(logins_file: Path) -> list[Login]:
-    """Return the demo log-ins that still sign in: not those whose password was changed or whose user is gone."""
+    """Return the demo logins that still work: not those with a changed password or a deleted user."""
     try:
         passwords: dict[str, str] = json.loads(logins_file.read_text())
     except FileNotFoundError:

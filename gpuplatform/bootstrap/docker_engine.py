@@ -1,4 +1,4 @@
-"""Has a Docker Engine answer: finds it, or installs and starts it on Debian and Ubuntu as root."""
+"""Find a Docker Engine, or install and start one on Debian and Ubuntu as root."""
 
 import os
 import subprocess
@@ -25,7 +25,7 @@ PAUSE_SECONDS: Final = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DockerEngine:
-    """What an Engine says about itself; `problem` tells why it does not answer, else it is empty."""
+    """The version and data of an Engine; `problem` is the error if it does not respond, else ""."""
 
     problem: str = ""
     version: str = ""
@@ -33,7 +33,7 @@ class DockerEngine:
 
 
 def examine(url: str) -> DockerEngine:
-    """Ask the Engine at `url` who it is; never raises."""
+    """Return the data of the Engine at `url`; never raises."""
     path = _socket_path(url)
     if path and not path.exists():
         return DockerEngine(problem=f"there is no Docker Engine at {url}: {path} does not exist")
@@ -50,7 +50,7 @@ def examine(url: str) -> DockerEngine:
 
 
 def ensure(url: str, log: Path, report: Callable[[str], None]) -> DockerEngine:
-    """Return the Engine that answers at `url`, installed and started if need be; raise SetupError if there is none.
+    """Return the Engine at `url`, installed and started if needed; raise SetupError if that fails.
 
     An Engine that this starts outlives the platform, as the sessions' containers do; it writes to `log`.
     """
@@ -67,7 +67,7 @@ def ensure(url: str, log: Path, report: Callable[[str], None]) -> DockerEngine:
 
 
 def start(url: str, command: Sequence[str], log: Path, report: Callable[[str], None]) -> DockerEngine:
-    """Run `command` detached, unless the Engine answers by now, and wait for it; return the Engine or its problem."""
+    """Run `command` detached unless the Engine responds, and wait for it; return the Engine or its problem."""
     engine = examine(url)
     if not engine.problem:
         return engine

@@ -1,4 +1,4 @@
-"""Looks over the machine and the installation: one line per check, what is wrong, and what to do. Changes nothing."""
+"""Read-only checks of the machine and the installation: one line each with the result and advice."""
 
 import asyncio
 import os
@@ -50,13 +50,13 @@ class Verdict(StrEnum):
     """How a check came out."""
 
     OK = "OK"
-    WARN = "WARN"  # works, or will after `make up`, but somebody should look
+    WARN = "WARN"  # works, or will after `make up`, but needs attention
     FAIL = "FAIL"  # the platform cannot run like this
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The outcome of one check; the hint says what to do."""
+    """The result of one check, with a hint on what to do."""
 
     verdict: Verdict
     text: str
@@ -86,7 +86,7 @@ def _guarded(check: Callable[[], Finding]) -> Finding:
 
 
 def _database_problem() -> str:
-    """Return why the database does not answer, or "". Asked once and directly, since the pool would try for long."""
+    """Return why the database does not respond, or "". One direct attempt, because the pool would retry for long."""
     parameters = {**connection.get_connection_params(), "connect_timeout": ANSWER_SECONDS}
     parameters.pop("pool", None)
     try:

@@ -1,4 +1,4 @@
-"""Asks the NVIDIA driver of this machine for its GPUs, for messages to the operator only."""
+"""The GPUs that the NVIDIA driver of this machine reports, for messages to the operator only."""
 
 import pynvml
 

@@ -22,7 +22,7 @@ SIMULATED_GPUS: Final = "1x8GiB"
 
 
 def logins_file() -> Path:
-    """Return where the demo passwords are kept."""
+    """Return the path of the file with the demo passwords."""
     return Path(settings.COMPUTE_VAR_DIR) / "demo-logins.json"
 
 
@@ -48,7 +48,7 @@ def own_services(progress: Progress, *, take_over: bool) -> Iterator[None]:
 
 
 def supervised_services() -> list[Service]:
-    """Return the servers that `own_services` has up, for the supervisor to look after."""
+    """Return the servers that `own_services` runs, for the supervisor."""
     return services.supervised(
         Path(settings.COMPUTE_VAR_DIR), with_postgres=not settings.DATABASE_URL, with_redis=not settings.REDIS_URL
     )

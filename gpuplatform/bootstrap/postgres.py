@@ -104,7 +104,7 @@ class _Server:
 
 
 def is_running(var_dir: Path) -> bool:
-    """Return whether the server answers."""
+    """Return whether the server responds."""
     try:
         psycopg.connect(_maintenance_url(var_dir), connect_timeout=CONNECT_TIMEOUT_SECONDS).close()
     except psycopg.OperationalError:

@@ -1,4 +1,4 @@
-"""Tells the operator what the set-up is doing, and what is wrong in words to act on."""
+"""Progress messages of the set-up, and its error class."""
 
 import time
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 
 
 class SetupError(Exception):
-    """Something on this machine stands in the way; the message says what, and what to do about it."""
+    """The set-up cannot continue on this machine; the message has the cause and what to do."""
 
 
 class Progress:
@@ -35,7 +35,7 @@ class Progress:
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """Announce the step; when the block ends without an error, say how long it took."""
+        """Print the step, and after the block, unless it raises, its duration."""
         started = time.monotonic()
         self._title = title
         self.say(f"==> {title}")
@@ -43,7 +43,7 @@ class Progress:
         self.note(f"done in {time.monotonic() - started:.1f} s")
 
     def note(self, text: str) -> None:
-        """Say something about the current step."""
+        """Print a line about the current step."""
         self.say(f"    {text}")
 
     def say(self, text: str) -> None:

@@ -38,7 +38,7 @@ def running(var_dir: Path, *, take_over: bool, with_postgres: bool = True, with_
 
 
 def supervised(var_dir: Path, *, with_postgres: bool, with_redis: bool) -> list[Service]:
-    """Return the wanted servers for the supervisor to look after."""
+    """Return the selected servers, for the supervisor."""
     database = Service(
         name="the embedded PostgreSQL",
         is_up=lambda: _listens(Path(embedded.socket_folder(var_dir)) / postgres.SOCKET_NAME),
@@ -53,7 +53,7 @@ def supervised(var_dir: Path, *, with_postgres: bool, with_redis: bool) -> list[
 
 
 def _listens(path: Path) -> bool:
-    """Return whether a server is behind the socket, be it too busy to answer."""
+    """Return whether a server listens on the socket, even if it is too busy to respond."""
     with socket.socket(socket.AF_UNIX) as client:
         client.settimeout(CONNECT_SECONDS)
         try:
@@ -73,7 +73,7 @@ def _start_or_say(start: Callable[[Path], None], var_dir: Path) -> None:
 
 
 def start_redis(var_dir: Path) -> None:
-    """Start Redis on its socket unless it answers there. It keeps nothing on disk: all in it may be lost."""
+    """Start Redis on its socket unless it responds there. It stores nothing on disk: its data may be lost."""
     path = embedded.redis_socket(var_dir)
     if redis_responds(var_dir):
         return

@@ -18,7 +18,7 @@ from gpuplatform.bootstrap.restarts import FIRST_DELAY, MOST, Restarts
 GRACE_SECONDS: Final = 15.0  # for a worker to finish what it is doing
 READY_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.3
-LOOK_SECONDS: Final = 2.0  # between looks at the services
+CHECK_SECONDS: Final = 2.0  # between checks of the services
 DRAIN_SECONDS: Final = 2.0
 CHUNK: Final = 65536
 STOP_SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -35,7 +35,7 @@ class Command:
 
 
 class ServiceError(Exception):
-    """A service could not be started; the text says why."""
+    """A service could not be started; the message has the cause."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class Service:
 
 
 class Supervisor:
-    """Runs commands until it is told to stop or one of them ends by itself and cannot be kept running.
+    """Runs commands until a signal stops it, or until one of them exits and cannot be restarted.
 
     Before the platform is ready, an end is a fault of its set-up and ends all. Afterwards a process, or a service, that
     ends is started again, later each time, until it has ended too often within a minute.
@@ -65,12 +65,12 @@ class Supervisor:
         output: TextIO,
         services: Sequence[Service] = (),
         first_delay: float = FIRST_DELAY,
-        look_every: float = LOOK_SECONDS,
+        check_every: float = CHECK_SECONDS,
     ) -> None:
         self._commands = commands
         self._services = services
         self._first_delay = first_delay
-        self._look_every = look_every
+        self._check_every = check_every
         self._folder = folder
         self._output = output
         self._width = max(len(command.name) for command in commands)
@@ -81,7 +81,7 @@ class Supervisor:
         self._relays: set[asyncio.Task[None]] = set()
 
     async def run(self, is_ready: Callable[[], bool], on_ready: Callable[[bool], None]) -> str | None:
-        """Return None after a signal asked to stop, or a sentence that names what could not be kept running.
+        """Return None after a stop signal, or a sentence that names what exited and could not be restarted.
 
         `is_ready` is polled in a thread; `on_ready` is called once, with False when that took too long.
         """
@@ -151,7 +151,7 @@ class Supervisor:
         """Start the service again whenever it is down; return a sentence once it must not be."""
         restarts = Restarts(self._first_delay)
         while True:
-            await asyncio.sleep(self._look_every)
+            await asyncio.sleep(self._check_every)
             if await asyncio.to_thread(service.is_up):
                 continue
             delay = restarts.delay(time.monotonic())
@@ -162,7 +162,7 @@ class Supervisor:
             await self._start_service(service)
 
     async def _start_service(self, service: Service) -> None:
-        """Start it; should we be told to stop meanwhile, it is either up or not before anybody stops it."""
+        """Start it; a stop signal during the start takes effect after it."""
         start = asyncio.create_task(asyncio.to_thread(service.start))
         try:
             await asyncio.shield(start)
@@ -227,13 +227,13 @@ class Supervisor:
             self._say(prefix + rest.decode(errors="replace"))
 
     def _say(self, line: str) -> None:
-        with suppress(OSError):  # the terminal may be gone, and the processes must be stopped nonetheless
+        with suppress(OSError):  # the terminal may be closed, and the processes must be stopped nonetheless
             self._output.write(f"{line}\n")
             self._output.flush()
 
 
 async def _exit_of(pid: int) -> None:
-    """Wait until a child has exited; its `wait()` would also wait for whoever else has its output open."""
+    """Wait until a child has exited; its `wait()` would also wait for other processes with its output open."""
     try:
         handle = os.pidfd_open(pid)
     except ProcessLookupError:

@@ -52,7 +52,7 @@ async def test_a_killed_server_is_restarted(folder: Path, name: str) -> None:
     is_up = postgres.is_running if name == "PostgreSQL" else services.redis_responds
     waits = Command(name="web", arguments=[sys.executable, "-c", "import signal; signal.pause()"])
     servers = services.supervised(var_dir, with_postgres=name == "PostgreSQL", with_redis=name == "Redis")
-    supervisor = Supervisor([waits], folder=folder, output=output, services=servers, look_every=0.1)
+    supervisor = Supervisor([waits], folder=folder, output=output, services=servers, check_every=0.1)
 
     def kill_and_stop(ready: bool) -> None:
         pid = int(pid_file.read_text().splitlines()[0])

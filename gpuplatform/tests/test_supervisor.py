@@ -114,7 +114,7 @@ async def test_a_service_that_cannot_restart_stops_all(tmp_path: Path) -> None:
     output = io.StringIO()
     service = Service(name="the database", is_up=lambda: False, start=fail)
     supervisor = Supervisor(
-        [python("web", WAIT)], folder=tmp_path, output=output, services=[service], first_delay=0.001, look_every=0.001
+        [python("web", WAIT)], folder=tmp_path, output=output, services=[service], first_delay=0.001, check_every=0.001
     )
     ended = await supervisor.run(lambda: True, lambda ready: None)
     assert ended == f"the database was down {MOST + 1} times within a minute; the lines above say why"

@@ -1,4 +1,4 @@
-"""Provide the Debian base that images are built on: pulled where a registry answers, else made with debootstrap."""
+"""Provide the Debian base image of builds: pulled from a registry, or made with debootstrap without one."""
 
 import logging
 import os
@@ -20,7 +20,7 @@ PROBE_SECONDS: Final = 5  # a registry that has not answered by then is taken fo
 DEBOOTSTRAP_SECONDS: Final = 1800
 MIRROR: Final = "http://deb.debian.org/debian"
 SECURITY_MIRROR: Final = "http://deb.debian.org/debian-security"
-# What the slim images of Debian leave out too; apt makes the caches anew, the engine makes /dev.
+# What the slim images of Debian leave out too; apt recreates the caches, the engine /dev.
 _LEFT_OUT: Final = (
     *("./dev/*", "./var/cache/apt/*", "./var/lib/apt/lists/*", "./var/log/*"),
     *("./usr/share/info/*", "./usr/share/locale/*", "./usr/share/man/*"),
@@ -30,7 +30,7 @@ Report = Callable[[str], None]
 
 
 class BaseImageError(Exception):
-    """There is no base to build on; the message says what to do."""
+    """No base image is available; the message has the cause and what to do."""
 
 
 class Bases:
@@ -107,7 +107,7 @@ class Bases:
 
 
 def has_image(engine: DockerClient, reference: str) -> bool:
-    """Tell whether the engine holds this image."""
+    """Return whether the engine has this image."""
     try:
         engine.images.get(reference)
     except ImageNotFound:
@@ -116,7 +116,7 @@ def has_image(engine: DockerClient, reference: str) -> bool:
 
 
 def registry_responds(reference: str) -> bool:
-    """Tell within seconds whether the engine can reach the registry of `reference` and finds the image there."""
+    """Return within seconds whether the engine can reach the registry of `reference` and the image is there."""
     probe = DockerClient(base_url=settings.COMPUTE_DOCKER_URL, timeout=PROBE_SECONDS)
     try:
         probe.images.get_registry_data(reference)

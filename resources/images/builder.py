@@ -45,7 +45,7 @@ class BuildOutcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BuildResult:
-    """What became of one entry; `problem` says why it failed."""
+    """The result of building one entry; `problem` is the cause if it failed."""
 
     entry: Entry
     outcome: BuildOutcome

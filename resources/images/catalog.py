@@ -114,7 +114,7 @@ def build_order(entries: Sequence[Entry]) -> list[tuple[Entry, Recipe]]:
 
 
 def reference_problem(reference: str) -> str | None:
-    """Say what is wrong with an image reference, or None: it must name a tag or a digest."""
+    """Return what is wrong with an image reference, or None. It must have a tag or a digest."""
     match = _REFERENCE.fullmatch(reference)
     if not match:
         return f"{reference!r} is not an image reference; write for example registry.example.com/team/image:1.0"
@@ -175,7 +175,7 @@ def _name(table: dict[str, object], key: str) -> str:
 
 
 def _clashes(entries: Sequence[Entry]) -> list[str]:
-    """Say which names, references or defaults occur more than once."""
+    """Return a message for each name, reference or default that occurs more than once."""
     labels = Counter(entry.label for entry in entries)
     references = Counter(entry.reference for entry in entries)
     defaults = Counter(entry.environment for entry in entries if entry.is_default)

@@ -1,4 +1,4 @@
-"""What goes into a build: the context, the arguments and the digest that tells whether an image is up to date."""
+"""The inputs of a build: context, arguments, and the digest by which an image is known to be up to date."""
 
 import hashlib
 import io

@@ -26,7 +26,7 @@ class Provision:
         """Take what `Builder` takes."""
         self._engine, self._report = engine, report
         self._builder = Builder(engine, folder, environ, force=force, report=report)
-        self._silent: set[str] = set()  # registries that did not answer in this run are not waited for again
+        self._silent: set[str] = set()  # registries that did not respond in this run are not tried again
 
     def enqueue(self, entry: Entry, recipe: Recipe, position: int) -> bool:
         """Register the entry and queue its build unless it is up to date; False where it could not be registered."""
@@ -56,7 +56,7 @@ class Provision:
         return True
 
     def offer(self, entry: Entry) -> bool:
-        """Register an entry whose image a registry has, enabled if it answers; False when that failed."""
+        """Register an entry whose image a registry has, enabled if it responds; return whether that succeeded."""
         enable = is_registered(entry) or self._is_available(entry.reference)
         return self._register(entry, enable=enable)
 

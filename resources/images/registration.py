@@ -49,7 +49,7 @@ def register_entry(entry: Entry, *, enable: bool = True) -> CatalogChange:
 
 
 def is_registered(entry: Entry) -> bool:
-    """Tell whether the entry's version of its environment is in the table, under whatever reference."""
+    """Return whether the entry's version of its environment is registered, under any reference."""
     return Image.objects.filter(environment=entry.environment, version=entry.version).exists()
 
 

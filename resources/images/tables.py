@@ -1,4 +1,4 @@
-"""Reading the tables of a TOML file: each key of one type, and no key that nobody knows."""
+"""Typed access to tables of a TOML file, which refuses unknown keys."""
 
 from typing import Final, TypeVar
 

@@ -22,11 +22,11 @@ TICKET_LIFE: Final = timedelta(seconds=30)
 
 
 class EndpointState(models.TextChoices):
-    """Whether the app behind an endpoint answers."""
+    """Whether the app of an endpoint responds."""
 
-    STARTING = "STARTING", "starting"  # the host starts it, or waits for its first answer
+    STARTING = "STARTING", "starting"  # the host starts it, or waits for its first response
     READY = "READY", "ready"
-    FAILED = "FAILED", "failed"  # it ended or never answered; `detail` says more
+    FAILED = "FAILED", "failed"  # it exited or never responded; `detail` has the cause
     CLOSED = "CLOSED", "closed"  # no way leads to it until it is opened again; the row keeps its record
 
 
@@ -149,7 +149,7 @@ class Revocation(models.Model):
 
 
 class AppPort(models.Model):
-    """Whose app had a port of the pool last, or has it: where apps are told apart by port, browsers keep its data."""
+    """The last user of each port of the pool. Where apps are told apart by port, browsers keep data per port."""
 
     port = models.PositiveIntegerField(primary_key=True)
     user = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, related_name="+")
@@ -160,7 +160,7 @@ class AppPort(models.Model):
 
 
 class EndpointEvent(models.Model):
-    """Who opened, published, shared or revoked what: the record that audits access to apps."""
+    """An audit record of access to apps: opened, published, shared or revoked, and by whom."""
 
     endpoint = models.ForeignKey(Endpoint, on_delete=models.CASCADE, related_name="events")
     at = models.DateTimeField(default=timezone.now)

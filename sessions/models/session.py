@@ -23,7 +23,7 @@ STATUS_CHOICES = [(status.value, status.value.lower()) for status in Status]
 
 
 class StaleSessionError(Exception):
-    """Somebody else moved the session first; what was about to be done no longer applies."""
+    """The session's status changed since it was read, so the transition no longer applies."""
 
 
 SESSION_ID: Final = "[a-z2-7]{16}"  # what `new_session_id` makes, as a regular expression

@@ -11,7 +11,7 @@ from gpuplatform.bootstrap.progress import Progress, SetupError
 
 
 class Command(BaseCommand):
-    """Installs what is missing where it can, and otherwise says what to install."""
+    """Installs missing programs where possible, else prints what to install."""
 
     help = "Have a Docker Engine and the needed programs of the operating system; with --tests, those of the tests too."
     requires_system_checks: list[str] = []

@@ -30,7 +30,7 @@ class Command(BaseCommand):
         parser.add_argument("--setup-only", action="store_true", help="do everything but run")
 
     def handle(self, *args: Any, setup_only: bool, **options: Any) -> None:
-        """Set up and run; raise CommandError with what to do where something stands in the way."""
+        """Set up and run; raise CommandError with the cause and what to do."""
         for number in STOP_SIGNALS:
             signal.signal(number, signal.default_int_handler)  # so that what was started is stopped on the way out
         progress = Progress(self.stdout)  # type: ignore[arg-type]  # OutputWrapper writes and flushes like a stream
@@ -92,7 +92,7 @@ def _require_free(where: address.Address, setting: str) -> None:
 
 
 def _is_ready(where: address.Address, started_at: datetime) -> bool:
-    """Return whether the web process is healthy and this host takes sessions, as heard since `started_at`."""
+    """Return whether the web process is healthy and this host takes sessions, by a heartbeat since `started_at`."""
     if address.health(where, settings.ALLOWED_HOSTS) != 200:
         return False
     close_old_connections()
@@ -105,7 +105,7 @@ def _is_ready(where: address.Address, started_at: datetime) -> bool:
 
 
 def _announcement(where: address.Address, logins: list[demo.Login], ready: bool) -> list[str]:
-    """Return what to tell the operator, once all is up or has taken too long."""
+    """Return the lines to print once all is ready, or has taken too long."""
     if not ready:
         return [
             f"WARNING: the site or this host's worker is not ready after {READY_SECONDS:.0f} s; the lines above say "
