@@ -138,7 +138,7 @@ class Migration(migrations.Migration):
                 ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
                 ('at', models.DateTimeField(db_index=True, default=django.utils.timezone.now)),
                 ('gpu_memory', models.PositiveBigIntegerField(verbose_name='GPU memory (bytes)')),
-                ('gpu_utilisation', models.PositiveSmallIntegerField(help_text="Of its devices' time; null where it cannot be told apart", null=True, verbose_name='GPU utilisation (%)')),
+                ('gpu_utilisation', models.PositiveSmallIntegerField(help_text="Of its devices' time; null if it cannot be measured per session", null=True, verbose_name='GPU utilisation (%)')),
                 ('session', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='usages', to='compute.session')),
             ],
             options={

@@ -13,7 +13,7 @@ class SessionUsage(models.Model):
     at = models.DateTimeField(default=timezone.now, db_index=True)
     gpu_memory = models.PositiveBigIntegerField("GPU memory (bytes)")
     gpu_utilisation = models.PositiveSmallIntegerField(
-        "GPU utilisation (%)", null=True, help_text="Of its devices' time; null where it cannot be told apart"
+        "GPU utilisation (%)", null=True, help_text="Of its devices' time; null if it cannot be measured per session"
     )
 
     class Meta:

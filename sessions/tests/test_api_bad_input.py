@@ -83,7 +83,7 @@ def test_an_invalid_value_is_reported_at_its_field(
 
 
 @pytest.mark.parametrize("field", ["image", "cpu", "memory"])
-def test_a_missing_value_is_told_at_its_field(user: User, order: dict[str, Any], field: str) -> None:
+def test_a_missing_value_is_reported_at_its_field(user: User, order: dict[str, Any], field: str) -> None:
     del order[field]
     assert list(client_of(user).post(URL, order).json()) == [field]
 
@@ -97,14 +97,14 @@ def test_a_missing_value_is_told_at_its_field(user: User, order: dict[str, Any],
         ({"environment": "None such", "version": "3"}, "version"),
     ],
 )
-def test_an_incomplete_environment_is_told(
+def test_an_incomplete_environment_is_reported(
     user: User, order: dict[str, Any], naming: dict[str, str], field: str
 ) -> None:
     del order["image"]
     assert list(client_of(user).post(URL, order | naming).json()) == [field]
 
 
-def test_several_faults_are_told_together(user: User, order: dict[str, Any]) -> None:
+def test_several_errors_are_reported_together(user: User, order: dict[str, Any]) -> None:
     spoilt = order | {"cpu": 0, "fgpu": "0.355", "env": 5, "nmae": "x"}
     assert set(client_of(user).post(URL, spoilt).json()) == {"cpu", "fgpu", "env", "nmae"}
 

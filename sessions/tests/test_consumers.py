@@ -103,7 +103,7 @@ async def test_a_superadmin_gets_each_change_once(admin: User) -> None:
     await socket.close()
 
 
-async def test_a_burst_of_changes_is_told_once(user: User) -> None:
+async def test_a_burst_of_changes_is_sent_once(user: User) -> None:
     socket = Socket(user)
     await socket.open()
     await tell(user_group(user.pk), *["mine"] * 20)

@@ -224,7 +224,7 @@ async def test_a_host_without_gateway_is_unreachable(owner: User, cookie: str) -
     assert words in page
 
 
-def test_routes_are_told_the_gateway_too(session: Session) -> None:
+def test_routes_include_the_gateway(session: Session) -> None:
     assert engine_address.gateway_of(session.host) == Host.objects.get(name=FAR).gateway_url
     assert engine_address.gateway_of(make_host(name="test-host", gateway_url="http://10.0.0.1:1")) == ""
     with pytest.raises(engine_address.HostUnreachableError):

@@ -123,7 +123,7 @@ def test_an_invalid_value_is_shown_and_kept(
         (["GPUPLATFORM_X"], ["x"], "is reserved"),
     ],
 )
-def test_bad_variables_are_told(
+def test_bad_variables_are_reported(
     owner: User, group: ResourceGroup, image: Image, variables: list[str], values: list[str], words: str
 ) -> None:
     form = LaunchForm(owner, typed(group, image, variable=variables, value=values))

@@ -65,7 +65,7 @@ def session_in(container_id: str, host: Host, owner: User) -> Session:
     return running
 
 
-async def test_an_anonymous_browser_is_told_to_sign_in() -> None:
+async def test_an_anonymous_browser_has_to_sign_in() -> None:
     async with terminal("anything") as client:
         assert await client.closed() == (CloseCode.SIGNED_OUT, "Sign in first.")
 

@@ -41,9 +41,9 @@ def test_terminate_works_from_every_status_and_twice(
     if is_news:
         assert (stored.reason, stored.detail) == (Reason.USER_REQUEST, f"Ended by {session.owner}.")
         assert session.events.last().actor == session.owner  # type: ignore[union-attr]
-    told = take_all(f"host.{session.host.name}") if session.host else []
+    messages = take_all(f"host.{session.host.name}") if session.host else []
     stops = is_news and ENDS_AS[status] == Status.TERMINATING
-    assert told == ([("hostworker.tasks.stop_session", (session.pk, 1))] if stops else [])
+    assert messages == ([("hostworker.tasks.stop_session", (session.pk, 1))] if stops else [])
     assert Lease.objects.filter(session=session).exists() == (stored.status == Status.TERMINATING)
 
 

@@ -152,6 +152,6 @@ def test_unavailable_hosts_do_not_count_in_bars() -> None:
     assert bars["sessions"] == Part(used=0, most=None)
 
 
-def test_a_person_without_a_group_is_told_so() -> None:
+def test_the_list_explains_a_missing_group() -> None:
     page = text_of(browser_of(make_user()), "/sessions/")
     assert "No resource group is open to you yet" in page

@@ -2,16 +2,16 @@
 import { copyText } from "#terminal-clipboard";
 
 const SHOWN_MS = 1500;
-const telling = new WeakSet(); // not a mark on the button: a live update takes marks away
+const copied = new WeakSet(); // not an attribute of the button: a live update removes attributes
 
 document.addEventListener("click", async (event) => {
   const button = event.target.closest("[data-copy]");
-  if (!button || telling.has(button)) return;
-  telling.add(button);
+  if (!button || copied.has(button)) return;
+  copied.add(button);
   const label = button.textContent;
   button.textContent = (await copyText(button.dataset.copy)) ? "Copied" : "Select it and press Ctrl+C";
   setTimeout(() => {
     button.textContent = label;
-    telling.delete(button);
+    copied.delete(button);
   }, SHOWN_MS);
 });

@@ -14,7 +14,7 @@ export function clock(seconds) {
 // Returns the line beside a plot; `share` is the session's GPU memory in bytes, or null.
 export function textOf(series, point, share) {
   const number = read[series](point);
-  if (number === null) return "not to be told apart";
+  if (number === null) return "not measured per session";
   const when = clock(Date.parse(point.at) / 1000);
   if (series === "utilisation") return `${Math.round(number)} % at ${when}`;
   return `${number.toFixed(2)}${share ? ` of ${(share / GIB).toFixed(2)}` : ""} GiB at ${when}`;

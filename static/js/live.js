@@ -29,7 +29,7 @@ function connect() {
   socket.addEventListener("open", () => {
     show(true);
     backoff.reset();
-    refresh(); // what changed since the page was written, or while offline, was told to nobody
+    refresh(); // changes since the page was rendered, or while offline, were not sent
   });
   socket.addEventListener("message", (event) => {
     const { session } = JSON.parse(event.data);

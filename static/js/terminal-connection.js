@@ -1,4 +1,4 @@
-// One terminal's websocket: bytes both ways, flow control both ways, and the way back after a loss.
+// The websocket of one terminal: bytes and flow control both ways, and reconnection.
 // Binary frames are the terminal's bytes. Text frames are JSON: {"resize": [columns, rows]}, {"ack": bytes}, {"ping": 1}.
 import { Backoff } from "#backoff";
 
@@ -81,7 +81,7 @@ export class Connection {
     this.#drawn = 0;
   }
 
-  // The network may have gone while nobody looked: ask, and come back at once where there is no answer.
+  // The network may have failed unnoticed: send a ping, and reconnect at once without a pong.
   check() {
     if (!this.isOpen) {
       if (this.#retry) this.open();

@@ -9,7 +9,7 @@ import { Code, Connection } from "#terminal-connection";
 const FONT_KEY = "gpuplatform.terminal.font-size";
 const FONT = { smallest: 8, usual: 14, largest: 32 };
 const NOTICE_MS = 2500;
-const RESIZE_MS = 80; // a window being dragged is told when it rests
+const RESIZE_MS = 80; // a dragged window is resized once it rests
 // Leaves whatever mode the lost shell was in; a tmux that is attached again draws its own screen over the rest.
 const LEAVE_ALTERNATE = "\x18\x1b[?1049l";
 const LEAVE_MODES = "\x18\x1b[!p\x1b[?1000;1002;1003;1004;1006;2004l\x1b[0m\r\n";

@@ -19,6 +19,6 @@ test("what the devices do not tell is no zero", () => {
   const unknown = { ...point, gpu_memory: null, gpu_utilisation: null };
   for (const series of ["memory", "utilisation"]) {
     assert.equal(read[series](unknown), null);
-    assert.equal(textOf(series, unknown, null), "not to be told apart");
+    assert.equal(textOf(series, unknown, null), "not measured per session");
   }
 });
