@@ -247,7 +247,7 @@ class ImageAdmin(AmountsAdmin):
         """Return how far the build of the image is."""
         build = builds.build_of(image)
         if build is None:
-            return "not built here"
+            return "-"
         if build.state == BuildState.BUILDING and build.steps:
             return f"building, step {build.step} of {build.steps}"
         return str(BuildState(build.state).label)

@@ -98,6 +98,7 @@ def test_the_launch_page_follows_a_build_and_then_launches(image: Image, page: P
     expect(item.get_by_role("progressbar")).to_have_attribute("value", "7")
     expect(button).to_be_disabled()
     expect(page.get_by_text("This environment is not ready yet")).to_be_visible()
+    expect(page.locator("#advice")).to_be_hidden()
     expect(page.locator("#id_image option:checked")).to_have_text("3.11 (not ready)")
     builds.record_step(build, 12, 23)
     expect(item).to_contain_text("step 12 of 23")
@@ -112,6 +113,7 @@ def test_the_launch_page_follows_a_build_and_then_launches(image: Image, page: P
     expect(item).to_have_count(0)
     expect(page.locator("#id_image option:checked")).to_have_text("3.11")
     expect(button).to_be_enabled()
+    expect(page.locator("#advice")).to_contain_text("Starts now")
     button.click()
     expect(page.locator(".alert-success")).to_contain_text("Launched")
     assert Session.objects.get().image == image

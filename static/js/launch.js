@@ -61,11 +61,12 @@ function chooseEnvironment() {
   for (const option of images.options) nameOption(option);
   onBuilds = () => {
     const waiting = new Set([...document.querySelectorAll("[data-image]:not([data-usable])")].map((each) => each.dataset.image));
-    for (const option of groups.flatMap((each) => each.options)) {
-      option.toggleAttribute("data-unusable", waiting.has(option.value));
+    const changed = groups.flatMap((each) => each.options).filter((each) => waiting.has(each.value) !== ("unusable" in each.dataset));
+    for (const option of changed) {
+      option.toggleAttribute("data-unusable");
       nameOption(option);
     }
-    update();
+    if (changed.length) form.dispatchEvent(new Event("input", { bubbles: true })); // has the advice written anew, too
   };
   choice.replaceChildren(...groups.map((each) => new Option(each.name, each.name)));
   const current = images.selectedOptions[0].parentElement.label;
@@ -117,6 +118,7 @@ function update() {
   const button = document.getElementById("launch-button");
   button.disabled = isUnusable || button.classList.contains("btn-loading");
   document.getElementById("launch-waits").hidden = !isUnusable;
+  document.getElementById("advice").hidden = isUnusable; // it would say the same, as it was a while ago
 }
 
 function bindVariables() {
