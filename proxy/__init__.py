@@ -1,1 +1,1 @@
-"""Bytes between a browser and a container. Pure asyncio: no Django, no Channels."""
+"""The data plane: a reverse proxy for the apps of sessions. Pure asyncio, without Django or Channels."""
