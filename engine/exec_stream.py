@@ -39,7 +39,8 @@ class Exec:
         if not answer.is_success:
             raise ExecError(refusal(answer))
         state = answer.json()
-        return None if state.get("Running") else int(state.get("ExitCode") or 0)
+        # The engine writes the two fields one after the other, and responds without waiting for the second.
+        return None if state.get("Running") or state.get("ExitCode") is None else int(state["ExitCode"])
 
     async def ended(self) -> int:
         """Return the exit code once there is one, for a process whose output has ended. Raises ExecError."""

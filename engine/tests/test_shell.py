@@ -8,7 +8,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from engine.engine import Engine, ExecError
+from engine.engine import Engine, EngineResponse, ExecError
 from engine.exec_stream import ExecStream
 from engine.shell import CUT_OFF, Shell
 from engine.tests.streams import read_until
@@ -150,6 +150,15 @@ async def test_hang_up_ends_running_shell_despite_code_126(bare: Container, monk
     monkeypatch.setattr(shell, "exit_code", AsyncMock(return_value=CUT_OFF))
     await shell.hang_up()
     await eventually(lambda: not bare.processes())
+
+
+async def test_a_state_without_exit_code_is_no_end(bare: Container, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell = await Shell.start(Engine(ENGINE_URL), bare.id)
+    half_written = EngineResponse(200, b'{"Running": false, "ExitCode": null}')
+    with monkeypatch.context() as patch:
+        patch.setattr(Engine, "request", AsyncMock(return_value=half_written))
+        assert await shell.exit_code() is None
+    await shell.hang_up()
 
 
 async def test_hanging_up_goes_on_though_its_caller_is_cancelled(bare: Container) -> None:
