@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
 
 from accounts.models import User
 from endpoints import services
@@ -86,6 +86,25 @@ def test_the_launcher_opens_once_in_the_launching_tab(
 
 def test_the_launcher_opens_for_an_already_running_session(page: Page, server: LiveServer, session: Session) -> None:
     page.goto(f"{server.url}/sessions/#launched={session.pk}")
+    expect(page.get_by_role("dialog")).to_contain_text(f"Apps of {session.name}")
+
+
+def test_a_launcher_without_answer_opens_with_the_next_update(
+    page: Page, server: LiveServer, session: Session, owner: User
+) -> None:
+    requests: list[str] = []
+
+    def answer(route: Route) -> None:
+        requests.append(route.request.url)
+        if len(requests) == 1:
+            route.fulfill(status=204)  # nothing to show, and no error
+        else:
+            route.fallback()
+
+    page.route("**/sessions/*/apps/", answer)
+    with page.expect_response(lambda response: response.status == 204):
+        page.goto(f"{server.url}/sessions/#launched={session.pk}")
+    run_session(owner=owner)
     expect(page.get_by_role("dialog")).to_contain_text(f"Apps of {session.name}")
 
 

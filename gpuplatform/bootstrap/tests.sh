@@ -11,5 +11,5 @@ else
     sh gpuplatform/bootstrap/step.sh "Tests of the JavaScript" sh gpuplatform/bootstrap/with_node.sh --test tests/js/*.test.js ||
         failed=1
 fi
-.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "$selected" --durations 25 || failed=1
+.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "$selected" --durations 25 || failed=1
 exit $failed

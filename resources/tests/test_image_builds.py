@@ -138,6 +138,7 @@ def test_two_builders_take_turns(engine: DockerClient, folder: Path) -> None:
         assert not background.build_next(engine, folder, {}, lambda _: None)
         ImageBuild.objects.update(state=BuildState.BUILDING)
         assert enqueue(engine, folder).state == BuildState.BUILDING, "what the other builds is left alone"
+        other.execute("SELECT pg_advisory_unlock(%s)", [builds.BUILD_LOCK])  # the server ends a session only later
     assert build_next(engine, folder).state == BuildState.READY
 
 
