@@ -36,9 +36,9 @@ def run(world: DockerWorld, spec: ContainerSpec, script: str, **environment: str
 
 def test_the_environment_reaches_the_program_and_no_command_line(world: DockerWorld, running: ContainerSpec) -> None:
     script = "(sleep 100; :) >/dev/null 2>&1 & echo $SECRET; cat /proc/[0-9]*/cmdline"
-    output = run(world, running, script, SECRET="4711")
-    assert output.startswith("4711\n")
-    assert output.count("4711") == 1
+    output = run(world, running, script, SECRET="swordfish")
+    assert output.startswith("swordfish\n")
+    assert output.count("swordfish") == 1
 
 
 def test_what_it_leaves_in_the_background_outlives_it(world: DockerWorld, running: ContainerSpec) -> None:
