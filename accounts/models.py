@@ -33,6 +33,20 @@ class ResourcePolicy(models.Model):
     allow_public_apps = models.BooleanField(
         default=True, help_text="Apps of sessions may be opened to people without an account"
     )
+    max_folders = models.PositiveIntegerField("data folders", null=True, blank=True, default=20)
+    storage_bytes = models.PositiveBigIntegerField(
+        "storage (bytes)", null=True, blank=True, help_text="Of a user's data folders together on each storage root"
+    )
+    storage_files = models.PositiveBigIntegerField(
+        "storage (files)", null=True, blank=True, help_text="Of a user's data folders together on each storage root"
+    )
+    max_private_images = models.PositiveIntegerField("private images", null=True, blank=True, default=5)
+    allow_conversion = models.BooleanField(
+        default=False, help_text="Users may turn their own sessions into private images; superadmins always may"
+    )
+    allow_unlisted_images = models.BooleanField(
+        default=False, help_text="Users may launch any image that their hosts can pull, by its full name"
+    )
 
     class Meta:
         ordering = ("name",)

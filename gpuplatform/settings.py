@@ -80,6 +80,7 @@ INSTALLED_APPS = [
     "gpuplatform",
     "accounts",
     "resources",
+    "folders",
     "sessions",
     "scheduler",
     "hostworker",

@@ -210,6 +210,52 @@ class Preset(models.Model):
         return f"{self.name} ({fgpu_text(self.fgpu)} fGPU)"
 
 
+class Registry(models.Model):
+    """A container registry that hosts pull from, with the credentials to do so."""
+
+    name = models.CharField(max_length=64, unique=True)
+    address = models.CharField(
+        max_length=255, unique=True, help_text="Host and port as in image references, such as registry.example.com:5000"
+    )
+    username = models.CharField(max_length=255, blank=True)
+    encrypted_password = models.BinaryField(blank=True, default=bytes, editable=False)
+    is_push_target = models.BooleanField(
+        "push target", default=False, help_text="Images made from sessions are pushed here, so that every host has them"
+    )
+
+    class Meta:
+        ordering = ("name",)
+        verbose_name_plural = "registries"
+        constraints = (
+            models.UniqueConstraint(
+                fields=("is_push_target",), condition=Q(is_push_target=True), name="registry_one_push_target"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class ImageQuerySet(models.QuerySet["Image"]):
+    """Questions about images."""
+
+    def usable_by(self, user: User) -> "ImageQuerySet":
+        """Return the enabled images that `user` may launch: everybody's, and private ones of their own."""
+        return self.filter(Q(owner=None) | Q(owner=user), is_enabled=True)
+
+    def visible_to(self, user: User) -> "ImageQuerySet":
+        """Return the images that `user` may know of: those that they may launch, all of them for a superadmin."""
+        return self if user.is_superuser else self.usable_by(user)
+
+
+class ImageSource(models.TextChoices):
+    """Where an image comes from."""
+
+    CATALOG = "catalog", "built from the catalogue"
+    REGISTRY = "registry", "pulled from a registry"
+    SESSION = "session", "made from a session"
+
+
 class Image(models.Model):
     """A container image that sessions may run: one version of an environment."""
 
@@ -222,11 +268,29 @@ class Image(models.Model):
     min_cpu = models.PositiveIntegerField("least CPU cores", default=1)
     min_memory = models.PositiveBigIntegerField("least memory (bytes)", default=64 * MIB)
     min_fgpu = models.PositiveIntegerField("least milli-fGPU", default=0)
+    owner = models.ForeignKey(
+        User,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="private_images",
+        help_text="Who alone may use it; empty: everybody",
+    )
+    source = models.CharField(max_length=8, choices=ImageSource.choices, default=ImageSource.REGISTRY.value)
+    architecture = models.CharField(max_length=16, blank=True, help_text="Such as amd64; empty: not known yet")
+    accelerators = models.CharField(max_length=64, blank=True, help_text="What it can use, such as cuda")
+    size = models.PositiveBigIntegerField("size (bytes)", null=True, blank=True, editable=False)
+    enable_hint = models.TextField(blank=True, help_text="How an administrator makes it usable, where it is disabled")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects: ClassVar[ImageQuerySet] = ImageQuerySet.as_manager()  # type: ignore[assignment]
 
     class Meta:
         ordering = ("environment", "version")
         constraints = (
-            models.UniqueConstraint(fields=("environment", "version"), name="image_version_unique"),
+            models.UniqueConstraint(
+                fields=("owner", "environment", "version"), name="image_version_unique", nulls_distinct=False
+            ),
             models.UniqueConstraint(
                 fields=("environment",), condition=Q(is_default=True), name="image_one_default_per_environment"
             ),
@@ -234,6 +298,22 @@ class Image(models.Model):
 
     def __str__(self) -> str:
         return f"{self.environment} {self.version}"
+
+
+class HostImage(models.Model):
+    """The fact that the engine of a host has an image, as the host last said."""
+
+    host = models.ForeignKey(Host, on_delete=models.CASCADE, related_name="images")
+    image = models.ForeignKey(Image, on_delete=models.CASCADE, related_name="on_hosts")
+    size = models.PositiveBigIntegerField("size (bytes)")
+    seen_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("host", "image")
+        constraints = (models.UniqueConstraint(fields=("host", "image"), name="host_image_unique"),)
+
+    def __str__(self) -> str:
+        return f"{self.image} on {self.host}"
 
 
 class BuildState(models.TextChoices):

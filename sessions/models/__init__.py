@@ -1,5 +1,6 @@
 """The tables of sessions: sessions with their leases and events, and the endpoints by which their apps are reached."""
 
+from sessions.models.conversion import ACTIVE_CONVERSIONS, Conversion, ConversionState
 from sessions.models.endpoint import (
     TICKET_LIFE,
     AppPort,
@@ -12,6 +13,7 @@ from sessions.models.endpoint import (
     ShareLinkQuerySet,
     Ticket,
 )
+from sessions.models.mount import Mount
 from sessions.models.session import (
     SESSION_ID,
     GpuShare,
@@ -29,15 +31,19 @@ from sessions.models.session import (
 from sessions.models.usage import SessionUsage
 
 __all__ = [
+    "ACTIVE_CONVERSIONS",
     "SESSION_ID",
     "TICKET_LIFE",
     "AppPort",
+    "Conversion",
+    "ConversionState",
     "Endpoint",
     "EndpointEvent",
     "EndpointQuerySet",
     "EndpointState",
     "GpuShare",
     "Lease",
+    "Mount",
     "Placed",
     "Revocation",
     "Scheduled",

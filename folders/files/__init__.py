@@ -1,0 +1,1 @@
+"""Files below a folder's directory, reached without ever leaving it. No Django."""

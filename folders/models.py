@@ -1,0 +1,151 @@
+"""Storage roots, data folders, who may use them, and uploads under way."""
+
+import base64
+import secrets
+import uuid
+from typing import ClassVar
+
+from django.core.validators import RegexValidator
+from django.db import models
+from django.db.models import Exists, OuterRef, Q
+from django.utils import timezone
+
+from accounts.models import User
+from folders.names import AUTOMOUNT_PREFIX, MAX_NAME_LENGTH, NAME
+from resources.models import Host
+
+
+def new_folder_id() -> str:
+    """Return 80 random bits as 16 lower-case base32 characters: the name of the folder's directory on its root."""
+    return base64.b32encode(secrets.token_bytes(10)).decode().lower()
+
+
+class StorageRoot(models.Model):
+    """A directory that holds data folders: of one host, or of a shared file system that several hosts mount.
+
+    Its path is the same on every host. A marker file with `key` in it tells the root from an empty mount point.
+    """
+
+    name = models.SlugField(max_length=64, unique=True)
+    path = models.CharField(max_length=255, unique=True, validators=[RegexValidator(r"^/[!-~]*[!-.0-~]$")])
+    key = models.UUIDField(default=uuid.uuid4, editable=False, unique=True, help_text="In its marker file")
+    is_shared = models.BooleanField(
+        "shared", default=False, help_text="A file system that several hosts mount, such as NFS; else of one host"
+    )
+    is_enabled = models.BooleanField("enabled", default=True, help_text="New folders may be created on it")
+    is_default = models.BooleanField("default", default=False, help_text="Offered first for new folders")
+
+    class Meta:
+        ordering = ("-is_default", "name")
+        constraints = (
+            models.UniqueConstraint(fields=("is_default",), condition=Q(is_default=True), name="root_one_default"),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class QuotaSupport(models.TextChoices):
+    """How a host holds users to their storage quota on a root."""
+
+    ENFORCED = "enforced", "enforced by the file system"
+    WATCHED = "watched", "measured; what exceeds it becomes read-only"
+
+
+class HostRoot(models.Model):
+    """What a host last found at the path of a storage root."""
+
+    host = models.ForeignKey(Host, on_delete=models.CASCADE, related_name="storage_roots")
+    root = models.ForeignKey(StorageRoot, on_delete=models.CASCADE, related_name="on_hosts")
+    is_present = models.BooleanField("present", default=False)
+    problem = models.CharField(max_length=300, blank=True, help_text="Why sessions on this host cannot use it")
+    quota_support = models.CharField(max_length=8, choices=QuotaSupport.choices, default=QuotaSupport.WATCHED.value)
+    total_bytes = models.PositiveBigIntegerField(null=True, blank=True)
+    free_bytes = models.PositiveBigIntegerField(null=True, blank=True)
+    checked_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        ordering = ("root", "host")
+        constraints = (models.UniqueConstraint(fields=("host", "root"), name="host_root_unique"),)
+
+    def __str__(self) -> str:
+        return f"{self.root} on {self.host}"
+
+
+class FolderQuerySet(models.QuerySet["Folder"]):
+    """Questions about folders."""
+
+    def live(self) -> "FolderQuerySet":
+        """Return the folders that are not in the trash."""
+        return self.filter(trashed_at=None)
+
+    def readable_by(self, user: User) -> "FolderQuerySet":
+        """Return the folders that `user` owns or that are shared with them."""
+        shared = FolderShare.objects.filter(folder=OuterRef("pk"), user=user)
+        return self.filter(Q(owner=user) | Q(Exists(shared), trashed_at=None))
+
+
+class Folder(models.Model):
+    """A data folder: a directory that outlives sessions and is mounted into them."""
+
+    id = models.CharField(primary_key=True, max_length=16, default=new_folder_id, editable=False)
+    owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="folders")
+    name = models.CharField(max_length=MAX_NAME_LENGTH, validators=[RegexValidator(rf"^{NAME.pattern}\Z")])
+    root = models.ForeignKey(StorageRoot, on_delete=models.PROTECT, related_name="folders")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    trashed_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="Since when it is in the trash")
+    used_bytes = models.PositiveBigIntegerField(default=0, editable=False, help_text="As last measured")
+    used_files = models.PositiveBigIntegerField(default=0, editable=False, help_text="As last measured")
+    measured_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects: ClassVar[FolderQuerySet] = FolderQuerySet.as_manager()  # type: ignore[assignment]
+
+    class Meta:
+        ordering = ("name", "id")
+        constraints = (
+            models.UniqueConstraint(
+                fields=("owner", "name"), condition=Q(trashed_at=None), name="folder_live_name_unique"
+            ),
+        )
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def is_automounted(self) -> bool:
+        """True for a folder that every session of its owner mounts."""
+        return self.name.startswith(AUTOMOUNT_PREFIX)
+
+
+class FolderShare(models.Model):
+    """The right of another user to a folder."""
+
+    folder = models.ForeignKey(Folder, on_delete=models.CASCADE, related_name="shares")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="shared_folders")
+    is_read_only = models.BooleanField("read only", default=True)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ("folder", "user")
+        constraints = (models.UniqueConstraint(fields=("folder", "user"), name="folder_share_unique"),)
+
+    def __str__(self) -> str:
+        return f"{self.folder} for {self.user}"
+
+
+class Upload(models.Model):
+    """A file on its way into a folder; its bytes so far lie in the folder's directory for uploads."""
+
+    id = models.UUIDField(primary_key=True, default=uuid.uuid4, editable=False)
+    folder = models.ForeignKey(Folder, on_delete=models.CASCADE, related_name="uploads")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
+    path = models.TextField(help_text="In the folder, where the file appears once it is whole")
+    length = models.PositiveBigIntegerField("length (bytes)")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    expires_at = models.DateTimeField()
+
+    class Meta:
+        ordering = ("created_at",)
+
+    def __str__(self) -> str:
+        return f"{self.path} to {self.folder_id}"
