@@ -18,7 +18,7 @@ LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")
 
 
 @dataclass(frozen=True)
-class Mount:
+class BindMount:
     """One bound file."""
 
     source: Path
@@ -26,30 +26,30 @@ class Mount:
     read_only: bool = True
 
 
-def hook_mounts(limits: Path, region: Path, build: Path = BUILD) -> list[Mount]:
+def hook_mounts(limits: Path, region: Path, build: Path = BUILD) -> list[BindMount]:
     """What holds a session to its share: the two files of `fgpu.limits.prepare`, and the library."""
     return [
-        Mount(limits, LIMITS_PATH),
-        Mount(region, REGION_PATH, read_only=False),
-        Mount(build / "libfgpu.so", HOOK_PATH),
-        Mount(build / "ld.so.preload", "/etc/ld.so.preload"),
+        BindMount(limits, LIMITS_PATH),
+        BindMount(region, REGION_PATH, read_only=False),
+        BindMount(build / "libfgpu.so", HOOK_PATH),
+        BindMount(build / "ld.so.preload", "/etc/ld.so.preload"),
     ]
 
 
-def simulated_mounts(config: Path, state: Path, build: Path = BUILD) -> list[Mount]:
+def simulated_mounts(config: Path, state: Path, build: Path = BUILD) -> list[BindMount]:
     """What a session on simulated GPUs sees instead of NVIDIA's driver.
 
     `config` lists the session's GPUs (`fgpu.simulated.format_config`); `state` is one file for all sessions of the
     host, writable for everybody.
     """
     libraries = [
-        Mount(build / "sim" / name, f"{folder}/{name}")
+        BindMount(build / "sim" / name, f"{folder}/{name}")
         for folder in LIBRARY_FOLDERS
         for name in ("libcuda.so.1", "libnvidia-ml.so.1")
     ]
     return [
-        Mount(config, SIMULATED_CONFIG_PATH),
-        Mount(state, SIMULATED_STATE_PATH, read_only=False),
-        Mount(build / "sim" / "nvidia-smi", "/usr/bin/nvidia-smi"),
+        BindMount(config, SIMULATED_CONFIG_PATH),
+        BindMount(state, SIMULATED_STATE_PATH, read_only=False),
+        BindMount(build / "sim" / "nvidia-smi", "/usr/bin/nvidia-smi"),
         *libraries,
     ]

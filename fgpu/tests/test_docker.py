@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from fgpu.limits import LIMITS_PATH, REGION_PATH
-from fgpu.mounts import BUILD, HOOK_PATH, Mount, hook_mounts, simulated_mounts
+from fgpu.mounts import BUILD, HOOK_PATH, BindMount, hook_mounts, simulated_mounts
 from fgpu.tests.host import GIB, OUT_OF_MEMORY, SYSTEM_NOT_READY, Host, Session, limit
 
 pytestmark = pytest.mark.docker
@@ -52,7 +52,7 @@ def image(built: Path) -> Iterator[str]:
     docker("rmi", "-f", name)
 
 
-def volume(mount: Mount) -> str:
+def volume(mount: BindMount) -> str:
     return f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"
 
 
@@ -64,8 +64,8 @@ class Container:
         mounts = [
             *hook_mounts(session.limits, session.region),
             *simulated_mounts(folder / "gpus.conf", folder / "state"),
-            Mount(BUILD / "test" / "probe", "/usr/bin/probe"),
-            Mount(BUILD / "test" / "static", "/usr/bin/static"),
+            BindMount(BUILD / "test" / "probe", "/usr/bin/probe"),
+            BindMount(BUILD / "test" / "static", "/usr/bin/static"),
         ]
         (folder / "state").touch(mode=0o666)
         bound = [mount for mount in mounts if mount.target != leave_out]

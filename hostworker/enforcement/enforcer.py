@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from fgpu.mounts import Mount, hook_mounts, simulated_mounts
+from fgpu.mounts import BindMount, hook_mounts, simulated_mounts
 from hostworker.enforcement import mps
 from hostworker.enforcement.folders import LIMITS, SessionFolders
 from hostworker.enforcement.programs import Programs, ProgramsMissingError
@@ -53,7 +53,7 @@ class Enforcer:
     def prepare(self, spec: ContainerSpec) -> EnforcementSetup:
         """Prepare the attempt's files and return what its container needs; safe to repeat. Raises EnforcementError."""
         key = (spec.session, spec.attempt)
-        mounts: list[Mount] = []
+        mounts: list[BindMount] = []
         try:
             if needs_hook(spec.gpus):
                 mounts += self._hook(key, spec.gpus)
@@ -89,14 +89,14 @@ class Enforcer:
         except PrivilegesError as error:
             raise EnforcementError(f"Its share of the GPU could not be verified: {error}") from error
 
-    def _hook(self, key: Key, gpus: Sequence[GpuGrant]) -> list[Mount]:
+    def _hook(self, key: Key, gpus: Sequence[GpuGrant]) -> list[BindMount]:
         problem = self.problem()
         if problem or any(gpu.tier is Tier.NONE for gpu in gpus):
             raise EnforcementError(f"Its host cannot divide a GPU: {problem or STALE}")
         limits, region = self.folders.prepare(key, gpus, self.context_memory)
         return hook_mounts(limits, region, self.programs.installed())
 
-    def _simulate(self, key: Key, gpus: Sequence[GpuGrant]) -> list[Mount]:
+    def _simulate(self, key: Key, gpus: Sequence[GpuGrant]) -> list[BindMount]:
         listing = self.folders.path(key) / "gpus.conf"
         if not listing.exists():
             write_listing(listing, {gpu.uuid: gpu.memory_bytes for gpu in gpus})

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from fgpu.mounts import Mount
+from fgpu.mounts import BindMount
 from hostworker.enforcement.shares import share_percent
 from hostworker.runtime.base import GpuGrant
 
@@ -13,14 +13,14 @@ DEV_SHM: Final = "/dev/shm"  # noqa: S108  # the name is what programs know
 SHM: Final = "shm"  # in the pipe folder: what the daemon has as its /dev/shm
 
 
-def mounts(folder: Path) -> tuple[Mount, ...]:
+def mounts(folder: Path) -> tuple[BindMount, ...]:
     """Return the daemon's pipe folder, and its /dev/shm where the administrator has put that into the folder.
 
     Never the host's own /dev/shm: everybody's shared memory is there, the embedded PostgreSQL's too.
     """
     shared = folder / SHM
-    more = [Mount(source=shared, target=DEV_SHM, read_only=False)] if shared.is_dir() else []
-    return Mount(source=folder, target=MPS_PATH, read_only=False), *more
+    more = [BindMount(source=shared, target=DEV_SHM, read_only=False)] if shared.is_dir() else []
+    return BindMount(source=folder, target=MPS_PATH, read_only=False), *more
 
 
 def environment(gpus: Sequence[GpuGrant]) -> dict[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from fgpu.mounts import Mount
+from fgpu.mounts import BindMount
 from resources.tiers import Tier
 
 Key = tuple[str, int]  # session id, attempt
@@ -56,7 +56,7 @@ class GpuGrant:
 class EnforcementSetup:
     """Mounts and environment variables that hold a container to its shares of GPUs."""
 
-    mounts: tuple[Mount, ...] = ()
+    mounts: tuple[BindMount, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
 
 

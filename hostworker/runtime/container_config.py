@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from engine.containers import ATTEMPT_LABEL, HOSTNAME_LABEL, SESSION_LABEL
-from fgpu.mounts import Mount
+from fgpu.mounts import BindMount
 from hostworker.runtime.base import ContainerSpec, EnforcementSetup
 
 NO_ENFORCEMENT: Final = EnforcementSetup()
@@ -128,7 +128,7 @@ def _environment(spec: ContainerSpec, setup: EnforcementSetup) -> dict[str, str]
     }
 
 
-def _mount(mount: Mount) -> dict[str, object]:
+def _mount(mount: BindMount) -> dict[str, object]:
     """Return a mount as the engine takes it; unlike its "Binds" it refuses a source that is missing."""
     return {
         "Type": "bind",
@@ -139,7 +139,7 @@ def _mount(mount: Mount) -> dict[str, object]:
     }
 
 
-def _host_config(spec: ContainerSpec, network: str, mounts: Sequence[Mount]) -> dict[str, object]:
+def _host_config(spec: ContainerSpec, network: str, mounts: Sequence[BindMount]) -> dict[str, object]:
     uuids = [gpu.uuid for gpu in spec.gpus if not gpu.is_simulated]
     return {
         "NanoCpus": spec.cpu * 1_000_000_000,
