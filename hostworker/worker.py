@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from django.db import close_old_connections, connections
 
+from folders import roots
 from hostworker import app_starter, jupyter_activity, reconciler, runner, session_keys
 from hostworker import watchdog as gpu_watchdog
 from hostworker.jupyter_activity import JupyterActivity
@@ -50,6 +51,7 @@ class HostWorker:
             (self.reconcile, RECONCILE_SECONDS),
             (self.listen, 1),
             (self.keep_warm, KEEP_WARM_SECONDS),
+            (self.check_storage, roots.CHECK_SECONDS),
             (SessionKeys(runtime, host).poll, session_keys.POLL_INTERVAL_SECONDS),
             (JupyterActivity(host).poll, jupyter_activity.POLL_INTERVAL_SECONDS),
         ]
@@ -65,6 +67,7 @@ class HostWorker:
         """Reconcile once, so that the host is ready if its engine is, then start the loops."""
         if self._hold_firewall:
             self._once(self.apply_firewall)
+        self._once(self.check_storage)  # so that the first sessions are placed where their folders are
         self._once(self.reconcile)
         for thread in self._threads:
             thread.start()
@@ -110,6 +113,10 @@ class HostWorker:
     def keep_warm(self) -> None:
         """Keep sandboxes ready for the next starts; returns when the worker ends, or where there are none to keep."""
         self.runtime.keep_warm(self._stopped)
+
+    def check_storage(self) -> None:
+        """Record which storage roots this host has."""
+        roots.check(self.host)
 
     def apply_firewall(self) -> None:
         """Apply the firewall rules that keep sessions from the host's own services."""
