@@ -24,6 +24,8 @@ from hostworker.runtime.base import (
     StartError,
 )
 from resources.kick import kick_scheduler
+from resources.registries.credentials import CredentialsError, login_for
+from resources.registries.login import RegistryLogin
 from sessions import notify
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import GpuShare, Session, StaleSessionError
@@ -63,7 +65,8 @@ def start(runtime: Runtime, session_id: str, attempt: int) -> None:
         return
     _preparing.add((session_id, attempt))
     try:
-        runtime.ensure_image(session.image.reference, lambda text: _show_progress(session, text))
+        reference = session.image.reference
+        runtime.ensure_image(reference, lambda text: _show_progress(session, text), lambda: _login_for(reference))
         with _starting, container_lock(session_id):
             _run(runtime, session)
     except tuple(REFUSALS) as failure:
@@ -141,6 +144,16 @@ def _claim(session_id: str, attempt: int) -> Session | None:
         except StaleSessionError:
             return None
     return session
+
+
+def _login_for(reference: str) -> RegistryLogin | None:
+    """Return the login that the platform has for the registry of an image. Raise ImageUnavailableError."""
+    try:
+        return login_for(reference)
+    except CredentialsError as error:
+        logger.error("%s", error)
+        text = f"Image {reference} could not be pulled: the password of its registry has to be entered again."
+        raise ImageUnavailableError(text) from error
 
 
 def _run(runtime: Runtime, session: Session) -> None:

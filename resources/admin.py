@@ -14,10 +14,10 @@ from accounts.admin import UserAdmin
 from accounts.models import ResourcePolicy, User
 from resources import services
 from resources.fields import FGPU_HELP, SIZE_HELP, FgpuFormField, SizeFormField
-from resources.forms import HostForm, ImageForm, PresetForm, ResourceGroupForm
+from resources.forms import HostForm, ImageForm, PresetForm, RegistryForm, ResourceGroupForm
 from resources.images import builds
 from resources.kick import kick_scheduler
-from resources.models import App, BuildState, Gpu, Host, Image, Installation, Preset, ResourceGroup
+from resources.models import App, BuildState, Gpu, Host, Image, Installation, Preset, Registry, ResourceGroup
 from resources.units import fgpu_text, size_text
 
 APP_ICONS = ("notebook", "lab", "chart", "flask", "terminal", "book", "globe", "gpu", "layers")
@@ -266,6 +266,21 @@ class ImageAdmin(AmountsAdmin):
             self.message_user(request, text, messages.SUCCESS)
         else:
             self.message_user(request, "None of these images has a build that failed.", messages.WARNING)
+
+
+@admin.register(Registry)
+class RegistryAdmin(admin.ModelAdmin[Registry]):
+    """Registries that need a login, and the one to which images made from sessions are pushed."""
+
+    form = RegistryForm
+    fields = ("name", "address", "username", "password", "is_push_target", "allows_http")
+    list_display = ("name", "address", "username", "has_password", "is_push_target")
+    search_fields = ("name", "address")
+
+    @admin.display(description="password", boolean=True)
+    def has_password(self, registry: Registry) -> bool:
+        """Return whether a password is stored."""
+        return bool(registry.encrypted_password)
 
 
 @admin.register(Installation)

@@ -1,13 +1,14 @@
-"""Forms of the administration of groups, hosts, presets and images."""
+"""Forms of the administration of groups, hosts, presets, registries and images."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 
-from resources.images.catalog import reference_problem
-from resources.models import Host, Image, Preset, ResourceGroup
+from resources.images.references import reference_problem, registry_address_problem
+from resources.models import Host, Image, Preset, Registry, ResourceGroup
+from resources.registries.credentials import set_password
 from resources.units import MIB, size_text
 
 
@@ -61,6 +62,47 @@ class PresetForm(forms.ModelForm[Preset]):
         if shared < MIB:
             raise ValidationError(f"Shared memory is at least {size_text(MIB)}.")
         return shared
+
+
+class RegistryForm(forms.ModelForm[Registry]):
+    """A registry; its password can be set, but never read."""
+
+    password = forms.CharField(
+        required=False,
+        strip=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
+        help_text="Stored encrypted and never shown. Leave it empty to keep the one that is stored.",
+    )
+
+    class Meta:
+        model = Registry
+        fields = ("name", "address", "username", "is_push_target", "allows_http")
+
+    def clean_address(self) -> str:
+        """Return the address as references begin with it; raise ValidationError if it is none."""
+        address: str = self.cleaned_data["address"].strip().lower()
+        if problem := registry_address_problem(address):
+            raise ValidationError(f"{problem}.")
+        return address
+
+    def clean(self) -> dict[str, Any]:
+        """Return the cleaned data; refuse a password without a user name, and the other way round."""
+        cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        username, password = cleaned.get("username"), cleaned.get("password")
+        moved = {"address", "username"} & set(self.changed_data)
+        if password and not username:
+            self.add_error("username", "A password needs a user name.")
+        if username and not password and (moved or not self.instance.encrypted_password):
+            self.add_error("password", "Enter the password of this user at this registry.")
+        return cleaned
+
+    def save(self, commit: bool = True) -> Registry:
+        """Store the password encrypted; one without a user name is removed."""
+        if not self.cleaned_data["username"]:
+            set_password(self.instance, "")
+        elif self.cleaned_data["password"]:
+            set_password(self.instance, self.cleaned_data["password"])
+        return super().save(commit)
 
 
 class ImageForm(forms.ModelForm[Image]):

@@ -19,7 +19,7 @@ from knox.models import AuthToken
 from accounts.models import ResourcePolicy, SshKey, User
 from endpoints.services import share
 from resources.admin import APP_ICONS
-from resources.models import Host, Image, Installation, Preset, ResourceGroup
+from resources.models import Host, Image, Installation, Preset, Registry, ResourceGroup
 from resources.units import GIB, MIB
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, GpuShare, Lease, Session, SessionEvent
@@ -39,7 +39,7 @@ from tests.factories import (
 
 OURS = ("accounts", "resources", "compute", "knox")
 MODELS = sorted((model for model in admin.site._registry if model._meta.app_label in OURS), key=lambda m: m.__name__)
-ADDABLE = {User, ResourcePolicy, ResourceGroup, Preset, Image}
+ADDABLE = {User, ResourcePolicy, ResourceGroup, Preset, Image, Registry}
 WRITTEN_BY_SERVICES = (Endpoint, Session, SessionEvent, Lease, GpuShare)
 pytestmark = pytest.mark.django_db
 
@@ -63,6 +63,7 @@ def populate() -> None:
     session.resource_group.users.add(session.owner)
     AuthToken.objects.create(user=session.owner)
     SshKey.objects.create(owner=session.owner, title="laptop", text="ssh-ed25519 AAAA", fingerprint="SHA256:AAAA")
+    Registry.objects.create(name="Lab", address="registry.example.com")
     Installation.current_key()
 
 
@@ -72,7 +73,7 @@ def text_of(page: HttpResponseBase) -> str:
 
 
 def test_every_model_of_ours_is_administered() -> None:
-    assert len(MODELS) == 15
+    assert len(MODELS) == 16
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)

@@ -7,9 +7,18 @@ from enum import StrEnum
 from typing import Protocol
 
 from fgpu.mounts import BindMount
+from resources.registries.login import RegistryLogin
 from resources.tiers import Tier
 
 Key = tuple[str, int]  # session id, attempt
+
+
+FindLogin = Callable[[], RegistryLogin | None]
+
+
+def no_login() -> RegistryLogin | None:
+    """Return None; the default of `Runtime.ensure_image`'s `find_login`."""
+    return None
 
 
 def no_op(address: str) -> None:
@@ -112,10 +121,13 @@ class Runtime(Protocol):
     Each may raise EngineUnreachableError beside what it names. Implementations are safe to use from many threads.
     """
 
-    def ensure_image(self, reference: str, on_progress: Callable[[str], None]) -> None:
+    def ensure_image(
+        self, reference: str, on_progress: Callable[[str], None], find_login: FindLogin = no_login
+    ) -> None:
         """Pull the image unless it is on this host; `on_progress` is called with short sentences.
 
-        Raises ImageUnavailableError.
+        `find_login` is asked for the registry's login where a pull is needed; it goes to the engine with that request
+        alone. Without one, what `docker login` stored for the worker's own user is used. Raises ImageUnavailableError.
         """
 
     def create(self, spec: ContainerSpec) -> str:

@@ -29,9 +29,11 @@ from hostworker.runtime.base import (
     EngineUnreachableError,
     ExecResult,
     ExecutionError,
+    FindLogin,
     ImageUnavailableError,
     Key,
     StartError,
+    no_login,
     no_op,
 )
 from hostworker.runtime.container_config import NETWORK, container_config, joined_network
@@ -52,6 +54,7 @@ from hostworker.runtime.docker_states import PHASES, listed_state
 from hostworker.runtime.pull import PullLine, explain_failure, follow
 from hostworker.runtime.sandbox_containers import address_in
 from hostworker.runtime.sandboxes import SandboxPool
+from resources.registries.login import RegistryLogin
 
 logger = logging.getLogger(__name__)
 
@@ -94,8 +97,10 @@ class DockerRuntime:
         self._created: dict[Key, _Created] = {}  # until it is started
         self._addresses: dict[Key, str] = {}  # known from the start, until `address` is called
 
-    def ensure_image(self, reference: str, on_progress: Callable[[str], None]) -> None:
-        """Have the image on this host, pulling it with the engine's own credentials; see Runtime."""
+    def ensure_image(
+        self, reference: str, on_progress: Callable[[str], None], find_login: FindLogin = no_login
+    ) -> None:
+        """Have the image on this host, pulling it where it is missing; see Runtime."""
         with translated(ImageUnavailableError, lambda message: explain_failure(reference, message)):
             client = self._client()
             try:
@@ -104,7 +109,8 @@ class DockerRuntime:
             except NotFound:
                 pass
             on_progress(f"Pulling {reference}")
-            follow(reference, lambda: _pull_lines(client, reference), on_progress, self._pull_seconds)
+            login = find_login()
+            follow(reference, lambda: _pull_lines(client, reference, login), on_progress, self._pull_seconds)
             # A stream that was cut ends like one that is complete; only the image itself tells.
             client.inspect_image(reference)
 
@@ -319,6 +325,8 @@ def _name(privileges: HostPrivileges, container: dict[str, Any]) -> None:
         logger.info("container %s: keeps the host name of its sandbox: %s", container["Name"], error)
 
 
-def _pull_lines(client: APIClient, reference: str) -> Iterator[PullLine]:
-    lines: Iterator[PullLine] = client.pull(reference, stream=True, decode=True)
+def _pull_lines(client: APIClient, reference: str, login: RegistryLogin | None) -> Iterator[PullLine]:
+    """Pull with `login`, else with what `docker login` has stored for the worker's own user."""
+    auth_config = login.auth_config() if login else None
+    lines: Iterator[PullLine] = client.pull(reference, stream=True, decode=True, auth_config=auth_config)
     yield from lines

@@ -19,9 +19,11 @@ from hostworker.runtime.base import (
     ContainerState,
     ExecResult,
     ExecutionError,
+    FindLogin,
     ImageUnavailableError,
     Key,
     StartError,
+    no_login,
     no_op,
 )
 from hostworker.runtime.memory_engine import KILLED, MemoryContainer, MemoryEngineControl
@@ -48,7 +50,9 @@ class MemoryRuntime(MemoryEngineControl):
     ) -> None:
         super().__init__((installation, host), engine_url)
 
-    def ensure_image(self, reference: str, on_progress: Callable[[str], None]) -> None:
+    def ensure_image(
+        self, reference: str, on_progress: Callable[[str], None], find_login: FindLogin = no_login
+    ) -> None:
         """Have the image: every reference is on the host, save those of `remove_image`; see Runtime."""
         with self.operation("ensure_image"):
             if reference not in self._engine.missing_images:

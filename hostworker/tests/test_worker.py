@@ -8,7 +8,7 @@ import pytest
 
 from hostworker import runner
 from hostworker import worker as worker_module
-from hostworker.runtime.base import EngineUnreachableError
+from hostworker.runtime.base import EngineUnreachableError, FindLogin, no_login
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.worker import HostWorker
 from resources import services as hosts
@@ -177,7 +177,9 @@ def test_slow_starts_delay_no_stop_nor_pile_up(runtime: FaultInjectingRuntime, h
             super().__init__()
             self._engine = other._engine
 
-        def ensure_image(self, reference: str, on_progress: Callable[[str], None]) -> None:
+        def ensure_image(
+            self, reference: str, on_progress: Callable[[str], None], find_login: FindLogin = no_login
+        ) -> None:
             assert go_on.wait(SECONDS)
 
     with at_work(SlowRuntime(runtime), host) as worker:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from resources.images.catalog_apps import AppEntry, listed_apps, parse_apps
+from resources.images.references import reference_problem
 from resources.images.tables import refuse_rest, take
 from resources.units import MIB, bytes_from, milli_fgpu_from
 
@@ -17,12 +18,6 @@ _NAME = re.compile(r"[^\s:](?:[^:\n]*[^\s:])?")  # no colon: --only takes ENVIRO
 _SUITE = re.compile(r"[a-z][a-z0-9]*")
 # Pinned, and free of whatever a shell would act on: the words reach the Dockerfile's last RUN unquoted.
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9,._-]+\])?==[A-Za-z0-9][A-Za-z0-9.+_-]*")
-_COMPONENT = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
-_REFERENCE = re.compile(  # as the distribution project's reference grammar has it
-    rf"(?:(?:localhost|[A-Za-z0-9-]+(?:\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+(?=:\d))(?::\d+)?/)?{_COMPONENT}(?:/{_COMPONENT})*"
-    r"(?P<tag>:\w[\w.-]{0,127})?(?P<digest>@sha256:[0-9a-f]{64})?",
-    re.ASCII,
-)
 
 
 class CatalogError(ValueError):
@@ -111,22 +106,6 @@ def build_order(entries: Sequence[Entry]) -> list[tuple[Entry, Recipe]]:
     """Return the entries that are built here with their recipes: first those that are offered first."""
     ordered = sorted(entries, key=lambda entry: not entry.is_default)
     return [(entry, entry.recipe) for entry in ordered if entry.recipe]
-
-
-def reference_problem(reference: str) -> str | None:
-    """Return what is wrong with an image reference, or None. It must have a tag or a digest."""
-    match = _REFERENCE.fullmatch(reference)
-    if not match:
-        return f"{reference!r} is not an image reference; write for example registry.example.com/team/image:1.0"
-    if not match["tag"] and not match["digest"]:
-        return f"{reference!r} names no tag; write for example {reference}:1.0"
-    return None
-
-
-def registry_of(reference: str) -> str:
-    """Return the host of an image's registry, with its port: Docker Hub's where the reference names none."""
-    first, slash, _ = reference.partition("/")
-    return first if slash and (first == "localhost" or set(first) & set(".:")) else "docker.io"
 
 
 def _entry(table: dict[str, object], apps: Mapping[str, AppEntry]) -> Entry:

@@ -12,7 +12,8 @@ from docker.errors import DockerException
 from resources.images import builds
 from resources.images.base import Report, has_image, registry_responds
 from resources.images.builder import Builder, BuildOutcome, ignore_step
-from resources.images.catalog import Entry, Recipe, registry_of
+from resources.images.catalog import Entry, Recipe
+from resources.images.references import registry_of
 from resources.images.registration import CatalogChange, is_registered, register_entry
 from resources.models import Image
 

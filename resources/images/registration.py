@@ -7,7 +7,8 @@ from enum import StrEnum
 from django.core.exceptions import ValidationError
 from django.db import transaction
 
-from resources.images.catalog import Entry, reference_problem
+from resources.images.catalog import Entry
+from resources.images.references import reference_problem
 from resources.models import App, Image
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from django.conf import settings
 
-from resources.images.catalog import CatalogError, Entry, Recipe, load, parse, reference_problem, registry_of, select
+from resources.images.catalog import CatalogError, Entry, Recipe, load, parse, select
 from resources.images.catalog_apps import AppEntry
 from resources.units import MIB
 
@@ -193,40 +193,3 @@ def test_the_catalogue_has_four_environments_of_two_versions() -> None:
     assert built == ["Python"] * 2 + ["scikit-learn"] * 2
     assert upstream == ["PyTorch"] * 2 + ["TensorFlow"] * 2
     assert sorted(entry.environment for entry in entries if entry.is_default) == sorted({*built, *upstream})
-
-
-@pytest.mark.parametrize(
-    "reference",
-    [
-        "debian:12",
-        "lab/team/image:1.0",
-        "registry.example.com/image:1",
-        "registry.example.com:5000/a/b:x_Y.z",
-        "localhost/image:1",
-        "myhost:5000/image:1",
-        "10.0.0.1:5000/image:1",
-        f"debian@sha256:{'a' * 64}",
-        f"debian:12@sha256:{'a' * 64}",
-    ],
-)
-def test_references_as_the_engine_takes_them_are_accepted(reference: str) -> None:
-    assert reference_problem(reference) is None
-
-
-@pytest.mark.parametrize("reference", ["", "a b:1", "UPPER:1", "x:", "/x:1", "x//y:1", "https://x/y:1", "x:1\n", "x:é"])
-def test_other_text_is_no_reference(reference: str) -> None:
-    assert "is not an image reference" in str(reference_problem(reference))
-
-
-@pytest.mark.parametrize(
-    ("reference", "registry"),
-    [
-        ("debian:12", "docker.io"),
-        ("pytorch/pytorch:2.7", "docker.io"),
-        ("localhost/x:1", "localhost"),
-        ("host:5000/x:1", "host:5000"),
-        ("registry.example.com/x:1", "registry.example.com"),
-    ],
-)
-def test_the_registry_is_the_references_host_part(reference: str, registry: str) -> None:
-    assert registry_of(reference) == registry

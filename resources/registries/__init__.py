@@ -1,0 +1,1 @@
+"""Container registries: the credentials that hosts pull and push with, and what a registry says about an image."""
