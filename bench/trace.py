@@ -101,7 +101,7 @@ class Trace:
                 timedelta(seconds=pod.duration_seconds),
             )
             request = SessionRequest(
-                str(number), number % OWNERS, 1, *pod.shape, queued_at=EPOCH + arrival, duration=duration
+                str(number), number % OWNERS, 1, *pod.shape[:3], queued_at=EPOCH + arrival, duration=duration
             )
             jobs.append(Job(request, duration))
         owners = {owner: LimitHolder(limits=PolicyLimits(), used=Amounts()) for owner in range(OWNERS)}

@@ -45,7 +45,7 @@ def big_world(hosts: int, waiting: int) -> Snapshot:
     random = Random(1)
     mix = shapes(random)
     queue = tuple(
-        SessionRequest(f"s{number:05}", random.randint(1, OWNERS), 1, *random.choice(mix), queued_at=EPOCH)
+        SessionRequest(f"s{number:05}", random.randint(1, OWNERS), 1, *random.choice(mix)[:3], queued_at=EPOCH)
         for number in range(waiting)
     )
     limits = PolicyLimits(cpu=2000, memory=8 * 1024 * GIB, fgpu=100_000, sessions=90)

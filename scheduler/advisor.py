@@ -99,7 +99,10 @@ def _smaller_request(cluster: ClusterState, request: SessionRequest) -> list[Alt
         (
             host.max_request_milli
             for host in group.capacity.hosts
-            if host.cpu >= request.cpu and host.memory_bytes >= request.memory_bytes and not host.is_reserved
+            if host.cpu >= request.cpu
+            and host.memory_bytes >= request.memory_bytes
+            and not host.is_reserved
+            and host.root_ids.issuperset(request.root_ids)
         ),
         default=0,
     )

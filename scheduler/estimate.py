@@ -1,7 +1,7 @@
 """Estimate for sessions not yet submitted: the advisor's answer on the current state. Writes nothing."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -13,6 +13,7 @@ from resources.models import ResourceGroup
 from scheduler.advisor import Advice, advise_on
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.types import SessionRequest
+from scheduler.snapshot import OfferedRoots
 from scheduler.state_cache import StateCache
 from sessions import services
 from sessions.services import LaunchRequest
@@ -38,31 +39,35 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
     Takes a constant number of queries, a dozen, as it reads only what has changed. Raises RejectedError as
     `services.submit` does.
     """
-    services.check(owner, order)
+    planned = services.check(owner, order)
     now = timezone.now()
     groups = {group.pk: group.name for group in ResourceGroup.objects.usable_by(owner)}
     if any(not session.has_succeeded for session in order.depends_on):
         return Estimate(advice=Advice(starts=None, reason=DEPENDENCY_TEXT), group_names=groups)
-    *ahead, request = requests_of(owner, order, now)
-    state = _state_after_pass(owner, now)
+    state, offered_roots = _state_after_pass(owner, now)
+    wanted = offered_roots.get(order.resource_group.pk, frozenset()).intersection(planned.wanted_roots)
+    *ahead, request = requests_of(owner, order, now, wanted.union(planned.required_roots))
     for other in ahead:
         state.add(other)
     advice = advise_on(state, request, now, other_group_ids=set(groups) - {order.resource_group.pk})
     return Estimate(advice=_not_before(advice, order.not_before, now), group_names=groups)
 
 
-def _state_after_pass(owner: User, now: datetime) -> IncrementalState:
-    """Return the state after the next pass, as a copy for the caller; all threads share this process's cache."""
+def _state_after_pass(owner: User, now: datetime) -> tuple[IncrementalState, OfferedRoots]:
+    """Return the state after the next pass, as a copy for the caller, and the storage roots of each group.
+
+    All threads share this process's cache.
+    """
     with _cache_lock:
         state = state_cache.take(now)
         state.add_limits({owner.pk: owner.policy.limits()})
         state.serve(now)  # its placements stay unconfirmed, and are read again the next time
         state_cache.put_back(state)
-        return state.incremental.copy()
+        return state.incremental.copy(), state.offered_roots
 
 
-def requests_of(owner: User, order: LaunchRequest, now: datetime) -> list[SessionRequest]:
-    """Return the scheduler's requests for the sessions of `order`."""
+def requests_of(owner: User, order: LaunchRequest, now: datetime, root_ids: Iterable[int] = ()) -> list[SessionRequest]:
+    """Return the scheduler's requests for the sessions of `order`, whose hosts must have these storage roots."""
     bounds = [bound for bound in (order.time_limit, owner.policy.max_lifetime) if bound is not None]
     return [
         SessionRequest(
@@ -72,6 +77,7 @@ def requests_of(owner: User, order: LaunchRequest, now: datetime) -> list[Sessio
             cpu=order.cpu,
             memory_bytes=order.memory,
             fgpu_milli=order.fgpu,
+            root_ids=tuple(sorted(root_ids)),
             priority=order.priority,
             queued_at=now,
             duration=min(bounds, default=None),

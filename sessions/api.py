@@ -75,14 +75,14 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Session]
     lookup_value_regex = SESSION_ID
 
     def get_queryset(self) -> QuerySet[Session]:
-        """Return the sessions visible to the caller with related rows: four queries for any number."""
+        """Return the sessions visible to the caller with related rows: a constant number of queries for any number."""
         sessions: QuerySet[Session] = Session.objects.visible_to(user_of(self.request))
         if self.action == "list":
             sessions = _filtered(sessions, self.request)
         related = ("owner", "image", "resource_group", "host", "lease")
         return (
             sessions.select_related(*related)
-            .prefetch_related("lease__shares__gpu", "image__apps", DEPENDENCIES, OPENED)
+            .prefetch_related("lease__shares__gpu", "image__apps", "mounts", DEPENDENCIES, OPENED)
             .order_by("-created_at", "-id")
         )
 

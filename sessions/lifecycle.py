@@ -23,6 +23,7 @@ class Reason(StrEnum):
     SUBMITTED = "SUBMITTED"  # new in the queue
     NO_HOST = "NO_HOST"  # no host of the group is ready
     NO_CAPACITY = "NO_CAPACITY"  # every host or GPU that could hold it is in use
+    NO_STORAGE = "NO_STORAGE"  # no ready host of the group has the storage root of a folder that it mounts
     USER_LIMIT = "USER_LIMIT"  # the owner's policy allows no more at once
     PROJECT_LIMIT = "PROJECT_LIMIT"  # the owner's project may hold no more at once
     RESERVED = "RESERVED"  # the free resources are reserved for a session ahead of it
@@ -44,6 +45,7 @@ class Reason(StrEnum):
     ENFORCEMENT_FAILED = "ENFORCEMENT_FAILED"  # its share of the GPU could not be enforced
     GPU_LIMIT_EXCEEDED = "GPU_LIMIT_EXCEEDED"  # the watchdog found more GPU memory in use than it holds
     HOOK_BYPASSED = "HOOK_BYPASSED"  # the watchdog found a process of it on the GPU without the hook
+    MOUNT_FAILED = "MOUNT_FAILED"  # a folder that it mounts is not there, or not for its owner any more
     START_FAILED = "START_FAILED"  # the engine refused the container
     IMAGE_UNAVAILABLE = "IMAGE_UNAVAILABLE"  # neither on the host nor to be pulled
     START_TIMEOUT = "START_TIMEOUT"  # not running within the deadline

@@ -10,6 +10,8 @@ from rest_framework.exceptions import ValidationError
 
 from accounts.models import User
 from accounts.serializers import StrictSerializer
+from folders.mount_paths import MAX_PATH_LENGTH
+from folders.names import MAX_NAME_LENGTH
 from resources.fields import MAX_INTEGER, FgpuField, FgpuTextField, SizeField, SpanField
 from resources.models import Image, Preset, ResourceGroup
 from resources.tiers import Tier
@@ -17,7 +19,8 @@ from resources.units import MIB
 from sessions import validation
 from sessions.app_serializers import EndpointSerializer
 from sessions.lifecycle import Kind, Reason, Status, Tab
-from sessions.models import Session, SessionEvent
+from sessions.models import Mount, Session, SessionEvent
+from sessions.mounts import MountRequest, folders_named
 from sessions.services import LaunchRequest
 from sessions.ssh_command import ssh_command
 
@@ -35,6 +38,21 @@ class GpuShareSerializer(serializers.Serializer[Any]):
     uuid = serializers.CharField()
     fgpu = FgpuTextField()
     tier = serializers.ChoiceField(choices=[tier.value for tier in Tier])
+
+
+class MountSerializer(serializers.ModelSerializer[Mount]):
+    """A folder of a session, and where it is mounted."""
+
+    folder = serializers.CharField(source="folder_id", allow_null=True, help_text="Its id; null once it was deleted")
+    name = serializers.CharField(source="folder_name", help_text="As it was at launch")
+    read_only = serializers.BooleanField(source="is_read_only")  # type: ignore[assignment]  # the metaclass collects it
+    automatic = serializers.BooleanField(source="is_automatic", help_text="Because the folder's name begins with a dot")
+    problem = serializers.CharField(help_text="Why it is not mounted; empty if it is")
+
+    class Meta:
+        model = Mount
+        fields = ("folder", "name", "path", "read_only", "automatic", "problem")
+        read_only_fields = fields
 
 
 class SessionSerializer(serializers.ModelSerializer[Session]):
@@ -65,6 +83,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
     )
     eta = serializers.DateTimeField(read_only=True, help_text="When a waiting session starts, as far as is known")
     eta_reason = serializers.CharField(read_only=True, help_text="Why not before")
+    mounts = MountSerializer(many=True, read_only=True, help_text="Folders that it mounts")
     result = serializers.CharField(read_only=True, help_text="SUCCESS or FAILURE of a batch session that has ended")
 
     class Meta:
@@ -74,7 +93,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
             *("resource_group", "cpu", "memory", "shared_memory", "fgpu", "host", "gpus", "env", "priority"),
             *("kind", "command", "time_limit", "not_before", "depends_on", "eta", "eta_reason", "result"),
             *("attempt", "exit_code", "created_at", "status_at", "started_at", "ended_at"),
-            *("last_activity_at", "ssh", "apps"),
+            *("last_activity_at", "ssh", "apps", "mounts"),
         )
         read_only_fields = fields
 
@@ -199,6 +218,46 @@ class SessionsField(serializers.Field[list[str], Any, Any, Any]):
         return data
 
 
+class MountQuery(StrictSerializer):
+    """A folder to mount."""
+
+    folder = serializers.RegexField(
+        r"^[A-Za-z0-9._-]+\Z", max_length=MAX_NAME_LENGTH, help_text="Its id, or the name of one of your own"
+    )
+    path = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=MAX_PATH_LENGTH,
+        help_text="Absolute, or seen from the home folder; the folder's name when left out",
+    )
+    read_only = serializers.BooleanField(  # type: ignore[assignment]  # the metaclass collects it
+        required=False, allow_null=True, help_text="When left out, only if the folder is shared read-only"
+    )
+
+
+@extend_schema_field(MountQuery(many=True))
+class MountsField(serializers.Field[list[dict[str, Any]], Any, Any, Any]):
+    """Folders to mount; the messages of all of them are in one list."""
+
+    def to_internal_value(self, data: Any) -> list[dict[str, Any]]:
+        """Return the valid mounts; raise ValidationError with the messages of the others."""
+        if not isinstance(data, list):
+            raise ValidationError('Write a list such as [{"folder": "data"}].')
+        if len(data) > validation.MAX_MOUNTS:
+            raise ValidationError(f"A session mounts at most {validation.MAX_MOUNTS} folders.")
+        queries = [MountQuery(data=each) for each in data]
+        problems = [
+            f"Folder {number}, {field}: {message}"
+            for number, query in enumerate(queries, 1)
+            if not query.is_valid()
+            for field, messages in query.errors.items()
+            for message in messages
+        ]
+        if problems:
+            raise ValidationError(problems)
+        return [query.validated_data for query in queries]
+
+
 class LaunchRequestSerializer(StrictSerializer):
     """A request for sessions: an image, and a preset or the amounts of resources.
 
@@ -228,6 +287,7 @@ class LaunchRequestSerializer(StrictSerializer):
     time_limit = SpanField(required=False, allow_null=True, help_text="The session ends this long after its start")
     not_before = serializers.DateTimeField(required=False, allow_null=True, help_text="It starts then at the earliest")
     depends_on = SessionsField(required=False, help_text="Ids of sessions that must succeed before it starts")
+    mounts = MountsField(required=False, help_text="Folders to mount beside those that are always mounted")
 
     def validate_priority(self, priority: int) -> int:
         """Return the priority; raise ValidationError above the default unless the caller is a superadmin."""
@@ -239,7 +299,7 @@ class LaunchRequestSerializer(StrictSerializer):
         """Return the fields of `LaunchRequest`; raise ValidationError with all names that do not exist."""
         errors: dict[str, str] = {}
         found: dict[str, Any] = {}
-        for resolve in (_find_image, self._find_group, _find_amounts, self._find_dependencies):
+        for resolve in (_find_image, self._find_group, _find_amounts, self._find_dependencies, self._find_mounts):
             try:
                 found |= resolve({**attrs, **found})
             except ValidationError as error:
@@ -248,7 +308,7 @@ class LaunchRequestSerializer(StrictSerializer):
             raise ValidationError(errors)
         return {
             **{name: attrs[name] for name in AS_WRITTEN if name in attrs},
-            **{name: found[name] for name in ("image", "resource_group", "depends_on", *AMOUNTS)},
+            **{name: found[name] for name in ("image", "resource_group", "depends_on", "mounts", *AMOUNTS)},
             "environment": attrs.get("env", {}),
         }
 
@@ -270,6 +330,22 @@ class LaunchRequestSerializer(StrictSerializer):
         if unknown := set(ids) - {session.pk for session in found}:
             raise ValidationError({"depends_on": f"There is no session {min(unknown)!r} of yours."})
         return {"depends_on": found}
+
+    def _find_mounts(self, attrs: Mapping[str, Any]) -> dict[str, list[MountRequest]]:
+        asked = attrs.get("mounts", [])
+        found = folders_named(self._user, {each["folder"] for each in asked}) if asked else {}
+        if unknown := [each["folder"] for each in asked if each["folder"] not in found]:
+            raise ValidationError(
+                {"mounts": [f"There is no folder {name!r} of yours or shared with you." for name in unknown]}
+            )
+        return {
+            "mounts": [
+                MountRequest(
+                    folder=found[each["folder"]], path=each.get("path", ""), is_read_only=each.get("read_only")
+                )
+                for each in asked
+            ]
+        }
 
 
 def group_for(user: User, name: str | None) -> ResourceGroup:

@@ -17,10 +17,11 @@ from resources.images import builds
 from resources.kick import kick_scheduler
 from resources.models import Host, Image, ResourceGroup
 from resources.units import amount_text, span_text
-from sessions import notify, usage, validation
+from sessions import mounts, notify, usage, validation
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import FINAL, IN_CONTAINER, LIVE, Kind, Reason, Status
-from sessions.models import Placed, Session, SessionEvent, StaleSessionError
+from sessions.models import Mount, Placed, Session, SessionEvent, StaleSessionError
+from sessions.mounts import MountPlan, MountRequest
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,6 +42,7 @@ class LaunchRequest:
     time_limit: timedelta | None = None
     not_before: datetime | None = None
     depends_on: Sequence[Session] = ()
+    mounts: Sequence[MountRequest] = ()
 
 
 def submit(owner: User, request: LaunchRequest) -> list[Session]:
@@ -48,14 +50,17 @@ def submit(owner: User, request: LaunchRequest) -> list[Session]:
 
     Raises RejectedError with a message per field of LaunchRequest (`GENERAL` for none); nothing is written then.
     """
-    _check_request(owner, request)
+    planned = mounts.plan(owner, request.mounts)
+    _check_request(owner, request, planned)
     with transaction.atomic():
         # Serializes names and the pending limit per user; no_key, so that rows that only refer to the user do not wait.
         User.objects.select_for_update(no_key=True).get(pk=owner.pk)
         names = _names(owner, request)
         _check_pending_limit(owner, request)
         now = timezone.now()
-        sessions = Session.objects.bulk_create(_rows(owner, request, names, now))
+        sessions = Session.objects.bulk_create(_rows(owner, request, names, now, planned))
+        if planned.mounts:
+            Mount.objects.bulk_create(planned.rows(sessions))
         links = Session.depends_on.through
         links.objects.bulk_create(
             links(from_session=session, to_session=other) for session in sessions for other in request.depends_on
@@ -71,11 +76,13 @@ def submit(owner: User, request: LaunchRequest) -> list[Session]:
     return sessions
 
 
-def check(owner: User, request: LaunchRequest) -> None:
-    """Raise RejectedError if `submit` would do so now; write nothing."""
-    _check_request(owner, request)
+def check(owner: User, request: LaunchRequest) -> MountPlan:
+    """Raise RejectedError if `submit` would do so now, else return what the sessions would mount; write nothing."""
+    planned = mounts.plan(owner, request.mounts)
+    _check_request(owner, request, planned)
     _names(owner, request)
     _check_pending_limit(owner, request)
+    return planned
 
 
 def terminate(session: Session, *, actor: User) -> None:
@@ -126,22 +133,27 @@ def assign(placements: Sequence[Placed]) -> int:
     return len(scheduled)
 
 
-def problems(owner: User, request: LaunchRequest) -> dict[str, str]:
+def problems(owner: User, request: LaunchRequest, planned: MountPlan | None = None) -> dict[str, str]:
     """Return {field: message} for what can never be granted, whatever else runs or waits; one message per field."""
     if ResourceGroup.objects.usable_by(owner).filter(pk=request.resource_group.pk).exists():
         refused = _capacity_errors(request) | _grant_errors(owner, request)
     else:
         refused = {"resource_group": "You may not use this resource group."}
+    planned = planned or mounts.plan(owner, request.mounts)
+    if error := mounts.error(request.resource_group, request.mounts, planned):
+        refused["mounts"] = error
     return refused | _shape_errors(request)
 
 
-def _check_request(owner: User, request: LaunchRequest) -> None:
-    errors = problems(owner, request)
+def _check_request(owner: User, request: LaunchRequest, planned: MountPlan) -> None:
+    errors = problems(owner, request, planned)
     if errors:
         raise RejectedError(errors)
 
 
-def _rows(owner: User, request: LaunchRequest, names: Sequence[str], now: datetime) -> Iterator[Session]:
+def _rows(
+    owner: User, request: LaunchRequest, names: Sequence[str], now: datetime, planned: MountPlan
+) -> Iterator[Session]:
     reason = Reason.DEPENDENCY if request.depends_on else Reason.SUBMITTED
     for position, name in enumerate(names):
         yield Session(
@@ -160,6 +172,8 @@ def _rows(owner: User, request: LaunchRequest, names: Sequence[str], now: dateti
             command=request.command,
             time_limit=request.time_limit,
             not_before=request.not_before,
+            required_roots=list(planned.required_roots),
+            wanted_roots=list(planned.wanted_roots),
             reason=reason.value,
             created_at=now + timedelta(microseconds=position),  # distinct, which fixes their queue order
             status_at=now,

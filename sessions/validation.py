@@ -18,6 +18,7 @@ MIN_MEMORY_BYTES: Final = 64 * MIB
 MIN_SHARED_MEMORY_BYTES: Final = MIB
 MAX_COMMAND_BYTES: Final = 16 * 1024
 MAX_DEPENDENCIES: Final = 20
+MAX_MOUNTS: Final = 20
 MIN_TIME_LIMIT: Final = timedelta(minutes=1)
 MAX_TIME_LIMIT: Final = timedelta(days=365)
 MAX_START_DELAY: Final = timedelta(days=365)

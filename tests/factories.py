@@ -8,6 +8,7 @@ from django.db import transaction
 from django.db.models import Sum
 
 from accounts.models import ResourcePolicy, User
+from folders.models import Folder, HostRoot, StorageRoot
 from resources.models import App, Gpu, Host, HostStatus, Image, Preset, ResourceGroup
 from resources.units import GIB, MIB
 from sessions.lifecycle import Reason, Status
@@ -163,3 +164,20 @@ def lease_session(session: Session, host: Host | None = None) -> None:
     _hold_gpus(lease, session.fgpu, capacity)
     fields = {"host_id": host.pk, "attempt": session.attempt + 1}
     session.move_to(Status.SCHEDULED, Reason.ASSIGNED, fields=fields)
+
+
+def make_root(*hosts: Host, **overrides: Any) -> StorageRoot:
+    """Return a storage root that is present on `hosts`; nothing lies at its path unless it is given."""
+    number = next(_numbers)
+    root = StorageRoot.objects.create(**{"name": f"root-{number}", "path": f"/nowhere/root-{number}"} | overrides)
+    for host in hosts:
+        HostRoot.objects.create(host=host, root=root, is_present=True)
+    return root
+
+
+def make_folder(owner: User | None = None, **overrides: Any) -> Folder:
+    """Return the row of a folder, without a directory; owner and root are made unless given."""
+    fields: dict[str, Any] = {"name": f"folder-{next(_numbers)}", "owner": owner or make_user()} | overrides
+    if "root" not in fields:
+        fields["root"] = make_root()
+    return Folder.objects.create(**fields)

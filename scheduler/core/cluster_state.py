@@ -24,6 +24,7 @@ class ClusterState:
         self._shares: dict[int, DominantShares] = {}  # of groups in which they were asked for
         self.groups: dict[int, GroupState] = {}
         self.closed_groups = snapshot.closed_groups
+        self.root_names = snapshot.root_names
         self._outside_groups: dict[str, RunningSession] = {}  # on hosts that take no sessions now
         members: dict[int, list[HostView]] = {}
         for host in snapshot.hosts:
@@ -123,7 +124,7 @@ class ClusterState:
         group = self.groups.get(request.group_id)
         if group is None:
             return None
-        shape = Shape(request.cpu, request.memory_bytes, request.fgpu_milli)
+        shape = Shape(request.cpu, request.memory_bytes, request.fgpu_milli, request.root_ids)
         placement = group.place(request, shape, now)
         if placement is None:
             if group.head is None:

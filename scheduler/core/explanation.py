@@ -13,7 +13,7 @@ from resources.units import amount_text, fgpu_text, listing, size_text
 from scheduler.core.cluster_state import ClusterState
 from scheduler.core.host_capacity import HostCapacity
 from scheduler.core.remaining_limits import RemainingLimits
-from scheduler.core.types import SessionRequest, Shape, WaitExplanation
+from scheduler.core.types import RootIds, SessionRequest, Shape, WaitExplanation
 from sessions.lifecycle import Reason
 
 NO_HOST_TEXT: Final = "No host of this session's resource group is ready."
@@ -22,6 +22,7 @@ RESERVED_TEXT: Final = (
     "What it needs is free, but kept for a session that waits in front of it: there it could start only if it were "
     "sure to end in time."
 )
+MAX_LENGTH: Final = 300  # characters of a session's detail
 WHOLE_HOST_TEXT: Final = "What it needs is free, but kept for a session that has waited in front of it for too long."
 
 ReasonText = tuple[Reason, str]
@@ -33,7 +34,7 @@ class Explainer:
     def __init__(self, cluster: ClusterState) -> None:
         """Take the state; it must not change as long as the explainer is used."""
         self._cluster = cluster
-        self._shortages: dict[tuple[int, bool], Shortage] = {}  # by group, and whether a GPU must be divided
+        self._shortages: dict[tuple[int, bool, RootIds], Shortage] = {}  # by group, whether a GPU is divided, and roots
         self._known: dict[tuple[int, Shape], ReasonText] = {}
         self._over_limit: dict[tuple[PolicyLimits, str, tuple[str, ...], Shape], ReasonText] = {}
 
@@ -57,28 +58,42 @@ class Explainer:
         reservation = group.reservation
         if reservation is not None and reservation.host.fits(shape):
             return Reason.RESERVED, WHOLE_HOST_TEXT if reservation.at is None else RESERVED_TEXT
+        if not self._hosts_with(group_id, shape.root_ids):
+            return Reason.NO_STORAGE, storage_text(self._names(shape.root_ids))
         divided = bool(group.gpu_capacity and shape.fgpu_milli % group.gpu_capacity)
-        return Reason.NO_CAPACITY, self._shortage(group_id, divided=divided).text(shape)
+        text = self._shortage(group_id, shape.root_ids, divided=divided).text(shape)
+        return Reason.NO_CAPACITY, with_roots_text(text, self._names(shape.root_ids))
 
-    def capacity_inputs(self, group_id: int) -> object:
-        """Return all that `explain_capacity` reads of a group: while this is equal, so are its texts."""
+    def capacity_inputs(self, group_id: int, root_ids: RootIds = ()) -> object:
+        """Return all that `explain_capacity` reads of a group, for shapes with these roots.
+
+        While this is equal, so are its texts.
+        """
         group = self._cluster.groups.get(group_id)
-        if group is None:
-            return None
-        offered = [self._shortage(group_id, divided=divided).steps for divided in (True, False)]
+        if group is None or not self._hosts_with(group_id, root_ids):
+            return group is None
+        offered = [self._shortage(group_id, root_ids, divided=divided).steps for divided in (True, False)]
         reservation = group.reservation
         if reservation is None:
             return offered, None
         host = reservation.host
         amounts = host.cpu, host.memory_bytes, host.max_request_milli, host.granularity_milli
-        return offered, (reservation.at is None, *amounts)
+        return offered, (reservation.at is None, host.root_ids.issuperset(root_ids), *amounts)
 
-    def _shortage(self, group_id: int, *, divided: bool) -> "Shortage":
-        group = self._cluster.groups[group_id]
-        divided = divided and not group.divides
-        shortage = self._shortages.get((group_id, divided))
+    def _hosts_with(self, group_id: int, root_ids: RootIds) -> Sequence[HostCapacity]:
+        """Return the hosts of a group that have these storage roots."""
+        hosts = self._cluster.groups[group_id].capacity.hosts
+        return [host for host in hosts if host.root_ids.issuperset(root_ids)] if root_ids else hosts
+
+    def _names(self, root_ids: RootIds) -> list[str]:
+        return [self._cluster.root_names.get(root_id, str(root_id)) for root_id in root_ids]
+
+    def _shortage(self, group_id: int, root_ids: RootIds, *, divided: bool) -> "Shortage":
+        divided = divided and not self._cluster.groups[group_id].divides
+        shortage = self._shortages.get((group_id, divided, root_ids))
         if shortage is None:
-            shortage = self._shortages[group_id, divided] = Shortage(group.capacity.hosts, divided=divided)
+            shortage = Shortage(self._hosts_with(group_id, root_ids), divided=divided)
+            self._shortages[group_id, divided, root_ids] = shortage
         return shortage
 
     def _explain_limit(self, request: SessionRequest) -> ReasonText:
@@ -101,6 +116,18 @@ def _exceeded_amounts(remaining: RemainingLimits, request: SessionRequest) -> tu
     left = {"cpu": remaining.cpu, "memory": remaining.memory_bytes, "fgpu": remaining.fgpu_milli}
     asked = amounts_of(request.shape)
     return tuple(name for name in FIELDS if name in left and left[name] < asked[name])
+
+
+def storage_text(names: Sequence[str]) -> str:
+    """Return the sentence for a request whose folders lie on storage roots that no host of its group has."""
+    text = f"No ready host of this session's resource group has the storage of its folders now: {listing(names)}."
+    return text if len(text) <= MAX_LENGTH else text.partition(":")[0] + "."
+
+
+def with_roots_text(text: str, names: Sequence[str]) -> str:
+    """Return a sentence on missing capacity, and that only hosts with the storage roots count, where that has room."""
+    addition = f" Only hosts with the storage {listing(names)} count." if names else ""
+    return text + addition if len(text + addition) <= MAX_LENGTH else text
 
 
 def amounts_of(shape: Shape) -> dict[str, int]:

@@ -143,13 +143,15 @@ class _HostSearch:
 
     def _catch_up(self) -> None:
         """Push the hosts that have changed since the last search and fit."""
-        cpu, memory_bytes, fgpu_milli = self._shape  # HostCapacity.fits() inlined: the hot loop of a pass
+        cpu, memory_bytes, fgpu_milli, root_ids = self._shape  # HostCapacity.fits() inlined: the hot loop of a pass
         seen, avoided, policy, changed = self._seen, self._avoided, self._group.policy, self._changed
         for hosts in self._group.changed[_size_class(fgpu_milli) :]:  # smaller size classes cannot fit it
             for host in reversed(hosts.values()):
                 if host.version <= seen:
                     break
                 if host.max_request_milli < fgpu_milli or host.cpu < cpu or host.memory_bytes < memory_bytes:
+                    continue
+                if root_ids and not host.root_ids.issuperset(root_ids):
                     continue
                 if host.is_reserved or fgpu_milli % host.granularity_milli or host.host_id == avoided:
                     continue

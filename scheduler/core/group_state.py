@@ -38,6 +38,7 @@ class GroupState:
                 memory_bytes=view.memory_free_bytes,
                 gpus=view.gpus,
                 divides=view.divides,
+                root_ids=view.root_ids,
             )
             for index, view in enumerate(self.host_views)
         ]
@@ -53,7 +54,9 @@ class GroupState:
     def mix(self) -> Sequence[tuple[Shape, int]]:
         """Return the usual requests with their counts: those of the rules, else the running and waiting ones."""
         seen = [session.shape for session in self.running.values()] + [
-            request.shape for request in self._queue if request.group_id == self.host_views[0].group_id
+            Shape(request.cpu, request.memory_bytes, request.fgpu_milli)
+            for request in self._queue
+            if request.group_id == self.host_views[0].group_id
         ]
         return self.rules.mix or [(shape, 1) for shape in seen]
 

@@ -30,19 +30,29 @@ class HostCapacity:
         "max_request_milli",
         "memory_bytes",
         "rank",
+        "root_ids",
         "sorted_free",
         "total_free",
         "version",
     )
 
     def __init__(
-        self, *, host_id: int, index: int, cpu: int, memory_bytes: int, gpus: Sequence[GpuView], divides: bool = True
+        self,
+        *,
+        host_id: int,
+        index: int,
+        cpu: int,
+        memory_bytes: int,
+        gpus: Sequence[GpuView],
+        divides: bool = True,
+        root_ids: frozenset[int] = frozenset(),
     ) -> None:
         """Take the free amounts of the host and its devices; `index` is its position among the hosts of its group."""
         self.host_id = host_id
         self.index = index
         self.cpu = cpu
         self.memory_bytes = memory_bytes
+        self.root_ids = root_ids
         self.gpu_capacity = gpus[0].capacity_milli if gpus else 0
         self.granularity_milli = 1 if divides else self.gpu_capacity or 1
         self.gpu_ids = [gpu.id for gpu in gpus]
@@ -70,6 +80,7 @@ class HostCapacity:
             and self.cpu >= shape.cpu
             and self.memory_bytes >= shape.memory_bytes
             and not shape.fgpu_milli % self.granularity_milli
+            and (not shape.root_ids or self.root_ids.issuperset(shape.root_ids))
         )
 
     def split(self, fgpu_milli: int, part_devices: Sequence[int]) -> dict[int, int]:
@@ -121,7 +132,7 @@ class HostCapacity:
             self.granularity_milli,
             self.gpu_ids,
         )
-        copy.cpu, copy.memory_bytes = self.cpu, self.memory_bytes
+        copy.cpu, copy.memory_bytes, copy.root_ids = self.cpu, self.memory_bytes, self.root_ids
         copy.max_request_milli, copy.total_free = self.max_request_milli, self.total_free
         copy.device_free, copy.sorted_free = self.device_free.copy(), self.sorted_free
         copy.is_reserved, copy.version, copy.changed_in, copy.rank = self.is_reserved, 0, None, ()

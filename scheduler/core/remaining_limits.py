@@ -48,7 +48,7 @@ class DominantShares:
     def __init__(self, hosts: Iterable[HostView], running: Iterable[RunningSession]) -> None:
         """Take the hosts of the group and the sessions that run there."""
         hosts = tuple(hosts)
-        self._totals = Shape(
+        self._totals = (
             sum(host.cpu for host in hosts),
             sum(host.memory_bytes for host in hosts),
             sum(gpu.capacity_milli for host in hosts for gpu in host.gpus),
@@ -60,7 +60,7 @@ class DominantShares:
     def add(self, owner_id: int, shape: Shape, sign: int) -> None:
         """Count a session that started (1) or ended (-1)."""
         held = self._held.setdefault(owner_id, [0, 0, 0])
-        for position, amount in enumerate(shape):
+        for position, amount in enumerate(shape[:3]):
             held[position] += sign * amount
 
     def of(self, owner_id: int) -> int:

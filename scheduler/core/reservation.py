@@ -95,6 +95,7 @@ def reserve_whole_host(
         and view.memory_bytes >= shape.memory_bytes
         and len(view.gpus) * host.gpu_capacity >= shape.fgpu_milli
         and not shape.fgpu_milli % host.granularity_milli
+        and host.root_ids.issuperset(shape.root_ids)
     ]
     if not able:
         return None

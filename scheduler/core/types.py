@@ -15,8 +15,10 @@ from accounts.limits import Amounts, PolicyLimits
 from sessions.lifecycle import Reason
 
 EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
-ClassKey = tuple[int, int, int, int, int | None]  # group id, cores, bytes, milli-fGPU, avoided host id
-BoundedClassKey = tuple[int, int, int, int, int | None, timedelta | None]  # the same, and the time limit
+RootIds = tuple[int, ...]  # of storage roots, ascending
+# Group id, cores, bytes, milli-fGPU, avoided host id, storage roots; bounded: and the time limit.
+ClassKey = tuple[int, int, int, int, int | None, RootIds]
+BoundedClassKey = tuple[int, int, int, int, int | None, RootIds, timedelta | None]
 Shares = tuple[tuple[int, int], ...]  # (GPU id, milli-fGPU) in device order
 
 
@@ -37,11 +39,12 @@ class QueueOrder(StrEnum):
 
 
 class Shape(NamedTuple):
-    """Amounts that a request needs on one host. Requests of equal shape fit on the same hosts."""
+    """Amounts and storage roots that a request needs on one host. Requests of equal shape fit on the same hosts."""
 
     cpu: int
     memory_bytes: int
     fgpu_milli: int
+    root_ids: RootIds = ()
 
 
 class GpuView(NamedTuple):
@@ -68,6 +71,7 @@ class HostView:
     memory_free_bytes: int
     gpus: tuple[GpuView, ...] = ()
     divides: bool = True  # False: only whole devices can be lent
+    root_ids: frozenset[int] = frozenset()  # storage roots that are present on it
 
 
 class SessionRequest(NamedTuple):
@@ -80,6 +84,7 @@ class SessionRequest(NamedTuple):
     memory_bytes: int
     fgpu_milli: int
     avoided_host_id: int | None = None  # did not answer an earlier attempt; used only if no other host fits
+    root_ids: RootIds = ()  # storage roots that its host must have
     priority: int = 0
     queued_at: datetime = EPOCH
     duration: timedelta | None = None  # time limit: the longest it may run once started; None: unbounded
@@ -87,18 +92,18 @@ class SessionRequest(NamedTuple):
 
     @property
     def shape(self) -> Shape:
-        """Amounts that it needs on one host."""
-        return Shape(self.cpu, self.memory_bytes, self.fgpu_milli)
+        """Amounts and storage roots that it needs on one host."""
+        return Shape(self.cpu, self.memory_bytes, self.fgpu_milli, self.root_ids)
 
     @property
     def class_key(self) -> ClassKey:
         """Key of its request class: equal for requests that fit on the same unreserved hosts."""
-        return self[2:7]
+        return self[2:8]
 
     @property
     def bounded_class_key(self) -> BoundedClassKey:
         """Class key and time limit: equal for requests that fit on the same hosts, reserved ones included."""
-        return (*self[2:7], self.duration)
+        return (*self[2:8], self.duration)
 
 
 class RunningSession(NamedTuple):
@@ -145,7 +150,8 @@ class Snapshot:
 
     `hosts` are those that may take sessions. `closed_groups` have ready hosts, all cordoned; only explanations read
     it. `owners` has an entry for every user in the queue, `projects` for every project, `rules` for each group that
-    differs from the default. Requests of equal rank are served in the order of `queue`.
+    differs from the default, `root_names` for every storage root. Requests of equal rank are served in the order of
+    `queue`.
     """
 
     hosts: tuple[HostView, ...]
@@ -155,6 +161,7 @@ class Snapshot:
     running: tuple[RunningSession, ...] = ()
     rules: Mapping[int, Rules] = field(default_factory=dict)
     closed_groups: frozenset[int] = frozenset()
+    root_names: Mapping[int, str] = field(default_factory=dict)
 
 
 class Placement(NamedTuple):

@@ -59,7 +59,7 @@ def world(hosts: tuple[HostView, ...], pods: tuple[Pod, ...]) -> tuple[Snapshot,
     jobs = []
     for number, pod in enumerate(pods):
         request = SessionRequest(
-            f"{number:06}", 1, GROUP, *pod.shape, queued_at=EPOCH + timedelta(seconds=pod.arrival_seconds)
+            f"{number:06}", 1, GROUP, *pod.shape[:3], queued_at=EPOCH + timedelta(seconds=pod.arrival_seconds)
         )
         jobs.append(Job(request, timedelta(seconds=pod.duration_seconds)))
     return Snapshot(hosts=hosts, queue=(), owners={1: LimitHolder(limits=PolicyLimits(), used=Amounts())}), jobs

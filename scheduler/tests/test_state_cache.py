@@ -16,6 +16,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
+from folders.models import HostRoot
 from resources.models import Gpu, Host, ResourceGroup
 from resources.tiers import Tier
 from resources.units import GIB
@@ -25,7 +26,16 @@ from scheduler.state_cache import StateCache
 from sessions import services
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import Session
-from tests.factories import make_group, make_host, make_image, make_policy, make_session, make_user, run_session
+from tests.factories import (
+    make_group,
+    make_host,
+    make_image,
+    make_policy,
+    make_root,
+    make_session,
+    make_user,
+    run_session,
+)
 from tests.wait import SECONDS
 
 MINUTE = timedelta(minutes=1)
@@ -50,11 +60,13 @@ def known(state: SchedulerState) -> dict[str, Any]:
                 host.device_free,
                 host.max_request_milli,
                 host.granularity_milli,
+                host.root_ids,
             )
             for group in cluster.groups.values()
             for host in group.capacity.hosts
         },
         "closed": cluster.closed_groups,
+        "roots": (state.offered_roots, cluster.root_names),
         "ends": {group_id: [end[:2] for end in group.ends] for group_id, group in cluster.groups.items()},
         "limits": {
             session.request.owner_id: [
@@ -87,9 +99,14 @@ class Lab:
         self.hosts = [make_host(group=group, gpus=2, cpu=6) for group in self.groups for _ in range(2)]
         self.users = [make_user(), make_user(policy=make_policy(max_sessions=3, max_lifetime=60 * MINUTE))]
         self.image = make_image()
+        self.roots = [make_root() for _ in range(2)]
+        for host in self.hosts[::2]:
+            HostRoot.objects.create(host=host, root=self.roots[0], is_present=True)
 
     def happen(self) -> None:
-        name = self.random.choice(["submit", "submit", "submit", "move", "move", "end", "edit", "host", "late", "say"])
+        name = self.random.choice(
+            ["submit", "submit", "submit", "move", "move", "end", "edit", "host", "root", "late", "say"]
+        )
         getattr(self, name)()
 
     def submit(self) -> None:
@@ -103,6 +120,8 @@ class Lab:
             priority=self.random.choice([10, 10, 11]),
             time_limit=self.random.choice([None, 5 * MINUTE]),
             not_before=self.random.choice([None, None, soon, soon + 60 * MINUTE]),
+            required_roots=self.random.choice([[], [], [self.roots[0].pk], [self.roots[1].pk]]),
+            wanted_roots=self.random.choice([[], [root.pk for root in self.roots]]),
         )
         others = list(Session.objects.exclude(pk=session.pk).order_by("?")[:1])
         session.depends_on.set(others if self.random.random() < 0.3 else [])
@@ -136,6 +155,12 @@ class Lab:
     def host(self) -> None:
         changes: dict[str, Any] = self.random.choice([{"is_cordoned": True}, {"is_cordoned": False}, {"cpu": 7}])
         Host.objects.filter(pk=self.random.choice(self.hosts).pk).update(**changes)
+
+    def root(self) -> None:
+        """Let a storage root come to a host, or go from it."""
+        host, root = self.random.choice(self.hosts), self.random.choice(self.roots)
+        change = {"is_present": self.random.random() < 0.6, "checked_at": timezone.now()}
+        HostRoot.objects.update_or_create(host=host, root=root, defaults=change)
 
     def late(self) -> None:
         Session.objects.filter(started_at__isnull=False).update(started_at=timezone.now() - MINUTE)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, NamedTuple, Protocol
 
+from django.contrib.postgres.fields import ArrayField
 from django.db import connection, models, transaction
 from django.db.models import F, Q
 from django.utils import timezone
@@ -185,6 +186,12 @@ class Session(models.Model):
     command = models.TextField(blank=True, help_text="What a batch session runs, as a line of the shell")
     time_limit = models.DurationField(null=True, blank=True, help_text="It ends this long after it started")
     not_before = models.DateTimeField(null=True, blank=True, help_text="It starts then at the earliest")
+    required_roots = ArrayField(
+        models.BigIntegerField(), default=list, editable=False, help_text="Storage roots that its host must have"
+    )
+    wanted_roots = ArrayField(
+        models.BigIntegerField(), default=list, editable=False, help_text="The same, if any host of its group has them"
+    )
     depends_on = models.ManyToManyField(
         "self", symmetrical=False, blank=True, related_name="dependents", help_text="Sessions that must succeed first"
     )

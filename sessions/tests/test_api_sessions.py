@@ -79,6 +79,7 @@ def test_an_order_by_amounts_is_queued_and_shown(user: User) -> None:
         "last_activity_at": None,
         "ssh": "",
         "apps": [],
+        "mounts": [],
     }
     assert client_of(user).get(f"{URL}{session.pk}/").json()["id"] == session.pk
 
@@ -180,7 +181,7 @@ def test_the_list_takes_a_constant_number_of_queries(
 ) -> None:
     for _ in range(rows):
         run_session(make_session(owner=user, fgpu=2500))
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(8):
         body = client_of(user).get(URL).json()
     assert body["count"] == rows
     assert len(body["results"][-1]["gpus"]) == 2
@@ -192,7 +193,7 @@ def test_submitting_takes_a_constant_number_of_queries(
 ) -> None:
     make_host()
     order = {"image": make_image().reference, "cpu": 1, "memory": "1g", "count": count}
-    with django_assert_num_queries(15):
+    with django_assert_num_queries(17):
         assert len(client_of(user).post(URL, order).json()) == count
 
 
@@ -219,7 +220,7 @@ def test_events_take_a_constant_number_of_queries(
     session = make_session(owner=user)
     for _ in range(rows):
         session.events.create(new_status="PENDING", reason="SUBMITTED", actor=make_user())
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(7):
         assert client_of(user).get(f"{URL}{session.pk}/events/").json()["count"] == rows
 
 

@@ -10,6 +10,7 @@ Each test was seen to fail under these faults, planted in the product:
 | | the emptiest device taken; |
 | | a part of a device where the host lends whole ones |
 | nothing_is_placed_on_a_host_of_another_group | the hosts of all groups are one group |
+| each_host_has_the_storage_roots_of_its_sessions | roots ignored when a host is looked at, at first or after a change |
 | placements_never_exceed_limits | what the pass places is not counted against limits |
 | each_request_is_placed_or_explained_once_in_order | waiting listed from the last; one over its limit dropped; |
 | | a too long detail |
@@ -43,7 +44,8 @@ def random_host(random: Random, host_id: int) -> HostView:
     """Return a host, partly in use, with up to four devices; names collide sometimes, so that ids decide."""
     group = random.choice((1, 1, 1, 2, 2))
     free = [GROUPS[group] * random.choice((0, 1, 2, 3, 4, 4, 4)) // 4 for _ in range(random.randint(0, 4))]
-    host = make_host(host_id, free, capacity=GROUPS[group], cpu=12, memory=12, group=group)
+    roots = random.choice(((), (7,), (7, 8)))
+    host = make_host(host_id, free, capacity=GROUPS[group], cpu=12, memory=12, group=group, roots=roots)
     name = f"host-{random.randint(0, 2)}"
     free_now = (12, 12, random.randint(0, 12))  # often equal, so that ties are broken
     divides = random.random() < 0.75
@@ -62,6 +64,7 @@ def random_request(random: Random, name: str) -> SessionRequest:
         owner=random.randint(1, 3),
         group=random.choice((1, 1, 1, 1, 1, 2, 2, 2, 3)),
         avoided=random.choice((None, None, 1, 2, 3)),
+        roots=random.choice(((), (), (), (7,), (8,))),
     )
 
 
@@ -142,6 +145,14 @@ def test_nothing_is_placed_on_a_host_of_another_group(snapshot: Snapshot) -> Non
     asked = {request.id: request for request in snapshot.queue}
     groups = {host.id: host.group_id for host in snapshot.hosts}
     assert all(groups[it.host_id] == asked[it.session_id].group_id for it in plan(snapshot).placements)
+
+
+@many
+@given(snapshots())
+def test_each_host_has_the_storage_roots_of_its_sessions(snapshot: Snapshot) -> None:
+    asked = {request.id: request for request in snapshot.queue}
+    roots = {host.id: host.root_ids for host in snapshot.hosts}
+    assert all(roots[it.host_id].issuperset(asked[it.session_id].root_ids) for it in plan(snapshot).placements)
 
 
 @many
@@ -243,6 +254,8 @@ def naive_plan(snapshot: Snapshot) -> tuple[tuple[Placement, ...], tuple[tuple[s
             reason = Reason.USER_LIMIT
         elif request.group_id not in {host.group_id for host in hosts}:
             reason = Reason.NO_HOST
+        elif not any(naive_has_roots(host, request) for host in hosts):
+            reason = Reason.NO_STORAGE
         else:
             reason = Reason.NO_CAPACITY
         if request.id not in placed:
@@ -263,6 +276,7 @@ def naive_shares(host: HostView, request: SessionRequest) -> tuple[tuple[int, in
         host.group_id != request.group_id
         or host.cpu_free < request.cpu
         or host.memory_free_bytes < request.memory_bytes
+        or not naive_has_roots(host, request)
     ):
         return None
     whole, rest = divmod(request.fgpu_milli, GROUPS[host.group_id])
@@ -279,6 +293,11 @@ def naive_shares(host: HostView, request: SessionRequest) -> tuple[tuple[int, in
         return None
     shares |= {gpu.id: gpu.capacity_milli for gpu in empty[:whole]}
     return tuple((gpu.id, shares[gpu.id]) for gpu in host.gpus if gpu.id in shares)
+
+
+def naive_has_roots(host: HostView, request: SessionRequest) -> bool:
+    """Return whether `host` is of the group of the request and has its storage roots."""
+    return host.group_id == request.group_id and all(root_id in host.root_ids for root_id in request.root_ids)
 
 
 def naive_within(owner: LimitHolder, requests: Sequence[SessionRequest]) -> bool:

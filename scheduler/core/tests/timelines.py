@@ -28,6 +28,8 @@ FOREVER = timedelta(days=10_000)  # run time of unbounded sessions, unless a tes
 SHARES = (0, 250, 500, 500, 750, 1000, 1000, 2000, 2000, 3000)
 MIX = tuple((Shape(cpu, 2, fgpu), 1) for cpu in (1, 3, 5) for fgpu in SHARES)  # usual requests
 
+ROOTS = ((), (), (), (1,), (1, 2))  # storage roots that requests need
+
 many = settings(max_examples=300, deadline=None)
 
 
@@ -68,6 +70,7 @@ def random_waiting(random: Random, name: str, unbounded: float) -> SessionReques
         memory=shape.memory_bytes,
         owner=random.randint(1, 3),
         group=random.choice((1, 1, 2)),
+        roots=random.choice(ROOTS),
     )._replace(duration=duration)
 
 
@@ -79,7 +82,15 @@ def random_world(
     for host_id in range(1, hosts + 1):
         group = random.choice((1, 1, 2))
         view, found = random_running(
-            random, make_host(host_id, [1000] * random.randint(0, 4), cpu=12, memory=12, group=group)
+            random,
+            make_host(
+                host_id,
+                [1000] * random.randint(0, 4),
+                cpu=12,
+                memory=12,
+                group=group,
+                roots=random.choice(((), (1,), (1, 2), (1, 2, 3))),
+            ),
         )
         views.append(view)
         running += found

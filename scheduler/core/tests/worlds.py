@@ -21,6 +21,7 @@ def make_host(
     memory: int = 64 * GIB,
     group: int = 1,
     divides: bool = True,
+    roots: Sequence[int] = (),
 ) -> HostView:
     """Return a host with `cpu` cores free whose devices have `free` milli-fGPU; device i has the id 100 * host + i."""
     gpus = tuple(
@@ -36,6 +37,7 @@ def make_host(
         memory_free_bytes=memory,
         gpus=gpus,
         divides=divides,
+        root_ids=frozenset(roots),
     )
 
 
@@ -48,6 +50,7 @@ def make_request(
     owner: int = 1,
     group: int = 1,
     avoided: int | None = None,
+    roots: Sequence[int] = (),
 ) -> SessionRequest:
     """Return a small request of group 1 by owner 1."""
     return SessionRequest(
@@ -58,6 +61,7 @@ def make_request(
         memory_bytes=memory,
         fgpu_milli=fgpu,
         avoided_host_id=avoided,
+        root_ids=tuple(roots),
     )
 
 

@@ -1,0 +1,165 @@
+"""The data folders that sessions mount: what a request may mount, and the rows of the sessions that it makes."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from django.db.models import Q
+
+from accounts.models import User
+from folders.models import Folder, FolderShare, HostRoot
+from folders.mount_paths import absolute_path, overlapping, path_error
+from folders.names import AUTOMOUNT_PREFIX
+from resources.models import ResourceGroup
+from resources.units import listing
+from sessions.models import Mount, Session
+from sessions.validation import MAX_MOUNTS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountRequest:
+    """A folder to mount, with its root, at `path`: absolute, or seen from the home folder; empty: the folder's name."""
+
+    folder: Folder
+    path: str = ""
+    is_read_only: bool | None = None  # None: only where the folder is shared read-only
+
+    @property
+    def absolute_path(self) -> str:
+        """The path in the container."""
+        return absolute_path(self.path, self.folder.name)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MountPlan:
+    """What the sessions of a request mount, and what is wrong with it."""
+
+    mounts: Sequence[Mount] = ()  # without a session yet
+    required_roots: Sequence[int] = ()  # ids of the storage roots of the folders that were asked for
+    wanted_roots: Sequence[int] = ()  # of those that are mounted automatically
+    problems: dict[int, str] = field(default_factory=dict)  # by position in the request
+
+    def rows(self, sessions: Iterable[Session]) -> Iterator[Mount]:
+        """Yield the rows of these sessions, unsaved."""
+        for session in sessions:
+            for mount in self.mounts:
+                yield Mount(
+                    session=session,
+                    folder=mount.folder,
+                    folder_name=mount.folder_name,
+                    path=mount.path,
+                    is_read_only=mount.is_read_only,
+                    is_automatic=mount.is_automatic,
+                )
+
+
+def automatic_folders(owner: User) -> list[Folder]:
+    """Return the folders that every session of the user mounts, with their roots; one query."""
+    return list(Folder.objects.live().filter(owner=owner, name__startswith=AUTOMOUNT_PREFIX).select_related("root"))
+
+
+def folders_named(user: User, names: Collection[str]) -> dict[str, Folder]:
+    """Return {name: folder} for ids of folders that the user may read, and for names of the user's own; one query."""
+    readable = Folder.objects.readable_by(user).filter(Q(pk__in=names) | Q(owner=user, name__in=names))
+    folders = list(readable.filter(trashed_at=None).select_related("root"))
+    own = {folder.name: folder for folder in folders if folder.owner_id == user.pk and folder.name in names}
+    return own | {folder.pk: folder for folder in folders if folder.pk in names}
+
+
+def plan(owner: User, requests: Sequence[MountRequest], automatic: Sequence[Folder] | None = None) -> MountPlan:
+    """Return what sessions of `owner` would mount; one query, and another where a folder of somebody else is asked for.
+
+    A folder that is asked for is not mounted automatically as well.
+    """
+    asked = {each.folder.pk for each in requests}
+    own = automatic_folders(owner) if automatic is None else automatic
+    always = [folder for folder in own if folder.pk not in asked]
+    shares = _shares(owner, requests)
+    mounts: list[Mount] = []
+    taken = {
+        absolute_path("", folder.name): folder for folder in always if not path_error(absolute_path("", folder.name))
+    }
+    problems: dict[int, str] = {}
+    for position, each in enumerate(requests):
+        path = each.absolute_path
+        if problem := _problem(owner, each, shares) or _place_problem(path, mounts, taken, each.folder):
+            problems[position] = f"{each.folder.name}: {problem}"
+        is_shared_read_only = each.folder.owner_id != owner.pk and shares.get(each.folder.pk, True)
+        mounts.append(
+            Mount(
+                folder=each.folder,
+                folder_name=each.folder.name,
+                path=path,
+                is_read_only=bool(each.is_read_only or is_shared_read_only),
+            )
+        )
+    mounts += [
+        Mount(folder=folder, folder_name=folder.name, path=path, is_automatic=True) for path, folder in taken.items()
+    ]
+    return MountPlan(
+        mounts=mounts,
+        required_roots=sorted({each.folder.root_id for each in requests}),
+        wanted_roots=sorted({folder.root_id for folder in taken.values()}),
+        problems=problems,
+    )
+
+
+def error(group: ResourceGroup, requests: Sequence[MountRequest], planned: MountPlan) -> str | None:
+    """Return what is wrong with the folders of a request, all of it; None if nothing is. At most one query."""
+    found = [planned.problems[position] for position in sorted(planned.problems)]
+    if len(requests) > MAX_MOUNTS:
+        found.append(f"A session mounts at most {MAX_MOUNTS} folders beside those that are always mounted.")
+    if planned.required_roots and (missing := _missing_text(group, requests)):
+        found.append(missing)
+    return " ".join(found) or None
+
+
+def _missing_text(group: ResourceGroup, requests: Sequence[MountRequest]) -> str:
+    """Return that no host of the group has all the storage roots at once, or ""."""
+    names = {each.folder.root_id: each.folder.root.name for each in requests}
+    present = HostRoot.objects.filter(host__group=group, is_present=True, root__in=names).order_by()
+    on_host: dict[int, set[int]] = {}
+    for host_id, root_id in present.values_list("host_id", "root_id"):
+        on_host.setdefault(host_id, set()).add(root_id)
+    if any(roots >= names.keys() for roots in on_host.values()):
+        return ""
+    nowhere = names.keys() - set().union(*on_host.values()) or names.keys()
+    folders = listing([each.folder.name for each in requests if each.folder.root_id in nowhere])
+    roots = listing(sorted(names[root_id] for root_id in nowhere))
+    return f"No host of the resource group {group} has the storage {roots} of {folders} now: choose another group."
+
+
+def _shares(owner: User, requests: Sequence[MountRequest]) -> dict[str, bool]:
+    """Return {folder id: whether it is read-only} of the folders that are shared with the user."""
+    others = [each.folder.pk for each in requests if each.folder.owner_id != owner.pk]
+    if not others:
+        return {}
+    shares = FolderShare.objects.filter(folder__in=others, user=owner).order_by()
+    return dict(shares.values_list("folder_id", "is_read_only"))
+
+
+def _problem(owner: User, request: MountRequest, shares: dict[str, bool]) -> str | None:
+    folder = request.folder
+    if folder.owner_id != owner.pk and folder.pk not in shares:
+        return "it is neither yours nor shared with you."
+    if folder.trashed_at is not None:
+        return "it is in the trash."
+    if request.is_read_only is False and shares.get(folder.pk):
+        return "it is shared with you read-only."
+    return None
+
+
+def _place_problem(path: str, before: Sequence[Mount], taken: dict[str, Folder], folder: Folder) -> str | None:
+    """Return why a folder cannot be mounted there, beside those before it and those that are always mounted."""
+    if wrong := path_error(path):
+        return wrong
+    if any(mount.folder == folder for mount in before):
+        return "a session mounts a folder once."
+    if other := overlapping(path, [mount.path for mount in before]):
+        return (
+            f"{path} is taken: another folder is mounted at {other}."
+            if other == path
+            else (f"{path} and {other}, where another folder is mounted, lie in one another.")
+        )
+    if other := overlapping(path, taken):
+        return f"{path} is taken by your folder {taken[other].name}, which every session of yours mounts at {other}."
+    return None
