@@ -61,7 +61,7 @@ class ImageQuerySet(models.QuerySet["Image"]):
 
     def visible_to(self, user: User) -> "ImageQuerySet":
         """Return the images that `user` may know of: those that they may launch, all of them for a superadmin."""
-        return self if user.is_superuser else self.usable_by(user)
+        return self.filter(removed_at=None) if user.is_superuser else self.usable_by(user)
 
 
 class ImageSource(models.TextChoices):
@@ -100,6 +100,12 @@ class Image(models.Model):
     enable_hint = models.TextField(blank=True, help_text="How an administrator makes it usable, where it is disabled")
     is_local = models.BooleanField(
         "only on hosts that have it", default=False, help_text="No registry has it, so its sessions run where it is"
+    )
+    registry_digest = models.CharField(
+        max_length=80, blank=True, editable=False, help_text="Of its manifest, where the platform pushed it"
+    )
+    removed_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="When it was deleted; ended sessions still refer to it"
     )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 

@@ -1,6 +1,6 @@
 """The tables of sessions: sessions with their leases and events, and the endpoints by which their apps are reached."""
 
-from sessions.models.conversion import ACTIVE_CONVERSIONS, Conversion, ConversionState
+from sessions.models.conversion import ACTIVE_CONVERSIONS, ChangeReport, Conversion, ConversionState, ReportState
 from sessions.models.endpoint import (
     TICKET_LIFE,
     AppPort,
@@ -35,6 +35,7 @@ __all__ = [
     "SESSION_ID",
     "TICKET_LIFE",
     "AppPort",
+    "ChangeReport",
     "Conversion",
     "ConversionState",
     "Endpoint",
@@ -45,6 +46,7 @@ __all__ = [
     "Lease",
     "Mount",
     "Placed",
+    "ReportState",
     "Revocation",
     "Scheduled",
     "Session",
