@@ -79,10 +79,22 @@ class FolderQuerySet(models.QuerySet["Folder"]):
         """Return the folders that are not in the trash."""
         return self.filter(trashed_at=None)
 
+    def trashed(self) -> "FolderQuerySet":
+        """Return the folders that are in the trash and can be restored."""
+        return self.filter(trashed_at__isnull=False, deleting_at=None)
+
+    def deleting(self) -> "FolderQuerySet":
+        """Return the folders whose files are being removed, by a host that has their root."""
+        return self.filter(deleting_at__isnull=False)
+
     def readable_by(self, user: User) -> "FolderQuerySet":
-        """Return the folders that `user` owns or that are shared with them."""
+        """Return the folders whose files `user` may read: their own, and those that are shared with them."""
         shared = FolderShare.objects.filter(folder=OuterRef("pk"), user=user)
-        return self.filter(Q(owner=user) | Q(Exists(shared), trashed_at=None))
+        return self.filter(Q(owner=user) | Q(Exists(shared), trashed_at=None), deleting_at=None)
+
+    def visible_to(self, user: User) -> "FolderQuerySet":
+        """Return the folders that `user` may know of: for a superadmin all, else those whose files they may read."""
+        return self.filter(deleting_at=None) if user.is_superuser else self.readable_by(user)
 
 
 class Folder(models.Model):
@@ -94,6 +106,9 @@ class Folder(models.Model):
     root = models.ForeignKey(StorageRoot, on_delete=models.PROTECT, related_name="folders")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     trashed_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="Since when it is in the trash")
+    deleting_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Since when its files are being removed for good"
+    )
     used_bytes = models.PositiveBigIntegerField(default=0, editable=False, help_text="As last measured")
     used_files = models.PositiveBigIntegerField(default=0, editable=False, help_text="As last measured")
     measured_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -105,6 +120,9 @@ class Folder(models.Model):
         constraints = (
             models.UniqueConstraint(
                 fields=("owner", "name"), condition=Q(trashed_at=None), name="folder_live_name_unique"
+            ),
+            models.CheckConstraint(
+                condition=Q(deleting_at=None) | Q(trashed_at__isnull=False), name="folder_is_trashed_before_deleted"
             ),
         )
 

@@ -1,0 +1,45 @@
+"""What a user may do with a folder. One function, for pages, API, uploads, mounts and SFTP.
+
+The owner reads and writes; a share gives one of both. In the trash a folder is read-only for its owner, and nobody
+else's. Superadmins see that a folder exists, whose it is and how large; its files only where it is shared with them.
+"""
+
+from enum import IntEnum
+
+from accounts.models import User
+from folders.errors import FolderAccessError, FolderStateError
+from folders.models import Folder
+
+
+class Access(IntEnum):
+    """Rights to the files of a folder, each with those before it."""
+
+    NONE = 0
+    READ = 1
+    WRITE = 2
+
+
+def access(user: User, folder: Folder) -> Access:
+    """Return the rights of `user` to the files of `folder` now; at most one query."""
+    if folder.deleting_at or not user.is_active:
+        return Access.NONE
+    if folder.owner_id == user.pk:
+        return Access.READ if folder.trashed_at else Access.WRITE
+    if folder.trashed_at:
+        return Access.NONE
+    share = folder.shares.filter(user=user).only("is_read_only").first()
+    if share is None:
+        return Access.NONE
+    return Access.READ if share.is_read_only else Access.WRITE
+
+
+def require(user: User, folder: Folder, needed: Access) -> None:
+    """Raise FolderAccessError, or FolderStateError for the trash, unless `user` has the right; at most one query."""
+    granted = access(user, folder)
+    if granted >= needed:
+        return
+    if granted == Access.NONE:
+        raise FolderAccessError("Only the owner of a folder, and those with whom it is shared, may see its files.")
+    if folder.trashed_at:
+        raise FolderStateError("The folder is in the trash; restore it to change what is in it.")
+    raise FolderAccessError("The folder is shared with you read-only.")

@@ -1,0 +1,171 @@
+"""The trash of a folder, as in the freedesktop.org Trash specification 1.0: `files`, `info`, `expunged` in `trash`.
+
+An item's id is random, so that names of any length and in any number may be deleted; its information file has the path
+from which it came. Dates are UTC.
+"""
+
+import os
+import re
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+from urllib.parse import quote_from_bytes, unquote_to_bytes
+
+from folders.files.descriptors import (
+    directory,
+    names_in,
+    open_directory,
+    open_or_make_directory,
+    open_regular,
+    rename_to_free_name,
+    status_of,
+    translated,
+)
+from folders.files.entries import Entry, entry_from
+from folders.files.errors import EntryNotFoundError, FilesError
+from folders.files.paths import entry_parts_of
+from folders.files.walk import remove_contents
+
+TRASH: Final = "trash"
+SUBDIRECTORIES: Final = ("files", "info", "expunged")
+MAX_INFO_BYTES: Final = 3 * 4096 + 200  # a path with every byte percent-encoded
+PURGE_ENTRIES: Final = 10_000  # that one request removes from the disk; a sweep continues
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+_INFO: Final = re.compile(rb"\[Trash Info\]\nPath=([^\n]+)\nDeletionDate=([0-9T:-]{19})\n")
+
+
+@dataclass(frozen=True, slots=True)
+class TrashedEntry:
+    """An entry in the trash."""
+
+    id: str
+    path: str  # from which it was deleted
+    entry: Entry  # its name is that of the path
+    deleted_at: datetime
+
+
+class FolderTrash:
+    """The trash of one folder."""
+
+    def __init__(self, folder: int, files: int) -> None:
+        self._folder = folder
+        self._files = files
+
+    def put(self, path: str, now: datetime) -> TrashedEntry:
+        """Move the entry to the trash, and return it there."""
+        parts = entry_parts_of(path)
+        with (
+            directory(self._files, parts[:-1]) as parent,
+            self._area("info") as info,
+            self._area("files") as area,
+            translated(path),
+        ):
+            status = status_of(parent, parts[-1])
+            item_id = secrets.token_hex(16)
+            _write_info(info, item_id, path, now)
+            try:
+                rename_to_free_name(parent, parts[-1], area, item_id)
+            except OSError:
+                os.unlink(_info_name(item_id), dir_fd=info)
+                raise
+        return TrashedEntry(item_id, path, entry_from(parts[-1], status), now.replace(microsecond=0))
+
+    def items(self) -> list[TrashedEntry]:
+        """Return what is in the trash, the latest first."""
+        with self._area("info") as info, self._area("files") as area:
+            found = (_item(info, area, name.removesuffix(".trashinfo")) for name in names_in(info))
+            return sorted((item for item in found if item), key=lambda item: (item.deleted_at, item.id), reverse=True)
+
+    def restore(self, item_id: str, path: str | None = None) -> Entry:
+        """Move the item back to where it came from, or to `path`; directories that are gone are made again.
+
+        Raises EntryNotFoundError for an unknown item, EntryExistsError if the path is taken.
+        """
+        with self._area("info") as info, self._area("files") as area:
+            item = self._require(info, area, item_id)
+            parts = entry_parts_of(item.path if path is None else path)
+            with translated("/".join(parts)):
+                parent = open_or_make_directory(self._files, parts[:-1])
+                try:
+                    rename_to_free_name(area, item_id, parent, parts[-1])
+                    with suppress(FileNotFoundError):
+                        os.unlink(_info_name(item_id), dir_fd=info)
+                    return entry_from(parts[-1], status_of(parent, parts[-1]))
+                finally:
+                    os.close(parent)
+
+    def expunge(self, item_id: str) -> None:
+        """Give the item up for removal: it is no longer listed, and `purge` removes it. Quick whatever its size."""
+        with self._area("info") as info, self._area("files") as area, self._area("expunged") as expunged:
+            self._require(info, area, item_id)
+            with translated(item_id):
+                rename_to_free_name(area, item_id, expunged, item_id)
+                with suppress(FileNotFoundError):
+                    os.unlink(_info_name(item_id), dir_fd=info)
+
+    def empty(self, before: datetime | None = None) -> int:
+        """Expunge all items, or those deleted before a time; return how many. `purge` then removes them."""
+        expunged = 0
+        for item in self.items():
+            if before is None or item.deleted_at < before:
+                with suppress(EntryNotFoundError):  # somebody else was quicker
+                    self.expunge(item.id)
+                    expunged += 1
+        return expunged
+
+    def purge(self, max_entries: int = PURGE_ENTRIES) -> bool:
+        """Remove what was expunged from the disk, about `max_entries` at most; return whether nothing is left."""
+        with self._area("expunged") as expunged, translated("the trash"):
+            return remove_contents(expunged, max_entries)
+
+    @contextmanager
+    def _area(self, name: str) -> Iterator[int]:
+        """Give a descriptor of a directory of the trash to a block."""
+        with translated("the trash"):
+            opened = open_directory(self._folder, (TRASH, name))
+        try:
+            yield opened
+        finally:
+            os.close(opened)
+
+    def _require(self, info: int, area: int, item_id: str) -> TrashedEntry:
+        item = _item(info, area, item_id)
+        if item is None:
+            raise EntryNotFoundError("This is not in the trash any more.")
+        return item
+
+
+def _info_name(item_id: str) -> str:
+    return f"{item_id}.trashinfo"
+
+
+def _write_info(info: int, item_id: str, path: str, now: datetime) -> None:
+    text = f"[Trash Info]\nPath={quote_from_bytes(os.fsencode(path))}\nDeletionDate={now:%Y-%m-%dT%H:%M:%S}\n"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    opened = os.open(_info_name(item_id), flags, 0o600, dir_fd=info)
+    try:
+        os.write(opened, text.encode())
+    finally:
+        os.close(opened)
+
+
+def _item(info: int, area: int, item_id: str) -> TrashedEntry | None:
+    """Return the item, or None if it is not there or its information is not as this module writes it."""
+    if not _ID.fullmatch(item_id):
+        return None
+    try:
+        opened = open_regular(info, _info_name(item_id))
+        try:
+            match = _INFO.fullmatch(os.read(opened, MAX_INFO_BYTES))
+        finally:
+            os.close(opened)
+        if match is None:
+            return None
+        path = os.fsdecode(unquote_to_bytes(match[1]))
+        entry = entry_from(entry_parts_of(path)[-1], status_of(area, item_id))
+        return TrashedEntry(item_id, path, entry, datetime.fromisoformat(match[2].decode()).replace(tzinfo=UTC))
+    except (OSError, FilesError, ValueError):
+        return None

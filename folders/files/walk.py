@@ -1,0 +1,222 @@
+"""Visits and removes whole trees, however deep, with few open descriptors and without following symbolic links."""
+
+import errno
+import os
+import secrets
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from folders.files.descriptors import open_regular, readable, translated
+
+MAX_OPEN_LEVELS: Final = 64  # descriptors that one visit holds at most
+BLOCK_BYTES: Final = 512  # of `st_blocks`, whatever the file system's own block size
+
+
+class Usage(NamedTuple):
+    """What files and directories take: allocated bytes as `du` counts them, and their number."""
+
+    bytes: int = 0
+    files: int = 0
+
+    def __add__(self, other: object) -> "Usage":
+        if not isinstance(other, Usage):
+            return NotImplemented
+        return Usage(self.bytes + other.bytes, self.files + other.files)
+
+
+@dataclass(slots=True)
+class _Level:
+    """A directory under way: name, descriptor unless given up, identity, and the directories in it still to visit."""
+
+    name: str
+    opened: int | None
+    identity: tuple[int, int]
+    pending: list[str] = field(default_factory=list)
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor; raises OSError if it was given up."""
+        if self.opened is None:
+            raise OSError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return self.opened
+
+
+@dataclass(frozen=True, slots=True)
+class WalkEntry:
+    """An entry of a tree; `path` and `open` are valid until the next one is asked for."""
+
+    name: str
+    status: os.stat_result
+    _levels: list[_Level]  # of the walk: the start, and the directories down to this entry's
+
+    @property
+    def path(self) -> str:
+        """Relative to the start of the walk."""
+        return "/".join([*(level.name for level in self._levels[1:]), self.name])
+
+    def open(self) -> int:
+        """Return a descriptor of the regular file for reading; raises FilesError."""
+        with translated(self.path):
+            return open_regular(self._levels[-1].descriptor, self.name)
+
+
+class TreeWalk:
+    """Iterates over all entries below an open directory, each directory before what is in it, without the start itself.
+
+    What is removed meanwhile is left out, and so is the rest of a directory that was moved away meanwhile.
+    """
+
+    def __init__(self, start: int) -> None:
+        self._levels: list[_Level] = []
+        self._start = start
+
+    def __iter__(self) -> Iterator[WalkEntry]:
+        try:
+            yield from self._entries_of(os.dup(self._start), "")
+            while self._levels:
+                level = self._levels[-1]
+                if level.pending:
+                    name = level.pending.pop()
+                    if (below := self._descend(level, name)) is not None:
+                        yield from self._entries_of(below, name)
+                else:
+                    self._ascend()
+        finally:
+            for level in self._levels:
+                if level.opened is not None:
+                    os.close(level.opened)
+            self._levels.clear()
+
+    def _entries_of(self, opened: int, name: str) -> Iterator[WalkEntry]:
+        status = os.fstat(opened)
+        level = _Level(name, opened, (status.st_dev, status.st_ino))
+        self._levels.append(level)
+        if len(self._levels) > MAX_OPEN_LEVELS and (upper := self._levels[-MAX_OPEN_LEVELS - 1]).opened is not None:
+            os.close(upper.opened)
+            upper.opened = None
+        try:
+            listed = readable(opened, os.O_RDONLY | os.O_DIRECTORY)
+        except OSError:  # no permission, or gone
+            return
+        try:
+            with os.scandir(listed) as entries:
+                for entry in entries:
+                    try:
+                        status = entry.stat(follow_symlinks=False)
+                    except OSError:
+                        continue
+                    if stat.S_ISDIR(status.st_mode):
+                        level.pending.append(entry.name)
+                    yield WalkEntry(entry.name, status, self._levels)
+        finally:
+            os.close(listed)
+
+    def _descend(self, level: _Level, name: str) -> int | None:
+        if level.opened is None:
+            return None
+        try:
+            return os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=level.opened)
+        except OSError:
+            return None
+
+    def _ascend(self) -> None:
+        done = self._levels.pop()
+        if done.opened is None:
+            return
+        try:
+            if self._levels and self._levels[-1].opened is None:
+                self._levels[-1].opened = _parent_of(done.opened, self._levels[-1].identity)
+        finally:
+            os.close(done.opened)
+
+
+def _parent_of(opened: int, identity: tuple[int, int]) -> int | None:
+    """Return a descriptor of the directory above, if it is the one with this identity; else None: it was moved away."""
+    parent = os.open("..", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=opened)
+    status = os.fstat(parent)
+    if (status.st_dev, status.st_ino) == identity:
+        return parent
+    os.close(parent)
+    return None
+
+
+def usage_of(start: int) -> Usage:
+    """Return what all below an open directory takes; a file with several hard links counts once."""
+    allocated, files = 0, 0
+    seen: set[tuple[int, int]] = set()
+    for entry in TreeWalk(start):
+        status = entry.status
+        if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+        allocated += status.st_blocks * BLOCK_BYTES
+        files += 1
+    return Usage(allocated, files)
+
+
+def remove_contents(area: int, max_entries: int) -> bool:
+    """Remove what lies in an open directory, at most about `max_entries` entries; return whether nothing is left.
+
+    The contents of each directory are unlinked or, if directories themselves, renamed to the area, so that no tree is
+    too deep. May be interrupted anywhere and called again. Raises OSError, such as EACCES.
+    """
+    removed = 0
+    while removed < max_entries:
+        names = _names(area, max_entries - removed)
+        if not names:
+            return True
+        for name in names:
+            removed += _remove_or_flatten(area, name, max_entries - removed)
+            if removed >= max_entries:
+                break
+    return not _names(area, 1)
+
+
+def _remove_or_flatten(area: int, name: str, max_entries: int) -> int:
+    """Remove the entry, or one level of it if it is a directory; return how many entries were taken out."""
+    if _unlink(area, name):
+        return 1
+    inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=area)
+    try:
+        with suppress(PermissionError):  # of another user; removing from it may work all the same
+            os.chmod(f"/proc/self/fd/{inner}", 0o700)
+        count = 0
+        for below in _names(inner, max_entries):
+            if not _unlink(inner, below):
+                os.rename(below, secrets.token_hex(16), src_dir_fd=inner, dst_dir_fd=area)
+            count += 1
+    finally:
+        os.close(inner)
+    with suppress(FileNotFoundError):
+        try:
+            os.rmdir(name, dir_fd=area)
+        except OSError as error:
+            if error.errno != errno.ENOTEMPTY:
+                raise
+    return count + 1
+
+
+def _unlink(parent: int, name: str) -> bool:
+    """Unlink the entry and return True; return False if it is a directory."""
+    try:
+        os.unlink(name, dir_fd=parent)
+    except FileNotFoundError:
+        return True
+    except (IsADirectoryError, PermissionError):
+        if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
+            return False
+        raise
+    return True
+
+
+def _names(opened: int, most: int) -> list[str]:
+    listed = readable(opened, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        with os.scandir(listed) as entries:
+            return [entry.name for entry, _ in zip(entries, range(most), strict=False)]
+    finally:
+        os.close(listed)

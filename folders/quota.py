@@ -1,0 +1,95 @@
+"""Storage of a user on a root against the limits of their policy. One function for pages, API, uploads and admin.
+
+A root counts what the user's folders on it take, trash included, as last measured and corrected by what was written
+since, and the whole length of uploads under way.
+"""
+
+from dataclasses import dataclass
+
+from django.db.models import Count, F, Sum
+from django.db.models.functions import Greatest
+
+from accounts.models import User
+from folders.errors import StorageQuotaError
+from folders.models import Folder, StorageRoot, Upload
+from resources.units import size_text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StorageUse:
+    """Storage used by a user on one root, and the limits; None is unlimited."""
+
+    used_bytes: int = 0
+    used_files: int = 0
+    max_bytes: int | None = None
+    max_files: int | None = None
+
+    @property
+    def left_bytes(self) -> int | None:
+        """How much more may be written."""
+        return None if self.max_bytes is None else max(0, self.max_bytes - self.used_bytes)
+
+    @property
+    def left_files(self) -> int | None:
+        """How many more files and directories there may be."""
+        return None if self.max_files is None else max(0, self.max_files - self.used_files)
+
+    @property
+    def is_exceeded(self) -> bool:
+        """Whether more is used than allowed, as after a limit was lowered or a session has written too much."""
+        return _is_over(self.used_bytes, self.max_bytes) or _is_over(self.used_files, self.max_files)
+
+
+def storage_use(owner: User, root: StorageRoot) -> StorageUse:
+    """Return what the folders of `owner` take on `root`; two queries."""
+    return storage_uses(owner).get(root.pk) or StorageUse(
+        max_bytes=owner.policy.storage_bytes, max_files=owner.policy.storage_files
+    )
+
+
+def storage_uses(owner: User) -> dict[int, StorageUse]:
+    """Return {root id: what the folders of `owner` take there} for the roots with folders of theirs; two queries."""
+    policy = owner.policy
+    folders = Folder.objects.filter(owner=owner).order_by().values("root")
+    uploads = Upload.objects.filter(folder__owner=owner).order_by().values("folder__root")
+    reserved = {
+        row["folder__root"]: (row["bytes"], row["files"])
+        for row in uploads.annotate(bytes=Sum("length"), files=Count("pk"))
+    }
+    uses = {}
+    for row in folders.annotate(bytes=Sum("used_bytes"), files=Sum("used_files")):
+        more_bytes, more_files = reserved.get(row["root"], (0, 0))
+        uses[row["root"]] = StorageUse(
+            used_bytes=row["bytes"] + more_bytes,
+            used_files=row["files"] + more_files,
+            max_bytes=policy.storage_bytes,
+            max_files=policy.storage_files,
+        )
+    return uses
+
+
+def check_room(folder: Folder, *, add_bytes: int = 0, add_files: int = 0) -> None:
+    """Raise StorageQuotaError if the folder's owner may not store this much more on its root; three queries at most."""
+    use = storage_use(folder.owner, folder.root)
+    if use.left_bytes is not None and add_bytes > use.left_bytes:
+        raise StorageQuotaError(
+            f"{size_text(add_bytes)} more are too much: the owner's quota on {folder.root} is "
+            f"{size_text(use.max_bytes or 0)}, of which {size_text(use.left_bytes)} are left. "
+            "Delete files, and empty the trash."
+        )
+    if use.left_files is not None and add_files > use.left_files:
+        raise StorageQuotaError(
+            f"{add_files} more files are too many: the owner's quota on {folder.root} is {use.max_files} files and "
+            f"directories, of which {use.left_files} are left. Delete files, and empty the trash."
+        )
+
+
+def record_growth(folder: Folder, *, add_bytes: int = 0, add_files: int = 0) -> None:
+    """Count what was written, or with negative numbers removed, until the folder is measured again; one query."""
+    Folder.objects.filter(pk=folder.pk).update(
+        used_bytes=Greatest(0, F("used_bytes") + add_bytes), used_files=Greatest(0, F("used_files") + add_files)
+    )
+
+
+def _is_over(used: int, limit: int | None) -> bool:
+    return limit is not None and used > limit
