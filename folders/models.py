@@ -3,11 +3,11 @@
 import base64
 import secrets
 import uuid
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from django.core.validators import RegexValidator
 from django.db import models
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, Subquery
 from django.utils import timezone
 
 from accounts.models import User
@@ -18,6 +18,9 @@ from resources.models import Host
 def new_folder_id() -> str:
     """Return 80 random bits as 16 lower-case base32 characters: the name of the folder's directory on its root."""
     return base64.b32encode(secrets.token_bytes(10)).decode().lower()
+
+
+FOLDER_ID: Final = "[a-z2-7]{16}"  # what `new_folder_id` makes, as a regular expression
 
 
 class StorageRoot(models.Model):
@@ -91,6 +94,11 @@ class FolderQuerySet(models.QuerySet["Folder"]):
         """Return the folders whose files `user` may read: their own, and those that are shared with them."""
         shared = FolderShare.objects.filter(folder=OuterRef("pk"), user=user)
         return self.filter(Q(owner=user) | Q(Exists(shared), trashed_at=None), deleting_at=None)
+
+    def with_rights_of(self, user: User) -> "FolderQuerySet":
+        """Return the folders with `shared_read_only`: what a share of `user` says, None without one."""
+        mine = FolderShare.objects.filter(folder=OuterRef("pk"), user=user).values("is_read_only")[:1]
+        return self.annotate(shared_read_only=Subquery(mine))
 
     def visible_to(self, user: User) -> "FolderQuerySet":
         """Return the folders that `user` may know of: for a superadmin all, else those whose files they may read."""

@@ -25,7 +25,7 @@ from folders.files.descriptors import (
 from folders.files.errors import RootMissingError
 from folders.files.folder_files import FILES, FolderFiles, make_layout
 from folders.files.roots import NotEmptyError, examine, write_marker
-from folders.files.walk import remove_contents
+from folders.files.walk import Removal
 
 EXPUNGED: Final = ".expunged"
 PRIVATE_MODE: Final = 0o700
@@ -123,7 +123,7 @@ class RootDirectory:
             with translated(self.path):
                 area = open_or_make_directory(root, (EXPUNGED,), mode=PRIVATE_MODE)
                 try:
-                    return remove_contents(area, max_entries)
+                    return Removal(area).run(max_entries)
                 finally:
                     os.close(area)
         finally:

@@ -27,7 +27,7 @@ from folders.files.descriptors import (
 from folders.files.entries import Entry, entry_from
 from folders.files.errors import EntryNotFoundError, FilesError
 from folders.files.paths import entry_parts_of
-from folders.files.walk import remove_contents
+from folders.files.walk import Removal, Usage
 
 TRASH: Final = "trash"
 SUBDIRECTORIES: Final = ("files", "info", "expunged")
@@ -53,6 +53,7 @@ class FolderTrash:
     def __init__(self, folder: int, files: int) -> None:
         self._folder = folder
         self._files = files
+        self.freed = Usage()  # what `purge` has removed so far
 
     def put(self, path: str, now: datetime) -> TrashedEntry:
         """Move the entry to the trash, and return it there."""
@@ -119,7 +120,11 @@ class FolderTrash:
     def purge(self, max_entries: int = PURGE_ENTRIES) -> bool:
         """Remove what was expunged from the disk, about `max_entries` at most; return whether nothing is left."""
         with self._area("expunged") as expunged, translated("the trash"):
-            return remove_contents(expunged, max_entries)
+            removal = Removal(expunged)
+            try:
+                return removal.run(max_entries)
+            finally:
+                self.freed += removal.freed
 
     @contextmanager
     def _area(self, name: str) -> Iterator[int]:

@@ -158,59 +158,69 @@ def usage_of(start: int) -> Usage:
     return Usage(allocated, files)
 
 
-def remove_contents(area: int, max_entries: int) -> bool:
-    """Remove what lies in an open directory, at most about `max_entries` entries; return whether nothing is left.
+class Removal:
+    """Removes trees from an open directory, and counts what that frees; may be interrupted and repeated anywhere.
 
-    The contents of each directory are unlinked or, if directories themselves, renamed to the area, so that no tree is
-    too deep. May be interrupted anywhere and called again. Raises OSError, such as EACCES.
+    The contents of a directory are unlinked or, if directories themselves, renamed to the area, so that no tree is too
+    deep for it. Raises OSError, such as EACCES.
     """
-    removed = 0
-    while removed < max_entries:
-        names = _names(area, max_entries - removed)
-        if not names:
-            return True
-        for name in names:
-            removed += _remove_or_flatten(area, name, max_entries - removed)
-            if removed >= max_entries:
-                break
-    return not _names(area, 1)
 
+    def __init__(self, area: int) -> None:
+        self._area = area
+        self.freed = Usage()
+        self._removed = 0
 
-def _remove_or_flatten(area: int, name: str, max_entries: int) -> int:
-    """Remove the entry, or one level of it if it is a directory; return how many entries were taken out."""
-    if _unlink(area, name):
-        return 1
-    inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=area)
-    try:
-        with suppress(PermissionError):  # of another user; removing from it may work all the same
-            os.chmod(f"/proc/self/fd/{inner}", 0o700)
-        count = 0
-        for below in _names(inner, max_entries):
-            if not _unlink(inner, below):
-                os.rename(below, secrets.token_hex(16), src_dir_fd=inner, dst_dir_fd=area)
-            count += 1
-    finally:
-        os.close(inner)
-    with suppress(FileNotFoundError):
+    def run(self, max_entries: int) -> bool:
+        """Remove about `max_entries` entries at most; return whether nothing is left."""
+        self._removed = 0
+        while self._removed < max_entries:
+            names = _names(self._area, max_entries - self._removed)
+            if not names:
+                return True
+            for name in names:
+                self._remove(name, max_entries)
+                if self._removed >= max_entries:
+                    break
+        return not _names(self._area, 1)
+
+    def _remove(self, name: str, max_entries: int) -> None:
+        """Remove the entry, or one level of it if it is a directory."""
+        if self._unlink(self._area, name):
+            return
+        inner = os.open(name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=self._area)
         try:
-            os.rmdir(name, dir_fd=area)
+            with suppress(PermissionError):  # of another user; removing from it may work all the same
+                os.chmod(f"/proc/self/fd/{inner}", 0o700)
+            for below in _names(inner, max(1, max_entries - self._removed)):
+                if not self._unlink(inner, below):
+                    os.rename(below, secrets.token_hex(16), src_dir_fd=inner, dst_dir_fd=self._area)
+            status = os.fstat(inner)
+        finally:
+            os.close(inner)
+        try:
+            os.rmdir(name, dir_fd=self._area)
         except OSError as error:
-            if error.errno != errno.ENOTEMPTY:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
                 raise
-    return count + 1
+        else:
+            self._count(status)
 
-
-def _unlink(parent: int, name: str) -> bool:
-    """Unlink the entry and return True; return False if it is a directory."""
-    try:
-        os.unlink(name, dir_fd=parent)
-    except FileNotFoundError:
+    def _unlink(self, parent: int, name: str) -> bool:
+        """Unlink the entry and return True; return False if it is a directory."""
+        try:
+            status = os.stat(name, dir_fd=parent, follow_symlinks=False)
+            if stat.S_ISDIR(status.st_mode):
+                return False
+            os.unlink(name, dir_fd=parent)
+        except FileNotFoundError:
+            return True
+        self._count(status)
         return True
-    except (IsADirectoryError, PermissionError):
-        if stat.S_ISDIR(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-            return False
-        raise
-    return True
+
+    def _count(self, status: os.stat_result) -> None:
+        self._removed += 1
+        if stat.S_ISDIR(status.st_mode) or status.st_nlink <= 1:
+            self.freed += Usage(status.st_blocks * BLOCK_BYTES, 1)
 
 
 def _names(opened: int, most: int) -> list[str]:
