@@ -1,4 +1,4 @@
-"""What a new installation begins with: a resource group, presets and two people. Never touches what an admin made."""
+"""What a new installation begins with: a resource group, presets and three users. Never touches what an admin made."""
 
 import json
 import os
@@ -9,6 +9,7 @@ from typing import Final
 
 from django.conf import settings
 from django.db import transaction
+from django.forms import model_to_dict
 
 from accounts.models import ResourcePolicy, User
 from resources.models import Preset, ResourceGroup
@@ -16,6 +17,8 @@ from resources.units import GIB, MIB
 
 ADMIN_EMAIL: Final = "admin@example.org"
 USER_EMAIL: Final = "user@example.org"
+DEVELOPER_EMAIL: Final = "developer@example.org"  # may gain root in sessions, and turn them into images
+DEVELOPER_POLICY: Final = "developers"
 FGPU_PER_GPU: Final = 2
 PRESETS: Final = {
     "small": {"cpu": 1, "memory": GIB, "shared_memory": 64 * MIB, "fgpu": 500},
@@ -49,14 +52,24 @@ def create(logins_file: Path) -> None:
     if not Preset.objects.exists():
         Preset.objects.bulk_create(Preset(name=name, **amounts) for name, amounts in PRESETS.items())
     if not User.objects.exists():
-        passwords = {email: secrets.token_urlsafe(9) for email in (ADMIN_EMAIL, USER_EMAIL)}
+        passwords = {email: secrets.token_urlsafe(9) for email in (ADMIN_EMAIL, USER_EMAIL, DEVELOPER_EMAIL)}
         User.objects.create_superuser(ADMIN_EMAIL, passwords[ADMIN_EMAIL])
         User.objects.create_user(USER_EMAIL, passwords[USER_EMAIL])
+        User.objects.create_user(DEVELOPER_EMAIL, passwords[DEVELOPER_EMAIL], policy=_developer_policy())
         logins_file.parent.mkdir(parents=True, exist_ok=True)
         logins_file.unlink(missing_ok=True)
         descriptor = os.open(logins_file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w") as file:
             json.dump(passwords, file, indent=2)
+
+
+def _developer_policy() -> ResourcePolicy:
+    """Return the policy with the default limits under which sudo and conversion are allowed, created on first use."""
+    limits = model_to_dict(ResourcePolicy.default(), exclude=["id", "name"])
+    policy, _ = ResourcePolicy.objects.get_or_create(
+        name=DEVELOPER_POLICY, defaults={**limits, "allow_sudo": True, "allow_conversion": True}
+    )
+    return policy
 
 
 def logins(logins_file: Path) -> list[Login]:

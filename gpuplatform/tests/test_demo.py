@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from accounts.models import User
+from accounts.models import ResourcePolicy, User
 from gpuplatform.bootstrap import demo
 from resources.models import Preset, ResourceGroup
 
@@ -27,11 +27,18 @@ def test_the_demo_group_has_two_fgpu_per_gpu(logins_file: Path) -> None:
 
 def test_the_printed_passwords_work_and_are_private(logins_file: Path) -> None:
     logins = {login.email: login.password for login in demo.logins(logins_file)}
-    assert set(logins) == {"admin@example.org", "user@example.org"}
+    assert set(logins) == {"admin@example.org", "user@example.org", "developer@example.org"}
     assert all(User.objects.get(email=email).check_password(password) for email, password in logins.items())
     assert User.objects.get(email="admin@example.org").is_superuser
     assert not User.objects.get(email="user@example.org").is_superuser
     assert stat.S_IMODE(logins_file.stat().st_mode) == 0o600
+
+
+def test_one_demo_user_may_use_sudo_and_convert(logins_file: Path) -> None:
+    allowed = User.objects.filter(policy__allow_sudo=True, policy__allow_conversion=True)
+    assert list(allowed.values_list("email", flat=True)) == ["developer@example.org"]
+    ordinary, developers = ResourcePolicy.objects.get(name="default"), ResourcePolicy.objects.get(name="developers")
+    assert developers.limits() == ordinary.limits()
 
 
 def test_a_second_set_up_changes_nothing(logins_file: Path) -> None:
@@ -47,9 +54,9 @@ def test_admin_changes_survive_another_setup(logins_file: Path) -> None:
     admin.set_password("something else entirely")
     admin.save()
     demo.create(logins_file)
-    assert list(User.objects.values_list("email", flat=True)) == ["admin@example.org"]
+    assert set(User.objects.values_list("email", flat=True)) == {"admin@example.org", "developer@example.org"}
     assert not Preset.objects.filter(name="large").exists()
-    assert demo.logins(logins_file) == []
+    assert [login.email for login in demo.logins(logins_file)] == ["developer@example.org"]
 
 
 def test_without_a_demo_no_logins_are_printed(tmp_path: Path) -> None:

@@ -111,6 +111,6 @@ def _announcement(where: address.Address, logins: list[demo.Login], ready: bool)
             f"WARNING: the site or this host's worker is not ready after {READY_SECONDS:.0f} s; the lines above say "
             f"why, and so does `make doctor`. The address is {where.url}"
         ]
-    people = [f"  {login.email:<20} {login.password}" for login in logins]
+    people = [f"  {login.email:<22} {login.password}" for login in logins]
     heading = ["", f"GPU Platform is ready: {where.url}"]
     return [*heading, *(["Sign in with one of the demo log-ins:", *people] if people else []), "Ctrl-C stops it.", ""]
