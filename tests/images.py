@@ -13,11 +13,13 @@ from tests.exclusive import exclusive
 
 IMAGES: Final = settings.BASE_DIR / "images"
 ENTRIES: Final = {entry.label: entry for entry in catalog.load(IMAGES / "catalog.toml")}
-BUILT: Final = [label for label, entry in ENTRIES.items() if entry.recipe]
+ENABLED: Final = [label for label, entry in ENTRIES.items() if entry.recipe and entry.is_enabled]
 
 
-def ensure_images(labels: Iterable[str] = BUILT, *, force: bool = False) -> None:
+def ensure_images(labels: Iterable[str] = ENABLED, *, force: bool = False) -> None:
     """Build those of these images that the engine lacks, or has from other files; with `force` all, without a cache.
+
+    Images that the catalogue does not enable are large, and for tests that are marked `long`.
 
     One process builds at a time.
     """

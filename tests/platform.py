@@ -25,7 +25,10 @@ from tests.wait import SECONDS, until
 
 ROOT = Path(__file__).resolve().parent.parent
 ANNOUNCED = "Ctrl-C stops it."
-UNUSABLE = "SELECT image_id FROM resources_imagebuild WHERE NOT is_usable AND state <> 'FAILED'"
+UNUSABLE = (
+    "SELECT image_id FROM resources_imagebuild JOIN resources_image ON resources_image.id = image_id"
+    " WHERE is_enabled AND NOT is_usable AND state <> 'FAILED'"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

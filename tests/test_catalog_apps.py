@@ -13,19 +13,18 @@ from engine.containers import container_name
 from hostworker import app_environment
 from hostworker.app_starter import open_app
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
-from resources.images.catalog import Entry, load
+from resources.images.catalog import Entry
 from resources.images.registration import register_entry
 from resources.models import Image
 from resources.units import GIB
 from sessions.models import Endpoint, EndpointState, Session
 from tests.factories import make_session, make_user, run_session
-from tests.images import ensure_images
+from tests.images import ENABLED, ENTRIES, ensure_images
 from tests.wait import SECONDS
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
-ENTRIES = {entry.label: entry for entry in load(settings.BASE_DIR / "images" / "catalog.toml")}
-CASES = [(entry.label, app.name) for entry in ENTRIES.values() if entry.recipe for app in entry.apps]
+CASES = [(label, app.name) for label in ENABLED for app in ENTRIES[label].apps]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -7,9 +7,10 @@ from pathlib import Path
 
 from docker import DockerClient
 
+from resources.discovery import nvml_devices
 from resources.images import builds, catalog
 from resources.images.base import Report
-from resources.images.catalog import CatalogError
+from resources.images.catalog import CatalogError, Entry
 from resources.images.provision import Provision
 from resources.models import ImageBuild
 
@@ -24,7 +25,7 @@ def enqueue_catalog(
     With `with_registries` the images of registries are registered too, which waits seconds for each that is silent.
     Nothing is queued while another process builds: it has done so. Raises CatalogError, OSError and DockerException.
     """
-    entries = catalog.load(folder / "catalog.toml")
+    entries = _load(folder)
     provision = Provision(engine, folder, environ, force=False, report=report)
     with builds.exclusive() as is_ours:
         if is_ours:
@@ -50,10 +51,15 @@ def build_next(engine: DockerClient, folder: Path, environ: Mapping[str, str], r
         return True
 
 
+def _load(folder: Path) -> tuple[Entry, ...]:
+    """Read the catalogue for this machine: with CUDA where it has an NVIDIA driver."""
+    return catalog.load(folder / "catalog.toml", gpu=bool(nvml_devices()))
+
+
 def _build(build: ImageBuild, provision: Provision, folder: Path) -> None:
     """Build from the catalogue as it is now, which an administrator may have corrected."""
     try:
-        entries = catalog.build_order(catalog.load(folder / "catalog.toml"))
+        entries = catalog.build_order(_load(folder))
     except CatalogError as error:
         builds.fail(build, str(error))
         return

@@ -1,6 +1,5 @@
 """Build the catalogue's images with the engine's API, each only when its inputs have changed."""
 
-import io
 import re
 import time
 from collections import deque
@@ -15,13 +14,16 @@ from docker import DockerClient
 from docker.errors import APIError, DockerException, ImageNotFound
 from urllib3.exceptions import HTTPError
 
-from resources.images import inputs, trust
+from resources.images import inputs, trust, wheels
 from resources.images.base import BaseImageError, Bases, Report
-from resources.images.catalog import Entry, Recipe
+from resources.images.catalog import Entry
+from resources.images.recipes import Recipe
+from resources.images.wheels import WheelError
 
 SILENCE_SECONDS: Final = 1800  # the engine may be quiet for this long within a build; pip is, for minutes
 TAIL_LINES: Final = 30
 STEP_LENGTH: Final = 100
+WHEELS_STAGE_LABEL: Final = "gpuplatform.stage=wheels"  # as in the Dockerfile
 _STEP: Final = re.compile(r"Step (\d+)/(\d+) ")
 
 StepReport = Callable[[int, int], None]  # gets the number of the step that begins, and of all
@@ -62,7 +64,7 @@ class Builder:
         """Read the context from `folder`; with `force` build everything anew on a new base; `report` gets sentences."""
         self._engine, self._force, self._report = engine, force, report
         self._files = inputs.context_files(folder, trust.host_certificates(environ))
-        self._archive = inputs.context_archive(self._files)
+        self._environ = environ
         self._network = inputs.network_arguments(environ)
         self._bases = Bases(engine, refresh=force, report=report)
         self._refresh = {"REFRESH": str(time.time_ns())} if force else {}
@@ -81,26 +83,33 @@ class Builder:
             if self.is_current(entry, recipe):
                 return BuildResult(entry, BuildOutcome.CURRENT, time.monotonic() - started)
             self._build(entry, recipe, on_step)
-        except (ImageBuildError, BaseImageError, DockerException, HTTPError, OSError) as error:
+        except (ImageBuildError, BaseImageError, WheelError, DockerException, HTTPError, OSError) as error:
             return BuildResult(entry, BuildOutcome.FAILED, time.monotonic() - started, str(error))
         return BuildResult(entry, BuildOutcome.BUILT, time.monotonic() - started)
 
     def _build(self, entry: Entry, recipe: Recipe, on_step: StepReport) -> None:
-        arguments = {"BASE": self._bases.reference(recipe.suite), "PACKAGES": " ".join(recipe.packages)}
+        base = self._bases.reference(recipe.suite)
+        machine: str = self._engine.info()["Architecture"]
         replaced = self._image_id(entry.reference)
-        events = self._engine.api.build(
-            fileobj=io.BytesIO(self._archive),
-            custom_context=True,
-            tag=entry.reference,
-            buildargs=arguments | self._refresh | self._network,
-            labels={inputs.INPUTS_LABEL: inputs.inputs_digest(self._files, recipe)},
-            network_mode="host",
-            rm=True,
-            forcerm=True,
-            timeout=SILENCE_SECONDS,
-            decode=True,
-        )
-        follow_build(events, lambda step: self._report(f"{entry.label}: {step}"), on_step)
+        with (
+            wheels.fetched(recipe, machine, self._environ, self._report) as files,
+            inputs.context_archive(self._files, files) as archive,
+        ):
+            events = self._engine.api.build(
+                fileobj=archive,
+                custom_context=True,
+                tag=entry.reference,
+                buildargs={"BASE": base} | recipe.arguments() | self._refresh | self._network,
+                labels={inputs.INPUTS_LABEL: inputs.inputs_digest(self._files, recipe)},
+                network_mode="host",
+                rm=True,
+                forcerm=True,
+                timeout=SILENCE_SECONDS,
+                decode=True,
+            )
+            follow_build(events, lambda step: self._report(f"{entry.label}: {step}"), on_step)
+        if recipe.wheels:  # the stage that had the files themselves
+            self._engine.images.prune({"dangling": True, "label": WHEELS_STAGE_LABEL})
         if replaced and replaced != self._image_id(entry.reference):
             # Otherwise every update would leave a gigabyte behind; what containers or tags still use, the engine keeps.
             with suppress(APIError):

@@ -67,17 +67,17 @@ def mark_current(image: Image, position: int) -> None:
 
 
 def has_work() -> bool:
-    """Return whether a build waits, or was cut short."""
-    return ImageBuild.objects.filter(state__in=ACTIVE).exists()
+    """Return whether the build of an enabled image waits, or was cut short."""
+    return ImageBuild.objects.filter(state__in=ACTIVE, image__is_enabled=True).exists()
 
 
 def claim(image: Image | None = None) -> ImageBuild | None:
-    """Return the first build that waits, or that of `image`, now building; None where there is none.
+    """Return the first build of an enabled image that waits, or that of `image`, now building; None without one.
 
     Call it with the lock held: what is BUILDING then was cut short by the death of its process, and is begun anew.
     """
     builds = ImageBuild.objects.filter(state__in=ACTIVE).select_related("image")
-    build = (builds.filter(image=image) if image else builds).first()
+    build = builds.filter(**({"image": image} if image else {"image__is_enabled": True})).first()
     if build:
         _update(build, state=BuildState.BUILDING, step=0, steps=0, started_at=timezone.now(), problem="")
     return build

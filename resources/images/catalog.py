@@ -9,27 +9,17 @@ from pathlib import Path
 from typing import Final
 
 from resources.images.catalog_apps import AppEntry, listed_apps, parse_apps
+from resources.images.recipes import Recipe, parse_recipe
 from resources.images.references import reference_problem
 from resources.images.tables import refuse_rest, take
 from resources.units import MIB, bytes_from, milli_fgpu_from
 
 NAME_LENGTH: Final = 64  # of environments and versions, as in the table of images
 _NAME = re.compile(r"[^\s:](?:[^:\n]*[^\s:])?")  # no colon: --only takes ENVIRONMENT:VERSION
-_SUITE = re.compile(r"[a-z][a-z0-9]*")
-# Pinned, and free of whatever a shell would act on: the words reach the Dockerfile's last RUN unquoted.
-_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*(?:\[[A-Za-z0-9,._-]+\])?==[A-Za-z0-9][A-Za-z0-9.+_-]*")
 
 
 class CatalogError(ValueError):
     """The catalogue cannot be used; the message lists every problem, one a line."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
-    """How an image is built from images/Dockerfile."""
-
-    suite: str  # Debian release of the base, which decides the Python version
-    packages: tuple[str, ...]  # pinned pip requirements
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +36,10 @@ class Entry:
     is_default: bool  # the version offered first in its environment
     recipe: Recipe | None  # None: a registry has it
     apps: tuple[AppEntry, ...] = ()  # in the order of the launcher
+    is_enabled: bool = True  # at first; from then on administrators decide
+    enable_hint: str = ""  # how an administrator makes it usable, for one that is not enabled at first
+    accelerators: str = ""  # what it can use, such as "cuda"
+    architecture: str = ""  # of the CPUs that can run it, such as "amd64"; "": every one
 
     @property
     def label(self) -> str:
@@ -53,16 +47,16 @@ class Entry:
         return f"{self.environment} {self.version}"
 
 
-def load(path: Path) -> tuple[Entry, ...]:
-    """Read the catalogue file. Raise CatalogError, naming the file."""
+def load(path: Path, *, gpu: bool = False) -> tuple[Entry, ...]:
+    """Read the catalogue file for hosts with or without an NVIDIA GPU. Raise CatalogError, naming the file."""
     try:
-        return parse(path.read_text(encoding="utf-8"))
+        return parse(path.read_text(encoding="utf-8"), gpu=gpu)
     except (OSError, CatalogError) as error:
         raise CatalogError(f"{path}: {error}") from None
 
 
-def parse(text: str) -> tuple[Entry, ...]:
-    """Return the entries in the order of the file. Raise CatalogError with every problem found."""
+def parse(text: str, *, gpu: bool = False) -> tuple[Entry, ...]:
+    """Return the entries in the order of the file, for GPUs or not. Raise CatalogError with every problem found."""
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -75,7 +69,7 @@ def parse(text: str) -> tuple[Entry, ...]:
     for number, table in enumerate(tables, start=1):
         name = f"image {number} ({table.get('environment', '?')} {table.get('version', '?')})"
         try:
-            entries.append(_entry(dict(table), apps))
+            entries.append(_entry(dict(table), apps, gpu=gpu))
         except ValueError as error:
             problems.append(f"{name}: {error}")
     problems += _clashes(entries)
@@ -108,10 +102,11 @@ def build_order(entries: Sequence[Entry]) -> list[tuple[Entry, Recipe]]:
     return [(entry, entry.recipe) for entry in ordered if entry.recipe]
 
 
-def _entry(table: dict[str, object], apps: Mapping[str, AppEntry]) -> Entry:
+def _entry(table: dict[str, object], apps: Mapping[str, AppEntry], *, gpu: bool) -> Entry:
     build = table.pop("build", None)
     if build is not None and not isinstance(build, dict):
         raise ValueError("build must be a table, [image.build]")
+    recipe, accelerator = (None, "") if build is None else parse_recipe(dict(build), gpu=gpu)
     entry = Entry(
         environment=_name(table, "environment"),
         version=_name(table, "version"),
@@ -121,29 +116,28 @@ def _entry(table: dict[str, object], apps: Mapping[str, AppEntry]) -> Entry:
         min_memory=bytes_from(take(table, "min_memory", str, str(64 * MIB))),
         min_fgpu=milli_fgpu_from(take(table, "min_fgpu", str, "0")),
         is_default=take(table, "default", bool, False),
-        recipe=None if build is None else _recipe(dict(build)),
+        recipe=recipe,
         apps=listed_apps(take(table, "apps", list, []), apps),
+        is_enabled=take(table, "enabled", bool, True),
+        enable_hint=take(table, "enable_hint", str, "").strip(),
+        accelerators=take(table, "accelerators", str, accelerator),
+        architecture=take(table, "architecture", str, ""),
     )
     refuse_rest(table)
     if problem := reference_problem(entry.reference):
         raise ValueError(problem)
+    _require_consistent(entry)
+    return entry
+
+
+def _require_consistent(entry: Entry) -> None:
+    """Raise ValueError where the values of an entry contradict each other."""
     if entry.recipe and "@" in entry.reference:
         raise ValueError("an image that is built here is named by a tag, not by a digest")
     if entry.min_cpu < 1:
         raise ValueError("min_cpu must be 1 or more")
-    return entry
-
-
-def _recipe(table: dict[str, object]) -> Recipe:
-    suite = take(table, "suite", str)
-    if not _SUITE.fullmatch(suite):
-        raise ValueError(f"suite {suite!r} is not the name of a Debian release, such as bookworm")
-    packages: list[object] = take(table, "packages", list, [])
-    for package in packages:
-        if not isinstance(package, str) or not _PACKAGE.fullmatch(package):
-            raise ValueError(f"package {package!r} must be pinned as name==version")
-    refuse_rest(table)
-    return Recipe(suite=suite, packages=tuple(str(package) for package in packages))
+    if not entry.is_enabled and not entry.enable_hint:
+        raise ValueError("an image that is not enabled needs an enable_hint for administrators")
 
 
 def _name(table: dict[str, object], key: str) -> str:

@@ -4,15 +4,18 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from tempfile import TemporaryFile
+from typing import BinaryIO, Final
 from urllib.parse import urlsplit
 
-from resources.images.catalog import Recipe
+from resources.images.recipes import Recipe
 
 INPUTS_LABEL: Final = "gpuplatform.inputs"
 CERTIFICATES_FILE: Final = "files/host-ca.crt"
+WHEELS_FOLDER: Final = "wheels"
 _INDEXES: Final = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
 _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 
@@ -24,15 +27,30 @@ def context_files(folder: Path, certificates: str) -> dict[str, bytes]:
     return {**files, CERTIFICATES_FILE: certificates.encode()}
 
 
-def context_archive(files: Mapping[str, bytes]) -> bytes:
-    """Return the context as a tar archive that is the same wherever and whenever it is made: modes 0644, no times."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for name, content in files.items():
-            member = tarfile.TarInfo(name)  # mode 0644, owner root, time 0
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return buffer.getvalue()
+@contextmanager
+def context_archive(files: Mapping[str, bytes], wheels: Iterable[Path] = ()) -> Iterator[BinaryIO]:
+    """Yield the context as a tar archive, on disk since wheels are large, with the wheels in the folder `wheels`.
+
+    It is the same wherever and whenever it is made: modes 0644, no times.
+    """
+    with TemporaryFile(dir="/var/tmp") as file:
+        with tarfile.open(fileobj=file, mode="w") as archive:
+            for name, content in files.items():
+                _add(archive, name, io.BytesIO(content), len(content))
+            folder = tarfile.TarInfo(WHEELS_FOLDER)
+            folder.type, folder.mode = tarfile.DIRTYPE, 0o755
+            archive.addfile(folder)
+            for wheel in wheels:
+                with wheel.open("rb") as content_of_wheel:
+                    _add(archive, f"{WHEELS_FOLDER}/{wheel.name}", content_of_wheel, wheel.stat().st_size)
+        file.seek(0)
+        yield file
+
+
+def _add(archive: tarfile.TarFile, name: str, content: BinaryIO, length_bytes: int) -> None:
+    member = tarfile.TarInfo(name)  # mode 0644, owner root, time 0
+    member.size = length_bytes
+    archive.addfile(member, content)
 
 
 def inputs_digest(files: Mapping[str, bytes], recipe: Recipe) -> str:
@@ -41,7 +59,7 @@ def inputs_digest(files: Mapping[str, bytes], recipe: Recipe) -> str:
     Not of the ways there (package index, proxies), nor of what Debian publishes from day to day: `--force` is for that.
     """
     hashed = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
-    text = json.dumps([hashed, recipe.suite, recipe.packages], sort_keys=True)
+    text = json.dumps([hashed, recipe.suite, recipe.arguments()], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

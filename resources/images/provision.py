@@ -12,7 +12,8 @@ from docker.errors import DockerException
 from resources.images import builds
 from resources.images.base import Report, has_image, registry_responds
 from resources.images.builder import Builder, BuildOutcome, ignore_step
-from resources.images.catalog import Entry, Recipe
+from resources.images.catalog import Entry
+from resources.images.recipes import Recipe
 from resources.images.references import registry_of
 from resources.images.registration import CatalogChange, is_registered, register_entry
 from resources.models import Image
@@ -30,8 +31,11 @@ class Provision:
         self._silent: set[str] = set()  # registries that did not respond in this run are not tried again
 
     def enqueue(self, entry: Entry, recipe: Recipe, position: int) -> bool:
-        """Register the entry and queue its build unless it is up to date; False where it could not be registered."""
-        if not self._register(entry, enable=True):
+        """Register the entry and queue its build unless it is up to date; False where it could not be registered.
+
+        The builds of images that are not enabled wait until they are.
+        """
+        if not self._register(entry, enable=entry.is_enabled):
             return False
         image = _row(entry)
         if self._builder.is_current(entry, recipe):
@@ -39,6 +43,10 @@ class Provision:
         else:
             builds.enqueue(image, position, is_usable=has_image(self._engine, entry.reference))
         return True
+
+    def is_enabled(self, entry: Entry) -> bool:
+        """Return whether the entry, which is registered, is enabled."""
+        return _row(entry).is_enabled
 
     def build(self, entry: Entry, recipe: Recipe) -> bool:
         """Build the entry, which is registered, recording and reporting how it goes; False when that failed."""
@@ -58,7 +66,7 @@ class Provision:
 
     def offer(self, entry: Entry) -> bool:
         """Register an entry whose image a registry has, enabled if it responds; return whether that succeeded."""
-        enable = is_registered(entry) or self._is_available(entry.reference)
+        enable = is_registered(entry) or (entry.is_enabled and self._is_available(entry.reference))
         return self._register(entry, enable=enable)
 
     def _register(self, entry: Entry, *, enable: bool) -> bool:
@@ -69,8 +77,8 @@ class Provision:
             return False
         if change is not CatalogChange.UNCHANGED:
             self._report(f"{entry.label}: {change} as {entry.reference}{'' if enable else ', disabled'}")
-        if not enable:
-            self._report(f"{entry.label}: neither on this host nor to be pulled; enable it on the admin pages later")
+        if not enable and change is CatalogChange.ADDED:
+            self._report(f"{entry.label}: {entry.enable_hint or 'enable it in the administration once a host has it'}")
         return True
 
     def _is_available(self, reference: str) -> bool:

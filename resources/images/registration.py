@@ -9,7 +9,7 @@ from django.db import transaction
 
 from resources.images.catalog import Entry
 from resources.images.references import reference_problem
-from resources.models import App, Image
+from resources.models import App, Image, ImageSource
 
 
 class CatalogChange(StrEnum):
@@ -24,9 +24,10 @@ class CatalogChange(StrEnum):
 def register_entry(entry: Entry, *, enable: bool = True) -> CatalogChange:
     """Bring the row of a catalogue's entry up to date; a second call changes nothing.
 
-    The catalogue decides names, reference, description and minimums. Administrators decide the rest: `enable` and the
-    default apply to a new row alone, and no default is set where the environment has one. The entry's apps are entered
-    for an image that has none; from then on they are the administrators' too. Raises ValidationError.
+    The catalogue decides names, reference, description, minimums and what the image runs on. Administrators decide the
+    rest: `enable` and the default apply to a new row alone, and no default is set where the environment has one. The
+    entry's apps are entered for an image that has none; from then on they are the administrators' too. Raises
+    ValidationError.
     """
     fields: dict[str, str | int] = {
         "environment": entry.environment,
@@ -36,6 +37,10 @@ def register_entry(entry: Entry, *, enable: bool = True) -> CatalogChange:
         "min_cpu": entry.min_cpu,
         "min_memory": entry.min_memory,
         "min_fgpu": entry.min_fgpu,
+        "accelerators": entry.accelerators,
+        "architecture": entry.architecture,
+        "enable_hint": entry.enable_hint,
+        "source": (ImageSource.CATALOG if entry.recipe else ImageSource.REGISTRY).value,
     }
     row = Image.objects.filter(environment=entry.environment, version=entry.version).first()
     if row is None:

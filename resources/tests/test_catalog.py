@@ -6,8 +6,9 @@ from dataclasses import replace
 import pytest
 from django.conf import settings
 
-from resources.images.catalog import CatalogError, Entry, Recipe, load, parse, select
+from resources.images.catalog import CatalogError, Entry, load, parse, select
 from resources.images.catalog_apps import AppEntry
+from resources.images.recipes import Recipe
 from resources.units import MIB
 
 ONE = """
@@ -77,9 +78,21 @@ def test_an_entry_without_build_is_a_registry_image() -> None:
         (ONE + "[image.build]", "suite is missing"),
         (SMALL.replace("bookworm", "../x"), "suite '../x' is not the name of a Debian release"),
         (SMALL + 'packages = "numpy"', "packages must be a list, not 'numpy'"),
-        (SMALL + 'packages = ["numpy"]', "package 'numpy' must be pinned as name==version"),
+        (SMALL + 'packages = ["numpy"]', "packages: 'numpy' must be pinned as name==version"),
         (SMALL + 'packages = ["numpy==1; rm -rf /"]', "must be pinned as name==version"),
         (SMALL + 'packages = ["numpy==2.*"]', "must be pinned as name==version"),
+        (SMALL + '[image.build.cpu]\nwheels = ["torch"]', "wheels: 'torch' must be pinned as name==version"),
+        (
+            SMALL + '[image.build.cpu]\nwheel_index = "here; x"',
+            "wheel_index 'here; x' is not the URL of a package index",
+        ),
+        (SMALL + "[image.build.cpu]\nsuite = 'sid'", "unknown key suite"),
+        (SMALL + "[image.build.rocm]", "unknown key rocm"),
+        (
+            SMALL.replace("bookworm", "buster") + '[image.build.cpu]\nwheels = ["a==1"]',
+            "wheels are fetched for bookworm and trixie, not for buster",
+        ),
+        (ONE + "enabled = false", "an image that is not enabled needs an enable_hint"),
         (SMALL.replace("python:3.11", f"python@sha256:{'0' * 64}"), "named by a tag, not by a digest"),
         (ONE + ONE, "Python 3.11 occurs 2 times"),
         (ONE + ONE.replace('"3.11"', '"3.12"', 1), "reference lab/python:3.11 occurs 2 times"),
@@ -186,10 +199,51 @@ def test_select_lists_the_entries_for_unknown_names() -> None:
         select(parse(ONE), ["julia"])
 
 
-def test_the_catalogue_has_four_environments_of_two_versions() -> None:
+BOTH = (
+    SMALL
+    + """
+packages = ["tensorboard==2.21.0"]
+[image.build.cuda]
+packages = ["torch==2.13.0"]
+[image.build.cpu]
+wheels = ["torch==2.13.0+cpu"]
+wheel_index = "https://example.com/cpu"
+"""
+)
+
+
+def test_one_entry_is_built_for_gpus_or_without() -> None:
+    (with_gpu,), (without,) = parse(BOTH, gpu=True), parse(BOTH)
+    assert with_gpu.recipe == Recipe(suite="bookworm", packages=("torch==2.13.0", "tensorboard==2.21.0"))
+    assert without.recipe == Recipe(
+        suite="bookworm",
+        packages=("tensorboard==2.21.0",),
+        wheels=("torch==2.13.0+cpu",),
+        wheel_index="https://example.com/cpu",
+    )
+    assert (with_gpu.accelerators, without.accelerators) == ("cuda", "")
+    assert parse(SMALL, gpu=True)[0].accelerators == "", "it has nothing for GPUs"
+
+
+def test_a_recipe_names_its_build_arguments() -> None:
+    recipe = Recipe(suite="bookworm", packages=("b==2",), wheels=("a==1+cpu",))
+    assert recipe.arguments() == {"PACKAGES": "a==1+cpu b==2"}
+    old = Recipe(
+        suite="buster", packages=(), mirror="http://example.com/debian", pip="pip==24.0", jupyter=("c==3", "d==4")
+    )
+    assert old.arguments() == {
+        "PACKAGES": "",
+        "MIRROR": "http://example.com/debian buster",
+        "PIP": "pip==24.0",
+        "JUPYTER": "c==3 d==4",
+    }
+
+
+def test_large_images_of_the_catalogue_are_not_enabled_at_first() -> None:
     entries = load(settings.BASE_DIR / "images" / "catalog.toml")
-    built = [entry.environment for entry in entries if entry.recipe]
-    upstream = [entry.environment for entry in entries if not entry.recipe and entry.min_fgpu]
-    assert built == ["Python"] * 2 + ["scikit-learn"] * 2
-    assert upstream == ["PyTorch"] * 2 + ["TensorFlow"] * 2
-    assert sorted(entry.environment for entry in entries if entry.is_default) == sorted({*built, *upstream})
+    built = [entry.label for entry in entries if entry.recipe and entry.is_enabled]
+    assert built == ["Python 3.11", "Python 3.13", "scikit-learn 1.5", "scikit-learn 1.7"]
+    on_demand = [entry.label for entry in entries if entry.recipe and not entry.is_enabled]
+    assert on_demand == ["PyTorch 2.13", "TensorFlow 2.21", "TensorFlow 1.15", "JAX 0.10"]
+    environments = {entry.environment for entry in entries}
+    assert {entry.environment for entry in entries if entry.is_default} == environments

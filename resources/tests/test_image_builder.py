@@ -17,13 +17,12 @@ from docker.models.containers import Container
 from resources.images import base, builds
 from resources.images.base import BaseImageError, Bases
 from resources.images.builder import ImageBuildError, built_digest, follow_build
-from resources.images.catalog import Entry, load
+from resources.images.catalog import Entry
 from resources.images.inputs import network_arguments
 from resources.models import Image
-from tests.images import ensure_images
+from tests.images import ENABLED, ENTRIES, ensure_images
 
-IMAGES = settings.BASE_DIR / "images"
-BUILT = [entry for entry in load(IMAGES / "catalog.toml") if entry.recipe]
+BUILT = [ENTRIES[label] for label in ENABLED]
 TINY = """
 [[image]]
 environment = "{name}"

@@ -143,6 +143,20 @@ def test_two_builders_take_turns(engine: DockerClient, folder: Path) -> None:
 
 
 @pytest.mark.docker
+def test_a_disabled_image_is_built_once_it_is_enabled(engine: DockerClient, folder: Path) -> None:
+    text = CATALOG.replace("[image.build]", 'enabled = false\nenable_hint = "Enable it."\n[image.build]')
+    (folder / "catalog.toml").write_text(text)
+    waiting = enqueue(engine, folder)
+    assert (waiting.image.is_enabled, waiting.image.enable_hint) == (False, "Enable it.")
+    assert not builds.has_work()
+    assert not background.build_next(engine, folder, {}, lambda _: None)
+    Image.objects.update(is_enabled=True)
+    assert builds.has_work()
+    assert builds.refusal(Image.objects.get())
+    assert build_next(engine, folder).state == BuildState.READY
+
+
+@pytest.mark.docker
 def test_an_unexpected_error_fails_the_build(
     engine: DockerClient, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

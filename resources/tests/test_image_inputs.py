@@ -2,12 +2,13 @@
 
 import io
 import tarfile
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from resources.images import inputs, trust
-from resources.images.catalog import Recipe
+from resources.images.recipes import Recipe
 
 RECIPE = Recipe(suite="bookworm", packages=("six==1.17.0",))
 CERTIFICATE = "-----BEGIN CERTIFICATE-----\nTUlJQg==\n-----END CERTIFICATE-----"
@@ -34,6 +35,8 @@ def test_each_input_changes_the_digest(folder: Path) -> None:
         inputs.inputs_digest(files, RECIPE),
         inputs.inputs_digest(files, Recipe(suite="trixie", packages=RECIPE.packages)),
         inputs.inputs_digest(files, Recipe(suite="bookworm", packages=("six==1.16.0",))),
+        inputs.inputs_digest(files, replace(RECIPE, wheels=("torch==2.13.0+cpu",))),
+        inputs.inputs_digest(files, replace(RECIPE, pip="pip==24.0")),
         inputs.inputs_digest(files | {"Dockerfile": b"FROM other\n"}, RECIPE),
         inputs.inputs_digest(files | {"files/tmux.conf": b""}, RECIPE),
         inputs.inputs_digest(inputs.context_files(folder, CERTIFICATE), RECIPE),
@@ -41,17 +44,32 @@ def test_each_input_changes_the_digest(folder: Path) -> None:
     assert len(set(variants)) == len(variants)
 
 
+def archive_of(folder: Path, *wheels: Path) -> bytes:
+    with inputs.context_archive(inputs.context_files(folder, ""), wheels) as archive:
+        return archive.read()
+
+
 def test_the_archive_ignores_file_modes_and_times(folder: Path) -> None:
-    before = inputs.context_archive(inputs.context_files(folder, ""))
+    before = archive_of(folder)
     (folder / "files" / "tmux.conf").chmod(0o600)
     (folder / "Dockerfile").touch()
-    assert inputs.context_archive(inputs.context_files(folder, "")) == before
+    assert archive_of(folder) == before
     with tarfile.open(fileobj=io.BytesIO(before)) as archive:
         assert {member.name: (member.mode, member.uid) for member in archive} == {
             "Dockerfile": (0o644, 0),
             "files/tmux.conf": (0o644, 0),
             "files/host-ca.crt": (0o644, 0),
+            "wheels": (0o755, 0),
         }
+
+
+def test_wheels_lie_in_the_archive_for_the_build(folder: Path, tmp_path: Path) -> None:
+    wheel = tmp_path / "six-1.17.0-py3-none-any.whl"
+    wheel.write_bytes(b"a wheel")
+    with tarfile.open(fileobj=io.BytesIO(archive_of(folder, wheel))) as archive:
+        content = archive.extractfile(f"wheels/{wheel.name}")
+        assert content
+        assert content.read() == b"a wheel"
 
 
 def test_the_hosts_indexes_and_proxies_reach_the_build() -> None:

@@ -8,12 +8,14 @@ from django.core.exceptions import ValidationError
 
 from resources.images.catalog import Entry
 from resources.images.catalog_apps import AppEntry
+from resources.images.recipes import Recipe
 from resources.images.registration import CatalogChange, register_entry
 from resources.models import App, Image
 from resources.units import GIB
 
 pytestmark = pytest.mark.django_db
 
+RECIPE = Recipe(suite="bookworm", packages=())
 ENTRY = Entry(
     environment="Python",
     version="3.11",
@@ -37,6 +39,14 @@ def test_a_new_entry_is_registered_with_all_fields() -> None:
         "for all",
     )
     assert (row.min_cpu, row.min_memory, row.min_fgpu, row.is_default, row.is_enabled) == (2, GIB, 500, True, True)
+
+
+def test_an_entry_says_what_it_runs_on() -> None:
+    entry = replace(ENTRY, accelerators="cuda", architecture="amd64", enable_hint="Ask.", recipe=RECIPE)
+    register_entry(entry, enable=False)
+    row = Image.objects.get()
+    assert (row.accelerators, row.architecture, row.enable_hint) == ("cuda", "amd64", "Ask.")
+    assert (row.source, row.is_enabled) == ("catalog", False)
 
 
 def test_registering_again_changes_nothing() -> None:

@@ -2,7 +2,7 @@
 
 import os
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, BooleanOptionalAction
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from docker import DockerClient
 from docker.errors import DockerException
 
+from resources.discovery import nvml_devices
 from resources.images import builds, catalog
 from resources.images.base import Report
 from resources.images.catalog import Entry
@@ -34,7 +35,13 @@ class Command(BaseCommand):
             action="append",
             default=[],
             metavar="ENVIRONMENT[:VERSION]",
-            help="these alone; may be given several times",
+            help="these alone, enabled or not; may be given several times",
+        )
+        parser.add_argument(
+            "--gpu",
+            action=BooleanOptionalAction,
+            default=None,
+            help="build for NVIDIA GPUs, with CUDA; without it, where this machine has an NVIDIA driver",
         )
         parser.add_argument(
             "--force", action="store_true", help="build anew, on a new base and with Debian's current packages"
@@ -46,16 +53,17 @@ class Command(BaseCommand):
             help="where catalog.toml, Dockerfile and files/ are (default: %(default)s)",
         )
 
-    def handle(self, *args: Any, only: list[str], force: bool, folder: Path, **options: Any) -> None:
+    def handle(self, *args: Any, only: list[str], force: bool, gpu: bool | None, folder: Path, **options: Any) -> None:
         """Build and register; raise CommandError after the last image when one of them failed."""
         report = self._reporter()
+        has_gpu = bool(nvml_devices()) if gpu is None else gpu
         try:
-            entries = catalog.select(catalog.load(folder / "catalog.toml"), only)
+            entries = catalog.select(catalog.load(folder / "catalog.toml", gpu=has_gpu), only)
             with closing(DockerClient(base_url=settings.COMPUTE_DOCKER_URL)) as engine:
                 engine.ping()
                 with self._lock(report):
                     provision = Provision(engine, folder, os.environ, force=force, report=report)
-                    failed = _provide(provision, entries)
+                    failed = _provide(provision, entries, with_disabled=bool(only))
         except (catalog.CatalogError, OSError) as error:
             raise CommandError(str(error)) from None
         except DockerException as error:
@@ -87,10 +95,13 @@ class Command(BaseCommand):
         return report
 
 
-def _provide(provision: Provision, entries: Sequence[Entry]) -> list[str]:
+def _provide(provision: Provision, entries: Sequence[Entry], *, with_disabled: bool) -> list[str]:
     """Queue and build what is built here, register the rest; return the labels of the entries that failed."""
     order = catalog.build_order(entries)
     queued = [(entry, recipe) for place, (entry, recipe) in enumerate(order) if provision.enqueue(entry, recipe, place)]
-    good = [entry for entry, recipe in queued if provision.build(entry, recipe)]
+    good = []
+    for entry, recipe in queued:
+        if not (with_disabled or provision.is_enabled(entry)) or provision.build(entry, recipe):
+            good.append(entry)
     good += [entry for entry in entries if not entry.recipe and provision.offer(entry)]
     return [entry.label for entry in entries if entry not in good]
