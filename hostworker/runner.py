@@ -12,7 +12,7 @@ from typing import Final
 from django.db import connection, transaction
 from django.db.models import Prefetch, prefetch_related_objects
 
-from hostworker import app_environment
+from hostworker import app_environment, host_images
 from hostworker.runtime.base import (
     ContainerRuntimeError,
     ContainerSpec,
@@ -24,8 +24,6 @@ from hostworker.runtime.base import (
     StartError,
 )
 from resources.kick import kick_scheduler
-from resources.registries.credentials import CredentialsError, login_for
-from resources.registries.login import RegistryLogin
 from sessions import notify
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import GpuShare, Session, StaleSessionError
@@ -65,10 +63,11 @@ def start(runtime: Runtime, session_id: str, attempt: int) -> None:
         return
     _preparing.add((session_id, attempt))
     try:
-        reference = session.image.reference
-        runtime.ensure_image(reference, lambda text: _show_progress(session, text), lambda: _login_for(reference))
+        was_pulled = host_images.ensure(runtime, session.image, lambda text: _show_progress(session, text))
         with _starting, container_lock(session_id):
             _run(runtime, session)
+        if was_pulled and session.host:
+            host_images.report(runtime, session.host)
     except tuple(REFUSALS) as failure:
         _finish(runtime, session, Status.ERROR, REFUSALS[type(failure)], str(failure))
     except ContainerRuntimeError as failure:
@@ -144,16 +143,6 @@ def _claim(session_id: str, attempt: int) -> Session | None:
         except StaleSessionError:
             return None
     return session
-
-
-def _login_for(reference: str) -> RegistryLogin | None:
-    """Return the login that the platform has for the registry of an image. Raise ImageUnavailableError."""
-    try:
-        return login_for(reference)
-    except CredentialsError as error:
-        logger.error("%s", error)
-        text = f"Image {reference} could not be pulled: the password of its registry has to be entered again."
-        raise ImageUnavailableError(text) from error
 
 
 def _run(runtime: Runtime, session: Session) -> None:

@@ -9,7 +9,7 @@ from typing import Any, Final
 from django.db import close_old_connections, connections
 
 from folders import roots
-from hostworker import app_starter, jupyter_activity, reconciler, runner, session_keys
+from hostworker import app_starter, host_images, jupyter_activity, reconciler, runner, session_keys
 from hostworker import watchdog as gpu_watchdog
 from hostworker.jupyter_activity import JupyterActivity
 from hostworker.privileged.base import PrivilegesError
@@ -52,6 +52,8 @@ class HostWorker:
             (self.listen, 1),
             (self.keep_warm, KEEP_WARM_SECONDS),
             (self.check_storage, roots.CHECK_SECONDS),
+            (self.report_images, host_images.REPORT_SECONDS),
+            (self.pull_images, host_images.PULL_POLL_SECONDS),
             (SessionKeys(runtime, host).poll, session_keys.POLL_INTERVAL_SECONDS),
             (JupyterActivity(host).poll, jupyter_activity.POLL_INTERVAL_SECONDS),
         ]
@@ -69,6 +71,7 @@ class HostWorker:
             self._once(self.apply_firewall)
         self._once(self.check_storage)  # so that the first sessions are placed where their folders are
         self._once(self.reconcile)
+        self._once(host_images.resume_pulls, self.host)
         for thread in self._threads:
             thread.start()
 
@@ -117,6 +120,14 @@ class HostWorker:
     def check_storage(self) -> None:
         """Record which storage roots this host has."""
         roots.check(self.host)
+
+    def report_images(self) -> None:
+        """Record which of the known images this host has."""
+        host_images.report(self.runtime, self.host)
+
+    def pull_images(self) -> None:
+        """Pull the images that administrators want here."""
+        host_images.pull_requested(self.runtime, self.host)
 
     def apply_firewall(self) -> None:
         """Apply the firewall rules that keep sessions from the host's own services."""

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import platform
 import re
 import uuid
 from contextlib import suppress
@@ -16,6 +17,7 @@ from resources.units import bytes_from
 logger = logging.getLogger(__name__)
 
 _SIMULATED = re.compile(r"(?P<count>[1-9][0-9]?)\s*x\s*(?P<memory>.+)", re.IGNORECASE)
+ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}  # names of kernel and of images
 MAX_SIMULATED: Final = 16  # limit of the simulated driver
 _NAMESPACE: Final = uuid.UUID("6f1cb1c5-4b54-4b0e-8d27-0a3a55a3d0f6")  # of simulated GPUs' UUIDs, which are stable
 
@@ -39,6 +41,7 @@ class Machine:
     cpu: int
     memory: int
     devices: tuple[Device, ...]
+    architecture: str = ""  # of its CPU, as images name it; "" if not known
 
 
 def this_machine(*, host_name: str, simulated: str, cpu: int = 0, memory: str = "", can_hook: bool = True) -> Machine:
@@ -55,6 +58,7 @@ def this_machine(*, host_name: str, simulated: str, cpu: int = 0, memory: str = 
         cpu=min(cpu or all_cpu, all_cpu),
         memory=min(bytes_from(memory) if memory else all_memory, all_memory),
         devices=devices,
+        architecture=ARCHITECTURES.get(platform.machine(), platform.machine()),
     )
 
 

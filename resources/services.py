@@ -30,6 +30,7 @@ def register_host(
     with transaction.atomic():
         host = Host.objects.select_for_update().filter(name=name).first() or _join(name, machine, group_name)
         host.cpu, host.memory, host.gateway_url = machine.cpu, machine.memory, gateway_url
+        host.architecture = machine.architecture
         host.status = HostStatus.JOINING.value
         host.heartbeat_at = timezone.now()
         host.save()

@@ -1,7 +1,7 @@
 """The Runtime protocol: what the platform needs of a container engine. No Django; the engine's exceptions stop here."""
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
@@ -114,6 +114,14 @@ class ExecResult:
     output: str  # stdout and stderr as they came, the first 64 KiB; undecodable bytes replaced
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeldImage:
+    """An image that is on this host."""
+
+    size_bytes: int  # unpacked; layers that it shares with others count in each
+    architecture: str  # such as amd64; "" if it does not say
+
+
 class Runtime(Protocol):
     """A container engine on this host, bounded to one installation's containers of one host name.
 
@@ -122,13 +130,23 @@ class Runtime(Protocol):
     """
 
     def ensure_image(
-        self, reference: str, on_progress: Callable[[str], None], find_login: FindLogin = no_login
+        self,
+        reference: str,
+        on_progress: Callable[[str], None],
+        find_login: FindLogin = no_login,
+        *,
+        always_pull: bool = False,
     ) -> None:
         """Pull the image unless it is on this host; `on_progress` is called with short sentences.
+
+        With `always_pull` the registry is asked even where the image is on this host, and what it has there is taken.
 
         `find_login` is asked for the registry's login where a pull is needed; it goes to the engine with that request
         alone. Without one, what `docker login` stored for the worker's own user is used. Raises ImageUnavailableError.
         """
+
+    def images(self, references: Collection[str]) -> dict[str, HeldImage]:
+        """Return which of these images are on this host, by reference."""
 
     def create(self, spec: ContainerSpec) -> str:
         """Create the container and return its id; an existing one with the same key is adopted and its id returned.

@@ -8,7 +8,7 @@ sandbox that is ready costs two quick requests, to rename it and to inspect the 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from docker.api import APIClient
@@ -30,6 +30,7 @@ from hostworker.runtime.base import (
     ExecResult,
     ExecutionError,
     FindLogin,
+    HeldImage,
     ImageUnavailableError,
     Key,
     StartError,
@@ -40,6 +41,7 @@ from hostworker.runtime.container_config import NETWORK, container_config, joine
 from hostworker.runtime.docker_client import BridgeNetwork, ProcessClient
 from hostworker.runtime.docker_events import exits_since
 from hostworker.runtime.docker_exec import execute
+from hostworker.runtime.docker_images import HeldImages, is_here, pull_lines
 from hostworker.runtime.docker_requests import (
     CONFLICT,
     explanation,
@@ -51,10 +53,9 @@ from hostworker.runtime.docker_requests import (
     translated,
 )
 from hostworker.runtime.docker_states import PHASES, listed_state
-from hostworker.runtime.pull import PullLine, explain_failure, follow
+from hostworker.runtime.pull import explain_failure, follow
 from hostworker.runtime.sandbox_containers import address_in
 from hostworker.runtime.sandboxes import SandboxPool
-from resources.registries.login import RegistryLogin
 
 logger = logging.getLogger(__name__)
 
@@ -95,24 +96,32 @@ class DockerRuntime:
         self._network = BridgeNetwork(self._client, network)
         self._pool = SandboxPool(self._client, self._owner, self._network.ensure_anew, sandboxes, self._privileges)
         self._created: dict[Key, _Created] = {}  # until it is started
+        self._held_images = HeldImages()
         self._addresses: dict[Key, str] = {}  # known from the start, until `address` is called
 
     def ensure_image(
-        self, reference: str, on_progress: Callable[[str], None], find_login: FindLogin = no_login
+        self,
+        reference: str,
+        on_progress: Callable[[str], None],
+        find_login: FindLogin = no_login,
+        *,
+        always_pull: bool = False,
     ) -> None:
         """Have the image on this host, pulling it where it is missing; see Runtime."""
         with translated(ImageUnavailableError, lambda message: explain_failure(reference, message)):
             client = self._client()
-            try:
-                client.inspect_image(reference)
+            if not always_pull and is_here(client, reference):
                 return
-            except NotFound:
-                pass
             on_progress(f"Pulling {reference}")
             login = find_login()
-            follow(reference, lambda: _pull_lines(client, reference, login), on_progress, self._pull_seconds)
+            follow(reference, lambda: pull_lines(client, reference, login), on_progress, self._pull_seconds)
             # A stream that was cut ends like one that is complete; only the image itself tells.
             client.inspect_image(reference)
+
+    def images(self, references: Collection[str]) -> dict[str, HeldImage]:
+        """Return the images of the engine's list; one request, and one for each that was not there before."""
+        with translated(EngineUnreachableError):
+            return self._held_images.find(self._client(), references)
 
     def create(self, spec: ContainerSpec) -> str:
         """Create the container, or adopt the one with its key; see Runtime."""
@@ -323,10 +332,3 @@ def _name(privileges: HostPrivileges, container: dict[str, Any]) -> None:
         privileges.give_name(ContainerFiles.of(container), hostname)
     except OSError as error:
         logger.info("container %s: keeps the host name of its sandbox: %s", container["Name"], error)
-
-
-def _pull_lines(client: APIClient, reference: str, login: RegistryLogin | None) -> Iterator[PullLine]:
-    """Pull with `login`, else with what `docker login` has stored for the worker's own user."""
-    auth_config = login.auth_config() if login else None
-    lines: Iterator[PullLine] = client.pull(reference, stream=True, decode=True, auth_config=auth_config)
-    yield from lines

@@ -7,7 +7,7 @@ the protocol it offers the controls of MemoryEngineControl, by which tests injec
 import ipaddress
 import queue
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -20,6 +20,7 @@ from hostworker.runtime.base import (
     ExecResult,
     ExecutionError,
     FindLogin,
+    HeldImage,
     ImageUnavailableError,
     Key,
     StartError,
@@ -29,6 +30,7 @@ from hostworker.runtime.base import (
 from hostworker.runtime.memory_engine import KILLED, MemoryContainer, MemoryEngineControl
 
 STOPPED_CHECK_SECONDS: Final = 0.1
+MEMORY_IMAGE_BYTES: Final = 50_000_000
 _FIRST_ADDRESS: Final = ipaddress.IPv4Address("10.255.0.0")
 _ADDRESSES: Final = 1 << 16
 
@@ -51,7 +53,12 @@ class MemoryRuntime(MemoryEngineControl):
         super().__init__((installation, host), engine_url)
 
     def ensure_image(
-        self, reference: str, on_progress: Callable[[str], None], find_login: FindLogin = no_login
+        self,
+        reference: str,
+        on_progress: Callable[[str], None],
+        find_login: FindLogin = no_login,
+        *,
+        always_pull: bool = False,
     ) -> None:
         """Have the image: every reference is on the host, save those of `remove_image`; see Runtime."""
         with self.operation("ensure_image"):
@@ -63,6 +70,12 @@ class MemoryRuntime(MemoryEngineControl):
                     f"Image {reference} could not be pulled: the registry has no such image or tag."
                 )
             del self._engine.missing_images[reference]
+
+    def images(self, references: Collection[str]) -> dict[str, HeldImage]:
+        """Return all of them, save those of `remove_image`; see Runtime."""
+        with self.operation("images"):
+            held = HeldImage(size_bytes=MEMORY_IMAGE_BYTES, architecture="amd64")
+            return {reference: held for reference in references if reference not in self._engine.missing_images}
 
     def create(self, spec: ContainerSpec) -> str:
         """Create the container, or adopt the one with its key; see Runtime."""

@@ -3,6 +3,7 @@
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -13,6 +14,7 @@ PullLine = Mapping[str, Any]  # one JSON object of the engine's pull stream
 Inbox = queue.SimpleQueue[PullLine | Exception | None]  # a line, what went wrong, or the end
 
 SECONDS_BETWEEN_SENTENCES: Final = 1.0
+RATE_SECONDS: Final = 10.0  # over which the rate is measured
 
 # Fragments of what engines and registries say, and what that means to the owner; the first that matches counts.
 CAUSES: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
@@ -41,37 +43,81 @@ def explain_failure(reference: str, message: str) -> str:
 
 
 @dataclass(slots=True)
+class LayerProgress:
+    """How far one layer is: bytes as the registry sends them, compressed."""
+
+    loaded_bytes: int = 0
+    total_bytes: int | None = None  # None until its download begins
+    is_loaded: bool = False
+    is_unpacked: bool = False
+
+
+@dataclass(slots=True)
 class PullProgress:
-    """Adds up the layers of one pull."""
+    """Adds up the layers of one pull. Moments are seconds of any clock that never goes back."""
 
     reference: str
-    _layers: set[str] = field(default_factory=set)
-    _finished: set[str] = field(default_factory=set)
-    _bytes: dict[str, tuple[int, int]] = field(default_factory=dict)  # by layer: loaded, total
+    _layers: dict[str, LayerProgress] = field(default_factory=dict)
+    _loaded_at: deque[tuple[float, int]] = field(default_factory=deque)  # within RATE_SECONDS
 
     def read(self, line: PullLine) -> None:
         """Take in one line of the stream."""
-        layer, status = str(line.get("id", "")), str(line.get("status", ""))
-        if not layer or status.startswith("Pulling from"):
+        name, status = str(line.get("id", "")), str(line.get("status", ""))
+        if not name or status.startswith("Pulling from"):
             return
-        self._layers.add(layer)
+        layer = self._layers.setdefault(name, LayerProgress())
         detail = line.get("progressDetail") or {}
         if status == "Downloading" and detail.get("total"):
-            self._bytes[layer] = (int(detail.get("current", 0)), int(detail["total"]))
-        elif status in ("Download complete", "Pull complete") and layer in self._bytes:
-            self._bytes[layer] = (self._bytes[layer][1],) * 2
+            layer.loaded_bytes, layer.total_bytes = int(detail.get("current", 0)), int(detail["total"])
+        elif status in ("Verifying Checksum", "Download complete", "Extracting", "Pull complete", "Already exists"):
+            layer.is_loaded = True
+            layer.total_bytes = layer.loaded_bytes = layer.total_bytes or 0
         if status in ("Pull complete", "Already exists"):
-            self._finished.add(layer)
+            layer.is_unpacked = True
 
-    def sentence(self) -> str:
+    def sentence(self, now: float) -> str:
         """Return how far the pull has come, as the session's page shows it."""
-        if not self._layers:
+        layers = self._layers.values()
+        if not layers:
             return f"Pulling {self.reference}"
-        loaded, total = (
-            (sum(sizes) / 1e6 for sizes in zip(*self._bytes.values(), strict=True)) if self._bytes else (0, 0)
-        )
-        megabytes = f", {loaded:.0f} of {total:.0f} MB" if total else ""
-        return f"Pulling {self.reference}: {len(self._finished)} of {len(self._layers)} layers{megabytes}"
+        loaded = sum(layer.loaded_bytes for layer in layers)
+        total = sum(layer.total_bytes or 0 for layer in layers)
+        unpacked = f"{sum(layer.is_unpacked for layer in layers)} of {len(layers)} layers unpacked"
+        if all(layer.is_loaded for layer in layers):
+            return (
+                f"Pulling {self.reference}: {_megabytes(total)} MB loaded, {unpacked}"
+                if total
+                else (f"Pulling {self.reference}: {unpacked}")
+            )
+        if not total:
+            return f"Pulling {self.reference}: {unpacked}"
+        is_exact = all(layer.total_bytes is not None for layer in layers)
+        known = f"{_megabytes(loaded)} of {'' if is_exact else 'at least '}{_megabytes(total)} MB"
+        return f"Pulling {self.reference}: {known}{self._pace(now, loaded, total if is_exact else None)}, {unpacked}"
+
+    def _pace(self, now: float, loaded: int, total: int | None) -> str:
+        """Return rate and remaining time by the bytes of the last seconds; "" while they are not known."""
+        times = self._loaded_at
+        times.append((now, loaded))
+        while now - times[0][0] > RATE_SECONDS:
+            times.popleft()
+        span, gained = now - times[0][0], loaded - times[0][1]
+        if span < 1 or gained <= 0:
+            return ""
+        rate = gained / span
+        left = f", {span_words((total - loaded) / rate)} left" if total is not None else ""
+        return f", {rate / 1e6:.1f} MB/s{left}"
+
+
+def span_words(seconds: float) -> str:
+    """Return a span such as "about 40 s" or "about 3 min"."""
+    if seconds < 90:
+        return f"about {max(1, round(seconds))} s"
+    return f"about {round(seconds / 60)} min" if seconds < 90 * 60 else f"about {round(seconds / 3600)} h"
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f}" if count < 10_000_000 else f"{count / 1e6:,.0f}"
 
 
 def follow(
@@ -92,8 +138,8 @@ def follow(
         if "error" in line:
             raise ImageUnavailableError(explain_failure(reference, str(line["error"])))
         progress.read(line)
-        sentence, now = progress.sentence(), time.monotonic()
-        if sentence != told and now - told_at >= SECONDS_BETWEEN_SENTENCES:
+        now = time.monotonic()
+        if now - told_at >= SECONDS_BETWEEN_SENTENCES and (sentence := progress.sentence(now)) != told:
             told, told_at = sentence, now
             on_progress(sentence)
 

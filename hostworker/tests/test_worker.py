@@ -178,7 +178,12 @@ def test_slow_starts_delay_no_stop_nor_pile_up(runtime: FaultInjectingRuntime, h
             self._engine = other._engine
 
         def ensure_image(
-            self, reference: str, on_progress: Callable[[str], None], find_login: FindLogin = no_login
+            self,
+            reference: str,
+            on_progress: Callable[[str], None],
+            find_login: FindLogin = no_login,
+            *,
+            always_pull: bool = False,
         ) -> None:
             assert go_on.wait(SECONDS)
 

@@ -87,6 +87,10 @@ def test_present_image_needs_no_pull_nor_progress(world: World, runtime: Runtime
     assert told == []
 
 
+def test_images_on_the_host_are_told(world: World, runtime: Runtime) -> None:
+    assert runtime.images([world.image]).keys() == {world.image}
+
+
 def test_a_created_container_waits_to_be_started(world: World, runtime: Runtime) -> None:
     spec = make_spec(world.image)
     container_id = runtime.create(spec)
@@ -349,6 +353,7 @@ def test_an_engine_that_does_not_answer_is_told_apart(tmp_path_factory: pytest.T
     runtime = unreachable_runtime(world, str(tmp_path_factory.mktemp("empty") / "docker.sock"))
     operations: list[Callable[[], object]] = [
         lambda: runtime.ensure_image(world.image, print),
+        lambda: runtime.images([world.image]),
         lambda: runtime.create(make_spec(world.image)),
         lambda: runtime.start("s", 1),
         lambda: runtime.address("s", 1),
@@ -368,7 +373,10 @@ def unreachable_runtime(world: World, socket_path: str) -> Runtime:
     if isinstance(world, DockerWorld):
         return type(world.runtime())(world.installation, "here", f"unix://{socket_path}")
     runtime = MemoryWorld().runtime()
-    names = ("ensure_image", "create", "start", "address", "stop", "remove", "containers", "logs", "execute", "exits")
+    names = (
+        *("ensure_image", "images", "create", "start", "address", "stop"),
+        *("remove", "containers", "logs", "execute", "exits"),
+    )
     for name in names:
         runtime.fail_next(name, EngineUnreachableError("The container engine does not answer."))
     return runtime

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from hostworker.runtime.base import ImageUnavailableError
-from hostworker.runtime.pull import PullLine, PullProgress, explain_failure, follow
+from hostworker.runtime.pull import PullLine, PullProgress, explain_failure, follow, span_words
 from tests.wait import SECONDS
 
 LINES: tuple[PullLine, ...] = (
@@ -17,13 +17,51 @@ LINES: tuple[PullLine, ...] = (
 )
 
 
-def test_progress_counts_layers_and_megabytes() -> None:
-    progress = PullProgress("python:3.11")
-    for line in LINES:
+def sentences(*lines: PullLine, seconds: float = 1.0) -> list[str]:
+    """Return what is told after each line, one line each `seconds`."""
+    progress, told = PullProgress("python:3.11"), []
+    for number, line in enumerate(lines):
         progress.read(line)
-    assert progress.sentence() == "Pulling python:3.11: 1 of 2 layers, 20 of 80 MB"
-    progress.read({"status": "Pull complete", "id": "b", "progressDetail": {}})
-    assert progress.sentence() == "Pulling python:3.11: 2 of 2 layers, 80 of 80 MB"
+        told.append(progress.sentence(number * seconds).removeprefix("Pulling python:3.11").removeprefix(": "))
+    return told
+
+
+def loading(layer: str, current: int, total: int) -> PullLine:
+    detail = {"current": current * 1_000_000, "total": total * 1_000_000}
+    return {"status": "Downloading", "id": layer, "progressDetail": detail}
+
+
+def test_progress_tells_megabytes_rate_and_remaining_time() -> None:
+    assert sentences(*LINES, loading("b", 30, 80), loading("b", 50, 80))[-2:] == [
+        "30 of 80 MB, 10.0 MB/s, about 5 s left, 1 of 2 layers unpacked",
+        "50 of 80 MB, 15.0 MB/s, about 2 s left, 1 of 2 layers unpacked",
+    ]
+
+
+def test_a_total_is_exact_once_every_layer_has_begun() -> None:
+    waiting: PullLine = {"status": "Waiting", "id": "c", "progressDetail": {}}
+    told = sentences(*LINES, waiting, loading("c", 0, 1200))
+    assert told[-2] == "20 of at least 80 MB, 1 of 3 layers unpacked"
+    assert told[-1] == "20 of 1,280 MB, 1 of 3 layers unpacked"
+
+
+def test_unpacking_follows_the_download() -> None:
+    complete: PullLine = {"status": "Download complete", "id": "b", "progressDetail": {}}
+    told = sentences(*LINES, complete, {"status": "Pull complete", "id": "b", "progressDetail": {}})
+    assert told[-2:] == ["80 MB loaded, 1 of 2 layers unpacked", "80 MB loaded, 2 of 2 layers unpacked"]
+
+
+def test_an_old_rate_is_forgotten() -> None:
+    assert sentences(*LINES, loading("b", 60, 80), loading("b", 60, 80), seconds=11)[-1] == (
+        "60 of 80 MB, 1 of 2 layers unpacked"
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.2, "about 1 s"), (89, "about 89 s"), (200, "about 3 min"), (9000, "about 2 h")]
+)
+def test_remaining_time_is_rounded(seconds: float, words: str) -> None:
+    assert span_words(seconds) == words
 
 
 @pytest.mark.parametrize(

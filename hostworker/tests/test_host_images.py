@@ -1,0 +1,134 @@
+"""The images of a host: reports, pulls for sessions and pulls that administrators ask for."""
+
+from collections.abc import Callable
+
+import pytest
+
+from hostworker import host_images
+from hostworker.runtime.base import FindLogin, HeldImage, ImageUnavailableError, no_login
+from hostworker.tests.fault_injection import FaultInjectingRuntime
+from resources.models import Host, HostImage, ImagePull, ImageSource, PullState, Registry
+from resources.registries.credentials import set_password
+from resources.registries.login import ANONYMOUS, RegistryLogin
+from tests.factories import make_host, make_image, make_policy, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+class RecordingRuntime(FaultInjectingRuntime):
+    """Remembers each pull: reference, login, and whether the registry is asked in any case."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.pulls: list[tuple[str, RegistryLogin | None, bool]] = []
+
+    def ensure_image(
+        self,
+        reference: str,
+        on_progress: Callable[[str], None],
+        find_login: FindLogin = no_login,
+        *,
+        always_pull: bool = False,
+    ) -> None:
+        self.pulls.append((reference, find_login(), always_pull))
+        super().ensure_image(reference, on_progress, find_login, always_pull=always_pull)
+
+
+@pytest.fixture
+def runtime() -> RecordingRuntime:
+    return RecordingRuntime()
+
+
+@pytest.fixture
+def host() -> Host:
+    return make_host()
+
+
+def test_a_report_follows_what_the_engine_has(runtime: RecordingRuntime, host: Host) -> None:
+    here, gone = make_image(), make_image()
+    host_images.report(runtime, host)
+    assert {row.image for row in HostImage.objects.filter(host=host)} == {here, gone}
+    runtime.remove_image(gone.reference)
+    host_images.report(runtime, host)
+    (row,) = HostImage.objects.filter(host=host)
+    assert (row.image, row.size) == (here, 50_000_000)
+
+
+def test_a_report_completes_what_no_scan_has_told(runtime: RecordingRuntime, host: Host) -> None:
+    unknown, scanned = make_image(), make_image(architecture="arm64", size=7)
+    host_images.report(runtime, host)
+    for image in (unknown, scanned):
+        image.refresh_from_db()
+    assert (unknown.architecture, unknown.size) == ("amd64", 50_000_000)
+    assert (scanned.architecture, scanned.size) == ("arm64", 7)
+
+
+def test_a_row_made_during_a_report_stays(runtime: RecordingRuntime, host: Host) -> None:
+    image = make_image()
+    runtime.remove_image(image.reference)
+    runtime.just_before("images", lambda: HostImage.objects.create(host=host, image=image, size=1))
+    host_images.report(runtime, host)
+    assert HostImage.objects.filter(host=host, image=image).exists()
+
+
+def test_a_second_report_writes_no_rows_anew(runtime: RecordingRuntime, host: Host) -> None:
+    make_image()
+    host_images.report(runtime, host)
+    before = list(HostImage.objects.values_list("pk", flat=True))
+    host_images.report(runtime, host)
+    assert list(HostImage.objects.values_list("pk", flat=True)) == before
+
+
+def test_a_registered_image_is_pulled_with_its_registrys_login(runtime: RecordingRuntime) -> None:
+    registry = Registry(name="Lab", address="lab.example.com", username="platform")
+    set_password(registry, "secret")
+    registry.save()
+    image = make_image(reference="lab.example.com/team/x:1")
+    runtime.remove_image(image.reference, can_pull=True)
+    assert host_images.ensure(runtime, image, lambda text: None)
+    assert runtime.pulls == [
+        (image.reference, RegistryLogin(address="lab.example.com", username="platform", password="secret"), False)
+    ]
+    assert not host_images.ensure(runtime, image, pytest.fail)
+
+
+def test_an_unlisted_image_is_always_pulled_without_a_login(runtime: RecordingRuntime) -> None:
+    owner = make_user(policy=make_policy(allow_unlisted_images=True))
+    image = make_image(reference="lab.example.com/team/x:1", owner=owner, source=ImageSource.UNLISTED)
+    host_images.ensure(runtime, image, lambda text: None)
+    assert runtime.pulls == [(image.reference, ANONYMOUS, True)]
+
+
+def test_an_unlisted_name_never_replaces_a_registered_image(runtime: RecordingRuntime) -> None:
+    registered = make_image(owner=make_user(), source=ImageSource.SESSION)
+    named = make_image(owner=make_user(), reference=registered.reference, source=ImageSource.UNLISTED)
+    with pytest.raises(ImageUnavailableError, match="no such image, or it needs a login"):
+        host_images.ensure(runtime, named, lambda text: None)
+    assert not runtime.pulls
+
+
+def test_a_requested_pull_ends_with_a_report(runtime: RecordingRuntime, host: Host) -> None:
+    good, bad = make_image(), make_image()
+    runtime.remove_image(good.reference, can_pull=True)
+    runtime.remove_image(bad.reference)
+    for image in (good, bad):
+        ImagePull.objects.create(host=host, image=image)
+    host_images.pull_requested(runtime, host)
+    assert ImagePull.objects.get(image=good).state == PullState.DONE
+    failed = ImagePull.objects.get(image=bad)
+    assert (failed.state, "no such image" in failed.detail) == (PullState.FAILED, True)
+    assert [row.image for row in HostImage.objects.all()] == [good]
+
+
+def test_a_pull_cut_short_is_done_again(runtime: RecordingRuntime, host: Host) -> None:
+    pull = ImagePull.objects.create(host=host, image=make_image(), state=PullState.PULLING)
+    host_images.pull_requested(runtime, host)
+    assert not runtime.pulls
+    host_images.resume_pulls(host)
+    host_images.pull_requested(runtime, host)
+    pull.refresh_from_db()
+    assert (pull.state, len(runtime.pulls)) == (PullState.DONE, 1)
+
+
+def test_the_engine_tells_size_and_architecture(runtime: RecordingRuntime) -> None:
+    assert runtime.images(["a:1"]) == {"a:1": HeldImage(size_bytes=50_000_000, architecture="amd64")}
