@@ -70,18 +70,25 @@ def is_for_app(site: Site, head: bytes) -> bool:
 
 
 class PlatformConnection(HttpToolsProtocol):
-    """Uvicorn's connection with limits on the size and time of header sections, for which uvicorn has none."""
+    """Uvicorn's connection with limits on the size and time of header sections, for which uvicorn has none.
+
+    Trailer sections and chunk extensions have the limit of header sections too.
+    """
 
     def __init__(self, limits: ProxyLimits, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
         self._limits = limits
-        self._is_in_head = False
+        self._is_in_head = self._is_in_body = False
         self._head_bytes = 0
+        self._framing_bytes = 0  # of chunked framing and trailers since the last content, in whole reads
         self._timer: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
         """Parse, and abort if the header section is too large or not complete in time."""
+        self._framing_bytes += len(data)
         super().data_received(data)
+        if self._is_in_body and self._framing_bytes > self._limits.head_bytes:
+            self.transport.abort()
         if not self._is_in_head:
             return
         self._head_bytes += len(data)
@@ -98,7 +105,18 @@ class PlatformConnection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """End the header section."""
         self._end_head()
+        self._is_in_body, self._framing_bytes = True, 0
         super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Notice content, which is the application's to limit."""
+        self._framing_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End the request."""
+        self._is_in_body = False
+        super().on_message_complete()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timeout."""

@@ -9,7 +9,7 @@ from proxy.headers import Header, MalformedRequestError, RequestHead
 
 
 class HeadTooLargeError(Exception):
-    """A request line and header section of more bytes than the limit."""
+    """A request line and header section, or a trailer section or chunk extension, of more bytes than the limit."""
 
 
 class RequestParser:
@@ -24,7 +24,8 @@ class RequestParser:
         self._target = b""
         self._head_bytes = 0  # received since the request began, in whole reads
         self._read_bytes = 0
-        self.is_in_head = self._is_too_large = False
+        self._framing_bytes = 0  # of chunked framing and trailers since the last content, in whole reads
+        self.is_in_head = self._is_in_body = self._is_too_large = False
 
     def feed(self, data: bytes) -> bytes | None:
         """Parse; return what follows the head of a request for an upgrade, which is not HTTP, and None for any other.
@@ -33,6 +34,7 @@ class RequestParser:
         """
         self._read_bytes = len(data)
         self._head_bytes += self._read_bytes
+        self._framing_bytes += self._read_bytes
         rest = None
         try:
             self._parser.feed_data(data)
@@ -41,6 +43,8 @@ class RequestParser:
         except httptools.HttpParserError as error:
             raise MalformedRequestError from error
         if self._is_too_large or (self.is_in_head and self._head_bytes > self._head_limit):
+            raise HeadTooLargeError
+        if self._is_in_body and self._framing_bytes > self._head_limit:
             raise HeadTooLargeError
         return rest
 
@@ -68,7 +72,8 @@ class RequestParser:
     def on_headers_complete(self) -> None:
         """Begin an exchange; a body may follow."""
         parser = self._parser
-        self.is_in_head = False
+        self.is_in_head, self._is_in_body = False, True
+        self._framing_bytes = 0
         if self._head_bytes > self._head_limit:  # an upper bound, which includes what came in the same read
             size = len(self._target) + sum(len(name) + len(value) for name, value in self._headers)
             self._is_too_large = size > self._head_limit
@@ -77,8 +82,10 @@ class RequestParser:
 
     def on_body(self, data: bytes) -> None:
         """Add a part of the body to the exchange."""
+        self._framing_bytes = 0
         self._exchanges[-1].body.append(data)
 
     def on_message_complete(self) -> None:
         """Mark the request as complete."""
+        self._is_in_body = False
         self._exchanges[-1].request_state = RECEIVED

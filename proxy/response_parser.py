@@ -10,6 +10,7 @@ from proxy.headers import Header
 
 END_OF_HEAD: Final = b"\r\n\r\n"
 SWITCHING_PROTOCOLS: Final = 101
+MAX_INTERIM_RESPONSES: Final = 100  # 1xx, before the final one
 
 
 class MalformedResponseError(Exception):
@@ -55,7 +56,7 @@ class ResponseParser:
     _message: _Message
 
     def __init__(self, head_limit: int) -> None:
-        """Refuse header sections of more than `head_limit` bytes."""
+        """Refuse header sections, interim ones included, and trailer sections of more than `head_limit` bytes."""
         self._head_limit = head_limit
         self._buffer = b""
         self._is_head_request = self._may_upgrade = False
@@ -65,6 +66,8 @@ class ResponseParser:
         """Begin a new response: to a HEAD request, which has no content, or to one that asks for an upgrade."""
         self._is_head_request = is_head_request
         self._may_upgrade = may_upgrade
+        self._interim_bytes = self._interim_responses = 0
+        self._framing_bytes = 0
         self._reset()
 
     def feed_head(self, data: bytes) -> ResponseHead | None:
@@ -77,9 +80,10 @@ class ResponseParser:
             self._buffer = b""
         while data:
             end = data.find(END_OF_HEAD) + len(END_OF_HEAD)
-            if end < len(END_OF_HEAD) or end > self._head_limit:
+            limit = self._head_limit - self._interim_bytes
+            if end < len(END_OF_HEAD) or end > limit:
                 self._buffer = data
-                if len(data) > self._head_limit:
+                if len(data) > limit:
                     raise MalformedResponseError
                 return None
             status = self._parse_head(data[:end])
@@ -87,7 +91,7 @@ class ResponseParser:
             if status >= 200 or status == SWITCHING_PROTOCOLS:
                 self.rest = data
                 return self._to_head(status)
-            self._reset()  # 100 was sent by us already, and browsers need none of the others
+            self._skip_interim(end)
         return None
 
     def feed_chunks(self, data: bytes) -> bytes:
@@ -101,6 +105,10 @@ class ResponseParser:
         return self._message is COMPLETE
 
     # --- callbacks of httptools
+
+    def on_body(self, data: bytes) -> None:
+        """Notice content, which has no limit; what lies between is framing and trailers, which have one."""
+        self._framing_bytes = 0
 
     def on_status(self, reason: bytes) -> None:
         """Keep a printable reason phrase."""
@@ -120,6 +128,14 @@ class ResponseParser:
         """Notice the end of the message."""
         if self._message is INCOMPLETE:
             self._message = COMPLETE
+
+    def _skip_interim(self, head_bytes: int) -> None:
+        """Drop an interim response: 100 was sent by us already, and browsers need none of the others."""
+        self._interim_bytes += head_bytes
+        self._interim_responses += 1
+        if self._interim_responses > MAX_INTERIM_RESPONSES:
+            raise MalformedResponseError
+        self._reset()
 
     def _reset(self) -> None:
         self._parser = httptools.HttpResponseParser(self)
@@ -165,11 +181,12 @@ class ResponseParser:
         return (BodyFraming.UNTIL_CLOSE, 0) if length < 0 else (BodyFraming.SIZED, length)
 
     def _parse_chunks(self, data: bytes) -> None:
+        self._framing_bytes += len(data)
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade) as error:
             raise MalformedResponseError from error
-        if self._message is EXCESS:
+        if self._message is EXCESS or self._framing_bytes > self._head_limit:
             raise MalformedResponseError
 
 
@@ -178,6 +195,7 @@ class DecodingResponseParser(ResponseParser):
 
     def on_body(self, data: bytes) -> None:
         """Keep the content of a chunk; bodies with a length are not parsed."""
+        super().on_body(data)
         self._contents.append(data)
 
     def feed_chunks(self, data: bytes) -> bytes:

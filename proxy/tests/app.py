@@ -192,7 +192,19 @@ RESPONSES: Final = {
     "no-coding-after-all": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: identity\r\n\r\n"
     b"1\r\na\r\n0\r\n\r\n",
     "two-codings": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n1\r\na\r\n0\r\n\r\n",
-    "much-announced": b"HTTP/1.1 103 Early Hints\r\n\r\n" * 2000 + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    "much-announced": b"HTTP/1.1 103 Early Hints\r\n\r\n" * 100 + b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+    "announced-too-often": b"HTTP/1.1 103 Early Hints\r\n\r\n" * 101 + b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    "announced-at-length": (b"HTTP/1.1 103 Early Hints\r\nLink: " + b"x" * 60_000 + b"\r\n\r\n") * 5
+    + b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n",
+    "long-trailer": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\nX: "
+    + b"x" * 2**20
+    + b"\r\n\r\n",
+    "many-trailers": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n"
+    + b"X: x\r\n" * 200_000
+    + b"\r\n",
+    "long-chunk-extension": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3;x="
+    + b"x" * 2**20
+    + b"\r\nabc\r\n0\r\n\r\n",
     "names-its-length": b"HTTP/1.1 200 OK\r\nConnection: content-length\r\nContent-Length: 2\r\n\r\nok",
     "odd-reason": b"HTTP/1.1 200 O\x00\x0bK\r\nContent-Length: 2\r\n\r\nok",
     "wide": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nX-Wide: " + b"w" * 12000 + b"\r\n\r\nok",

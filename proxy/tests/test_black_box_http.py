@@ -164,6 +164,22 @@ async def test_16_truncated_response_is_recognizable(proxy: RunningProxy, how: s
         assert not (await client.ended()).endswith(b"0\r\n\r\n")
 
 
+@pytest.mark.parametrize("how", ["long-trailer", "many-trailers", "long-chunk-extension"])
+async def test_endless_framing_of_a_response_ends_it(proxy: RunningProxy, how: str) -> None:
+    async with connected(proxy.port) as client:
+        await client.send(request("GET", f"/{how}", **log_in()))
+        assert (await client.head()).status == 200
+        rest = await client.ended()
+    assert not rest.endswith((b"\r\n0\r\n\r\n", b"x\r\n\r\n"))
+    assert len(rest) < 2**20
+
+
+@pytest.mark.parametrize("how", ["announced-too-often", "announced-at-length"])
+async def test_too_many_interim_responses_are_bad_gateway(proxy: RunningProxy, how: str) -> None:
+    async with connected(proxy.port) as client:
+        assert (await client.ask(request("GET", f"/{how}", **log_in()))).status == 502
+
+
 @pytest.mark.parametrize("how", ["hangs-up", "nonsense"])
 async def test_17_missing_response_is_bad_gateway(proxy: RunningProxy, how: str) -> None:
     async with connected(proxy.port) as client:

@@ -17,7 +17,7 @@ from proxy.listeners import listening
 from proxy.response_parser import ResponseParser
 from proxy.tests.app import App, running_app
 from proxy.tests.black_box import log_in, seen
-from proxy.tests.site import BY_PORT, SITE, FakeControlPlane, authorizer, cookie, route
+from proxy.tests.site import BY_PORT, HOST, SITE, FakeControlPlane, authorizer, cookie, route
 from proxy.tests.wire import TEXT, connected, handshake, masked, request
 from tests.ports import free_port
 from tests.wait import SECONDS
@@ -121,6 +121,21 @@ async def test_incomplete_later_header_section_for_platform_is_closed() -> None:
         assert (await client.ask(request("GET", "/", b"", PLATFORM))).status == 200
         await client.send(b"GET / HTTP/1.1\r\n")
         assert await client.ended() == b""
+
+
+@pytest.mark.parametrize("host", [PLATFORM, HOST])
+@pytest.mark.parametrize("framing", [b"1\r\nx\r\n0\r\nX: ", b"1\r\nx\r\n0\r\nX: x\r\n" + b"X: x\r\n" * 100, b"1;x="])
+async def test_endless_framing_of_a_request_ends_the_connection(host: str, framing: bytes) -> None:
+    """Trailers and chunk extensions have the limit of header sections; nobody waits for their end."""
+    head = request("POST", "/echo", b"", host, Transfer_Encoding="chunked", **log_in())
+    async with running_app() as app, serving(plane_for(app)) as port, connected(port) as client:
+        await client.send(head + framing)
+        more = framing if framing.endswith(b"\n") else b"x" * 2**16
+        with suppress(ConnectionError):
+            for _ in range(64):
+                await client.send(more[-600:] * 200 if framing.endswith(b"\n") else more)
+        assert (await client.ended()).startswith((b"HTTP/1.1 431", b"HTTP/1.1 400", b""))
+        assert client.reader.at_eof() or client.writer.transport.is_closing()
 
 
 async def test_platform_bodies_may_be_large_and_slow() -> None:
