@@ -4,21 +4,19 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from folders.names import HOME
+from folders.names import HOME, RESERVED_NAMES
 
 PARENTS: Final = (HOME, "/data", "/media", "/mnt", "/srv")  # a folder is mounted below one of these
-RESERVED: Final = (  # what the platform and the image keep there themselves
-    f"{HOME}/.ssh",
-    f"{HOME}/id_container",
-)
+RESERVED: Final = frozenset(f"{HOME}/{name}" for name in RESERVED_NAMES)
 MAX_PATH_LENGTH: Final = 255
 COMPONENT: Final = re.compile(r"[A-Za-z0-9._+@-]+")
 
 
 def absolute_path(path: str, name: str) -> str:
     """Return where a folder called `name` is mounted: at `path`, seen from home, or at its name if that is empty."""
-    path = path.strip().rstrip("/")
-    return path if path.startswith("/") else f"{HOME}/{path or name}"
+    path = path.strip()
+    absolute = path if path.startswith("/") else f"{HOME}/{path or name}"
+    return absolute.rstrip("/") or "/"
 
 
 def path_error(path: str) -> str | None:
@@ -31,8 +29,8 @@ def path_error(path: str) -> str | None:
         return f"{path} itself is reserved: choose a path below it."
     if not any(path.startswith(f"{parent}/") for parent in PARENTS):
         return f"{path} is a path of the system: choose one below {', '.join(PARENTS[:-1])} or {PARENTS[-1]}."
-    if reserved := next((each for each in RESERVED if path == each or path.startswith(f"{each}/")), None):
-        return f"{reserved} is reserved for the platform: choose another path."
+    if "/".join(path.split("/")[:4]).lower() in RESERVED:
+        return f"{path} is reserved for the platform: choose another path."
     return None
 
 

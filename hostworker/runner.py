@@ -12,14 +12,16 @@ from typing import Final
 from django.db import connection, transaction
 from django.db.models import Prefetch, prefetch_related_objects
 
-from hostworker import app_environment, host_images
+from hostworker import app_environment, folder_mounts, host_images
 from hostworker.runtime.base import (
     ContainerRuntimeError,
     ContainerSpec,
     ContainerState,
     EnforcementError,
+    FolderMount,
     GpuGrant,
     ImageUnavailableError,
+    MountError,
     Runtime,
     StartError,
 )
@@ -33,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 REFUSALS: Final[dict[type[ContainerRuntimeError], Reason]] = {
     ImageUnavailableError: Reason.IMAGE_UNAVAILABLE,
+    MountError: Reason.MOUNT_FAILED,
     StartError: Reason.START_FAILED,
     EnforcementError: Reason.ENFORCEMENT_FAILED,
 }
@@ -149,7 +152,7 @@ def _run(runtime: Runtime, session: Session) -> None:
     """Start the container and move the session to RUNNING; remove the container if the session ended meanwhile."""
     if _read(session.pk, session.attempt, Status.PREPARING) is None:
         return
-    container_id = runtime.create(_spec(session))
+    container_id = runtime.create(_spec(session, folder_mounts.prepare(session)))
     runtime.start(session.pk, session.attempt, lambda address: _take_over(session, address))
     fields = {"container_id": container_id, "address": runtime.address(session.pk, session.attempt)}
     try:
@@ -203,7 +206,7 @@ def _clear_if_ended(runtime: Runtime, session: Session) -> None:
         clear_away(runtime, session.pk, session.attempt)
 
 
-def _spec(session: Session) -> ContainerSpec:
+def _spec(session: Session, folders: tuple[FolderMount, ...] = ()) -> ContainerSpec:
     capacity = session.resource_group.gpu_capacity
     prefetch_related_objects([session], Prefetch("lease__shares", GpuShare.objects.select_related("gpu")))
     return ContainerSpec(
@@ -224,6 +227,7 @@ def _spec(session: Session) -> ContainerSpec:
             )
             for share, tier in session.held_shares
         ),
+        folders=folders,
         environment={
             **app_environment.variables(),
             **session.environment,

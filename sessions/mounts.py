@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from django.db.models import Q
 
@@ -52,9 +53,65 @@ class MountPlan:
                 )
 
 
-def automatic_folders(owner: User) -> list[Folder]:
+def automatic_folders(owner_id: int) -> list[Folder]:
     """Return the folders that every session of the user mounts, with their roots; one query."""
-    return list(Folder.objects.live().filter(owner=owner, name__startswith=AUTOMOUNT_PREFIX).select_related("root"))
+    folders = Folder.objects.live().filter(owner=owner_id, name__startswith=AUTOMOUNT_PREFIX).select_related("root")
+    return [folder for folder in folders if not path_error(absolute_path("", folder.name))]
+
+
+class SettledMounts(NamedTuple):
+    """What a session that is about to start mounts, and a sentence for each folder that it asked for in vain."""
+
+    mounts: Sequence[tuple[Mount, Folder]] = ()
+    refused: Sequence[str] = ()
+
+
+def settle(session: Session) -> SettledMounts:
+    """Bring the mounts of a session that is about to start up to date with the folders and shares of its owner.
+
+    Since it was submitted, folders may have been renamed, deleted or withdrawn, and others may have come that are
+    mounted automatically. Two queries where it mounts nothing.
+    """
+    rows = list(session.mounts.select_related("folder__root"))
+    own = {folder.pk: folder for folder in automatic_folders(session.owner_id)}
+    if not rows and not own:
+        return SettledMounts()
+    asked = [row for row in rows if not row.is_automatic]
+    shares = _shares(session.owner_id, [row.folder for row in asked if row.folder])
+    found, refused = [], []
+    for row in asked:
+        problem = _access_problem(session.owner_id, row.folder, shares) if row.folder else "it was deleted."
+        if problem or row.folder is None:
+            refused.append(f"{row.folder_name}: {problem}")
+            continue
+        if shares.get(row.folder.pk) and not row.is_read_only:
+            row.is_read_only = True
+            row.save(update_fields=["is_read_only"])
+        found.append((row, row.folder))
+    return SettledMounts([*found, *_settle_automatic(session, rows, own)], refused)
+
+
+def _settle_automatic(
+    session: Session, rows: Sequence[Mount], own: dict[str, Folder]
+) -> Iterator[tuple[Mount, Folder]]:
+    """Yield the automatic mounts, after removing the rows of those that are none any more and adding the new ones."""
+    paths = {row.path for row in rows if not row.is_automatic}
+    used = {row.folder_id for row in rows if not row.is_automatic}
+    for row in rows:
+        folder = own.get(row.folder_id or "")
+        if not row.is_automatic:
+            continue
+        if folder is not None and row.path == absolute_path("", folder.name):
+            used.add(folder.pk)
+            yield row, folder
+        else:
+            row.delete()
+    for folder in own.values():
+        path = absolute_path("", folder.name)
+        if folder.pk not in used and overlapping(path, paths) is None:
+            mount = Mount(session=session, folder=folder, folder_name=folder.name, path=path, is_automatic=True)
+            mount.save()
+            yield mount, folder
 
 
 def folders_named(user: User, names: Collection[str]) -> dict[str, Folder]:
@@ -65,25 +122,25 @@ def folders_named(user: User, names: Collection[str]) -> dict[str, Folder]:
     return own | {folder.pk: folder for folder in folders if folder.pk in names}
 
 
-def plan(owner: User, requests: Sequence[MountRequest], automatic: Sequence[Folder] | None = None) -> MountPlan:
+def plan(owner: User, requests: Sequence[MountRequest]) -> MountPlan:
     """Return what sessions of `owner` would mount; one query, and another where a folder of somebody else is asked for.
 
     A folder that is asked for is not mounted automatically as well.
     """
     asked = {each.folder.pk for each in requests}
-    own = automatic_folders(owner) if automatic is None else automatic
-    always = [folder for folder in own if folder.pk not in asked]
-    shares = _shares(owner, requests)
+    always = [folder for folder in automatic_folders(owner.pk) if folder.pk not in asked]
+    shares = _shares(owner.pk, [each.folder for each in requests])
     mounts: list[Mount] = []
-    taken = {
-        absolute_path("", folder.name): folder for folder in always if not path_error(absolute_path("", folder.name))
-    }
+    taken = {absolute_path("", folder.name): folder for folder in always}
     problems: dict[int, str] = {}
     for position, each in enumerate(requests):
         path = each.absolute_path
-        if problem := _problem(owner, each, shares) or _place_problem(path, mounts, taken, each.folder):
+        problem = _access_problem(owner.pk, each.folder, shares) or _place_problem(path, mounts, taken, each.folder)
+        is_shared_read_only = shares.get(each.folder.pk, False)
+        if not problem and is_shared_read_only and each.is_read_only is False:
+            problem = "it is shared with you read-only."
+        if problem:
             problems[position] = f"{each.folder.name}: {problem}"
-        is_shared_read_only = each.folder.owner_id != owner.pk and shares.get(each.folder.pk, True)
         mounts.append(
             Mount(
                 folder=each.folder,
@@ -128,24 +185,19 @@ def _missing_text(group: ResourceGroup, requests: Sequence[MountRequest]) -> str
     return f"No host of the resource group {group} has the storage {roots} of {folders} now: choose another group."
 
 
-def _shares(owner: User, requests: Sequence[MountRequest]) -> dict[str, bool]:
-    """Return {folder id: whether it is read-only} of the folders that are shared with the user."""
-    others = [each.folder.pk for each in requests if each.folder.owner_id != owner.pk]
+def _shares(user_id: int, folders: Iterable[Folder]) -> dict[str, bool]:
+    """Return {folder id: whether it is read-only} of those of the folders that are shared with the user."""
+    others = [folder.pk for folder in folders if folder.owner_id != user_id]
     if not others:
         return {}
-    shares = FolderShare.objects.filter(folder__in=others, user=owner).order_by()
+    shares = FolderShare.objects.filter(folder__in=others, user=user_id).order_by()
     return dict(shares.values_list("folder_id", "is_read_only"))
 
 
-def _problem(owner: User, request: MountRequest, shares: dict[str, bool]) -> str | None:
-    folder = request.folder
-    if folder.owner_id != owner.pk and folder.pk not in shares:
+def _access_problem(user_id: int, folder: Folder, shares: dict[str, bool]) -> str | None:
+    if folder.owner_id != user_id and folder.pk not in shares:
         return "it is neither yours nor shared with you."
-    if folder.trashed_at is not None:
-        return "it is in the trash."
-    if request.is_read_only is False and shares.get(folder.pk):
-        return "it is shared with you read-only."
-    return None
+    return "it is in the trash." if folder.trashed_at is not None else None
 
 
 def _place_problem(path: str, before: Sequence[Mount], taken: dict[str, Folder], folder: Folder) -> str | None:

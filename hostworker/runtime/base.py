@@ -4,6 +4,7 @@ import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from pathlib import Path
 from typing import Protocol
 
 from fgpu.mounts import BindMount
@@ -35,6 +36,10 @@ class ImageUnavailableError(ContainerRuntimeError):
 
 class StartError(ContainerRuntimeError):
     """The engine refused to create or start the container."""
+
+
+class MountError(ContainerRuntimeError):
+    """A folder that the session asked for cannot be mounted."""
 
 
 class EnforcementError(ContainerRuntimeError):
@@ -70,6 +75,15 @@ class EnforcementSetup:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class FolderMount:
+    """A directory of the host in the container; what the host mounts below it is not seen there."""
+
+    source: Path
+    target: str
+    is_read_only: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ContainerSpec:
     """Everything a container needs to be created; `session` and `attempt` are its key."""
 
@@ -80,6 +94,7 @@ class ContainerSpec:
     memory_bytes: int  # no swap on top
     shared_memory_bytes: int  # of /dev/shm, counted within `memory_bytes`
     gpus: tuple[GpuGrant, ...] = ()
+    folders: tuple[FolderMount, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     allow_sudo: bool = False
     hostname: str = ""

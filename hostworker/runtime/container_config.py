@@ -6,7 +6,7 @@ from typing import Final
 
 from engine.containers import ATTEMPT_LABEL, HOSTNAME_LABEL, SESSION_LABEL
 from fgpu.mounts import BindMount
-from hostworker.runtime.base import ContainerSpec, EnforcementSetup
+from hostworker.runtime.base import ContainerSpec, EnforcementSetup, FolderMount
 
 NO_ENFORCEMENT: Final = EnforcementSetup()
 
@@ -139,6 +139,17 @@ def _mount(mount: BindMount) -> dict[str, object]:
     }
 
 
+def _folder_mount(mount: FolderMount) -> dict[str, object]:
+    """Return the mount of a folder: private, and without what the host mounts below it."""
+    return {
+        "Type": "bind",
+        "Source": str(mount.source),
+        "Target": mount.target,
+        "ReadOnly": mount.is_read_only,
+        "BindOptions": {"Propagation": "rprivate", "NonRecursive": True},
+    }
+
+
 def _host_config(spec: ContainerSpec, network: str, mounts: Sequence[BindMount]) -> dict[str, object]:
     uuids = [gpu.uuid for gpu in spec.gpus if not gpu.is_simulated]
     return {
@@ -153,7 +164,7 @@ def _host_config(spec: ContainerSpec, network: str, mounts: Sequence[BindMount])
         "CapAdd": list(SUDO_CAPABILITIES) if spec.allow_sudo else [],
         "SecurityOpt": [] if spec.allow_sudo else ["no-new-privileges"],
         "NetworkMode": network,
-        "Mounts": [_mount(mount) for mount in mounts],
+        "Mounts": [*map(_mount, mounts), *map(_folder_mount, spec.folders)],
         "RestartPolicy": {"Name": "no"},
         "LogConfig": {"Type": "json-file", "Config": {"max-size": LOG_FILE_SIZE, "max-file": LOG_FILE_COUNT}},
         "DeviceRequests": [{"Driver": "nvidia", "DeviceIDs": uuids, "Capabilities": [["gpu", "compute", "utility"]]}]

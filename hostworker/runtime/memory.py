@@ -87,6 +87,8 @@ class MemoryRuntime(MemoryEngineControl):
                 return existing.state.container_id
             if spec.image in self._engine.missing_images:
                 raise ImageUnavailableError(f"Image {spec.image} is not on the host.")
+            if missing := [mount.source for mount in spec.folders if not mount.source.is_dir()]:
+                raise StartError(f"The container could not be created: {missing[0]} is not there.")
             state = ContainerState(
                 session=spec.session,
                 attempt=spec.attempt,

@@ -8,7 +8,7 @@ from accounts.models import User
 from resources.units import GIB
 from sessions.models import Session
 from tests.api import client_of
-from tests.factories import make_host, make_image, make_preset, make_session, make_user
+from tests.factories import make_folder, make_host, make_image, make_preset, make_root, make_session, make_user
 
 URL = "/api/v1/sessions/"
 HUGE = 10**30
@@ -21,9 +21,9 @@ def user() -> User:
 
 
 @pytest.fixture
-def order() -> dict[str, Any]:
+def order(user: User) -> dict[str, Any]:
     """An order that is granted: each case below spoils one thing."""
-    make_host(gpus=1, cpu=16, memory=64 * GIB)
+    make_folder(user, root=make_root(make_host(gpus=1, cpu=16, memory=64 * GIB)), name="mine")
     make_preset(name="small")
     return {"image": make_image(reference="example/python:3").reference, "cpu": 1, "memory": "1g"}
 
@@ -33,6 +33,9 @@ def test_the_unspoilt_order_is_granted(user: User, order: dict[str, Any]) -> Non
 
 
 NO_TEXTS: list[Any] = [7.5, True, None, [], {}]
+NO_FOLDERS: list[Any] = [*NO_TEXTS, "", "x" * 65, "a\0b", "nothing", "../x", "a/b", "日本"]
+NO_FLAGS: list[Any] = ["x", 7, [], {}]
+NO_PATHS: list[Any] = [None, [], "a\0b", "/", "..", "/etc/x", "x" * 300]
 WRONG: dict[str, list[Any]] = {
     "image": [*NO_TEXTS, "", "x" * 5000, "a\0b", "no/such:image", "日本"],
     "resource_group": [*NO_TEXTS, "", "x" * 5000, "a\0b", "nowhere"],
@@ -59,6 +62,14 @@ WRONG: dict[str, list[Any]] = {
     "time_limit": [0, -1, 59, HUGE, -HUGE, 1.5, "x", "", "4", "0m", "9" * 9 + "d", "4h\0", True, [], {}],
     "not_before": [1, True, [], {}, "", "x", "2030-13-01T00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00+23:59"],
     "depends_on": [None, True, "x", {}, 1, ["x"], [1], [None], ["a" * 16], ["a" * 17], [["a" * 16]], ["a" * 15 + "\0"]],
+    "mounts": [
+        *(None, True, "x", {}, 1, ["x"], [1], [None], [[]], [{}], [{"path": "x"}], [{"folder": "x", "more": 1}]),
+        *([{"folder": each}] for each in NO_FOLDERS),
+        *([{"folder": "mine", "path": each}] for each in NO_PATHS),
+        *([{"folder": "mine", "read_only": each}] for each in NO_FLAGS),
+        [{"folder": "mine"}, {"folder": "mine", "path": "/mnt/other"}],
+        [{"folder": "mine"}] * 21,
+    ],
     "version": ["3"],  # beside an image
     "status": ["RUNNING"],
     "owner": ["root"],

@@ -1,6 +1,8 @@
 """Which devices the engine is asked for: those of the lease by UUID, whatever the session's environment says."""
 
-from hostworker.runtime.base import ContainerSpec, GpuGrant
+from pathlib import Path
+
+from hostworker.runtime.base import ContainerSpec, FolderMount, GpuGrant
 from hostworker.runtime.container_config import container_config
 from hostworker.runtime.tests.runtime_worlds import make_spec
 from resources.tiers import Tier
@@ -31,6 +33,21 @@ def test_only_granted_real_devices_are_visible() -> None:
         {"Driver": "nvidia", "DeviceIDs": [one.uuid, other.uuid], "Capabilities": [["gpu", "compute", "utility"]]}
     ]
     assert f"NVIDIA_VISIBLE_DEVICES={one.uuid},{other.uuid}" in environment
+
+
+def test_folders_are_private_mounts() -> None:
+    folders = (FolderMount(source=Path("/roots/1/a/files"), target="/home/work/data", is_read_only=True),)
+    host = container_config(make_spec("any", folders=folders), {}, "gpuplatform")["HostConfig"]
+    assert isinstance(host, dict)
+    assert host["Mounts"] == [
+        {
+            "Type": "bind",
+            "Source": "/roots/1/a/files",
+            "Target": "/home/work/data",
+            "ReadOnly": True,
+            "BindOptions": {"Propagation": "rprivate", "NonRecursive": True},
+        }
+    ]
 
 
 def test_no_device_request_without_real_devices() -> None:

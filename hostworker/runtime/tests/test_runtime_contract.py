@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,6 +15,7 @@ from hostworker.runtime.base import (
     ContainerSpec,
     ContainerState,
     EngineUnreachableError,
+    FolderMount,
     ImageUnavailableError,
     Runtime,
     StartError,
@@ -96,6 +98,13 @@ def test_a_created_container_waits_to_be_started(world: World, runtime: Runtime)
     container_id = runtime.create(spec)
     expected = ContainerState(session=spec.session, attempt=1, container_id=container_id, phase=ContainerPhase.CREATED)
     assert runtime.containers() == [expected]
+
+
+def test_a_folder_that_is_missing_is_refused(world: World, runtime: Runtime, tmp_path: Path) -> None:
+    folders = (FolderMount(source=tmp_path / "missing", target="/mnt/data"),)
+    with pytest.raises(StartError):
+        runtime.create(make_spec(world.image, folders=folders))
+    assert runtime.containers() == []
 
 
 def test_creating_the_same_key_again_adopts_the_container(world: World, runtime: Runtime) -> None:

@@ -1,0 +1,110 @@
+"""What a host gives a session of its folders, and what happens where it lacks them."""
+
+from pathlib import Path
+
+import pytest
+
+from folders.models import Folder, StorageRoot
+from folders.roots import mark
+from hostworker import runner
+from hostworker.runtime.base import FolderMount
+from hostworker.runtime.memory import MemoryRuntime
+from resources.models import Host
+from sessions import services
+from sessions.lifecycle import Reason, Status
+from sessions.models import Session
+from sessions.mounts import MountRequest
+from sessions.tests.launch_requests import make_launch_request
+from tests.factories import lease_session, make_folder, make_host, make_root, make_user
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def runtime(tmp_path: Path) -> MemoryRuntime:
+    return MemoryRuntime("test", "here", engine_url=f"memory://{tmp_path.name}")
+
+
+@pytest.fixture
+def host() -> Host:
+    return make_host()
+
+
+@pytest.fixture
+def root(host: Host, tmp_path: Path) -> StorageRoot:
+    """A storage root that really is on this machine."""
+    root = make_root(host, name="disk", path=str(tmp_path))
+    mark(root)
+    return root
+
+
+def made(folder: Folder) -> Path:
+    """Make the folder's directory, and return it."""
+    files = Path(folder.root.path, str(folder.owner_id), folder.pk, "files")
+    files.mkdir(parents=True)
+    return files
+
+
+def started(runtime: MemoryRuntime, host: Host, folder: Folder, *asked: MountRequest) -> Session:
+    """Start a session of the folder's owner."""
+    (session,) = services.submit(folder.owner, make_launch_request(host, mounts=asked))
+    lease_session(session, host)
+    runner.start(runtime, session.pk, session.attempt)
+    session.refresh_from_db()
+    return session
+
+
+def mounted(runtime: MemoryRuntime, session: Session) -> tuple[FolderMount, ...]:
+    spec = runtime.spec(session.pk, session.attempt)
+    return spec.folders if spec else ()
+
+
+def test_the_container_gets_the_folders(runtime: MemoryRuntime, host: Host, root: StorageRoot) -> None:
+    data = make_folder(root=root, name="data")
+    local = make_folder(data.owner, root=root, name=".local")
+    sources = [made(data), made(local)]
+    session = started(runtime, host, data, MountRequest(folder=data, path="/mnt/data", is_read_only=True))
+    assert session.status == Status.RUNNING
+    assert mounted(runtime, session) == (
+        FolderMount(source=sources[0], target="/mnt/data", is_read_only=True),
+        FolderMount(source=sources[1], target="/home/work/.local"),
+    )
+    assert not session.mounts.exclude(problem="").exists()
+
+
+def test_a_missing_folder_that_was_asked_for_ends_the_session(
+    runtime: MemoryRuntime, host: Host, root: StorageRoot
+) -> None:
+    data = make_folder(root=root, name="data", measured_at="2026-01-01T00:00Z")
+    session = started(runtime, host, data, MountRequest(folder=data))
+    assert (session.status, session.reason) == (Status.ERROR, Reason.MOUNT_FAILED)
+    assert "data: its directory is missing in the storage disk" in session.detail
+    assert not runtime.containers()
+
+
+def test_without_its_storage_a_dot_folder_is_left_out(runtime: MemoryRuntime, host: Host, root: StorageRoot) -> None:
+    local = make_folder(root=root, name=".local")
+    made(local)
+    Path(root.path, ".gpuplatform-root").unlink()
+    session = started(runtime, host, local)
+    assert (session.status, mounted(runtime, session)) == (Status.RUNNING, ())
+    assert session.mounts.get().problem.startswith("Its host does not have the storage disk.")
+
+
+def test_without_its_storage_a_session_ends_that_asked_for_it(
+    runtime: MemoryRuntime, host: Host, root: StorageRoot
+) -> None:
+    data = make_folder(root=root, name="data")
+    made(data)
+    Path(root.path, ".gpuplatform-root").write_text("another")
+    session = started(runtime, host, data, MountRequest(folder=data))
+    assert session.reason == Reason.MOUNT_FAILED
+    assert "does not have the storage disk" in session.detail
+
+
+def test_a_link_in_place_of_a_folder_is_not_followed(runtime: MemoryRuntime, host: Host, root: StorageRoot) -> None:
+    data, victim = make_folder(root=root, name="data"), make_folder(root=root, owner=make_user(), name="victim")
+    made(data).rmdir()
+    Path(root.path, str(data.owner_id), data.pk, "files").symlink_to(made(victim))
+    session = started(runtime, host, data, MountRequest(folder=data))
+    assert session.reason == Reason.MOUNT_FAILED
