@@ -3,6 +3,7 @@
 import base64
 import secrets
 import uuid
+from datetime import timedelta
 from typing import ClassVar, Final
 
 from django.core.validators import RegexValidator
@@ -120,6 +121,11 @@ class Folder(models.Model):
     used_bytes = models.PositiveBigIntegerField(default=0, editable=False, help_text="As last measured")
     used_files = models.PositiveBigIntegerField(default=0, editable=False, help_text="As last measured")
     measured_at = models.DateTimeField(null=True, blank=True, editable=False)
+    measure_due_at = models.DateTimeField(default=timezone.now, editable=False, db_index=True)
+    measure_pause = models.DurationField(
+        default=timedelta, editable=False, help_text="Between two measurements, by how long the last one took"
+    )
+    measuring_since = models.DateTimeField(null=True, blank=True, editable=False, help_text="While a host measures it")
 
     objects: ClassVar[FolderQuerySet] = FolderQuerySet.as_manager()  # type: ignore[assignment]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from django.db.models import Count, F, Sum
 from django.db.models.functions import Greatest
+from django.utils import timezone
 
 from accounts.models import User
 from folders.errors import StorageQuotaError
@@ -69,25 +70,34 @@ def storage_uses(owner: User) -> dict[int, StorageUse]:
 
 
 def check_room(folder: Folder, *, add_bytes: int = 0, add_files: int = 0) -> None:
-    """Raise StorageQuotaError if the folder's owner may not store this much more on its root; three queries at most."""
+    """Raise StorageQuotaError if the folder's owner may not store this much more on its root; three queries at most.
+
+    With nothing to add, raises only where more is used than allowed already.
+    """
     use = storage_use(folder.owner, folder.root)
-    if use.left_bytes is not None and add_bytes > use.left_bytes:
+    if _is_over(use.used_bytes + add_bytes, use.max_bytes):
         raise StorageQuotaError(
-            f"{size_text(add_bytes)} more are too much: the owner's quota on {folder.root} is "
-            f"{size_text(use.max_bytes or 0)}, of which {size_text(use.left_bytes)} are left. "
+            f"{_more(f'{size_text(add_bytes)} more', add_bytes)}The owner's quota on {folder.root} is "
+            f"{size_text(use.max_bytes or 0)}, of which {size_text(use.left_bytes or 0)} are left. "
             "Delete files, and empty the trash."
         )
-    if use.left_files is not None and add_files > use.left_files:
+    if _is_over(use.used_files + add_files, use.max_files):
         raise StorageQuotaError(
-            f"{add_files} more files are too many: the owner's quota on {folder.root} is {use.max_files} files and "
-            f"directories, of which {use.left_files} are left. Delete files, and empty the trash."
+            f"{_more(f'{add_files} more files', add_files)}The owner's quota on {folder.root} is {use.max_files} files "
+            f"and directories, of which {use.left_files} are left. Delete files, and empty the trash."
         )
+
+
+def _more(amount: str, number: int) -> str:
+    return f"{amount} are too much. " if number else ""
 
 
 def record_growth(folder: Folder, *, add_bytes: int = 0, add_files: int = 0) -> None:
-    """Count what was written, or with negative numbers removed, until the folder is measured again; one query."""
+    """Count what was written, or with negative numbers removed, and have the folder measured soon; one query."""
     Folder.objects.filter(pk=folder.pk).update(
-        used_bytes=Greatest(0, F("used_bytes") + add_bytes), used_files=Greatest(0, F("used_files") + add_files)
+        used_bytes=Greatest(0, F("used_bytes") + add_bytes),
+        used_files=Greatest(0, F("used_files") + add_files),
+        measure_due_at=timezone.now(),
     )
 
 

@@ -8,9 +8,10 @@ from typing import Any, Final
 
 from django.db import close_old_connections, connections
 
-from folders import roots
+from folders import measure, roots
 from hostworker import app_starter, host_images, jupyter_activity, reconciler, runner, session_keys
 from hostworker import watchdog as gpu_watchdog
+from hostworker.folder_storage import FolderStorage
 from hostworker.jupyter_activity import JupyterActivity
 from hostworker.privileged.base import PrivilegesError
 from hostworker.privileged.firewall import FirewallError
@@ -46,12 +47,14 @@ class HostWorker:
         self._under_way: set[tuple[object, ...]] = set()
         self._starts = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="start")
         self._stops = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="stop")
+        self._storage = FolderStorage(host, self._stopped)
         loops: list[tuple[Callable[[], None], float]] = [
             (self.heartbeat, hosts.HEARTBEAT_SECONDS),
             (self.reconcile, RECONCILE_SECONDS),
             (self.listen, 1),
             (self.keep_warm, KEEP_WARM_SECONDS),
-            (self.check_storage, roots.CHECK_SECONDS),
+            (self._storage.check_storage, roots.CHECK_SECONDS),
+            (self._storage.serve_roots, measure.POLL_SECONDS),
             (self.report_images, host_images.REPORT_SECONDS),
             (self.pull_images, host_images.PULL_POLL_SECONDS),
             (SessionKeys(runtime, host).poll, session_keys.POLL_INTERVAL_SECONDS),
@@ -69,7 +72,7 @@ class HostWorker:
         """Reconcile once, so that the host is ready if its engine is, then start the loops."""
         if self._hold_firewall:
             self._once(self.apply_firewall)
-        self._once(self.check_storage)  # so that the first sessions are placed where their folders are
+        self._once(self._storage.check_storage)  # so that the first sessions are placed where their folders are
         self._once(self.reconcile)
         self._once(host_images.resume_pulls, self.host)
         for thread in self._threads:
@@ -82,6 +85,7 @@ class HostWorker:
         begun = [thread for thread in self._threads if thread.ident is not None]
         for thread in begun:
             thread.join()
+        self._storage.end()
         if not begun:  # ended while it began; what an earlier worker kept ready is removed all the same
             self._once(self.keep_warm)
         for pool in (self._starts, self._stops):
@@ -116,10 +120,6 @@ class HostWorker:
     def keep_warm(self) -> None:
         """Keep sandboxes ready for the next starts; returns when the worker ends, or where there are none to keep."""
         self.runtime.keep_warm(self._stopped)
-
-    def check_storage(self) -> None:
-        """Record which storage roots this host has."""
-        roots.check(self.host)
 
     def report_images(self) -> None:
         """Record which of the known images this host has."""

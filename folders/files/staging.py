@@ -4,6 +4,7 @@ import os
 import re
 import stat
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import Final
 
 from folders.files.descriptors import (
@@ -41,6 +42,11 @@ class Staging:
         """Return how much of the file is there."""
         with directory(self._folder, (STAGING,)) as area, translated(name):
             return status_of(area, _checked(name)).st_size
+
+    def modified_at(self, name: str) -> datetime:
+        """Return when the file was last written to."""
+        with directory(self._folder, (STAGING,)) as area, translated(name):
+            return datetime.fromtimestamp(status_of(area, _checked(name)).st_mtime, UTC)
 
     def names(self) -> list[str]:
         """Return the names of all files here."""

@@ -4,7 +4,7 @@ import errno
 import os
 import secrets
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from folders.files.descriptors import open_regular, readable, translated
 
 MAX_OPEN_LEVELS: Final = 64  # descriptors that one visit holds at most
+CHECKPOINT_ENTRIES: Final = 1000
 BLOCK_BYTES: Final = 512  # of `st_blocks`, whatever the file system's own block size
 
 
@@ -61,6 +62,11 @@ class WalkEntry:
         """Return a descriptor of the regular file for reading; raises FilesError."""
         with translated(self.path):
             return open_regular(self._levels[-1].descriptor, self.name)
+
+    def open_path(self) -> int:
+        """Return an O_PATH descriptor of the entry itself, which the caller closes. Raises OSError."""
+        flags = os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC
+        return os.open(self.name, flags, dir_fd=self._levels[-1].descriptor)
 
 
 class TreeWalk:
@@ -143,8 +149,11 @@ def _parent_of(opened: int, identity: tuple[int, int]) -> int | None:
     return None
 
 
-def usage_of(start: int) -> Usage:
-    """Return what all below an open directory takes; a file with several hard links counts once."""
+def usage_of(start: int, checkpoint: Callable[[], None] = lambda: None) -> Usage:
+    """Return what all below an open directory takes; a file with several hard links counts once.
+
+    `checkpoint` is called after every CHECKPOINT_ENTRIES entries; it may end the walk by an exception.
+    """
     allocated, files = 0, 0
     seen: set[tuple[int, int]] = set()
     for entry in TreeWalk(start):
@@ -155,6 +164,8 @@ def usage_of(start: int) -> Usage:
             seen.add((status.st_dev, status.st_ino))
         allocated += status.st_blocks * BLOCK_BYTES
         files += 1
+        if files % CHECKPOINT_ENTRIES == 0:
+            checkpoint()
     return Usage(allocated, files)
 
 

@@ -1,0 +1,54 @@
+"""Removes what has lasted too long on the storage roots of this machine.
+
+Every host runs these; what another host does meanwhile, or has done already, is no error.
+"""
+
+import logging
+from datetime import timedelta
+from typing import Final
+
+from django.conf import settings
+from django.utils import timezone
+
+from folders import services, storage
+from folders.errors import FolderInUseError, FolderStateError
+from folders.files.errors import FilesError
+from folders.models import Folder, StorageRoot
+
+logger = logging.getLogger(__name__)
+
+SWEEP_SECONDS: Final = 60.0  # between two sweeps of a root
+PURGE_ENTRIES: Final = 10_000  # removed from the disk at a time
+
+
+def sweep(root: StorageRoot) -> None:
+    """Delete what has expired on a root of this machine, and finish the removals that were begun.
+
+    Folders that were in the trash for COMPUTE_TRASH_DAYS, and files of folders that were deleted. What lies in the
+    trash of a folder goes when the folder is measured.
+    """
+    delete_expired(root)
+    for folder in Folder.objects.deleting().filter(root=root).select_related("root"):
+        services.purge(folder)
+    try:
+        while not storage.root_directory(root).purge(PURGE_ENTRIES):
+            pass
+    except (FilesError, OSError) as error:  # such as another host at the same files
+        logger.info("storage root %s: not all is removed yet: %s", root, error)
+
+
+def delete_expired(root: StorageRoot) -> int:
+    """Delete the folders of the root whose time in the trash is over; return how many."""
+    if not settings.COMPUTE_TRASH_DAYS:
+        return 0
+    limit = timezone.now() - timedelta(days=settings.COMPUTE_TRASH_DAYS)
+    expired = Folder.objects.filter(trashed_at__lt=limit, deleting_at=None, root=root)
+    count = 0
+    for folder in expired.select_related("root", "owner"):
+        try:
+            services.delete_forever(folder)
+        except (FolderInUseError, FolderStateError) as reason:  # mounted, restored or deleted
+            logger.info("folder %s: stays in the trash: %s", folder.pk, reason)
+            continue
+        count += 1
+    return count

@@ -1,0 +1,60 @@
+"""What a host does for the storage roots that it has: measures folders, removes what has expired, holds quotas."""
+
+import logging
+import math
+import threading
+import time
+from typing import Final
+
+from django.db import DatabaseError, connections
+
+from folders import measure, roots, storage, sweeps
+from folders.models import StorageRoot
+from resources.models import Host
+
+logger = logging.getLogger(__name__)
+
+END_SECONDS: Final = 5.0  # that the worker's end waits for file systems
+
+
+class FolderStorage:
+    """The storage roots of one host. What can hang with a file system has a thread for each root."""
+
+    def __init__(self, host: Host, stopped: threading.Event) -> None:
+        self._host = host
+        self._stopped = stopped
+        self._threads: dict[int, threading.Thread] = {}
+        self._swept_at: dict[int, float] = {}
+
+    def check_storage(self) -> None:
+        """Record which roots the host has."""
+        roots.check(self._host)
+
+    def serve_roots(self) -> None:
+        """Measure and clear away on every root that has no thread at it already."""
+        for root in StorageRoot.objects.all():
+            thread = self._threads.get(root.pk)
+            if (thread is None or not thread.is_alive()) and not storage.unavailable_reason(root):
+                self._threads[root.pk] = threading.Thread(
+                    target=self._serve, args=(root,), name=f"storage {root}", daemon=True
+                )
+                self._threads[root.pk].start()
+
+    def end(self) -> None:
+        """Wait for the threads, but not for long: one may hang, and all are safe to be cut off."""
+        for thread in self._threads.values():
+            thread.join(END_SECONDS)
+
+    def _serve(self, root: StorageRoot) -> None:
+        try:
+            measure.lower_priority()
+            measure.measure_due(root, self._stopped)
+            if time.monotonic() - self._swept_at.get(root.pk, -math.inf) >= sweeps.SWEEP_SECONDS:
+                sweeps.sweep(root)
+                self._swept_at[root.pk] = time.monotonic()
+        except DatabaseError as error:
+            logger.warning("storage root %s: will be looked at again: %s", root, error)
+        except Exception:
+            logger.exception("storage root %s: will be looked at again", root)
+        finally:
+            connections.close_all()
