@@ -4,7 +4,7 @@ import fcntl
 import hashlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import TracebackType
@@ -21,6 +21,7 @@ from folders.files.descriptors import (
     status_of,
     translated,
 )
+from folders.files.direct import DirectFiles
 from folders.files.entries import Entry, EntryKind, Listing, Order, entry_from
 from folders.files.errors import (
     ContentChangedError,
@@ -65,6 +66,7 @@ class FolderFiles:
             self._opened.append(self._files)
             self.trash = FolderTrash(folder, self._files)
             self.staging = Staging(folder, self._files)
+            self.direct = DirectFiles(self._files)
         except BaseException:
             self.close()
             raise
@@ -158,12 +160,12 @@ class FolderFiles:
         with directory(self._files, parts_of(path)) as opened:
             yield from TreeWalk(opened)
 
-    def usage(self) -> Usage:
-        """Return what files and trash take, without uploads under way. Takes as long as `du`."""
+    def usage(self, checkpoint: Callable[[], None] = lambda: None) -> Usage:
+        """Return what files and trash take, without uploads under way. Takes as long as `du`; see `walk.usage_of`."""
         total = Usage()
         for parts in ((FILES,), (TRASH, "files"), (TRASH, "expunged")):
             with directory(self._folder, parts) as opened:
-                total += usage_of(opened)
+                total += usage_of(opened, checkpoint)
         return total
 
     def read_text(self, path: str) -> TextFile:

@@ -17,6 +17,9 @@ class Mount(models.Model):
     path = models.CharField(max_length=255, help_text="In the container, absolute")
     is_read_only = models.BooleanField("read only", default=False)
     is_automatic = models.BooleanField("automatic", default=False, help_text="Because the folder's name begins with .")
+    is_held_read_only = models.BooleanField(
+        "held read-only", default=False, help_text="At present, since the folder's owner exceeds their storage quota"
+    )
     problem = models.CharField(max_length=300, blank=True, help_text="Why it is not mounted; empty: it is")
 
     class Meta:

@@ -1,0 +1,178 @@
+"""Makes a data folder that a running container has mounted read-only, or writable again, from the host.
+
+A thread of its own enters the container's mount namespace; nothing of the image is run for it, and no symbolic link of
+the container's is followed: what is changed is the very directory that the host knows. Needs root.
+"""
+
+import ctypes
+import os
+import re
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from hostworker.privileged import processes
+
+# linux/sched.h, linux/mount.h
+CLONE_FS: Final = 0x00000200
+CLONE_NEWNS: Final = 0x00020000
+MS_RDONLY: Final = 1
+MS_REMOUNT: Final = 32
+MS_BIND: Final = 4096
+_KEPT_FLAGS: Final = {  # of statvfs(3): of mount(2)
+    os.ST_NOSUID: 2,
+    os.ST_NODEV: 4,
+    os.ST_NOEXEC: 8,
+    os.ST_NOATIME: 1024,
+    os.ST_NODIRATIME: 2048,
+    os.ST_RELATIME: 1 << 21,
+}
+_OCTAL: Final = re.compile(r"\\([0-7]{3})")
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Mount:
+    """A mount in the namespace of a process, from /proc/<pid>/mountinfo."""
+
+    number: int
+    root: str  # the directory of its file system that is mounted
+    point: str
+    is_read_only: bool
+
+
+def set_read_only(main_pid: int, source: Path, *, read_only: bool) -> bool:
+    """Make every mount of the host's directory `source` in the container read-only, or writable.
+
+    Return False where a file in it is open for writing, so that the kernel refuses (EBUSY). A container that has ended,
+    or has no such mount, is a success. Raises OSError.
+    """
+    wrong = [mount for mount in _mounts(main_pid, source) if mount.is_read_only != read_only]
+    if not wrong:
+        return True
+    wanted = source.stat()
+    namespace = os.open(f"/proc/{main_pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # Looked at after opening: another process may have got the process id meanwhile.
+        if not processes.container_of(main_pid):
+            return True
+        for mount in wrong:
+            _in_namespace(namespace, lambda mount=mount: _remount(mount.point, wanted, read_only))  # type: ignore[misc]
+    except BlockingIOError:
+        return False
+    finally:
+        os.close(namespace)
+    return True
+
+
+def end_writers(main_pid: int, source: Path) -> list[str]:
+    """End the container's processes that have a file of the directory `source` open for writing; return their names."""
+    numbers = {mount.number for mount in _mounts(main_pid, source)}
+    container = processes.container_of(main_pid)
+    ended = []
+    for pid in _processes_of(container) if container and numbers else ():
+        if any(_writes(pid, descriptor, numbers) for descriptor in _listed(f"/proc/{pid}/fd")):
+            with suppress(OSError):
+                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                os.kill(pid, signal.SIGTERM)
+                ended.append(name)
+    return ended
+
+
+def _mounts(main_pid: int, source: Path) -> list[_Mount]:
+    """Return the mounts whose root ends like `source`: <owner>/<folder>/files, where the folder's id is unique."""
+    ending = "/" + "/".join(source.parts[-3:])
+    try:
+        lines = Path(f"/proc/{main_pid}/mountinfo").read_text().splitlines()
+    except OSError:  # it has ended
+        return []
+    return [mount for mount in map(_parsed, lines) if mount.root.endswith(ending)]
+
+
+def _parsed(line: str) -> _Mount:
+    """Return the mount of a line of mountinfo; see proc(5)."""
+    number, _, _, root, point, options = line.split(" ")[:6]
+    return _Mount(int(number), _unescaped(root), _unescaped(point), "ro" in options.split(","))
+
+
+def _unescaped(text: str) -> str:
+    return _OCTAL.sub(lambda match: chr(int(match[1], 8)), text)
+
+
+def _in_namespace(namespace: int, act: Callable[[], None]) -> None:
+    """Call `act` in a thread that has entered the mount namespace, and then ends. Raises OSError."""
+    failures: list[OSError] = []
+
+    def enter_and_act() -> None:
+        try:
+            _check(_libc.unshare(CLONE_FS))  # a thread that shares its root directory cannot enter
+            _check(_libc.setns(namespace, CLONE_NEWNS))
+            act()
+        except OSError as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=enter_and_act, name="mounts")
+    thread.start()
+    thread.join()
+    if failures:
+        raise failures[0]
+
+
+def _remount(point: str, wanted: os.stat_result, read_only: bool) -> None:
+    """Change the mount at `point` if it is the directory with this status. Raises BlockingIOError while it is busy."""
+    directory = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for part in point.strip("/").split("/"):
+            below = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
+            os.close(directory)
+            directory = below
+        found = os.fstat(directory)
+        if (found.st_dev, found.st_ino) != (wanted.st_dev, wanted.st_ino):
+            return
+        has = os.fstatvfs(directory).f_flag
+        flags = sum(number for flag, number in _KEPT_FLAGS.items() if has & flag) | (MS_RDONLY if read_only else 0)
+        os.fchdir(directory)
+        try:
+            _check(_libc.mount(None, b".", None, ctypes.c_ulong(MS_REMOUNT | MS_BIND | flags), None))
+        except OSError as error:
+            if error.errno == 16:  # EBUSY
+                raise BlockingIOError(error.errno, error.strerror) from error
+            raise
+    finally:
+        os.close(directory)
+
+
+def _processes_of(container: str) -> Iterator[int]:
+    """Return the processes of a container, by their cgroups."""
+    for name in _listed("/proc"):
+        if name.isdigit() and processes.container_of(int(name)) == container:
+            yield int(name)
+
+
+def _writes(pid: int, descriptor: str, mounts: set[int]) -> bool:
+    """Return whether the descriptor is of a file on one of the mounts, and open for writing."""
+    try:
+        text = Path(f"/proc/{pid}/fdinfo/{descriptor}").read_text()
+    except OSError:
+        return False
+    fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
+    flags, number = int(fields["flags"], 8), int(fields.get("mnt_id", -1))
+    return number in mounts and flags & os.O_ACCMODE != os.O_RDONLY and not flags & os.O_PATH
+
+
+def _listed(path: str) -> list[str]:
+    try:
+        return os.listdir(path)
+    except OSError:
+        return []
+
+
+def _check(result: int) -> None:
+    if result:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

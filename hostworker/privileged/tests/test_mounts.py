@@ -1,0 +1,102 @@
+"""A mounted data folder turns read-only and back in a running container, whatever the container does to its path."""
+
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from docker.api import APIClient
+
+from hostworker.privileged import mounts
+from tests.containers import ENGINE_URL, IDLE, Container
+from tests.shell_image import ensure_shell_image
+from tests.wait import until
+
+pytestmark = pytest.mark.docker
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """The files of a folder on the host, with the container user as owner."""
+    files = tmp_path / "7" / "abcdefgh" / "files"
+    files.mkdir(parents=True)
+    os.chown(files, 1000, 1000)
+    return files
+
+
+@pytest.fixture
+def container(source: Path, tmp_path: Path) -> Iterator[Container]:
+    """A container whose user has the folder at /home/work/sub/data, and something read-only at /protected."""
+    (tmp_path / "protected").mkdir()
+    client = APIClient(ENGINE_URL, version="auto")
+    binds = [f"{source}:/home/work/sub/data", f"{tmp_path}/protected:/home/work/protected:ro"]
+    config = client.create_host_config(init=True, network_mode="none", binds=binds)
+    name = f"gptest-{secrets.token_hex(6)}"
+    made = client.create_container(ensure_shell_image(), IDLE, name=name, host_config=config, user="0")["Id"]
+    client.start(made)
+    yield Container(made, client)
+    client.remove_container(made, force=True)
+    client.close()
+
+
+def main_pid(container: Container) -> int:
+    """Return the container's main process, in the host's numbers."""
+    return int(container.client.inspect_container(container.id)["State"]["Pid"])
+
+
+def can_write(container: Container, path: str = "/home/work/sub/data") -> bool:
+    """Return whether a file can be made in the container."""
+    return "done" in container.run(f"echo >{path}/x && echo done")
+
+
+def test_a_mount_turns_read_only_and_back(container: Container, source: Path) -> None:
+    pid = main_pid(container)
+    assert can_write(container)
+    before = container.run("grep sub/data /proc/self/mountinfo")
+    for _ in range(2):
+        assert mounts.set_read_only(pid, source, read_only=True)
+        assert not can_write(container)
+    assert mounts.set_read_only(pid, source, read_only=False)
+    assert can_write(container)
+    assert container.run("grep sub/data /proc/self/mountinfo") == before
+    (source / "on host").touch()
+
+
+def test_an_open_file_keeps_the_mount_writable(container: Container, source: Path) -> None:
+    pid = main_pid(container)
+    started = container.client.exec_create(container.id, ["sh", "-c", "exec sleep 1000 >/home/work/sub/data/log"])["Id"]
+    container.client.exec_start(started, detach=True)
+    until(lambda: (source / "log").exists())
+    assert not mounts.set_read_only(pid, source, read_only=True)
+    assert mounts.end_writers(pid, source) == ["sleep"]
+    until(lambda: mounts.set_read_only(pid, source, read_only=True))
+    assert not can_write(container)
+    assert mounts.end_writers(pid, source) == []
+
+
+def test_a_moved_mount_is_found_and_no_link_followed(container: Container, source: Path) -> None:
+    pid = main_pid(container)
+    container.run("mv /home/work/sub /home/work/moved")
+    (Path(f"/proc/{pid}/root/home/work/sub")).symlink_to("/home/work")
+    (Path(f"/proc/{pid}/root/home/work/data")).symlink_to("protected")
+    assert mounts.set_read_only(pid, source, read_only=True)
+    assert not can_write(container, "/home/work/moved/data")
+    assert mounts.set_read_only(pid, source, read_only=False)
+    assert can_write(container, "/home/work/moved/data")
+    assert not can_write(container, "/home/work/protected")
+
+
+def test_another_directory_at_the_point_stays_as_it_is(container: Container, source: Path) -> None:
+    pid = main_pid(container)
+    source.rename(source.with_name("away"))
+    source.mkdir()  # another directory than the one that is mounted
+    assert mounts.set_read_only(pid, source, read_only=True)
+    assert can_write(container)
+
+
+def test_a_container_that_has_ended_is_no_error(container: Container, source: Path) -> None:
+    pid = main_pid(container)
+    container.stop()
+    assert mounts.set_read_only(pid, source, read_only=True)
+    assert mounts.end_writers(pid, source) == []
