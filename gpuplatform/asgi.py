@@ -4,6 +4,7 @@
 """
 
 import os
+from typing import cast
 
 from channels.auth import AuthMiddlewareStack
 from channels.routing import ProtocolTypeRouter, URLRouter
@@ -13,14 +14,15 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
 http = get_asgi_application()  # sets Django up, which must be before the apps' modules are imported
 
 from endpoints.data_plane import LazyDataPlane  # noqa: E402
+from gpuplatform.request_bodies import RequestBodies  # noqa: E402
 from gpuplatform.same_origin import SameOrigin  # noqa: E402  # see the line above
-from proxy.asgi import AppProxyMiddleware  # noqa: E402
+from proxy.asgi import Application, AppProxyMiddleware  # noqa: E402
 from sessions.app_addresses import site  # noqa: E402
 from sessions.routing import websocket_urlpatterns  # noqa: E402
 
 platform = ProtocolTypeRouter(
     {
-        "http": http,
+        "http": RequestBodies(cast(Application, http)),
         "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )
