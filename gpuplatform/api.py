@@ -13,6 +13,8 @@ from rest_framework.views import APIView
 
 from accounts.api import MeView, SshKeyViewSet, TokenView
 from endpoints.api_urls import urlpatterns as app_patterns
+from folders.api import FolderViewSet, StorageRootViewSet
+from folders.api_urls import urlpatterns as folder_patterns
 from resources.api import HostViewSet, ImageViewSet, PresetViewSet, ResourceGroupViewSet
 from scheduler.api import EstimateView
 from sessions.api import LimitsView, SessionViewSet
@@ -31,12 +33,14 @@ class NotFoundView(APIView):
 
 
 router = SimpleRouter()
+router.register("folders", FolderViewSet)
 router.register("hosts", HostViewSet)
 router.register("images", ImageViewSet)
 router.register("presets", PresetViewSet)
 router.register("resource-groups", ResourceGroupViewSet)
 router.register("sessions", SessionViewSet)
 router.register("ssh-keys", SshKeyViewSet)
+router.register("storage-roots", StorageRootViewSet)
 
 api_docs = SpectacularSwaggerView.as_view(permission_classes=[AllowAny], url_name="api-schema")
 
@@ -46,6 +50,7 @@ v1_patterns = [
     path("me/limits/", LimitsView.as_view()),
     path("sessions/estimate/", EstimateView.as_view()),
     path("", include(app_patterns)),
+    path("", include(folder_patterns)),
     *router.urls,
     re_path("", NotFoundView.as_view()),
 ]

@@ -8,6 +8,10 @@ from rest_framework.exceptions import APIException
 from rest_framework.response import Response
 from rest_framework.views import exception_handler
 
+from folders.errors import FolderError
+from folders.files.errors import FilesError
+from folders.responses import api_exception
+
 
 class BodyTooLargeError(APIException):
     """The request body exceeds Django's DATA_UPLOAD_MAX_MEMORY_SIZE."""
@@ -17,5 +21,9 @@ class BodyTooLargeError(APIException):
 
 
 def handle_exception(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Return REST framework's response to an exception, and a 413 response to Django's RequestDataTooBig."""
-    return exception_handler(BodyTooLargeError() if isinstance(error, RequestDataTooBig) else error, context)
+    """Return REST framework's response to an exception; also to RequestDataTooBig and to errors of folders."""
+    if isinstance(error, RequestDataTooBig):
+        error = BodyTooLargeError()
+    elif isinstance(error, FolderError | FilesError):
+        error = api_exception(error)
+    return exception_handler(error, context)

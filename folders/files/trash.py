@@ -26,7 +26,7 @@ from folders.files.descriptors import (
 )
 from folders.files.entries import Entry, entry_from
 from folders.files.errors import EntryNotFoundError, FilesError
-from folders.files.paths import entry_parts_of
+from folders.files.paths import display, entry_parts_of
 from folders.files.walk import Removal, Usage
 
 TRASH: Final = "trash"
@@ -45,6 +45,11 @@ class TrashedEntry:
     path: str  # from which it was deleted
     entry: Entry  # its name is that of the path
     deleted_at: datetime
+
+    @property
+    def display_path(self) -> str:
+        """The path for people."""
+        return display(self.path)
 
 
 class FolderTrash:

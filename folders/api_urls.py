@@ -1,0 +1,26 @@
+"""API addresses of the files in folders, and of storage roots."""
+
+from django.urls import include, re_path
+
+from folders.entries_api import (
+    FolderEntriesView,
+    FolderMoveView,
+    FolderTextView,
+    FolderTrashItemView,
+    FolderTrashRestoreView,
+    FolderTrashView,
+)
+from folders.models import FOLDER_ID
+
+_ITEM = "(?P<item_id>[0-9a-f]{32})"
+
+_in_folder = [
+    re_path(r"^entries/$", FolderEntriesView.as_view()),
+    re_path(r"^entries/move/$", FolderMoveView.as_view()),
+    re_path(r"^trash/$", FolderTrashView.as_view()),
+    re_path(rf"^trash/{_ITEM}/$", FolderTrashItemView.as_view()),
+    re_path(rf"^trash/{_ITEM}/restore/$", FolderTrashRestoreView.as_view()),
+    re_path(r"^text/$", FolderTextView.as_view()),
+]
+
+urlpatterns = [re_path(rf"^folders/(?P<folder_id>{FOLDER_ID})/", include(_in_folder))]
