@@ -102,7 +102,7 @@ def _smaller_request(cluster: ClusterState, request: SessionRequest) -> list[Alt
             if host.cpu >= request.cpu
             and host.memory_bytes >= request.memory_bytes
             and not host.is_reserved
-            and host.root_ids.issuperset(request.root_ids)
+            and host.traits.issuperset(request.traits)
         ),
         default=0,
     )

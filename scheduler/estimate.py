@@ -1,7 +1,7 @@
 """Estimate for sessions not yet submitted: the advisor's answer on the current state. Writes nothing."""
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
@@ -12,8 +12,8 @@ from accounts.models import User
 from resources.models import ResourceGroup
 from scheduler.advisor import Advice, advise_on
 from scheduler.core.incremental_state import IncrementalState
-from scheduler.core.types import SessionRequest
-from scheduler.snapshot import OfferedRoots
+from scheduler.core.types import SessionRequest, Traits
+from scheduler.host_traits import OfferedTraits, needed_traits
 from scheduler.state_cache import StateCache
 from sessions import services
 from sessions.services import LaunchRequest
@@ -36,7 +36,7 @@ class Estimate:
 def estimate(owner: User, order: LaunchRequest) -> Estimate:
     """Return when all sessions of `order` will have started if submitted now, and what would start sooner.
 
-    Takes a constant number of queries, a dozen, as it reads only what has changed. Raises RejectedError as
+    Takes a constant number of queries, a dozen or two, as it reads only what has changed. Raises RejectedError as
     `services.submit` does.
     """
     planned = services.check(owner, order)
@@ -44,17 +44,25 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
     groups = {group.pk: group.name for group in ResourceGroup.objects.usable_by(owner)}
     if any(not session.has_succeeded for session in order.depends_on):
         return Estimate(advice=Advice(starts=None, reason=DEPENDENCY_TEXT), group_names=groups)
-    state, offered_roots = _state_after_pass(owner, now)
-    wanted = offered_roots.get(order.resource_group.pk, frozenset()).intersection(planned.wanted_roots)
-    *ahead, request = requests_of(owner, order, now, wanted.union(planned.required_roots))
+    state, offered = _state_after_pass(owner, now)
+    traits = needed_traits(
+        order.resource_group.pk,
+        offered,
+        required_roots=planned.required_roots,
+        wanted_roots=planned.wanted_roots,
+        image_id=order.image.pk or 0,
+        architecture=order.image.architecture,
+        is_local=order.image.is_local,
+    )
+    *ahead, request = requests_of(owner, order, now, traits)
     for other in ahead:
         state.add(other)
     advice = advise_on(state, request, now, other_group_ids=set(groups) - {order.resource_group.pk})
     return Estimate(advice=_not_before(advice, order.not_before, now), group_names=groups)
 
 
-def _state_after_pass(owner: User, now: datetime) -> tuple[IncrementalState, OfferedRoots]:
-    """Return the state after the next pass, as a copy for the caller, and the storage roots of each group.
+def _state_after_pass(owner: User, now: datetime) -> tuple[IncrementalState, OfferedTraits]:
+    """Return the state after the next pass, as a copy for the caller, and what each group offers.
 
     All threads share this process's cache.
     """
@@ -63,11 +71,11 @@ def _state_after_pass(owner: User, now: datetime) -> tuple[IncrementalState, Off
         state.add_limits({owner.pk: owner.policy.limits()})
         state.serve(now)  # its placements stay unconfirmed, and are read again the next time
         state_cache.put_back(state)
-        return state.incremental.copy(), state.offered_roots
+        return state.incremental.copy(), state.offered
 
 
-def requests_of(owner: User, order: LaunchRequest, now: datetime, root_ids: Iterable[int] = ()) -> list[SessionRequest]:
-    """Return the scheduler's requests for the sessions of `order`, whose hosts must have these storage roots."""
+def requests_of(owner: User, order: LaunchRequest, now: datetime, traits: Traits = ()) -> list[SessionRequest]:
+    """Return the scheduler's requests for the sessions of `order`, whose hosts must have these traits."""
     bounds = [bound for bound in (order.time_limit, owner.policy.max_lifetime) if bound is not None]
     return [
         SessionRequest(
@@ -77,10 +85,11 @@ def requests_of(owner: User, order: LaunchRequest, now: datetime, root_ids: Iter
             cpu=order.cpu,
             memory_bytes=order.memory,
             fgpu_milli=order.fgpu,
-            root_ids=tuple(sorted(root_ids)),
+            traits=traits,
             priority=order.priority,
             queued_at=now,
             duration=min(bounds, default=None),
+            image_id=order.image.pk or 0,
         )
         for number in range(order.count)
     ]

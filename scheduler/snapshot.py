@@ -16,7 +16,6 @@ from psycopg.types.datetime import TimestamptzLoader
 
 from accounts.limits import Amounts, PolicyLimits
 from accounts.models import User
-from folders.models import HostRoot, StorageRoot
 from resources.models import Gpu, Host, HostStatus, ResourceGroup
 from resources.tiers import Tier
 from scheduler.core.types import (
@@ -26,13 +25,14 @@ from scheduler.core.types import (
     LimitHolder,
     PlacementPolicyName,
     QueueOrder,
-    RootIds,
     Rules,
     RunningSession,
     SessionRequest,
     Shares,
     Snapshot,
+    Traits,
 )
+from scheduler.host_traits import OfferedTraits, load_traits, needed_traits, trait_names
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import Session, SessionQuerySet, WaitStatus, has_succeeded
 
@@ -42,7 +42,6 @@ NOTHING: Final = Amounts()
 CHANGE_RETENTION_SECONDS: Final = 300  # longer than the interval at which every reader reads everything again
 HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None, int | None]
 WaitingRow = tuple[Any, ...]
-OfferedRoots = Mapping[int, frozenset[int]]  # by group id: the storage roots of its hosts, ready or to return soon
 RowsOf = Callable[[SessionQuerySet], QuerySet[Any, Row]]
 _IDS: Final = object()  # placeholder of the ids in a compiled query
 STOP_DURATION: Final = timedelta(minutes=1)  # after which a session that is being stopped is assumed to have ended
@@ -86,7 +85,7 @@ class FullState:
 
     snapshot: Snapshot
     waiting: tuple[WaitingSession, ...]
-    offered_roots: OfferedRoots
+    offered: OfferedTraits
     since: str  # oldest transaction whose changes must be read next
 
 
@@ -102,15 +101,15 @@ class StateChanges:
 
 
 def load(now: datetime) -> FullState:
-    """Return the whole state; takes ten queries. Inactive groups offer no host."""
+    """Return the whole state; takes thirteen queries. Inactive groups offer no host."""
     since = oldest_open_transaction()
-    roots, offered = _present_roots()
-    waiting = _waiting(None, offered)
+    traits = load_traits()
+    waiting = _waiting(None, traits.offered)
     queue = tuple(session.request for session in waiting if session.blocked_status(now) is None)
     running = _running(None)
     limits = limits_of({session.request.owner_id for session in waiting})
     held = usage_of(running)
-    hosts, closed_groups = hosts_of(None, running, roots)
+    hosts, closed_groups = hosts_of(None, running, traits.of_host)
     snapshot = Snapshot(
         hosts=hosts,
         queue=queue,
@@ -120,15 +119,16 @@ def load(now: datetime) -> FullState:
         running=tuple(running),
         rules=rules_of(None),
         closed_groups=closed_groups,
-        root_names=dict(StorageRoot.objects.order_by().values_list("pk", "name")),
+        trait_names=trait_names(),
+        image_hosts=traits.image_hosts,
     )
-    return FullState(snapshot=snapshot, waiting=tuple(waiting), offered_roots=offered, since=since)
+    return FullState(snapshot=snapshot, waiting=tuple(waiting), offered=traits.offered, since=since)
 
 
-def load_changes(since: str, also_ids: Iterable[str], offered: OfferedRoots) -> StateChanges | None:
+def load_changes(since: str, also_ids: Iterable[str], offered: OfferedTraits) -> StateChanges | None:
     """Return what has changed since, and the sessions of `also_ids`; None where the whole state must be read.
 
-    `offered` are the storage roots that the whole state had: a change of these has everything read again.
+    `offered` is what the groups offered in the whole state: a change of these has everything read again.
     Takes one query without changes, else three to five. A concurrent commit is read now or the next time, possibly
     twice, but never missed.
     """
@@ -184,24 +184,7 @@ def oldest_open_transaction() -> str:
         return str(cursor.fetchone()[0])
 
 
-def _present_roots() -> tuple[dict[int, frozenset[int]], dict[int, frozenset[int]]]:
-    """Return the storage roots that are present, by host and by group; hosts that are lost count as without any.
-
-    Takes one query.
-    """
-    of_host: dict[int, set[int]] = {}
-    of_group: dict[int, set[int]] = {}
-    present = HostRoot.objects.filter(is_present=True).exclude(host__status=HostStatus.LOST).order_by()
-    for host_id, group_id, root_id in present.values_list("host_id", "host__group_id", "root_id"):
-        of_host.setdefault(host_id, set()).add(root_id)
-        of_group.setdefault(group_id, set()).add(root_id)
-    return (
-        {host_id: frozenset(root_ids) for host_id, root_ids in of_host.items()},
-        {group_id: frozenset(root_ids) for group_id, root_ids in of_group.items()},
-    )
-
-
-def _waiting(ids: Collection[str] | None, offered: OfferedRoots) -> list[WaitingSession]:
+def _waiting(ids: Collection[str] | None, offered: OfferedTraits) -> list[WaitingSession]:
     """Return the waiting sessions, or those of `ids`, in the order of the queue; takes two queries."""
     rows = _fetch(_waiting_rows, ids)
     freed = _dependencies(ids) if rows else {}
@@ -211,10 +194,10 @@ def _waiting(ids: Collection[str] | None, offered: OfferedRoots) -> list[Waiting
     rows.sort(key=itemgetter(8), reverse=True)  # by priority; the sort is stable
     return [
         WaitingSession(
-            SessionRequest._make((*row[:7], _root_ids(row, offered), *row[8:12])),
-            row[12],
+            SessionRequest._make((*row[:7], _traits(row, offered), *row[8:13])),
+            row[13],
             freed.get(row[0], NO_DEPENDENCY) is not None,
-            WaitStatus._make(row[14:]),
+            WaitStatus._make(row[17:]),
         )
         for row in rows
     ]
@@ -225,12 +208,17 @@ def _since_freed(row: WaitingRow, freed: Mapping[str, datetime | None]) -> Waiti
     return (*row[:9], max(row[9], freed.get(row[0]) or NO_DEPENDENCY), *row[10:])
 
 
-def _root_ids(row: WaitingRow, offered: OfferedRoots) -> RootIds:
-    """Return the storage roots that the host must have: those wanted only where the group has them."""
-    required, wanted = row[7], row[13]
-    if wanted:
-        required = {*required, *(offered.get(row[2], frozenset()) & set(wanted))}
-    return tuple(sorted(required)) if required else ()
+def _traits(row: WaitingRow, offered: OfferedTraits) -> Traits:
+    """Return the traits that the host must have."""
+    return needed_traits(
+        row[2],
+        offered,
+        required_roots=row[7],
+        wanted_roots=row[14],
+        image_id=row[12],
+        architecture=row[15],
+        is_local=row[16],
+    )
 
 
 def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
@@ -241,7 +229,7 @@ def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
         Greatest("created_at", "not_before"),  # since when it waits for capacity, dependencies aside
         Least("time_limit", "owner__policy__max_lifetime"),
         Value(None, output_field=IntegerField()),  # no project yet
-        *("not_before", "wanted_roots"),
+        *("image_id", "not_before", "wanted_roots", "image__architecture", "image__is_local"),
         F("id"),
         *("reason", "detail", "eta", "eta_reason"),
     )
@@ -334,11 +322,11 @@ def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
 def hosts_of(
     group_ids: set[int] | None,
     running: Iterable[RunningSession] = (),
-    roots: Mapping[int, frozenset[int]] = MappingProxyType({}),
+    traits: Mapping[int, frozenset[str]] = MappingProxyType({}),
 ) -> tuple[tuple[HostView, ...], frozenset[int]]:
     """Return the hosts of these groups, or of all, that may take sessions, less what `running` holds; two queries.
 
-    `roots` are the storage roots by host id. The second value is the groups that have ready hosts which are cordoned.
+    `traits` is by host id. The second value is the groups that have ready hosts which are cordoned.
     """
     cpu_held: dict[int, int] = {}
     memory_held: dict[int, int] = {}
@@ -371,7 +359,7 @@ def hosts_of(
             memory_free_bytes=memory - memory_held.get(pk, 0),
             gpus=tuple(gpus.get(pk, ())),
             divides=pk not in undivided,
-            root_ids=roots.get(pk, frozenset()),
+            traits=traits.get(pk, frozenset()),
         )
         for pk, name, group_id, cpu, memory, is_cordoned in rows
         if not is_cordoned

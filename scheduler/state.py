@@ -13,7 +13,7 @@ from scheduler.core.explanation import Explainer, ReasonText
 from scheduler.core.forecast import StartEstimate
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import LOOK_AHEAD
-from scheduler.core.types import LimitHolder, Placement, RootIds, RunningSession, SessionRequest, Shape
+from scheduler.core.types import LimitHolder, Placement, RunningSession, SessionRequest, Shape, Traits
 from scheduler.snapshot import NOTHING, FullState, StateChanges, WaitingSession, usage_of
 from scheduler.wait_status import as_stored, needs_update
 from sessions.models import WaitStatus
@@ -28,14 +28,14 @@ class SchedulerState:
     def __init__(self, loaded: FullState) -> None:
         """Begin with the whole state."""
         self.since = loaded.since
-        self.offered_roots = loaded.offered_roots
+        self.offered = loaded.offered
         self.incremental = IncrementalState(loaded.snapshot)
         self.waiting = {session.request.id: session for session in loaded.waiting}
         self.unconfirmed: set[str] = set()  # placed here and not read since: another process may have been faster
         self._running = {running.session_id: running for running in loaded.snapshot.running}
         self._blocked = set(self.waiting).difference(self.incremental.requests)  # by a dependency or a start time
         self._texts: dict[GroupShape, ReasonText | None] = {}  # as of the last explanation
-        self._text_inputs: dict[tuple[int, RootIds], object] = {}  # what the texts of a group, by roots, derive from
+        self._text_inputs: dict[tuple[int, Traits], object] = {}  # what the texts of a group, by traits, derive from
         self._unexplained = set(self.incremental.requests)
         self._with_eta = {name for name, session in self.waiting.items() if session.status.eta is not None}
         self._touched: set[HolderIds] = set()  # holders whose usage has changed since the last explanation
@@ -164,11 +164,11 @@ class SchedulerState:
     def _outdated(self, explainer: Explainer) -> set[str]:
         """Return the ids of waiting sessions whose reason, or its sentence, may have changed."""
         outdated, self._unexplained = self._unexplained, set()
-        was, keys = self._text_inputs, {(group_id, shape.root_ids) for group_id, shape in self._by_group_shape}
+        was, keys = self._text_inputs, {(group_id, shape.traits) for group_id, shape in self._by_group_shape}
         self._text_inputs = {key: explainer.capacity_inputs(*key) for key in keys}
         changed = {key for key in keys if key not in was or self._text_inputs[key] != was[key]}
         for group_shape, names in self._by_group_shape.items():
-            is_new = names and (group_shape[0], group_shape[1].root_ids) in changed
+            is_new = names and (group_shape[0], group_shape[1].traits) in changed
             text = explainer.explain_capacity(*group_shape) if is_new else self._texts.get(group_shape)
             if text != self._texts.get(group_shape):
                 self._texts[group_shape] = text

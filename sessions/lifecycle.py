@@ -23,6 +23,7 @@ class Reason(StrEnum):
     SUBMITTED = "SUBMITTED"  # new in the queue
     NO_HOST = "NO_HOST"  # no host of the group is ready
     NO_CAPACITY = "NO_CAPACITY"  # every host or GPU that could hold it is in use
+    NO_SUITABLE_HOST = "NO_SUITABLE_HOST"  # no ready host of the group can run its image: architecture, or where it is
     NO_STORAGE = "NO_STORAGE"  # no ready host of the group has the storage root of a folder that it mounts
     USER_LIMIT = "USER_LIMIT"  # the owner's policy allows no more at once
     PROJECT_LIMIT = "PROJECT_LIMIT"  # the owner's project may hold no more at once

@@ -8,6 +8,7 @@ REASON_WORDS: Final[dict[Reason, str]] = {
     Reason.SUBMITTED: "Submitted; waiting for the scheduler",
     Reason.NO_HOST: "Waiting: no host of the group is ready",
     Reason.NO_CAPACITY: "Waiting: every host that fits is in use",
+    Reason.NO_SUITABLE_HOST: "Waiting: no ready host of the group can run its image",
     Reason.NO_STORAGE: "Waiting: no ready host of the group has the storage of its folders",
     Reason.USER_LIMIT: "Waiting: your policy allows no more at once",
     Reason.PROJECT_LIMIT: "Waiting: your project may hold no more at once",

@@ -24,7 +24,7 @@ class ClusterState:
         self._shares: dict[int, DominantShares] = {}  # of groups in which they were asked for
         self.groups: dict[int, GroupState] = {}
         self.closed_groups = snapshot.closed_groups
-        self.root_names = snapshot.root_names
+        self.trait_names = snapshot.trait_names
         self._outside_groups: dict[str, RunningSession] = {}  # on hosts that take no sessions now
         members: dict[int, list[HostView]] = {}
         for host in snapshot.hosts:
@@ -39,7 +39,8 @@ class ClusterState:
                 running_in.setdefault(group_id, []).append(session)
         for group_id, hosts in members.items():
             rules = snapshot.rules.get(group_id, DEFAULT)
-            self.groups[group_id] = GroupState(hosts, rules, running_in.get(group_id, ()), snapshot.queue)
+            here = running_in.get(group_id, ())
+            self.groups[group_id] = GroupState(hosts, rules, here, snapshot.queue, snapshot.image_hosts)
 
     def copy(self) -> "ClusterState":
         """Return an independent copy."""
@@ -124,7 +125,7 @@ class ClusterState:
         group = self.groups.get(request.group_id)
         if group is None:
             return None
-        shape = Shape(request.cpu, request.memory_bytes, request.fgpu_milli, request.root_ids)
+        shape = Shape(request.cpu, request.memory_bytes, request.fgpu_milli, request.traits)
         placement = group.place(request, shape, now)
         if placement is None:
             if group.head is None:

@@ -13,7 +13,15 @@ from resources.units import amount_text, fgpu_text, listing, size_text
 from scheduler.core.cluster_state import ClusterState
 from scheduler.core.host_capacity import HostCapacity
 from scheduler.core.remaining_limits import RemainingLimits
-from scheduler.core.types import RootIds, SessionRequest, Shape, WaitExplanation
+from scheduler.core.types import (
+    ARCHITECTURE_TRAIT,
+    IMAGE_TRAIT,
+    STORAGE_TRAIT,
+    SessionRequest,
+    Shape,
+    Traits,
+    WaitExplanation,
+)
 from sessions.lifecycle import Reason
 
 NO_HOST_TEXT: Final = "No host of this session's resource group is ready."
@@ -34,7 +42,7 @@ class Explainer:
     def __init__(self, cluster: ClusterState) -> None:
         """Take the state; it must not change as long as the explainer is used."""
         self._cluster = cluster
-        self._shortages: dict[tuple[int, bool, RootIds], Shortage] = {}  # by group, whether a GPU is divided, and roots
+        self._shortages: dict[tuple[int, bool, Traits], Shortage] = {}  # by group, whether a GPU is divided, and traits
         self._known: dict[tuple[int, Shape], ReasonText] = {}
         self._over_limit: dict[tuple[PolicyLimits, str, tuple[str, ...], Shape], ReasonText] = {}
 
@@ -58,42 +66,61 @@ class Explainer:
         reservation = group.reservation
         if reservation is not None and reservation.host.fits(shape):
             return Reason.RESERVED, WHOLE_HOST_TEXT if reservation.at is None else RESERVED_TEXT
-        if not self._hosts_with(group_id, shape.root_ids):
-            return Reason.NO_STORAGE, storage_text(self._names(shape.root_ids))
+        if not self._hosts_with(group_id, shape.traits):
+            return self._missing_traits_text(group_id, shape.traits)
         divided = bool(group.gpu_capacity and shape.fgpu_milli % group.gpu_capacity)
-        text = self._shortage(group_id, shape.root_ids, divided=divided).text(shape)
-        return Reason.NO_CAPACITY, with_roots_text(text, self._names(shape.root_ids))
+        text = self._shortage(group_id, shape.traits, divided=divided).text(shape)
+        return Reason.NO_CAPACITY, with_traits_text(text, self._phrases(shape.traits))
 
-    def capacity_inputs(self, group_id: int, root_ids: RootIds = ()) -> object:
-        """Return all that `explain_capacity` reads of a group, for shapes with these roots.
+    def capacity_inputs(self, group_id: int, traits: Traits = ()) -> object:
+        """Return all that `explain_capacity` reads of a group, for shapes with these traits.
 
         While this is equal, so are its texts.
         """
         group = self._cluster.groups.get(group_id)
-        if group is None or not self._hosts_with(group_id, root_ids):
+        if group is None or not self._hosts_with(group_id, traits):
             return group is None
-        offered = [self._shortage(group_id, root_ids, divided=divided).steps for divided in (True, False)]
+        offered = [self._shortage(group_id, traits, divided=divided).steps for divided in (True, False)]
         reservation = group.reservation
         if reservation is None:
             return offered, None
         host = reservation.host
         amounts = host.cpu, host.memory_bytes, host.max_request_milli, host.granularity_milli
-        return offered, (reservation.at is None, host.root_ids.issuperset(root_ids), *amounts)
+        return offered, (reservation.at is None, host.traits.issuperset(traits), *amounts)
 
-    def _hosts_with(self, group_id: int, root_ids: RootIds) -> Sequence[HostCapacity]:
-        """Return the hosts of a group that have these storage roots."""
+    def _hosts_with(self, group_id: int, traits: Traits) -> Sequence[HostCapacity]:
+        """Return the hosts of a group that have these traits."""
         hosts = self._cluster.groups[group_id].capacity.hosts
-        return [host for host in hosts if host.root_ids.issuperset(root_ids)] if root_ids else hosts
+        return [host for host in hosts if host.traits.issuperset(traits)] if traits else hosts
 
-    def _names(self, root_ids: RootIds) -> list[str]:
-        return [self._cluster.root_names.get(root_id, str(root_id)) for root_id in root_ids]
+    def _missing_traits_text(self, group_id: int, traits: Traits) -> ReasonText:
+        """Return which of the traits no host of the group has; all of them where no host has all."""
+        hosts = self._cluster.groups[group_id].capacity.hosts
+        missing = [trait for trait in traits if not any(trait in host.traits for host in hosts)] or traits
+        if all(kind_of(trait) == STORAGE_TRAIT for trait in missing):
+            return Reason.NO_STORAGE, storage_text([self._name(trait) for trait in missing])
+        return Reason.NO_SUITABLE_HOST, unsuitable_text(self._phrases(missing))
 
-    def _shortage(self, group_id: int, root_ids: RootIds, *, divided: bool) -> "Shortage":
+    def _name(self, trait: str) -> str:
+        return self._cluster.trait_names.get(trait, trait.partition(":")[2])
+
+    def _phrases(self, traits: Sequence[str]) -> list[str]:
+        """Return what a host with these traits has, in words."""
+        names = {
+            kind: [self._name(trait) for trait in traits if kind_of(trait) == kind]
+            for kind in (ARCHITECTURE_TRAIT, STORAGE_TRAIT, IMAGE_TRAIT)
+        }
+        found = [f"a CPU of architecture {name}" for name in names[ARCHITECTURE_TRAIT]]
+        if names[STORAGE_TRAIT]:
+            found.append(f"the storage {listing(names[STORAGE_TRAIT])}")
+        return found + [f"the image {name}" for name in names[IMAGE_TRAIT]]
+
+    def _shortage(self, group_id: int, traits: Traits, *, divided: bool) -> "Shortage":
         divided = divided and not self._cluster.groups[group_id].divides
-        shortage = self._shortages.get((group_id, divided, root_ids))
+        shortage = self._shortages.get((group_id, divided, traits))
         if shortage is None:
-            shortage = Shortage(self._hosts_with(group_id, root_ids), divided=divided)
-            self._shortages[group_id, divided, root_ids] = shortage
+            shortage = Shortage(self._hosts_with(group_id, traits), divided=divided)
+            self._shortages[group_id, divided, traits] = shortage
         return shortage
 
     def _explain_limit(self, request: SessionRequest) -> ReasonText:
@@ -118,15 +145,26 @@ def _exceeded_amounts(remaining: RemainingLimits, request: SessionRequest) -> tu
     return tuple(name for name in FIELDS if name in left and left[name] < asked[name])
 
 
+def kind_of(trait: str) -> str:
+    """Return the kind of a trait, such as `STORAGE_TRAIT`."""
+    return trait.partition(":")[0]
+
+
 def storage_text(names: Sequence[str]) -> str:
     """Return the sentence for a request whose folders lie on storage roots that no host of its group has."""
     text = f"No ready host of this session's resource group has the storage of its folders now: {listing(names)}."
     return text if len(text) <= MAX_LENGTH else text.partition(":")[0] + "."
 
 
-def with_roots_text(text: str, names: Sequence[str]) -> str:
-    """Return a sentence on missing capacity, and that only hosts with the storage roots count, where that has room."""
-    addition = f" Only hosts with the storage {listing(names)} count." if names else ""
+def unsuitable_text(phrases: Sequence[str]) -> str:
+    """Return the sentence for a request for which no host of its group has all of `phrases`."""
+    text = f"No ready host of this session's resource group has {listing(phrases)}."
+    return text if len(text) <= MAX_LENGTH else "No ready host of this session's resource group suits its image."
+
+
+def with_traits_text(text: str, phrases: Sequence[str]) -> str:
+    """Return a sentence on missing capacity, and that only hosts with `phrases` count, where that has room."""
+    addition = f" Only hosts with {listing(phrases)} count." if phrases else ""
     return text + addition if len(text + addition) <= MAX_LENGTH else text
 
 

@@ -1,14 +1,16 @@
 """Search of a resource group for the host that takes a request, by the group's placement policy. Pure."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
+from itertools import islice
 from typing import Final
 
 from scheduler.core.host_capacity import HostCapacity, Rank
 from scheduler.core.placement_policy import PlacementPolicy
 from scheduler.core.types import Shape, Shares
 
+MAX_COMPARED: Final = 256  # hosts, so that a tie-break takes microseconds
 _NO_SHAPE: Final = Shape(0, 0, 0)  # for policies that ignore the shape
 
 
@@ -45,6 +47,17 @@ class GroupCapacity:
             search = self._searches[shape, avoided_host_id] = _HostSearch(self, shape, avoided_host_id)
         host = search.best()
         return self.find(shape) if host is None and avoided_host_id is not None else host
+
+    def equal_of(
+        self, host: HostCapacity, preferred: Collection[int], avoided_host_id: int | None = None
+    ) -> HostCapacity:
+        """Return the first host at the positions `preferred` that equals `host`; `host` itself if there is none.
+
+        Equal hosts have the same amounts free and the same traits, so that it makes no difference to any other request
+        which of them is taken. Looks at `MAX_COMPARED` of them at most.
+        """
+        others = (self.hosts[index] for index in islice(preferred, MAX_COMPARED))
+        return next((other for other in others if other.equals(host) and other.host_id != avoided_host_id), host)
 
     def take(self, host: HostCapacity, shape: Shape, split: dict[int, int] | None = None) -> Shares:
         """Take `shape` from a host of this group on which it fits; return the shares. The policy chooses the devices.
@@ -143,7 +156,7 @@ class _HostSearch:
 
     def _catch_up(self) -> None:
         """Push the hosts that have changed since the last search and fit."""
-        cpu, memory_bytes, fgpu_milli, root_ids = self._shape  # HostCapacity.fits() inlined: the hot loop of a pass
+        cpu, memory_bytes, fgpu_milli, traits = self._shape  # HostCapacity.fits() inlined: the hot loop of a pass
         seen, avoided, policy, changed = self._seen, self._avoided, self._group.policy, self._changed
         for hosts in self._group.changed[_size_class(fgpu_milli) :]:  # smaller size classes cannot fit it
             for host in reversed(hosts.values()):
@@ -151,7 +164,7 @@ class _HostSearch:
                     break
                 if host.max_request_milli < fgpu_milli or host.cpu < cpu or host.memory_bytes < memory_bytes:
                     continue
-                if root_ids and not host.root_ids.issuperset(root_ids):
+                if traits and not host.traits.issuperset(traits):
                     continue
                 if host.is_reserved or fgpu_milli % host.granularity_milli or host.host_id == avoided:
                     continue

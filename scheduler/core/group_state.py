@@ -5,12 +5,13 @@ from collections.abc import Iterable, Sequence
 from copy import copy as shallow_copy
 from dataclasses import replace
 from datetime import datetime
+from types import MappingProxyType
 
 from scheduler.core.group_capacity import GroupCapacity
 from scheduler.core.host_capacity import HostCapacity
 from scheduler.core.placement_policy import policy_for
 from scheduler.core.reservation import Reservation, SessionEnd, reserve, reserve_whole_host
-from scheduler.core.types import EPOCH, HostView, Placement, Rules, RunningSession, SessionRequest, Shape
+from scheduler.core.types import EPOCH, HostView, ImageHosts, Placement, Rules, RunningSession, SessionRequest, Shape
 
 
 class GroupState:
@@ -22,6 +23,7 @@ class GroupState:
         rules: Rules,
         running: Sequence[RunningSession],
         queue: Iterable[SessionRequest],
+        image_hosts: ImageHosts = MappingProxyType({}),
     ) -> None:
         """Take the group's hosts, in any order, and its running sessions.
 
@@ -38,12 +40,17 @@ class GroupState:
                 memory_bytes=view.memory_free_bytes,
                 gpus=view.gpus,
                 divides=view.divides,
-                root_ids=view.root_ids,
+                traits=view.traits,
             )
             for index, view in enumerate(self.host_views)
         ]
         self.gpu_capacity = max(host.gpu_capacity for host in capacities)  # milli-fGPU of a whole GPU; 0 without
         self.divides = all(view.divides for view in self.host_views)  # whether every host divides its GPUs
+        index_of = {host.host_id: host.index for host in capacities}
+        self._image_hosts = {
+            image_id: dict.fromkeys(sorted(index_of[host_id] for host_id in host_ids if host_id in index_of))
+            for image_id, host_ids in image_hosts.items()
+        }
         self._queue = queue
         self.capacity = GroupCapacity(capacities, policy_for(rules, self.gpu_capacity, self.mix))
         self.host_capacities = {host.host_id: host for host in capacities}
@@ -64,6 +71,9 @@ class GroupState:
         """Take capacity for `request` on the preferred host, or on the reserved one if that does not delay the head."""
         host = self.capacity.find(shape, request.avoided_host_id)
         if host is not None:
+            holders = self._image_hosts.get(request.image_id)
+            if holders and host.index not in holders:
+                host = self.capacity.equal_of(host, holders, request.avoided_host_id)
             return Placement(request.id, host.host_id, self.capacity.take(host, shape))
         if self.reservation is not None:
             ends_at = None if request.duration is None else now + request.duration

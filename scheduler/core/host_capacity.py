@@ -30,9 +30,9 @@ class HostCapacity:
         "max_request_milli",
         "memory_bytes",
         "rank",
-        "root_ids",
         "sorted_free",
         "total_free",
+        "traits",
         "version",
     )
 
@@ -45,14 +45,14 @@ class HostCapacity:
         memory_bytes: int,
         gpus: Sequence[GpuView],
         divides: bool = True,
-        root_ids: frozenset[int] = frozenset(),
+        traits: frozenset[str] = frozenset(),
     ) -> None:
         """Take the free amounts of the host and its devices; `index` is its position among the hosts of its group."""
         self.host_id = host_id
         self.index = index
         self.cpu = cpu
         self.memory_bytes = memory_bytes
-        self.root_ids = root_ids
+        self.traits = traits
         self.gpu_capacity = gpus[0].capacity_milli if gpus else 0
         self.granularity_milli = 1 if divides else self.gpu_capacity or 1
         self.gpu_ids = [gpu.id for gpu in gpus]
@@ -80,7 +80,18 @@ class HostCapacity:
             and self.cpu >= shape.cpu
             and self.memory_bytes >= shape.memory_bytes
             and not shape.fgpu_milli % self.granularity_milli
-            and (not shape.root_ids or self.root_ids.issuperset(shape.root_ids))
+            and (not shape.traits or self.traits.issuperset(shape.traits))
+        )
+
+    def equals(self, other: "HostCapacity") -> bool:
+        """Return whether both have the same amounts free and the same traits, and are both reserved or both not."""
+        return (
+            self.sorted_free == other.sorted_free
+            and self.cpu == other.cpu
+            and self.memory_bytes == other.memory_bytes
+            and self.granularity_milli == other.granularity_milli
+            and self.is_reserved == other.is_reserved
+            and self.traits == other.traits
         )
 
     def split(self, fgpu_milli: int, part_devices: Sequence[int]) -> dict[int, int]:
@@ -132,7 +143,7 @@ class HostCapacity:
             self.granularity_milli,
             self.gpu_ids,
         )
-        copy.cpu, copy.memory_bytes, copy.root_ids = self.cpu, self.memory_bytes, self.root_ids
+        copy.cpu, copy.memory_bytes, copy.traits = self.cpu, self.memory_bytes, self.traits
         copy.max_request_milli, copy.total_free = self.max_request_milli, self.total_free
         copy.device_free, copy.sorted_free = self.device_free.copy(), self.sorted_free
         copy.is_reserved, copy.version, copy.changed_in, copy.rank = self.is_reserved, 0, None, ()

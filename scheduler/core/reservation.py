@@ -95,7 +95,7 @@ def reserve_whole_host(
         and view.memory_bytes >= shape.memory_bytes
         and len(view.gpus) * host.gpu_capacity >= shape.fgpu_milli
         and not shape.fgpu_milli % host.granularity_milli
-        and host.root_ids.issuperset(shape.root_ids)
+        and host.traits.issuperset(shape.traits)
     ]
     if not able:
         return None

@@ -15,10 +15,14 @@ from accounts.limits import Amounts, PolicyLimits
 from sessions.lifecycle import Reason
 
 EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
-RootIds = tuple[int, ...]  # of storage roots, ascending
-# Group id, cores, bytes, milli-fGPU, avoided host id, storage roots; bounded: and the time limit.
-ClassKey = tuple[int, int, int, int, int | None, RootIds]
-BoundedClassKey = tuple[int, int, int, int, int | None, RootIds, timedelta | None]
+STORAGE_TRAIT: Final = "storage"  # of a storage root that is there
+ARCHITECTURE_TRAIT: Final = "architecture"  # of the CPU
+IMAGE_TRAIT: Final = "image"  # of an image that no registry has
+Traits = tuple[str, ...]  # what a host has beside capacity, as `kind:name`; ascending
+ImageHosts = Mapping[int, frozenset[int]]  # ids of the hosts that have an image, by its id
+# Group id, cores, bytes, milli-fGPU, avoided host id, traits; bounded: and the time limit.
+ClassKey = tuple[int, int, int, int, int | None, Traits]
+BoundedClassKey = tuple[int, int, int, int, int | None, Traits, timedelta | None]
 Shares = tuple[tuple[int, int], ...]  # (GPU id, milli-fGPU) in device order
 
 
@@ -39,12 +43,12 @@ class QueueOrder(StrEnum):
 
 
 class Shape(NamedTuple):
-    """Amounts and storage roots that a request needs on one host. Requests of equal shape fit on the same hosts."""
+    """Amounts and traits that a request needs on one host. Requests of equal shape fit on the same hosts."""
 
     cpu: int
     memory_bytes: int
     fgpu_milli: int
-    root_ids: RootIds = ()
+    traits: Traits = ()
 
 
 class GpuView(NamedTuple):
@@ -71,7 +75,7 @@ class HostView:
     memory_free_bytes: int
     gpus: tuple[GpuView, ...] = ()
     divides: bool = True  # False: only whole devices can be lent
-    root_ids: frozenset[int] = frozenset()  # storage roots that are present on it
+    traits: frozenset[str] = frozenset()
 
 
 class SessionRequest(NamedTuple):
@@ -84,16 +88,17 @@ class SessionRequest(NamedTuple):
     memory_bytes: int
     fgpu_milli: int
     avoided_host_id: int | None = None  # did not answer an earlier attempt; used only if no other host fits
-    root_ids: RootIds = ()  # storage roots that its host must have
+    traits: Traits = ()  # which its host must have
     priority: int = 0
     queued_at: datetime = EPOCH
     duration: timedelta | None = None  # time limit: the longest it may run once started; None: unbounded
     project_id: int | None = None  # project whose limits apply as well
+    image_id: int = 0  # breaks ties: among equal hosts, one that has it is preferred
 
     @property
     def shape(self) -> Shape:
-        """Amounts and storage roots that it needs on one host."""
-        return Shape(self.cpu, self.memory_bytes, self.fgpu_milli, self.root_ids)
+        """Amounts and traits that it needs on one host."""
+        return Shape(self.cpu, self.memory_bytes, self.fgpu_milli, self.traits)
 
     @property
     def class_key(self) -> ClassKey:
@@ -150,8 +155,8 @@ class Snapshot:
 
     `hosts` are those that may take sessions. `closed_groups` have ready hosts, all cordoned; only explanations read
     it. `owners` has an entry for every user in the queue, `projects` for every project, `rules` for each group that
-    differs from the default, `root_names` for every storage root. Requests of equal rank are served in the order of
-    `queue`.
+    differs from the default, `trait_names` for each storage root and image among the traits. `image_hosts` breaks ties
+    only. Requests of equal rank are served in the order of `queue`.
     """
 
     hosts: tuple[HostView, ...]
@@ -161,7 +166,8 @@ class Snapshot:
     running: tuple[RunningSession, ...] = ()
     rules: Mapping[int, Rules] = field(default_factory=dict)
     closed_groups: frozenset[int] = frozenset()
-    root_names: Mapping[int, str] = field(default_factory=dict)
+    trait_names: Mapping[str, str] = field(default_factory=dict)
+    image_hosts: ImageHosts = field(default_factory=dict)
 
 
 class Placement(NamedTuple):

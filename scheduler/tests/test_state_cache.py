@@ -17,7 +17,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from folders.models import HostRoot
-from resources.models import Gpu, Host, ResourceGroup
+from resources.models import Gpu, Host, HostImage, ResourceGroup
 from resources.tiers import Tier
 from resources.units import GIB
 from scheduler import passes, snapshot
@@ -60,13 +60,13 @@ def known(state: SchedulerState) -> dict[str, Any]:
                 host.device_free,
                 host.max_request_milli,
                 host.granularity_milli,
-                host.root_ids,
+                host.traits,
             )
             for group in cluster.groups.values()
             for host in group.capacity.hosts
         },
         "closed": cluster.closed_groups,
-        "roots": (state.offered_roots, cluster.root_names),
+        "traits": (state.offered, cluster.trait_names),
         "ends": {group_id: [end[:2] for end in group.ends] for group_id, group in cluster.groups.items()},
         "limits": {
             session.request.owner_id: [
@@ -98,14 +98,14 @@ class Lab:
         self.groups = [make_group(), make_group(queue_order="drf")]
         self.hosts = [make_host(group=group, gpus=2, cpu=6) for group in self.groups for _ in range(2)]
         self.users = [make_user(), make_user(policy=make_policy(max_sessions=3, max_lifetime=60 * MINUTE))]
-        self.image = make_image()
+        self.images = [make_image(), make_image(architecture="arm64"), make_image(is_local=True)]
         self.roots = [make_root() for _ in range(2)]
         for host in self.hosts[::2]:
             HostRoot.objects.create(host=host, root=self.roots[0], is_present=True)
 
     def happen(self) -> None:
         name = self.random.choice(
-            ["submit", "submit", "submit", "move", "move", "end", "edit", "host", "root", "late", "say"]
+            ["submit", "submit", "submit", "move", "move", "end", "edit", "host", "root", "image", "late", "say"]
         )
         getattr(self, name)()
 
@@ -113,7 +113,7 @@ class Lab:
         soon = timezone.now() + self.random.random() * self.soon
         session = make_session(
             owner=self.random.choice(self.users),
-            image=self.image,
+            image=self.random.choice(self.images),
             resource_group=self.random.choice(self.groups),
             cpu=self.random.randint(1, 3),
             fgpu=self.random.choice([0, 500, 1000, 2500]),
@@ -161,6 +161,14 @@ class Lab:
         host, root = self.random.choice(self.hosts), self.random.choice(self.roots)
         change = {"is_present": self.random.random() < 0.6, "checked_at": timezone.now()}
         HostRoot.objects.update_or_create(host=host, root=root, defaults=change)
+
+    def image(self) -> None:
+        """Let an image come to a host, or go from it; or the host tell its architecture."""
+        host, image = self.random.choice(self.hosts), self.random.choice(self.images)
+        if self.random.random() < 0.3:
+            Host.objects.filter(pk=host.pk).update(architecture=self.random.choice(["amd64", "arm64"]))
+        elif not HostImage.objects.filter(host=host, image=image).delete()[0]:
+            HostImage.objects.create(host=host, image=image, size=1)
 
     def late(self) -> None:
         Session.objects.filter(started_at__isnull=False).update(started_at=timezone.now() - MINUTE)

@@ -12,6 +12,7 @@ Each test was seen to fail under these faults, planted in the product:
 | nothing_is_placed_on_a_host_of_another_group | the hosts of all groups are one group |
 | each_host_has_the_storage_roots_of_its_sessions | roots ignored when a host is looked at, at first or after a change |
 | placements_never_exceed_limits | what the pass places is not counted against limits |
+| images_decide_among_equal_hosts_only | an unequal host taken; the reserved or avoided host taken |
 | each_request_is_placed_or_explained_once_in_order | waiting listed from the last; one over its limit dropped; |
 | | a too long detail |
 | the_plan_does_not_depend_on_host_order | hosts are left in the order given; out-of-date ranks are not dropped |
@@ -65,6 +66,7 @@ def random_request(random: Random, name: str) -> SessionRequest:
         group=random.choice((1, 1, 1, 1, 1, 2, 2, 2, 3)),
         avoided=random.choice((None, None, 1, 2, 3)),
         roots=random.choice(((), (), (), (7,), (8,))),
+        image=random.randint(1, 3),
     )
 
 
@@ -86,6 +88,10 @@ def random_snapshot(random: Random, hosts: int, queue: int) -> Snapshot:
         hosts=tuple(random_host(random, host_id) for host_id in range(1, hosts + 1)),
         queue=tuple(random_request(random, f"s{n}") for n in range(queue)),
         owners={owner_id: random_owner(random) for owner_id in (1, 2, 3)},
+        image_hosts={
+            image_id: frozenset(host_id for host_id in range(1, hosts + 1) if random.random() < 0.4)
+            for image_id in (1, 2)  # nobody has the third
+        },
     )
 
 
@@ -151,8 +157,26 @@ def test_nothing_is_placed_on_a_host_of_another_group(snapshot: Snapshot) -> Non
 @given(snapshots())
 def test_each_host_has_the_storage_roots_of_its_sessions(snapshot: Snapshot) -> None:
     asked = {request.id: request for request in snapshot.queue}
-    roots = {host.id: host.root_ids for host in snapshot.hosts}
-    assert all(roots[it.host_id].issuperset(asked[it.session_id].root_ids) for it in plan(snapshot).placements)
+    roots = {host.id: host.traits for host in snapshot.hosts}
+    assert all(roots[it.host_id].issuperset(asked[it.session_id].traits) for it in plan(snapshot).placements)
+
+
+@many
+@given(snapshots())
+def test_images_decide_among_equal_hosts_only(snapshot: Snapshot) -> None:
+    """The same requests start, and the hosts are left with the same free amounts, whoever has which."""
+    without = replace(snapshot, image_hosts={})
+    assert [it.session_id for it in plan(snapshot).placements] == [it.session_id for it in plan(without).placements]
+    assert left_free(snapshot) == left_free(without)
+
+
+def left_free(snapshot: Snapshot) -> list[tuple[object, ...]]:
+    """Return the amounts that each host has left after the pass, sorted."""
+    hosts: list[HostView] = list(snapshot.hosts)
+    asked = {request.id: request for request in snapshot.queue}
+    for placement in plan(snapshot).placements:
+        hosts = after(hosts, asked[placement.session_id], placement)
+    return sorted((*naive_amounts(host)[:-1], sorted(host.traits)) for host in hosts)
 
 
 @many
@@ -243,6 +267,7 @@ def naive_plan(snapshot: Snapshot) -> tuple[tuple[Placement, ...], tuple[tuple[s
         fitting = [host for host in hosts if naive_shares(host, request) is not None]
         if fitting and naive_within(snapshot.owners[request.owner_id], [*held[request.owner_id], request]):
             host = min(fitting, key=lambda host: (host.id == request.avoided_host_id, *naive_order(host)))
+            host = naive_holder(snapshot, hosts, host, request)
             placement = Placement(session_id=request.id, host_id=host.id, shares=naive_shares(host, request) or ())
             placements.append(placement)
             held[request.owner_id].append(request)
@@ -268,6 +293,23 @@ def naive_order(host: HostView) -> tuple[int, int, int, int, str, int]:
     free = sum(gpu.free_milli for gpu in host.gpus)
     rest = (0, 0) if host.gpus else (host.cpu_free, host.memory_free_bytes)
     return free, len(host.gpus), *rest, host.name, host.id
+
+
+def naive_holder(snapshot: Snapshot, hosts: Sequence[HostView], host: HostView, request: SessionRequest) -> HostView:
+    """Return the first of the hosts that equal `host` and have the image, or `host` where it has it, or none does."""
+    holders = snapshot.image_hosts.get(request.image_id, frozenset())
+    equal = [
+        other
+        for other in hosts
+        if naive_amounts(other) == naive_amounts(host) and other.id in holders and other.id != request.avoided_host_id
+    ]
+    return host if host.id in holders else min(equal, key=naive_order, default=host)
+
+
+def naive_amounts(host: HostView) -> tuple[object, ...]:
+    """Return all by which a host differs from others, but for its name."""
+    free = sorted(gpu.free_milli for gpu in host.gpus)
+    return host.group_id, host.cpu_free, host.memory_free_bytes, free, host.divides or not free, host.traits
 
 
 def naive_shares(host: HostView, request: SessionRequest) -> tuple[tuple[int, int], ...] | None:
@@ -297,7 +339,7 @@ def naive_shares(host: HostView, request: SessionRequest) -> tuple[tuple[int, in
 
 def naive_has_roots(host: HostView, request: SessionRequest) -> bool:
     """Return whether `host` is of the group of the request and has its storage roots."""
-    return host.group_id == request.group_id and all(root_id in host.root_ids for root_id in request.root_ids)
+    return host.group_id == request.group_id and all(trait in host.traits for trait in request.traits)
 
 
 def naive_within(owner: LimitHolder, requests: Sequence[SessionRequest]) -> bool:

@@ -71,6 +71,7 @@ def random_waiting(random: Random, name: str, unbounded: float) -> SessionReques
         owner=random.randint(1, 3),
         group=random.choice((1, 1, 2)),
         roots=random.choice(ROOTS),
+        image=random.randint(1, 3),
     )._replace(duration=duration)
 
 
@@ -105,8 +106,10 @@ def random_world(
         for owner_id in (1, 2, 3)
     }
     rules = Rules(placement_policy=placement_policy, reservation_delay=random.choice((0, 1, 2, 1000)) * HOUR, mix=MIX)
+    ids = range(1, hosts + 1)
     return Snapshot(
         hosts=tuple(views),
+        image_hosts={image: frozenset(pk for pk in ids if random.random() < 0.5) for image in (1, 2)},
         queue=tuple(random_waiting(random, f"s{n}", unbounded) for n in range(queue)),
         owners=owners,
         running=tuple(running),

@@ -37,7 +37,7 @@ def make_host(
         memory_free_bytes=memory,
         gpus=gpus,
         divides=divides,
-        root_ids=frozenset(roots),
+        traits=frozenset(f"storage:{root}" for root in roots),
     )
 
 
@@ -51,6 +51,7 @@ def make_request(
     group: int = 1,
     avoided: int | None = None,
     roots: Sequence[int] = (),
+    image: int = 0,
 ) -> SessionRequest:
     """Return a small request of group 1 by owner 1."""
     return SessionRequest(
@@ -61,7 +62,8 @@ def make_request(
         memory_bytes=memory,
         fgpu_milli=fgpu,
         avoided_host_id=avoided,
-        root_ids=tuple(roots),
+        traits=tuple(f"storage:{root}" for root in roots),
+        image_id=image,
     )
 
 
