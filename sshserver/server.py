@@ -12,10 +12,12 @@ from channels.db import database_sync_to_async
 from django.db import Error
 
 from accounts.public_keys import InvalidPublicKeyError, public_key_from
+from proxy.pending import source_of
 from sshserver.access import AccessRefusal, SshPrincipal, authenticate, record_key_use, still_authorized
 from sshserver.exec_channel import ExecChannel
 from sshserver.forward_channel import LOOPBACK_NAMES, ForwardChannel
 from sshserver.login_failures import LoginFailures
+from sshserver.pending_logins import PendingLogins
 from sshserver.session_channel import SessionChannel
 
 logger = logging.getLogger(__name__)
@@ -24,7 +26,6 @@ LOGIN_TIMEOUT_SECONDS: Final = 20
 RECHECK_INTERVAL_SECONDS: Final = 0.7  # of authorization; with the query, access ends within a second
 KEEPALIVE_SECONDS: Final = 30  # three unanswered end a connection
 MAX_KEYS_OFFERED: Final = 12  # of one connection; an agent may hold many
-MAX_UNAUTHENTICATED: Final = 100  # connections that have not logged in yet
 MAX_CONNECTIONS_PER_USER: Final = 40  # connections
 MAX_SESSION_CHANNELS: Final = 10  # of one connection
 MAX_CHANNELS: Final = 50  # of one connection, forwarded connections included
@@ -37,6 +38,7 @@ class SshServer:
     def __init__(self, used: Callable[[str], None]) -> None:
         self.used = used
         self.login_failures = LoginFailures()
+        self.pending_logins = PendingLogins()
         self.connections: set[SshConnection] = set()
         self.channels: set[ExecChannel] = set()
 
@@ -104,21 +106,20 @@ class SshConnection(asyncssh.SSHServer):
         self.principal: SshPrincipal | None = None
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
-        """Accept the client, or abort if its address is blocked or too many clients have not logged in."""
+        """Accept the client, or abort if its address is blocked; the oldest pending log-in may be dropped for it."""
         self._link, self._address = conn, str(conn.get_extra_info("peername", ("",))[0])
-        unauthenticated = sum(other.principal is None for other in self._server.connections)
         self._server.connections.add(self)
-        if (
-            self._server.login_failures.is_blocked(self._address, time.monotonic())
-            or unauthenticated >= MAX_UNAUTHENTICATED
-        ):
-            logger.info("SSH: dropped a connection from %s: too many failed or pending log-ins", self._address)
+        if self._server.login_failures.is_blocked(self._address, time.monotonic()):
+            logger.info("SSH: dropped a connection from %s: too many failed log-ins", self._address)
             conn.abort()
+        elif self._server.pending_logins.add(self, source_of(self._address), conn.abort):
+            logger.info("SSH: dropped the oldest pending log-in for a connection from %s", self._address)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Remove the connection; one that offered keys and never logged in counts as a failure."""
         self._link = None
         self._server.connections.discard(self)
+        self._server.pending_logins.remove(self)
         if self._offered and not self._is_proven:
             failures = self._server.login_failures.record(self._address, time.monotonic())
             logger.warning("SSH: no key of a client at %s was accepted (%d times lately)", self._address, failures)
@@ -155,6 +156,7 @@ class SshConnection(asyncssh.SSHServer):
         """Admit the user to the session, or end the connection with the reason."""
         self._is_proven = True
         self._server.login_failures.clear(self._address)
+        self._server.pending_logins.remove(self)
         if not isinstance(self._found, SshPrincipal):
             self.end(self._found.message if self._found else "There was no key.")
             return

@@ -18,14 +18,16 @@ from accounts.models import User
 from accounts.services import add_ssh_key
 from sessions.models import Session
 from sshserver import login_failures as login_failures_module
+from sshserver import pending_logins as pending_logins_module
 from sshserver import server as server_module
 from sshserver.host_key import NAME, load_host_key
 from sshserver.login_failures import MAX_FAILURES, WINDOW_SECONDS, LoginFailures
+from sshserver.pending_logins import MAX_PER_ADDRESS, MAX_TOTAL, PendingLogins
 from sshserver.server import SshServer
 from tests.containers import Container, running_container
 from tests.factories import make_host, make_user, run_session
 from tests.shell_image import ensure_shell_image
-from tests.wait import eventually
+from tests.wait import SECONDS, eventually
 
 CUT_OFF = (asyncssh.ConnectionLost, ConnectionError)
 HERE, THERE = "192.0.2.1", "192.0.2.2"
@@ -119,19 +121,33 @@ async def test_a_blocked_address_is_disconnected_at_once(
 
 
 @pytest.mark.docker
-async def test_pending_log_ins_are_limited(
-    server: SshServer, port: int, session: Session, monkeypatch: pytest.MonkeyPatch
+async def test_idle_connections_keep_nobody_out(
+    port: int, session: Session, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(server_module, "MAX_UNAUTHENTICATED", 1)
-    _, mute = await asyncio.open_connection("127.0.0.1", port)
-    with pytest.raises(CUT_OFF):
-        await enter(port, session.pk, KEY)
-    mute.close()
-    await eventually(lambda: not server.connections)
-    first = await enter(port, session.pk, KEY)
-    await eventually(lambda: all(each.principal for each in server.connections))
-    (await enter(port, session.pk, KEY)).close()
+    monkeypatch.setattr(pending_logins_module, "MAX_PER_ADDRESS", 2)
+    mute = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+    first = await enter(port, session.pk, KEY)  # counts until it has logged in
+    async with asyncio.timeout(SECONDS):
+        await mute[0][0].read()  # its version, and the end: it had waited longest
+    for _ in range(3):
+        (await enter(port, session.pk, KEY)).close()
+    assert "dropped the oldest pending log-in for a connection from 127.0.0.1" in caplog.text
     first.close()
+    for _, writer in mute:
+        writer.close()
+
+
+def test_pending_log_ins_are_bounded_by_address_and_total() -> None:
+    pending, dropped = PendingLogins(), []
+    for number in range(MAX_PER_ADDRESS + 2):
+        pending.add(number, HERE, lambda number=number: dropped.append(number))  # type: ignore[misc]  # bound at once
+    assert dropped == [0, 1]
+    for number in range(100, 100 + MAX_TOTAL):
+        pending.add(number, f"198.51.100.{number}", lambda number=number: dropped.append(number))  # type: ignore[misc]
+    assert dropped == list(range(MAX_PER_ADDRESS + 2))
+    pending.remove(100)
+    pending.remove(100)
+    assert not pending.add("new", THERE, lambda: None)
 
 
 @pytest.mark.loopback
