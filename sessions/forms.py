@@ -1,6 +1,8 @@
 """The launch form: parses its fields and shows each message at its field. The rules are in `services`."""
 
+import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
 from django import forms
@@ -8,13 +10,15 @@ from django.db.models import Q
 from django.utils.datastructures import MultiValueDict
 
 from accounts.models import User
+from folders.models import Folder
 from resources.fields import FgpuFormField, SizeFormField, SpanFormField
 from resources.images import builds
 from resources.models import Image, Preset, ResourceGroup
 from resources.units import GIB, MIB, fgpu_text, size_text
-from sessions import services, validation
+from sessions import mounts, services, validation
 from sessions.errors import GENERAL, RejectedError
 from sessions.models import Session
+from sessions.mounts import MountRequest
 
 AMOUNTS: Final = ("cpu", "memory", "shared_memory", "fgpu")
 MOMENTS: Final = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")  # UTC unless it says otherwise
@@ -29,6 +33,7 @@ FALLBACKS: Final[dict[str, Any]] = {
     "time_limit": None,
     "not_before": None,
     "depends_on": (),
+    "mounts": (),
 }  # in place of invalid fields
 CUSTOM: Final = ""  # the preset field's value for custom allocation
 
@@ -59,6 +64,36 @@ class PairsField(forms.Field):
                 raise forms.ValidationError(f"{name} is given twice.")
             found[name] = text
         return found
+
+
+class FoldersInput(forms.Widget):
+    """Reads the ticked folders as {id: (path, whether it is to be read-only)}."""
+
+    def value_from_datadict(self, data: Mapping[str, Any], files: Any, name: str) -> dict[str, tuple[str, bool]]:
+        """Return what was ticked, in the order of the page."""
+        if not isinstance(data, MultiValueDict):
+            return {}
+        read_only = set(data.getlist("mount_read_only"))
+        return {each: (data.get(f"mount_path_{each}", "").strip(), each in read_only) for each in data.getlist("mount")}
+
+
+class FoldersField(forms.Field):
+    """Folders to mount, which the form looks up."""
+
+    widget = FoldersInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderRow:
+    """A folder that the launch page offers, with what was typed beside it and what is wrong with that."""
+
+    folder: Folder
+    is_own: bool
+    is_shared_read_only: bool
+    is_chosen: bool = False
+    path: str = ""
+    is_read_only: bool = False
+    problem: str = ""
 
 
 class LaunchForm(forms.Form):
@@ -100,9 +135,15 @@ class LaunchForm(forms.Form):
         required=False, input_formats=MOMENTS, error_messages={"invalid": "Write a moment such as 2030-01-31 14:20."}
     )
     depends_on = forms.ModelMultipleChoiceField(Session.objects.none(), required=False)
+    mounts = FoldersField(required=False)
 
-    def __init__(self, owner: User, data: Any = None) -> None:
+    def __init__(self, owner: User, data: Any = None, *, folder_id: str = "") -> None:
+        """Take what was posted; before that, the id of the folder to begin with."""
         self.owner = owner
+        self.folders = mounts.offered_folders(owner)
+        self.always_mounted = [each.folder for each in self.folders if each.is_automatic]
+        self._first_folder_id = folder_id
+        self._mount_problems: dict[str, str] = {}
         groups = ResourceGroup.objects.usable_by(owner)
         offered = Image.objects.filter(is_enabled=True).select_related("build")
         self.images = list(offered)
@@ -128,6 +169,22 @@ class LaunchForm(forms.Form):
         if error := validation.environment_error(variables):
             raise forms.ValidationError(error)
         return variables
+
+    def clean_mounts(self) -> list[MountRequest]:
+        """Return the mounts; all that is wrong with them shows at once, at the folders too."""
+        asked: dict[str, tuple[str, bool]] = self.cleaned_data["mounts"]
+        known = {each.folder.pk: each.folder for each in self.folders}
+        if any(folder_id not in known for folder_id in asked):
+            raise forms.ValidationError("A folder is not there any more, or no longer shared with you; choose again.")
+        requests = [
+            MountRequest(folder=known[folder_id], path=path, is_read_only=is_read_only or None)
+            for folder_id, (path, is_read_only) in asked.items()
+        ]
+        planned = mounts.plan(self.owner, requests)
+        self._mount_problems = {requests[at].folder.pk: problem for at, problem in planned.problems.items()}
+        if errors := mounts.errors(self.cleaned_data.get("resource_group"), requests, planned):
+            raise forms.ValidationError(errors)
+        return requests
 
     def clean(self) -> dict[str, Any]:
         """Return the cleaned data, with the amounts from the preset, or require all amounts."""
@@ -160,6 +217,7 @@ class LaunchForm(forms.Form):
             count=cleaned["count"],
             environment=cleaned["environment"],
             depends_on=list(cleaned["depends_on"]),
+            mounts=cleaned["mounts"],
             **{name: cleaned[name] for name in (*AMOUNTS, "command", "time_limit", "not_before")},
         )
 
@@ -175,6 +233,36 @@ class LaunchForm(forms.Form):
     def environment_rows(self) -> list[tuple[str, str]]:
         """The variables that were typed, and a blank row."""
         return [*(self["environment"].value() or []), ("", "")]
+
+    @property
+    def folder_errors(self) -> list[str]:
+        """The messages on folders that stand at none of them."""
+        return [str(error) for error in self.errors.get("mounts", []) if error not in self._mount_problems.values()]
+
+    @property
+    def always_names(self) -> str:
+        """The names of the folders that are always mounted, as JSON."""
+        return json.dumps([folder.name for folder in self.always_mounted])
+
+    @property
+    def folder_rows(self) -> list[FolderRow]:
+        """The folders that can be chosen, with what was typed."""
+        chosen: dict[str, tuple[str, bool]] = self["mounts"].value() or {}
+        if not self.is_bound:
+            chosen = {self._first_folder_id: ("", False)}
+        return [
+            FolderRow(
+                folder=each.folder,
+                is_own=each.folder.owner_id == self.owner.pk,
+                is_shared_read_only=each.is_read_only,
+                is_chosen=each.folder.pk in chosen,
+                path=chosen.get(each.folder.pk, ("", False))[0],
+                is_read_only=each.is_read_only or chosen.get(each.folder.pk, ("", False))[1],
+                problem=self._mount_problems.get(each.folder.pk, ""),
+            )
+            for each in self.folders
+            if not each.is_automatic
+        ]
 
     @property
     def advanced_is_open(self) -> bool:

@@ -59,6 +59,31 @@ def automatic_folders(owner_id: int) -> list[Folder]:
     return [folder for folder in folders if not path_error(absolute_path("", folder.name))]
 
 
+class OfferedFolder(NamedTuple):
+    """A folder that a user may mount."""
+
+    folder: Folder
+    is_read_only: bool  # because it is shared so
+    is_automatic: bool  # every session of the user mounts it
+
+
+def offered_folders(user: User) -> list[OfferedFolder]:
+    """Return the folders that the user may mount, with their owners and roots: their own first; two queries."""
+    folders = list(Folder.objects.readable_by(user).filter(trashed_at=None).select_related("owner", "root"))
+    shares = _shares(user.pk, folders)
+    folders.sort(key=lambda folder: folder.owner_id != user.pk)
+    return [
+        OfferedFolder(
+            folder,
+            is_read_only=shares.get(folder.pk, False),
+            is_automatic=folder.owner_id == user.pk
+            and folder.is_automounted
+            and not path_error(absolute_path("", folder.name)),
+        )
+        for folder in folders
+    ]
+
+
 class SettledMounts(NamedTuple):
     """What a session that is about to start mounts, and a sentence for each folder that it asked for in vain."""
 
@@ -160,14 +185,17 @@ def plan(owner: User, requests: Sequence[MountRequest]) -> MountPlan:
     )
 
 
-def error(group: ResourceGroup, requests: Sequence[MountRequest], planned: MountPlan) -> str | None:
-    """Return what is wrong with the folders of a request, all of it; None if nothing is. At most one query."""
+def errors(group: ResourceGroup | None, requests: Sequence[MountRequest], planned: MountPlan) -> list[str]:
+    """Return all that is wrong with the folders of a request, a sentence each. At most one query.
+
+    Without a group, hosts are not looked at.
+    """
     found = [planned.problems[position] for position in sorted(planned.problems)]
     if len(requests) > MAX_MOUNTS:
         found.append(f"A session mounts at most {MAX_MOUNTS} folders beside those that are always mounted.")
-    if planned.required_roots and (missing := _missing_text(group, requests)):
+    if group and planned.required_roots and (missing := _missing_text(group, requests)):
         found.append(missing)
-    return " ".join(found) or None
+    return found
 
 
 def _missing_text(group: ResourceGroup, requests: Sequence[MountRequest]) -> str:

@@ -57,7 +57,7 @@ def listed(user: User, tab: Tab, search: str, sort: str) -> QuerySet[Session]:
         sign, key = "-", DEFAULT_SORT[1:]
     order = [f"{sign}{name}" for name in SORTS[key]]
     related = sessions.select_related("owner", "image", "resource_group", "host", "lease")
-    return related.prefetch_related("lease__shares__gpu").order_by(*order)
+    return related.prefetch_related("lease__shares__gpu", "mounts").order_by(*order)
 
 
 def tab_counts(user: User) -> dict[Tab, int]:

@@ -140,8 +140,8 @@ def problems(owner: User, request: LaunchRequest, planned: MountPlan | None = No
     else:
         refused = {"resource_group": "You may not use this resource group."}
     planned = planned or mounts.plan(owner, request.mounts)
-    if error := mounts.error(request.resource_group, request.mounts, planned):
-        refused["mounts"] = error
+    if found := mounts.errors(request.resource_group, request.mounts, planned):
+        refused["mounts"] = " ".join(found)
     return refused | _shape_errors(request)
 
 

@@ -61,7 +61,7 @@ def session_list(request: UserRequest) -> HttpResponse:
 @never_cache
 def launch(request: UserRequest) -> HttpResponse:
     """Show the launch form, or launch its sessions."""
-    form = LaunchForm(request.user, request.POST or None)
+    form = LaunchForm(request.user, request.POST or None, folder_id=request.GET.get("folder", ""))
     if request.method == "POST" and form.is_valid() and (started := form.save()):
         messages.success(request, _launched(started))
         return redirect(reverse("sessions:list") + _launcher_fragment(started))
@@ -89,6 +89,7 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
         "events": session.events.select_related("actor"),
         "usage": session.usages.first() if session.fgpu else None,
         "dependencies": session.depends_on.order_by("name"),
+        "mounts": session.mounts.all(),
         "ssh_command": ssh_command(session),
     }
     if request.htmx:

@@ -6,12 +6,22 @@ import pytest
 from django.http import QueryDict
 
 from accounts.models import User
-from resources.models import Image, ResourceGroup
+from folders.models import Folder
+from resources.models import Host, Image, ResourceGroup
 from resources.units import GIB, MIB
 from sessions.forms import LaunchForm
 from sessions.models import Session
 from sessions.tests.web import browser_of
-from tests.factories import make_group, make_host, make_image, make_policy, make_preset, make_user
+from tests.factories import (
+    make_folder,
+    make_group,
+    make_host,
+    make_image,
+    make_policy,
+    make_preset,
+    make_root,
+    make_user,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -181,3 +191,39 @@ def test_impossible_preset_amounts_show_with_other_errors(group: ResourceGroup, 
     form = LaunchForm(owner, typed(group, image, name="abc", preset=make_preset(cpu=8).pk))
     assert not form.is_valid()
     assert set(form.errors) == {"name", "preset"}
+
+
+class TestFolders:
+    """What is ticked among the folders."""
+
+    @pytest.fixture
+    def folder(self, owner: User, group: ResourceGroup) -> Folder:
+        return make_folder(owner, root=make_root(Host.objects.get(group=group)), name="data")
+
+    def test_ticked_folders_are_mounted(self, owner: User, group: ResourceGroup, image: Image, folder: Folder) -> None:
+        make_folder(owner, root=folder.root, name="other")
+        data = typed(group, image, mount=[folder.pk], mount_read_only=[folder.pk], **{f"mount_path_{folder.pk}": "x"})
+        form = LaunchForm(owner, data)
+        assert form.is_valid(), form.errors
+        (session,) = form.save()
+        assert [(row.path, row.is_read_only) for row in session.mounts.all()] == [("/home/work/x", True)]
+
+    def test_what_is_wrong_stands_at_the_folder(
+        self, owner: User, group: ResourceGroup, image: Image, folder: Folder
+    ) -> None:
+        data = typed(group, image, name="a", mount=[folder.pk], **{f"mount_path_{folder.pk}": "/etc/x"})
+        form = LaunchForm(owner, data)
+        assert not form.is_valid()
+        assert set(form.errors) == {"name", "mounts"}
+        (row,) = form.folder_rows
+        assert (row.is_chosen, row.path) == (True, "/etc/x")
+        assert "/etc/x is a path of the system" in row.problem
+
+    def test_folders_of_strangers_cannot_be_ticked(
+        self, owner: User, group: ResourceGroup, image: Image, folder: Folder
+    ) -> None:
+        for wrong in (make_folder(root=folder.root).pk, "nothing", "\0"):
+            form = LaunchForm(owner, typed(group, image, mount=[wrong]))
+            assert form.errors == {
+                "mounts": ["A folder is not there any more, or no longer shared with you; choose again."]
+            }

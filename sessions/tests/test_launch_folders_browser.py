@@ -1,0 +1,72 @@
+"""The folders of the launch page, in a real browser."""
+
+from collections.abc import Iterator
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from accounts.models import User
+from folders.models import FolderShare
+from sessions.models import Session
+from tests.browser import signed_in
+from tests.factories import make_folder, make_host, make_image, make_root, make_user
+from tests.live import LiveServer
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
+
+
+@pytest.fixture
+def owner() -> User:
+    """A user with two folders, one that is always mounted, and one of somebody else's."""
+    owner, root = make_user(), make_root(make_host())
+    make_image()
+    for name in ("data", "models", ".local"):
+        make_folder(owner, root=root, name=name)
+    theirs = make_folder(make_user(email="anna@example.org"), root=root, name="corpus")
+    FolderShare.objects.create(folder=theirs, user=owner)
+    return owner
+
+
+@pytest.fixture
+def page(browser: Browser, server: LiveServer, owner: User) -> Iterator[Page]:
+    with signed_in(browser, server, owner, viewport={"width": 390, "height": 900}) as context:
+        yield context.new_page()
+
+
+def test_folders_are_chosen_and_warned_about(page: Page) -> None:
+    page.goto("/sessions/launch/")
+    said = page.locator("#review-folders")
+    expect(said).to_contain_text("No other folders are mounted: .local is always mounted.")
+    page.get_by_role("checkbox", name="data").check()
+    expect(said).to_have_text("Mounts data; .local is always mounted.")
+    page.get_by_label("Path of data in the session").fill("/home/work/.local/x")
+    page.locator("li", has_text="data").get_by_label("Read-only").check()
+    expect(said).to_have_text("Mounts data at /home/work/.local/x (read-only); .local is always mounted.")
+    page.get_by_role("checkbox", name="corpus").check()
+    expect(page.locator("li", has_text="corpus").get_by_label("Read-only")).to_be_disabled()
+    page.get_by_label("Session name").fill("no good name")
+    page.get_by_role("button", name="LAUNCH").click()
+
+    expect(page.locator("#error-name")).to_be_visible()  # all at once, and nothing typed is lost
+    row = page.locator("li", has_text="data")
+    expect(row).to_contain_text("is taken by your folder .local")
+    expect(page.get_by_role("checkbox", name="corpus")).to_be_checked()
+    expect(row.get_by_label("Read-only")).to_be_checked()
+    page.get_by_label("Path of data in the session").fill("sets")
+    page.get_by_label("Session name").fill("good-name")
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    page.get_by_role("button", name="LAUNCH").click()
+    page.get_by_role("link", name="good-name", exact=True).click()
+    folders = page.locator("dd", has_text="/home/work/sets")
+    expect(folders).to_contain_text("/home/work/corpus read-only")
+    expect(folders).to_contain_text("/home/work/.local read-write, always mounted")
+    expect(folders).to_contain_text("data, read-only")
+
+
+def test_a_link_begins_with_its_folder(page: Page, owner: User) -> None:
+    page.goto(f"/sessions/launch/?folder={owner.folders.get(name='models').pk}")
+    expect(page.get_by_role("checkbox", name="models")).to_be_checked()
+    expect(page.locator("#review-folders")).to_have_text("Mounts models; .local is always mounted.")
+    page.get_by_role("button", name="LAUNCH").click()
+    expect(page.get_by_text("Launched")).to_be_visible()
+    assert [mount.folder_name for mount in Session.objects.get().mounts.all()] == [".local", "models"]
