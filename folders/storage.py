@@ -64,6 +64,13 @@ def prepare_root(root: StorageRoot) -> None:
         raise StorageUnavailableError(str(error)) from error
 
 
+def make_default(root: StorageRoot) -> None:
+    """Offer this root first for new folders, instead of the one that was."""
+    with transaction.atomic():
+        StorageRoot.objects.filter(is_default=True).update(is_default=False)
+        StorageRoot.objects.filter(pk=root.pk).update(is_default=True)
+
+
 def register_default_root() -> StorageRoot | None:
     """Store COMPUTE_STORAGE_DIR as the default root unless there are roots, and make its directory if it is on here.
 

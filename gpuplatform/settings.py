@@ -32,7 +32,7 @@ COMPUTE_HTTP_ADDRESS = env("COMPUTE_HTTP_ADDRESS", default="127.0.0.1:8000")
 
 # --- data and services
 COMPUTE_VAR_DIR = (BASE_DIR / env("COMPUTE_VAR_DIR", default="var")).resolve()
-COMPUTE_STORAGE_DIR = env("COMPUTE_STORAGE_DIR", default="") or str(COMPUTE_VAR_DIR / "folders")
+COMPUTE_STORAGE_DIR = str(BASE_DIR / (env("COMPUTE_STORAGE_DIR", default="") or COMPUTE_VAR_DIR / "folders"))
 COMPUTE_TRASH_DAYS = env.int("COMPUTE_TRASH_DAYS", default=30)
 COMPUTE_UPLOAD_HOURS = env.int("COMPUTE_UPLOAD_HOURS", default=168)
 DATABASE_URL = env("DATABASE_URL", default="")

@@ -48,7 +48,7 @@ class AmountsAdmin(admin.ModelAdmin[Any]):
 
     def formfield_for_dbfield(self, db_field: models.Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
         """Return the form field of a model field, from `resources.fields` for memory and fGPU."""
-        if isinstance(db_field, models.PositiveBigIntegerField):
+        if isinstance(db_field, models.PositiveBigIntegerField) and "(bytes)" in str(db_field.verbose_name):
             return _amount(db_field, SizeFormField, "(bytes)", SIZE_HELP)
         if db_field.name in FGPU_FIELDS:
             return _amount(db_field, FgpuFormField, "milli-fGPU", FGPU_HELP, "fGPU")
@@ -106,7 +106,8 @@ class ResourcePolicyAdmin(KickingAdmin, AmountsAdmin):
 
     list_display = (
         *("name", "cpu", memory_column("memory", "memory"), fgpu_column("fgpu", "fGPU")),
-        *("max_sessions", "max_pending", "max_lifetime", "allow_sudo", "allow_public_apps"),
+        *("max_sessions", "max_pending", "max_lifetime", "max_folders", memory_column("storage_bytes", "storage")),
+        *("storage_files", "allow_sudo", "allow_public_apps"),
     )
     search_fields = ("name",)
 

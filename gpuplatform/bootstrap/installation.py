@@ -11,6 +11,8 @@ from django.core.management import CommandError, call_command
 from django.db import connections
 from docker import DockerClient
 
+from folders import storage
+from folders.errors import StorageUnavailableError
 from gpuplatform import embedded, redis_probe
 from gpuplatform.bootstrap import demo, docker_engine, gpus, helper, services, static_files, system_packages
 from gpuplatform.bootstrap.progress import Progress, SetupError
@@ -75,6 +77,8 @@ def fill(progress: Progress) -> None:
         static_files.collect(progress.note)
     with progress.step("Demo data"):
         demo.create(logins_file())
+    with progress.step("Storage for data folders"):
+        _register_storage(progress)
     with progress.step("Session images"):
         _enqueue_images(progress)
 
@@ -104,6 +108,16 @@ def _enqueue_images(progress: Progress) -> None:
         )
     else:
         progress.note("up to date")
+
+
+def _register_storage(progress: Progress) -> None:
+    """Have a storage root for data folders. Without one everything else runs, so a failure is reported, and no more."""
+    try:
+        root = storage.register_default_root()
+    except StorageUnavailableError as error:
+        progress.note(f"WARNING: there are no data folders on this machine. {error}")
+    else:
+        progress.note(f"{root} at {root.path}" if root else "as set in the administration")
 
 
 def simulated_gpus(progress: Progress) -> dict[str, str]:

@@ -18,6 +18,7 @@ from knox.models import AuthToken
 
 from accounts.models import ResourcePolicy, SshKey, User
 from endpoints.services import share
+from folders.models import Folder, FolderShare, StorageRoot
 from resources.admin import APP_ICONS
 from resources.models import Host, Image, Installation, Preset, Registry, ResourceGroup
 from resources.units import GIB, MIB
@@ -26,21 +27,23 @@ from sessions.models import Endpoint, GpuShare, Lease, Session, SessionEvent
 from tests.factories import (
     PASSWORD,
     make_endpoint,
+    make_folder,
     make_group,
     make_host,
     make_image,
     make_policy,
     make_preset,
+    make_root,
     make_session,
     make_user,
     run_session,
     session_in,
 )
 
-OURS = ("accounts", "resources", "compute", "knox")
+OURS = ("accounts", "folders", "resources", "compute", "knox")
 MODELS = sorted((model for model in admin.site._registry if model._meta.app_label in OURS), key=lambda m: m.__name__)
-ADDABLE = {User, ResourcePolicy, ResourceGroup, Preset, Image, Registry}
-WRITTEN_BY_SERVICES = (Endpoint, Session, SessionEvent, Lease, GpuShare)
+ADDABLE = {User, ResourcePolicy, ResourceGroup, Preset, Image, Registry, StorageRoot}
+WRITTEN_BY_SERVICES = (Endpoint, Folder, Session, SessionEvent, Lease, GpuShare)
 pytestmark = pytest.mark.django_db
 
 
@@ -64,6 +67,7 @@ def populate() -> None:
     AuthToken.objects.create(user=session.owner)
     SshKey.objects.create(owner=session.owner, title="laptop", text="ssh-ed25519 AAAA", fingerprint="SHA256:AAAA")
     Registry.objects.create(name="Lab", address="registry.example.com")
+    FolderShare.objects.create(folder=make_folder(root=make_root(session.lease.host)), user=session.owner)
     Installation.current_key()
 
 
@@ -73,7 +77,7 @@ def text_of(page: HttpResponseBase) -> str:
 
 
 def test_every_model_of_ours_is_administered() -> None:
-    assert len(MODELS) == 16
+    assert len(MODELS) == 18
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)

@@ -1,0 +1,184 @@
+"""Administration of storage roots and data folders; files are not shown, nor is anything written but by services."""
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db.models import Count, QuerySet, Sum
+from django.http import HttpRequest
+from django.template.defaultfilters import pluralize
+
+from folders import roots, services, storage
+from folders.errors import FolderError
+from folders.files.roots import NotEmptyError
+from folders.models import Folder, FolderShare, HostRoot, StorageRoot
+from resources.units import size_text
+
+
+class OnHostsInline(admin.TabularInline[HostRoot, StorageRoot]):
+    """What the hosts found at the path of a root."""
+
+    model = HostRoot
+    fields = readonly_fields = ("host", "is_present", "problem", "quota_support", "free", "checked_at")
+    can_delete = False
+    extra = 0
+
+    @admin.display(description="free")
+    def free(self, row: HostRoot) -> str:
+        """Return the free space of the root's file system."""
+        return "-" if row.free_bytes is None else f"{size_text(row.free_bytes)} of {size_text(row.total_bytes or 0)}"
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False: host workers write these rows."""
+        return False
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[HostRoot]:
+        """Return the rows with their hosts."""
+        return super().get_queryset(request).select_related("host")
+
+
+@admin.register(StorageRoot)
+class StorageRootAdmin(admin.ModelAdmin[StorageRoot]):
+    """Directories that hold data folders. A root whose folders exist stays where it is."""
+
+    list_display = ("name", "path", "is_shared", "is_enabled", "is_default", "folder_count", "used")
+    list_filter = ("is_shared", "is_enabled")
+    search_fields = ("name", "path")
+    fields = ("name", "path", "is_shared", "is_enabled", "is_default", "key")
+    inlines = (OnHostsInline,)
+    actions = ("make_default", "write_marker")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[StorageRoot]:
+        """Return the roots with the number and size of their folders."""
+        totals = {"count_of_folders": Count("folders"), "bytes_of_folders": Sum("folders__used_bytes", default=0)}
+        return super().get_queryset(request).annotate(**totals)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: StorageRoot | None = None) -> tuple[str, ...]:
+        """Return the fields that cannot be changed: the path too, once there are folders."""
+        has_folders = obj is not None and obj.folders.exists()
+        return ("is_default", "key", "path", "is_shared") if has_folders else ("is_default", "key")
+
+    @admin.display(description="folders", ordering="count_of_folders")
+    def folder_count(self, root: StorageRoot) -> int:
+        """Return the number of folders on the root."""
+        count: int = root.count_of_folders  # type: ignore[attr-defined]  # annotated
+        return count
+
+    @admin.display(description="used by folders", ordering="bytes_of_folders")
+    def used(self, root: StorageRoot) -> str:
+        """Return what the folders on the root take."""
+        return size_text(root.bytes_of_folders)  # type: ignore[attr-defined]  # annotated
+
+    @admin.action(description="Offer the selected root first for new folders", permissions=["change"])
+    def make_default(self, request: HttpRequest, selected: QuerySet[StorageRoot]) -> None:
+        """Make one root the default."""
+        if len(selected) != 1:
+            self.message_user(request, "Select one storage root.", messages.WARNING)
+            return
+        storage.make_default(selected[0])
+        self.message_user(request, f"New folders are created on {selected[0]}.", messages.SUCCESS)
+
+    @admin.action(description="Write the marker file on the web server's machine", permissions=["change"])
+    def write_marker(self, request: HttpRequest, selected: QuerySet[StorageRoot]) -> None:
+        """Mark the roots' directories on this machine, which must be there and be empty."""
+        for root in selected:
+            try:
+                roots.mark(root)
+            except (NotEmptyError, OSError) as error:
+                self.message_user(request, f"{root}: {error}", messages.ERROR)
+            else:
+                self.message_user(request, f"{root.path} is marked as {root}.", messages.SUCCESS)
+
+
+class FolderShareInline(admin.TabularInline[FolderShare, Folder]):
+    """With whom a folder is shared."""
+
+    model = FolderShare
+    fields = readonly_fields = ("user", "is_read_only", "created_at")
+    can_delete = False
+    extra = 0
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False: owners share their folders."""
+        return False
+
+
+class FolderStateFilter(admin.SimpleListFilter):
+    """Folders by whether they are in the trash."""
+
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """Return the choices."""
+        return [("live", "in use"), ("trash", "in the trash"), ("deleting", "being deleted")]
+
+    def queryset(self, request: HttpRequest, queryset: Any) -> Any:
+        """Return the chosen folders."""
+        chosen = {"live": queryset.live, "trash": queryset.trashed, "deleting": queryset.deleting}.get(
+            self.value() or ""
+        )
+        return chosen() if chosen else queryset
+
+
+@admin.register(Folder)
+class FolderAdmin(admin.ModelAdmin[Folder]):
+    """All data folders, with actions that trash, restore and delete them. Nobody sees files here."""
+
+    list_display = ("name", "id", "owner", "root", "used", "used_files", "measured_at", "created_at", "trashed_at")
+    list_filter = (FolderStateFilter, "root")
+    list_select_related = ("owner", "root")
+    search_fields = ("id", "name", "owner__email")
+    fields = readonly_fields = (
+        *("id", "name", "owner", "root", "used", "used_files", "measured_at"),
+        *("created_at", "trashed_at", "deleting_at"),
+    )
+    inlines = (FolderShareInline,)
+    actions = ("move_to_trash", "restore", "delete_forever")
+
+    @admin.display(description="used", ordering="used_bytes")
+    def used(self, folder: Folder) -> str:
+        """Return what the folder takes, as last measured."""
+        return size_text(folder.used_bytes)
+
+    @admin.action(description="Move selected folders to the trash", permissions=["view"])
+    def move_to_trash(self, request: HttpRequest, folders: QuerySet[Folder]) -> None:
+        """Move the folders to the trash."""
+        self._each(request, folders, services.trash, "moved to the trash")
+
+    @admin.action(description="Restore selected folders from the trash", permissions=["view"])
+    def restore(self, request: HttpRequest, folders: QuerySet[Folder]) -> None:
+        """Take the folders out of the trash."""
+        self._each(request, folders, services.restore, "restored")
+
+    @admin.action(description="Delete selected folders, which are in the trash, for ever", permissions=["view"])
+    def delete_forever(self, request: HttpRequest, folders: QuerySet[Folder]) -> None:
+        """Delete the folders with all their files."""
+        self._each(request, folders, services.delete_forever, "deleted")
+
+    def _each(
+        self, request: HttpRequest, folders: QuerySet[Folder], operation: Callable[[Folder], object], done: str
+    ) -> None:
+        """Call the operation with each folder, and say what came of it."""
+        count = 0
+        for folder in folders.select_related("owner__policy", "root"):
+            try:
+                operation(folder)
+            except FolderError as error:
+                self.message_user(request, f"{folder} of {folder.owner}: {error}", messages.ERROR)
+            else:
+                count += 1
+        if count:
+            self.message_user(request, f"{count} folder{pluralize(count)} {done}.", messages.SUCCESS)
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False: users create their folders."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False: services change folders."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False: the action deletes files and row, in this order."""
+        return False

@@ -1,0 +1,74 @@
+"""The administration of storage roots and folders."""
+
+from pathlib import Path
+
+import pytest
+from django.test import Client
+from django.urls import reverse
+
+from folders import services
+from folders.models import Folder, StorageRoot
+from tests.factories import make_folder, make_policy, make_root, make_user
+
+FOLDERS = reverse("admin:folders_folder_changelist")
+ROOTS = reverse("admin:folders_storageroot_changelist")
+
+
+@pytest.fixture
+def superadmin(client: Client, root: StorageRoot) -> Client:
+    client.force_login(make_user(is_superuser=True), backend="django.contrib.auth.backends.ModelBackend")
+    return client
+
+
+def act(client: Client, url: str, action: str, *rows: Folder | StorageRoot) -> str:
+    page = client.post(url, {"action": action, "_selected_action": [row.pk for row in rows]}, follow=True)
+    return page.content.decode()
+
+
+def test_actions_trash_restore_and_delete_folders(superadmin: Client, root: StorageRoot) -> None:
+    one, two = (services.create(make_user(), "data", root) for _ in range(2))
+    assert "2 folders moved to the trash" in act(superadmin, FOLDERS, "move_to_trash", one, two)
+    assert "1 folder restored" in act(superadmin, FOLDERS, "restore", one)
+    page = act(superadmin, FOLDERS, "delete_forever", one, two)
+    assert "1 folder deleted" in page
+    assert "Only a folder that is in the trash" in page
+    assert list(Folder.objects.all()) == [one]
+    assert superadmin.get(FOLDERS, {"state": "live"}).status_code == 200
+
+
+def test_one_root_is_the_default(superadmin: Client, root: StorageRoot) -> None:
+    other = make_root(name="other")
+    assert "Select one" in act(superadmin, ROOTS, "make_default", root, other)
+    assert "New folders are created on other" in act(superadmin, ROOTS, "make_default", other)
+    assert list(StorageRoot.objects.filter(is_default=True)) == [other]
+
+
+def test_a_marker_is_written_into_an_empty_directory(superadmin: Client, tmp_path: Path) -> None:
+    other = make_root(name="other", path=str(tmp_path / "other"))
+    assert "No such file" in act(superadmin, ROOTS, "write_marker", other)
+    (tmp_path / "other").mkdir()
+    assert "is marked as other" in act(superadmin, ROOTS, "write_marker", other)
+
+
+def test_a_root_with_folders_stays_where_it_is(superadmin: Client, root: StorageRoot) -> None:
+    url = reverse("admin:folders_storageroot_change", args=[root.pk])
+    inlines = {"on_hosts-TOTAL_FORMS": 0, "on_hosts-INITIAL_FORMS": 0}
+    form = {"name": "local", "path": "/elsewhere", "is_enabled": "on", **inlines}
+    make_folder(root=root)
+    assert superadmin.post(url, form).status_code == 302
+    root.refresh_from_db()
+    assert root.path != "/elsewhere"
+    assert (
+        superadmin.post(reverse("admin:folders_storageroot_delete", args=[root.pk]), {"post": "yes"}).status_code == 200
+    )
+    Folder.objects.all().delete()
+    assert superadmin.post(url, form).status_code == 302
+    root.refresh_from_db()
+    assert root.path == "/elsewhere"
+
+
+def test_a_policy_takes_storage_with_a_unit(superadmin: Client) -> None:
+    policy = make_policy()
+    page = superadmin.get(reverse("admin:accounts_resourcepolicy_change", args=[policy.pk])).content.decode()
+    assert 'type="number" name="storage_files"' in page
+    assert 'type="text" name="storage_bytes"' in page
