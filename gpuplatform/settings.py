@@ -251,11 +251,13 @@ WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{levelname:<7} {name}: {message}", "style": "{"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "formatters": {"line": {"format": "{asctime} {levelname:<7} {name}: {message}", "style": "{"}},
+    "filters": {"secrets": {"()": "gpuplatform.log_secrets.HideSecrets"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["secrets"]}},
     "root": {"handlers": ["console"], "level": COMPUTE_LOG_LEVEL},
     "loggers": {
         **{name: {"level": "WARNING"} for name in ("axes", "celery")},
+        "django": {"handlers": []},  # its own one, for DEBUG, would write each line twice
         "django.request": {"level": "ERROR"},  # 4xx responses are the client's errors
     },
 }

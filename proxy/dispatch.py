@@ -7,10 +7,12 @@ from typing import Any, Final, cast
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from proxy import responses
 from proxy.asgi import Application
 from proxy.asgi_request import Receive, Scope, Send
 from proxy.client_connection import ClientConnection
 from proxy.data_plane import DataPlane
+from proxy.headers import MalformedRequestError
 from proxy.limits import ProxyLimits
 from proxy.pending import PendingConnection
 from proxy.response_parser import END_OF_HEAD
@@ -78,7 +80,7 @@ class PlatformConnection(HttpToolsProtocol):
     def __init__(self, limits: ProxyLimits, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
         self._limits = limits
-        self._is_in_head = self._is_in_body = False
+        self._is_in_head = self._is_in_body = self._is_head_too_large = False
         self._head_bytes = 0
         self._framing_bytes = 0  # of chunked framing and trailers since the last content, in whole reads
         self._timer: asyncio.TimerHandle | None = None
@@ -103,10 +105,22 @@ class PlatformConnection(HttpToolsProtocol):
         self._is_in_head, self._head_bytes = True, 0
 
     def on_headers_complete(self) -> None:
-        """End the header section."""
+        """End the header section. Raises MalformedRequestError, for which uvicorn calls `send_400_response`."""
         self._end_head()
+        size = len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+        self._is_head_too_large = size > self._limits.head_bytes
+        hosts = sum(name == b"host" for name, _ in self.headers)
+        is_without_host = hosts == 0 and self.parser.get_http_version() == "1.1"
+        if self._is_head_too_large or is_without_host or hosts > 1:
+            raise MalformedRequestError
         self._is_in_body, self._framing_bytes = True, 0
         super().on_headers_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse the request and close: 431 for a header section that is too large, else 400."""
+        refusal = responses.HEAD_TOO_LARGE if self._is_head_too_large else responses.BAD_REQUEST
+        self.transport.write(refusal.to_bytes())
+        self.transport.close()
 
     def on_body(self, body: bytes) -> None:
         """Notice content, which is the application's to limit."""

@@ -1,10 +1,15 @@
 """The health page and the entry point of websockets."""
 
+import re
+import urllib.error
+import urllib.request
+
 import pytest
 from django.test import Client
 from pytest_django import Settings
 
 from gpuplatform.asgi import application
+from tests.live import LiveServer
 
 
 @pytest.mark.django_db
@@ -35,3 +40,22 @@ async def test_a_websocket_from_a_foreign_page_is_refused() -> None:
 
     await application(scope, receive, send)
     assert sent == ["websocket.close"]
+
+
+def test_no_method_fails_on_the_api_documentation(client: Client) -> None:
+    assert client.get("/api/docs/").status_code == 200
+    for method in ("options", "post", "put", "patch", "delete", "trace"):
+        assert getattr(client, method)("/api/docs/").status_code == 405
+
+
+@pytest.mark.loopback
+@pytest.mark.django_db(transaction=True)
+def test_the_log_has_times_and_no_share_links(server: LiveServer) -> None:
+    """Django's warnings about forms quote the whole path, and that of a share link is its secret."""
+    address = f"{server.url}/apps/shared/{'s' * 43}"
+    request = urllib.request.Request(address, b"", {"Origin": "https://elsewhere.example"})
+    with pytest.raises(urllib.error.HTTPError, match="403"):
+        urllib.request.urlopen(request)
+    text = server.log.read_text()
+    assert re.search(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d+ WARNING .*/apps/shared/\.\.\.$", text, re.MULTILINE)
+    assert "ssss" not in text

@@ -102,6 +102,23 @@ async def test_incomplete_header_section_is_closed() -> None:
             assert (await client.ended()).startswith(b"HTTP/1.1 431")
 
 
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ("GET / HTTP/1.1", 400),
+        ("GET / HTTP/1.1\r\nHost: " + PLATFORM + "\r\nHost: " + PLATFORM, 400),
+        ("GET / HTTP/1.1\r\nHost: " + PLATFORM + "\r\nX: " + "x" * 100_000, 431),
+        ("GET /" + "x" * 100_000 + " HTTP/1.1\r\nHost: " + PLATFORM, 431),
+        ("GET / HTTP/1.0", 200),
+    ],
+)
+async def test_heads_for_the_platform_are_checked(lines: str, status: int) -> None:
+    """Also where all of them comes in one read."""
+    async with running_app() as app, serving(plane_for(app)) as port, connected(port) as client:
+        client.writer.write(f"{lines}\r\n\r\n".encode())
+        assert (await client.ended()).startswith(f"HTTP/1.1 {status}".encode())
+
+
 @pytest.mark.parametrize("is_first", [True, False])
 async def test_large_header_section_for_platform_is_closed(*, is_first: bool) -> None:
     async with running_app() as app, serving(plane_for(app)) as port, connected(port) as client:
