@@ -12,6 +12,7 @@ from engine.engine import Engine
 from sessions.engine_address import HostUnreachableError, engine_of
 from sessions.lifecycle import Status
 from sessions.models import Session
+from sessions.validation import DATA_NAME
 from sessions.words import reason_text
 
 
@@ -34,6 +35,21 @@ class SshPrincipal:
         return f"user {self.user_id} with {how}{foreign}"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataPrincipal:
+    """The user whom a key authenticates, and who comes for their data folders."""
+
+    user_id: int
+    key_id: int
+
+    def __str__(self) -> str:
+        """Return the principal as the audit log shows it."""
+        return f"user {self.user_id} with key {self.key_id}"
+
+
+Principal = SshPrincipal | DataPrincipal
+
+
 @dataclass(frozen=True, slots=True)
 class AccessRefusal:
     """The refusal of a session to a user whose key is known; the message is fit for that user."""
@@ -41,9 +57,11 @@ class AccessRefusal:
     message: str
 
 
-def authenticate(name: str, key: PublicKey) -> SshPrincipal | AccessRefusal | None:
-    """Return the principal of a key for the session of this id or name; None for an unknown key."""
+def authenticate(name: str, key: PublicKey) -> Principal | AccessRefusal | None:
+    """Return the principal of a key for the session of this id or name, or for data folders; None: unknown key."""
     own = SshKey.objects.select_related("owner").filter(fingerprint=key.fingerprint, owner__is_active=True).first()
+    if own and name == DATA_NAME:
+        return DataPrincipal(user_id=own.owner_id, key_id=own.pk)
     if own:
         return _principal(own.owner, own, _session_for(own.owner, name), name)
     named = Session.objects.select_related("host", "owner").filter(Q(pk=name) | Q(name=name))
@@ -51,19 +69,20 @@ def authenticate(name: str, key: PublicKey) -> SshPrincipal | AccessRefusal | No
     return _principal(session.owner, None, session, name) if session else None
 
 
-def record_key_use(principal: SshPrincipal) -> None:
+def record_key_use(principal: Principal) -> None:
     """Write the time of the key's last use, for its owner to see."""
     if principal.key_id is not None:
         SshKey.objects.filter(pk=principal.key_id).update(last_used_at=timezone.now())
 
 
-def still_authorized(principals: Iterable[SshPrincipal]) -> set[SshPrincipal]:
-    """Return the principals whose session runs and is visible to them, whose account is active and whose key is valid.
+def still_authorized(principals: Iterable[Principal]) -> set[Principal]:
+    """Return the principals whose account is active and whose key is valid, and whose session runs and is visible.
 
-    Three queries for any number.
+    Three queries for any number. Which data folders a user reaches, each operation looks up.
     """
     asked = set(principals)
-    running = Session.objects.filter(pk__in={each.session_id for each in asked}, status=Status.RUNNING)
+    session_ids = {each.session_id for each in asked if isinstance(each, SshPrincipal)}
+    running = Session.objects.filter(pk__in=session_ids, status=Status.RUNNING)
     sessions = {
         pk: (owner, session_key) for pk, owner, session_key in running.values_list("pk", "owner_id", "ssh_public_key")
     }
@@ -76,10 +95,14 @@ def still_authorized(principals: Iterable[SshPrincipal]) -> set[SshPrincipal]:
 
 
 def _is_authorized(
-    principal: SshPrincipal, sessions: dict[str, tuple[int, str]], rights: dict[int, bool], keys: Collection[int]
+    principal: Principal, sessions: dict[str, tuple[int, str]], rights: dict[int, bool], keys: Collection[int]
 ) -> bool:
     """Return whether it holds; `sessions` is {id: (owner, session key)}, `rights` is {user: is superadmin}."""
-    if principal.session_id not in sessions or principal.user_id not in rights:
+    if principal.user_id not in rights:
+        return False
+    if isinstance(principal, DataPrincipal):
+        return principal.key_id in keys
+    if principal.session_id not in sessions:
         return False
     owner, session_key = sessions[principal.session_id]
     if session_key != principal.session_key if principal.key_id is None else principal.key_id not in keys:

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
@@ -13,7 +14,16 @@ from django.db import Error
 
 from accounts.public_keys import InvalidPublicKeyError, public_key_from
 from proxy.pending import source_of
-from sshserver.access import AccessRefusal, SshPrincipal, authenticate, record_key_use, still_authorized
+from sshserver.access import (
+    AccessRefusal,
+    DataPrincipal,
+    Principal,
+    SshPrincipal,
+    authenticate,
+    record_key_use,
+    still_authorized,
+)
+from sshserver.data_channel import DataChannel
 from sshserver.exec_channel import ExecChannel
 from sshserver.forward_channel import LOOPBACK_NAMES, ForwardChannel
 from sshserver.login_failures import LoginFailures
@@ -29,7 +39,11 @@ MAX_KEYS_OFFERED: Final = 12  # of one connection; an agent may hold many
 MAX_CONNECTIONS_PER_USER: Final = 40  # connections
 MAX_SESSION_CHANNELS: Final = 10  # of one connection
 MAX_CHANNELS: Final = 50  # of one connection, forwarded connections included
+FILE_THREADS: Final = 32  # operations on files of data folders at once
 SHUTDOWN_TIMEOUT_SECONDS: Final = 5.0  # for the processes of all connections to end when the server stops
+
+
+Channel = ExecChannel | DataChannel
 
 
 class SshServer:
@@ -40,7 +54,8 @@ class SshServer:
         self.login_failures = LoginFailures()
         self.pending_logins = PendingLogins()
         self.connections: set[SshConnection] = set()
-        self.channels: set[ExecChannel] = set()
+        self.channels: set[Channel] = set()
+        self.file_threads = ThreadPoolExecutor(FILE_THREADS, thread_name_prefix="sftp")
 
     @asynccontextmanager
     async def listening(self, host: str, port: int, host_key: asyncssh.SSHKey) -> AsyncIterator[int]:
@@ -67,6 +82,7 @@ class SshServer:
             server.close()
             recheck.cancel()
             await self._end_all()
+            self.file_threads.shutdown(wait=False, cancel_futures=True)
 
     async def _end_all(self) -> None:
         left = [asyncio.create_task(channel.finished()) for channel in self.channels]
@@ -99,11 +115,11 @@ class SshConnection(asyncssh.SSHServer):
         self._server = server
         self._link: asyncssh.SSHServerConnection | None = None
         self._address = ""
-        self._channels: set[ExecChannel] = set()
+        self._channels: set[Channel] = set()
         self._offered = 0
-        self._found: SshPrincipal | AccessRefusal | None = None  # by the key offered last, which may be unproven
+        self._found: Principal | AccessRefusal | None = None  # by the key offered last, which may be unproven
         self._is_proven = False
-        self.principal: SshPrincipal | None = None
+        self.principal: Principal | None = None
 
     def connection_made(self, conn: asyncssh.SSHServerConnection) -> None:
         """Accept the client, or abort if its address is blocked; the oldest pending log-in may be dropped for it."""
@@ -157,7 +173,7 @@ class SshConnection(asyncssh.SSHServer):
         self._is_proven = True
         self._server.login_failures.clear(self._address)
         self._server.pending_logins.remove(self)
-        if not isinstance(self._found, SshPrincipal):
+        if self._found is None or isinstance(self._found, AccessRefusal):
             self.end(self._found.message if self._found else "There was no key.")
             return
         others = [other.principal for other in self._server.connections if other.principal]
@@ -165,27 +181,34 @@ class SshConnection(asyncssh.SSHServer):
             self.end(f"You have {MAX_CONNECTIONS_PER_USER} SSH connections already.")
             return
         self.principal = self._found  # before the first await: the client requests a channel at once
-        logger.info("session %s: %s came by SSH from %s", self.principal.session_id, self.principal, self._address)
+        where = f"session {self._found.session_id}" if isinstance(self._found, SshPrincipal) else "data folders"
+        logger.info("%s: %s came by SSH from %s", where, self.principal, self._address)
         try:
             await database_sync_to_async(record_key_use)(self.principal)
         except Error as error:
             logger.warning("SSH: the use of key %s could not be recorded: %s", self.principal.key_id, error)
 
-    def session_requested(self) -> SessionChannel:
-        """Return a new channel to the session. Raises ChannelOpenError above the limit."""
-        if (
-            self.principal is None
-            or sum(isinstance(each, SessionChannel) for each in self._channels) >= MAX_SESSION_CHANNELS
-        ):
+    def session_requested(self) -> SessionChannel | DataChannel:
+        """Return a new channel to the session or the data folders. Raises ChannelOpenError above the limit."""
+        count = sum(isinstance(each, SessionChannel | DataChannel) for each in self._channels)
+        if self.principal is None or count >= MAX_SESSION_CHANNELS:
             reason = f"No more than {MAX_SESSION_CHANNELS} at once."
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, reason)
+        if isinstance(self.principal, DataPrincipal):
+            data = DataChannel(self.principal, self._server.file_threads, self._remove)
+            self._add(data)
+            return data
         channel = SessionChannel(self.principal, self._used, self._remove)
         self._add(channel)
         return channel
 
     def connection_requested(self, dest_host: str, dest_port: int, orig_host: str, orig_port: int) -> Any:
         """Return a coroutine that connects to a port of the session. Raises ChannelOpenError for any other host."""
-        if self.principal is None or dest_host not in LOOPBACK_NAMES or len(self._channels) >= MAX_CHANNELS:
+        if (
+            not isinstance(self.principal, SshPrincipal)
+            or dest_host not in LOOPBACK_NAMES
+            or len(self._channels) >= MAX_CHANNELS
+        ):
             reason = f"Only localhost of the session can be forwarded to, {MAX_CHANNELS} times at once."
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, reason)
         return self._forward(self.principal, dest_port)
@@ -206,13 +229,13 @@ class SshConnection(asyncssh.SSHServer):
             self._link.disconnect(asyncssh.DISC_BY_APPLICATION, message)
 
     def _used(self) -> None:
-        if self.principal:
+        if isinstance(self.principal, SshPrincipal):
             self._server.used(self.principal.session_id)
 
-    def _add(self, channel: ExecChannel) -> None:
+    def _add(self, channel: Channel) -> None:
         self._channels.add(channel)
         self._server.channels.add(channel)
 
-    def _remove(self, channel: ExecChannel) -> None:
+    def _remove(self, channel: Channel) -> None:
         self._channels.discard(channel)
         self._server.channels.discard(channel)

@@ -20,6 +20,7 @@ from sessions.models import Session
 from sshserver import login_failures as login_failures_module
 from sshserver import pending_logins as pending_logins_module
 from sshserver import server as server_module
+from sshserver.exec_channel import ExecChannel
 from sshserver.host_key import NAME, load_host_key
 from sshserver.login_failures import MAX_FAILURES, WINDOW_SECONDS, LoginFailures
 from sshserver.pending_logins import MAX_PER_ADDRESS, MAX_TOTAL, PendingLogins
@@ -248,6 +249,8 @@ async def test_unread_input_and_output_are_bounded(
         (reading,) = server.channels
         writer = await connection.create_process("yes", encoding=None, window=64 * 1024)
         (writing,) = server.channels - {reading}
+        assert isinstance(reading, ExecChannel)
+        assert isinstance(writing, ExecChannel)
         reader.stdin.write(b"x" * 2**24)
         assert len(await writer.stdout.readexactly(1000)) == 1000
         for _ in range(100):  # more than long enough for 16 MB
