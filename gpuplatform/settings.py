@@ -221,6 +221,11 @@ SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
 CSRF_COOKIE_HTTPONLY = True
 X_FRAME_OPTIONS = "DENY"
 
+# --- e-mail: to users whose sessions were saved as images
+globals().update(env.email_url("EMAIL_URL", default="consolemail://"))  # EMAIL_BACKEND, EMAIL_HOST, ...
+EMAIL_TIMEOUT = 20
+DEFAULT_FROM_EMAIL = env("DEFAULT_FROM_EMAIL", default="GPU Platform <gpuplatform@localhost>")
+
 # --- language, time, files
 LANGUAGE_CODE = "en-us"
 USE_I18N = False

@@ -1,9 +1,11 @@
 """Celery's entry points: an id in, one call. Delivered at least once; whatever they call is safe to repeat."""
 
 from celery import shared_task
+from django.conf import settings
 
-from hostworker import app_starter, runner
+from hostworker import app_starter, converter, image_maker, runner
 from hostworker.runtime.factory import get_runtime
+from resources.models import Host
 
 
 @shared_task
@@ -22,3 +24,21 @@ def stop_session(session_id: str, attempt: int) -> None:
 def open_app(endpoint_id: int) -> None:
     """Find or start the app of this endpoint on this host."""
     app_starter.begin(get_runtime(), endpoint_id)
+
+
+@shared_task
+def convert_session(conversion_id: str) -> None:
+    """Save a session of this host as an image."""
+    converter.begin(get_runtime(), conversion_id)
+
+
+@shared_task
+def report_changes(session_id: str) -> None:
+    """Report what a session of this host has changed in its container."""
+    converter.begin_report(get_runtime(), session_id)
+
+
+@shared_task
+def remove_deleted_images() -> None:
+    """Remove images that were deleted from this host."""
+    image_maker.remove_deleted(get_runtime(), Host.objects.get(name=settings.COMPUTE_HOST_NAME))

@@ -9,7 +9,16 @@ from typing import Any, Final
 from django.db import close_old_connections, connections
 
 from folders import measure, roots
-from hostworker import app_starter, host_images, jupyter_activity, reconciler, runner, session_keys
+from hostworker import (
+    app_starter,
+    converter,
+    host_images,
+    image_maker,
+    jupyter_activity,
+    reconciler,
+    runner,
+    session_keys,
+)
 from hostworker import watchdog as gpu_watchdog
 from hostworker.folder_storage import FolderStorage
 from hostworker.jupyter_activity import JupyterActivity
@@ -26,6 +35,7 @@ logger = logging.getLogger(__name__)
 
 RECONCILE_SECONDS: Final = 5
 KEEP_WARM_SECONDS: Final = 60
+CLEAR_IMAGES_SECONDS: Final = 300
 MAX_CONCURRENT: Final = 8  # starts, and as many stops, that the reconciler resumes
 
 
@@ -57,6 +67,7 @@ class HostWorker:
             (self._storage.serve_roots, measure.POLL_SECONDS),
             (self.report_images, host_images.REPORT_SECONDS),
             (self.pull_images, host_images.PULL_POLL_SECONDS),
+            (self.clear_images, CLEAR_IMAGES_SECONDS),
             (SessionKeys(runtime, host).poll, session_keys.POLL_INTERVAL_SECONDS),
             (JupyterActivity(host).poll, jupyter_activity.POLL_INTERVAL_SECONDS),
         ]
@@ -82,6 +93,7 @@ class HostWorker:
         """Stop the loops and wait for them; sessions keep running."""
         self._stopped.set()
         app_starter.end()
+        converter.end()
         begun = [thread for thread in self._threads if thread.ident is not None]
         for thread in begun:
             thread.join()
@@ -107,6 +119,7 @@ class HostWorker:
             return
         self._engine_answers = True
         app_starter.resume(self.runtime, self.host)
+        converter.resume(self.runtime, self.host)
         if hosts.declare_ready(self.host):
             logger.info("host %s: ready", self.host)
             kick_scheduler()
@@ -128,6 +141,10 @@ class HostWorker:
     def pull_images(self) -> None:
         """Pull the images that administrators want here."""
         host_images.pull_requested(self.runtime, self.host)
+
+    def clear_images(self) -> None:
+        """Remove what a dead worker left of conversions, and images that were deleted."""
+        image_maker.recover(self.runtime, self.host)
 
     def apply_firewall(self) -> None:
         """Apply the firewall rules that keep sessions from the host's own services."""

@@ -34,6 +34,7 @@ class Reason(StrEnum):
     CLAIM_TIMEOUT = "CLAIM_TIMEOUT"  # its host did not respond; back in the queue
     CLAIMED = "CLAIMED"  # its host has begun
     STARTED = "STARTED"  # its container runs
+    CONVERSION = "CONVERSION"  # saved as an image, or to be; its status stays
     USER_REQUEST = "USER_REQUEST"  # ended by its owner
     ADMIN_REQUEST = "ADMIN_REQUEST"  # ended by a superadmin
     LIFETIME = "LIFETIME"  # reached the lifetime limit of its owner's policy

@@ -12,13 +12,14 @@ from django.utils import timezone
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import HostStatus
-from sessions import services
+from sessions import conversions, services
 from sessions.lifecycle import IN_CONTAINER, Reason, Status
-from sessions.models import Session, StaleSessionError
+from sessions.models import ACTIVE_CONVERSIONS, Conversion, ConversionState, Session, StaleSessionError
 
 logger = logging.getLogger(__name__)
 
 CLAIM_DEADLINE: Final = timedelta(seconds=30)
+CONVERSION_DEADLINE: Final = timedelta(minutes=30)  # until its host begins, after those that were asked for before
 PREPARE_DEADLINE: Final = timedelta(minutes=31)  # 30 for the pull, 1 for the start
 
 
@@ -33,6 +34,7 @@ def enforce_deadlines() -> None:
     end_over_limit()
     cancel_timed_out()
     cancel_dependents()
+    fail_stranded_conversions()
 
 
 def requeue_unclaimed() -> None:
@@ -98,6 +100,19 @@ def cancel_dependents() -> None:
         for session in waiting:
             name = session.depends_on.failed().values_list("name", flat=True)[0]
             services.end(session, Reason.DEPENDENCY_FAILED, f"It depends on {name}, which has ended without success.")
+
+
+def fail_stranded_conversions() -> None:
+    """Give up conversions whose host was silent for too long, or has not begun one in time."""
+    active = Conversion.objects.filter(state__in=ACTIVE_CONVERSIONS).select_related("session", "host")
+    now = timezone.now()
+    on_lost_host = active.filter(
+        host__status=HostStatus.LOST, host__lost_at__lt=now - F("host__group__host_loss_grace")
+    )
+    for conversion in on_lost_host:
+        conversions.fail(conversion, f"Host {conversion.host} did not come back.")
+    for conversion in active.filter(state=ConversionState.QUEUED, created_at__lt=now - CONVERSION_DEADLINE):
+        conversions.fail(conversion, f"Its host {conversion.host} has not begun in time.")
 
 
 def _move(

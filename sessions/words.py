@@ -19,6 +19,7 @@ REASON_WORDS: Final[dict[Reason, str]] = {
     Reason.CLAIM_TIMEOUT: "The host did not respond; back in the queue",
     Reason.CLAIMED: "The host prepares the container",
     Reason.STARTED: "The container runs",
+    Reason.CONVERSION: "Saving it as an image",
     Reason.USER_REQUEST: "Ended by its owner",
     Reason.ADMIN_REQUEST: "Ended by a superadmin",
     Reason.LIFETIME: "Reached the lifetime limit of the policy",

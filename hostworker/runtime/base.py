@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from fgpu.mounts import BindMount
+from hostworker.conversion.base import ImageEngine
 from resources.registries.login import RegistryLogin
 from resources.tiers import Tier
 
@@ -209,6 +210,9 @@ class Runtime(Protocol):
 
         Returns early where there are none. Does not raise when the engine fails: starts work without them.
         """
+
+    def image_engine(self) -> ImageEngine | None:
+        """Return what makes images of the containers; None where this runtime makes none."""
 
     def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
         """Yield the state of each container as it exits, until `stopped` is set; may miss some, see the reconciler.

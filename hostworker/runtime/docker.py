@@ -15,6 +15,7 @@ from docker.api import APIClient
 from docker.errors import APIError, ImageNotFound, NotFound
 
 from engine.containers import HOST_LABEL, HOSTNAME_LABEL, INSTALLATION_LABEL, container_name
+from hostworker.conversion.base import ImageEngine
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.shares import needs_hook
 from hostworker.privileged.base import ContainerFiles, HostPrivileges
@@ -52,6 +53,7 @@ from hostworker.runtime.docker_requests import (
     retry_on_conflict,
     translated,
 )
+from hostworker.runtime.docker_snapshots import DockerSnapshots
 from hostworker.runtime.docker_states import PHASES, listed_state
 from hostworker.runtime.pull import explain_failure, follow
 from hostworker.runtime.sandbox_containers import address_in
@@ -95,6 +97,7 @@ class DockerRuntime:
         self._client = ProcessClient(engine_url)
         self._network = BridgeNetwork(self._client, network)
         self._pool = SandboxPool(self._client, self._owner, self._network.ensure_anew, sandboxes, self._privileges)
+        self._snapshots = DockerSnapshots(engine_url, self._owner)
         self._created: dict[Key, _Created] = {}  # until it is started
         self._held_images = HeldImages()
         self._addresses: dict[Key, str] = {}  # known from the start, until `address` is called
@@ -258,6 +261,10 @@ class DockerRuntime:
                 raise ExecutionError("The session's container is not running.")
             container_id = str(container["Id"])
         return execute(self._engine_url, container_id, command, environment)
+
+    def image_engine(self) -> ImageEngine:
+        """Return what saves containers of the same engine; see Runtime."""
+        return self._snapshots
 
     def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
         """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""

@@ -17,8 +17,10 @@ POOLED_CONNECTIONS: Final = 32  # above this many requests at once, connections 
 class ProcessClient:
     """A client per process: connections are shared by the process's threads, never across a fork."""
 
-    def __init__(self, engine_url: str) -> None:
+    def __init__(self, engine_url: str, timeout_seconds: int = REQUEST_TIMEOUT_SECONDS) -> None:
+        """`timeout_seconds` is how long the engine may be silent within a request."""
         self._engine_url = engine_url
+        self._timeout_seconds = timeout_seconds
         self._lock = threading.Lock()
         self._connection: tuple[int, APIClient] | None = None  # process id and its client
 
@@ -29,7 +31,7 @@ class ProcessClient:
                 client = APIClient(
                     self._engine_url,
                     version="auto",
-                    timeout=REQUEST_TIMEOUT_SECONDS,
+                    timeout=self._timeout_seconds,
                     max_pool_size=POOLED_CONNECTIONS,
                 )
                 self._connection = (os.getpid(), client)

@@ -159,6 +159,9 @@ class MemoryRuntime(MemoryEngineControl):
     def keep_warm(self, stopped: threading.Event) -> None:
         """Return at once: every start is quick here; see Runtime."""
 
+    def image_engine(self) -> None:
+        """Return None: there are no files here to make an image of; see Runtime."""
+
     def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
         """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""
         inbox: queue.SimpleQueue[ContainerState] = queue.SimpleQueue()

@@ -1,0 +1,1 @@
+"""A session's container as a new image: what changed, which of it is saved, and the layer that holds it. No Django."""
