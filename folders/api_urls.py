@@ -1,7 +1,8 @@
 """API addresses of the files in folders, and of storage roots."""
 
-from django.urls import include, re_path
+from django.urls import include, path, re_path
 
+from folders.download_api import DownloadView, ZipView
 from folders.entries_api import (
     FolderEntriesView,
     FolderMoveView,
@@ -11,6 +12,7 @@ from folders.entries_api import (
     FolderTrashView,
 )
 from folders.models import FOLDER_ID
+from folders.tus_api import UploadsView, UploadView
 
 _ITEM = "(?P<item_id>[0-9a-f]{32})"
 
@@ -21,6 +23,11 @@ _in_folder = [
     re_path(rf"^trash/{_ITEM}/$", FolderTrashItemView.as_view()),
     re_path(rf"^trash/{_ITEM}/restore/$", FolderTrashRestoreView.as_view()),
     re_path(r"^text/$", FolderTextView.as_view()),
+    # Below `transfers.handover.PATH`:
+    path("uploads/", UploadsView.as_view(), name="folder-uploads"),
+    path("uploads/<uuid:upload_id>/", UploadView.as_view(), name="folder-upload"),
+    path("download/", DownloadView.as_view(), name="folder-download"),
+    path("zip/", ZipView.as_view(), name="folder-zip"),
 ]
 
 urlpatterns = [re_path(rf"^folders/(?P<folder_id>{FOLDER_ID})/", include(_in_folder))]

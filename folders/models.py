@@ -165,6 +165,14 @@ class FolderShare(models.Model):
         return f"{self.folder} for {self.user}"
 
 
+class OnConflict(models.TextChoices):
+    """What becomes of an upload whose path is taken."""
+
+    REFUSE = "refuse", "refuse the upload"
+    REPLACE = "replace", "replace the file"
+    KEEP_BOTH = "keep-both", "give the upload another name"
+
+
 class Upload(models.Model):
     """A file on its way into a folder; its bytes so far lie in the folder's directory for uploads."""
 
@@ -173,8 +181,12 @@ class Upload(models.Model):
     user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="+")
     path = models.TextField(help_text="In the folder, where the file appears once it is whole")
     length = models.PositiveBigIntegerField("length (bytes)")
+    on_conflict = models.CharField(max_length=9, choices=OnConflict.choices, default=OnConflict.REFUSE.value)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     expires_at = models.DateTimeField()
+    finished_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Kept until it expires, for clients that missed the answer"
+    )
 
     class Meta:
         ordering = ("created_at",)

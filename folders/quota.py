@@ -52,7 +52,7 @@ def storage_uses(owner: User) -> dict[int, StorageUse]:
     """Return {root id: what the folders of `owner` take there} for the roots with folders of theirs; two queries."""
     policy = owner.policy
     folders = Folder.objects.filter(owner=owner).order_by().values("root")
-    uploads = Upload.objects.filter(folder__owner=owner).order_by().values("folder__root")
+    uploads = Upload.objects.filter(folder__owner=owner, finished_at=None).order_by().values("folder__root")
     reserved = {
         row["folder__root"]: (row["bytes"], row["files"])
         for row in uploads.annotate(bytes=Sum("length"), files=Count("pk"))

@@ -14,6 +14,7 @@ from folders.errors import (
     StorageQuotaError,
     StorageUnavailableError,
 )
+from folders.files.archive import TooManyEntriesError
 from folders.files.errors import (
     ContentChangedError,
     EntryExistsError,
@@ -27,6 +28,7 @@ from folders.files.errors import (
     StorageAccessError,
     StorageFullError,
 )
+from folders.files.partial import PartialFileBusyError
 
 STATUSES: Final[dict[type[Exception], int]] = {
     FolderRejectedError: status.HTTP_400_BAD_REQUEST,
@@ -42,6 +44,8 @@ STATUSES: Final[dict[type[Exception], int]] = {
     ContentChangedError: status.HTTP_412_PRECONDITION_FAILED,
     FileTooLargeError: status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
     NotTextError: status.HTTP_415_UNSUPPORTED_MEDIA_TYPE,
+    PartialFileBusyError: status.HTTP_423_LOCKED,
+    TooManyEntriesError: status.HTTP_413_REQUEST_ENTITY_TOO_LARGE,
     StorageFullError: status.HTTP_507_INSUFFICIENT_STORAGE,
     StorageAccessError: status.HTTP_503_SERVICE_UNAVAILABLE,
     RootMissingError: status.HTTP_503_SERVICE_UNAVAILABLE,

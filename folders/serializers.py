@@ -9,7 +9,7 @@ from accounts.models import User
 from accounts.serializers import StrictSerializer
 from folders.access import access
 from folders.files.entries import EntryKind, Order
-from folders.models import Folder, FolderShare, StorageRoot
+from folders.models import Folder, FolderShare, StorageRoot, Upload
 from folders.names import MAX_NAME_LENGTH
 from folders.quota import StorageUse
 
@@ -252,3 +252,12 @@ class NewTextSerializer(StrictSerializer):
     """The new content of a text file."""
 
     text = serializers.CharField(trim_whitespace=False, allow_blank=True)
+
+
+class UploadSerializer(serializers.ModelSerializer[Upload]):
+    """An upload under way; how much of the file is there, HEAD at its address says."""
+
+    class Meta:
+        model = Upload
+        fields = ("id", "path", "length", "created_at", "expires_at")
+        read_only_fields = fields

@@ -10,8 +10,8 @@ from typing import Final
 from django.conf import settings
 from django.utils import timezone
 
-from folders import services, storage
-from folders.errors import FolderInUseError, FolderStateError
+from folders import services, storage, uploads
+from folders.errors import FolderError, FolderInUseError, FolderStateError
 from folders.files.errors import FilesError
 from folders.models import Folder, StorageRoot
 
@@ -24,9 +24,13 @@ PURGE_ENTRIES: Final = 10_000  # removed from the disk at a time
 def sweep(root: StorageRoot) -> None:
     """Delete what has expired on a root of this machine, and finish the removals that were begun.
 
-    Folders that were in the trash for COMPUTE_TRASH_DAYS, and files of folders that were deleted. What lies in the
-    trash of a folder goes when the folder is measured.
+    Uploads that nobody continued, folders that were in the trash for COMPUTE_TRASH_DAYS, and files of folders that were
+    deleted. What lies in the trash of a folder goes when the folder is measured.
     """
+    try:
+        uploads.remove_expired(root)
+    except (FilesError, FolderError) as error:
+        logger.info("storage root %s: not all expired uploads are removed yet: %s", root, error)
     delete_expired(root)
     for folder in Folder.objects.deleting().filter(root=root).select_related("root"):
         services.purge(folder)

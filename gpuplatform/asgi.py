@@ -14,6 +14,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
 http = get_asgi_application()  # sets Django up, which must be before the apps' modules are imported
 
 from endpoints.data_plane import LazyDataPlane  # noqa: E402
+from folders.transfers.handover import TransferMiddleware  # noqa: E402
 from gpuplatform.request_bodies import RequestBodies  # noqa: E402
 from gpuplatform.same_origin import SameOrigin  # noqa: E402  # see the line above
 from proxy.asgi import Application, AppProxyMiddleware  # noqa: E402
@@ -22,7 +23,7 @@ from sessions.routing import websocket_urlpatterns  # noqa: E402
 
 platform = ProtocolTypeRouter(
     {
-        "http": RequestBodies(cast(Application, http)),
+        "http": TransferMiddleware(RequestBodies(cast(Application, http))),
         "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
     }
 )

@@ -17,6 +17,7 @@ from proxy.limits import ProxyLimits
 from proxy.pending import PendingConnection
 from proxy.response_parser import END_OF_HEAD
 from proxy.site import Site
+from proxy.zero_copy import ZeroCopyApplication
 
 HOST: Final = re.compile(rb"\r\nhost[ \t]*:[ \t]*([^\r\n]*)", re.IGNORECASE)
 ProtocolFactory = Callable[[bytes], asyncio.Protocol]  # of the bytes received so far
@@ -72,13 +73,14 @@ def is_for_app(site: Site, head: bytes) -> bool:
 
 
 class PlatformConnection(HttpToolsProtocol):
-    """Uvicorn's connection with limits on the size and time of header sections, for which uvicorn has none.
+    """Uvicorn's connection with zero-copy send, and limits on the size and time of header sections.
 
     Trailer sections and chunk extensions have the limit of header sections too.
     """
 
     def __init__(self, limits: ProxyLimits, **uvicorn: Any) -> None:
         super().__init__(**uvicorn)
+        self.app = ZeroCopyApplication(cast(Application, self.app), self)
         self._limits = limits
         self._is_in_head = self._is_in_body = self._is_head_too_large = False
         self._head_bytes = 0

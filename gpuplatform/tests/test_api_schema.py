@@ -23,6 +23,10 @@ PATHS = {
     "/api/v1/sessions/{session_id}/apps/{app}/": {"get", "post", "delete"},
     "/api/v1/sessions/{session_id}/apps/{app}/share/": {"get", "post"},
     "/api/v1/sessions/{session_id}/apps/{app}/share/{link_id}/": {"delete"},
+    "/api/v1/folders/{folder_id}/uploads/": {"get", "post"},
+    "/api/v1/folders/{folder_id}/uploads/{upload_id}/": {"patch", "delete"},
+    "/api/v1/folders/{folder_id}/download/": {"get"},
+    "/api/v1/folders/{folder_id}/zip/": {"get", "post"},
     "/api/v1/ssh-keys/": {"get", "post"},
     "/api/v1/ssh-keys/{id}/": {"get", "delete"},
 }

@@ -1,0 +1,149 @@
+"""Zip archives of hostile and changing directories."""
+
+import io
+import os
+import subprocess
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from folders.files import archive as archives
+from folders.files.archive import NOTE_NAME, FolderArchive, TooManyEntriesError, require_archivable, safe_name
+from folders.files.folder_files import FolderFiles, make_layout
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[FolderFiles]:
+    """The files of an empty folder at tmp_path."""
+    opened = os.open(tmp_path, os.O_PATH | os.O_DIRECTORY)
+    make_layout(opened)
+    with FolderFiles(opened) as made:
+        yield made
+
+
+def zipped(files: FolderFiles, *selected: str) -> zipfile.ZipFile:
+    """Return the archive, tested."""
+    archive = zipfile.ZipFile(io.BytesIO(b"".join(FolderArchive(files, selected or [""]).chunks())))
+    assert archive.testzip() is None
+    return archive
+
+
+@pytest.mark.parametrize(
+    ("name", "safe"),
+    [
+        ("plain.txt", "plain.txt"),
+        ("größe 한글.txt", "größe 한글.txt"),
+        (r"..\..\evil.exe", ".._.._evil.exe"),
+        ("C:evil", "C_evil"),
+        ("new\nline\r\x1b[31m", "new_line__[31m"),
+        ("\udcff\udcfe", "__"),
+        ("aux", "_aux"),
+        ("NUL.txt", "_NUL.txt"),
+        ("console", "console"),
+        ("trailing.", "trailing_"),
+        ("trailing ", "trailing_"),
+        ('<>:"|?*', "_______"),
+        ("\u2028", "_"),
+    ],
+)
+def test_names_are_safe_to_unpack_anywhere(name: str, safe: str) -> None:
+    assert safe_name(name) == safe
+
+
+def test_hostile_names_unpack_below_the_target(files: FolderFiles, tmp_path: Path) -> None:
+    names = [b"..\\x", b".. ", b"a\nb", b"\xff", b"\xfe", b"...", b"C:", b"A", b"a", b"_", b"con", b"x" * 255]
+    for directory in (b".", b"sub"):
+        os.makedirs(os.path.join(os.fsencode(tmp_path / "files"), directory), exist_ok=True)
+        for name in names:
+            path = os.path.join(os.fsencode(tmp_path / "files"), directory, name)
+            Path(os.fsdecode(path)).write_bytes(name)
+    archive = zipped(files)
+    assert len({name.casefold() for name in archive.namelist()}) == 2 * len(names) + 1
+    assert sorted(map(archive.read, archive.namelist())) == sorted([b"", *names, *names])
+    target = tmp_path / "unpacked"
+    archive.extractall(target)
+    unpacked = [path for path in tmp_path.rglob("*") if path.is_file() and not path.is_relative_to(tmp_path / "files")]
+    assert len(unpacked) == 2 * len(names)
+    assert all(path.is_relative_to(target) for path in unpacked)
+
+
+def test_links_and_devices_are_listed_not_followed(files: FolderFiles, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (tmp_path / "files/link").symlink_to(tmp_path / "secret")
+    (tmp_path / "files/up").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "files/pipe")
+    (tmp_path / "files" / NOTE_NAME).write_text("own")
+    archive = zipped(files)
+    assert len(archive.namelist()) == 2
+    note = archive.read(NOTE_NAME).decode()
+    assert all(f"\n{name}: " in note for name in ("link", "up", "pipe"))
+    assert "secret" not in note
+
+
+def test_directory_may_change_while_it_is_sent(files: FolderFiles, tmp_path: Path) -> None:
+    root = tmp_path / "files"
+    for number in range(40):
+        (root / f"d{number}").mkdir()
+        (root / f"d{number}/file").write_bytes(bytes(200_000))
+    data = []
+    for count, chunk in enumerate(FolderArchive(files, [""]).chunks()):
+        data.append(chunk)
+        for number in range(40):
+            file = root / f"d{number}/file"
+            match (number + count) % 4:
+                case 0:
+                    file.unlink(missing_ok=True)
+                case 1:
+                    file.write_bytes(bytes(300_000))
+                case 2:
+                    file.write_bytes(b"short")
+                case 3:
+                    subprocess.run(["rm", "-rf", file.parent], check=True)
+                    file.parent.symlink_to("/etc")
+                    file.parent.unlink()
+                    file.parent.mkdir()
+    archive = zipfile.ZipFile(io.BytesIO(b"".join(data)))
+    assert archive.testzip() is None
+    assert {archive.getinfo(name).file_size for name in archive.namelist()} <= {0, 5, 200_000, 300_000}
+
+
+def test_file_that_grows_is_as_long_as_it_was(files: FolderFiles, tmp_path: Path) -> None:
+    log = tmp_path / "files/log"
+    log.write_bytes(bytes(3_000_000))
+    data = []
+    for chunk in FolderArchive(files, [""]).chunks():
+        data.append(chunk)
+        with log.open("ab") as file:
+            file.write(b"x" * 2_000_000)
+    with zipfile.ZipFile(io.BytesIO(b"".join(data))) as archive:
+        assert archive.read("log") == bytes(3_000_000)
+
+
+def test_chunks_are_small(files: FolderFiles, tmp_path: Path) -> None:
+    with (tmp_path / "files/big").open("wb") as file:
+        file.truncate(50_000_000)
+    sizes = [len(chunk) for chunk in FolderArchive(files, ["big"]).chunks()]
+    assert sum(sizes) > 50_000_000
+    assert max(sizes) < 3 * archives.CHUNK_BYTES
+
+
+def test_too_many_entries_are_refused_before(
+    files: FolderFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(archives, "MAX_ENTRIES", 5)
+    for number in range(5):
+        (tmp_path / f"files/{number}").touch()
+    require_archivable(files, ["0", "1"])
+    with pytest.raises(TooManyEntriesError):
+        require_archivable(files, [""])
+
+
+def test_same_names_from_two_directories_differ(files: FolderFiles, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"files/{name}/same").mkdir(parents=True)
+        (tmp_path / f"files/{name}/same/file").write_text(name)
+    archive = zipped(files, "a/same", "b/same")
+    assert archive.namelist() == ["same/", "same/file", "same (2)/", "same (2)/file"]
+    assert [archive.read(name) for name in archive.namelist()] == [b"", b"a", b"", b"b"]

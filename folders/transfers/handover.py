@@ -1,0 +1,228 @@
+"""ASGI middleware by which a view answers a request, and leaves the bytes of a body to a coroutine.
+
+The view runs as any other, with all of Django's middleware: who asks, may they, is the request well-formed. With its
+response it hands over (`hand_over`) an `IncomingBody` or `OutgoingBody`. Bodies thus never pass through Django, which
+would store an upload in a temporary file first, and occupy a thread as long as a download lasts.
+"""
+
+import asyncio
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from http import HTTPStatus
+from typing import Any, Final
+
+from folders.transfers.threads import in_thread
+from proxy.asgi import Application
+from proxy.asgi_request import Message, Receive, Scope, Send
+
+KEY: Final = "folders.transfer"  # in the scope: a Handover
+PATH: Final = re.compile(r"/api/v1/folders/[^/]+/(?:(uploads)/(?:[^/]+/)?|download/|zip/)\Z")
+LINGER_SECONDS: Final = 5.0
+FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"expect"})
+METHOD_OVERRIDE: Final = b"x-http-method-override"  # of tus, for networks that let only GET and POST pass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What became of an incoming body: changes to the view's response."""
+
+    status: int = 0  # of a refusal, whose content is `body`; 0: the body was taken
+    headers: Mapping[str, str] = field(default_factory=dict)
+    body: bytes = b""
+
+
+class ClientGoneError(Exception):
+    """The client has closed the connection before the end of its body."""
+
+
+class IncomingBody(ABC):
+    """Takes the body of a request."""
+
+    @abstractmethod
+    async def take(self, receive: Receive) -> Outcome:
+        """Take it. Raises ClientGoneError."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what is held; called in a thread."""
+
+
+class OutgoingBody(ABC):
+    """Gives the body of a response; `length_bytes` is None where that is not known."""
+
+    length_bytes: int | None
+
+    @abstractmethod
+    async def give(self, scope: Scope, send: Send) -> None:
+        """Send it all. Raises ConnectionError if the client has closed the connection, any error if it must be cut."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release what is held; called in a thread."""
+
+
+Body = IncomingBody | OutgoingBody
+
+
+@dataclass(slots=True)
+class Handover:
+    """What middleware and view tell each other about a request."""
+
+    has_body: bool = False  # of an upload, where the view itself sees no body
+    bodies: list[Body] = field(default_factory=list)  # handed over by the view: none or one
+
+
+def hand_over(request: Any, body: Body) -> None:
+    """Have the middleware take or give the body of Django's or REST framework's request; it closes it in any case."""
+    request.scope[KEY].bodies.append(body)
+
+
+def has_body(request: Any) -> bool:
+    """Return whether the client sends a body, to be taken by an `IncomingBody`."""
+    return bool(request.scope[KEY].has_body)
+
+
+class TransferMiddleware:
+    """Serves requests whose views may hand bodies over; withholds the bodies of uploads from Django."""
+
+    def __init__(self, application: Application) -> None:
+        self._application = application
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve the request."""
+        match = PATH.search(scope["path"]) if scope["type"] == "http" else None
+        if not match:
+            await self._application(scope, receive, send)
+            return
+        handover = Handover()
+        response = _Response(handover, send)
+        scope = {**scope, KEY: handover}
+        view_receive = receive
+        if match[1]:
+            handover.has_body = _announces_body(scope)
+            scope |= {
+                "method": _method(scope),
+                "headers": [pair for pair in scope["headers"] if pair[0] not in FRAMING],
+            }
+            view_receive = _NoBody().receive
+        try:
+            await self._application(scope, view_receive, response.send)
+            if handover.bodies:
+                await _transfer(handover.bodies[0], response.start, scope, receive, send)
+            elif handover.has_body:
+                await _refuse(response.start, response.content, receive, send)
+        finally:
+            for body in handover.bodies:
+                in_thread(body.close)  # goes on by itself: a file system that hangs must not hold this task up
+
+
+def _announces_body(scope: Scope) -> bool:
+    headers = dict(scope["headers"])
+    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip(b"0") != b""
+
+
+def _method(scope: Scope) -> str:
+    """Return the request's method, or that which a POST says instead."""
+    override = dict(scope["headers"]).get(METHOD_OVERRIDE, b"").decode("latin-1").upper()
+    return override if scope["method"] == "POST" and override in ("PATCH", "DELETE") else str(scope["method"])
+
+
+class _NoBody:
+    """Django's side of a request whose body it is not to read."""
+
+    def __init__(self) -> None:
+        self._is_read = False
+
+    async def receive(self) -> Message:
+        if self._is_read:
+            await asyncio.Event().wait()  # Django listens for the client's end until it has responded
+        self._is_read = True
+        return {"type": "http.request", "body": b"", "more_body": False}
+
+
+class _Response:
+    """Passes the response of a view on, or keeps it if the request or the response has a body apart from Django."""
+
+    def __init__(self, handover: Handover, send: Send) -> None:
+        self._handover = handover
+        self._send = send
+        self.start: Message = {}
+        self.content = b""
+
+    async def send(self, message: Message) -> None:
+        if not (self._handover.bodies or self._handover.has_body):
+            await self._send(message)
+        elif message["type"] == "http.response.start":
+            self.start = message
+        else:
+            self.content += message.get("body", b"")
+
+
+async def _refuse(start: Message, content: bytes, receive: Receive, send: Send) -> None:
+    """Send a response to a request whose body is not taken, and close the connection behind it.
+
+    Closed while the client still sends, its system would drop the response (RFC 9112, section 9.6). So what it sends is
+    read for LINGER_SECONDS.
+    """
+    headers = _with(start["headers"], {b"content-length": b"%d" % len(content), b"connection": b"close"})
+    await send({**start, "headers": headers})
+    await send({"type": "http.response.body", "body": content, "more_body": True})
+    with suppress(TimeoutError):
+        async with asyncio.timeout(LINGER_SECONDS):
+            while (await receive()).get("more_body"):
+                pass
+    await send({"type": "http.response.body"})
+
+
+async def _transfer(body: Body, start: Message, scope: Scope, receive: Receive, send: Send) -> None:
+    if isinstance(body, OutgoingBody):
+        length = {} if body.length_bytes is None else {b"content-length": str(body.length_bytes).encode()}
+        await send({**start, "headers": _with(start["headers"], length)})
+        if scope["method"] == "HEAD":
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await _give(body, scope, receive, send)
+        return
+    try:
+        outcome = await body.take(receive)
+    except ClientGoneError:
+        return
+    replaced = {name.lower().encode(): value.encode() for name, value in outcome.headers.items()}
+    if outcome.status:
+        refused = {**start, "status": outcome.status, "headers": _with(start["headers"], replaced)}
+        await _refuse(refused, outcome.body, receive, send)
+        return
+    if start["status"] != HTTPStatus.NO_CONTENT:
+        replaced[b"content-length"] = b"0"
+    await send({**start, "headers": _with(start["headers"], replaced)})
+    await send({"type": "http.response.body", "body": b""})
+
+
+def _with(headers: Iterable[tuple[bytes, bytes]], replaced: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
+    """Return the headers with some replaced, and without the length that Django gave the body of the view."""
+    kept = [(name, value) for name, value in headers if name.lower() not in {b"content-length", *replaced}]
+    return [*kept, *replaced.items()]
+
+
+async def _give(body: OutgoingBody, scope: Scope, receive: Receive, send: Send) -> None:
+    """Send the body until it ends or the client is gone, which `send` does not tell."""
+    giving = asyncio.ensure_future(body.give(scope, send))
+    gone = asyncio.ensure_future(_client_gone(receive))
+    try:
+        await asyncio.wait({giving, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if giving.done() and isinstance(giving.exception(), ConnectionError | TimeoutError):
+            await gone
+        elif giving.done():
+            giving.result()
+    finally:
+        giving.cancel()
+        gone.cancel()
+        await asyncio.gather(giving, gone, return_exceptions=True)
+
+
+async def _client_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
