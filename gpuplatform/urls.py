@@ -17,6 +17,7 @@ urlpatterns = [
     path("", include("endpoints.urls")),
     path("scheduler/", include("scheduler.urls")),
     path("healthz", views.healthz, name="healthz"),
+    path("admin/login/", views.admin_sign_in),
     path("admin/simulation/", admin.site.admin_view(simulation), name="simulation"),
     path("admin/", admin.site.urls),
     path("api/", include("gpuplatform.api")),

@@ -1,8 +1,10 @@
-"""The health check."""
+"""The health check, and the administration's way to the sign-in page."""
 
 from django.conf import settings
+from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError, connection
-from django.http import HttpRequest, JsonResponse
+from django.http import HttpRequest, HttpResponseRedirect, JsonResponse
+from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -18,6 +20,15 @@ def healthz(request: HttpRequest) -> JsonResponse:
         {name: "ok" if is_ok else "unreachable" for name, is_ok in parts.items()},
         status=200 if all(parts.values()) else 503,
     )
+
+
+@never_cache
+@require_safe
+def admin_sign_in(request: HttpRequest) -> HttpResponseRedirect:
+    """Send strangers of the administration to the site's sign-in page, which alone takes passwords; refuse others."""
+    if request.user.is_authenticated:
+        raise PermissionDenied
+    return HttpResponseRedirect(f"{reverse('accounts:login')}?{request.GET.urlencode(safe='/')}")
 
 
 def _database_responds() -> bool:

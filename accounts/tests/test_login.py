@@ -2,9 +2,12 @@
 
 import pytest
 from django.conf import settings
+from django.http import HttpRequest
 from django.test import Client
 from django.urls import reverse
 
+from accounts import lockout
+from accounts.lockout import ADDRESS_FAILURE_LIMIT, folded_username
 from tests.factories import PASSWORD, make_user
 
 pytestmark = pytest.mark.django_db
@@ -66,6 +69,39 @@ def test_repeated_failures_lock_out_an_address_in_any_case(client: Client) -> No
     assert response.status_code == 429
     assert "You can try again in <strong>15 minutes</strong>" in response.content.decode()
     assert not is_signed_in(client)
+
+
+@pytest.mark.parametrize("spelling", ["ADA@EXAMPLE.ORG", " ada@example.org ", "\uff41\uff44\uff41@example.org"])
+def test_spellings_of_an_address_are_counted_together(spelling: str) -> None:
+    assert folded_username(HttpRequest(), {"username": spelling}) == "ada@example.org"
+
+
+def test_one_address_cannot_try_many_accounts(client: Client) -> None:
+    make_user(email="grace@example.org")
+    tried = [attempt(client, f"user{number}@example.org", "wrong") for number in range(ADDRESS_FAILURE_LIMIT)]
+    assert tried == [200] * (ADDRESS_FAILURE_LIMIT - 1) + [429]
+    assert attempt(client, "grace@example.org") == 429
+    response = client.post(
+        "/api/v1/auth/token/", {"email": "grace@example.org", "password": PASSWORD}, "application/json"
+    )
+    assert response.status_code == 429
+    assert not is_signed_in(client)
+
+
+def test_many_addresses_cannot_try_one_account(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lockout, "ACCOUNT_FAILURE_LIMIT", 3)
+    make_user(email="ada@example.org")
+    data = {"username": "ada@example.org", "password": "wrong"}
+    tried = [client.post(SIGN_IN, data, REMOTE_ADDR=f"192.0.2.{number}").status_code for number in range(3)]
+    assert tried == [200, 200, 429]
+    assert client.post(SIGN_IN, data | {"password": PASSWORD}, REMOTE_ADDR="192.0.2.9").status_code == 429
+
+
+def test_administration_has_no_door_of_its_own(client: Client) -> None:
+    assert client.get("/admin/", follow=True).redirect_chain[-1] == (f"{SIGN_IN}?next=/admin/", 302)
+    assert client.post("/admin/login/", {"username": "a@b.org", "password": "x"}).status_code == 405
+    client.force_login(make_user(), backend="django.contrib.auth.backends.ModelBackend")
+    assert client.get("/admin/", follow=True).status_code == 403
 
 
 def test_a_locked_address_locks_nobody_else_out(client: Client) -> None:
