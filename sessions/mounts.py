@@ -185,6 +185,13 @@ def plan(owner: User, requests: Sequence[MountRequest]) -> MountPlan:
     )
 
 
+def lock_folders(planned: MountPlan) -> bool:
+    """Lock the folders, so that none is deleted before the transaction ends; return whether all are still there."""
+    wanted = {mount.folder_id for mount in planned.mounts}
+    live = Folder.objects.live().select_for_update(no_key=True).filter(pk__in=wanted).order_by("pk")
+    return len(live) == len(wanted)
+
+
 def errors(group: ResourceGroup | None, requests: Sequence[MountRequest], planned: MountPlan) -> list[str]:
     """Return all that is wrong with the folders of a request, a sentence each. At most one query.
 

@@ -57,6 +57,8 @@ def submit(owner: User, request: LaunchRequest) -> list[Session]:
         User.objects.select_for_update(no_key=True).get(pk=owner.pk)
         names = _names(owner, request)
         _check_pending_limit(owner, request)
+        if planned.mounts and not mounts.lock_folders(planned):
+            raise RejectedError({"mounts": "A folder was just deleted or withdrawn; choose again."})
         now = timezone.now()
         sessions = Session.objects.bulk_create(_rows(owner, request, names, now, planned))
         if planned.mounts:

@@ -6,6 +6,8 @@ import pytest
 from django.utils import timezone
 
 from accounts.models import User
+from folders import services as folder_services
+from folders.errors import FolderInUseError
 from folders.models import Folder, FolderShare, HostRoot, StorageRoot
 from resources.models import Host
 from scheduler.passes import run_pass
@@ -116,6 +118,16 @@ def test_all_that_is_wrong_is_said_at_once(owner: User, host: Host, data: Folder
         assert text in error
     assert not Session.objects.exists()
     assert not Mount.objects.exists()
+
+
+def test_a_folder_cannot_be_deleted_while_it_is_mounted(owner: User, host: Host, data: Folder) -> None:
+    planned = mounts.plan(owner, [MountRequest(folder=data)])
+    submitted(owner, host, MountRequest(folder=data))
+    with pytest.raises(FolderInUseError):
+        folder_services.trash(data)
+    Session.objects.get().delete()
+    folder_services.trash(data)
+    assert not mounts.lock_folders(planned)
 
 
 def test_the_number_of_folders_is_limited(owner: User, host: Host, root: StorageRoot) -> None:
