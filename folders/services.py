@@ -155,7 +155,7 @@ def share(folder: Folder, user: User, *, is_read_only: bool = True) -> FolderSha
 
 
 def withdraw(share: FolderShare) -> None:
-    """End a share, at once for files and for new sessions. A session that mounts the folder keeps it until it ends."""
+    """End a share, at once for files and for new sessions; host workers take it out of running sessions in seconds."""
     share.delete()
     logger.info("folder %s: no longer shared with user %s", share.folder_id, share.user_id)
 

@@ -18,6 +18,7 @@ from hostworker import (
     reconciler,
     runner,
     session_keys,
+    share_watch,
 )
 from hostworker import watchdog as gpu_watchdog
 from hostworker.folder_storage import FolderStorage
@@ -26,6 +27,7 @@ from hostworker.privileged.base import PrivilegesError
 from hostworker.privileged.firewall import FirewallError
 from hostworker.runtime.base import EngineUnreachableError, Runtime
 from hostworker.session_keys import SessionKeys
+from hostworker.share_watch import ShareWatch
 from hostworker.watchdog import Watchdog
 from resources import services as hosts
 from resources.kick import kick_scheduler
@@ -68,6 +70,7 @@ class HostWorker:
             (self.report_images, host_images.REPORT_SECONDS),
             (self.pull_images, host_images.PULL_POLL_SECONDS),
             (self.clear_images, CLEAR_IMAGES_SECONDS),
+            (ShareWatch(runtime, host).poll, share_watch.POLL_INTERVAL_SECONDS),
             (SessionKeys(runtime, host).poll, session_keys.POLL_INTERVAL_SECONDS),
             (JupyterActivity(host).poll, jupyter_activity.POLL_INTERVAL_SECONDS),
         ]

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from uuid import uuid4
 
+import docker
 import pytest
 from django.conf import settings
 
@@ -123,7 +124,7 @@ def folder_mounts(session: InContainer) -> set[str]:
 def test_folders_keep_what_they_are_shared_and_nothing_else(
     root: StorageRoot, group: ResourceGroup, owner: User
 ) -> None:
-    data, reference, local = (folders.create(owner, name, root) for name in ("data", "reference", ".local"))
+    data, reference, _ = (folders.create(owner, name, root) for name in ("data", "reference", ".local"))
     guest = factories.make_user()
     secret = folders.create(guest, "secret", root)
     put(secret, "key.txt", b"secret")
@@ -159,7 +160,20 @@ def test_folders_keep_what_they_are_shared_and_nothing_else(
     done(second, "echo more > ~/data/more.txt")
     assert done(theirs, "cat ~/data/more.txt") == "more"
     refused(theirs, "python -c 'import hello'")
-    assert local.is_automounted
+    check_withdrawal(theirs, second, data)
+
+
+def check_withdrawal(theirs: InContainer, owners: InContainer, data: Folder) -> None:
+    """A folder that is withdrawn goes out of the running session, and stays in that of its owner."""
+    client = docker.from_env()
+    container = client.containers.get(f"gp-{theirs.session.pk}-{theirs.session.attempt}")
+    container.exec_run("sleep 1000", user="work", workdir="/home/work/data", detach=True)
+    client.close()
+    folders.withdraw(data.shares.get())
+    until(lambda: theirs.session.mounts.filter(problem="Its owner has withdrawn it.").exists())
+    assert done(theirs, "ls -A ~/data") == ""
+    assert "sleep 1000" not in done(theirs, "cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+    assert done(owners, "cat ~/data/kept.txt") == "kept"
 
 
 def check_read_only(session: InContainer) -> None:

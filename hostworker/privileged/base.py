@@ -63,6 +63,18 @@ class HostPrivileges(Protocol):
     def give_name(self, container: ContainerFiles, hostname: str) -> None:
         """Set the container's host name, also in /etc/hostname and /etc/hosts. Raises OSError, too when it ended."""
 
+    def set_mount_read_only(self, main_pid: int, source: Path, read_only: bool) -> bool:
+        """Make the container's mounts of a folder's files read-only or writable; False while a file is being written.
+
+        Raises OSError; one of a container that has ended is no error, here and below.
+        """
+
+    def end_mount_writers(self, main_pid: int, source: Path) -> list[str]:
+        """End the container's processes that have a file of the folder open for writing; return their names."""
+
+    def take_mount_away(self, main_pid: int, source: Path) -> list[str]:
+        """Detach a folder's files from the container, and end what still holds them; return their names."""
+
     def firewall_problem(self) -> str:
         """Return why no packet filter rules can be kept on this host, or "" where they can."""
 

@@ -4,7 +4,7 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from hostworker.privileged import firewall, hostnames, memory_limits, processes
+from hostworker.privileged import firewall, hostnames, memory_limits, mounts, processes
 from hostworker.privileged.base import ContainerFiles
 from hostworker.runtime.base import EnforcementError
 
@@ -46,6 +46,18 @@ class DirectPrivileges:
     def give_name(self, container: ContainerFiles, hostname: str) -> None:
         """Enter the container's UTS namespace; see HostPrivileges."""
         hostnames.give_name(container, hostname)
+
+    def set_mount_read_only(self, main_pid: int, source: Path, read_only: bool) -> bool:
+        """Remount in the container's mount namespace; see HostPrivileges."""
+        return mounts.set_read_only(main_pid, source, read_only=read_only)
+
+    def end_mount_writers(self, main_pid: int, source: Path) -> list[str]:
+        """Find them in /proc; see HostPrivileges."""
+        return mounts.end_writers(main_pid, source)
+
+    def take_mount_away(self, main_pid: int, source: Path) -> list[str]:
+        """Detach it in the container's mount namespace; see HostPrivileges."""
+        return mounts.take_away(main_pid, source)
 
     def firewall_problem(self) -> str:
         """Return what keeps this process from loading rules; see HostPrivileges."""

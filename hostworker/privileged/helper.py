@@ -92,6 +92,18 @@ class HelperPrivileges:
         """See HostPrivileges."""
         self._ask("give_name", _encoded(container), hostname)
 
+    def set_mount_read_only(self, main_pid: int, source: Path, read_only: bool) -> bool:
+        """See HostPrivileges."""
+        return bool(self._ask("set_mount_read_only", main_pid, str(source), read_only))
+
+    def end_mount_writers(self, main_pid: int, source: Path) -> list[str]:
+        """See HostPrivileges."""
+        return list(self._ask("end_mount_writers", main_pid, str(source)))
+
+    def take_mount_away(self, main_pid: int, source: Path) -> list[str]:
+        """See HostPrivileges."""
+        return list(self._ask("take_mount_away", main_pid, str(source)))
+
     def firewall_problem(self) -> str:
         """See HostPrivileges."""
         try:

@@ -1,4 +1,4 @@
-"""Makes a data folder that a running container has mounted read-only, or writable again, from the host.
+"""Makes a data folder that a running container has mounted read-only or writable again, or takes it away.
 
 A thread of its own enters the container's mount namespace; nothing of the image is run for it, and no symbolic link of
 the container's is followed: what is changed is the very directory that the host knows. Needs root.
@@ -20,6 +20,8 @@ from hostworker.privileged import processes
 # linux/sched.h, linux/mount.h
 CLONE_FS: Final = 0x00000200
 CLONE_NEWNS: Final = 0x00020000
+MNT_DETACH: Final = 2
+UMOUNT_NOFOLLOW: Final = 8
 MS_RDONLY: Final = 1
 MS_REMOUNT: Final = 32
 MS_BIND: Final = 4096
@@ -32,6 +34,8 @@ _KEPT_FLAGS: Final = {  # of statvfs(3): of mount(2)
     os.ST_RELATIME: 1 << 21,
 }
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
+
+HOLDER_ROUNDS: Final = 5  # looks at a container's processes: one that is being ended may have begun another
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -84,6 +88,34 @@ def end_writers(main_pid: int, source: Path) -> list[str]:
     return ended
 
 
+def take_away(main_pid: int, source: Path) -> list[str]:
+    """Detach the directory `source` from the container, and end the processes that still hold something of it.
+
+    They hold it by an open or mapped file, or by their working directory. Return their names; a container that has
+    ended, or has no such mount, is a success. Raises OSError.
+    """
+    numbers = {mount.number for mount in _mounts(main_pid, source)}
+    container = processes.container_of(main_pid)
+    if not numbers or not container:
+        return []
+    namespace = os.open(f"/proc/{main_pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        if processes.container_of(main_pid) != container:
+            return []
+        wanted = source.stat()
+        for mount in _mounts(main_pid, source):
+            _in_namespace(namespace, lambda mount=mount: _detach(mount.point, wanted))  # type: ignore[misc]
+    finally:
+        os.close(namespace)
+    ended: list[str] = []
+    for _ in range(HOLDER_ROUNDS):
+        holders = [pid for pid in _processes_of(container) if _holds(pid, numbers)]
+        if not holders:
+            return ended
+        ended += [name for pid in holders if (name := _killed(pid))]
+    return ended
+
+
 def _mounts(main_pid: int, source: Path) -> list[_Mount]:
     """Return the mounts whose root ends like `source`: <owner>/<folder>/files, where the folder's id is unique."""
     ending = "/" + "/".join(source.parts[-3:])
@@ -123,14 +155,37 @@ def _in_namespace(namespace: int, act: Callable[[], None]) -> None:
         raise failures[0]
 
 
-def _remount(point: str, wanted: os.stat_result, read_only: bool) -> None:
-    """Change the mount at `point` if it is the directory with this status. Raises BlockingIOError while it is busy."""
+def _detach(point: str, wanted: os.stat_result) -> None:
+    """Detach the mount at `point` if it is the directory with this status."""
+    parent, _, name = point.rpartition("/")
+    directory = _opened(parent)
+    try:
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if (found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino):
+            os.fchdir(directory)  # a directory that something is mounted on cannot be renamed
+            _check(_libc.umount2(os.fsencode(name), MNT_DETACH | UMOUNT_NOFOLLOW))
+    finally:
+        os.close(directory)
+
+
+def _opened(path: str) -> int:
+    """Return a descriptor of a directory of this namespace, without following any symbolic link. Raises OSError."""
     directory = os.open("/", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
-        for part in point.strip("/").split("/"):
+        for part in filter(None, path.split("/")):
             below = os.open(part, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=directory)
             os.close(directory)
             directory = below
+    except OSError:
+        os.close(directory)
+        raise
+    return directory
+
+
+def _remount(point: str, wanted: os.stat_result, read_only: bool) -> None:
+    """Change the mount at `point` if it is the directory with this status. Raises BlockingIOError while it is busy."""
+    directory = _opened(point)
+    try:
         found = os.fstat(directory)
         if (found.st_dev, found.st_ino) != (wanted.st_dev, wanted.st_ino):
             return
@@ -163,6 +218,35 @@ def _writes(pid: int, descriptor: str, mounts: set[int]) -> bool:
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
     flags, number = int(fields["flags"], 8), int(fields.get("mnt_id", -1))
     return number in mounts and flags & os.O_ACCMODE != os.O_RDONLY and not flags & os.O_PATH
+
+
+def _holds(pid: int, mounts: set[int]) -> bool:
+    """Return whether the process has a file or directory of one of the mounts open, mapped or as its own directory."""
+    held = [f"{kind}/{name}" for kind in ("fd", "map_files") for name in _listed(f"/proc/{pid}/{kind}")]
+    return any(_mount_of(f"/proc/{pid}/{name}") in mounts for name in ("cwd", "root", "exe", *held))
+
+
+def _mount_of(link: str) -> int:
+    """Return the number of the mount on which the target of a link of /proc lies; -1 for none."""
+    try:
+        descriptor = os.open(link, os.O_PATH | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    try:
+        text = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
+    finally:
+        os.close(descriptor)
+    return int(text.partition("mnt_id:")[2].split()[0])
+
+
+def _killed(pid: int) -> str:
+    """Kill a process and return its name; "" if it has ended by itself."""
+    try:
+        name = Path(f"/proc/{pid}/comm").read_text().strip()
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        return ""
+    return name
 
 
 def _listed(path: str) -> list[str]:

@@ -26,6 +26,7 @@ LIMITS_MODE: Final = stat.S_IFREG | 0o444
 WHOLE_MACHINE: Final = ["0", "0", "4294967295"]  # /proc/self/uid_map of who is root on the machine itself
 _CONTAINER_ID: Final = re.compile(r"[0-9a-f]{64}")
 _DEVICE: Final = re.compile(r"gp[a-z0-9-]{1,13}")  # the platform's bridges; see container_config.bridge_device
+_FILES: Final = re.compile(r"/[^\0]*/[0-9]+/[a-z2-7]{16}/files")  # as in folders.files.mount_source
 _HOSTNAME: Final = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]{0,62}[A-Za-z0-9])?")
 
 Operation = Callable[..., object]
@@ -49,6 +50,11 @@ class Operations:
             "limit_gpu_memory": self._limit_gpu_memory,
             "can_name": lambda container: privileges.can_name(_container(container)),
             "give_name": self._give_name,
+            "set_mount_read_only": lambda pid, source, read_only: privileges.set_mount_read_only(
+                _pid(pid), _files(source), bool(read_only)
+            ),
+            "end_mount_writers": lambda pid, source: privileges.end_mount_writers(_pid(pid), _files(source)),
+            "take_mount_away": lambda pid, source: privileges.take_mount_away(_pid(pid), _files(source)),
             "firewall_problem": privileges.firewall_problem,
             "hold_firewall": self._hold_firewall,
         }
@@ -100,6 +106,13 @@ def _pid(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise PrivilegesError(f"{value!r} is no process")
     return value
+
+
+def _files(value: object) -> Path:
+    """Return the directory of a folder's files; what is done with it is done in a container alone."""
+    if not isinstance(value, str) or not _FILES.fullmatch(value):
+        raise PrivilegesError(f"{value!r} is no folder's directory")
+    return Path(value)
 
 
 def _container(value: list[Any]) -> ContainerFiles:

@@ -9,6 +9,8 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from docker.api import APIClient
@@ -34,6 +36,7 @@ from hostworker.runtime.base import (
     HeldImage,
     ImageUnavailableError,
     Key,
+    MountError,
     StartError,
     no_login,
     no_op,
@@ -266,6 +269,20 @@ class DockerRuntime:
         """Return what saves containers of the same engine; see Runtime."""
         return self._snapshots
 
+    def set_folder_read_only(self, session: str, attempt: int, source: Path, *, read_only: bool) -> bool:
+        """Remount it in the container; see Runtime."""
+        with self._in_container(session, attempt) as pid:
+            if pid is None or self._privileges.set_mount_read_only(pid, source, read_only):
+                return True
+            self._privileges.end_mount_writers(pid, source)
+        return False
+
+    def take_folder_away(self, session: str, attempt: int, source: Path) -> None:
+        """Detach it in the container; see Runtime."""
+        with self._in_container(session, attempt) as pid:
+            if pid is not None and (ended := self._privileges.take_mount_away(pid, source)):
+                logger.info("session %s: ended what held its folder: %s", session, ", ".join(ended))
+
     def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
         """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""
         return exits_since(time.time_ns(), self._client, label_filter(self._owner), stopped)
@@ -302,6 +319,16 @@ class DockerRuntime:
                 raise
             self._network.ensure_anew()
             client.start(container_id)
+
+    @contextmanager
+    def _in_container(self, session: str, attempt: int) -> Iterator[int | None]:
+        """Give the main process of the container, None if it does not run; raise MountError for what fails there."""
+        with translated(EngineUnreachableError):
+            container = self._find(self._client(), session, attempt)
+        try:
+            yield int(container["State"]["Pid"]) if container and container["State"]["Running"] else None
+        except OSError as error:
+            raise MountError(f"A folder cannot be changed in the running container: {error}") from error
 
     def _find(self, client: APIClient, session: str, attempt: int) -> dict[str, Any] | None:
         container = inspect(client, container_name(session, attempt))

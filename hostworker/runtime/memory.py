@@ -9,6 +9,7 @@ import queue
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Final
 
 from engine.containers import container_name
@@ -155,6 +156,24 @@ class MemoryRuntime(MemoryEngineControl):
                 raise ExecutionError("The session's container is not running.")
             program = self._engine.program
         return program(command, environment)
+
+    def set_folder_read_only(self, session: str, attempt: int, source: Path, *, read_only: bool) -> bool:
+        """Change the mount; nothing writes to it here; see Runtime."""
+        with self.operation("set_folder_read_only"):
+            if container := self.find(session, attempt):
+                folders = [
+                    replace(each, is_read_only=read_only) if each.source == source else each
+                    for each in container.spec.folders
+                ]
+                container.spec = replace(container.spec, folders=tuple(folders))
+            return True
+
+    def take_folder_away(self, session: str, attempt: int, source: Path) -> None:
+        """Remove the mount; see Runtime."""
+        with self.operation("take_folder_away"):
+            if container := self.find(session, attempt):
+                left = tuple(each for each in container.spec.folders if each.source != source)
+                container.spec = replace(container.spec, folders=left)
 
     def keep_warm(self, stopped: threading.Event) -> None:
         """Return at once: every start is quick here; see Runtime."""

@@ -1,14 +1,16 @@
 """What a host gives a session of its folders, and what happens where it lacks them."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from folders.models import Folder, StorageRoot
+from folders.models import Folder, FolderShare, StorageRoot
 from folders.roots import mark
 from hostworker import runner
-from hostworker.runtime.base import FolderMount
+from hostworker.runtime.base import FolderMount, MountError
 from hostworker.runtime.memory import MemoryRuntime
+from hostworker.share_watch import ShareWatch
 from resources.models import Host
 from sessions import services
 from sessions.lifecycle import Reason, Status
@@ -100,6 +102,68 @@ def test_without_its_storage_a_session_ends_that_asked_for_it(
     session = started(runtime, host, data, MountRequest(folder=data))
     assert session.reason == Reason.MOUNT_FAILED
     assert "does not have the storage disk" in session.detail
+
+
+class TestShareWatch:
+    """What becomes of the folders of others while sessions run."""
+
+    @pytest.fixture
+    def theirs(self, root: StorageRoot) -> Folder:
+        folder = make_folder(root=root, name="theirs")
+        made(folder)
+        return folder
+
+    @pytest.fixture
+    def share(self, theirs: Folder) -> FolderShare:
+        return FolderShare.objects.create(folder=theirs, user=make_user(), is_read_only=False)
+
+    @pytest.fixture
+    def session(self, runtime: MemoryRuntime, host: Host, share: FolderShare) -> Session:
+        own = make_folder(share.user, root=share.folder.root, name="own")
+        made(own)
+        return started(runtime, host, own, MountRequest(folder=own), MountRequest(folder=share.folder))
+
+    def test_a_withdrawn_folder_is_taken_out_of_the_session(
+        self, runtime: MemoryRuntime, host: Host, session: Session, share: FolderShare
+    ) -> None:
+        watch = ShareWatch(runtime, host)
+        watch.poll()
+        assert len(mounted(runtime, session)) == 2
+        share.delete()
+        for _ in range(2):
+            watch.poll()
+        assert [mount.target for mount in mounted(runtime, session)] == ["/home/work/own"]
+        assert session.mounts.get(folder_name="theirs").problem == "Its owner has withdrawn it."
+        session.refresh_from_db()
+        assert session.status == Status.RUNNING
+
+    def test_a_folder_turns_read_only(
+        self, runtime: MemoryRuntime, host: Host, session: Session, share: FolderShare
+    ) -> None:
+        FolderShare.objects.update(is_read_only=True)
+        ShareWatch(runtime, host).poll()
+        assert [mount.is_read_only for mount in mounted(runtime, session)] == [False, True]
+        assert session.mounts.get(folder_name="theirs").is_read_only
+
+    def test_a_session_ends_whose_folder_cannot_be_taken(
+        self, runtime: MemoryRuntime, host: Host, session: Session, share: FolderShare
+    ) -> None:
+        share.delete()
+        runtime.fail_next("take_folder_away", MountError("no root here"), times=3)
+        watch = ShareWatch(runtime, host)
+        for _ in range(2):
+            watch.poll()
+        session.refresh_from_db()
+        assert session.status == Status.RUNNING
+        watch.poll()
+        session.refresh_from_db()
+        assert (session.status, session.reason) == (Status.TERMINATING, Reason.MOUNT_FAILED)
+
+    def test_without_folders_of_others_one_query_is_made(
+        self, runtime: MemoryRuntime, host: Host, django_assert_num_queries: Any
+    ) -> None:
+        with django_assert_num_queries(1):
+            ShareWatch(runtime, host).poll()
 
 
 def test_a_link_in_place_of_a_folder_is_not_followed(runtime: MemoryRuntime, host: Host, root: StorageRoot) -> None:

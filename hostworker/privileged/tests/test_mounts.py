@@ -95,8 +95,30 @@ def test_another_directory_at_the_point_stays_as_it_is(container: Container, sou
     assert can_write(container)
 
 
+def test_what_is_taken_away_is_gone_for_all_programs(container: Container, source: Path) -> None:
+    pid = main_pid(container)
+    (source / "secret").write_text("hidden words")
+    commands = {
+        "in_it": "cd /home/work/sub/data; exec sleep 1000",
+        "reads": "exec sleep 1000 </home/work/sub/data/secret",
+        "writes": "exec sleep 1000 >/home/work/sub/data/log",
+        "outside": "cd /tmp; exec sleep 1000",
+    }
+    for name, command in commands.items():
+        made = container.client.exec_create(container.id, ["sh", "-c", f"exec 3>/tmp/{name}; {command}"])["Id"]
+        container.client.exec_start(made, detach=True)
+    until(lambda: len(container.processes()) == len(commands) and (source / "log").exists())
+    assert sorted(mounts.take_away(pid, source)) == ["sleep"] * 3
+    until(lambda: len(container.processes()) == 1)
+    assert "hidden" not in container.run("cat /home/work/sub/data/secret; ls -a /home/work/sub/data")
+    assert (source / "secret").read_text() == "hidden words"
+    assert container.run("grep -c protected /proc/self/mountinfo").strip() == "1"
+    assert mounts.take_away(pid, source) == []
+
+
 def test_a_container_that_has_ended_is_no_error(container: Container, source: Path) -> None:
     pid = main_pid(container)
     container.stop()
     assert mounts.set_read_only(pid, source, read_only=True)
     assert mounts.end_writers(pid, source) == []
+    assert mounts.take_away(pid, source) == []

@@ -16,6 +16,7 @@ from hostworker.privileged.server import Operations
 ID = "a" * 64
 SANDBOX_ID = "b" * 64
 FOLDER = f"/var/lib/docker/containers/{SANDBOX_ID}"
+FILES = "/roots/disk/7/abcdefghijklmnop/files"
 CONTAINER = [ID, 7, f"{FOLDER}/hostname", f"{FOLDER}/hosts"]
 
 
@@ -48,6 +49,17 @@ class Recorded:
 
     def give_name(self, container: ContainerFiles, hostname: str) -> None:
         self.done.append(("give_name", container.container_id, str(container.hosts_path), hostname))
+
+    def set_mount_read_only(self, main_pid: int, source: Path, read_only: bool) -> bool:
+        self.done.append(("set_mount_read_only", main_pid, source, read_only))
+        return True
+
+    def end_mount_writers(self, main_pid: int, source: Path) -> list[str]:
+        return ["cat"]
+
+    def take_mount_away(self, main_pid: int, source: Path) -> list[str]:
+        self.done.append(("take_mount_away", main_pid, source))
+        return []
 
     def firewall_problem(self) -> str:
         return "none"
@@ -94,11 +106,26 @@ def test_each_operation_is_done_and_answered(operations: Operations, root: Recor
     ask(operations, "limit_gpu_memory", 4, {"GPU-1": 1 << 40})
     ask(operations, "give_name", CONTAINER, "main1.tour")
     ask(operations, "hold_firewall", "gpuplatform")
+    assert ask(operations, "set_mount_read_only", 4, FILES, True) is True
+    assert ask(operations, "end_mount_writers", 4, FILES) == ["cat"]
+    assert ask(operations, "take_mount_away", 4, FILES) == []
     assert root.done == [
         ("limit_gpu_memory", 4, {"GPU-1": 1 << 40}),
         ("give_name", ID, f"{FOLDER}/hosts", "main1.tour"),
         ("hold_firewall", "gpuplatform"),
+        ("set_mount_read_only", 4, Path(FILES), True),
+        ("take_mount_away", 4, Path(FILES)),
     ]
+
+
+@pytest.mark.parametrize(
+    "source", ["", "/", "/etc", "/roots/1/aaaabbbbccccdddd", f"{'/roots/1/' + 'a' * 16}/files/x", 5]
+)
+def test_only_folders_files_are_taken_away(operations: Operations, root: Recorded, source: object) -> None:
+    for operation in ("take_mount_away", "end_mount_writers"):
+        with pytest.raises(AssertionError, match="no folder's directory"):
+            ask(operations, operation, 4, source)
+    assert root.done == []
 
 
 def test_a_limits_file_of_the_worker_is_given_to_root(operations: Operations, root: Recorded, tmp_path: Path) -> None:
