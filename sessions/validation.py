@@ -24,6 +24,9 @@ MIN_TIME_LIMIT: Final = timedelta(minutes=1)
 MAX_TIME_LIMIT: Final = timedelta(days=365)
 MAX_START_DELAY: Final = timedelta(days=365)
 RESERVED_PREFIX: Final = "GPUPLATFORM_"
+# The engine runs hooks on the host with the container's variables: those of the dynamic linker and of NVIDIA's runtime
+# would act there, as root (CVE-2025-23266).
+ENGINE_PREFIXES: Final = ("LD_", "NVIDIA_")
 
 
 def name_error(name: str) -> str | None:
@@ -95,6 +98,8 @@ def environment_error(environment: Mapping[str, str]) -> str | None:
             return f"{name!r} is not a variable name: use letters, digits and _, not beginning with a digit."
         if name.startswith(RESERVED_PREFIX):
             return f"{name!r} is reserved: names beginning with {RESERVED_PREFIX} are set by the platform."
+        if name.startswith(ENGINE_PREFIXES):
+            return f"{name!r} would act on the host too: set it in the session, such as in ~/.bashrc."
         if "\0" in value:
             return f"The value of {name} contains a NUL character."
         if NOT_UNICODE.search(value):

@@ -1,7 +1,7 @@
 """Keeps sessions away from their host's own services: packet filter rules on the bridge that their containers are on.
 
 A container reaches whatever its host binds to all interfaces, by the bridge's own address, and what a cloud tells the
-host at a link-local address. Both are dropped here; answers to what the host itself began pass, and so does everything
+host at addresses of its own. Both are dropped here; answers to what the host itself began pass, and so does everything
 that goes on to other machines. The rules name the bridge, so they hold before it exists; they are never removed.
 """
 
@@ -18,11 +18,15 @@ from typing import Final
 LOCK_SECONDS: Final = "5"  # the engine changes rules as well
 RUN_SECONDS: Final = 15
 RESOLVER_FILES: Final = (Path("/etc/resolv.conf"), Path("/run/systemd/resolve/resolv.conf"))
-LINK_LOCAL: Final = IPv4Network("169.254.0.0/16")  # and in it, clouds' metadata at 169.254.169.254
+METADATA_IPV4: Final = (
+    IPv4Network("169.254.0.0/16"),  # link-local; in it most clouds' metadata, at 169.254.169.254
+    IPv4Network("168.63.129.16/32"),  # Azure's agent, and its name server
+    IPv4Network("100.100.100.200/32"),  # Alibaba Cloud's metadata
+)
 DNS: Final = 53
 REPLIES: Final = "-m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"
 NEIGHBOURS: Final = range(133, 137)  # the ICMPv6 messages without which an address cannot even be found
-METADATA_IPV6: Final = ("fe80::/10", "fd00:ec2::254/128")
+METADATA_IPV6: Final = ("fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128")  # Amazon's and Google's
 FOLDERS: Final = "/usr/local/sbin:/usr/sbin:/sbin"  # where the tools are, also for those who have not these on PATH
 OWN: Final = "GP-"  # how our chains begin
 
@@ -84,10 +88,11 @@ class Firewall:
     def _chains(self, forward: str) -> list[Chain]:
         resolvers = [address for text in self._nameservers() if isinstance(address := ip_address(text), IPv4Address)]
         to_host = [rule for address in resolvers if _is_of_host(address) for rule in _dns_rules(address)]
-        to_link = [rule for address in resolvers if address in LINK_LOCAL for rule in _dns_rules(address)]
+        to_cloud = [rule for address in resolvers if _is_metadata(address) for rule in _dns_rules(address)]
+        metadata = [f"-d {network} -j DROP" for network in METADATA_IPV4]
         return [
             Chain(f"{OWN}IN-{self._device}", "INPUT", (REPLIES, *to_host, "-j DROP")),
-            Chain(f"{OWN}FWD-{self._device}", forward, (*to_link, f"-d {LINK_LOCAL} -j DROP")),
+            Chain(f"{OWN}FWD-{self._device}", forward, (*to_cloud, *metadata)),
         ]
 
     def _chains_ipv6(self) -> list[Chain]:
@@ -127,6 +132,10 @@ def nameservers_of_host() -> list[str]:
 
 def _dns_rules(address: IPv4Address) -> list[str]:
     return [f"-d {address}/32 -p {kind} -m {kind} --dport {DNS} -j RETURN" for kind in ("udp", "tcp")]
+
+
+def _is_metadata(address: IPv4Address) -> bool:
+    return any(address in network for network in METADATA_IPV4)
 
 
 def _is_of_host(address: IPv4Address) -> bool:

@@ -116,7 +116,8 @@ def _environment(spec: ContainerSpec, setup: EnforcementSetup) -> dict[str, str]
     """Return the spec's environment with the devices pinned.
 
     Where NVIDIA's runtime is the engine's default, this variable alone decides which GPUs a container sees, and many
-    images set it to "all"; so it is ours, whatever the image or the user says.
+    images set it to "all"; so it is ours, whatever the image or the user says. What an image has the linker preload is
+    left out, since the engine's hooks on the host are run with the container's variables.
     """
     uuids = [gpu.uuid for gpu in spec.gpus if not gpu.is_simulated]
     hostname = {"HOSTNAME": spec.hostname} if spec.hostname else {}  # the engine's would be that of a sandbox
@@ -125,6 +126,8 @@ def _environment(spec: ContainerSpec, setup: EnforcementSetup) -> dict[str, str]
         **spec.environment,
         **setup.environment,
         "NVIDIA_VISIBLE_DEVICES": ",".join(uuids) or "void",
+        "LD_PRELOAD": "",
+        "LD_AUDIT": "",
     }
 
 

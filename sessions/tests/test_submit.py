@@ -122,6 +122,8 @@ BAD_FIELDS: list[tuple[str, dict[str, Any], str]] = [
     ("environment", {"environment": {"A\n": ""}}, "not a variable name"),
     ("environment", {"environment": {"": "x"}}, "not a variable name"),
     ("environment", {"environment": {"GPUPLATFORM_SESSION_ID": "x"}}, "reserved"),
+    ("environment", {"environment": {"LD_PRELOAD": "/proc/self/cwd/x.so"}}, "would act on the host too"),
+    ("environment", {"environment": {"NVIDIA_VISIBLE_DEVICES": "all"}}, "would act on the host too"),
     ("environment", {"environment": {"A": "x\0y"}}, "NUL"),
     ("environment", {"environment": {"A": "\ud800"}}, "lone surrogate"),
     ("environment", {"environment": {"A": "ä" * 32 * 1024}}, "64 KiB"),

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.docker
 
 NETWORK = "gp-walled"
 OUTSIDE = "203.0.113.2"  # of TEST-NET-3: nobody's
-METADATA = "169.254.169.254"
+METADATA = ("169.254.169.254", "168.63.129.16", "100.100.100.200")  # of Amazon and others, Azure, Alibaba
 PORT = 8099
 
 
@@ -115,7 +115,7 @@ def serving(address: str = "0.0.0.0", port: int = 0, handler: type[BaseRequestHa
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """Have a machine beyond this one that answers at OUTSIDE, and at METADATA as a cloud's does."""
+    """Have a machine beyond this one that answers at OUTSIDE, and at those of METADATA as clouds' do."""
     name, link = "gp-outside", "gp-link"
     subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
     run("ip", "netns", "add", name)
@@ -123,13 +123,15 @@ def outside() -> Iterator[None]:
         run("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
         run("ip", "address", "add", "203.0.113.1/30", "dev", link)
         run("ip", "link", "set", link, "up")
-        for words in (f"address add {OUTSIDE}/30 dev eth0", f"address add {METADATA}/32 dev eth0", "link set eth0 up"):
-            run("ip", "-n", name, *words.split())
+        for address in (f"{OUTSIDE}/30", *METADATA):
+            run("ip", "-n", name, "address", "add", address, "dev", "eth0")
+        run("ip", "-n", name, "link", "set", "eth0", "up")
         run("ip", "-n", name, "route", "add", "default", "via", "203.0.113.1")
-        run("ip", "route", "add", METADATA, "via", OUTSIDE)
+        for address in METADATA:
+            run("ip", "route", "add", address, "via", OUTSIDE)
         with subprocess.Popen(["ip", "netns", "exec", name, sys.executable, "-c", SERVER]) as process:
             try:
-                until(lambda: can_connect(OUTSIDE) and can_connect(METADATA))
+                until(lambda: all(can_connect(address) for address in (OUTSIDE, *METADATA)))
                 yield
             finally:
                 process.kill()
@@ -198,9 +200,10 @@ def test_a_session_reaches_neither_postgresql_nor_redis(walled: Walled) -> None:
 
 def test_session_reaches_internet_but_no_cloud_metadata(walled: Walled) -> None:
     with outside():
-        assert walled.answer(METADATA, PORT) == "heard hello", "this is what the rules are for"
+        for address in METADATA:
+            assert walled.answer(address, PORT) == "heard hello", "this is what the rules are for"
         walled.wall.hold()
-        assert walled.is_cut_off(METADATA, PORT)
+        assert all(walled.is_cut_off(address, PORT) for address in METADATA)
         assert walled.answer(OUTSIDE, PORT) == "heard hello"
 
 

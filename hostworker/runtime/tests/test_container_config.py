@@ -35,6 +35,13 @@ def test_only_granted_real_devices_are_visible() -> None:
     assert f"NVIDIA_VISIBLE_DEVICES={one.uuid},{other.uuid}" in environment
 
 
+def test_nothing_is_preloaded_into_the_hooks_of_the_engine() -> None:
+    """An image may set these; the engine's hooks on the host would obey them, as root."""
+    _, environment = asked_of_the_engine(make_spec("any", environment={"LD_PRELOAD": "/x.so", "LD_AUDIT": "/y.so"}))
+    assert {"LD_PRELOAD=", "LD_AUDIT="} <= environment
+    assert not [each for each in environment if each.endswith(".so")]
+
+
 def test_folders_are_private_mounts() -> None:
     folders = (FolderMount(source=Path("/roots/1/a/files"), target="/home/work/data", is_read_only=True),)
     host = container_config(make_spec("any", folders=folders), {}, "gpuplatform")["HostConfig"]
