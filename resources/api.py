@@ -1,7 +1,7 @@
 """API of hosts, images, presets and groups: read-only lists of what the caller may use."""
 
-from django.db.models import Prefetch, Q, QuerySet, Sum
-from rest_framework.mixins import ListModelMixin
+from django.db.models import Count, Prefetch, Q, QuerySet, Sum
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.viewsets import GenericViewSet
 
 from accounts.api import user_of
@@ -9,16 +9,18 @@ from resources.models import Gpu, Host, Image, Preset, ResourceGroup
 from resources.serializers import HostSerializer, ImageSerializer, PresetSerializer, ResourceGroupSerializer
 
 
-class ImageViewSet(ListModelMixin, GenericViewSet[Image]):
-    """The images that sessions may run; superadmins see the disabled ones too."""
+class ImageViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Image]):
+    """The images that the caller may launch; superadmins see all of them, the disabled ones too."""
 
     queryset = Image.objects.all()
     serializer_class = ImageSerializer
 
     def get_queryset(self) -> QuerySet[Image]:
         """Return the images visible to the caller."""
-        images = super().get_queryset()
-        return images if user_of(self.request).is_superuser else images.filter(is_enabled=True)
+        user = user_of(self.request)
+        hosts = Q(on_hosts__host__group__in=ResourceGroup.objects.usable_by(user).values("pk"))
+        images = Image.objects.visible_to(user).prefetch_related("apps")
+        return images.annotate(on_hosts_count=Count("on_hosts", filter=hosts)).order_by("environment", "version", "pk")
 
 
 class ResourceGroupViewSet(ListModelMixin, GenericViewSet[ResourceGroup]):

@@ -3,7 +3,7 @@
 from rest_framework import serializers
 
 from resources.fields import FgpuTextField
-from resources.models import Gpu, Host, Image, Preset, ResourceGroup
+from resources.models import App, Gpu, Host, Image, Preset, ResourceGroup
 
 
 class ResourceGroupSerializer(serializers.ModelSerializer[ResourceGroup]):
@@ -28,17 +28,36 @@ class PresetSerializer(serializers.ModelSerializer[Preset]):
 
 
 class ImageSerializer(serializers.ModelSerializer[Image]):
-    """A version of an environment, with its minimum resources."""
+    """A version of an environment: what it needs, what it offers, and where it is."""
 
     min_fgpu = FgpuTextField(read_only=True)
+    private = serializers.SerializerMethodField(help_text="Whether its owner alone may use it")
+    apps: serializers.SlugRelatedField[App] = serializers.SlugRelatedField(
+        slug_field="name", many=True, read_only=True, help_text="Beside the terminal"
+    )
+    size = serializers.IntegerField(
+        read_only=True, allow_null=True, help_text="Bytes to pull, or taken on a host; null if not known"
+    )
+    accelerators = serializers.SerializerMethodField(help_text="What it can use, such as cuda")
+    on_hosts = serializers.IntegerField(
+        source="on_hosts_count", read_only=True, help_text="Hosts of the caller's groups that have it already"
+    )
 
     class Meta:
         model = Image
         fields = (
-            *("reference", "environment", "version", "description", "is_enabled"),
-            *("min_cpu", "min_memory", "min_fgpu"),
+            *("id", "reference", "environment", "version", "description", "private", "is_enabled", "enable_hint"),
+            *("min_cpu", "min_memory", "min_fgpu", "apps", "architecture", "accelerators", "size", "on_hosts"),
         )
         read_only_fields = fields
+
+    def get_private(self, image: Image) -> bool:
+        """Return whether the image has an owner."""
+        return image.owner_id is not None
+
+    def get_accelerators(self, image: Image) -> list[str]:
+        """Return the accelerators as a list."""
+        return image.accelerators.replace(",", " ").split()
 
 
 class GpuSerializer(serializers.ModelSerializer[Gpu]):

@@ -15,7 +15,7 @@ from resources.fields import FgpuFormField, SizeFormField, SpanFormField
 from resources.images import builds
 from resources.models import Image, Preset, ResourceGroup
 from resources.units import GIB, MIB, fgpu_text, size_text
-from sessions import mounts, services, validation
+from sessions import image_choice, mounts, services, validation
 from sessions.errors import GENERAL, RejectedError
 from sessions.models import Session
 from sessions.mounts import MountRequest
@@ -35,6 +35,7 @@ FALLBACKS: Final[dict[str, Any]] = {
     "depends_on": (),
     "mounts": (),
 }  # in place of invalid fields
+PRIVATE_GROUP: Final = "My environments"
 CUSTOM: Final = ""  # the preset field's value for custom allocation
 
 
@@ -101,11 +102,12 @@ class LaunchForm(forms.Form):
 
     image = forms.ModelChoiceField(
         Image.objects.none(),
+        required=False,
         error_messages={
-            "required": "Choose an environment.",
             "invalid_choice": "This environment is not offered at present; choose another.",
         },
     )
+    image_name = forms.CharField(required=False, max_length=255)
     name = forms.CharField(required=False)
     environment = PairsField(required=False)
     resource_group = forms.ModelChoiceField(
@@ -145,8 +147,8 @@ class LaunchForm(forms.Form):
         self._first_folder_id = folder_id
         self._mount_problems: dict[str, str] = {}
         groups = ResourceGroup.objects.usable_by(owner)
-        offered = Image.objects.filter(is_enabled=True).select_related("build")
-        self.images = list(offered)
+        offered = Image.objects.usable_by(owner).select_related("build")
+        self.images = sorted(offered, key=lambda image: image.owner_id is not None)
         self.groups = list(groups)
         self.presets = list(Preset.objects.filter(Q(group=None) | Q(group__in=self.groups)).select_related("group"))
         self.others = list(Session.objects.filter(owner=owner).live()[:MAX_OFFERED])
@@ -189,6 +191,7 @@ class LaunchForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         """Return the cleaned data, with the amounts from the preset, or require all amounts."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data
+        self._choose_image(cleaned)
         preset, group = cleaned.get("preset"), cleaned.get("resource_group")
         if preset and preset.group_id and group and preset.group_id != group.pk:
             self.add_error("preset", f"{preset.name} belongs to another resource group.")
@@ -201,6 +204,32 @@ class LaunchForm(forms.Form):
         if self.errors and all(cleaned.get(name) is not None for name in NEEDED):
             self._add_problems()
         return cleaned
+
+    def _choose_image(self, cleaned: dict[str, Any]) -> None:
+        """Take the image that was named, else the one that was chosen."""
+        if self.has_image_name:
+            self.errors.pop("image", None)
+            cleaned["image"] = None
+            if "image_name" not in self.errors:
+                try:
+                    cleaned["image"] = image_choice.find_by_name(self.owner, cleaned["image_name"])
+                except RejectedError as error:
+                    self._show(error.errors)
+        elif not cleaned.get("image") and "image" not in self.errors:
+            self.add_error("image", "Choose an environment.")
+
+    @property
+    def has_image_name(self) -> bool:
+        """True if an image was named instead of chosen."""
+        return bool(str(self["image_name"].value() or "").strip())
+
+    @property
+    def environments(self) -> list[tuple[str, list[Image]]]:
+        """The images by environment, those of the owner alone as the last."""
+        groups: dict[str, list[Image]] = {}
+        for image in self.images:
+            groups.setdefault(PRIVATE_GROUP if image.owner_id else image.environment, []).append(image)
+        return list(groups.items())
 
     def _add_problems(self) -> None:
         """Add messages for what can never be granted, so that all messages show at once."""
@@ -301,6 +330,8 @@ class LaunchForm(forms.Form):
             field: str | None = name
             if name in AMOUNTS and self.cleaned_data.get("preset"):
                 field = "preset"
+            elif name == "image" and self.has_image_name:
+                field = "image_name"
             elif name == GENERAL or name not in self.fields:
                 field = None
             self.add_error(field, message)

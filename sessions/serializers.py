@@ -16,8 +16,9 @@ from resources.fields import MAX_INTEGER, FgpuField, FgpuTextField, SizeField, S
 from resources.models import Image, Preset, ResourceGroup
 from resources.tiers import Tier
 from resources.units import MIB
-from sessions import validation
+from sessions import image_choice, validation
 from sessions.app_serializers import EndpointSerializer
+from sessions.errors import RejectedError
 from sessions.lifecycle import Kind, Reason, Status, Tab
 from sessions.models import Mount, Session, SessionEvent
 from sessions.mounts import MountRequest, folders_named
@@ -299,7 +300,7 @@ class LaunchRequestSerializer(StrictSerializer):
         """Return the fields of `LaunchRequest`; raise ValidationError with all names that do not exist."""
         errors: dict[str, str] = {}
         found: dict[str, Any] = {}
-        for resolve in (_find_image, self._find_group, _find_amounts, self._find_dependencies, self._find_mounts):
+        for resolve in (self._find_image, self._find_group, _find_amounts, self._find_dependencies, self._find_mounts):
             try:
                 found |= resolve({**attrs, **found})
             except ValidationError as error:
@@ -320,6 +321,19 @@ class LaunchRequestSerializer(StrictSerializer):
     def _user(self) -> User:
         user: User = self.context["request"].user
         return user
+
+    def _find_image(self, attrs: Mapping[str, Any]) -> dict[str, Image]:
+        reference, environment, version = (attrs.get(name) for name in ("image", "environment", "version"))
+        try:
+            if reference is not None and (environment, version) == (None, None):
+                return {"image": image_choice.find_by_name(self._user, reference)}
+            if reference is not None or environment is None:
+                raise ValidationError({"image": "Name an image, or an environment and its version."})
+            if version is None:
+                raise ValidationError({"version": "Name the version of the environment."})
+            return {"image": image_choice.find_version(self._user, environment, version)}
+        except RejectedError as error:
+            raise ValidationError(error.errors) from None
 
     def _find_group(self, attrs: Mapping[str, Any]) -> dict[str, ResourceGroup]:
         return {"resource_group": group_for(self._user, attrs.get("resource_group"))}
@@ -361,22 +375,6 @@ def group_for(user: User, name: str | None) -> ResourceGroup:
     else:
         message = "You may not use any resource group yet; ask an administrator."
     raise ValidationError({"resource_group": message})
-
-
-def _find_image(attrs: Mapping[str, Any]) -> dict[str, Image]:
-    images = Image.objects.select_related("build")  # the service refuses the disabled ones
-    reference, environment, version = (attrs.get(name) for name in ("image", "environment", "version"))
-    if reference is not None and (environment, version) == (None, None):
-        if image := images.filter(reference=reference).first():
-            return {"image": image}
-        raise ValidationError({"image": f"There is no image {reference!r}."})
-    if reference is not None or environment is None:
-        raise ValidationError({"image": "Name an image, or an environment and its version."})
-    if version is None:
-        raise ValidationError({"version": "Name the version of the environment."})
-    if image := images.filter(environment=environment, version=version).first():
-        return {"image": image}
-    raise ValidationError({"version": f"There is no version {version!r} of {environment!r}."})
 
 
 def _find_amounts(attrs: Mapping[str, Any]) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
 from django.db import transaction
@@ -13,11 +13,10 @@ from accounts import limits
 from accounts.limits import Amounts
 from accounts.models import User
 from resources.capacity import Capacity, shortfalls
-from resources.images import builds
 from resources.kick import kick_scheduler
 from resources.models import Host, Image, ResourceGroup
 from resources.units import amount_text, span_text
-from sessions import mounts, notify, usage, validation
+from sessions import image_choice, mounts, notify, usage, validation
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import FINAL, IN_CONTAINER, LIVE, Kind, Reason, Status
 from sessions.models import Mount, Placed, Session, SessionEvent, StaleSessionError
@@ -59,6 +58,7 @@ def submit(owner: User, request: LaunchRequest) -> list[Session]:
         _check_pending_limit(owner, request)
         if planned.mounts and not mounts.lock_folders(planned):
             raise RejectedError({"mounts": "A folder was just deleted or withdrawn; choose again."})
+        request = replace(request, image=image_choice.stored(request.image))
         now = timezone.now()
         sessions = Session.objects.bulk_create(_rows(owner, request, names, now, planned))
         if planned.mounts:
@@ -204,9 +204,7 @@ def _shape_errors(request: LaunchRequest) -> dict[str, str]:
 def _grant_errors(owner: User, request: LaunchRequest) -> dict[str, str]:
     """Return {field: message} for what the user's policy or the image never allows."""
     errors = {}
-    if not request.image.is_enabled:
-        errors["image"] = f"{request.image} is not offered at present."
-    elif refusal := builds.refusal(request.image):
+    if refusal := image_choice.refusal(owner, request.image):
         errors["image"] = refusal
     image = request.image
     for name, least in (("cpu", image.min_cpu), ("memory", image.min_memory), ("fgpu", image.min_fgpu)):

@@ -65,7 +65,12 @@ def launch(request: UserRequest) -> HttpResponse:
     if request.method == "POST" and form.is_valid() and (started := form.save()):
         messages.success(request, _launched(started))
         return redirect(reverse("sessions:list") + _launcher_fragment(started))
-    context = {"form": form, "facts": queries.launch_facts(request.user)} | _build_context(request.user)
+    context = {
+        "form": form,
+        "facts": queries.launch_facts(request.user),
+        "disabled_images": queries.disabled_images(),
+        **_build_context(request.user),
+    }
     return render(request, "sessions/launch.html", context, status=422 if form.is_bound else 200)
 
 

@@ -245,7 +245,7 @@ def _fgpu() -> Finding:
 
 
 def _images() -> Finding:
-    references = list(Image.objects.filter(is_enabled=True).values_list("reference", flat=True))
+    references = list(Image.objects.filter(is_enabled=True, owner=None).values_list("reference", flat=True))
     if not references:
         return Finding(Verdict.WARN, "none is registered", "`make images` builds them")
     statuses = builds.statuses()

@@ -45,7 +45,7 @@ from hostworker.runtime.container_config import NETWORK, container_config, joine
 from hostworker.runtime.docker_client import BridgeNetwork, ProcessClient
 from hostworker.runtime.docker_events import exits_since
 from hostworker.runtime.docker_exec import execute
-from hostworker.runtime.docker_images import HeldImages, is_here, pull_lines
+from hostworker.runtime.docker_pulls import HeldImages, is_here, pull_lines
 from hostworker.runtime.docker_requests import (
     CONFLICT,
     explanation,

@@ -15,8 +15,7 @@ from resources.images.builder import Builder, BuildOutcome, ignore_step
 from resources.images.catalog import Entry
 from resources.images.recipes import Recipe
 from resources.images.references import registry_of
-from resources.images.registration import CatalogChange, is_registered, register_entry
-from resources.models import Image
+from resources.images.registration import CatalogChange, is_registered, register_entry, row_of
 
 
 class Provision:
@@ -37,7 +36,7 @@ class Provision:
         """
         if not self._register(entry, enable=entry.is_enabled):
             return False
-        image = _row(entry)
+        image = row_of(entry)
         if self._builder.is_current(entry, recipe):
             builds.mark_current(image, position)
         else:
@@ -46,11 +45,11 @@ class Provision:
 
     def is_enabled(self, entry: Entry) -> bool:
         """Return whether the entry, which is registered, is enabled."""
-        return _row(entry).is_enabled
+        return row_of(entry).is_enabled
 
     def build(self, entry: Entry, recipe: Recipe) -> bool:
         """Build the entry, which is registered, recording and reporting how it goes; False when that failed."""
-        build = builds.claim(_row(entry))
+        build = builds.claim(row_of(entry))
         on_step = partial(builds.record_step, build) if build else ignore_step
         result = self._builder.build(entry, recipe, on_step)
         if result.outcome is BuildOutcome.FAILED:
@@ -96,7 +95,3 @@ class Provision:
             return True
         self._silent.add(registry)
         return False
-
-
-def _row(entry: Entry) -> Image:
-    return Image.objects.get(environment=entry.environment, version=entry.version)

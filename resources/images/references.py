@@ -57,6 +57,23 @@ def parse_reference(reference: str) -> ImageReference:
     return ImageReference(registry=registry, repository=repository, tag=tag, digest=digest)
 
 
+def familiar_reference(reference: str) -> str:
+    """Return the shortest spelling of a reference, as engines list it: without Docker Hub's own names."""
+    first, slash, rest = reference.partition("/")
+    if slash and first in _DOCKER_HUB_NAMES:
+        reference = rest
+    return reference.removeprefix("library/") if registry_of(reference) == DOCKER_HUB else reference
+
+
+def spellings(reference: str) -> set[str]:
+    """Return every spelling of a reference that names the same image."""
+    familiar = familiar_reference(reference)
+    if registry_of(familiar) != DOCKER_HUB:
+        return {familiar}
+    full = familiar if "/" in familiar else f"library/{familiar}"
+    return {familiar, full, *(f"{name}/{path}" for name in _DOCKER_HUB_NAMES for path in (familiar, full))}
+
+
 def registry_address_problem(address: str) -> str | None:
     """Return what is wrong with the address of a registry, or None: a host as references begin with it."""
     if re.fullmatch(_HOST, address, re.ASCII) and registry_of(f"{address}/x") == address:

@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from django.core.exceptions import ValidationError
 from django.db import transaction
+from django.db.models import QuerySet
 
 from resources.images.catalog import Entry
 from resources.images.references import reference_problem
@@ -37,12 +38,11 @@ def register_entry(entry: Entry, *, enable: bool = True) -> CatalogChange:
         "min_cpu": entry.min_cpu,
         "min_memory": entry.min_memory,
         "min_fgpu": entry.min_fgpu,
-        "accelerators": entry.accelerators,
-        "architecture": entry.architecture,
         "enable_hint": entry.enable_hint,
         "source": (ImageSource.CATALOG if entry.recipe else ImageSource.REGISTRY).value,
     }
-    row = Image.objects.filter(environment=entry.environment, version=entry.version).first()
+    fields |= {name: told for name in ("accelerators", "architecture") if (told := getattr(entry, name))}
+    row = _rows(entry).first()
     if row is None:
         has_default = Image.objects.filter(environment=entry.environment, is_default=True).exists()
         row = _save(Image(is_enabled=enable, is_default=entry.is_default and not has_default), fields)
@@ -56,7 +56,17 @@ def register_entry(entry: Entry, *, enable: bool = True) -> CatalogChange:
 
 def is_registered(entry: Entry) -> bool:
     """Return whether the entry's version of its environment is registered, under any reference."""
-    return Image.objects.filter(environment=entry.environment, version=entry.version).exists()
+    return _rows(entry).exists()
+
+
+def row_of(entry: Entry) -> Image:
+    """Return the row of an entry that is registered."""
+    return _rows(entry).get()
+
+
+def _rows(entry: Entry) -> QuerySet[Image]:
+    """Return the entry's row, if there is one; a user's own image of the same name is another."""
+    return Image.objects.filter(environment=entry.environment, version=entry.version, owner=None)
 
 
 def _add_apps(image: Image, entry: Entry) -> bool:

@@ -55,7 +55,7 @@ export function hint(name, kind, { group, largest, least, left }) {
 
 // Returns what is ordered in one line.
 export function summary({ environment, version, place, cpu, memory, shared, fgpu, count }) {
-  const parts = [`${environment} ${version}`, `${cpu} core${cpu === 1 ? "" : "s"}`, `${write.size(memory)} RAM`, `${write.size(shared)} shared`];
+  const parts = [`${environment} ${version}`.trim(), `${cpu} core${cpu === 1 ? "" : "s"}`, `${write.size(memory)} RAM`, `${write.size(shared)} shared`];
   if (fgpu) parts.push(`${write.fgpu(fgpu)} fGPU`);
   return `${count === 1 ? "" : `${count} × `}${parts.join(" · ")}, in ${place}`;
 }

@@ -1,6 +1,7 @@
 // The launch page: dependent version list, variable rows, sliders bound to the inputs, and the review line.
 // Only the inputs are posted, and the server decides; without this script the form still launches.
 import { GIB, hint, objection, read, scaleOf, summary, write } from "#amounts";
+import { presenceText } from "#image-text";
 
 const AMOUNTS = ["cpu", "memory", "shared_memory", "fgpu"];
 const MAX_SESSIONS = 50;
@@ -9,6 +10,8 @@ const form = document.getElementById("launch");
 const facts = form && JSON.parse(document.getElementById("facts").textContent);
 const field = (name) => document.getElementById(`id_${name}`);
 
+const imageName = () => field("image_name").value.trim(); // typed instead of an environment
+const image = () => (imageName() ? undefined : facts.images[field("image").value]);
 const kindOf = (name) => document.querySelector(`[data-amount="${name}"]`).dataset.kind;
 const amountOf = (name) => read[kindOf(name)](field(name).value);
 const group = () => facts.groups[field("resource_group").value];
@@ -22,8 +25,15 @@ function largestOf(name) {
 
 function hintOf(name) {
   const { cpu, memory, fgpu, sessions: count } = facts.left;
-  const least = facts.images[field("image").value]?.[name];
+  const least = image()?.[name];
   return hint(name, kindOf(name), { group: group(), largest: largestOf(name), least, left: { cpu, memory, fgpu, count }[name] });
+}
+
+function presence() {
+  const where = group();
+  if (!where || !image()) return "";
+  const { hosts, size, isPulled } = image();
+  return presenceText({ have: hosts[field("resource_group").value] ?? 0, total: where.hosts, size, isPulled });
 }
 
 function fitSliders() {
@@ -91,7 +101,7 @@ function choosePresets() {
 
 function review() {
   const [cpu, memory, shared, fgpu, count] = [...AMOUNTS, "count"].map(amountOf);
-  const image = field("image").selectedOptions[0];
+  const chosen = field("image").selectedOptions[0];
   const where = field("resource_group");
   const place = where.selectedOptions ? where.selectedOptions[0].text.split(" — ")[0] : where.nextElementSibling.firstChild.textContent.trim();
   const broken = [cpu, memory, shared, fgpu, count].some((amount) => !(amount >= 0));
@@ -102,19 +112,24 @@ function review() {
     note.textContent = "";
     return;
   }
-  const environment = document.getElementById("environment-choice").value;
-  line.textContent = summary({ environment, version: image.dataset.version, place, cpu, memory, shared, fgpu, count });
-  const least = facts.images[field("image").value];
+  // One's own images are listed under a common title, with their environment in the version.
+  const environment = imageName() || "isPrivate" in chosen.dataset ? "" : document.getElementById("environment-choice").value;
+  const version = imageName() || chosen.dataset.version;
+  line.textContent = summary({ environment, version, place, cpu, memory, shared, fgpu, count });
+  const least = image();
   note.textContent = objection({ cpu, memory, fgpu }, { least, group: group() }); // #advice says when it starts
 }
 
 function update() {
   const about = document.getElementById("image-about");
-  about.textContent = field("image").selectedOptions[0]?.title ?? "";
+  about.textContent = imageName() ? "" : [field("image").selectedOptions[0]?.title, presence()].filter(Boolean).join(" · ");
   about.hidden = !about.textContent;
+  for (const name of ["image", "environment-choice"]) {
+    (document.getElementById(name) ?? field(name)).disabled = Boolean(imageName());
+  }
   fitSliders();
   review();
-  const isUnusable = "unusable" in (field("image").selectedOptions[0]?.dataset ?? {});
+  const isUnusable = !imageName() && "unusable" in (field("image").selectedOptions[0]?.dataset ?? {});
   const button = document.getElementById("launch-button");
   button.disabled = isUnusable || button.classList.contains("btn-loading");
   document.getElementById("launch-waits").hidden = !isUnusable;
