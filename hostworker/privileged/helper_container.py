@@ -33,6 +33,7 @@ CAPABILITIES: Final = (
     "CHOWN",
     "DAC_OVERRIDE",
     "FOWNER",
+    "KILL",
     "NET_ADMIN",
     "NET_RAW",
     "SYS_ADMIN",

@@ -20,6 +20,7 @@ from hostworker.privileged.direct import DirectPrivileges
 from hostworker.privileged.firewall import FirewallError
 from hostworker.privileged.helper import HelperPrivileges
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
+from hostworker.runtime.base import FolderMount
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
 from tests.platform import ROOT
 from tests.tiny_image import ensure_tiny_image
@@ -57,9 +58,12 @@ def containers(mark: str) -> list[str]:
         return [each["Id"] for each in client.containers(all=True, filters={"label": [f"{TEST_LABEL}={mark}"]})]
 
 
-def test_the_helper_sees_and_does_what_root_does(helped: HelperPrivileges, world: DockerWorld) -> None:
+def test_the_helper_sees_and_does_what_root_does(helped: HelperPrivileges, world: DockerWorld, tmp_path: Path) -> None:
     direct = DirectPrivileges()
-    spec = make_spec(world.image)
+    source = tmp_path / "7" / "abcdefghijklmnop" / "files"
+    source.mkdir(parents=True, mode=0o777)
+    source.chmod(0o777)
+    spec = make_spec(world.image, folders=(FolderMount(source=source, target="/mnt/data"),))
     runtime = world.runtime()
     runtime.create(spec)
     runtime.start(spec.session, 1)
@@ -75,6 +79,13 @@ def test_the_helper_sees_and_does_what_root_does(helped: HelperPrivileges, world
     helped.give_name(files, "given")
     assert world.execute(spec.session, 1, "cat /proc/sys/kernel/hostname /etc/hostname")[1] == "given\ngiven\n"
     assert SANDBOX_HOSTNAME not in world.execute(spec.session, 1, "cat /etc/hosts")[1]
+    world.execute(spec.session, 1, "sleep 1000 >/mnt/data/log &")
+    assert not helped.set_mount_read_only(files.pid, source, read_only=True)
+    assert helped.end_mount_writers(files.pid, source) == ["sleep"]
+    until(lambda: helped.set_mount_read_only(files.pid, source, read_only=True))
+    world.execute(spec.session, 1, "cd /mnt/data; sleep 1000 &")
+    assert helped.take_mount_away(files.pid, source) == ["sleep"]
+    assert "log" not in world.execute(spec.session, 1, "ls /mnt/data")[1]
 
 
 def test_a_limits_file_becomes_roots_and_what_is_not_stays(helped: HelperPrivileges, tmp_path: Path) -> None:
