@@ -81,11 +81,15 @@ class TransferClient:
         """Send a request of tus."""
         return self.ask(method, address, headers={**TUS, **(headers or {})}, **options)
 
-    def download(self, path: str, method: str = "GET", *, inline: bool = False, **headers: str) -> requests.Response:
+    def download(
+        self, path: str, method: str = "GET", *, inline: bool = False, stream: bool = False, **headers: str
+    ) -> requests.Response:
         """Download a file."""
         params = {"path": path} | ({"inline": "1"} if inline else {})
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.ask(method, reverse("folder-download", args=[self._folder.pk]), headers=named, params=params)
+        return self.ask(
+            method, reverse("folder-download", args=[self._folder.pk]), headers=named, params=params, stream=stream
+        )
 
     def ask(
         self, method: str, address: str, headers: Mapping[str, str] | None = None, **options: Any
