@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help machine ready packages up setup test test-long fgpu lint format doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy
+.PHONY: help machine ready packages up setup test test-long fgpu lint format doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -68,6 +68,9 @@ bench-terminal: $(DEV) $(NODE) .env ## Measure a keystroke's echo in a terminal 
 
 bench-proxy: $(DEV) $(NODE) ## Measure the way to apps against configurable-http-proxy and nginx; ARGS="--rounds N"
 	@$(PYTHON) -m bench.proxy $(ARGS)
+
+bench-files: $(DEV) .env ## Measure uploads against a raw copy and downloads against nginx; ARGS="--rounds N --megabytes N"
+	@$(PYTHON) -m bench.files $(ARGS)
 
 clean: ## Remove what make installed here; keeps .env and the data in var/
 	@rm -rf .venv node_modules fgpu/build var/static .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
