@@ -12,16 +12,16 @@ USER = "user@example.org"
 
 
 @contextmanager
-def sessions_page(browser: Browser, platform: Platform) -> Iterator[Page]:
-    """Sign the demo user in and give their sessions page; every error of the page fails the test."""
+def sessions_page(browser: Browser, platform: Platform, email: str = USER) -> Iterator[Page]:
+    """Sign a user of the demo in and give their sessions page; every error of the page fails the test."""
     context = browser.new_context(viewport={"width": 1440, "height": 900})
     context.set_default_timeout(SLOW_MS)
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.goto(platform.url)
-    page.get_by_label("E-mail").fill(USER)
-    page.get_by_label("Password", exact=True).fill(platform.passwords[USER])
+    page.get_by_label("E-mail").fill(email)
+    page.get_by_label("Password", exact=True).fill(platform.passwords[email])
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Sessions", exact=True)).to_be_visible()
     yield page

@@ -128,18 +128,51 @@ def test_tensorboard_shows_logged_values(page: Page, terminal: Page) -> None:
     expect(board.get_by_text("loss").first).to_be_visible()
 
 
-def test_mlflow_shows_runs_of_the_terminal(page: Page, terminal: Page) -> None:
-    write_file(terminal, "train.py", TRAIN)
+def test_mlflow_compares_runs_of_the_terminal(page: Page, terminal: Page) -> None:
+    write_file(terminal, "train_diabetes.py", TRAIN)
     typed(terminal, "clear; mlflow ui --host 0.0.0.0", "Application startup complete")
-    terminal.keyboard.press("Control+b")
-    terminal.keyboard.press("c")
-    typed(terminal, "clear; python train.py", "trained 0.05")
-    typed(terminal, "clear; python train.py 0.2 0.05", "trained 0.2")
     ui = launched(page, NAME, "MLflow UI")
     ui.wait_for_url("http://mlflow--*.apps.localhost:*/**")
+    terminal.bring_to_front()
+    terminal.keyboard.press("Control+b")
+    terminal.keyboard.press("c")
+    typed(terminal, "clear; python train_diabetes.py", "trained 0.05")
+    ui.reload()
+    expect(ui.get_by_text("net-0.05-0.05").first).to_be_visible()
+    typed(terminal, "clear; python train_diabetes.py 0.2 0.05", "trained 0.2")
+    ui.reload()
     for run in ("net-0.05-0.05", "net-0.2-0.05"):
         expect(ui.get_by_text(run).first).to_be_visible()
+    chosen = ui.get_by_label("Press Space to toggle row selection (checked)")
+    for count in (1, 2):
+        ui.get_by_label("Press Space to toggle row selection (unchecked)").first.check()
+        expect(chosen).to_have_count(count)
+    ui.get_by_role("button", name="Compare", exact=True).click()
+    expect(ui.get_by_role("heading", name="Comparing 2 Runs from 1 Experiment")).to_be_visible()
     typed(terminal, "clear; echo servers-$(pgrep -fc 'bin/mlflow u[i]')", "servers-1")
+
+
+def test_two_versions_run_side_by_side(page: Page, terminal: Page) -> None:
+    page.bring_to_front()
+    page.keyboard.press("Escape")
+    page.get_by_role("link", name="START").first.click()
+    page.get_by_role("combobox", name="Environment", exact=True).select_option("scikit-learn")
+    page.get_by_label("Version").select_option("1.5")
+    page.get_by_label("Session name").fill("older")
+    page.locator(".preset", has_text="small").click()
+    page.get_by_role("button", name="LAUNCH").click()
+    expect(page.get_by_role("dialog")).to_contain_text("Apps of older")
+    older = launched(page, "older", "Terminal")
+    expect(older.locator(".xterm-rows")).to_contain_text("$")
+    command = "clear; python -c 'import sklearn; print(sklearn.__name__, sklearn.__version__)'"
+    typed(older, command, "sklearn 1.5.2")
+    typed(terminal, command, "sklearn 1.7.2")
+    expect(older.locator(".xterm-rows")).to_contain_text("sklearn 1.5.2")
+    page.bring_to_front()
+    page.keyboard.press("Escape")
+    page.locator("tr", has_text="older").get_by_role("link", name="Terminate").click()
+    page.get_by_role("dialog").get_by_role("button", name="Terminate").click()
+    expect(page.locator("tr", has_text="older")).to_have_count(0)
 
 
 def test_an_app_says_that_its_session_ended(page: Page, platform: Platform) -> None:
