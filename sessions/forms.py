@@ -188,6 +188,11 @@ class LaunchForm(forms.Form):
             raise forms.ValidationError(errors)
         return requests
 
+    def clean_command(self) -> str:
+        """Return the command with the line ends of a shell: browsers send those of forms as CR LF."""
+        command: str = self.cleaned_data["command"]
+        return command.replace("\r\n", "\n")
+
     def clean(self) -> dict[str, Any]:
         """Return the cleaned data, with the amounts from the preset, or require all amounts."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data

@@ -282,13 +282,13 @@ def test_apps_are_edited_with_their_image(superadmin: Client) -> None:
     image = make_image()
     form = {name: str(getattr(image, name)) for name in ("environment", "version", "reference", "min_cpu")}
     form |= {"min_memory": "64m", "min_fgpu": "0", "apps-TOTAL_FORMS": "1", "apps-INITIAL_FORMS": "0"}
-    app = {"name": "code", "title": "Code", "port": "8080", "command": "exec code", "position": "0"}
-    app |= {"readiness_path": "/", "start_path": "/"}
+    app = {"name": "code", "title": "Code", "port": "8080", "command": "cd data\r\nexec code \\\r\n --all"}
+    app |= {"readiness_path": "/", "start_path": "/", "position": "0"}
     form |= {f"apps-0-{name}": value for name, value in app.items()}
     answer = superadmin.post(url(Image, "change", image.pk), form | {"apps-0-start_path": "https://evil.example"})
     assert answer.status_code == 200
     assert superadmin.post(url(Image, "change", image.pk), form).status_code == 302
-    assert image.apps.get().command == "exec code"
+    assert image.apps.get().command == "cd data\nexec code \\\n --all"
 
 
 def test_a_hosts_group_is_fixed_while_leases_exist(superadmin: Client) -> None:

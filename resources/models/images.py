@@ -175,3 +175,7 @@ class App(models.Model):
 
     def __str__(self) -> str:
         return self.title
+
+    def clean(self) -> None:
+        """Give the command the line ends of a shell: browsers send those of forms as CR LF."""
+        self.command = self.command.replace("\r\n", "\n")

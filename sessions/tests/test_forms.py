@@ -68,6 +68,13 @@ def test_a_preset_overrides_custom_amounts(owner: User, group: ResourceGroup, im
     assert (session.cpu, session.memory, session.shared_memory, session.fgpu) == (3, GIB, 128 * MIB, 1000)
 
 
+def test_a_command_has_the_line_ends_of_a_shell(owner: User, group: ResourceGroup, image: Image) -> None:
+    form = LaunchForm(owner, typed(group, image, command="cd data\r\npython train.py"))
+    assert form.is_valid(), form.errors
+    (session,) = form.save()
+    assert session.command == "cd data\npython train.py"
+
+
 def test_several_sessions_are_launched_at_once(owner: User, group: ResourceGroup, image: Image) -> None:
     form = LaunchForm(owner, typed(group, image, count="3"))
     assert form.is_valid()
