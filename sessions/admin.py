@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from accounts.models import User
 from resources.units import fgpu_text, size_text
 from sessions import services
-from sessions.models import GpuShare, Lease, Session, SessionEvent
+from sessions.models import GpuShare, Lease, Mount, Session, SessionEvent
 
 
 class ReadOnlyAdmin(admin.ModelAdmin[Any]):
@@ -46,6 +46,19 @@ class EventInline(admin.TabularInline[SessionEvent, Session]):
         return super().get_queryset(request).select_related("actor")
 
 
+class MountInline(admin.TabularInline[Mount, Session]):
+    """The folders of a session."""
+
+    model = Mount
+    fields = readonly_fields = ("folder_name", "path", "is_read_only", "is_held_read_only", "is_automatic", "problem")
+    can_delete = False
+    extra = 0
+
+    def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False: a session's folders are chosen at its launch."""
+        return False
+
+
 @admin.register(Session)
 class SessionAdmin(ReadOnlyAdmin):
     """All sessions, with actions that end them. Variables are shown by name: their values may be secrets."""
@@ -67,7 +80,7 @@ class SessionAdmin(ReadOnlyAdmin):
         ("Times", {"fields": ("created_at", "started_at", "ended_at")}),
         ("Output", {"fields": ("log_tail",), "classes": ("collapse",)}),
     )
-    inlines = (EventInline,)
+    inlines = (MountInline, EventInline)
     actions = ("end", "force_end")
 
     @admin.display(description="memory", ordering="memory")
