@@ -18,6 +18,7 @@ from folders.api_urls import urlpatterns as folder_patterns
 from resources.api import HostViewSet, ImageViewSet, PresetViewSet, ResourceGroupViewSet
 from scheduler.api import EstimateView
 from sessions.api import LimitsView, SessionViewSet
+from sessions.conversion_api import PrivateImageViewSet
 
 
 @extend_schema(exclude=True)
@@ -37,6 +38,7 @@ router.register("folders", FolderViewSet)
 router.register("hosts", HostViewSet)
 router.register("images", ImageViewSet)
 router.register("presets", PresetViewSet)
+router.register("private-images", PrivateImageViewSet, basename="private-image")
 router.register("resource-groups", ResourceGroupViewSet)
 router.register("sessions", SessionViewSet)
 router.register("ssh-keys", SshKeyViewSet)

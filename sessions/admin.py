@@ -5,12 +5,14 @@ from typing import Any, cast
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 
 from accounts.models import User
 from resources.units import fgpu_text, size_text
 from sessions import services
-from sessions.models import GpuShare, Lease, Mount, Session, SessionEvent
+from sessions.lifecycle import Status
+from sessions.models import Conversion, GpuShare, Lease, Mount, Session, SessionEvent
 
 
 class ReadOnlyAdmin(admin.ModelAdmin[Any]):
@@ -81,7 +83,7 @@ class SessionAdmin(ReadOnlyAdmin):
         ("Output", {"fields": ("log_tail",), "classes": ("collapse",)}),
     )
     inlines = (MountInline, EventInline)
-    actions = ("end", "force_end")
+    actions = ("convert", "end", "force_end")
 
     @admin.display(description="memory", ordering="memory")
     def memory_text(self, session: Session) -> str:
@@ -102,6 +104,15 @@ class SessionAdmin(ReadOnlyAdmin):
     def variables(self, session: Session) -> str:
         """Return the names of the variables."""
         return ", ".join(sorted(session.environment)) or "-"
+
+    @admin.action(description="Save as an image: choose its name", permissions=["end"])
+    def convert(self, request: HttpRequest, sessions: QuerySet[Session]) -> HttpResponse | None:
+        """Go to the page that turns the one chosen session into an image."""
+        chosen = list(sessions[:2])
+        if len(chosen) == 1 and chosen[0].status == Status.RUNNING:
+            return redirect("sessions:convert", chosen[0].pk)
+        self.message_user(request, "Choose one session, which runs.", messages.ERROR)
+        return None
 
     @admin.action(description="End selected sessions", permissions=["end"])
     def end(self, request: HttpRequest, sessions: QuerySet[Session]) -> None:
@@ -163,3 +174,14 @@ class SessionEventAdmin(ReadOnlyAdmin):
     list_select_related = ("session", "actor")
     search_fields = ("session__id", "session__name", "session__owner__email", "detail")
     date_hierarchy = "at"
+
+
+@admin.register(Conversion)
+class ConversionAdmin(ReadOnlyAdmin):
+    """Sessions that were saved as images, or are to be."""
+
+    list_display = ("created_at", "session", "reference", "state", "progress", "requested_by", "host", "ended_at")
+    list_filter = ("state", "host")
+    list_select_related = ("session", "requested_by", "host")
+    search_fields = ("session__id", "session__name", "session__owner__email", "reference")
+    date_hierarchy = "created_at"

@@ -17,7 +17,6 @@ from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
-from rest_framework.viewsets import GenericViewSet
 
 from accounts import limits
 from accounts.api import user_of
@@ -25,6 +24,7 @@ from accounts.models import User
 from resources.models import ResourceGroup
 from resources.totals import largest_amounts
 from sessions import logs, services, usage
+from sessions.conversion_api import ConversionActions
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import TABS, Tab
 from sessions.models import SESSION_ID, Endpoint, Session, SessionEvent
@@ -67,7 +67,7 @@ class PlainTextRenderer(BaseRenderer):
 
 
 @extend_schema_view(list=extend_schema(parameters=[SessionQuery]))
-class SessionViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Session]):
+class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions):
     """The caller's sessions, newest first; superadmins see everybody's."""
 
     queryset = Session.objects.all()

@@ -20,7 +20,7 @@ def tell_owner(conversion: Conversion) -> None:
         "conversion": conversion,
         "session": session,
         "image": conversion.image,
-        "address": settings.COMPUTE_PUBLIC_URL.rstrip("/") + reverse("sessions:launch"),
+        "address": settings.COMPUTE_PUBLIC_URL.rstrip("/") + reverse("sessions:private-images"),
     }
     text = render_to_string("sessions/mail/converted.txt", context)
     try:

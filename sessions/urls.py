@@ -3,7 +3,7 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from sessions import terminal_views, views
+from sessions import conversion_views, terminal_views, views
 from sessions.models import SESSION_ID
 
 
@@ -20,10 +20,15 @@ urlpatterns = [
     path("", views.session_list, name="list"),
     path("launch/", views.launch, name="launch"),
     path("launch/images/", views.image_builds, name="image-builds"),
+    path("images/", conversion_views.image_list, name="private-images"),
+    path("images/<int:image_id>/delete/", conversion_views.delete_image, name="delete-image"),
+    path("conversions/<uuid:conversion_id>/recipe/", conversion_views.recipe, name="recipe"),
     path("terminate/", views.terminate_many, name="terminate-many"),
     path("<session:session_id>/", views.detail, name="detail"),
     path("<session:session_id>/logs/", views.session_logs, name="logs"),
     path("<session:session_id>/logs/download/", views.download_logs, name="logs-download"),
     path("<session:session_id>/terminate/", views.terminate, name="terminate"),
+    path("<session:session_id>/convert/", conversion_views.convert, name="convert"),
+    path("<session:session_id>/convert/changes/", conversion_views.changes, name="changes"),
     path("<session:session_id>/terminal/", terminal_views.terminal, name="terminal"),
 ]

@@ -18,7 +18,7 @@ from accounts.models import User
 from accounts.requests import UserRequest
 from resources.images import builds
 from resources.models import ResourceGroup
-from sessions import logs, queries, services
+from sessions import conversions, logs, queries, services
 from sessions.forms import LaunchForm
 from sessions.lifecycle import Kind, Status, Tab
 from sessions.models import SESSION_ID, Session, SessionQuerySet
@@ -26,6 +26,7 @@ from sessions.ssh_command import ssh_command
 
 PAGE_SIZE: Final = 25
 BULK_LIMIT: Final = 200
+CONVERSIONS_SHOWN: Final = 10
 TAB_NAMES: Final[dict[str, Tab]] = {tab.value: tab for tab in Tab}
 TERMINAL_CODE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
@@ -96,6 +97,8 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
         "dependencies": session.depends_on.order_by("name"),
         "mounts": session.mounts.all(),
         "ssh_command": ssh_command(session),
+        "conversions": conversions.of_session(session)[:CONVERSIONS_SHOWN],
+        "may_convert": session.status == Status.RUNNING and conversions.may_convert(request.user, session),
     }
     if request.htmx:
         return render(request, "sessions/_detail.html", context)

@@ -38,11 +38,13 @@ if (dialog) {
   dialog.addEventListener("submit", (event) => {
     if (event.target.matches("[data-dialog-leaves]")) setTimeout(() => dialog.close());
   });
-  document.addEventListener("sessions:ended", (event) => {
-    if (dialog.open) dialog.close();
-    toast(event.detail.message, "success");
-    document.dispatchEvent(new CustomEvent("live:changed"));
-  });
+  for (const done of ["sessions:ended", "sessions:converting"]) {
+    document.addEventListener(done, (event) => {
+      if (dialog.open) dialog.close();
+      toast(event.detail.message, "success");
+      document.dispatchEvent(new CustomEvent("live:changed"));
+    });
+  }
   for (const failure of ["htmx:sendError", "htmx:responseError", "htmx:timeout"]) {
     document.addEventListener(failure, (event) => {
       if (event.detail.elt.closest("[data-live]") && event.detail.requestConfig?.triggeringEvent?.type === "live:refresh") return;

@@ -1,0 +1,104 @@
+"""Pages that save a session as an image: what it would hold, the dialog, and the list of one's images."""
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import Http404, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.vary import vary_on_headers
+from django_htmx.http import trigger_client_event
+
+from accounts.requests import UserRequest
+from sessions import change_reports, conversions, private_images
+from sessions.conversion_forms import ConvertForm
+from sessions.errors import RejectedError
+from sessions.models import Conversion, Session
+
+PAGE_SIZE = 25
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def convert(request: UserRequest, session_id: str) -> HttpResponse:
+    """Show what would be saved and ask for a name; POST begins. htmx gets the dialog alone."""
+    session = _convertible(request, session_id)
+    form = ConvertForm(session, request.POST if request.method == "POST" else None)
+    if form.is_bound and form.is_valid() and (conversion := form.save(request.user)):
+        text = f"{session.name} is being saved as {conversion.name}:{conversion.tag}."
+        if request.htmx:
+            return trigger_client_event(HttpResponse(status=204), "sessions:converting", {"message": text})
+        messages.success(request, text)
+        return redirect("sessions:detail", session.pk)
+    context = {
+        "session": session,
+        "form": form,
+        "changes": change_reports.request(session),
+        "repository": conversions.reference_of(session.owner, "NAME", "TAG").partition("NAME")[0],
+    }
+    if request.htmx:  # which shows only what succeeds
+        return render(request, "sessions/_convert.html", context)
+    return render(request, "sessions/convert.html", context, status=422 if form.is_bound else 200)
+
+
+@require_safe
+@login_required
+@never_cache
+def changes(request: UserRequest, session_id: str) -> HttpResponse:
+    """Show what has changed in the session's container; asked for again until its host has looked."""
+    session = _convertible(request, session_id)
+    return render(request, "sessions/_changes.html", {"session": session, "changes": change_reports.request(session)})
+
+
+@require_safe
+@login_required
+@never_cache
+def recipe(request: UserRequest, conversion_id: UUID) -> HttpResponse:
+    """Send the Dockerfile that repeats what an image adds to the one that its session ran."""
+    visible = Conversion.objects.filter(session__in=Session.objects.visible_to(request.user))
+    conversion = get_object_or_404(visible.exclude(recipe=""), pk=conversion_id)
+    response = HttpResponse(conversion.recipe, content_type="text/plain; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{conversion.name}-{conversion.tag}.Dockerfile"'
+    return response
+
+
+@require_safe
+@login_required
+@never_cache
+def image_list(request: UserRequest) -> HttpResponse:
+    """Show the images that were made of the user's sessions; of everybody's to a superadmin."""
+    page = Paginator(private_images.visible_to(request.user), PAGE_SIZE).get_page(request.GET.get("page"))
+    context = {"page": page, "most": request.user.policy.max_private_images}
+    return render(request, "sessions/private_images.html", context)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def delete_image(request: UserRequest, image_id: int) -> HttpResponse:
+    """Ask for confirmation, or delete an image that was made of a session."""
+    image = get_object_or_404(private_images.visible_to(request.user), pk=image_id)
+    if request.method == "POST":
+        try:
+            private_images.delete(image, actor=request.user)
+            messages.success(request, f"{image.reference} is deleted.")
+        except RejectedError as error:
+            messages.error(request, str(error))
+        return redirect("sessions:private-images")
+    template = "sessions/_delete_image.html" if request.htmx else "sessions/delete_image.html"
+    return render(request, template, {"image": image})
+
+
+def _convertible(request: UserRequest, session_id: str) -> Session:
+    """Return the session; raise Http404 unless the user may see it and turn it into an image."""
+    visible = Session.objects.visible_to(request.user).select_related("owner__policy", "image", "host")
+    session = get_object_or_404(visible, pk=session_id)
+    if not conversions.may_convert(request.user, session):
+        raise Http404
+    return session
