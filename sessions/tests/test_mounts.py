@@ -231,9 +231,9 @@ class TestSettle:
         assert [(row.path, row.is_read_only) for row, _ in settled.mounts] == [("/home/work/one", True)]
         assert settled.refused == ["other: it is neither yours nor shared with you."]
 
-    def test_without_folders_it_takes_two_queries(self, django_assert_num_queries: Any) -> None:
+    def test_without_folders_it_takes_one_query(self, django_assert_num_queries: Any) -> None:
         session = make_session()
-        with django_assert_num_queries(2):
+        with django_assert_num_queries(1):
             assert mounts.settle(session) == ((), ())
 
 
