@@ -239,9 +239,9 @@ class ImageAdmin(AmountsAdmin):
     list_select_related = ("build",)
     list_display_links = ("environment", "version")
     search_fields = ("environment", "version", "reference", "description")
-    readonly_fields = ("build_state", "build_problem")
+    readonly_fields = ("enable_hint", "build_state", "build_problem")
     inlines = (AppInline,)
-    actions = ("build_again",)
+    actions = ("enable", "build_again")
 
     @admin.display(description="build", ordering="build__state")
     def build_state(self, image: Image) -> str:
@@ -249,6 +249,8 @@ class ImageAdmin(AmountsAdmin):
         build = builds.build_of(image)
         if build is None:
             return "-"
+        if not image.is_enabled and build.state == BuildState.QUEUED:
+            return "waits until it is enabled"
         if build.state == BuildState.BUILDING and build.steps:
             return f"building, step {build.step} of {build.steps}"
         return str(BuildState(build.state).label)
@@ -258,6 +260,18 @@ class ImageAdmin(AmountsAdmin):
         """Return the failed command and the last lines of its output."""
         build = builds.build_of(image)
         return format_html("<pre>{}</pre>", build.problem) if build and build.problem else "-"
+
+    @admin.action(description="Enable selected images", permissions=["change"])
+    def enable(self, request: HttpRequest, images: QuerySet[Image]) -> None:
+        """Enable the images, and say which of them are built first."""
+        enabled = images.filter(is_enabled=False).update(is_enabled=True)
+        building = images.filter(build__state__in=builds.ACTIVE).count()
+        text = f"{enabled} image{pluralize(enabled)} enabled."
+        if building:
+            text += (
+                f" {building} will be built by the image builder, which `make up` runs; the launch page shows how far."
+            )
+        self.message_user(request, text, messages.SUCCESS)
 
     @admin.action(description="Build selected images again whose build failed", permissions=["change"])
     def build_again(self, request: HttpRequest, images: QuerySet[Image]) -> None:

@@ -112,7 +112,7 @@ class ImageForm(forms.ModelForm[Image]):
         model = Image
         fields = (
             *("environment", "version", "reference", "description", "is_enabled", "is_default"),
-            *("min_cpu", "min_memory", "min_fgpu"),
+            *("min_cpu", "min_memory", "min_fgpu", "accelerators", "architecture"),
         )
 
     def clean_reference(self) -> str:

@@ -143,14 +143,19 @@ def test_two_builders_take_turns(engine: DockerClient, folder: Path) -> None:
 
 
 @pytest.mark.docker
-def test_a_disabled_image_is_built_once_it_is_enabled(engine: DockerClient, folder: Path) -> None:
+def test_a_disabled_image_is_built_once_it_is_enabled(engine: DockerClient, folder: Path, client: Client) -> None:
     text = CATALOG.replace("[image.build]", 'enabled = false\nenable_hint = "Enable it."\n[image.build]')
     (folder / "catalog.toml").write_text(text)
     waiting = enqueue(engine, folder)
     assert (waiting.image.is_enabled, waiting.image.enable_hint) == (False, "Enable it.")
     assert not builds.has_work()
     assert not background.build_next(engine, folder, {}, lambda _: None)
-    Image.objects.update(is_enabled=True)
+    client.force_login(make_user(is_superuser=True), backend="django.contrib.auth.backends.ModelBackend")
+    images = reverse("admin:resources_image_changelist")
+    assert "waits until it is enabled" in client.get(images).content.decode()
+    action = {"action": "enable", "_selected_action": [waiting.pk]}
+    answer = client.post(images, action, follow=True).content.decode()
+    assert "1 image enabled. 1 will be built" in answer
     assert builds.has_work()
     assert builds.refusal(Image.objects.get())
     assert build_next(engine, folder).state == BuildState.READY
