@@ -22,6 +22,7 @@ from endpoints import addresses, routes, services, tickets
 from proxy.login_flow import NEXT
 from proxy.signing import digest
 from sessions import app_addresses
+from sessions.entries import record_entry
 from sessions.models import Endpoint, EndpointQuerySet, EndpointState, ShareLink, ShareLinkQuerySet
 
 SHARE_COOKIE_SECONDS: Final = 120  # from the click on a share link's page to the hand-over
@@ -102,6 +103,7 @@ def _hand_over(
         services.note_access(endpoint, user)
     if user is None:
         ShareLink.objects.filter(digest=login).update(last_used_at=timezone.now())
+        record_entry(endpoint.session, None, f"the app {endpoint.title}")
     ticket = tickets.issue(endpoint, user=user, login=login, state=state, path=path if NEXT.fullmatch(path) else "/")
     return SeeOther(f"{app_addresses.origin(endpoint)}/.gp/callback?t={ticket}")
 

@@ -18,6 +18,7 @@ from accounts.models import User
 from endpoints import ports, revocations
 from proxy.signing import digest
 from sessions import app_states, notify
+from sessions.entries import record_entry
 from sessions.errors import RejectedError
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointEvent, EndpointState, Session, ShareLink
@@ -158,8 +159,9 @@ def close(endpoint: Endpoint, *, actor: User) -> None:
 
 
 def note_access(endpoint: Endpoint, actor: User) -> None:
-    """Record that a superadmin uses the app of another user."""
+    """Record that a superadmin uses the app of another user, who sees it on the session's timeline."""
     _record(endpoint, "Used by a superadmin", actor)
+    record_entry(endpoint.session, actor, f"the app {endpoint.title}")
 
 
 def _offer(session: Session, app: str) -> _Offer:

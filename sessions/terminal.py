@@ -17,6 +17,7 @@ from engine.engine import ExecError
 from engine.shell import Shell
 from sessions import activity, notify
 from sessions.engine_address import HostUnreachableError, engine_of
+from sessions.entries import record_entry
 from sessions.lifecycle import Status
 from sessions.login_watch import LoginWatch
 from sessions.models import SESSION_ID, Session
@@ -145,6 +146,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         except (HostUnreachableError, ExecError) as error:
             logger.warning("session %s: no terminal: %s", session.pk, error)
             return await self._finish(CloseCode.ENGINE_TROUBLE, str(error))
+        await database_sync_to_async(record_entry)(session, self.scope["user"], "the terminal")
         logger.info("session %s: terminal opened by user %s", session.pk, self.scope["user"].pk)
         for pump in (
             self._pump_output(self._shell),

@@ -134,6 +134,8 @@ def test_a_superadmins_access_is_recorded(endpoint: Endpoint) -> None:
     admin = make_user(is_superuser=True)
     assert redeem(browser_of(admin), endpoint)
     assert [(event.what, event.actor) for event in endpoint.events.all()] == [("Used by a superadmin", admin)]
+    event = endpoint.session.events.get(reason=Reason.ENTERED)
+    assert (event.detail, event.actor) == (f"{admin} opened the app {endpoint.title}.", admin)
 
 
 @pytest.mark.parametrize("state", [EndpointState.STARTING, EndpointState.FAILED, EndpointState.CLOSED])
@@ -257,6 +259,8 @@ def test_a_share_link_opens_its_app_after_a_click(endpoint: Endpoint) -> None:
     assert redeemed[0].expires_at == link.expires_at.timestamp()
     link.refresh_from_db()
     assert link.last_used_at
+    entered = endpoint.session.events.get(reason=Reason.ENTERED)
+    assert entered.detail == f"Somebody with a share link opened the app {endpoint.title}."
 
 
 def test_a_foreign_page_cannot_submit_the_share_form(endpoint: Endpoint) -> None:

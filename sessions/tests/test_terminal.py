@@ -104,11 +104,24 @@ async def test_input_runs_in_the_container(session: Session, cookie: str, contai
 
 
 @pytest.mark.docker
-async def test_a_superadmin_may_use_any_terminal(session: Session) -> None:
+async def test_a_superadmin_may_use_any_terminal_and_is_recorded(session: Session) -> None:
     superadmin = await sync_to_async(make_user)(is_superuser=True)
     async with terminal(session.pk, await sync_to_async(cookie_of)(superadmin)) as client:
         await client.type("echo $((6*7))\r")
         await client.read_until("\r\n42\r\n")
+    async with terminal(session.pk, await sync_to_async(cookie_of)(superadmin)) as client:  # soon after: one event
+        await client.type("echo $((6*7))\r")
+        await client.read_until("\r\n42\r\n")
+    entered = session.events.filter(reason=Reason.ENTERED).values_list("detail", "actor", "new_status")
+    assert [each async for each in entered] == [(f"{superadmin} opened the terminal.", superadmin.pk, "RUNNING")]
+
+
+@pytest.mark.docker
+async def test_the_owners_own_entries_are_not_recorded(session: Session, cookie: str) -> None:
+    async with terminal(session.pk, cookie) as client:
+        await client.type("echo $((6*7))\r")
+        await client.read_until("\r\n42\r\n")
+    assert not await session.events.filter(reason=Reason.ENTERED).aexists()
 
 
 @pytest.mark.docker
