@@ -71,7 +71,7 @@ def main() -> None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Servers:
+class FileServers:
     """The web process and nginx, with a folder that both can read."""
 
     web: int  # port
@@ -84,7 +84,7 @@ class Servers:
 
 
 @contextmanager
-def running() -> Iterator[Servers]:
+def running() -> Iterator[FileServers]:
     """Run both servers on new data."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
@@ -108,7 +108,7 @@ def running() -> Iterator[Servers]:
         program = system_packages.program("nginx") or "nginx"
         nginx_process = stack.enter_context(server([program, "-c", str(configuration)], environment, nginx))
         worker = Path(f"/proc/{nginx_process}/task/{nginx_process}/children").read_text().split()[0]
-        yield Servers(
+        yield FileServers(
             web=web,
             nginx=nginx,
             web_pid=web_process,
@@ -137,7 +137,7 @@ def _listens(port: int) -> bool:
         return probe.connect_ex((HOST, port)) == 0
 
 
-def measure(servers: Servers, rounds: int, megabytes: int) -> dict[str, Any]:
+def measure(servers: FileServers, rounds: int, megabytes: int) -> dict[str, Any]:
     """Return the figures."""
     count = megabytes * 10**6 // len(BLOCK)
     download = f"/api/v1/folders/{servers.folder}/download/?path={NAME}"
@@ -174,7 +174,7 @@ def measure(servers: Servers, rounds: int, megabytes: int) -> dict[str, Any]:
     }
 
 
-def upload_seconds(servers: Servers, count: int) -> float:
+def upload_seconds(servers: FileServers, count: int) -> float:
     """Return how long it takes to upload the blocks in one PATCH, until the file is in its place on the disk."""
     metadata = {"path": NAME, "conflict": "replace"}
     encoded = {name: base64.b64encode(value.encode()).decode() for name, value in metadata.items()}
@@ -202,7 +202,7 @@ def upload_seconds(servers: Servers, count: int) -> float:
     return time.perf_counter() - started
 
 
-def raw_seconds(servers: Servers, count: int) -> float:
+def raw_seconds(servers: FileServers, count: int) -> float:
     """Return how long it takes to write the blocks to a file in place of another one, and flush them to the disk."""
     draft, target = servers.files.parent / "uploads" / "raw", servers.files / "raw"
     started = time.perf_counter()

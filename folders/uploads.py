@@ -9,12 +9,13 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.conf import settings
+from django.db import transaction
 from django.utils import timezone
 
 from accounts.models import User
 from folders import quota
 from folders.access import Access, require
-from folders.errors import StorageQuotaError
+from folders.errors import FolderStateError, StorageQuotaError
 from folders.files.entries import EntryKind
 from folders.files.errors import EntryExistsError, EntryKindError, EntryNotFoundError
 from folders.files.folder_files import FolderFiles
@@ -25,6 +26,7 @@ from folders.storage import files_of
 
 logger = logging.getLogger(__name__)
 
+MAX_UNDER_WAY: Final = 200  # uploads of a user; each may hold two blocks of memory in a web process
 FINISHED_LIFETIME: Final = timedelta(days=1)  # in which a client that missed the response learns how it ended
 
 
@@ -37,15 +39,18 @@ def begin(user: User, folder: Folder, path: str, length_bytes: int, on_conflict:
     require(user, folder, Access.WRITE)
     with files_of(folder) as files:
         replaced_bytes = _check_path(files, path, on_conflict)
-        quota.check_room(folder, add_bytes=max(0, length_bytes - replaced_bytes), add_files=1)
-        upload = Upload.objects.create(
-            folder=folder,
-            user=user,
-            path=path,
-            length=length_bytes,
-            on_conflict=on_conflict,
-            expires_at=_expiry(),
-        )
+        with transaction.atomic():
+            User.objects.select_for_update(no_key=True).get(pk=folder.owner_id)  # one reservation at a time
+            quota.check_room(folder, add_bytes=max(0, length_bytes - replaced_bytes), add_files=1)
+            _check_count(user)
+            upload = Upload.objects.create(
+                folder=folder,
+                user=user,
+                path=path,
+                length=length_bytes,
+                on_conflict=on_conflict,
+                expires_at=_expiry(),
+            )
         os.close(files.staging.open(str(upload.pk), create=True))
     logger.info("folder %s: user %s begins upload %s of %s bytes", folder.pk, user.pk, upload.pk, length_bytes)
     return upload
@@ -72,6 +77,12 @@ def _check_path(files: FolderFiles, path: str, on_conflict: OnConflict) -> int:
     return there.length_bytes if on_conflict == OnConflict.REPLACE else 0
 
 
+def _check_count(user: User) -> None:
+    count = Upload.objects.filter(user=user, finished_at=None).count()
+    if count >= MAX_UNDER_WAY:
+        raise StorageQuotaError(f"You have {count} uploads that are not finished. Finish or end some of them first.")
+
+
 def received_bytes(upload: Upload) -> int:
     """Return how much of the file is there. Raises EntryNotFoundError if the partial file is gone."""
     if upload.finished_at:
@@ -83,11 +94,13 @@ def received_bytes(upload: Upload) -> int:
 def resume(upload: Upload) -> PartialFile:
     """Return the partial file, locked for writing, which the caller closes; the upload expires later then.
 
-    Raises PartialFileBusyError, and EntryNotFoundError if the file is gone.
+    Raises PartialFileBusyError, and EntryNotFoundError if the file is gone, or was finished or removed meanwhile.
     """
     with files_of(upload.folder) as files:
         partial = PartialFile(files.staging, str(upload.pk))
-    Upload.objects.filter(pk=upload.pk).update(expires_at=_expiry())
+    if not Upload.objects.filter(pk=upload.pk, finished_at=None).update(expires_at=_expiry()):
+        partial.close()
+        raise EntryNotFoundError("The upload has ended.")
     return partial
 
 
@@ -98,18 +111,30 @@ def _expiry() -> datetime:
 
 def check(upload: Upload) -> None:
     """Raise FolderError if by now the user may not write, or the folder's owner uses more storage than they may."""
-    folder = Folder.objects.select_related("owner__policy", "root").get(pk=upload.folder_id)
-    require(upload.user, folder, Access.WRITE)
+    folder = _check_access(upload)
     if quota.storage_use(folder.owner, folder.root).is_exceeded:
         raise StorageQuotaError("The quota of the folder's owner is used up. Delete files, and empty the trash.")
+
+
+def _check_access(upload: Upload) -> Folder:
+    """Return the folder as it is now. Raises FolderError unless the upload still exists and its user may write."""
+    current = (
+        Upload.objects.select_related("user", "folder__owner__policy", "folder__root").filter(pk=upload.pk).first()
+    )
+    if current is None:
+        raise FolderStateError("The upload was ended.")
+    require(current.user, current.folder, Access.WRITE)
+    return current.folder
 
 
 def finish(upload: Upload, partial: PartialFile) -> None:
     """Put the whole file into its place; `upload.path` is then where it is. The caller holds the lock on the file.
 
-    Raises FilesError: EntryExistsError if the path was taken meanwhile and the upload is to be refused then.
+    Raises FilesError: EntryExistsError if the path was taken meanwhile and the upload is to be refused then. Raises
+    FolderError if the user may not write any more.
     """
     partial.sync()
+    _check_access(upload)
     name, parent = str(upload.pk), upload.path.rpartition("/")[0]
     with files_of(upload.folder) as files:
         if parent:
@@ -121,8 +146,9 @@ def finish(upload: Upload, partial: PartialFile) -> None:
             files.staging.publish(name, upload.path, replace=upload.on_conflict == OnConflict.REPLACE)
     upload.finished_at = timezone.now()
     upload.expires_at = upload.finished_at + FINISHED_LIFETIME
-    upload.save(update_fields=["path", "finished_at", "expires_at"])
-    quota.record_growth(upload.folder, add_bytes=upload.length, add_files=1)
+    with transaction.atomic():
+        upload.save(update_fields=["path", "finished_at", "expires_at"])
+        quota.record_growth(upload.folder, add_bytes=upload.length, add_files=1)
     logger.info("folder %s: upload %s is whole", upload.folder_id, upload.pk)
 
 

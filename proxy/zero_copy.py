@@ -21,7 +21,7 @@ from proxy.asgi_request import Message, Receive, Scope, Send
 EXTENSION: Final = "http.response.zerocopysend"
 CALL_BYTES: Final = 4 * 2**20  # of one system call
 TURN_SECONDS: Final = 0.1  # of one file in a thread, before another file's turn
-PATIENCE_MS: Final = 5  # a thread waits this long for a client to read before the event loop waits instead
+WRITABLE_TIMEOUT_MS: Final = 5  # for which a thread waits for the client to read; then the event loop waits
 STALL_SECONDS: Final = 600  # after which a client that reads nothing is disconnected
 
 _threads: Final = ThreadPoolExecutor(8, "zero-copy")
@@ -119,7 +119,7 @@ class _Copy:
             except BlockingIOError:
                 waiting = select.poll()
                 waiting.register(self._socket, select.POLLOUT)
-                if not waiting.poll(PATIENCE_MS):
+                if not waiting.poll(WRITABLE_TIMEOUT_MS):
                     return False
                 continue
             if not sent:

@@ -128,6 +128,15 @@ def readable(opened: int, flags: int = os.O_RDONLY) -> int:
     return os.open(f"/proc/self/fd/{opened}", flags | os.O_CLOEXEC)
 
 
+def sync_directory(opened: int) -> None:
+    """Return once the names in an open directory are on the disk. Raises OSError."""
+    listed = readable(opened, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(listed)
+    finally:
+        os.close(listed)
+
+
 def open_regular(parent: int, name: str) -> int:
     """Return a descriptor of the regular file for reading. Raises OSError, and EntryKindError for any other kind.
 

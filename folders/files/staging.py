@@ -15,6 +15,7 @@ from folders.files.descriptors import (
     rename_to_free_name,
     require_regular,
     status_of,
+    sync_directory,
     translated,
 )
 from folders.files.entries import Entry, entry_from
@@ -80,6 +81,7 @@ class Staging:
                     os.rename(name, parts[-1], src_dir_fd=area, dst_dir_fd=parent)
                 else:
                     rename_to_free_name(area, name, parent, parts[-1])
+                sync_directory(parent)
                 return entry_from(parts[-1], os.fstat(opened))
             finally:
                 os.close(opened)

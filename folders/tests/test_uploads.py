@@ -7,17 +7,20 @@ import socket
 import stat
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 import requests
+from django.db import connections
 from django.utils import timezone
 
 from accounts.models import ResourcePolicy
-from folders import sweeps
-from folders.models import Folder, FolderShare, Upload
+from folders import sweeps, uploads
+from folders.errors import StorageQuotaError
+from folders.models import Folder, FolderShare, OnConflict, Upload
 from folders.tests.transfers import BODY, TUS, TransferClient, files_dir, folder_on_disk, metadata, uploads_dir
 from tests.factories import make_user
 from tests.live import LiveServer, login_cookie
@@ -192,6 +195,44 @@ def raw_patch(client_: TransferClient, server: LiveServer, upload: str, length: 
     head = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     connection.sendall(f"PATCH {upload} HTTP/1.1\r\n{head}\r\n".encode())
     return connection
+
+
+def test_share_withdrawn_meanwhile_refuses_the_file(server: LiveServer, folder: Folder) -> None:
+    share = FolderShare.objects.create(folder=folder, user=make_user(), is_read_only=False)
+    writer = TransferClient(server, folder, share.user)
+    data = os.urandom(3_000_000)
+    upload = writer.begun("a", len(data))
+    with raw_patch(writer, server, upload, len(data)) as held:
+        held.sendall(data[:2_500_000])
+        until(lambda: writer.offset(upload))
+        share.delete()
+        held.sendall(data[2_500_000:])
+        assert held.recv(1000).startswith(b"HTTP/1.1 403 ")
+    assert not (files_dir(folder) / "a").exists()
+
+
+def test_quota_is_reserved_by_one_upload_at_a_time(tmp_path: Path) -> None:
+    policy = ResourcePolicy.objects.create(name="small", storage_bytes=100)
+    folder = folder_on_disk(tmp_path, make_user(policy=policy))
+
+    def begin(number: int) -> bool:
+        try:
+            uploads.begin(folder.owner, folder, f"{number}", 60, OnConflict.REFUSE)
+        except StorageQuotaError:
+            return False
+        finally:
+            connections.close_all()
+        return True
+
+    with ThreadPoolExecutor(8) as threads:
+        assert sum(threads.map(begin, range(8))) == 1
+
+
+def test_uploads_under_way_are_limited(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(uploads, "MAX_UNDER_WAY", 1)
+    uploads.begin(folder.owner, folder, "a", 1, OnConflict.REFUSE)
+    with pytest.raises(StorageQuotaError, match="not finished"):
+        uploads.begin(folder.owner, folder, "b", 1, OnConflict.REFUSE)
 
 
 def test_upload_can_be_ended(client_: TransferClient, folder: Folder) -> None:

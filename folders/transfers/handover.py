@@ -7,6 +7,7 @@ would store an upload in a temporary file first, and occupy a thread as long as 
 
 import asyncio
 import re
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
@@ -67,17 +68,34 @@ class OutgoingBody(ABC):
 Body = IncomingBody | OutgoingBody
 
 
-@dataclass(slots=True)
 class Handover:
-    """What middleware and view tell each other about a request."""
+    """What middleware and view tell each other about a request. The view runs in a thread, which may outlive it."""
 
-    has_body: bool = False  # of an upload, where the view itself sees no body
-    bodies: list[Body] = field(default_factory=list)  # handed over by the view: none or one
+    def __init__(self) -> None:
+        self.has_body = False  # of an upload, where the view itself sees no body
+        self.body: Body | None = None  # handed over by the view
+        self._is_over = False
+        self._guard = threading.Lock()
+
+    def put(self, body: Body) -> None:
+        """Take the body over from the view; closes it if the request is over by now."""
+        with self._guard:
+            self.body = body
+            is_over = self._is_over
+        if is_over:
+            body.close()
+
+    def end(self) -> None:
+        """Close the body, and whatever the view still hands over."""
+        with self._guard:
+            self._is_over = True
+        if self.body:
+            in_thread(self.body.close)  # goes on by itself: a file system that hangs must not hold up this task
 
 
 def hand_over(request: Any, body: Body) -> None:
     """Have the middleware take or give the body of Django's or REST framework's request; it closes it in any case."""
-    request.scope[KEY].bodies.append(body)
+    request.scope[KEY].put(body)
 
 
 def has_body(request: Any) -> bool:
@@ -110,13 +128,14 @@ class TransferMiddleware:
             view_receive = _NoBody().receive
         try:
             await self._application(scope, view_receive, response.send)
-            if handover.bodies:
-                await _transfer(handover.bodies[0], response.start, scope, receive, send)
-            elif handover.has_body:
+            if not response.start:  # it was sent, or the client has gone
+                return
+            if handover.body:
+                await _transfer(handover.body, response.start, scope, receive, send)
+            else:
                 await _refuse(response.start, response.content, receive, send)
         finally:
-            for body in handover.bodies:
-                in_thread(body.close)  # goes on by itself: a file system that hangs must not hold this task up
+            handover.end()
 
 
 def _announces_body(scope: Scope) -> bool:
@@ -144,7 +163,7 @@ class _NoBody:
 
 
 class _Response:
-    """Passes the response of a view on, or keeps it if the request or the response has a body apart from Django."""
+    """Passes the response of a view on, or stores it if the request or the response has a body apart from Django."""
 
     def __init__(self, handover: Handover, send: Send) -> None:
         self._handover = handover
@@ -153,7 +172,7 @@ class _Response:
         self.content = b""
 
     async def send(self, message: Message) -> None:
-        if not (self._handover.bodies or self._handover.has_body):
+        if not (self._handover.body or self._handover.has_body):
             await self._send(message)
         elif message["type"] == "http.response.start":
             self.start = message
@@ -203,8 +222,8 @@ async def _transfer(body: Body, start: Message, scope: Scope, receive: Receive, 
 
 def _with(headers: Iterable[tuple[bytes, bytes]], replaced: Mapping[bytes, bytes]) -> list[tuple[bytes, bytes]]:
     """Return the headers with some replaced, and without the length that Django gave the body of the view."""
-    kept = [(name, value) for name, value in headers if name.lower() not in {b"content-length", *replaced}]
-    return [*kept, *replaced.items()]
+    others = [(name, value) for name, value in headers if name.lower() not in {b"content-length", *replaced}]
+    return [*others, *replaced.items()]
 
 
 async def _give(body: OutgoingBody, scope: Scope, receive: Receive, send: Send) -> None:

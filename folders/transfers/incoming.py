@@ -114,7 +114,7 @@ class UploadBody(IncomingBody):
                 and not hmac.compare_digest(self._digest.digest(), self._checksum.digest)
             ):
                 raise UploadRefusedError("The checksum does not match the bytes received.", CHECKSUM_MISMATCH)
-        except Exception:
+        except BaseException:
             if self._checksum:
                 await in_thread(self._partial.cut, self._begin)
             raise
