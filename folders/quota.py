@@ -38,7 +38,14 @@ class StorageUse:
     @property
     def is_exceeded(self) -> bool:
         """Whether more is used than allowed, as after a limit was lowered or a session has written too much."""
-        return _is_over(self.used_bytes, self.max_bytes) or _is_over(self.used_files, self.max_files)
+        return self.exceeds(1)
+
+    def exceeds(self, factor: float) -> bool:
+        """Return whether more than `factor` times of what is allowed is used."""
+        return any(
+            limit is not None and used > limit * factor
+            for used, limit in ((self.used_bytes, self.max_bytes), (self.used_files, self.max_files))
+        )
 
 
 def storage_use(owner: User, root: StorageRoot) -> StorageUse:
@@ -86,6 +93,14 @@ def check_room(folder: Folder, *, add_bytes: int = 0, add_files: int = 0) -> Non
             f"{_more(f'{add_files} more files', add_files)}The owner's quota on {folder.root} is {use.max_files} files "
             f"and directories, of which {use.left_files} are left. Delete files, and empty the trash."
         )
+
+
+def held_text(folder: Folder, path: str) -> str:
+    """Return why a folder is read-only at `path` in a session although it was mounted writable."""
+    return (
+        f"{path} is read-only now: the owner of the folder {folder} uses more storage on {folder.root} than allowed. "
+        "Delete files on the page Data folders or over SFTP, and empty the trash; then it becomes writable again."
+    )
 
 
 def _more(amount: str, number: int) -> str:

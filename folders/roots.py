@@ -2,13 +2,14 @@
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
 from django.db import transaction
 from django.utils import timezone
 
+from folders.files.kernel_quota import KernelQuota
 from folders.files.roots import RootProbe, RootState, write_marker
 from folders.models import HostRoot, QuotaSupport, StorageRoot
 from resources.kick import kick_scheduler
@@ -26,8 +27,11 @@ _probes: dict[tuple[str, str], RootProbe] = {}
 _probes_lock = threading.Lock()
 
 
-def check(host: Host) -> None:
-    """Store which roots this machine, which is `host`, has. Takes at most CHECK_TIMEOUT_SECONDS, and five queries."""
+def check(host: Host, can_limit: Callable[[], bool] = lambda: True) -> None:
+    """Store which roots this machine, which is `host`, has. Takes at most CHECK_TIMEOUT_SECONDS, and five queries.
+
+    `can_limit` is asked whether this process may set quotas, where a file system enforces them.
+    """
     roots = list(StorageRoot.objects.all())
     for root in roots:
         _probe(root).begin()
@@ -40,7 +44,7 @@ def check(host: Host) -> None:
             root=root,
             is_present=not state.problem,
             problem=state.problem[:300],
-            quota_support=QuotaSupport.WATCHED.value,
+            quota_support=_quota_support(state, can_limit).value,
             total_bytes=state.total_bytes,
             free_bytes=state.free_bytes,
             checked_at=now,
@@ -113,6 +117,11 @@ def mark(root: StorageRoot) -> None:
 def _probe(root: StorageRoot) -> RootProbe:
     with _probes_lock:
         return _probes.setdefault((root.path, str(root.key)), RootProbe(Path(root.path), str(root.key)))
+
+
+def _quota_support(state: RootState, can_limit: Callable[[], bool]) -> QuotaSupport:
+    is_enforced = state.quota != KernelQuota.NONE and can_limit()
+    return QuotaSupport.ENFORCED if is_enforced else QuotaSupport.WATCHED
 
 
 def _log(host: Host, root: StorageRoot, state: RootState, *, was_present: bool | None) -> None:

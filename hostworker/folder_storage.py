@@ -9,7 +9,10 @@ from typing import Final
 from django.db import DatabaseError, connections
 
 from folders import measure, roots, storage, sweeps
-from folders.models import StorageRoot
+from folders.models import HostRoot, QuotaSupport, StorageRoot
+from hostworker.privileged.base import HostPrivileges
+from hostworker.runtime.base import Runtime
+from hostworker.storage_quota import StorageQuotas
 from resources.models import Host
 
 logger = logging.getLogger(__name__)
@@ -20,15 +23,17 @@ END_SECONDS: Final = 5.0  # that the worker's end waits for file systems
 class FolderStorage:
     """The storage roots of one host. What can hang with a file system has a thread for each root."""
 
-    def __init__(self, host: Host, stopped: threading.Event) -> None:
+    def __init__(self, runtime: Runtime, host: Host, privileges: HostPrivileges, stopped: threading.Event) -> None:
         self._host = host
+        self._privileges = privileges
+        self._quotas = StorageQuotas(runtime, host, privileges)
         self._stopped = stopped
         self._threads: dict[int, threading.Thread] = {}
         self._swept_at: dict[int, float] = {}
 
     def check_storage(self) -> None:
         """Record which roots the host has."""
-        roots.check(self._host)
+        roots.check(self._host, lambda: not self._privileges.problem())
 
     def serve_roots(self) -> None:
         """Measure and clear away on every root that has no thread at it already."""
@@ -40,6 +45,10 @@ class FolderStorage:
                 )
                 self._threads[root.pk].start()
 
+    def hold_quotas(self) -> None:
+        """Make mounts of users over their storage quota read-only, and writable again."""
+        self._quotas.hold_mounts()
+
     def end(self) -> None:
         """Wait for the threads, but not for long: one may hang, and all are safe to be cut off."""
         for thread in self._threads.values():
@@ -48,6 +57,7 @@ class FolderStorage:
     def _serve(self, root: StorageRoot) -> None:
         try:
             measure.lower_priority()
+            self._limit_owners(root)
             measure.measure_due(root, self._stopped)
             if time.monotonic() - self._swept_at.get(root.pk, -math.inf) >= sweeps.SWEEP_SECONDS:
                 sweeps.sweep(root)
@@ -58,3 +68,12 @@ class FolderStorage:
             logger.exception("storage root %s: will be looked at again", root)
         finally:
             connections.close_all()
+
+    def _limit_owners(self, root: StorageRoot) -> None:
+        """Pass the limits on to the file system where it enforces any; a failure is logged, and tried again."""
+        if not HostRoot.objects.filter(host=self._host, root=root, quota_support=QuotaSupport.ENFORCED).exists():
+            return
+        try:
+            self._quotas.limit_owners(root)
+        except OSError as error:
+            logger.warning("storage root %s: its quotas could not be set, will try again: %s", root, error)

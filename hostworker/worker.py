@@ -19,11 +19,13 @@ from hostworker import (
     runner,
     session_keys,
     share_watch,
+    storage_quota,
 )
 from hostworker import watchdog as gpu_watchdog
 from hostworker.folder_storage import FolderStorage
 from hostworker.jupyter_activity import JupyterActivity
-from hostworker.privileged.base import PrivilegesError
+from hostworker.privileged.base import HostPrivileges, PrivilegesError
+from hostworker.privileged.direct import DirectPrivileges
 from hostworker.privileged.firewall import FirewallError
 from hostworker.runtime.base import EngineUnreachableError, Runtime
 from hostworker.session_keys import SessionKeys
@@ -50,6 +52,7 @@ class HostWorker:
         host: Host,
         watchdog: Watchdog | None = None,
         hold_firewall: Callable[[], None] | None = None,
+        privileges: HostPrivileges | None = None,
     ) -> None:
         self.runtime = runtime
         self.host = host
@@ -59,7 +62,7 @@ class HostWorker:
         self._under_way: set[tuple[object, ...]] = set()
         self._starts = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="start")
         self._stops = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="stop")
-        self._storage = FolderStorage(host, self._stopped)
+        self._storage = FolderStorage(runtime, host, privileges or DirectPrivileges(), self._stopped)
         loops: list[tuple[Callable[[], None], float]] = [
             (self.heartbeat, hosts.HEARTBEAT_SECONDS),
             (self.reconcile, RECONCILE_SECONDS),
@@ -67,6 +70,7 @@ class HostWorker:
             (self.keep_warm, KEEP_WARM_SECONDS),
             (self._storage.check_storage, roots.CHECK_SECONDS),
             (self._storage.serve_roots, measure.POLL_SECONDS),
+            (self._storage.hold_quotas, storage_quota.POLL_SECONDS),
             (self.report_images, host_images.REPORT_SECONDS),
             (self.pull_images, host_images.PULL_POLL_SECONDS),
             (self.clear_images, CLEAR_IMAGES_SECONDS),

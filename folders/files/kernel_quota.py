@@ -6,6 +6,7 @@ directory is a subvolume of its own, whose qgroup is limited; it counts bytes, n
 """
 
 import ctypes
+import errno
 import fcntl
 import os
 import stat
@@ -15,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from folders.files.descriptors import readable
+from folders.files.descriptors import give_to_container_user, readable
 from folders.files.walk import TreeWalk, WalkEntry
 
 # linux/magic.h
@@ -48,6 +49,10 @@ _FS_INFO_BYTES: Final = 1024
 _SUBVOLUME_INODE: Final = 256
 _UNLIMITED: Final = 2**64 - 1
 
+_PROJECT_BASE: Final = 0x40000000
+_OWNER_BITS: Final = 21
+_MAX_OWNER: Final = 2**_OWNER_BITS - 1
+_MAX_ROOT: Final = 2**9 - 1
 _KIB: Final = 1024
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
@@ -70,36 +75,60 @@ def support_of(folder: int) -> KernelQuota:
     return KernelQuota.NONE
 
 
-def make_owner_directory(root: int, name: str, mode: int) -> None:
-    """Make a directory of an owner in the open directory of a root, on btrfs as a subvolume. Raises OSError."""
-    if _file_system(root) == _BTRFS:
-        opened = readable(root, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            fcntl.ioctl(opened, _CREATE_SUBVOLUME, _SUBVOLUME.pack(0, os.fsencode(name)))
-        finally:
-            os.close(opened)
-        os.chmod(name, mode, dir_fd=root)
-    else:
-        os.mkdir(name, mode, dir_fd=root)
+def make_subvolume(root: int, name: str, mode: int) -> None:
+    """Make the directory of an owner in the open directory of a root as a subvolume, if that lies on btrfs.
 
-
-def limit(folder: int, project: int, max_bytes: int | None, max_files: int | None) -> KernelQuota:
-    """Limit what an owner's open directory holds, None: not at all; return by which means, NONE where there are none.
-
-    `project` is the number of the owner on this root. Tags what is there already with it, so the first call takes as
-    long as `du`. Needs root. Raises OSError.
+    Elsewhere nothing is done. Raises OSError, FileExistsError if it is there.
     """
-    kind = support_of(folder)
-    if kind == KernelQuota.PROJECT:
-        _tag(folder, project)
-        values = (_kib_of(max_bytes), 0, 0, max_files or 0, 0, 0, 0, 0, _SET_BOTH)
-        _quotactl(folder, _SET_QUOTA, project, bytearray(_LIMITS.pack(*values)))
-    elif kind == KernelQuota.BTRFS and os.fstat(folder).st_ino != _SUBVOLUME_INODE:
-        return KernelQuota.NONE  # a plain directory, made before the root lay on btrfs
-    elif kind == KernelQuota.BTRFS:
-        most = _UNLIMITED if max_bytes is None else max_bytes
-        fcntl.ioctl(folder, _LIMIT_QGROUP, _QGROUP.pack(0, _LIMIT_REFERENCED, most, 0, 0, 0))
-    return kind
+    if _file_system(root) != _BTRFS:
+        return
+    opened = readable(root, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.ioctl(opened, _CREATE_SUBVOLUME, bytearray(_SUBVOLUME.pack(0, os.fsencode(name))))
+        made = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=opened)
+    finally:
+        os.close(opened)
+    try:
+        os.fchmod(made, mode)
+        give_to_container_user(made)
+    finally:
+        os.close(made)
+
+
+def limit(root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> KernelQuota:
+    """Limit what the directory of an owner on a root holds, None: not at all; return by which means.
+
+    `project` is `project_number` of the two. NONE where the file system has no quotas, or the owner no directory yet.
+    Tags what is there already, so the first call may take as long as `du`. Needs root. Raises OSError.
+    """
+    try:
+        folder = os.open(root / str(owner), os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return KernelQuota.NONE
+    try:
+        kind = support_of(folder)
+        if kind == KernelQuota.PROJECT:
+            _tag(folder, project)
+            values = (_kib_of(max_bytes), 0, 0, max_files or 0, 0, 0, 0, 0, _SET_BOTH)
+            _quotactl(folder, _SET_QUOTA, project, bytearray(_LIMITS.pack(*values)))
+        elif kind == KernelQuota.BTRFS and os.fstat(folder).st_ino != _SUBVOLUME_INODE:
+            return KernelQuota.NONE  # a plain directory, restored from a backup
+        elif kind == KernelQuota.BTRFS:
+            most = _UNLIMITED if max_bytes is None else max_bytes
+            fcntl.ioctl(folder, _LIMIT_QGROUP, _QGROUP.pack(0, _LIMIT_REFERENCED, most, 0, 0, 0))
+        return kind
+    finally:
+        os.close(folder)
+
+
+def project_number(root_id: int, owner_id: int) -> int:
+    """Return the project id of an owner on a root, by the keys of their rows: several roots may lie on one file system.
+
+    It is above those that administrators and other software use to give out. Raises OSError (EOVERFLOW).
+    """
+    if root_id > _MAX_ROOT or owner_id > _MAX_OWNER:
+        raise OSError(errno.EOVERFLOW, os.strerror(errno.EOVERFLOW))
+    return _PROJECT_BASE | root_id << _OWNER_BITS | owner_id
 
 
 def project_of(opened: int) -> tuple[int, bool]:

@@ -4,7 +4,7 @@
     <root>/<owner>/<folder>/files       what sessions mount and pages show
     <root>/<owner>/<folder>/trash       what was deleted in it
     <root>/<owner>/<folder>/uploads     files that are not whole yet
-    <root>/.expunged/<folder>           folders that are being removed
+    <root>/<owner>/.expunged/<folder>   folders that are being removed
 
 Directories above `files` are open to this process alone. Its user is root, or the user of sessions itself.
 """
@@ -17,6 +17,7 @@ from typing import Final
 
 from folders.files.descriptors import (
     CONTAINER_UID,
+    names_in,
     open_directory,
     open_or_make_directory,
     rename_to_free_name,
@@ -24,6 +25,7 @@ from folders.files.descriptors import (
 )
 from folders.files.errors import RootMissingError
 from folders.files.folder_files import FILES, FolderFiles, make_layout
+from folders.files.kernel_quota import make_subvolume
 from folders.files.roots import NotEmptyError, examine, write_marker
 from folders.files.walk import Removal
 
@@ -80,6 +82,8 @@ class RootDirectory:
         root = self._open()
         try:
             with translated(self.path):
+                with suppress(FileExistsError):
+                    make_subvolume(root, str(owner_id), PRIVATE_MODE)
                 folder = open_or_make_directory(root, (str(owner_id), folder_id), mode=PRIVATE_MODE)
                 try:
                     make_layout(folder)
@@ -102,30 +106,26 @@ class RootDirectory:
         """Give the folder's files up for removal by `purge`. Quick; does nothing if there are none (any more)."""
         root = self._open()
         try:
-            with translated(self.path):
-                area = open_or_make_directory(root, (EXPUNGED,), mode=PRIVATE_MODE)
+            with translated(self.path), suppress(FileNotFoundError):
+                owner = open_directory(root, (str(owner_id),))
                 try:
-                    with suppress(FileNotFoundError):
-                        owner = open_directory(root, (str(owner_id),))
-                        try:
-                            rename_to_free_name(owner, folder_id, area, folder_id)
-                        finally:
-                            os.close(owner)
+                    area = open_or_make_directory(owner, (EXPUNGED,), mode=PRIVATE_MODE)
+                    try:
+                        rename_to_free_name(owner, folder_id, area, folder_id)
+                    finally:
+                        os.close(area)
                 finally:
-                    os.close(area)
+                    os.close(owner)
         finally:
             os.close(root)
 
     def purge(self, max_entries: int) -> bool:
-        """Remove what was expunged from the disk, about `max_entries` at most; return whether nothing is left."""
+        """Remove what was expunged from the disk, about `max_entries` of an owner; return whether nothing is left."""
         root = self._open()
         try:
             with translated(self.path):
-                area = open_or_make_directory(root, (EXPUNGED,), mode=PRIVATE_MODE)
-                try:
-                    return Removal(area).run(max_entries)
-                finally:
-                    os.close(area)
+                owners = [name for name in names_in(root) if name.isdigit()]
+                return all(_purge_of(root, owner, max_entries) for owner in owners)
         finally:
             os.close(root)
 
@@ -138,3 +138,14 @@ class RootDirectory:
         self._require()
         with translated(self.path):
             return os.open(self.path, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+def _purge_of(root: int, owner: str, max_entries: int) -> bool:
+    try:
+        area = open_directory(root, (owner, EXPUNGED))
+    except FileNotFoundError:
+        return True
+    try:
+        return Removal(area).run(max_entries)
+    finally:
+        os.close(area)

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from folders.files.kernel_quota import KernelQuota, support_of
+
 MARKER: Final = ".gpuplatform-root"
 MAX_MARKER_BYTES: Final = 200
 FRESH: Final = frozenset({"lost+found"})  # what a new file system has in it
@@ -21,6 +23,7 @@ class RootState:
     problem: str = ""  # a sentence; "" where the root is there and can be written to
     total_bytes: int | None = None
     free_bytes: int | None = None
+    quota: KernelQuota = KernelQuota.NONE
 
 
 class NotEmptyError(ValueError):
@@ -81,6 +84,7 @@ def _examined(folder: int, path: Path, key: str) -> RootState:
         problem=problem,
         total_bytes=space.f_blocks * space.f_frsize,
         free_bytes=space.f_bavail * space.f_frsize,
+        quota=support_of(folder),
     )
 
 

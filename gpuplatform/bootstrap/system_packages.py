@@ -13,6 +13,8 @@ FOR_TESTS: Final = {
     "chromium": "chromium",
     "git": "git",
     "ip": "iproute2",
+    "mkfs.btrfs": "btrfs-progs",
+    "mkfs.xfs": "xfsprogs",
     "nginx": "nginx-light",
     "sftp-server": "openssh-sftp-server",
     "ssh": "openssh-client",

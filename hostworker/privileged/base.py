@@ -80,3 +80,9 @@ class HostPrivileges(Protocol):
 
     def hold_firewall(self, device: str) -> None:
         """Have the rules for the bridge in place; changes nothing where they are. Raises FirewallError."""
+
+    def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
+        """Have the file system of a storage root limit what the owner's directory on it holds, None: not at all.
+
+        `project` is `folders.files.kernel_quota.project_number` of both. Return False where it enforces no quota.
+        """

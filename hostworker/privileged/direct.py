@@ -4,6 +4,8 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from folders.files import kernel_quota
+from folders.files.kernel_quota import KernelQuota
 from hostworker.privileged import firewall, hostnames, memory_limits, mounts, processes
 from hostworker.privileged.base import ContainerFiles
 from hostworker.runtime.base import EnforcementError
@@ -66,3 +68,7 @@ class DirectPrivileges:
     def hold_firewall(self, device: str) -> None:
         """Compare the rules and load what differs; see HostPrivileges."""
         firewall.Firewall(device).hold()
+
+    def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
+        """Tag the directory and set the quota; see HostPrivileges."""
+        return kernel_quota.limit(root, owner, project, max_bytes, max_files) != KernelQuota.NONE

@@ -118,6 +118,10 @@ class HelperPrivileges:
         except PrivilegesError as error:
             raise FirewallError(str(error)) from error
 
+    def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
+        """See HostPrivileges."""
+        return bool(self._ask("limit_storage", str(root), owner, project, max_bytes, max_files))
+
     def close(self) -> None:
         """Have the helper end; the next operation starts another."""
         with self._lock:

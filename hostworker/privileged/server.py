@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, Final
 
+from folders.files.roots import MARKER
 from hostworker.privileged.base import ContainerFiles, HostPrivileges, PrivilegesError
 from hostworker.privileged.direct import DirectPrivileges
 
@@ -57,6 +58,7 @@ class Operations:
             "take_mount_away": lambda pid, source: privileges.take_mount_away(_pid(pid), _files(source)),
             "firewall_problem": privileges.firewall_problem,
             "hold_firewall": self._hold_firewall,
+            "limit_storage": self._limit_storage,
         }
 
     def answer(self, line: str) -> str:
@@ -100,6 +102,25 @@ class Operations:
         if not _DEVICE.fullmatch(device):
             raise PrivilegesError(f"{device!r} is no bridge of the platform's")
         self._privileges.hold_firewall(device)
+
+    def _limit_storage(
+        self, root: object, owner: object, project: object, max_bytes: object, max_files: object
+    ) -> bool:
+        path = Path(str(root))
+        if not path.is_absolute() or not (path / MARKER).is_file():
+            raise PrivilegesError(f"{root!r} is no storage root")
+        most = _limit(max_bytes), _limit(max_files)
+        return self._privileges.limit_storage(path, _amount(owner), _amount(project), *most)
+
+
+def _amount(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise PrivilegesError(f"{value!r} is no amount")
+    return value
+
+
+def _limit(value: object) -> int | None:
+    return None if value is None else _amount(value)
 
 
 def _pid(value: object) -> int:

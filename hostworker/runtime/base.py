@@ -205,11 +205,13 @@ class Runtime(Protocol):
         What the program leaves in the background outlives it. Raises ExecutionError, also where no container runs.
         """
 
-    def set_folder_read_only(self, session: str, attempt: int, source: Path, *, read_only: bool) -> bool:
+    def set_folder_read_only(
+        self, session: str, attempt: int, source: Path, *, read_only: bool, end_writers: bool = True
+    ) -> bool:
         """Make a folder that the container mounts read-only, or writable again.
 
-        Return False where programs have files in it open for writing; those have then been told to end. A container
-        that does not run, or does not mount it, is a success. Raises MountError.
+        Return False where programs have files in it open for writing; with `end_writers` those have then been told to
+        end. A container that does not run, or does not mount it, is a success. Raises MountError.
         """
 
     def take_folder_away(self, session: str, attempt: int, source: Path) -> None:

@@ -269,12 +269,15 @@ class DockerRuntime:
         """Return what saves containers of the same engine; see Runtime."""
         return self._snapshots
 
-    def set_folder_read_only(self, session: str, attempt: int, source: Path, *, read_only: bool) -> bool:
+    def set_folder_read_only(
+        self, session: str, attempt: int, source: Path, *, read_only: bool, end_writers: bool = True
+    ) -> bool:
         """Remount it in the container; see Runtime."""
         with self._in_container(session, attempt) as pid:
             if pid is None or self._privileges.set_mount_read_only(pid, source, read_only):
                 return True
-            self._privileges.end_mount_writers(pid, source)
+            if end_writers:
+                self._privileges.end_mount_writers(pid, source)
         return False
 
     def take_folder_away(self, session: str, attempt: int, source: Path) -> None:

@@ -157,7 +157,9 @@ class MemoryRuntime(MemoryEngineControl):
             program = self._engine.program
         return program(command, environment)
 
-    def set_folder_read_only(self, session: str, attempt: int, source: Path, *, read_only: bool) -> bool:
+    def set_folder_read_only(
+        self, session: str, attempt: int, source: Path, *, read_only: bool, end_writers: bool = True
+    ) -> bool:
         """Change the mount; nothing writes to it here; see Runtime."""
         with self.operation("set_folder_read_only"):
             if container := self.find(session, attempt):

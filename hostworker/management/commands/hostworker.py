@@ -56,7 +56,7 @@ class Command(BaseCommand):
             has_mps=bool(settings.COMPUTE_MPS_DIR),
             gateway_url=settings.COMPUTE_GATEWAY_URL,
         )
-        worker = HostWorker(get_runtime(), host, _watchdog(host, machine), _firewall(host))
+        worker = HostWorker(get_runtime(), host, _watchdog(host, machine), _firewall(host), get_privileges())
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())  # until Celery takes it over
         try:
             worker.begin()

@@ -69,6 +69,10 @@ class Recorded:
             raise FirewallError("iptables failed")
         self.done.append(("hold_firewall", device))
 
+    def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
+        self.done.append(("limit_storage", str(root), owner, project, max_bytes, max_files))
+        return True
+
 
 @pytest.fixture
 def root() -> Recorded:
@@ -190,3 +194,14 @@ def test_a_helper_without_the_machines_root_says_so(monkeypatch: pytest.MonkeyPa
     assert "are not in sight" in server.misplaced("mnt:[1]")
     monkeypatch.setattr("os.geteuid", lambda: 1000)
     assert "rootless" in server.misplaced(os.readlink("/proc/self/ns/mnt"))
+
+
+def test_only_storage_roots_are_limited(operations: Operations, root: Recorded, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="no storage root"):
+        ask(operations, "limit_storage", str(tmp_path), 7, 9, None, 100)
+    (tmp_path / ".gpuplatform-root").touch()
+    assert ask(operations, "limit_storage", str(tmp_path), 7, 9, None, 100) is True
+    assert root.done == [("limit_storage", str(tmp_path), 7, 9, None, 100)]
+    for amounts in ((-1, 9, None, None), ("7", 9, None, None), (7, 9, -1, None), (7, True, None, None)):
+        with pytest.raises(AssertionError, match="no amount"):
+            ask(operations, "limit_storage", str(tmp_path), *amounts)

@@ -1,0 +1,110 @@
+"""Holds users to their storage quota on this host: by the file system where it can, else by read-only mounts.
+
+A file system that cannot enforce a quota is watched: once more is measured than allowed, the folders of that user on
+that root turn read-only in running containers until they take less again. A file that is open for writing keeps its
+mount writable; well beyond the quota its process is ended. What the file system enforces is watched with that
+tolerance, since the user of a container may give files to another project.
+"""
+
+import logging
+from pathlib import Path
+from typing import Final
+
+from accounts.models import User
+from folders import quota, storage
+from folders.files.kernel_quota import project_number
+from folders.models import Folder, HostRoot, QuotaSupport, StorageRoot
+from folders.quota import StorageUse
+from hostworker import runner
+from hostworker.privileged.base import HostPrivileges
+from hostworker.runtime.base import ContainerRuntimeError, MountError, Runtime
+from resources.models import Host
+from sessions import notify
+from sessions.lifecycle import Status
+from sessions.models import Mount
+
+logger = logging.getLogger(__name__)
+
+POLL_SECONDS: Final = 10.0
+TOLERANCE: Final = 1.1  # times the quota, beyond which writing processes are ended
+# Written to every terminal, as by wall(1).
+TELL: Final = (
+    r"""for terminal in /dev/pts/[0-9]*; do printf '\r\n[GPU Platform] %s\r\n' "$GP_TEXT" >"$terminal"; done"""
+)
+
+Limits = tuple[int | None, int | None]
+
+
+class StorageQuotas:
+    """The quotas of users on the storage roots of one host."""
+
+    def __init__(self, runtime: Runtime, host: Host, privileges: HostPrivileges) -> None:
+        self._runtime = runtime
+        self._host = host
+        self._privileges = privileges
+        self._limits: dict[tuple[int, int], Limits] = {}  # (root, owner): as the file system was told last
+
+    def hold_mounts(self) -> None:
+        """Make the mounts of users over their quota read-only, and those of others writable; safe to repeat."""
+        mounts = Mount.objects.filter(
+            session__host=self._host, session__status=Status.RUNNING, problem="", is_read_only=False
+        ).exclude(folder=None)
+        enforced = set(
+            HostRoot.objects.filter(host=self._host, quota_support=QuotaSupport.ENFORCED).values_list("root", flat=True)
+        )
+        uses: dict[int, dict[int, StorageUse]] = {}  # by owner, then root
+        for mount in mounts.select_related("session", "folder__owner__policy", "folder__root"):
+            folder = mount.folder
+            if folder is None or not (mount.is_held_read_only or _has_limit(folder)):
+                continue
+            if folder.owner_id not in uses:
+                uses[folder.owner_id] = quota.storage_uses(folder.owner)
+            use = uses[folder.owner_id].get(folder.root_id, StorageUse())
+            is_over = use.exceeds(TOLERANCE) if folder.root_id in enforced else use.is_exceeded
+            if is_over or mount.is_held_read_only:
+                self._hold(mount, folder, use, read_only=is_over)
+
+    def limit_owners(self, root: StorageRoot) -> None:
+        """Tell the file system of a root of this host the limits of everybody with folders on it. Raises OSError."""
+        for owner in User.objects.filter(folders__root=root).select_related("policy").distinct():
+            key, limits = (root.pk, owner.pk), (owner.policy.storage_bytes, owner.policy.storage_files)
+            if self._limits.get(key) == limits:
+                continue
+            if self._privileges.limit_storage(Path(root.path), owner.pk, project_number(*key), *limits):
+                self._limits[key] = limits
+
+    def _hold(self, mount: Mount, folder: Folder, use: StorageUse, *, read_only: bool) -> None:
+        """Change the mount of a session that still runs, unless its right to write has ended meanwhile."""
+        session = mount.session
+        source = Path(storage.root_directory(folder.root).files_path(folder.owner_id, folder.pk))
+        with runner.container_lock(session.pk):
+            current = Mount.objects.filter(pk=mount.pk, problem="", is_read_only=False)
+            if not current.filter(session__status=Status.RUNNING).exists():
+                return
+            try:
+                is_done = self._runtime.set_folder_read_only(
+                    session.pk, session.attempt, source, read_only=read_only, end_writers=use.exceeds(TOLERANCE)
+                )
+            except MountError as error:
+                logger.warning("session %s: folder %s: %s", session.pk, folder.pk, error)
+                return
+            if not is_done or mount.is_held_read_only == read_only:
+                return
+            current.update(is_held_read_only=read_only)
+        logger.info("session %s: folder %s is held read-only: %s", session.pk, folder.pk, read_only)
+        notify.sessions_changed([(session.pk, session.owner_id)])
+        self._tell(mount, folder, read_only=read_only)
+
+    def _tell(self, mount: Mount, folder: Folder, *, read_only: bool) -> None:
+        """Write to the session's terminals what has changed; a session without any is fine."""
+        text = quota.held_text(folder, mount.path) if read_only else f"{mount.path} is writable again."
+        command = ["sh", "-c", TELL]
+        try:
+            self._runtime.execute(mount.session_id, mount.session.attempt, command, {"GP_TEXT": text})
+        except ContainerRuntimeError as error:
+            logger.info("session %s: its terminals were not told: %s", mount.session_id, error)
+
+
+def _has_limit(folder: Folder) -> bool:
+    policy = folder.owner.policy
+    return policy.storage_bytes is not None or policy.storage_files is not None
