@@ -21,7 +21,7 @@ def visible_to(user: User) -> QuerySet[Image]:
     return images.annotate(live_sessions=live).prefetch_related("on_hosts__host").order_by("-created_at", "-pk")
 
 
-def delete(image: Image, *, actor: User) -> None:
+def delete(image: Image, *, actor: User | None) -> None:
     """Delete the image; its hosts remove it from their engines, and from the registry. Does nothing the second time.
 
     The row stays, since ended sessions refer to it. Raises RejectedError while live sessions use it.

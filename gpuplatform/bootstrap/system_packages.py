@@ -11,6 +11,7 @@ from gpuplatform.bootstrap.progress import SetupError
 FOR_IMAGES: Final = {"debootstrap": "debootstrap"}
 FOR_TESTS: Final = {
     "chromium": "chromium",
+    "docker-registry": "docker-registry",
     "git": "git",
     "ip": "iproute2",
     "mkfs.btrfs": "btrfs-progs",

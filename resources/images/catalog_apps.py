@@ -1,9 +1,11 @@
 """The apps of the catalogue: `[app.<name>]` tables, and which of them an image lists."""
 
 import re
+import tomllib
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from resources.images.tables import refuse_rest, take
@@ -27,6 +29,12 @@ class AppEntry:
     readiness_path: str
     start_path: str
     token_variable: str
+
+
+def load_apps(path: Path) -> dict[str, AppEntry]:
+    """Return the valid apps of a catalogue file, by name. Raise OSError and ValueError where it cannot be read."""
+    apps, _ = parse_apps(tomllib.loads(path.read_text(encoding="utf-8")).get("app", {}))
+    return apps
 
 
 def parse_apps(tables: object) -> tuple[dict[str, AppEntry], list[str]]:

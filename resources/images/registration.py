@@ -1,6 +1,6 @@
 """Enter the catalogue's images into the table that users choose from; any other comes by the administration."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from enum import StrEnum
 
@@ -9,6 +9,7 @@ from django.db import transaction
 from django.db.models import QuerySet
 
 from resources.images.catalog import Entry
+from resources.images.catalog_apps import AppEntry
 from resources.images.references import reference_problem
 from resources.models import App, Image, ImageSource
 
@@ -46,12 +47,12 @@ def register_entry(entry: Entry, *, enable: bool = True) -> CatalogChange:
     if row is None:
         has_default = Image.objects.filter(environment=entry.environment, is_default=True).exists()
         row = _save(Image(is_enabled=enable, is_default=entry.is_default and not has_default), fields)
-        _add_apps(row, entry)
+        add_apps(row, entry.apps)
         return CatalogChange.ADDED
     has_changed = any(getattr(row, name) != value for name, value in fields.items())
     if has_changed:
         _save(row, fields)
-    return CatalogChange.UPDATED if _add_apps(row, entry) or has_changed else CatalogChange.UNCHANGED
+    return CatalogChange.UPDATED if add_apps(row, entry.apps) or has_changed else CatalogChange.UNCHANGED
 
 
 def is_registered(entry: Entry) -> bool:
@@ -69,11 +70,11 @@ def _rows(entry: Entry) -> QuerySet[Image]:
     return Image.objects.filter(environment=entry.environment, version=entry.version, owner=None)
 
 
-def _add_apps(image: Image, entry: Entry) -> bool:
-    """Give an image without apps those of its entry; return whether any were added."""
-    if not entry.apps or image.apps.exists():
+def add_apps(image: Image, apps: Sequence[AppEntry]) -> bool:
+    """Give an image without apps these; return whether any were added."""
+    if not apps or image.apps.exists():
         return False
-    for position, app in enumerate(entry.apps):
+    for position, app in enumerate(apps):
         row = App(image=image, position=position, **asdict(app))
         row.full_clean()
         row.save()
