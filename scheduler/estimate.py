@@ -12,7 +12,7 @@ from accounts.models import User
 from resources.models import ResourceGroup
 from scheduler.advisor import Advice, advise_on
 from scheduler.core.incremental_state import IncrementalState
-from scheduler.core.types import SessionRequest, Traits
+from scheduler.core.types import SessionRequest, Shape, Traits
 from scheduler.host_traits import OfferedTraits, needed_traits
 from scheduler.state_cache import StateCache
 from sessions import services
@@ -48,6 +48,7 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
     traits = needed_traits(
         order.resource_group.pk,
         offered,
+        shape=Shape(order.cpu, order.memory, order.fgpu),
         required_roots=planned.required_roots,
         wanted_roots=planned.wanted_roots,
         image_id=order.image.pk or 0,

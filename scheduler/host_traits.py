@@ -3,24 +3,39 @@
 A trait is a text: `storage:<id of a root>`, `architecture:<name>`, or `image:<id>` of an image that no registry has.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+
+from django.db.models import Count, F, Q
 
 from folders.models import HostRoot, StorageRoot
 from resources.discovery import ARCHITECTURES
 from resources.models import Host, HostImage, HostStatus, Image
-from scheduler.core.types import ARCHITECTURE_TRAIT, IMAGE_TRAIT, STORAGE_TRAIT, ImageHosts, Traits
+from scheduler.core.types import ARCHITECTURE_TRAIT, IMAGE_TRAIT, STORAGE_TRAIT, ImageHosts, Shape, Traits
 
 Value = TypeVar("Value")
 EVERY_ARCHITECTURE: Final = tuple(ARCHITECTURES.values())  # of a host that has not told its own
+
+
+class HostOffer(NamedTuple):
+    """What a host has in total, whatever is free."""
+
+    traits: frozenset[str]
+    shape: Shape
+
+    def could_hold(self, shape: Shape, traits: set[str]) -> bool:
+        """Return whether the host, if it were empty, could take a session of this shape that needs these traits."""
+        mine = self.shape
+        is_large_enough = mine.cpu >= shape.cpu and mine.memory_bytes >= shape.memory_bytes
+        return is_large_enough and mine.fgpu_milli >= shape.fgpu_milli and self.traits.issuperset(traits)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferedTraits:
     """What the hosts of each group have, ready ones and those to return soon, by group id."""
 
-    root_ids: Mapping[int, frozenset[int]]
+    hosts: Mapping[int, Sequence[HostOffer]]
     architectures: Mapping[int, frozenset[str]]
 
 
@@ -37,10 +52,13 @@ def load_traits() -> HostTraits:
     """Return the traits of all hosts; storage of hosts that are lost does not count. Takes three queries."""
     traits: dict[int, set[str]] = {}
     architectures: dict[int, set[str]] = {}
-    root_ids: dict[int, set[int]] = {}
     image_hosts: dict[int, set[int]] = {}
     unknown: list[tuple[int, int]] = []
-    for host_id, group_id, architecture in Host.objects.order_by().values_list("pk", "group_id", "architecture"):
+    devices = Count("gpus", filter=Q(gpus__is_present=True)) * F("group__fgpu_per_gpu") * 1000
+    rows = list(
+        Host.objects.order_by("pk").values_list("pk", "group_id", "architecture", "cpu", "memory", "status", devices)
+    )
+    for host_id, group_id, architecture, *_ in rows:
         if architecture:
             traits[host_id] = {f"{ARCHITECTURE_TRAIT}:{architecture}"}
             architectures.setdefault(group_id, set()).add(architecture)
@@ -50,16 +68,26 @@ def load_traits() -> HostTraits:
         if group_id in architectures:
             traits[host_id] = {f"{ARCHITECTURE_TRAIT}:{name}" for name in EVERY_ARCHITECTURE}
     present = HostRoot.objects.filter(is_present=True).exclude(host__status=HostStatus.LOST).order_by()
-    for host_id, group_id, root_id in present.values_list("host_id", "host__group_id", "root_id"):
+    for host_id, root_id in present.values_list("host_id", "root_id"):
         traits.setdefault(host_id, set()).add(f"{STORAGE_TRAIT}:{root_id}")
-        root_ids.setdefault(group_id, set()).add(root_id)
     held = HostImage.objects.order_by().values_list("host_id", "image_id", "image__is_local")
     for host_id, image_id, is_local in held:
         image_hosts.setdefault(image_id, set()).add(host_id)
         if is_local:
             traits.setdefault(host_id, set()).add(f"{IMAGE_TRAIT}:{image_id}")
-    offered = OfferedTraits(root_ids=_frozen(root_ids), architectures=_frozen(architectures))
-    return HostTraits(of_host=_frozen(traits), offered=offered, image_hosts=_frozen(image_hosts))
+    of_host = _frozen(traits)
+    offered = OfferedTraits(hosts=_offers(rows, of_host), architectures=_frozen(architectures))
+    return HostTraits(of_host=of_host, offered=offered, image_hosts=_frozen(image_hosts))
+
+
+def _offers(rows: Iterable[tuple[Any, ...]], traits: Mapping[int, frozenset[str]]) -> dict[int, list[HostOffer]]:
+    """Return what the hosts have that are not lost, by group id."""
+    offers: dict[int, list[HostOffer]] = {}
+    for host_id, group_id, _, cpu, memory, status, fgpu_milli in rows:
+        if status != HostStatus.LOST:
+            offer = HostOffer(traits.get(host_id, frozenset()), Shape(cpu, memory, fgpu_milli))
+            offers.setdefault(group_id, []).append(offer)
+    return offers
 
 
 def trait_names() -> dict[str, str]:
@@ -73,6 +101,7 @@ def needed_traits(
     group_id: int,
     offered: OfferedTraits,
     *,
+    shape: Shape,
     required_roots: Iterable[int],
     wanted_roots: Iterable[int],
     image_id: int,
@@ -81,18 +110,20 @@ def needed_traits(
 ) -> Traits:
     """Return the traits that the host of a session must have.
 
-    Wanted roots count only where the group has them; the architecture of its image, "" if that is not known, only where
-    the group has a host of another one.
+    A wanted root counts only where a host of the group has it beside all else that the session needs, in size as well:
+    else the session would wait for ever for what it can do without. The architecture of its image, "" if that is not
+    known, counts only where the group has a host of another one.
     """
     needed: set[str] = set()
-    if required_roots or wanted_roots:
-        here = offered.root_ids.get(group_id, frozenset())
-        root_ids = {*required_roots, *here.intersection(wanted_roots)}
-        needed.update(f"{STORAGE_TRAIT}:{root_id}" for root_id in root_ids)
+    needed.update(f"{STORAGE_TRAIT}:{root_id}" for root_id in required_roots)
     if architecture and offered.architectures.get(group_id, frozenset()) - {architecture}:
         needed.add(f"{ARCHITECTURE_TRAIT}:{architecture}")
     if is_local:
         needed.add(f"{IMAGE_TRAIT}:{image_id}")
+    for root_id in wanted_roots:
+        more = {*needed, f"{STORAGE_TRAIT}:{root_id}"}
+        if any(host.could_hold(shape, more) for host in offered.hosts.get(group_id, ())):
+            needed = more
     return tuple(sorted(needed)) if needed else ()
 
 

@@ -28,6 +28,7 @@ from scheduler.core.types import (
     Rules,
     RunningSession,
     SessionRequest,
+    Shape,
     Shares,
     Snapshot,
     Traits,
@@ -213,6 +214,7 @@ def _traits(row: WaitingRow, offered: OfferedTraits) -> Traits:
     return needed_traits(
         row[2],
         offered,
+        shape=Shape(*row[3:6]),
         required_roots=row[7],
         wanted_roots=row[14],
         image_id=row[12],

@@ -189,6 +189,20 @@ def test_a_dot_folder_prefers_hosts_that_have_it(owner: User, host: Host, root: 
     assert second.status == Status.SCHEDULED
 
 
+def test_dot_folders_never_make_a_session_wait_for_ever(owner: User, host: Host, data: Folder) -> None:
+    elsewhere = make_host(group=host.group, cpu=2)
+    make_folder(owner, root=make_root(elsewhere, name="elsewhere"), name=".local")
+    beside, large, small = (
+        submitted(owner, host, MountRequest(folder=data), cpu=1)[0],  # no host has both storages
+        submitted(owner, host, cpu=4)[0],  # that with the dot folder is too small
+        submitted(owner, host, cpu=2)[0],
+    )
+    run_pass()
+    for session in (beside, large, small):
+        session.refresh_from_db()
+    assert (beside.host, large.host, small.host) == (host, host, elsewhere)
+
+
 class TestSettle:
     """What a session that is about to start finds."""
 
