@@ -244,6 +244,7 @@ STATICFILES_DIRS = [
     ("vendor/idiomorph", _npm / "idiomorph/dist"),
     ("vendor/xterm", _npm / "@xterm"),
     ("vendor/uplot", _npm / "uplot/dist"),
+    ("vendor/tus", _npm / "tus-js-client/dist"),
 ]
 STORAGES = {
     "default": {"BACKEND": "django.core.files.storage.FileSystemStorage"},

@@ -12,6 +12,7 @@ class StaticFiles(StaticFilesConfig):
         "tabler-*.css.map",
         "*.rtl.*",
         "*.esm.*",
+        "browser-test-bundle.js",
         "*.ts",
         "*.ts.map",
         "src",

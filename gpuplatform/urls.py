@@ -14,6 +14,7 @@ urlpatterns = [
     path("", RedirectView.as_view(pattern_name="sessions:list"), name="home"),
     path("accounts/", include("accounts.urls")),
     path("sessions/", include("sessions.urls")),
+    path("folders/", include("folders.urls")),
     path("", include("endpoints.urls")),
     path("scheduler/", include("scheduler.urls")),
     path("healthz", views.healthz, name="healthz"),

@@ -38,11 +38,11 @@ if (dialog) {
   dialog.addEventListener("submit", (event) => {
     if (event.target.matches("[data-dialog-leaves]")) setTimeout(() => dialog.close());
   });
-  for (const done of ["sessions:ended", "sessions:converting"]) {
+  for (const done of ["sessions:ended", "sessions:converting", "folder:done"]) {
     document.addEventListener(done, (event) => {
       if (dialog.open) dialog.close();
-      toast(event.detail.message, "success");
-      document.dispatchEvent(new CustomEvent("live:changed"));
+      toast(event.detail.message, event.detail.level ?? "success");
+      if (!event.detail.url) document.dispatchEvent(new CustomEvent("live:changed"));
     });
   }
   for (const failure of ["htmx:sendError", "htmx:responseError", "htmx:timeout"]) {

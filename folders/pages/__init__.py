@@ -1,0 +1,1 @@
+"""Pages of data folders in the browser."""

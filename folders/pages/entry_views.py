@@ -1,0 +1,217 @@
+"""Actions on entries of a folder: make, rename, move, delete to the trash, restore, delete for ever."""
+
+import posixpath
+from typing import Any, Final
+
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.vary import vary_on_headers
+
+from accounts.requests import UserRequest
+from folders import contents
+from folders.errors import FolderError
+from folders.files.entries import EntryKind
+from folders.files.errors import FilesError
+from folders.models import Folder
+from folders.pages.browser_views import crumbs
+from folders.pages.outcomes import each
+from folders.pages.responses import done, open_folder, render_dialog
+
+MAX_SHOWN_DIRECTORIES: Final = 500
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def new_directory(request: UserRequest, folder_id: str) -> HttpResponse:
+    """Ask for a name, or make a directory; with `parents`, those above it too, and one that exists is fine."""
+    folder = open_folder(request, folder_id, to_write=True).folder
+    directory, name = _given(request, "path"), _given(request, "name").strip()
+    problem = ""
+    if request.method == "POST":
+        try:
+            path = posixpath.join(directory, _required(name))
+            contents.make_directory(request.user, folder, path, parents="parents" in request.POST)
+        except (FilesError, FolderError, ValueError) as error:
+            problem = str(error)
+        else:
+            return done(request, f"Made the directory {name}.", address("browse", folder, directory))
+    context = {"folder": folder, "path": directory, "name": name, "problem": problem, "is_directory": True}
+    return render_dialog(
+        request, "folders/_new_entry.html", context, title="New directory", status=422 if problem else 200
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def new_file(request: UserRequest, folder_id: str) -> HttpResponse:
+    """Ask for a name, or make an empty text file and open it in the editor."""
+    folder = open_folder(request, folder_id, to_write=True).folder
+    directory, name = _given(request, "path"), _given(request, "name").strip()
+    problem = ""
+    if request.method == "POST":
+        try:
+            path = posixpath.join(directory, _required(name))
+            contents.save_text(request.user, folder, path, "", if_match=None)
+        except (FilesError, FolderError, ValueError) as error:
+            problem = str(error)
+        else:
+            return done(request, f"Made the file {name}.", address("edit", folder, path), show=True)
+    context = {"folder": folder, "path": directory, "name": name, "problem": problem, "is_directory": False}
+    return render_dialog(
+        request, "folders/_new_entry.html", context, title="New text file", status=422 if problem else 200
+    )
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def rename(request: UserRequest, folder_id: str) -> HttpResponse:
+    """Ask for another name of an entry (`path`, or the one chosen), or rename it."""
+    folder = open_folder(request, folder_id, to_write=True).folder
+    path = _given(request, "path")
+    old_name = posixpath.basename(path)
+    name = _given(request, "name") or old_name
+    problem = ""
+    if request.method == "POST":
+        try:
+            target = posixpath.join(posixpath.dirname(path), _required(name))
+            contents.move_entry(request.user, folder, path, target)
+        except (FilesError, FolderError, ValueError) as error:
+            problem = str(error)
+        else:
+            is_page = "from_file" in request.POST  # the page of the file itself, whose address changes
+            target_page = address("file", folder, target) if is_page else address("browse", folder, _parent(path))
+            return done(request, f"Renamed {old_name} to {name}.", target_page, show=is_page)
+    context = {"folder": folder, "path": path, "old_name": old_name, "name": name, "problem": problem}
+    context["from_file"] = "from_file" in request.GET or "from_file" in request.POST
+    return render_dialog(
+        request, "folders/_rename_entry.html", context, title=f"Rename {old_name}", status=422 if problem else 200
+    )
+
+
+@require_POST
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def move(request: UserRequest, folder_id: str) -> HttpResponse:
+    """Show the directories to which the chosen entries can be moved, the one to `open` first; or move them `to` one."""
+    folder = open_folder(request, folder_id, to_write=True).folder
+    paths = request.POST.getlist("path")
+    target = request.POST.get("open", request.POST.get("to", request.POST.get("directory", "")))
+    if "to" in request.POST and "open" not in request.POST:
+        outcome = each(
+            paths,
+            lambda path: contents.move_entry(
+                request.user, folder, path, posixpath.join(target, posixpath.basename(path))
+            ),
+        )
+        place = posixpath.basename(target) or folder.name
+        url = address("browse", folder, target)
+        return done(request, outcome.message(f"moved to {place}"), url, level=outcome.level)
+    context: dict[str, Any] = {"folder": folder, "paths": paths, "path": target, "crumbs": crumbs(target)}
+    try:
+        # Directories come first.
+        entries = contents.list_entries(request.user, folder, target, limit=MAX_SHOWN_DIRECTORIES).entries
+    except (FilesError, FolderError) as error:
+        context["problem"] = str(error)
+    else:
+        own = set(paths)
+        context["directories"] = [
+            entry
+            for entry in entries
+            if entry.kind == EntryKind.DIRECTORY
+            and entry.is_addressable
+            and posixpath.join(target, entry.name) not in own
+        ]
+        context["is_same"] = all(_parent(path) == target for path in paths)
+    return render_dialog(request, "folders/_move.html", context, title="Move")
+
+
+@require_POST
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def trash(request: UserRequest, folder_id: str) -> HttpResponse:
+    """Move the chosen entries to the folder's trash."""
+    folder = open_folder(request, folder_id, to_write=True).folder
+    paths = request.POST.getlist("path")
+    outcome = each(paths, lambda path: contents.trash_entry(request.user, folder, path))
+    url = address("browse", folder, _parent(paths[0]) if paths else "")
+    is_page = "from_file" in request.POST and not outcome.problems
+    return done(request, outcome.message("moved to the trash"), url, level=outcome.level, show=is_page)
+
+
+@require_POST
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def restore(request: UserRequest, folder_id: str) -> HttpResponse:
+    """Restore the chosen entries of the trash to where they were deleted from."""
+    folder = open_folder(request, folder_id, to_write=True).folder
+    outcome = each(request.POST.getlist("items"), lambda item: contents.restore_entry(request.user, folder, item))
+    return done(request, outcome.message("restored"), address("trash", folder), level=outcome.level)
+
+
+@require_POST
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def delete(request: UserRequest, folder_id: str) -> HttpResponse:
+    """Ask, or delete the chosen entries of the trash for ever."""
+    folder = open_folder(request, folder_id, to_write=True).folder
+    items = request.POST.getlist("items")
+    if "confirm" not in request.POST:
+        return render_dialog(request, "folders/_delete_items.html", {"folder": folder, "items": items}, title="Delete")
+    outcome = each(request.POST.getlist("items"), lambda item: contents.delete_entry(request.user, folder, item))
+    return done(request, outcome.message("deleted for ever"), address("trash", folder), level=outcome.level)
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def empty_trash(request: UserRequest, folder_id: str) -> HttpResponse:
+    """Ask, or delete everything in the folder's trash for ever."""
+    folder = open_folder(request, folder_id, to_write=True).folder
+    context: dict[str, Any] = {"folder": folder, "items": None}
+    if request.method == "POST":
+        try:
+            count = contents.empty_trash(request.user, folder)
+        except (FilesError, FolderError) as error:
+            context["problem"] = str(error)
+        else:
+            entries = "1 entry is" if count == 1 else f"{count} entries are"
+            return done(request, f"{entries} deleted for ever.", address("trash", folder))
+    return render_dialog(request, "folders/_delete_items.html", context, title="Empty the trash")
+
+
+def address(view: str, folder: Folder, path: str = "") -> str:
+    """Return the address of a page about a path in the folder."""
+    url = reverse(f"folders:{view}", args=[folder.pk])
+    return f"{url}?{urlencode({'path': path})}" if path else url
+
+
+def _given(request: UserRequest, name: str) -> str:
+    return (request.POST if request.method == "POST" else request.GET).get(name, "")
+
+
+def _required(name: str) -> str:
+    """Return the name of one entry. Raises ValueError for an empty one, or one with a slash."""
+    if not name:
+        raise ValueError("It needs a name.")
+    if "/" in name:
+        raise ValueError("A name has no slash; to put it elsewhere, move it.")
+    return name
+
+
+def _parent(path: str) -> str:
+    return posixpath.dirname(path)
