@@ -48,6 +48,13 @@ class StorageRootAdmin(admin.ModelAdmin[StorageRoot]):
     inlines = (OnHostsInline,)
     actions = ("make_default", "write_marker")
 
+    def changelist_view(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
+        """Show the roots, and which of them a host lacks."""
+        if request.method == "GET":
+            for text in roots.warnings():
+                self.message_user(request, text, messages.WARNING)
+        return super().changelist_view(request, extra_context)
+
     def get_queryset(self, request: HttpRequest) -> QuerySet[StorageRoot]:
         """Return the roots with the number and size of their folders."""
         totals = {"count_of_folders": Count("folders"), "bytes_of_folders": Sum("folders__used_bytes", default=0)}

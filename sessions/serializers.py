@@ -48,11 +48,14 @@ class MountSerializer(serializers.ModelSerializer[Mount]):
     name = serializers.CharField(source="folder_name", help_text="As it was at launch")
     read_only = serializers.BooleanField(source="is_read_only")  # type: ignore[assignment]  # the metaclass collects it
     automatic = serializers.BooleanField(source="is_automatic", help_text="Because the folder's name begins with a dot")
+    over_quota = serializers.BooleanField(
+        source="is_held_read_only", help_text="Read-only at present, since its owner uses more storage than allowed"
+    )
     problem = serializers.CharField(help_text="Why it is not mounted; empty if it is")
 
     class Meta:
         model = Mount
-        fields = ("folder", "name", "path", "read_only", "automatic", "problem")
+        fields = ("folder", "name", "path", "read_only", "automatic", "over_quota", "problem")
         read_only_fields = fields
 
 

@@ -7,8 +7,8 @@ from django.test import Client
 from django.urls import reverse
 
 from folders import services
-from folders.models import Folder, StorageRoot
-from tests.factories import make_folder, make_policy, make_root, make_user
+from folders.models import Folder, HostRoot, StorageRoot
+from tests.factories import make_folder, make_host, make_policy, make_root, make_user
 
 FOLDERS = reverse("admin:folders_folder_changelist")
 ROOTS = reverse("admin:folders_storageroot_changelist")
@@ -72,3 +72,9 @@ def test_a_policy_takes_storage_with_a_unit(superadmin: Client) -> None:
     page = superadmin.get(reverse("admin:accounts_resourcepolicy_change", args=[policy.pk])).content.decode()
     assert 'type="number" name="storage_files"' in page
     assert 'type="text" name="storage_bytes"' in page
+
+
+def test_a_missing_root_is_warned_of_above_the_list(superadmin: Client) -> None:
+    away = make_root(name="away")
+    HostRoot.objects.create(host=make_host(name="gpu1"), root=away, problem="It does not answer.")
+    assert "Storage root away is on no host: It does not answer." in superadmin.get(ROOTS).content.decode()

@@ -24,6 +24,9 @@ from docker.errors import DockerException
 from requests.exceptions import RequestException
 
 from engine.engine import ExecError
+from folders import roots
+from folders.files.layout import platform_problem
+from folders.models import HostRoot, StorageRoot
 from gpuplatform import redis_probe
 from gpuplatform.bootstrap import address, docker_engine, gpus, system_packages
 from gpuplatform.bootstrap.progress import SetupError
@@ -261,6 +264,18 @@ def _images() -> Finding:
     return Finding(Verdict.OK if there else Verdict.WARN, text, "" if there else "`make images` builds them")
 
 
+def _storage() -> Finding:
+    if problem := platform_problem():
+        return Finding(Verdict.WARN, problem, "sessions start without folders meanwhile")
+    rows = list(HostRoot.objects.filter(is_present=True).select_related("host", "root"))
+    if problems := roots.warnings():
+        return Finding(Verdict.WARN, " ".join(problems), "mount the file system there, or see `manage.py storageroots`")
+    if not rows:
+        hint = START if StorageRoot.objects.exists() else "`make up` makes one, or `manage.py storageroots add`"
+        return Finding(Verdict.WARN, "no host has said yet that it has a storage root", hint)
+    return Finding(Verdict.OK, "; ".join(f"{row}: quotas {row.get_quota_support_display()}" for row in rows))
+
+
 def _hosts() -> Finding:
     hosts = list(Host.objects.all())
     if not hosts:
@@ -337,6 +352,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "gateway": _gateway,
     "images": _images,
     "hosts": _hosts,
+    "storage": _storage,
     "clock": _clock,
 }
-BY_DATABASE: Final = frozenset({"images", "hosts", "clock"})
+BY_DATABASE: Final = frozenset({"images", "hosts", "storage", "clock"})

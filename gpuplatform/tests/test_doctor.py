@@ -14,7 +14,7 @@ from pytest_django import Settings
 
 from gpuplatform.bootstrap import doctor
 from gpuplatform.bootstrap.doctor import Verdict
-from tests.factories import make_gpu, make_host
+from tests.factories import make_gpu, make_host, make_root
 from tests.gateways import running_gateway
 
 
@@ -37,7 +37,7 @@ def test_doctor_works_when_everything_is_down_and_fails(tmp_path: Path) -> None:
     verdicts = {line[6:20].strip(): line[:5].strip() for line in done.stdout.splitlines()}
     assert verdicts["Python"] == "OK"
     assert verdicts["Docker"] == "FAIL"
-    assert [verdicts[name] for name in ("database", "Redis", "images", "hosts", "clock")] == ["WARN"] * 5
+    assert [verdicts[name] for name in ("database", "Redis", "images", "hosts", "storage", "clock")] == ["WARN"] * 6
     assert "-> `make up` starts it" in done.stdout
     assert "Traceback" not in done.stdout + done.stderr
 
@@ -62,6 +62,22 @@ def test_doctor_says_why_gpus_cannot_be_divided(monkeypatch: pytest.MonkeyPatch,
     finding = doctor.CHECKS["fGPU"]()
     assert finding.verdict is Verdict.WARN
     assert finding.text == "this host lends whole GPUs only: its worker does not run as root."
+
+
+@pytest.mark.django_db
+def test_doctor_names_missing_storage_and_kinds_of_quota(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor.CHECKS["storage"]().verdict is Verdict.WARN
+    one, two = make_host(name="one"), make_host(name="two")
+    root = make_root(one, two, name="lab", is_shared=True)
+    finding = doctor.CHECKS["storage"]()
+    assert finding.verdict is Verdict.OK
+    assert "lab on one: quotas measured; what exceeds it becomes read-only" in finding.text
+    root.on_hosts.filter(host=two).update(is_present=False, problem="It does not answer.")
+    finding = doctor.CHECKS["storage"]()
+    assert finding.verdict is Verdict.WARN
+    assert finding.text == "Storage root lab is missing on two: It does not answer."
+    monkeypatch.setattr("os.geteuid", lambda: 33)
+    assert "user id 33" in doctor.CHECKS["storage"]().text
 
 
 @pytest.mark.parametrize("key", ["short", "x" * 60])

@@ -272,6 +272,7 @@ class TestApi:
                 "path": "/home/work/theirs",
                 "read_only": True,
                 "automatic": False,
+                "over_quota": False,
                 "problem": "",
             },
             {
@@ -280,6 +281,7 @@ class TestApi:
                 "path": "/mnt/d",
                 "read_only": True,
                 "automatic": False,
+                "over_quota": False,
                 "problem": "",
             },
         ]
