@@ -80,6 +80,20 @@ def nvml_devices(*, can_hook: bool = True) -> tuple[Device, ...]:
         pynvml.nvmlShutdown()
 
 
+def has_nvidia_gpu() -> bool:
+    """Return whether the NVIDIA driver is here and reports a GPU."""
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return False
+    try:
+        return int(pynvml.nvmlDeviceGetCount()) > 0
+    except pynvml.NVMLError:
+        return False
+    finally:
+        pynvml.nvmlShutdown()
+
+
 def simulated_devices(text: str, host_name: str, *, can_hook: bool = True) -> tuple[Device, ...]:
     """Return the GPUs of a text such as "1x8GiB" or "2x8GiB,1x24GiB"; () for "". Raises ValueError if malformed."""
     devices: list[Device] = []

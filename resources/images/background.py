@@ -7,7 +7,7 @@ from pathlib import Path
 
 from docker import DockerClient
 
-from resources.discovery import nvml_devices
+from resources.discovery import has_nvidia_gpu
 from resources.images import builds, catalog
 from resources.images.base import Report
 from resources.images.catalog import CatalogError, Entry
@@ -53,7 +53,7 @@ def build_next(engine: DockerClient, folder: Path, environ: Mapping[str, str], r
 
 def _load(folder: Path) -> tuple[Entry, ...]:
     """Read the catalogue for this machine: with CUDA where it has an NVIDIA driver."""
-    return catalog.load(folder / "catalog.toml", gpu=bool(nvml_devices()))
+    return catalog.load(folder / "catalog.toml", gpu=has_nvidia_gpu())
 
 
 def _build(build: ImageBuild, provision: Provision, folder: Path) -> None:

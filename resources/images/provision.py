@@ -75,9 +75,8 @@ class Provision:
             self._report(f"{entry.label}: FAILED to register: {' '.join(error.messages)}")
             return False
         if change is not CatalogChange.UNCHANGED:
-            self._report(f"{entry.label}: {change} as {entry.reference}{'' if enable else ', disabled'}")
-        if not enable and change is CatalogChange.ADDED:
-            self._report(f"{entry.label}: {entry.enable_hint or 'enable it in the administration once a host has it'}")
+            how = "" if enable else ", not enabled: the launch page says how"
+            self._report(f"{entry.label}: {change} as {entry.reference}{how}")
         return True
 
     def _is_available(self, reference: str) -> bool:

@@ -7,7 +7,7 @@ import pynvml
 import pytest
 
 from resources import discovery
-from resources.discovery import Device, nvml_devices, simulated_devices, this_machine
+from resources.discovery import Device, has_nvidia_gpu, nvml_devices, simulated_devices, this_machine
 from resources.units import GIB, MIB
 
 
@@ -68,8 +68,14 @@ def test_gpus_are_listed_in_the_drivers_order(driver: FakeDriver) -> None:
     assert driver.open == 0
 
 
+def test_a_driver_with_gpus_is_found(driver: FakeDriver) -> None:
+    assert has_nvidia_gpu()
+    assert driver.open == 0
+
+
 def test_without_a_driver_there_are_no_gpus(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, FakeDriver(is_there=False))
+    assert not has_nvidia_gpu()
     assert nvml_devices() == ()
 
 

@@ -4,6 +4,7 @@ import os
 import socket
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from resources.images.base import BaseImageError, Bases
 from resources.images.builder import ImageBuildError, built_digest, follow_build
 from resources.images.catalog import Entry
 from resources.images.inputs import network_arguments
+from resources.management.commands import build_images
 from resources.models import Image
 from tests.images import ENABLED, ENTRIES, ensure_images
 
@@ -176,6 +178,23 @@ def test_only_changed_files_cause_a_rebuild(
     assert engine.images.get("gpuplatform-buildtest/tiny:1").id != before
     with pytest.raises(ImageNotFound):
         engine.images.get(str(before))
+
+
+@pytest.mark.docker
+@pytest.mark.django_db
+@pytest.mark.parametrize(("has_driver", "options"), [(True, {}), (False, {"gpu": True})])
+def test_a_driver_or_the_option_builds_for_gpus(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, has_driver: bool, options: dict[str, bool]
+) -> None:
+    variants = '[image.build.cuda]\npackages = ["with-gpu==1"]\n[image.build.cpu]\npackages = ["without==1"]\n'
+    (folder / "catalog.toml").write_text(TINY.format(name="tiny", minor=17) + variants)
+    monkeypatch.setattr(build_images, "has_nvidia_gpu", lambda: has_driver)
+    call_command("build_images", folder=folder, gpu=False)
+    assert Image.objects.get().accelerators == ""
+    out = StringIO()
+    call_command("build_images", folder=folder, stdout=out, **options)
+    assert "tiny 1: built" in out.getvalue(), "it was there, but without what GPUs need"
+    assert Image.objects.get().accelerators == "cuda"
 
 
 @pytest.mark.docker

@@ -13,7 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from docker import DockerClient
 from docker.errors import DockerException
 
-from resources.discovery import nvml_devices
+from resources.discovery import has_nvidia_gpu
 from resources.images import builds, catalog
 from resources.images.base import Report
 from resources.images.catalog import Entry
@@ -56,7 +56,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, only: list[str], force: bool, gpu: bool | None, folder: Path, **options: Any) -> None:
         """Build and register; raise CommandError after the last image when one of them failed."""
         report = self._reporter()
-        has_gpu = bool(nvml_devices()) if gpu is None else gpu
+        has_gpu = has_nvidia_gpu() if gpu is None else gpu
         try:
             entries = catalog.select(catalog.load(folder / "catalog.toml", gpu=has_gpu), only)
             with closing(DockerClient(base_url=settings.COMPUTE_DOCKER_URL)) as engine:
