@@ -7,3 +7,7 @@ class AccountsConfig(AppConfig):
     """Users, policies and SSH keys."""
 
     name = "accounts"
+
+    def ready(self) -> None:
+        """Connect the signals that end an account's access."""
+        from accounts import access_loss  # noqa: F401  # models can be imported only once all apps are loaded

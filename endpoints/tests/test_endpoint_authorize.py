@@ -263,6 +263,16 @@ def test_a_share_link_opens_its_app_after_a_click(endpoint: Endpoint) -> None:
     assert entered.detail == f"Somebody with a share link opened the app {endpoint.title}."
 
 
+def test_share_links_end_with_their_owners_password(endpoint: Endpoint) -> None:
+    link, secret = share(endpoint)
+    owner = endpoint.session.owner
+    owner.set_password("another long password")
+    owner.save()
+    assert Client().get(f"/apps/shared/{secret}").status_code == 404
+    link.refresh_from_db()
+    assert link.revoked_at
+
+
 def test_a_foreign_page_cannot_submit_the_share_form(endpoint: Endpoint) -> None:
     _, secret = share(endpoint)
     visitor = Client(enforce_csrf_checks=True)
