@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS: Final = 10.0
 TOLERANCE: Final = 1.1  # times the quota, beyond which writing processes are ended
 # Written to every terminal, as by wall(1).
-TELL: Final = (
+WALL: Final = (
     r"""for terminal in /dev/pts/[0-9]*; do printf '\r\n[GPU Platform] %s\r\n' "$GP_TEXT" >"$terminal"; done"""
 )
 
@@ -42,7 +42,7 @@ class StorageQuotas:
         self._runtime = runtime
         self._host = host
         self._privileges = privileges
-        self._limits: dict[tuple[int, int], Limits] = {}  # (root, owner): as the file system was told last
+        self._limits: dict[tuple[int, int], Limits] = {}  # (root, owner): as last passed to the file system
 
     def hold_mounts(self) -> None:
         """Make the mounts of users over their quota read-only, and those of others writable; safe to repeat."""
@@ -65,7 +65,7 @@ class StorageQuotas:
                 self._hold(mount, folder, use, read_only=is_over)
 
     def limit_owners(self, root: StorageRoot) -> None:
-        """Tell the file system of a root of this host the limits of everybody with folders on it. Raises OSError."""
+        """Pass the limits of all owners of folders on the root to its file system. Raises OSError."""
         for owner in User.objects.filter(folders__root=root).select_related("policy").distinct():
             key, limits = (root.pk, owner.pk), (owner.policy.storage_bytes, owner.policy.storage_files)
             if self._limits.get(key) == limits:
@@ -93,16 +93,16 @@ class StorageQuotas:
             current.update(is_held_read_only=read_only)
         logger.info("session %s: folder %s is held read-only: %s", session.pk, folder.pk, read_only)
         notify.sessions_changed([(session.pk, session.owner_id)])
-        self._tell(mount, folder, read_only=read_only)
+        self._notify_terminals(mount, folder, read_only=read_only)
 
-    def _tell(self, mount: Mount, folder: Folder, *, read_only: bool) -> None:
+    def _notify_terminals(self, mount: Mount, folder: Folder, *, read_only: bool) -> None:
         """Write to the session's terminals what has changed; a session without any is fine."""
         text = quota.held_text(folder, mount.path) if read_only else f"{mount.path} is writable again."
-        command = ["sh", "-c", TELL]
+        command = ["sh", "-c", WALL]
         try:
             self._runtime.execute(mount.session_id, mount.session.attempt, command, {"GP_TEXT": text})
         except ContainerRuntimeError as error:
-            logger.info("session %s: its terminals were not told: %s", mount.session_id, error)
+            logger.info("session %s: the message did not reach its terminals: %s", mount.session_id, error)
 
 
 def _has_limit(folder: Folder) -> bool:

@@ -21,7 +21,8 @@ from folders.files.errors import (
     FilesError,
     StorageAccessError,
 )
-from sshserver.data_folders import DataFolders, OpenFile, normal_path
+from sshserver.data_folders import DataFolders, normal_path
+from sshserver.open_files import OpenFile
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +39,7 @@ Result = TypeVar("Result")
 class DataSftpServer(asyncssh.SFTPServer):
     """Passes each request on to DataFolders in a thread of the executor, one at a time.
 
-    `tell` shows a sentence to the user, since OpenSSH's client hides the messages of failures; `drain` waits until the
+    `show` shows a sentence to the user, since OpenSSH's client hides the messages of failures; `drain` waits until the
     client has taken what was sent to it, so that unread answers do not pile up.
     """
 
@@ -47,22 +48,22 @@ class DataSftpServer(asyncssh.SFTPServer):
         channel: "asyncssh.SSHServerChannel[bytes]",
         folders: DataFolders,
         executor: Executor,
-        tell: Callable[[str], None],
+        show: Callable[[str], None],
         drain: Callable[[], Awaitable[None]],
     ) -> None:
         super().__init__(channel)
         self._folders = folders
         self._executor = executor
-        self._tell = tell
+        self._show = show
         self._drain = drain
-        self._told: set[str] = set()
+        self._shown: set[str] = set()
         self._opened: dict[int, OpenFile] = {}
 
     async def end(self) -> None:
         """Close what the client has left open, after the operation that is under way."""
         files, self._opened = list(self._opened.values()), {}
         for file in files:
-            await asyncio.get_running_loop().run_in_executor(self._executor, _guarded, self._folders.close, file)
+            await asyncio.get_running_loop().run_in_executor(self._executor, _guarded, self._folders.files.close, file)
 
     def format_user(self, uid: int | None) -> str:
         """Return the name for listings: this machine's own users are none of the client's business."""
@@ -85,16 +86,16 @@ class DataSftpServer(asyncssh.SFTPServer):
         """Close a file."""
         file = _file(file_obj)
         self._opened.pop(id(file), None)
-        await self._do(self._folders.close, file)
+        await self._do(self._folders.files.close, file)
 
     async def read(self, file_obj: object, offset: int, size: int) -> bytes:
         """Return a part of a file."""
         await self._drain()
-        return await self._do(self._folders.read, _file(file_obj), offset, size)
+        return await self._do(self._folders.files.read, _file(file_obj), offset, size)
 
     async def write(self, file_obj: object, offset: int, data: bytes) -> int:
         """Write a part of a file."""
-        await self._do(self._folders.write, _file(file_obj), offset, data)
+        await self._do(self._folders.files.write, _file(file_obj), offset, data)
         return len(data)
 
     async def lstat(self, path: bytes) -> asyncssh.SFTPAttrs:
@@ -108,7 +109,7 @@ class DataSftpServer(asyncssh.SFTPServer):
 
     async def fstat(self, file_obj: object) -> asyncssh.SFTPAttrs:
         """Return the attributes of an open file."""
-        return _attributes(await self._do(self._folders.status_of_open, _file(file_obj)))
+        return _attributes(await self._do(self._folders.files.status, _file(file_obj)))
 
     async def setstat(self, path: bytes, attrs: asyncssh.SFTPAttrs) -> None:
         """Set length, permissions and times."""
@@ -122,7 +123,7 @@ class DataSftpServer(asyncssh.SFTPServer):
     async def fsetstat(self, file_obj: object, attrs: asyncssh.SFTPAttrs) -> None:
         """Set length, permissions and times of an open file."""
         self._refuse_owner(attrs)
-        await self._do_change(self._folders.change_open, _file(file_obj), attrs)
+        await self._do_change(self._folders.files.change, _file(file_obj), attrs)
 
     async def scandir(self, path: bytes) -> AsyncIterator[asyncssh.SFTPName]:
         """Yield the entries of a directory."""
@@ -190,7 +191,7 @@ class DataSftpServer(asyncssh.SFTPServer):
 
     async def fsync(self, file_obj: object) -> None:
         """Have the disk take what was written."""
-        await self._do(self._folders.flush, _file(file_obj))
+        await self._do(self._folders.files.flush, _file(file_obj))
 
     async def _do_change(self, change: Callable[..., None], target: object, attrs: asyncssh.SFTPAttrs) -> None:
         times = None
@@ -207,10 +208,10 @@ class DataSftpServer(asyncssh.SFTPServer):
         except EntryExistsError as error:
             raise asyncssh.SFTPFailure(str(error)) from error
         except (FolderAccessError, EntryKindError, StorageAccessError) as error:
-            self._tell_once(str(error))
+            self._show_once(str(error))
             raise asyncssh.SFTPPermissionDenied(str(error)) from error
         except (FolderError, FilesError) as error:
-            self._tell_once(str(error))
+            self._show_once(str(error))
             raise asyncssh.SFTPFailure(str(error)) from error
         except DatabaseError as error:
             logger.warning("SFTP: the database does not answer: %s", error)
@@ -221,13 +222,13 @@ class DataSftpServer(asyncssh.SFTPServer):
             self._refuse("The owner of files cannot be changed.")
 
     def _refuse(self, message: str) -> NoReturn:
-        self._tell_once(message)
+        self._show_once(message)
         raise asyncssh.SFTPPermissionDenied(message)
 
-    def _tell_once(self, message: str) -> None:
-        if message not in self._told and len(self._told) < 100:
-            self._told.add(message)
-            self._tell(message)
+    def _show_once(self, message: str) -> None:
+        if message not in self._shown and len(self._shown) < 100:
+            self._shown.add(message)
+            self._show(message)
 
 
 def _guarded(operation: Callable[..., Result], *arguments: Any) -> Result:

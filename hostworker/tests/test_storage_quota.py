@@ -27,11 +27,11 @@ class Limits(DirectPrivileges):
     """Stands in for a file system with quotas."""
 
     def __init__(self) -> None:
-        self.told: list[tuple[object, ...]] = []
+        self.passed: list[tuple[object, ...]] = []
         self.enforces = True
 
     def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
-        self.told.append((root, owner, project, max_bytes, max_files))
+        self.passed.append((root, owner, project, max_bytes, max_files))
         return self.enforces
 
 
@@ -138,21 +138,21 @@ def test_a_new_container_of_a_held_session_is_held_too(folder: Folder, mount: Mo
     assert is_read_only(runtime, mount)
 
 
-def test_the_file_system_is_told_limits_when_they_change(folder: Folder, root: StorageRoot, host: Host) -> None:
+def test_changed_limits_are_passed_to_the_file_system(folder: Folder, root: StorageRoot, host: Host) -> None:
     limits = Limits()
     quotas = StorageQuotas(FaultInjectingRuntime(), host, limits)
     number = project_number(root.pk, folder.owner_id)
     for _ in range(2):
         quotas.limit_owners(root)
-    assert limits.told == [(Path(root.path), folder.owner_id, number, MIB, None)]
+    assert limits.passed == [(Path(root.path), folder.owner_id, number, MIB, None)]
     type(folder.owner.policy).objects.update(storage_bytes=None, storage_files=100)
     quotas.limit_owners(root)
-    assert limits.told[1:] == [(Path(root.path), folder.owner_id, number, None, 100)]
+    assert limits.passed[1:] == [(Path(root.path), folder.owner_id, number, None, 100)]
     limits.enforces = False
     again = StorageQuotas(FaultInjectingRuntime(), host, limits)
-    for _ in range(2):  # nothing took the limits, so they are told again
+    for _ in range(2):  # not taken, so they are passed again
         again.limit_owners(root)
-    assert len(limits.told) == 4
+    assert len(limits.passed) == 4
 
 
 @pytest.fixture
