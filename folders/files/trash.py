@@ -1,7 +1,7 @@
 """The trash of a folder, as in the freedesktop.org Trash specification 1.0: `files`, `info`, `expunged` in `trash`.
 
 An item's id is random, so that names of any length and in any number may be deleted; its information file has the path
-from which it came. Dates are UTC.
+from which it came. Dates are UTC. What has lost its information is listed under its id.
 """
 
 import os
@@ -25,7 +25,7 @@ from folders.files.descriptors import (
     translated,
 )
 from folders.files.entries import Entry, entry_from
-from folders.files.errors import EntryNotFoundError, FilesError
+from folders.files.errors import EntryNotFoundError, FilesError, StorageFullError
 from folders.files.paths import display, entry_parts_of
 from folders.files.walk import Removal, Usage
 
@@ -71,18 +71,19 @@ class FolderTrash:
         ):
             status = status_of(parent, parts[-1])
             item_id = secrets.token_hex(16)
-            _write_info(info, item_id, path, now)
+            with suppress(StorageFullError):  # then it is listed under its id, for it must be possible to delete now
+                _write_info(info, item_id, path, now)
             try:
                 rename_to_free_name(parent, parts[-1], area, item_id)
             except OSError:
-                os.unlink(_info_name(item_id), dir_fd=info)
+                _remove_info(info, item_id)
                 raise
         return TrashedEntry(item_id, path, entry_from(parts[-1], status), now.replace(microsecond=0))
 
     def items(self) -> list[TrashedEntry]:
-        """Return what is in the trash, the latest first."""
+        """Return what is in the trash, the latest first; under its id where nothing says from which path it came."""
         with self._area("info") as info, self._area("files") as area:
-            found = (_item(info, area, name.removesuffix(".trashinfo")) for name in names_in(info))
+            found = (_item(info, area, name) for name in names_in(area))
             return sorted((item for item in found if item), key=lambda item: (item.deleted_at, item.id), reverse=True)
 
     def restore(self, item_id: str, path: str | None = None) -> Entry:
@@ -97,8 +98,7 @@ class FolderTrash:
                 parent = open_or_make_directory(self._files, parts[:-1])
                 try:
                     rename_to_free_name(area, item_id, parent, parts[-1])
-                    with suppress(FileNotFoundError):
-                        os.unlink(_info_name(item_id), dir_fd=info)
+                    _remove_info(info, item_id)
                     return entry_from(parts[-1], status_of(parent, parts[-1]))
                 finally:
                     os.close(parent)
@@ -109,17 +109,21 @@ class FolderTrash:
             self._require(info, area, item_id)
             with translated(item_id):
                 rename_to_free_name(area, item_id, expunged, item_id)
-                with suppress(FileNotFoundError):
-                    os.unlink(_info_name(item_id), dir_fd=info)
+                _remove_info(info, item_id)
 
     def empty(self, before: datetime | None = None) -> int:
-        """Expunge all items, or those deleted before a time; return how many. `purge` then removes them."""
+        """Expunge all items, or those deleted before a time; return how many. `purge` then removes them.
+
+        With a time, information without an item is removed too, which a crash between two steps leaves.
+        """
         expunged = 0
         for item in self.items():
             if before is None or item.deleted_at < before:
                 with suppress(EntryNotFoundError):  # somebody else was quicker
                     self.expunge(item.id)
                     expunged += 1
+        if before is not None:
+            self._remove_stray_information(before)
         return expunged
 
     def purge(self, max_entries: int = PURGE_ENTRIES) -> bool:
@@ -130,6 +134,14 @@ class FolderTrash:
                 return removal.run(max_entries)
             finally:
                 self.freed += removal.freed
+
+    def _remove_stray_information(self, before: datetime) -> None:
+        with self._area("info") as info, self._area("files") as area, translated("the trash"):
+            kept = {_info_name(item_id) for item_id in names_in(area)}
+            for name in names_in(info):
+                with suppress(FileNotFoundError):
+                    if name not in kept and status_of(info, name).st_mtime < before.timestamp():
+                        os.unlink(name, dir_fd=info)
 
     @contextmanager
     def _area(self, name: str) -> Iterator[int]:
@@ -152,30 +164,42 @@ def _info_name(item_id: str) -> str:
     return f"{item_id}.trashinfo"
 
 
+def _remove_info(info: int, item_id: str) -> None:
+    with suppress(FileNotFoundError):
+        os.unlink(_info_name(item_id), dir_fd=info)
+
+
 def _write_info(info: int, item_id: str, path: str, now: datetime) -> None:
+    """Write the information of an item. Raises FilesError; what was written of it is then no information."""
     text = f"[Trash Info]\nPath={quote_from_bytes(os.fsencode(path))}\nDeletionDate={now:%Y-%m-%dT%H:%M:%S}\n"
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    opened = os.open(_info_name(item_id), flags, 0o600, dir_fd=info)
-    try:
-        os.write(opened, text.encode())
-    finally:
-        os.close(opened)
+    with translated(path):
+        opened = os.open(_info_name(item_id), flags, 0o600, dir_fd=info)
+        with open(opened, "wb") as file:
+            file.write(text.encode())
 
 
 def _item(info: int, area: int, item_id: str) -> TrashedEntry | None:
-    """Return the item, or None if it is not there or its information is not as this module writes it."""
+    """Return the item, or None if there is none (any more)."""
     if not _ID.fullmatch(item_id):
         return None
     try:
-        opened = open_regular(info, _info_name(item_id))
-        try:
-            match = _INFO.fullmatch(os.read(opened, MAX_INFO_BYTES))
-        finally:
-            os.close(opened)
+        status = status_of(area, item_id)
+    except FileNotFoundError:
+        return None
+    path, deleted_at = _information(info, item_id) or (item_id, datetime.fromtimestamp(status.st_ctime, UTC))
+    return TrashedEntry(item_id, path, entry_from(path.rpartition("/")[2], status), deleted_at)
+
+
+def _information(info: int, item_id: str) -> tuple[str, datetime] | None:
+    """Return from which path the item was deleted and when, or None unless it is as this module writes it."""
+    try:
+        with open(open_regular(info, _info_name(item_id)), "rb") as file:
+            match = _INFO.fullmatch(file.read(MAX_INFO_BYTES))
         if match is None:
             return None
         path = os.fsdecode(unquote_to_bytes(match[1]))
-        entry = entry_from(entry_parts_of(path)[-1], status_of(area, item_id))
-        return TrashedEntry(item_id, path, entry, datetime.fromisoformat(match[2].decode()).replace(tzinfo=UTC))
+        entry_parts_of(path)
+        return path, datetime.fromisoformat(match[2].decode()).replace(tzinfo=UTC)
     except (OSError, FilesError, ValueError):
         return None

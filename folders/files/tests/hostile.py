@@ -24,6 +24,7 @@ class World:
 
     base: Path
     root: RootDirectory
+    folder: str = FOLDER
 
     @classmethod
     def create(cls, base: Path) -> "World":
@@ -47,6 +48,12 @@ class World:
         finally:
             os.close(area)
 
+    def fresh(self, number: int) -> "World":
+        """Return the same world with another, empty folder under attack."""
+        folder = f"{number:016}"
+        self.root.create(1, folder)
+        return World(self.base, self.root, folder)
+
     @property
     def outside(self) -> Path:
         """A directory beside the storage root."""
@@ -55,16 +62,16 @@ class World:
     @property
     def files(self) -> Path:
         """What sessions mount, in which a hostile one makes whatever it likes."""
-        return Path(self.root.files_path(1, FOLDER))
+        return Path(self.root.files_path(1, self.folder))
 
     def open(self) -> FolderFiles:
         """Return the folder's files as the platform opens them."""
-        return self.root.open(1, FOLDER)
+        return self.root.open(1, self.folder)
 
     def fingerprint(self) -> str:
-        """Return a digest of everything that is not the folder's: names, owners, modes, times and contents."""
+        """Return a digest of everything that is not the attacker's: names, owners, modes, times and contents."""
         digest = hashlib.sha256()
-        mine = Path(self.root.folder_path(1, FOLDER))
+        mine = Path(self.root.folder_path(1, FOLDER)).parent
         for directory, names, files in os.walk(self.base):
             here = Path(directory)
             if here == mine.parent:
@@ -138,14 +145,14 @@ def node(name: str, kind: int, device: tuple[int, int] = (1, 5)) -> Plant:
     return plant
 
 
-def deep(levels: int) -> Plant:
-    """Return what makes directories "d" in each other, deeper than any path can name."""
+def deep(levels: int, name: str = "d") -> Plant:
+    """Return what makes directories of one name in each other, deeper than any path can tell."""
 
     def plant(world: World) -> None:
         current = os.open(world.files, os.O_RDONLY)
         for _ in range(levels):
-            os.mkdir("d", dir_fd=current)
-            below = os.open("d", os.O_RDONLY, dir_fd=current)
+            os.mkdir(name, dir_fd=current)
+            below = os.open(name, os.O_RDONLY, dir_fd=current)
             os.close(current)
             current = below
         os.close(current)
