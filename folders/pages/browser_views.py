@@ -18,7 +18,6 @@ from folders.errors import FolderError
 from folders.files.entries import Entry, EntryKind, Order
 from folders.files.errors import EntryNotFoundError, FilesError, InvalidPathError
 from folders.files.folder_files import FolderFiles
-from folders.pages import queries
 from folders.pages.notebook import NotebookError, read_notebook
 from folders.pages.previews import (
     MAX_IMAGE_BYTES,
@@ -146,7 +145,6 @@ def show_problem(request: UserRequest, opened: OpenedFolder, error: Exception, p
     context = {
         "problem": str(error),
         "is_missing": is_missing,
-        "hosts": [] if is_missing else queries.hosts_with(opened.folder.root),
         "path": path,
     }
     return show(request, opened, "folders/_problem.html", context, status=404 if is_missing else 503)

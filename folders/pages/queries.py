@@ -10,7 +10,7 @@ from django.db.models import Count, Exists, F, OuterRef, Q, Subquery
 from accounts.models import User
 from folders import storage
 from folders.models import Folder, FolderQuerySet, FolderShare, HostRoot, StorageRoot
-from folders.quota import StorageUse, storage_use
+from folders.quota import StorageUse, storage_uses
 
 DEFAULT_SORT: Final = "name"
 MOUNTED: Final = Q(mounts__problem="", mounts__session__ended_at=None)
@@ -79,7 +79,9 @@ def storage_bars(user: User) -> list[StorageBar]:
     """Return the user's use of each root that is offered or that has folders of theirs."""
     own = Folder.objects.filter(root=OuterRef("pk"), owner=user)
     roots = StorageRoot.objects.filter(Q(is_enabled=True) | Q(Exists(own)))
-    return [StorageBar(root, storage_use(user, root)) for root in roots]
+    uses, policy = storage_uses(user), user.policy
+    unused = StorageUse(max_bytes=policy.storage_bytes, max_files=policy.storage_files)
+    return [StorageBar(root, uses.get(root.pk, unused)) for root in roots]
 
 
 def root_choices() -> list[RootChoice]:
@@ -90,11 +92,6 @@ def root_choices() -> list[RootChoice]:
         present.setdefault(each.root_id, []).append(each)
     roots = StorageRoot.objects.filter(is_enabled=True)
     return [_choice(root, present.get(root.pk, [])) for root in roots]
-
-
-def hosts_with(root: StorageRoot) -> list[str]:
-    """Return the names of the hosts on which sessions can use the root's folders."""
-    return list(root.on_hosts.filter(is_present=True).order_by("host__name").values_list("host__name", flat=True))
 
 
 def _choice(root: StorageRoot, present: Iterable[HostRoot]) -> RootChoice:

@@ -1,6 +1,7 @@
 """Data folders in a real browser: upload and resume, drag and drop, the editor, a share, and by keyboard alone."""
 
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -88,12 +89,11 @@ def test_an_upload_goes_on_after_a_reload(
     page.get_by_role("button", name="Resume model.bin").click()
     expect(page.locator("#uploads li")).to_contain_text("%")
     page.reload()
-    expect(page.locator("#uploads")).to_contain_text("interrupted")
+    expect(page.locator("#uploads")).to_contain_text(re.compile(r"interrupted: [\d.]+ MiB of 24 MiB arrived"))
     network.send("Network.emulateNetworkConditions", slow | {"uploadThroughput": -1})
     other = tmp_path / "other" / "model.bin"
     other.parent.mkdir()
     other.write_bytes(b"x")
-    page.locator("#pick-again").set_input_files([])
     with page.expect_file_chooser() as choosing:
         page.get_by_role("button", name="Choose the file again: model.bin").click()
     choosing.value.set_files(other)
