@@ -1,7 +1,7 @@
 """Users, their resource policies and SSH keys."""
 
 from datetime import timedelta
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from django.contrib.auth.models import AbstractUser, BaseUserManager
 from django.core.validators import MinValueValidator
@@ -12,6 +12,15 @@ from django.utils import timezone
 from accounts.limits import PolicyLimits
 
 DEFAULT_POLICY = "default"
+DEFAULT_LIMITS: Final = {
+    "cpu": 8,
+    "memory": 32 * 2**30,
+    "fgpu": 4000,
+    "max_sessions": 5,
+    "max_pending": 20,
+    "storage_bytes": 50 * 2**30,
+    "storage_files": 1_000_000,
+}
 
 
 class ResourcePolicy(models.Model):
@@ -66,7 +75,7 @@ class ResourcePolicy(models.Model):
         """Return the default policy of new users, created on first use; one or two queries."""
         policy, _ = cls.objects.get_or_create(
             name=DEFAULT_POLICY,
-            defaults={"cpu": 8, "memory": 32 * 2**30, "fgpu": 4000, "max_sessions": 5, "max_pending": 20},
+            defaults=DEFAULT_LIMITS,
         )
         return policy
 
