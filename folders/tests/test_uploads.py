@@ -8,8 +8,11 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
+from threading import Barrier, BrokenBarrierError
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -18,7 +21,7 @@ from django.db import connections
 from django.utils import timezone
 
 from accounts.models import ResourcePolicy
-from folders import sweeps, uploads
+from folders import quota, sweeps, uploads
 from folders.errors import StorageQuotaError
 from folders.models import Folder, FolderShare, OnConflict, Upload
 from folders.tests.transfers import BODY, TUS, TransferClient, files_dir, folder_on_disk, metadata, uploads_dir
@@ -211,9 +214,17 @@ def test_share_withdrawn_meanwhile_refuses_the_file(server: LiveServer, folder: 
     assert not (files_dir(folder) / "a").exists()
 
 
-def test_quota_is_reserved_by_one_upload_at_a_time(tmp_path: Path) -> None:
+def test_quota_is_reserved_by_one_upload_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     policy = ResourcePolicy.objects.create(name="small", storage_bytes=100)
     folder = folder_on_disk(tmp_path, make_user(policy=policy))
+    both_checked, check_room = Barrier(2, timeout=0.5), quota.check_room
+
+    def check_and_meet(*arguments: Any, **amounts: Any) -> None:
+        check_room(*arguments, **amounts)
+        with suppress(BrokenBarrierError):
+            both_checked.wait()  # in vain, if one waits for the other's reservation
+
+    monkeypatch.setattr(quota, "check_room", check_and_meet)
 
     def begin(number: int) -> bool:
         try:
@@ -224,8 +235,8 @@ def test_quota_is_reserved_by_one_upload_at_a_time(tmp_path: Path) -> None:
             connections.close_all()
         return True
 
-    with ThreadPoolExecutor(8) as threads:
-        assert sum(threads.map(begin, range(8))) == 1
+    with ThreadPoolExecutor(2) as threads:
+        assert sum(threads.map(begin, range(2))) == 1
 
 
 def test_uploads_under_way_are_limited(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 import uvloop
 from uvicorn import Config, Server
 
+from proxy import zero_copy
 from proxy.asgi_request import Receive, Scope, Send
 from proxy.dispatch import PlatformConnection
 from proxy.limits import ProxyLimits
@@ -99,16 +100,19 @@ async def test_parts_come_in_their_order(file: Path) -> None:
     assert answer.body == DATA[5:6] + DATA[1_000_000:10_000_000]
 
 
-async def test_slow_client_holds_no_thread_and_no_memory(file: Path) -> None:
+async def test_slow_clients_hold_no_threads(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(zero_copy, "TURN_SECONDS", 2 * SECONDS)
     application = Application(file, [{"offset": 0, "count": len(DATA)}])
     async with serving(application) as port:
         slow = [await asyncio.open_connection("127.0.0.1", port, limit=1024) for _ in range(20)]
         for _, writer in slow:
             writer.write(request("GET", "/"))
-        async with connected(port) as client, asyncio.timeout(SECONDS):
-            assert (await client.ask(request("GET", "/"))).body == DATA
-        for _, writer in slow:
-            writer.transport.abort()
+        try:
+            async with connected(port) as client, asyncio.timeout(SECONDS):
+                assert (await client.ask(request("GET", "/"))).body == DATA
+        finally:
+            for _, writer in slow:
+                writer.transport.abort()
         await eventually(lambda: application.done == 21)
     assert len(application.errors) == 20
     assert all(isinstance(error, ConnectionError) for error in application.errors)
