@@ -12,12 +12,13 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import HttpResponseClientRedirect, trigger_client_event
 
 from accounts.requests import UserRequest
 from endpoints import addresses, services
+from endpoints.found_ports import found_ports
 from endpoints.launcher_forms import SHARE_LIFETIMES, OpenForm, ShareForm
 from resources.models import App
 from sessions import app_addresses, app_states
@@ -40,6 +41,15 @@ def launcher(request: UserRequest, session_id: str) -> HttpResponse:
         return _to_page(request, session, form.app_name, note)
     template = "endpoints/_apps.html" if request.htmx else "endpoints/apps.html"
     return render(request, template, _launcher_context(session, form), status=422 if form.is_bound else 200)
+
+
+@require_safe
+@login_required
+@never_cache
+def found(request: UserRequest, session_id: str) -> HttpResponse:
+    """Show what listens in the session beside its image's apps: a part of the launcher's form."""
+    session = _visible(request, session_id)
+    return render(request, "endpoints/_found_ports.html", {"ports": found_ports(session)})
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -213,5 +223,5 @@ def _is_ready(session: Session, endpoint: Endpoint) -> bool:
 
 def _visible(request: UserRequest, session_id: str) -> Session:
     """Return the session. Raises Http404 for users who may not see it."""
-    sessions = Session.objects.visible_to(request.user).select_related("image", "owner__policy")
+    sessions = Session.objects.visible_to(request.user).select_related("image", "owner__policy", "host")
     return get_object_or_404(sessions, pk=session_id)

@@ -36,6 +36,14 @@ tail -n {OUTPUT_LINES} "$folder/$port.log" 2>/dev/null
 exit 0
 """
 
+# What listens, told by the shell alone: images with nothing else have sessions, too.
+LISTENING: Final = """
+for table in /proc/net/tcp /proc/net/tcp6; do
+    while read -r line; do case $line in *" 0A "*) echo "$line" ;; esac; done <$table
+done 2>/dev/null
+exit 0
+"""
+
 _TERMINAL_CODE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 _CONTROL: Final = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
 # Addresses as /proc/net/tcp and tcp6 write them: 127.0.0.1, ::1 and ::ffff:127.0.0.1.
@@ -80,6 +88,19 @@ def read_status(text: str, port: int) -> AppStatus:
         is_loopback_only=bool(addresses) and all(address in _LOOPBACK for address in addresses),
         output=_shown(output),
     )
+
+
+def listening_ports(text: str) -> dict[int, bool]:
+    """Return the ports on which something listens, by the output of LISTENING; True: on loopback addresses alone.
+
+    Other addresses of 127.0.0.0/8 are the engine's, such as its name server at 127.0.0.11, and not told.
+    """
+    found: dict[int, bool] = {}
+    for address, port in map(_listener, text.splitlines()):
+        is_loopback = address in _LOOPBACK
+        if port and (is_loopback or len(address) > 8 or not address.endswith("7F")):
+            found[port] = is_loopback and found.get(port, True)
+    return found
 
 
 def _listener(line: str) -> tuple[str, int]:

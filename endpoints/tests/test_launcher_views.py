@@ -49,7 +49,7 @@ def launcher(session: Session, browser: Client, **fields: str) -> str:
     return browser.post(path(session), fields).headers["Location"]
 
 
-PARTS = ["", "lab/", "lab/close/", "lab/share/", "lab/unpublish/", "links/1/revoke/"]
+PARTS = ["", "found-ports/", "lab/", "lab/close/", "lab/share/", "lab/unpublish/", "links/1/revoke/"]
 
 
 @pytest.mark.parametrize("part", PARTS)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostworker.app_process import read_status
+from hostworker.app_process import listening_ports, read_status
 
 PORT = 8080
 ANYWHERE = "   0: 00000000:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000  1000        0 1 1 0000 100 0"
@@ -48,3 +48,10 @@ def test_only_last_output_without_control_codes_is_shown() -> None:
 @pytest.mark.parametrize("text", ["", "\n", "\n\n", "99999999999\n", "runs", "runs\n   0: zz:1F90 x\n", "\0" * 50])
 def test_whatever_a_container_writes_is_read(text: str) -> None:
     assert not read_status(text, PORT).is_listening
+
+
+def test_listening_ports_are_told_with_where() -> None:
+    docker_dns = ANYWHERE.replace("00000000:1F90", "0B00007F:A0B1")
+    text = "\n".join([LOOPBACK, OTHER, LOOPBACK_6, docker_dns, "nonsense", ""])
+    assert listening_ports(text) == {PORT: True, 0x1F91: False}
+    assert listening_ports(f"{LOOPBACK}\n{ANYWHERE}") == {PORT: False}
