@@ -77,7 +77,7 @@ def test_deleting_forever_leaves_nothing(folder: Folder) -> None:
     services.delete_forever(folder)
     assert not Folder.objects.exists()
     assert not directory.exists()
-    assert list((directory.parent.parent / ".expunged").iterdir()) == []
+    assert list((directory.parent / ".expunged").iterdir()) == []
     old.refresh_from_db()
     assert (old.folder, old.folder_name) == (None, "data")
 
