@@ -13,6 +13,16 @@ from tests.platform import ROOT, Platform, running_platform
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser]
 
+PACKAGE = "hello-1.0-py3-none-any.whl"
+# A command that makes this package in the current directory, for pip to install without a network.
+MAKE_PACKAGE = (
+    f"python -c \"import zipfile; w = zipfile.ZipFile('{PACKAGE}', 'w'); i = 'hello-1.0.dist-info/'; "
+    "w.writestr('hello.py', 'number = 42'); "
+    "w.writestr(i + 'METADATA', 'Metadata-Version: 2.1\\nName: hello\\nVersion: 1.0\\n'); "
+    "w.writestr(i + 'WHEEL', 'Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n'); "
+    "w.writestr(i + 'RECORD', 'hello.py,,\\n' + i + 'METADATA,,\\n' + i + 'WHEEL,,\\n' + i + 'RECORD,,\\n'); "
+    'w.close()"'
+)
 VAR_DIR = ROOT / "var" / "test-guide"
 
 
@@ -90,6 +100,36 @@ def test_a_terminal_runs_commands_and_survives_a_reload(page: Page, platform: Pl
 
     end(page, "shell")
     expect(terminal.get_by_text("ended")).to_be_visible()
+
+
+def test_a_dot_folder_keeps_what_pip_installs_for_the_user(page: Page) -> None:
+    page.get_by_role("link", name="Data", exact=True).click()
+    page.get_by_role("link", name="New folder").first.click()
+    page.get_by_role("dialog").get_by_label("Name").fill(".local")
+    page.get_by_role("dialog").get_by_role("button", name="Create").click()
+    expect(page.get_by_text(".local").first).to_be_visible()
+    page.get_by_role("link", name="Sessions", exact=True).first.click()
+
+    launch(page, name="installs", preset="small")
+    terminal = terminal_of(page, "installs")
+    terminal.keyboard.type(f"touch elsewhere; {MAKE_PACKAGE} && pip install --user --no-index ./{PACKAGE}\n")
+    expect(terminal.locator(".xterm-rows")).to_contain_text("Successfully installed hello-1.0")
+    terminal.close()
+    end(page, "installs")
+    expect(page.locator("tr", has_text="installs")).to_have_count(0)
+
+    launch(page, name="imports", preset="small")
+    page.get_by_role("link", name="imports", exact=True).click()
+    expect(page.get_by_text("read-write, always mounted")).to_be_visible()
+    page.get_by_role("link", name="Sessions", exact=True).first.click()
+    terminal = terminal_of(page, "imports")
+    terminal.keyboard.type("python -c 'import hello; print(hello.number * 100)'; ls elsewhere\n")
+    screen = terminal.locator(".xterm-rows")
+    expect(screen).to_contain_text("4200")
+    expect(screen).to_contain_text("No such file or directory")
+    terminal.close()
+    end(page, "imports")
+    expect(page.locator("tr", has_text="imports")).to_have_count(0)
 
 
 def limits(container_id: str) -> dict[str, float]:
