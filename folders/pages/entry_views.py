@@ -132,6 +132,7 @@ def move(request: UserRequest, folder_id: str) -> HttpResponse:
             and entry.is_addressable
             and posixpath.join(target, entry.name) not in own
         ]
+        context["is_cut"] = len(context["directories"]) == MAX_SHOWN_DIRECTORIES
         context["is_same"] = all(_parent(path) == target for path in paths)
     return render_dialog(request, "folders/_move.html", context, title="Move")
 

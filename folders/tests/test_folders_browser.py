@@ -4,6 +4,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from zipfile import ZipFile
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
@@ -138,6 +139,24 @@ def test_files_directories_and_drops_are_uploaded(page: Page, folder: Folder, fi
     expect(page.locator("[data-entries] tbody tr")).to_have_count(4)
     assert (files / "a.txt").read_text() == "new a.txt"
     assert (files / "b.txt").read_text() == "old b"
+
+
+def test_what_is_chosen_is_downloaded(page: Page, folder: Folder, files: Path, tmp_path: Path) -> None:
+    (files / "data").mkdir()
+    for name in ("data/1", "a & b.txt", "c.txt"):
+        (files / name).write_text(name)
+    page.goto(f"/folders/{folder.pk}/")
+    chosen = page.locator("#download-chosen")
+    page.get_by_role("checkbox", name="Choose a & b.txt").check()
+    with page.expect_download() as single:
+        chosen.click()
+    assert (single.value.suggested_filename, Path(single.value.path()).read_text()) == ("a & b.txt", "a & b.txt")
+    page.get_by_role("checkbox", name="Choose data").check()
+    with page.expect_download() as archive:
+        chosen.click()
+    with ZipFile(archive.value.path()) as made:
+        names = sorted(name for name in made.namelist() if not name.endswith("/"))
+    assert [name.split("mnist/")[-1] for name in names] == ["a & b.txt", "data/1"]
 
 
 def test_a_text_that_changed_meanwhile_is_not_overwritten(page: Page, folder: Folder, files: Path) -> None:

@@ -2,8 +2,10 @@
 import { Selection } from "#folder-selection";
 
 const browser = document.getElementById("browser");
+const MAX_URL_LENGTH = 8000;
 let selection = new Selection();
 let directory = null; // of which the selection is
+let shownUrl = location.href;
 let cameFrom = ""; // the directory that was left upwards: the cursor is put on it
 
 const view = () => browser.querySelector("[data-view]");
@@ -28,6 +30,7 @@ function go(url, { push = true } = {}) {
     cameFrom = browser.querySelector("[data-view=directory]")?.dataset.directory ?? "";
     history.pushState({ folder: true }, "", url);
   }
+  shownUrl = location.href;
   window.htmx.ajax("GET", url, { source: browser, target: browser, swap: "innerHTML" }).then(focusEntry);
 }
 
@@ -76,6 +79,20 @@ function openRename(path) {
   window.htmx.ajax("GET", url, { source: link, target: "#dialog-body", swap: "innerHTML" });
 }
 
+// One file is downloaded as it is, more as an archive. By a link, since a form that is sent looks like leaving the page.
+function download(event) {
+  const button = event.target.closest("#download-chosen");
+  const paths = selection.selected;
+  const single = paths.length === 1 && rowOf(paths[0]).querySelector("a[download]");
+  const archive = `${button.formAction}?${new URLSearchParams(paths.map((path) => ["path", path]))}`;
+  if (!single && (!paths.length || archive.length > MAX_URL_LENGTH)) return; // the form can carry it
+  event.preventDefault();
+  const link = document.createElement("a");
+  link.href = single ? single.href : archive;
+  link.download = "";
+  link.click();
+}
+
 function choose(row, event) {
   const path = row.dataset.path;
   if (event.shiftKey) selection.extendTo(path);
@@ -97,6 +114,7 @@ function onClick(event) {
     draw();
     return;
   }
+  if (event.target.closest("#download-chosen")) download(event);
   if (event.target.closest("#rename-chosen")) {
     event.preventDefault();
     openRename(selection.selected[0]);
@@ -194,7 +212,10 @@ document.addEventListener("folder:done", (event) => {
   if (event.detail.url) go(event.detail.url);
 });
 document.addEventListener("folder:go", (event) => go(event.detail.url));
-addEventListener("popstate", () => go(location.href, { push: false }));
+addEventListener("popstate", () => {
+  if (mayLeave()) go(location.href, { push: false });
+  else history.pushState({ folder: true }, "", shownUrl);
+});
 addEventListener("beforeunload", (event) => {
   if (isUnsaved()) event.preventDefault();
 });

@@ -6,6 +6,7 @@ const FIRST_PAUSE_MS = 1000;
 const LONGEST_PAUSE_MS = 30_000;
 const SMALL_BYTES = 2 ** 20; // sent within the request that begins it; a larger one could not be resumed then
 const CONFLICT = 409;
+const SIGNED_OUT = "You are signed out, or may not write here any more.";
 
 // By what an upload is found again: the same file for the same place by the same user.
 export function fingerprintOf({ user, folder }, { path, file }) {
@@ -22,17 +23,19 @@ export function problemOf(status, body) {
   try {
     const problem = JSON.parse(body);
     const first = problem.detail ?? Object.values(problem)[0];
+    if (status === 401 || /credentials|CSRF/.test(first)) return SIGNED_OUT;
     if (typeof first === "string") return first;
     if (Array.isArray(first)) return String(first[0]);
   } catch {
     // not ours: a proxy's page, or nothing
   }
-  if (status === 401 || status === 403) return "You are signed out, or may not write here any more.";
+  if (status === 401 || status === 403) return SIGNED_OUT;
   if (status === 413) return "A proxy in front of the platform refuses so large a file.";
   return `The platform refused it (${status}).`;
 }
 
 export class Transfer {
+  #file;
   #upload;
   #events;
   #backoff = new Backoff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS);
@@ -41,6 +44,7 @@ export class Transfer {
 
   // `site` is { Upload, endpoint, csrf, user, folder }; the item and its events are those of UploadQueue.
   constructor(item, events, site) {
+    this.#file = item.file;
     this.#events = events;
     this.#upload = new site.Upload(item.file, {
       endpoint: site.endpoint,
@@ -98,6 +102,19 @@ export class Transfer {
     if (!this.#isStopped) this.#upload.start();
   }
 
+  // A file that was changed or removed here fails like a lost connection, but never comes back.
+  async #waitUnlessUnreadable() {
+    try {
+      await this.#file.slice(0, 1).arrayBuffer();
+    } catch {
+      this.#events.failed("The file was changed or removed on your computer.");
+      return;
+    }
+    if (this.#isStopped) return;
+    this.#events.offline();
+    this.#timer = setTimeout(() => this.#begin(), this.#backoff.next());
+  }
+
   #onError(error) {
     if (this.#isStopped) return;
     const response = error.originalResponse;
@@ -106,8 +123,7 @@ export class Transfer {
     if (status === CONFLICT && !isBegun) {
       this.#events.conflict();
     } else if (isPassing(status) || status === CONFLICT) {
-      this.#events.offline();
-      this.#timer = setTimeout(() => this.#begin(), this.#backoff.next());
+      this.#waitUnlessUnreadable();
     } else {
       this.#events.failed(problemOf(status, response.getBody()));
     }

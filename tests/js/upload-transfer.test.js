@@ -2,8 +2,9 @@ import assert from "node:assert/strict";
 import test from "node:test";
 import { fingerprintOf, isPassing, problemOf, Transfer } from "#upload-transfer";
 
-const FILE = { size: 5, lastModified: 7 };
+const FILE = { size: 5, lastModified: 7, slice: () => new Blob(["x"]) };
 const ITEM = { file: FILE, path: "a/b", size: 5, conflict: "refuse" };
+const waited = () => new Promise((resolve) => setTimeout(resolve, 20)); // a blob is read
 const settled = () => new Promise((resolve) => setImmediate(resolve));
 
 // tus-js-client without a network: the test plays the server.
@@ -41,13 +42,13 @@ class FakeUpload {
   }
 }
 
-async function begin(previous = []) {
+async function begin(previous = [], file = FILE) {
   FakeUpload.previous = previous;
   const told = [];
   const events = Object.fromEntries(
     ["progress", "offline", "done", "conflict", "failed"].map((name) => [name, (value) => told.push(value === undefined ? name : [name, value])]),
   );
-  const transfer = new Transfer(ITEM, events, { Upload: FakeUpload, endpoint: "/uploads/", csrf: "token", user: "1", folder: "f" });
+  const transfer = new Transfer({ ...ITEM, file }, events, { Upload: FakeUpload, endpoint: "/uploads/", csrf: "token", user: "1", folder: "f" });
   await settled();
   return { transfer, upload: FakeUpload.latest, told };
 }
@@ -75,6 +76,7 @@ test("a name that exists is a question, a wrong offset is not", async () => {
   assert.deepEqual(told, ["conflict"]);
   const later = await begin([{ uploadUrl: "/uploads/1/" }]);
   later.upload.fail(409);
+  await waited();
   later.transfer.pause(); // ends the timer
   assert.deepEqual(later.told, ["offline"]);
 });
@@ -82,6 +84,7 @@ test("a name that exists is a question, a wrong offset is not", async () => {
 test("a lost connection is waited out", async () => {
   const { transfer, upload, told } = await begin();
   upload.fail(0);
+  await waited();
   assert.deepEqual(told, ["offline"]);
   transfer.retry();
   await settled();
@@ -90,8 +93,16 @@ test("a lost connection is waited out", async () => {
   await settled();
   assert.equal(upload.calls.length, 2);
   upload.fail(502);
+  await waited();
   transfer.pause();
   assert.deepEqual(told, ["offline", "offline"]);
+});
+
+test("a file that cannot be read any more is a failure", async () => {
+  const { upload, told } = await begin([], { ...FILE, slice: () => ({ arrayBuffer: () => Promise.reject(new Error("gone")) }) });
+  upload.fail(0);
+  await waited();
+  assert.deepEqual(told, [["failed", "The file was changed or removed on your computer."]]);
 });
 
 test("a refusal is told in the server's words", async () => {
@@ -100,6 +111,7 @@ test("a refusal is told in the server's words", async () => {
   assert.deepEqual(told, [["failed", "Your storage is full."]]);
   assert.equal(problemOf(400, '{"path": ["Not a name."]}'), "Not a name.");
   assert.match(problemOf(413, "<html>"), /proxy/);
+  assert.match(problemOf(403, '{"detail": "Authentication credentials were not provided."}'), /signed out/);
   assert.match(problemOf(403, ""), /signed out/);
   assert.match(problemOf(418, "null"), /418/);
 });
