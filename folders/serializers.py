@@ -9,6 +9,8 @@ from accounts.models import User
 from accounts.serializers import StrictSerializer
 from folders.access import access
 from folders.files.entries import EntryKind, Order
+from folders.files.errors import EntryNotFoundError
+from folders.files.folder_files import FolderFiles
 from folders.models import Folder, FolderShare, StorageRoot, Upload
 from folders.names import MAX_NAME_LENGTH
 from folders.quota import StorageUse
@@ -255,9 +257,19 @@ class NewTextSerializer(StrictSerializer):
 
 
 class UploadSerializer(serializers.ModelSerializer[Upload]):
-    """An upload under way; how much of the file is there, HEAD at its address says."""
+    """An upload under way. The context has `files`, the folder's FolderFiles."""
+
+    received = serializers.SerializerMethodField(help_text="Bytes that are there; fewer than the length")
 
     class Meta:
         model = Upload
-        fields = ("id", "path", "length", "created_at", "expires_at")
+        fields = ("id", "path", "length", "received", "created_at", "expires_at")
         read_only_fields = fields
+
+    def get_received(self, upload: Upload) -> int:
+        """Return how much of the file is there; 0 where it is gone."""
+        files: FolderFiles = self.context["files"]
+        try:
+            return files.staging.length_bytes(str(upload.pk))
+        except EntryNotFoundError:
+            return 0

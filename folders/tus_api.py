@@ -35,6 +35,7 @@ from folders.files.partial import PartialFile
 from folders.models import Folder, OnConflict, Upload
 from folders.responses import status_of
 from folders.serializers import UploadSerializer
+from folders.storage import files_of
 from folders.transfers.handover import hand_over, has_body
 from folders.transfers.incoming import ALGORITHMS, Checksum, UploadBody, UploadRefusedError
 
@@ -96,9 +97,16 @@ class UploadsView(TusView, ListAPIView[Upload]):
         """Return the caller's uploads that are under way."""
         if getattr(self, "swagger_fake_view", False):
             return Upload.objects.none()
-        folder = folder_for(self.request, self.kwargs["folder_id"], Access.READ)
-        under_way = Upload.objects.filter(folder=folder, user=user_of(self.request), finished_at=None)
-        return under_way.select_related("folder__root").order_by("created_at", "pk")
+        under_way = Upload.objects.filter(folder=self.kwargs["folder_id"], user=user_of(self.request), finished_at=None)
+        return under_way.order_by("created_at", "pk")
+
+    def list(self, request: Request, *args: Any, **kwargs: Any) -> Response:
+        """List the caller's uploads that are under way, the oldest first."""
+        folder = folder_for(request, self.kwargs["folder_id"], Access.READ)
+        page = self.paginate_queryset(self.get_queryset())
+        with files_of(folder) as files:
+            context = {**self.get_serializer_context(), "files": files}
+            return self.get_paginated_response(UploadSerializer(page, many=True, context=context).data)
 
     @extend_schema(
         request={BODY_TYPE: OpenApiTypes.BINARY},

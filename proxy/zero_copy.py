@@ -77,7 +77,7 @@ class ZeroCopyApplication:
         transport = self._connection.transport
         transport.set_write_buffer_limits(high=0)
         try:
-            while transport.get_write_buffer_size():
+            while transport.get_write_buffer_size() and not transport.is_closing():
                 await asyncio.sleep(0)
                 await self._connection.flow.drain()
         finally:
