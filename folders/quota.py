@@ -95,6 +95,14 @@ def check_room(folder: Folder, *, add_bytes: int = 0, add_files: int = 0) -> Non
         )
 
 
+def exceeded_text(root: StorageRoot) -> str:
+    """Return what it means for the owner to exceed their quota on the root."""
+    return (
+        f"Your folders on {root} take more than you may store there. Nothing can be added, and sessions may find them "
+        "read-only, until you have deleted enough and emptied the trash."
+    )
+
+
 def held_text(folder: Folder, path: str) -> str:
     """Return why a folder is read-only at `path` in a session although it was mounted writable."""
     return (

@@ -34,14 +34,17 @@ def folder_list(request: UserRequest) -> HttpResponse:
     """Show the folders of a tab with the use of storage; return only the changing part to htmx."""
     tab = TAB_NAMES.get(request.GET.get("tab", ""), FolderTab.MINE)
     sort = request.GET.get("sort", queries.DEFAULT_SORT)
+    bars = queries.storage_bars(request.user)
+    problem = platform_problem()
     context = {
         "tab": tab,
         "tabs": queries.tab_counts(request.user),
         "sort": sort,
         "folders": queries.listed(request.user, tab, sort),
-        "bars": queries.storage_bars(request.user),
+        "bars": bars,
+        "warnings": [] if problem else queries.storage_warnings(request.user, bars),
         "max_folders": request.user.policy.max_folders,
-        "platform_problem": platform_problem(),
+        "platform_problem": problem,
     }
     return render(request, "folders/_list.html" if request.htmx else "folders/list.html", context)
 

@@ -8,9 +8,9 @@ from typing import Final
 from django.db.models import Count, Exists, F, OuterRef, Q, Subquery
 
 from accounts.models import User
-from folders import storage
+from folders import roots, storage
 from folders.models import Folder, FolderQuerySet, FolderShare, HostRoot, StorageRoot
-from folders.quota import StorageUse, storage_uses
+from folders.quota import StorageUse, exceeded_text, storage_uses
 
 DEFAULT_SORT: Final = "name"
 MOUNTED: Final = Q(mounts__problem="", mounts__session__ended_at=None)
@@ -78,10 +78,21 @@ def tab_counts(user: User) -> dict[FolderTab, int]:
 def storage_bars(user: User) -> list[StorageBar]:
     """Return the user's use of each root that is offered or that has folders of theirs."""
     own = Folder.objects.filter(root=OuterRef("pk"), owner=user)
-    roots = StorageRoot.objects.filter(Q(is_enabled=True) | Q(Exists(own)))
+    shown = StorageRoot.objects.filter(Q(is_enabled=True) | Q(Exists(own)))
     uses, policy = storage_uses(user), user.policy
     unused = StorageUse(max_bytes=policy.storage_bytes, max_files=policy.storage_files)
-    return [StorageBar(root, uses.get(root.pk, unused)) for root in roots]
+    return [StorageBar(root, uses.get(root.pk, unused)) for root in shown]
+
+
+def storage_warnings(user: User, bars: Iterable[StorageBar]) -> list[str]:
+    """Return what is wrong with storage that the user's folders lie on; for a superadmin with any storage.
+
+    A query for each root that is missing here, and two more for a superadmin.
+    """
+    reached = StorageRoot.objects.filter(Exists(Folder.objects.live().readable_by(user).filter(root=OuterRef("pk"))))
+    texts = [exceeded_text(bar.root) for bar in bars if bar.use.is_exceeded]
+    texts += [problem for root in reached if (problem := storage.unavailable_reason(root))]
+    return texts + (roots.warnings() if user.is_superuser else [])
 
 
 def root_choices() -> list[RootChoice]:
@@ -90,8 +101,8 @@ def root_choices() -> list[RootChoice]:
     present: dict[int, list[HostRoot]] = {}
     for each in hosts.order_by("root", F("host__name")):
         present.setdefault(each.root_id, []).append(each)
-    roots = StorageRoot.objects.filter(is_enabled=True)
-    return [_choice(root, present.get(root.pk, [])) for root in roots]
+    offered = StorageRoot.objects.filter(is_enabled=True)
+    return [_choice(root, present.get(root.pk, [])) for root in offered]
 
 
 def _choice(root: StorageRoot, present: Iterable[HostRoot]) -> RootChoice:

@@ -14,7 +14,7 @@ from folders.models import Folder, StorageRoot
 from resources.units import GIB
 from sessions.models import Mount
 from sessions.tests.web import HTMX, browser_of, text_of
-from tests.factories import make_folder, make_policy, make_root, make_user, run_session
+from tests.factories import make_folder, make_host, make_policy, make_root, make_user, run_session
 
 pytestmark = pytest.mark.django_db
 
@@ -210,3 +210,17 @@ def test_a_reader_changes_nothing(browser: Client, owner: User, root: StorageRoo
     services.share(folder, owner, is_read_only=True)
     assert browser.post(f"/folders/{folder.pk}/{verb}", {"name": "x", "path": "a"}).status_code == 404
     assert "read only" in text_of(browser, f"/folders/{folder.pk}/")
+
+
+def test_the_list_warns_of_exceeded_quotas_and_missing_storage(browser: Client, owner: User, root: StorageRoot) -> None:
+    folder = make_folder(owner, name="mnist", root=root)
+    assert "alert-warning" not in browser.get("/folders/").content.decode()
+    Folder.objects.filter(pk=folder.pk).update(used_bytes=51 * GIB)
+    assert f"Your folders on {root} take more than you may store there." in text_of(browser, "/folders/")
+    make_folder(owner, name="away", root=make_root(name="lab"))
+    make_root(make_host(name="gpu1"), name="other").on_hosts.update(is_present=False, problem="It is away.")
+    page = text_of(browser, "/folders/")
+    assert "No host has the storage root lab at present." in page
+    assert "Storage root other is on no host" not in page
+    User.objects.filter(pk=owner.pk).update(is_superuser=True)
+    assert "Storage root other is on no host: It is away." in text_of(browser, "/folders/")

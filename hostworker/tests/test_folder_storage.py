@@ -1,0 +1,72 @@
+"""A host serves each of its storage roots on its own: one that hangs holds up no other, nor the worker's end."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from folders import measure, services, storage
+from folders.models import Folder, HostRoot, QuotaSupport, StorageRoot
+from hostworker import folder_storage
+from hostworker.folder_storage import FolderStorage
+from hostworker.privileged.direct import DirectPrivileges
+from hostworker.tests.fault_injection import FaultInjectingRuntime
+from resources.models import Host
+from tests.factories import make_host, make_user
+from tests.wait import until
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+class Refusing(DirectPrivileges):
+    """Root that cannot set quotas."""
+
+    def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
+        raise OSError("not permitted")
+
+
+def make_folder_on_disk(tmp_path: Path, name: str) -> Folder:
+    """Return a folder on a root of its own."""
+    root = StorageRoot.objects.create(name=name, path=str(tmp_path / name))
+    storage.prepare_root(root)
+    return services.create(make_user(), "data", root)
+
+
+def serving(host: Host, stopped: threading.Event) -> FolderStorage:
+    """Return what serves the roots of the host, after a look at them."""
+    made = FolderStorage(FaultInjectingRuntime(), host, Refusing(), stopped)
+    made.check_storage()
+    return made
+
+
+def test_a_root_that_hangs_holds_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stuck, other = make_folder_on_disk(tmp_path, "stuck"), make_folder_on_disk(tmp_path, "other")
+    answers, look = threading.Event(), measure.measure_due
+
+    def hang_or_look(root: StorageRoot, stopped: threading.Event) -> int:
+        if root == stuck.root:
+            answers.wait()
+        return look(root, stopped)
+
+    monkeypatch.setattr(measure, "measure_due", hang_or_look)
+    monkeypatch.setattr(folder_storage, "END_SECONDS", 0.1)
+    stopped = threading.Event()
+    storage_of_host = serving(make_host(), stopped)
+    for _ in range(3):
+        storage_of_host.serve_roots()
+    until(lambda: Folder.objects.filter(pk=other.pk, measured_at__isnull=False).exists())
+    assert not Folder.objects.filter(pk=stuck.pk, measured_at__isnull=False).exists()
+    assert sum(thread.name == "storage stuck" for thread in threading.enumerate()) == 1
+    storage_of_host.end()
+    answers.set()
+    until(lambda: Folder.objects.filter(pk=stuck.pk, measured_at__isnull=False).exists())
+
+
+def test_folders_are_measured_where_quotas_cannot_be_set(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    folder, host = make_folder_on_disk(tmp_path, "disk"), make_host()
+    storage_of_host = serving(host, threading.Event())
+    HostRoot.objects.filter(host=host).update(quota_support=QuotaSupport.ENFORCED)
+    storage_of_host.serve_roots()
+    until(lambda: Folder.objects.filter(pk=folder.pk, measured_at__isnull=False).exists())
+    assert "its quotas could not be set" in caplog.text
+    storage_of_host.end()
