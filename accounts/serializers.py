@@ -47,13 +47,16 @@ class TokenSerializer(serializers.Serializer[Any]):
 
 
 class PolicySerializer(serializers.ModelSerializer[ResourcePolicy]):
-    """A user's policy without its amounts, which are in `/me/limits/`."""
+    """A user's policy without its amounts, which are in `/me/limits/`, and in `/storage-roots/` for storage."""
 
     max_lifetime = serializers.DurationField(help_text="A session ends this long after it started running.")
 
     class Meta:
         model = ResourcePolicy
-        fields = ("name", "max_lifetime", "allow_sudo", "allow_public_apps")
+        fields = (
+            *("name", "max_lifetime", "max_folders", "max_private_images", "allow_sudo", "allow_public_apps"),
+            *("allow_conversion", "allow_unlisted_images"),
+        )
         read_only_fields = fields
 
 

@@ -209,7 +209,12 @@ SPECTACULAR_SETTINGS = {
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
-    "ENUM_NAME_OVERRIDES": {"EntryKindEnum": "folders.serializers.KINDS"},
+    "ENUM_NAME_OVERRIDES": {
+        "AppStateEnum": "sessions.models.EndpointState.values",
+        "ChangeReportStateEnum": "sessions.models.ReportState.values",
+        "ConversionStateEnum": "sessions.models.ConversionState.values",
+        "EntryKindEnum": "folders.serializers.KINDS",
+    },
 }
 
 # --- security

@@ -153,5 +153,9 @@ def test_me_shows_who_i_am() -> None:
         "email": user.email,
         "name": "Ada Lovelace",
         "is_superadmin": False,
-        "policy": {"name": user.policy.name, "max_lifetime": None, "allow_sudo": False, "allow_public_apps": True},
+        "policy": {
+            **{"name": user.policy.name, "max_lifetime": None, "max_folders": 20, "max_private_images": 5},
+            **{"allow_sudo": False, "allow_public_apps": True},
+            **{"allow_conversion": False, "allow_unlisted_images": False},
+        },
     }
