@@ -138,6 +138,25 @@ class HeldImage:
     architecture: str  # such as amd64; "" if it does not say
 
 
+class MountControl(Protocol):
+    """Changes the folders that running containers mount, by their directories on this host."""
+
+    def set_read_only(
+        self, session: str, attempt: int, source: Path, *, read_only: bool, end_writers: bool = True
+    ) -> bool:
+        """Make a folder that the container mounts read-only, or writable again.
+
+        Return False where programs have files in it open for writing; with `end_writers` those have then been told to
+        end. A container that does not run, or does not mount it, is a success. Raises MountError.
+        """
+
+    def take_away(self, session: str, attempt: int, source: Path) -> None:
+        """Take a folder that the container mounts out of it, and end the programs that hold something of it.
+
+        A container that does not run, or does not mount it, is a success. Raises MountError.
+        """
+
+
 class Runtime(Protocol):
     """A container engine on this host, bounded to one installation's containers of one host name.
 
@@ -205,20 +224,8 @@ class Runtime(Protocol):
         What the program leaves in the background outlives it. Raises ExecutionError, also where no container runs.
         """
 
-    def set_folder_read_only(
-        self, session: str, attempt: int, source: Path, *, read_only: bool, end_writers: bool = True
-    ) -> bool:
-        """Make a folder that the container mounts read-only, or writable again.
-
-        Return False where programs have files in it open for writing; with `end_writers` those have then been told to
-        end. A container that does not run, or does not mount it, is a success. Raises MountError.
-        """
-
-    def take_folder_away(self, session: str, attempt: int, source: Path) -> None:
-        """Take a folder that the container mounts out of it, and end the programs that hold something of it.
-
-        A container that does not run, or does not mount it, is a success. Raises MountError.
-        """
+    def mount_control(self) -> MountControl:
+        """Return what changes the folders of running containers."""
 
     def keep_warm(self, stopped: threading.Event) -> None:
         """Keep resources ready that speed up the next starts until `stopped` is set, then release them.

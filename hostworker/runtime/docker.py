@@ -9,8 +9,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from docker.api import APIClient
@@ -36,7 +34,7 @@ from hostworker.runtime.base import (
     HeldImage,
     ImageUnavailableError,
     Key,
-    MountError,
+    MountControl,
     StartError,
     no_login,
     no_op,
@@ -45,6 +43,7 @@ from hostworker.runtime.container_config import NETWORK, container_config, joine
 from hostworker.runtime.docker_client import BridgeNetwork, ProcessClient
 from hostworker.runtime.docker_events import exits_since
 from hostworker.runtime.docker_exec import execute
+from hostworker.runtime.docker_folders import DockerFolders
 from hostworker.runtime.docker_pulls import HeldImages, is_here, pull_lines
 from hostworker.runtime.docker_requests import (
     CONFLICT,
@@ -101,6 +100,7 @@ class DockerRuntime:
         self._network = BridgeNetwork(self._client, network)
         self._pool = SandboxPool(self._client, self._owner, self._network.ensure_anew, sandboxes, self._privileges)
         self._snapshots = DockerSnapshots(engine_url, self._owner)
+        self._folders = DockerFolders(self._client, self._owner, self._privileges)
         self._created: dict[Key, _Created] = {}  # until it is started
         self._held_images = HeldImages()
         self._addresses: dict[Key, str] = {}  # known from the start, until `address` is called
@@ -269,22 +269,9 @@ class DockerRuntime:
         """Return what saves containers of the same engine; see Runtime."""
         return self._snapshots
 
-    def set_folder_read_only(
-        self, session: str, attempt: int, source: Path, *, read_only: bool, end_writers: bool = True
-    ) -> bool:
-        """Remount it in the container; see Runtime."""
-        with self._in_container(session, attempt) as pid:
-            if pid is None or self._privileges.set_mount_read_only(pid, source, read_only):
-                return True
-            if end_writers:
-                self._privileges.end_mount_writers(pid, source)
-        return False
-
-    def take_folder_away(self, session: str, attempt: int, source: Path) -> None:
-        """Detach it in the container; see Runtime."""
-        with self._in_container(session, attempt) as pid:
-            if pid is not None and (ended := self._privileges.take_mount_away(pid, source)):
-                logger.info("session %s: ended what held its folder: %s", session, ", ".join(ended))
+    def mount_control(self) -> MountControl:
+        """Return what changes mounts of the same containers; see Runtime."""
+        return self._folders
 
     def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
         """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""
@@ -322,16 +309,6 @@ class DockerRuntime:
                 raise
             self._network.ensure_anew()
             client.start(container_id)
-
-    @contextmanager
-    def _in_container(self, session: str, attempt: int) -> Iterator[int | None]:
-        """Give the main process of the container, None if it does not run; raise MountError for what fails there."""
-        with translated(EngineUnreachableError):
-            container = self._find(self._client(), session, attempt)
-        try:
-            yield int(container["State"]["Pid"]) if container and container["State"]["Running"] else None
-        except OSError as error:
-            raise MountError(f"A folder cannot be changed in the running container: {error}") from error
 
     def _find(self, client: APIClient, session: str, attempt: int) -> dict[str, Any] | None:
         container = inspect(client, container_name(session, attempt))

@@ -24,6 +24,7 @@ from hostworker.runtime.base import (
     HeldImage,
     ImageUnavailableError,
     Key,
+    MountControl,
     StartError,
     no_login,
     no_op,
@@ -157,25 +158,9 @@ class MemoryRuntime(MemoryEngineControl):
             program = self._engine.program
         return program(command, environment)
 
-    def set_folder_read_only(
-        self, session: str, attempt: int, source: Path, *, read_only: bool, end_writers: bool = True
-    ) -> bool:
-        """Change the mount; nothing writes to it here; see Runtime."""
-        with self.operation("set_folder_read_only"):
-            if container := self.find(session, attempt):
-                folders = [
-                    replace(each, is_read_only=read_only) if each.source == source else each
-                    for each in container.spec.folders
-                ]
-                container.spec = replace(container.spec, folders=tuple(folders))
-            return True
-
-    def take_folder_away(self, session: str, attempt: int, source: Path) -> None:
-        """Remove the mount; see Runtime."""
-        with self.operation("take_folder_away"):
-            if container := self.find(session, attempt):
-                left = tuple(each for each in container.spec.folders if each.source != source)
-                container.spec = replace(container.spec, folders=left)
+    def mount_control(self) -> MountControl:
+        """Return what changes mounts in memory; see Runtime."""
+        return MemoryFolders(self)
 
     def keep_warm(self, stopped: threading.Event) -> None:
         """Return at once: every start is quick here; see Runtime."""
@@ -203,3 +188,30 @@ class MemoryRuntime(MemoryEngineControl):
         finally:
             with self._engine.lock:
                 self._engine.listeners = [each for each in self._engine.listeners if each[1] is not inbox]
+
+
+class MemoryFolders:
+    """The mounts of one owner's containers in memory; `fail_next` knows both methods by the names below."""
+
+    def __init__(self, engine: MemoryEngineControl) -> None:
+        self._engine = engine
+
+    def set_read_only(
+        self, session: str, attempt: int, source: Path, *, read_only: bool, end_writers: bool = True
+    ) -> bool:
+        """Change the mount; nothing writes to it here; see MountControl."""
+        with self._engine.operation("set_folder_read_only"):
+            if container := self._engine.find(session, attempt):
+                folders = [
+                    replace(each, is_read_only=read_only) if each.source == source else each
+                    for each in container.spec.folders
+                ]
+                container.spec = replace(container.spec, folders=tuple(folders))
+            return True
+
+    def take_away(self, session: str, attempt: int, source: Path) -> None:
+        """Remove the mount; see MountControl."""
+        with self._engine.operation("take_folder_away"):
+            if container := self._engine.find(session, attempt):
+                left = tuple(each for each in container.spec.folders if each.source != source)
+                container.spec = replace(container.spec, folders=left)
