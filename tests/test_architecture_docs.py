@@ -41,8 +41,9 @@ def steps_of(text: str) -> list[tuple[str, str]]:
     return steps
 
 
-def test_the_page_describes_four_ways() -> None:
-    assert [title for title, _, _ in SECTIONS] == ["a launch", "a keystroke", "an app request", "a GPU share"]
+def test_the_page_describes_five_ways() -> None:
+    titles = [title for title, _, _ in SECTIONS]
+    assert titles == ["a launch", "a keystroke", "an app request", "a GPU share", "an upload"]
 
 
 @pytest.mark.parametrize(("title", "stated", "text"), SECTIONS, ids=[title for title, _, _ in SECTIONS])

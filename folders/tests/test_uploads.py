@@ -1,30 +1,36 @@
 """Uploads by tus, through the web process as it runs."""
 
 import base64
+import errno
 import hashlib
 import os
 import socket
 import stat
-import subprocess
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
 from pathlib import Path
 from threading import Barrier, BrokenBarrierError
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 import requests
+from asgiref.sync import sync_to_async
 from django.db import connections
 from django.utils import timezone
 
 from accounts.models import ResourcePolicy
 from folders import quota, sweeps, uploads
 from folders.errors import StorageQuotaError
+from folders.files import partial as partials
+from folders.files.partial import PartialFile
 from folders.models import Folder, FolderShare, OnConflict, Upload
+from folders.storage import files_of
 from folders.tests.transfers import BODY, TUS, TransferClient, files_dir, folder_on_disk, metadata, uploads_dir
+from folders.transfers.incoming import UploadBody
+from proxy.asgi_request import Message
 from tests.factories import make_user
 from tests.live import LiveServer, login_cookie
 from tests.wait import SECONDS, until
@@ -325,28 +331,49 @@ def test_quota_holds_at_creation_and_while_writing(server: LiveServer, tmp_path:
     assert 0 < client_.offset(upload) < 90_000_000
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 20 MB."""
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "none", disk], check=True)
-    try:
-        yield disk
-    finally:
-        subprocess.run(["umount", "--lazy", disk], check=True)
+async def test_full_storage_refuses_and_keeps_what_is_there(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+    with await sync_to_async(files_of)(folder) as files:
+        os.close(files.staging.open("partial", create=True))
+        partial = PartialFile(files.staging, "partial")
+        write = os.write
+
+        def write_until_full(opened: int, data: Any) -> int:
+            room = 1_500_000 - os.fstat(opened).st_size
+            if not room:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            return write(opened, data[:room])
+
+        monkeypatch.setattr(partials, "os", SimpleNamespace(**vars(os) | {"write": write_until_full}))
+        handler = FailingHandler()
+        body = UploadBody(partial, 3_000_000, handler=handler)
+        messages = [{"type": "http.request", "body": bytes(100_000), "more_body": number < 29} for number in range(30)]
+
+        async def receive() -> Message:
+            return messages.pop(0)
+
+        outcome = await body.take(receive)
+        body.close()
+        assert (outcome.status, handler.has_failed) == (507, True)
+        assert b"storage is full" in outcome.body
+        assert files.staging.length_bytes("partial") == 1_500_000
 
 
-def test_full_storage_refuses_and_keeps_what_is_there(server: LiveServer, small_disk: Path) -> None:
-    folder = folder_on_disk(small_disk)
-    client_ = TransferClient(server, folder)
-    upload = client_.begun("a", 30_000_000)
-    answer = client_.patch(upload, 0, bytes(30_000_000))
-    assert answer.status_code == 507
-    assert "full" in answer.json()["detail"]
-    there = client_.offset(upload)
-    assert 0 < there < 30_000_000
-    assert client_.tus("DELETE", upload).status_code == 204
+class FailingHandler:
+    """The handler of an upload that does not get to its end."""
+
+    def __init__(self) -> None:
+        self.has_failed = False
+
+    def check(self) -> None:
+        """Allow it."""
+
+    def finish(self, partial: PartialFile) -> dict[str, str]:
+        """Fail the test."""
+        raise AssertionError("the file is not whole")
+
+    def fail(self) -> None:
+        """Note it."""
+        self.has_failed = True
 
 
 def test_options_name_the_extensions(client_: TransferClient, folder: Folder) -> None:
