@@ -7,6 +7,7 @@ HOME: Final = "/home/work"  # of the user in every session; folders are mounted 
 MAX_NAME_LENGTH: Final = 64
 NAME: Final = re.compile(r"\.?[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9_-])?")
 AUTOMOUNT_PREFIX: Final = "."  # folders whose name begins so are mounted in every session of their owner
+SFTP_LOGIN: Final = "data"  # by which SFTP reaches the folders; no session may have this name
 # Below HOME these are the platform's or the image's: keys, shell start-up files, what apps write for themselves.
 RESERVED_NAMES: Final = frozenset(
     {".bash_history", ".bash_logout", ".bash_profile", ".bashrc", ".gnupg", ".profile", ".ssh", ".tmux.conf"}

@@ -5,13 +5,13 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
+from folders.names import SFTP_LOGIN
 from resources.units import FGPU_STEP, MIB, fgpu_text, size_text, span_text
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,62}[A-Za-z0-9]")
 VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 NOT_UNICODE: Final = re.compile("[\ud800-\udfff]")
 MAX_NAME_LENGTH: Final = 64
-DATA_NAME: Final = "data"  # by which SSH logs in to the user's data folders instead of a session
 MAX_COUNT: Final = 50
 MAX_VARIABLES: Final = 200
 MAX_ENVIRONMENT_BYTES: Final = 64 * 1024
@@ -35,8 +35,8 @@ def name_error(name: str) -> str | None:
         return f"A name has 4 to {MAX_NAME_LENGTH} characters."
     if not NAME.fullmatch(name):
         return "A name has only letters, digits and . _ - and begins and ends with a letter or digit."
-    if name == DATA_NAME:
-        return f"{DATA_NAME} is reserved: by this name SFTP reaches your data folders."
+    if name == SFTP_LOGIN:
+        return f"{SFTP_LOGIN} is reserved: by this name SFTP reaches your data folders."
     return None
 
 

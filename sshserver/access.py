@@ -9,10 +9,10 @@ from django.utils import timezone
 from accounts.models import SshKey, User
 from accounts.public_keys import PublicKey
 from engine.engine import Engine
+from folders.names import SFTP_LOGIN
 from sessions.engine_address import HostUnreachableError, engine_of
 from sessions.lifecycle import Status
 from sessions.models import Session
-from sessions.validation import DATA_NAME
 from sessions.words import reason_text
 
 
@@ -60,7 +60,7 @@ class AccessRefusal:
 def authenticate(name: str, key: PublicKey) -> Principal | AccessRefusal | None:
     """Return the principal of a key for the session of this id or name, or for data folders; None: unknown key."""
     own = SshKey.objects.select_related("owner").filter(fingerprint=key.fingerprint, owner__is_active=True).first()
-    if own and name == DATA_NAME:
+    if own and name == SFTP_LOGIN:
         return DataPrincipal(user_id=own.owner_id, key_id=own.pk)
     if own:
         return _principal(own.owner, own, _session_for(own.owner, name), name)

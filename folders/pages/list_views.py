@@ -22,6 +22,7 @@ from folders.pages import queries
 from folders.pages.forms import CreateFolderForm, RenameFolderForm, ShareFolderForm
 from folders.pages.queries import FolderTab
 from folders.pages.responses import done, open_folder, open_own_folder, render_dialog
+from folders.sftp_command import sftp_command
 
 TAB_NAMES: dict[str, FolderTab] = {tab.value: tab for tab in FolderTab}
 
@@ -45,6 +46,7 @@ def folder_list(request: UserRequest) -> HttpResponse:
         "warnings": [] if problem else queries.storage_warnings(request.user, bars),
         "max_folders": request.user.policy.max_folders,
         "platform_problem": problem,
+        "sftp_command": sftp_command(),
     }
     return render(request, "folders/_list.html" if request.htmx else "folders/list.html", context)
 

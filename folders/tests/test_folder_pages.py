@@ -37,6 +37,7 @@ def test_the_list_says_what_each_folder_is(browser: Client, owner: User, root: S
     Mount.objects.create(session=session, folder=data, folder_name="mnist", path="/home/work/mnist")
     page = text_of(browser, "/folders/")
     for words in (
+        "sftp -P 8022 data@",
         "mnist",
         "shared with 1",
         "mounted in 1 session",
