@@ -44,7 +44,7 @@ def url(folder: Folder, view: str = "", path: str = "") -> str:
 
 
 def message_of(response: object) -> str:
-    """Return what htmx is told to show."""
+    """Return the message that htmx gets."""
     return str(json.loads(response.headers["HX-Trigger"])["folder:done"]["message"])  # type: ignore[attr-defined]
 
 
@@ -161,7 +161,7 @@ def test_entries_are_renamed_and_moved(browser: Client, folder: Folder, files: P
     moved = browser.post(url(folder, "move-entries/"), {"path": ["c", "b"], "to": "data"}, headers=HTMX)
     assert (files / "data/c").read_text() == "a"
     assert message_of(moved).startswith("1 entry moved to data.")
-    assert "b:" in message_of(moved)  # data/b exists, and is kept
+    assert "b:" in message_of(moved)  # data/b exists, and stays
     assert (files / "data/b").read_text() == "data/b"
 
 

@@ -38,7 +38,7 @@ export class UploadQueue {
     return this.#items.some((item) => !ENDED.has(item.state));
   }
 
-  // Adds files, each { file, path, size, folder ... }; the rest of what is given is kept for `send`.
+  // Adds files, each { file, path, size, folder ... }; what else is given is passed on to `send`.
   add(files) {
     if (!this.isActive) this.#answer = "";
     for (const file of files) {

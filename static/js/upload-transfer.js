@@ -18,7 +18,7 @@ export function isPassing(status) {
   return status === 0 || status === 423 || status === 429 || (status >= 500 && status !== 507);
 }
 
-// Returns what the user is told about a refused upload.
+// Returns what to say about a refused upload.
 export function problemOf(status, body) {
   try {
     const problem = JSON.parse(body);

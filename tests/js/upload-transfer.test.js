@@ -44,23 +44,23 @@ class FakeUpload {
 
 async function begin(previous = [], file = FILE) {
   FakeUpload.previous = previous;
-  const told = [];
+  const calls = [];
   const events = Object.fromEntries(
-    ["progress", "offline", "done", "conflict", "failed"].map((name) => [name, (value) => told.push(value === undefined ? name : [name, value])]),
+    ["progress", "offline", "done", "conflict", "failed"].map((name) => [name, (value) => calls.push(value === undefined ? name : [name, value])]),
   );
   const transfer = new Transfer({ ...ITEM, file }, events, { Upload: FakeUpload, endpoint: "/uploads/", csrf: "token", user: "1", folder: "f" });
   await settled();
-  return { transfer, upload: FakeUpload.latest, told };
+  return { transfer, upload: FakeUpload.latest, calls };
 }
 
-test("an upload is begun with its path, and its progress is told", async () => {
-  const { upload, told } = await begin();
+test("an upload is begun with its path, and its progress is reported", async () => {
+  const { upload, calls } = await begin();
   assert.deepEqual(upload.calls, ["start"]);
   assert.deepEqual(upload.options.metadata, { path: "a/b", conflict: "refuse" });
   assert.deepEqual(upload.options.headers, { "X-CSRFToken": "token" });
   upload.options.onProgress(3);
   upload.options.onSuccess();
-  assert.deepEqual(told, [["progress", 3], "done"]);
+  assert.deepEqual(calls, [["progress", 3], "done"]);
 });
 
 test("the same file goes on where it was interrupted", async () => {
@@ -71,21 +71,21 @@ test("the same file goes on where it was interrupted", async () => {
 });
 
 test("a name that exists is a question, a wrong offset is not", async () => {
-  const { upload, told } = await begin();
+  const { upload, calls } = await begin();
   upload.fail(409);
-  assert.deepEqual(told, ["conflict"]);
+  assert.deepEqual(calls, ["conflict"]);
   const later = await begin([{ uploadUrl: "/uploads/1/" }]);
   later.upload.fail(409);
   await waited();
   later.transfer.pause(); // ends the timer
-  assert.deepEqual(later.told, ["offline"]);
+  assert.deepEqual(later.calls, ["offline"]);
 });
 
 test("a lost connection is waited out", async () => {
-  const { transfer, upload, told } = await begin();
+  const { transfer, upload, calls } = await begin();
   upload.fail(0);
   await waited();
-  assert.deepEqual(told, ["offline"]);
+  assert.deepEqual(calls, ["offline"]);
   transfer.retry();
   await settled();
   assert.deepEqual(upload.calls, ["start", "start"]);
@@ -95,20 +95,20 @@ test("a lost connection is waited out", async () => {
   upload.fail(502);
   await waited();
   transfer.pause();
-  assert.deepEqual(told, ["offline", "offline"]);
+  assert.deepEqual(calls, ["offline", "offline"]);
 });
 
 test("a file that cannot be read any more is a failure", async () => {
-  const { upload, told } = await begin([], { ...FILE, slice: () => ({ arrayBuffer: () => Promise.reject(new Error("gone")) }) });
+  const { upload, calls } = await begin([], { ...FILE, slice: () => ({ arrayBuffer: () => Promise.reject(new Error("gone")) }) });
   upload.fail(0);
   await waited();
-  assert.deepEqual(told, [["failed", "The file was changed or removed on your computer."]]);
+  assert.deepEqual(calls, [["failed", "The file was changed or removed on your computer."]]);
 });
 
-test("a refusal is told in the server's words", async () => {
-  const { upload, told } = await begin();
+test("a refusal is shown in the server's words", async () => {
+  const { upload, calls } = await begin();
   upload.fail(507, '{"detail": "Your storage is full."}');
-  assert.deepEqual(told, [["failed", "Your storage is full."]]);
+  assert.deepEqual(calls, [["failed", "Your storage is full."]]);
   assert.equal(problemOf(400, '{"path": ["Not a name."]}'), "Not a name.");
   assert.match(problemOf(413, "<html>"), /proxy/);
   assert.match(problemOf(403, '{"detail": "Authentication credentials were not provided."}'), /signed out/);
@@ -122,7 +122,7 @@ test("what ends by itself is tried again, what does not is not", () => {
 });
 
 test("pausing, resuming and cancelling reach the upload", async () => {
-  const { transfer, upload, told } = await begin();
+  const { transfer, upload, calls } = await begin();
   transfer.pause();
   upload.fail(0); // the aborted request
   transfer.resume();
@@ -130,5 +130,5 @@ test("pausing, resuming and cancelling reach the upload", async () => {
   transfer.cancel();
   await settled();
   assert.deepEqual(upload.calls, ["start", "pause", "start", "cancel"]);
-  assert.deepEqual(told, []);
+  assert.deepEqual(calls, []);
 });
