@@ -40,15 +40,15 @@ def test_folders_are_chosen_and_warned_about(page: Page) -> None:
     page.get_by_role("checkbox", name="data").check()
     expect(said).to_have_text("Mounts data; .local is always mounted.")
     page.get_by_label("Path of data in the session").fill("/home/work/.local/x")
-    page.locator("li", has_text="data").get_by_label("Read-only").check()
+    page.locator("[data-folder=data]").get_by_label("Read-only").check()
     expect(said).to_have_text("Mounts data at /home/work/.local/x (read-only); .local is always mounted.")
     page.get_by_role("checkbox", name="corpus").check()
-    expect(page.locator("li", has_text="corpus").get_by_label("Read-only")).to_be_disabled()
+    expect(page.locator("[data-folder=corpus]").get_by_label("Read-only")).to_be_disabled()
     page.get_by_label("Session name").fill("no good name")
     page.get_by_role("button", name="LAUNCH").click()
 
     expect(page.locator("#error-name")).to_be_visible()  # all at once, and nothing typed is lost
-    row = page.locator("li", has_text="data")
+    row = page.locator("[data-folder=data]")
     expect(row).to_contain_text("is taken by your folder .local")
     expect(page.get_by_role("checkbox", name="corpus")).to_be_checked()
     expect(row.get_by_label("Read-only")).to_be_checked()
