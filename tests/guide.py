@@ -9,6 +9,7 @@ from tests.browser import SLOW_MS
 from tests.platform import Platform
 
 USER = "user@example.org"
+DEVELOPER = "developer@example.org"
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from resources.units import GIB
 from tests.browser import chromium
-from tests.guide import end, launch, sessions_page, terminal_of
+from tests.guide import DEVELOPER, end, launch, sessions_page, terminal_of
 from tests.platform import ROOT, Platform, running_platform
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser]
@@ -94,6 +94,8 @@ def test_a_terminal_runs_commands_and_survives_a_reload(page: Page, platform: Pl
     expect(screen).to_contain_text("42")
     terminal.reload()
     expect(screen).to_contain_text("42")  # the same shell, with what it showed
+    terminal.keyboard.type("sudo whoami\n")
+    expect(screen).to_contain_text("no new privileges")
 
     (session,) = platform.rows("SELECT container_id FROM compute_session WHERE name = 'shell'")
     assert limits(session["container_id"]) == {"memory": GIB, "cpu": 1.0}
@@ -130,6 +132,17 @@ def test_a_dot_folder_keeps_what_pip_installs_for_the_user(page: Page) -> None:
     terminal.close()
     end(page, "imports")
     expect(page.locator("tr", has_text="imports")).to_have_count(0)
+
+
+def test_a_user_whose_policy_allows_it_has_sudo(browser: Browser, platform: Platform) -> None:
+    with sessions_page(browser, platform, DEVELOPER) as page:
+        launch(page, name="tools", preset="small")
+        expect(page.locator("tr[data-status=RUNNING]", has_text="tools")).to_be_visible()
+        terminal = terminal_of(page, "tools")
+        terminal.keyboard.type("sudo pip install -q cowsay && python -m cowsay -t from-$(sudo whoami)\n")
+        expect(terminal.locator(".xterm-rows")).to_contain_text("from-root")
+        end(page, "tools")
+        expect(terminal.get_by_text("ended")).to_be_visible()
 
 
 def limits(container_id: str) -> dict[str, float]:
