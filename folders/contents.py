@@ -12,7 +12,7 @@ from django.utils import timezone
 from accounts.models import User
 from folders import quota, storage
 from folders.access import Access, require
-from folders.files.entries import Entry, EntryKind, Listing, Order
+from folders.files.entries import EntryKind, FolderEntry, Listing, Order
 from folders.files.errors import EntryNotFoundError
 from folders.files.folder_files import FolderFiles, TextFile
 from folders.files.trash import TrashedEntry
@@ -42,7 +42,7 @@ def list_entries(
         return files.list(path, order=order, descending=descending, offset=offset, limit=limit)
 
 
-def make_directory(user: User, folder: Folder, path: str, *, parents: bool = False) -> Entry:
+def make_directory(user: User, folder: Folder, path: str, *, parents: bool = False) -> FolderEntry:
     """Make a directory and return it; with `parents` also those above it, and none if it is there already."""
     with opened(user, folder, Access.WRITE) as files:
         quota.check_room(folder, add_files=1)
@@ -51,7 +51,7 @@ def make_directory(user: User, folder: Folder, path: str, *, parents: bool = Fal
     return made
 
 
-def move_entry(user: User, folder: Folder, source: str, target: str, *, replace: bool = False) -> Entry:
+def move_entry(user: User, folder: Folder, source: str, target: str, *, replace: bool = False) -> FolderEntry:
     """Move or rename an entry and return it at its new path."""
     with opened(user, folder, Access.WRITE) as files:
         return files.move(source, target, replace=replace)
@@ -69,7 +69,7 @@ def trashed_entries(user: User, folder: Folder) -> list[TrashedEntry]:
         return files.trash.items()
 
 
-def restore_entry(user: User, folder: Folder, item_id: str, path: str | None = None) -> Entry:
+def restore_entry(user: User, folder: Folder, item_id: str, path: str | None = None) -> FolderEntry:
     """Move an item of the trash back to where it came from, or to `path`, and return it there."""
     with opened(user, folder, Access.WRITE) as files:
         return files.trash.restore(item_id, path)

@@ -27,7 +27,7 @@ class Order(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Entry:
+class FolderEntry:
     """A file, directory or anything else in a directory."""
 
     name: str  # bytes that are not UTF-8 are surrogates, as `os.fsdecode` has them
@@ -51,7 +51,7 @@ class Entry:
 class Listing:
     """A part of the sorted entries of a directory."""
 
-    entries: list[Entry]
+    entries: list[FolderEntry]
     total: int  # entries in the directory, as far as they were read
     is_complete: bool  # False: the directory has more entries than are ever read
 
@@ -65,10 +65,10 @@ def kind_of(mode: int) -> EntryKind:
     return EntryKind.SYMLINK if stat.S_ISLNK(mode) else EntryKind.OTHER
 
 
-def entry_from(name: str, status: os.stat_result) -> Entry:
+def entry_from(name: str, status: os.stat_result) -> FolderEntry:
     """Return the entry of this name and status."""
     kind = kind_of(status.st_mode)
-    return Entry(
+    return FolderEntry(
         name=name,
         kind=kind,
         length_bytes=status.st_size if kind == EntryKind.FILE else 0,

@@ -22,7 +22,7 @@ from folders.files.descriptors import (
     translated,
 )
 from folders.files.direct import DirectFiles
-from folders.files.entries import Entry, EntryKind, Listing, Order, entry_from
+from folders.files.entries import EntryKind, FolderEntry, Listing, Order, entry_from
 from folders.files.errors import (
     ContentChangedError,
     EntryKindError,
@@ -108,7 +108,7 @@ class FolderFiles:
                 entries = _sorted(_entries_of(opened, [name for name, _ in names]), order, descending)[offset:end]
         return Listing(entries, len(names), is_complete)
 
-    def stat(self, path: str) -> Entry:
+    def stat(self, path: str) -> FolderEntry:
         """Return the entry at `path`, a symbolic link as such; for "" that of the folder, whose name is empty."""
         parts = parts_of(path)
         if not parts:
@@ -123,7 +123,7 @@ class FolderFiles:
         with directory(self._files, parts[:-1]) as parent, translated(path):
             return open_regular(parent, parts[-1])
 
-    def mkdir(self, path: str, *, parents: bool = False) -> Entry:
+    def mkdir(self, path: str, *, parents: bool = False) -> FolderEntry:
         """Make a directory and return it; with `parents` also those above it, and none if it is there already."""
         parts = new_parts_of(path)
         if parents:
@@ -137,7 +137,7 @@ class FolderFiles:
             make_directory(parent, parts[-1])
             return entry_from(parts[-1], status_of(parent, parts[-1]))
 
-    def move(self, source: str, target: str, *, replace: bool = False) -> Entry:
+    def move(self, source: str, target: str, *, replace: bool = False) -> FolderEntry:
         """Move or rename an entry to the path `target`, whose directory exists, and return it there.
 
         `replace` replaces a file that has the path, never a directory with something in it.
@@ -209,7 +209,7 @@ class FolderFiles:
             raise ContentChangedError(f"The file is not there any more: {display(path)}") from error
         if isinstance(current, TextFile) and current.etag != etag:
             raise ContentChangedError(f"The file was changed since you opened it: {display(path)}")
-        if isinstance(current, Entry) and current.kind != EntryKind.FILE:
+        if isinstance(current, FolderEntry) and current.kind != EntryKind.FILE:
             raise EntryKindError(f"This is not a file: {display(path)}")
 
     @contextmanager
@@ -254,7 +254,7 @@ def _is_directory(entry: os.DirEntry[str]) -> bool:
         return False
 
 
-def _entries_of(opened: int, names: list[str]) -> list[Entry]:
+def _entries_of(opened: int, names: list[str]) -> list[FolderEntry]:
     """Return the entries of these names, without those that are gone by now."""
     entries = []
     for name in names:
@@ -265,7 +265,7 @@ def _entries_of(opened: int, names: list[str]) -> list[Entry]:
     return entries
 
 
-def _sorted(entries: list[Entry], order: Order, descending: bool) -> list[Entry]:
+def _sorted(entries: list[FolderEntry], order: Order, descending: bool) -> list[FolderEntry]:
     by_name = sorted(entries, key=lambda entry: (entry.name.casefold(), entry.name))
     if order == Order.SIZE:
         by_name.sort(key=lambda entry: entry.length_bytes, reverse=descending)

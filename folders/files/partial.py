@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Final
 
 from folders.files.descriptors import translated
-from folders.files.entries import Entry
+from folders.files.entries import FolderEntry
 from folders.files.errors import EntryExistsError, FilesError
 from folders.files.paths import MAX_NAME_BYTES, display
 from folders.files.staging import Staging
@@ -81,7 +81,7 @@ class PartialFile:
             raise ValueError("the partial file is closed")
 
 
-def publish_beside(staging: Staging, name: str, path: str) -> Entry:
+def publish_beside(staging: Staging, name: str, path: str) -> FolderEntry:
     """Publish the file by the first path that is free of "a.txt", "a (1).txt", ... Raises FilesError."""
     above, slash, last = path.rpartition("/")
     for number in range(MAX_NUMBER):

@@ -18,7 +18,7 @@ from folders.files.descriptors import (
     sync_directory,
     translated,
 )
-from folders.files.entries import Entry, entry_from
+from folders.files.entries import FolderEntry, entry_from
 from folders.files.errors import EntryKindError, InvalidPathError
 from folders.files.paths import display, entry_parts_of, new_parts_of
 
@@ -59,7 +59,7 @@ class Staging:
         with directory(self._folder, (STAGING,)) as area, translated(name), suppress(FileNotFoundError):
             os.unlink(_checked(name), dir_fd=area)
 
-    def publish(self, name: str, path: str, *, replace: bool = False) -> Entry:
+    def publish(self, name: str, path: str, *, replace: bool = False) -> FolderEntry:
         """Move the file to `path` in the folder, whose directory exists, and return its entry.
 
         The file is flushed to disk and given to the container's user first. `replace` replaces a file (or a symbolic

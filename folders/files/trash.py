@@ -24,7 +24,7 @@ from folders.files.descriptors import (
     status_of,
     translated,
 )
-from folders.files.entries import Entry, entry_from
+from folders.files.entries import FolderEntry, entry_from
 from folders.files.errors import EntryNotFoundError, FilesError, StorageFullError
 from folders.files.paths import display, entry_parts_of
 from folders.files.walk import Removal, Usage
@@ -43,7 +43,7 @@ class TrashedEntry:
 
     id: str
     path: str  # from which it was deleted
-    entry: Entry  # its name is that of the path
+    entry: FolderEntry  # its name is that of the path
     deleted_at: datetime
 
     @property
@@ -86,7 +86,7 @@ class FolderTrash:
             found = (_item(info, area, name) for name in names_in(area))
             return sorted((item for item in found if item), key=lambda item: (item.deleted_at, item.id), reverse=True)
 
-    def restore(self, item_id: str, path: str | None = None) -> Entry:
+    def restore(self, item_id: str, path: str | None = None) -> FolderEntry:
         """Move the item back to where it came from, or to `path`; directories that are gone are made again.
 
         Raises EntryNotFoundError for an unknown item, EntryExistsError if the path is taken.

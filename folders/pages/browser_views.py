@@ -15,7 +15,7 @@ from accounts.requests import UserRequest
 from folders import contents
 from folders.access import Access
 from folders.errors import FolderError
-from folders.files.entries import Entry, EntryKind, Order
+from folders.files.entries import EntryKind, FolderEntry, Order
 from folders.files.errors import EntryNotFoundError, FilesError, InvalidPathError
 from folders.files.folder_files import FolderFiles
 from folders.pages.notebook import NotebookError, read_notebook
@@ -162,7 +162,7 @@ def _page_number(request: UserRequest) -> int:
     return max(1, int(number)) if number.isascii() and number.isdecimal() and len(number) < 7 else 1
 
 
-def _preview(files: FolderFiles, path: str, entry: Entry) -> dict[str, Any]:
+def _preview(files: FolderFiles, path: str, entry: FolderEntry) -> dict[str, Any]:
     """Return what the page shows of a file: an image's address, a notebook or text; else why not."""
     kind = preview_kind(entry.name)
     if kind == PreviewKind.IMAGE and entry.length_bytes <= MAX_IMAGE_BYTES:
@@ -175,7 +175,7 @@ def _preview(files: FolderFiles, path: str, entry: Entry) -> dict[str, Any]:
     return _text_preview(files, path, entry)
 
 
-def _text_preview(files: FolderFiles, path: str, entry: Entry) -> dict[str, Any]:
+def _text_preview(files: FolderFiles, path: str, entry: FolderEntry) -> dict[str, Any]:
     content = _read(files, path, MAX_TEXT_PREVIEW_BYTES)
     text = preview_text(content, is_whole=len(content) == entry.length_bytes)
     return {"text": text, "is_text": text is not None, "is_cut": len(content) < entry.length_bytes}

@@ -7,7 +7,7 @@ from urllib.parse import urlencode
 from django import template
 from django.urls import reverse
 
-from folders.files.entries import Entry, EntryKind
+from folders.files.entries import EntryKind, FolderEntry
 from folders.files.paths import display
 from folders.files.trash import TrashedEntry
 from folders.models import Folder
@@ -55,7 +55,7 @@ def origin(item: TrashedEntry) -> str:
 
 
 @register.filter
-def entry_icon(entry: Entry) -> str:
+def entry_icon(entry: FolderEntry) -> str:
     """Return the name of an entry's icon."""
     if entry.kind == EntryKind.DIRECTORY:
         return "folder"
