@@ -4,7 +4,7 @@ from typing import Any
 
 from django.contrib import admin, messages
 from django.db import IntegrityError, models
-from django.db.models import QuerySet
+from django.db.models import Count, QuerySet
 from django.forms import Field, Select
 from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import pluralize
@@ -15,9 +15,20 @@ from accounts.models import ResourcePolicy, User
 from resources import services
 from resources.fields import FGPU_HELP, SIZE_HELP, FgpuFormField, SizeFormField
 from resources.forms import HostForm, ImageForm, PresetForm, RegistryForm, ResourceGroupForm
-from resources.images import builds
+from resources.images import builds, pulls
 from resources.kick import kick_scheduler
-from resources.models import App, BuildState, Gpu, Host, Image, Installation, Preset, Registry, ResourceGroup
+from resources.models import (
+    App,
+    BuildState,
+    Gpu,
+    Host,
+    HostStatus,
+    Image,
+    Installation,
+    Preset,
+    Registry,
+    ResourceGroup,
+)
 from resources.units import fgpu_text, size_text
 
 APP_ICONS = ("notebook", "lab", "chart", "flask", "terminal", "book", "globe", "gpu", "layers")
@@ -232,16 +243,42 @@ class ImageAdmin(AmountsAdmin):
 
     form = ImageForm
     list_display = (
-        *("environment", "version", "reference", "is_enabled", "build_state", "min_cpu"),
+        *("environment", "version", "reference", "owner", "is_enabled", "build_state", "host_count", "min_cpu"),
         *(memory_column("min_memory", "least memory"), fgpu_column("min_fgpu", "least fGPU")),
     )
     list_filter = ("is_enabled", "build__state", "environment")
-    list_select_related = ("build",)
+    list_select_related = ("build", "owner")
+    raw_id_fields = ("owner",)
     list_display_links = ("environment", "version")
     search_fields = ("environment", "version", "reference", "description")
     readonly_fields = ("enable_hint", "build_state", "build_problem")
     inlines = (AppInline,)
-    actions = ("enable", "build_again")
+    actions = ("enable", "build_again", "pull")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Image]:
+        """Return the images with the number of hosts that have each."""
+        images: QuerySet[Image] = super().get_queryset(request)
+        return images.annotate(host_count=Count("on_hosts"))
+
+    @admin.display(description="on hosts", ordering="host_count")
+    def host_count(self, image: Any) -> int:
+        """Return how many hosts have the image."""
+        count: int = image.host_count
+        return count
+
+    @admin.action(description="Pull selected images to all ready hosts", permissions=["change"])
+    def pull(self, request: HttpRequest, images: QuerySet[Image]) -> None:
+        """Have the host workers pull the images that a registry has."""
+        hosts = list(Host.objects.filter(status=HostStatus.READY))
+        pulled = [image for image in images if pulls.can_be_pulled(image)]
+        for image in pulled:
+            pulls.request(image, hosts)
+        if left := len(images) - len(pulled):
+            text = f"{left} image{pluralize(left)} left out: no registry has what is built here or made from a session."
+            self.message_user(request, text, messages.WARNING)
+        if pulled:
+            text = f"{len(hosts)} host{pluralize(len(hosts))} will pull {len(pulled)} image{pluralize(len(pulled))}."
+            self.message_user(request, text, messages.SUCCESS)
 
     @admin.display(description="build", ordering="build__state")
     def build_state(self, image: Image) -> str:

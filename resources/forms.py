@@ -111,7 +111,7 @@ class ImageForm(forms.ModelForm[Image]):
     class Meta:
         model = Image
         fields = (
-            *("environment", "version", "reference", "description", "is_enabled", "is_default"),
+            *("environment", "version", "reference", "description", "is_enabled", "is_default", "owner"),
             *("min_cpu", "min_memory", "min_fgpu", "accelerators", "architecture"),
         )
 

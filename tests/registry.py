@@ -29,6 +29,7 @@ http: {{addr: "{address}"}}
 """
 _AUTH: Final = "auth: {{htpasswd: {{realm: tests, path: {folder}/htpasswd}}}}"
 ENGINE_URL: Final = "unix:///var/run/docker.sock"
+ENGINE_SECONDS: Final = 300  # other tests may keep the engine busy
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class LocalRegistry:
         """Push a copy of an image of the engine, with labels, and leave only the registry with it."""
         reference = f"{self.address}/{name}"
         repository, _, tag = reference.rpartition(":")
-        client = APIClient(ENGINE_URL, version="auto")
+        client = APIClient(ENGINE_URL, version="auto", timeout=ENGINE_SECONDS)
         try:
             changes = [f"LABEL {key}={value!r}" for key, value in (labels or {}).items()]
             container = client.create_container(source, command=["true"])["Id"]

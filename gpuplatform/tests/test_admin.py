@@ -20,7 +20,7 @@ from accounts.models import ResourcePolicy, SshKey, User
 from endpoints.services import share
 from folders.models import Folder, FolderShare, StorageRoot
 from resources.admin import APP_ICONS
-from resources.models import Host, Image, Installation, Preset, Registry, ResourceGroup
+from resources.models import Host, Image, ImagePull, Installation, Preset, Registry, ResourceGroup
 from resources.units import GIB, MIB
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, GpuShare, Lease, Session, SessionEvent
@@ -348,3 +348,12 @@ def test_the_icons_offered_for_an_app_are_there(superadmin: Client) -> None:
     for name in APP_ICONS:
         assert f'<option value="{name}">' in page
         assert f'id="{name}"' in drawn
+
+
+def test_images_are_pulled_to_ready_hosts_on_request(superadmin: Client) -> None:
+    pulled, built, host = make_image(), make_image(source="catalog"), make_host()
+    chosen = {"action": "pull", "_selected_action": [pulled.pk, built.pk]}
+    page = superadmin.post(url(Image, "changelist"), chosen, follow=True)
+    assert "1 host will pull 1 image." in text_of(page)
+    assert "1 image left out" in text_of(page)
+    assert [(pull.host, pull.image) for pull in ImagePull.objects.all()] == [(host, pulled)]

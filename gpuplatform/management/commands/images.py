@@ -10,9 +10,9 @@ from typing import Any, Final
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Count, QuerySet
-from django.utils import timezone
 
 from accounts.models import User
+from resources.images import pulls
 from resources.images.references import spellings
 from resources.images.scan import NewImage, ScanError, ScannedImage, enter, record, scan
 from resources.kick import kick_scheduler
@@ -121,21 +121,19 @@ class Command(BaseCommand):
 
     def _pull(self, reference: str, host: Sequence[str], no_wait: bool, **options: Any) -> None:
         image = _registered(reference)
-        if image.source == ImageSource.CATALOG or image.is_local:
+        if not pulls.can_be_pulled(image):
             raise CommandError(f"No registry has {image}: `manage.py build_images` on a host builds what it lacks.")
         hosts = _hosts(host)
-        for each in hosts:
-            waiting = {"state": PullState.WAITING, "detail": "", "requested_at": timezone.now()}
-            ImagePull.objects.update_or_create(host=each, image=image, defaults=waiting)
+        pulls.request(image, hosts)
         self.stdout.write(f"{reference} is pulled to {', '.join(each.name for each in hosts)}.")
         if not no_wait:
             self._follow(ImagePull.objects.filter(image=image, host__in=hosts).select_related("host"))
 
-    def _follow(self, pulls: QuerySet[ImagePull]) -> None:
+    def _follow(self, requested: QuerySet[ImagePull]) -> None:
         """Show how the pulls go until all have ended; raise CommandError when one failed."""
         told: dict[int, str] = {}
         while True:
-            rows = list(pulls.all())
+            rows = list(requested.all())
             for pull in rows:
                 text = f"{pull.host}: {pull.detail or PullState(pull.state).label}"
                 if told.get(pull.pk) != text:
