@@ -23,7 +23,7 @@ from resources.admin import APP_ICONS
 from resources.models import Host, Image, ImagePull, Installation, Preset, Registry, ResourceGroup
 from resources.units import GIB, MIB
 from sessions.lifecycle import Status
-from sessions.models import Endpoint, GpuShare, Lease, Session, SessionEvent
+from sessions.models import Conversion, Endpoint, GpuShare, Lease, Session, SessionEvent
 from tests.factories import (
     PASSWORD,
     make_endpoint,
@@ -43,7 +43,7 @@ from tests.factories import (
 OURS = ("accounts", "folders", "resources", "compute", "knox")
 MODELS = sorted((model for model in admin.site._registry if model._meta.app_label in OURS), key=lambda m: m.__name__)
 ADDABLE = {User, ResourcePolicy, ResourceGroup, Preset, Image, Registry, StorageRoot}
-WRITTEN_BY_SERVICES = (Endpoint, Folder, Session, SessionEvent, Lease, GpuShare)
+WRITTEN_BY_SERVICES = (Conversion, Endpoint, Folder, Session, SessionEvent, Lease, GpuShare)
 pytestmark = pytest.mark.django_db
 
 
@@ -63,6 +63,7 @@ def populate() -> None:
     session.events.create(new_status="RUNNING", reason="STARTED", actor=session.owner)
     make_endpoint(session).events.create(what="Opened.", actor=session.owner)
     make_preset(group=session.resource_group)
+    Conversion.objects.create(session=session, reference="gpuplatform/private/ada/tool:1")
     session.resource_group.users.add(session.owner)
     AuthToken.objects.create(user=session.owner)
     SshKey.objects.create(owner=session.owner, title="laptop", text="ssh-ed25519 AAAA", fingerprint="SHA256:AAAA")
@@ -77,7 +78,7 @@ def text_of(page: HttpResponseBase) -> str:
 
 
 def test_every_model_of_ours_is_administered() -> None:
-    assert len(MODELS) == 18
+    assert len(MODELS) == 19
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
