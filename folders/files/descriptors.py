@@ -42,6 +42,7 @@ _ERRORS: Final[dict[int, tuple[type[FilesError], str]]] = {
     errno.EROFS: (StorageAccessError, "The storage is read-only at present: {}"),
     errno.EACCES: (StorageAccessError, "The platform has no permission for this: {}"),
     errno.EPERM: (StorageAccessError, "The platform has no permission for this: {}"),
+    errno.EAGAIN: (StorageAccessError, "A session keeps the file to itself at present: {}"),
     errno.EMLINK: (StorageAccessError, "The directory has too many entries: {}"),
     errno.EXDEV: (EntryKindError, "This lies on another file system: {}"),
 }
@@ -140,12 +141,15 @@ def sync_directory(opened: int) -> None:
 def open_regular(parent: int, name: str) -> int:
     """Return a descriptor of the regular file for reading. Raises OSError, and EntryKindError for any other kind.
 
-    The kind is looked up before anything is opened: opening a device can have effects, opening a FIFO can block.
+    The kind is looked up before anything is opened: opening a device can have effects, opening a FIFO can block. So can
+    a lease (fcntl F_SETLEASE) that a session holds on the file: opening it then fails with EAGAIN.
     """
     looked_up = os.open(name, _PATH_ONLY, dir_fd=parent)
     try:
         require_regular(os.fstat(looked_up), name)
-        return readable(looked_up)
+        opened = readable(looked_up, os.O_RDONLY | os.O_NONBLOCK)
+        os.set_blocking(opened, True)
+        return opened
     finally:
         os.close(looked_up)
 

@@ -2,7 +2,9 @@
 
 import ctypes
 import errno
+import fcntl
 import os
+import signal
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -239,3 +241,17 @@ def test_a_folder_that_was_removed_is_told(world: World, files: FolderFiles) -> 
         files.list("a")
     with pytest.raises(EntryNotFoundError):
         world.open()
+
+
+def test_a_lease_of_a_session_holds_up_nobody(world: World, files: FolderFiles) -> None:
+    write(files, "a")
+    with open(world.files / "a", "rb+") as held:
+        fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+        previous = signal.signal(signal.SIGIO, signal.SIG_IGN)  # which tells the holder that somebody waits
+        try:
+            with pytest.raises(StorageAccessError, match="keeps the file"):
+                files.open_file("a")
+        finally:
+            fcntl.fcntl(held, fcntl.F_SETLEASE, fcntl.F_UNLCK)
+            signal.signal(signal.SIGIO, previous)
+    assert files.read_text("a").text == "mine"

@@ -170,6 +170,17 @@ def move_to(files: FolderFiles, path: str) -> None:
     files.move("own", path, replace=True)
 
 
+def read_directly(files: FolderFiles, path: str) -> str:
+    with open(files.direct.open(path)) as file:
+        return file.read(1000)
+
+
+def write_directly(files: FolderFiles, path: str) -> None:
+    opened = files.direct.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.write(opened, b"new")
+    os.close(opened)
+
+
 OPERATIONS: Final[dict[str, Callable[[FolderFiles, str], Any]]] = {
     "list": lambda files, path: [entry.name for entry in files.list(path).entries],
     "stat": lambda files, path: files.stat(path),
@@ -191,6 +202,18 @@ OPERATIONS: Final[dict[str, Callable[[FolderFiles, str], Any]]] = {
     "restore below": lambda files, path: restore_to(files, f"{path}/d/new"),
     "publish": publish,
     "publish over it": lambda files, path: publish(files, path, replace=True),
+    "status, directly": lambda files, path: files.direct.status(path),
+    "scan, directly": lambda files, path: [name for name, _ in files.direct.scan(path)],
+    "read, directly": read_directly,
+    "write, directly": write_directly,
+    "write below, directly": lambda files, path: write_directly(files, f"{path}/new"),
+    "read the link": lambda files, path: files.direct.read_link(path),
+    "change": lambda files, path: files.direct.change(path, mode=0o777, times_ns=(0, 0)),
+    "change below": lambda files, path: files.direct.change(f"{path}/d", mode=0o777, times_ns=(0, 0)),
+    "remove": lambda files, path: files.direct.remove(path),
+    "remove below": lambda files, path: files.direct.remove(f"{path}/secret"),
+    "remove a directory": lambda files, path: files.direct.remove_directory(path),
+    "remove a directory below": lambda files, path: files.direct.remove_directory(f"{path}/d"),
     "publish below": lambda files, path: publish(files, f"{path}/new"),
 }
 
