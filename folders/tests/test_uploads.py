@@ -325,9 +325,14 @@ def test_quota_holds_at_creation_and_while_writing(server: LiveServer, tmp_path:
     assert refused.status_code == 413
     assert "quota" in refused.json()["detail"]
     Folder.objects.update(used_bytes=50_000_000)  # a session wrote meanwhile
-    answer = client_.patch(upload, 0, bytes(90_000_000))
-    assert answer.status_code == 413
-    assert "quota" in answer.json()["detail"]
+    with raw_patch(client_, server, upload, 90_000_000) as held:
+        held.sendall(bytes(70_000_000))
+        answer = held.recv(10_000)
+        assert answer.startswith(b"HTTP/1.1 413 ")
+        assert b"quota" in answer
+        assert client_.patch(upload, 0, b"x").status_code == 409  # not 423: the lock was released
+        held.sendall(bytes(20_000_000))  # browsers read the response only then
+        assert held.recv(1) == b""
     assert 0 < client_.offset(upload) < 90_000_000
 
 

@@ -21,7 +21,10 @@ from proxy.asgi_request import Message, Receive, Scope, Send
 
 KEY: Final = "folders.transfer"  # in the scope: a Handover
 PATH: Final = re.compile(r"/api/v1/folders/[^/]+/(?:(uploads)/(?:[^/]+/)?|download/|zip/)\Z")
-LINGER_SECONDS: Final = 5.0
+LINGER_SECONDS: Final = 5.0  # for which the body of a refused request is still read
+UPLOAD_LINGER_SECONDS: Final = (
+    600.0  # the same for an upload that was accepted first: browsers send all of it, then read
+)
 FRAMING: Final = frozenset({b"content-length", b"transfer-encoding", b"expect"})
 METHOD_OVERRIDE: Final = b"x-http-method-override"  # of tus, for networks that let only GET and POST pass
 
@@ -48,7 +51,7 @@ class IncomingBody(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Release what is held; called in a thread."""
+        """Release what is held, if that was not done yet; called in a thread."""
 
 
 class OutgoingBody(ABC):
@@ -133,7 +136,7 @@ class TransferMiddleware:
             if handover.body:
                 await _transfer(handover.body, response.start, scope, receive, send)
             else:
-                await _refuse(response.start, response.content, receive, send)
+                await _refuse(response.start, response.content, _RequestBody(receive), send)
         finally:
             handover.end()
 
@@ -180,19 +183,34 @@ class _Response:
             self.content += message.get("body", b"")
 
 
-async def _refuse(start: Message, content: bytes, receive: Receive, send: Send) -> None:
+class _RequestBody:
+    """Receives a body, and notices its end."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        self.is_read = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self.is_read = not message.get("more_body", False)
+        return message
+
+
+async def _refuse(
+    start: Message, content: bytes, body: _RequestBody, send: Send, linger_seconds: float = LINGER_SECONDS
+) -> None:
     """Send a response to a request whose body is not taken, and close the connection behind it.
 
-    Closed while the client still sends, its system would drop the response (RFC 9112, section 9.6). So what it sends is
-    read for LINGER_SECONDS.
+    If it were closed while the client still sends, the client's system would drop the response (RFC 9112, section 9.6).
+    So what it sends is read for a while.
     """
     headers = _with(start["headers"], {b"content-length": b"%d" % len(content), b"connection": b"close"})
     await send({**start, "headers": headers})
     await send({"type": "http.response.body", "body": content, "more_body": True})
     with suppress(TimeoutError):
-        async with asyncio.timeout(LINGER_SECONDS):
-            while (await receive()).get("more_body"):
-                pass
+        async with asyncio.timeout(linger_seconds):
+            while not body.is_read:
+                await body.receive()
     await send({"type": "http.response.body"})
 
 
@@ -205,14 +223,16 @@ async def _transfer(body: Body, start: Message, scope: Scope, receive: Receive, 
         else:
             await _give(body, scope, receive, send)
         return
+    request_body = _RequestBody(receive)
     try:
-        outcome = await body.take(receive)
+        outcome = await body.take(request_body.receive)
     except ClientGoneError:
         return
     replaced = {name.lower().encode(): value.encode() for name, value in outcome.headers.items()}
     if outcome.status:
         refused = {**start, "status": outcome.status, "headers": _with(start["headers"], replaced)}
-        await _refuse(refused, outcome.body, receive, send)
+        await in_thread(body.close)  # another request may write to the file
+        await _refuse(refused, outcome.body, request_body, send, UPLOAD_LINGER_SECONDS)
         return
     if start["status"] != HTTPStatus.NO_CONTENT:
         replaced[b"content-length"] = b"0"
