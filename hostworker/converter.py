@@ -8,9 +8,9 @@ from functools import lru_cache
 
 from django.db import close_old_connections, connections
 
-from hostworker.image_maker import clear_if_dead, convert, report_changes
+from hostworker.image_maker import clear_if_dead, convert, remove_deleted, report_changes
 from hostworker.runtime.base import EngineUnreachableError, Runtime
-from resources.models import Host
+from resources.models import Host, HostImage
 from sessions.models import ACTIVE_CONVERSIONS, ChangeReport, Conversion, ConversionState, ReportState
 
 logger = logging.getLogger(__name__)
@@ -36,13 +36,15 @@ class Converter:
         self._submit(self._reports, report_changes, runtime, session_id)
 
     def resume(self, runtime: Runtime, host: Host) -> None:
-        """Take up what waits for this host, and clear away what a dead worker left of the rest. Three queries."""
+        """Take up what waits for this host, and clear away what a dead worker left of the rest. Four queries."""
         waiting = Conversion.objects.filter(host=host, state=ConversionState.QUEUED).order_by("created_at")
         for pk in waiting.values_list("pk", flat=True):
             self.begin(runtime, str(pk))
         begun = Conversion.objects.filter(host=host, state__in=ACTIVE_CONVERSIONS).exclude(state=ConversionState.QUEUED)
         for conversion in begun.select_related("session__owner"):
             clear_if_dead(runtime, conversion)
+        if HostImage.objects.filter(host=host, image__removed_at__isnull=False).exists():
+            remove_deleted(runtime, host)
         reports = ChangeReport.objects.filter(session__host=host, state=ReportState.QUEUED)
         for session_id in reports.values_list("session_id", flat=True):
             self.begin_report(runtime, session_id)
