@@ -16,6 +16,7 @@ from typing import IO, Any, Final
 
 from django.conf import settings
 from django.db import connection
+from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from engine.containers import INSTALLATION_LABEL
@@ -26,6 +27,8 @@ from hostworker.conversion.report import Survey, Told
 from hostworker.runtime.base import EngineUnreachableError, Runtime
 from resources.models import Host, HostImage, Image, Installation
 from resources.registries import credentials
+from resources.registries.client import DeletionUnsupportedError, RegistryError
+from resources.registries.client import delete as delete_from_registry
 from resources.registries.credentials import CredentialsError
 from resources.units import GIB, size_text
 from sessions import change_reports, conversions
@@ -40,7 +43,6 @@ SPARE_BYTES: Final = GIB  # of this machine's disk are left free
 CHECKED_BYTES: Final = 64 * 2**20  # are written between two looks at the free space
 REPORT_SECONDS: Final = 45.0  # of reading for a report; what is not seen by then is not told
 NO_ENGINE: Final = "This host's runtime makes no images."
-ENDED: Final = "The session ended before it was saved."
 
 
 @dataclass(slots=True)
@@ -87,33 +89,43 @@ def clear_if_dead(runtime: Runtime, conversion: Conversion) -> None:
             _clear(runtime, conversion, "The host worker ended before the image was complete. Start it again.")
 
 
-def recover(runtime: Runtime, host: Host) -> None:
-    """Clear up at the start of a worker: thaw what a dead one left frozen, and remove images that nobody has."""
-    if engine := runtime.image_engine():
-        sessions = Conversion.objects.filter(host=host).exclude(state=ConversionState.DONE)
-        frozen = engine.paused() & set(sessions.values_list("session__container_id", flat=True))
-        for container_id in frozen - _under_way(host):
-            engine.resume(container_id)
-    remove_deleted(runtime, host)
-
-
 def remove_deleted(runtime: Runtime, host: Host) -> None:
     """Remove from the engine the images that were deleted, or never finished, and forget that the host has them."""
-    engine = runtime.image_engine()
-    made = engine.made_here() if engine else {}
-    if engine is None or not made:
-        return
-    kept = set(Image.objects.filter(reference__in=made, removed_at=None).values_list("reference", flat=True))
-    active = Conversion.objects.filter(reference__in=made, state__in=ACTIVE_CONVERSIONS)
-    kept |= set(active.values_list("reference", flat=True))
-    for reference in made.keys() - kept:
-        try:
-            engine.untag(reference)
-        except SnapshotError as error:  # an ended session's container may still be there
-            logger.info("image %s: not removed yet: %s", reference, error)
-            continue
-        HostImage.objects.filter(host=host, image__reference=reference).delete()
-        logger.info("image %s: removed", reference)
+    if engine := runtime.image_engine():
+        made = set(engine.made_here())
+        kept = set(Image.objects.filter(reference__in=made, removed_at=None).values_list("reference", flat=True))
+        active = Conversion.objects.filter(reference__in=made, state__in=ACTIVE_CONVERSIONS)
+        kept |= set(active.values_list("reference", flat=True))
+        left = {reference for reference in made - kept if not _is_untagged(engine, reference)}
+        held = HostImage.objects.filter(host=host, image__removed_at__isnull=False)
+        held.exclude(image__reference__in=left).delete()
+    makers = Conversion.objects.filter(image=OuterRef("pk"), host=host)
+    pushed = Image.objects.filter(Exists(makers), removed_at__isnull=False).exclude(registry_digest="")
+    for image in pushed:
+        if _is_unpushed(image.reference):
+            Image.objects.filter(pk=image.pk, removed_at__isnull=False).update(registry_digest="")
+
+
+def _is_untagged(engine: ImageEngine, reference: str) -> bool:
+    try:
+        engine.untag(reference)
+    except SnapshotError as error:  # an ended session's container may still be there
+        logger.info("image %s: not removed yet: %s", reference, error)
+        return False
+    logger.info("image %s: removed", reference)
+    return True
+
+
+def _is_unpushed(reference: str) -> bool:
+    """Return whether the registry no longer has the image, or deletes none at all."""
+    try:
+        delete_from_registry(reference)
+    except DeletionUnsupportedError as error:
+        logger.warning("image %s: stays in its registry: %s", reference, error)
+    except (RegistryError, CredentialsError) as error:
+        logger.warning("image %s: not removed from its registry yet: %s", reference, error)
+        return False
+    return True
 
 
 def report_changes(runtime: Runtime, session_id: str, stopping: threading.Event) -> None:
@@ -172,22 +184,21 @@ def _convert(engine: ImageEngine, conversion: Conversion, stopping: threading.Ev
 def _save(
     engine: ImageEngine, conversion: Conversion, sink: Any, may_go_on: Callable[[], None]
 ) -> tuple[BaseImage, Layer, Told]:
-    """Write what changed to the sink while the container is frozen, so that all files are of one moment."""
+    """Write what changed to the sink while the session goes on.
+
+    It is not paused: an exec that begins at that moment (a terminal, an app) would keep containerd's shim from ever
+    resuming it, and the engine from removing images.
+    """
     session = conversion.session
     container = engine.running(session.pk, conversion.attempt)
     base = engine.base(container.image_id)
     if len(base.layers) >= MAX_LAYERS:
         raise SnapshotError(f"The session's image has {len(base.layers)} layers, and no more fit. Build it anew.")
     survey = Survey()
-    engine.pause(container.id)
-    try:
-        changed = engine.changes(container.id)
-        plan = changes.plan(changed, container.mounts, lambda path: engine.exists(container.id, path))
-        saved = layer.write_layer(engine, container.id, plan, sink, survey, may_go_on)
-        if container.id not in engine.paused():  # its end thaws it, after which files may have been missed
-            raise SnapshotError(ENDED)
-    finally:
-        engine.resume(container.id)
+    changed = engine.changes(container.id)
+    plan = changes.plan(changed, container.mounts, lambda path: engine.exists(container.id, path))
+    saved = layer.write_layer(engine, container.id, plan, sink, survey, may_go_on)
+    engine.running(session.pk, conversion.attempt)  # else files were missed
     user = str(base.config.get("User") or "")
     return base, saved, report.tell(survey, changed, plan, base=session.image.reference, base_user=user)
 
@@ -224,10 +235,10 @@ def _new_image(conversion: Conversion) -> archive.NewImage:
 def _clear(runtime: Runtime, conversion: Conversion, problem: str) -> None:
     """Leave nothing of the conversion behind, and let it have failed."""
     engine = runtime.image_engine()
-    if engine and conversion.session.container_id:
-        engine.resume(conversion.session.container_id)
     if engine and not Image.objects.filter(reference=conversion.reference, removed_at=None).exists():
         engine.untag(conversion.reference)
+        if conversion.state == ConversionState.PUSHING:
+            _is_unpushed(conversion.reference)
     conversions.fail(conversion, problem)
 
 
@@ -235,17 +246,6 @@ def _engine(runtime: Runtime) -> ImageEngine:
     if engine := runtime.image_engine():
         return engine
     raise SnapshotError(NO_ENGINE)
-
-
-def _under_way(host: Host) -> set[str]:
-    """Return the containers of the host's conversions on which a process works now."""
-    active = Conversion.objects.filter(host=host, state__in=ACTIVE_CONVERSIONS).select_related("session")
-    busy = set()
-    for conversion in active:
-        with _lock(str(conversion.pk)) as is_free:
-            if not is_free:
-                busy.add(conversion.session.container_id)
-    return busy
 
 
 @contextmanager

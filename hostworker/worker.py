@@ -150,8 +150,8 @@ class HostWorker:
         host_images.pull_requested(self.runtime, self.host)
 
     def clear_images(self) -> None:
-        """Remove what a dead worker left of conversions, and images that were deleted."""
-        image_maker.recover(self.runtime, self.host)
+        """Remove images that were deleted, and what was left of conversions."""
+        image_maker.remove_deleted(self.runtime, self.host)
 
     def apply_firewall(self) -> None:
         """Apply the firewall rules that keep sessions from the host's own services."""

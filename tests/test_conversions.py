@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from uuid import uuid4
 
 import pytest
+import requests
 from django.conf import settings
 from docker.api import APIClient
 
@@ -11,17 +12,20 @@ from accounts.models import User
 from engine.containers import HOST_LABEL, INSTALLATION_LABEL
 from hostworker.conversion.base import CONVERSION_LABEL
 from resources.discovery import Machine
-from resources.models import Host, Image, Installation
+from resources.models import Host, Image, Installation, Registry
+from resources.registries import credentials
+from resources.registries.client import MANIFEST_TYPES
 from resources.services import declare_joining, register_host
 from resources.units import GIB, MIB
 from scheduler.passes import run_pass
-from sessions import conversions, services
+from sessions import conversions, private_images, services
 from sessions.lifecycle import Status
 from sessions.models import Conversion, ConversionState, Session
 from tests import factories
 from tests.containers import ENGINE_URL, remove_containers
 from tests.conversions import layers_of, run_in
 from tests.crashing import CRASH_AT
+from tests.registry import PASSWORD, USERNAME, LocalRegistry, running_registry
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, until
 from tests.workers import host_worker, wait_until_ready
@@ -119,7 +123,7 @@ def check_nothing_left(conversion: Conversion, client: APIClient) -> None:
     """Check that the conversion has failed, and that its session runs on."""
     assert ended(conversion).state == ConversionState.FAILED
     assert "worker ended" in conversion.problem
-    assert run_in(client, conversion.session, "echo alive") == "alive\n"  # thawed
+    assert run_in(client, conversion.session, "echo alive") == "alive\n"
     assert images_of(client) == []
     assert not Image.objects.filter(owner=conversion.session.owner).exists()
     assert list((settings.COMPUTE_VAR_DIR / "conversions").iterdir()) == []
@@ -138,7 +142,7 @@ def test_a_conversion_killed_half_way_leaves_nothing(host: Host, owner: User, cl
     image = factories.make_image(reference=ensure_tiny_image())
     session: Session | None = None
     conversion: Conversion | None = None
-    for step in ("after pause", "after load", "before size"):
+    for step in ("after changes", "after load", "before size"):
         with host_worker(host.name, COMPUTE_RUNTIME=CRASHING, **{CRASH_AT: step}) as crashed:
             wait_until_ready(host.name)
             session = session or run(host, owner, image)
@@ -153,7 +157,7 @@ def test_a_conversion_killed_half_way_leaves_nothing(host: Host, owner: User, cl
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("step", ["before pause", "after changes", "before resume", "after resume", "before load"])
+@pytest.mark.parametrize("step", ["before base", "before changes", "after exists", "before load", "after size"])
 def test_a_worker_killed_at_other_steps_leaves_nothing(step: str, host: Host, owner: User, client: APIClient) -> None:
     image = factories.make_image(reference=ensure_tiny_image())
     with host_worker(host.name, COMPUTE_RUNTIME=CRASHING, **{CRASH_AT: step}) as crashed:
@@ -161,3 +165,55 @@ def test_a_worker_killed_at_other_steps_leaves_nothing(step: str, host: Host, ow
         conversion = conversions.request(run(host, owner, image), actor=owner, name="tool", tag="1")
         assert crashed.wait(SECONDS) == -9
     check_next_worker(conversion, client)
+
+
+@pytest.fixture
+def registry() -> Iterator[LocalRegistry]:
+    """A registry with a login, to which images are pushed."""
+    with running_registry(with_login=True) as running:
+        row = Registry(name="tests", address=running.address, username=USERNAME, is_push_target=True)
+        credentials.set_password(row, PASSWORD)
+        row.save()
+        yield running
+
+
+def pushed(registry: LocalRegistry, reference: str) -> bool:
+    """Return whether the registry has the image."""
+    repository, tag = reference.removeprefix(f"{registry.address}/").split(":")
+    address = f"http://{registry.address}/v2/{repository}/manifests/{tag}"
+    accept = {"Accept": ", ".join(MANIFEST_TYPES)}
+    return requests.head(address, headers=accept, auth=(USERNAME, PASSWORD), timeout=SECONDS).ok
+
+
+def test_an_image_in_a_registry_starts_on_any_host(
+    host: Host, owner: User, client: APIClient, registry: LocalRegistry
+) -> None:
+    image = factories.make_image(reference=ensure_tiny_image())
+    with host_worker(host.name, COMPUTE_RUNTIME=CRASHING, **{CRASH_AT: "after push"}) as crashed:
+        wait_until_ready(host.name)
+        session = run(host, owner, image)
+        run_in(client, session, "echo new >/bin/file")
+        conversion = conversions.request(session, actor=owner, name="tool", tag="1")
+        assert crashed.wait(SECONDS) == -9
+    assert pushed(registry, conversion.reference)
+
+    with host_worker(host.name):
+        check_nothing_left(conversion, client)
+        assert not pushed(registry, conversion.reference)
+        conversion = ended(conversions.request(session, actor=owner, name="tool", tag="1"))
+        assert (conversion.state, conversion.problem) == (ConversionState.DONE, "")
+        made = conversion.image
+        assert made
+        assert made.reference.startswith(f"{registry.address}/private/")
+        assert (made.is_local, made.registry_digest[:7]) == (False, "sha256:")
+
+        client.remove_image(made.reference)  # as on a host that never had it
+        second = run(host, owner, made)
+        assert run_in(client, second, "cat /bin/file") == "new\n"
+        services.terminate(second, actor=owner)
+        until(lambda: Session.objects.get(pk=second.pk).is_final)
+
+        private_images.delete(made, actor=owner)
+        until(lambda: images_of(client) == [])
+        until(lambda: not pushed(registry, made.reference))
+        until(lambda: Image.objects.get(pk=made.pk).registry_digest == "")

@@ -63,15 +63,6 @@ class ImageEngine(Protocol):
     def running(self, session: str, attempt: int) -> RunningContainer:
         """Return the session's container. Raises GoneError where it does not run."""
 
-    def pause(self, container_id: str) -> None:
-        """Freeze the container's processes; a paused container is left as it is."""
-
-    def resume(self, container_id: str) -> None:
-        """Thaw the container's processes; a running or missing container is left as it is."""
-
-    def paused(self) -> set[str]:
-        """Return the ids of the paused containers of this installation and host."""
-
     def changes(self, container_id: str) -> list[Change]:
         """Return every path that differs from the image, in no order."""
 

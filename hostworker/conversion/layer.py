@@ -129,7 +129,7 @@ def _entries_of(
                     if piece.how is How.REPLACED:
                         yield _mark(f"{piece.path}/.wh..opq"), None
     except tarfile.TarError as error:
-        raise SnapshotError(f"The engine's archive of {piece.path} cannot be read: {error}") from error
+        raise SnapshotError(f"{piece.path} changed while it was read; stop what writes there and try again.") from error
 
 
 def _renamed(entry: tarfile.TarInfo, above: str) -> tarfile.TarInfo | None:

@@ -6,7 +6,7 @@ from contextlib import contextmanager, suppress
 from typing import IO, Any, Final, cast
 
 from docker.api import APIClient
-from docker.errors import APIError, ImageNotFound, NotFound
+from docker.errors import ImageNotFound, NotFound
 
 from engine.containers import INSTALLATION_LABEL, container_name
 from hostworker.conversion.base import (
@@ -21,7 +21,7 @@ from hostworker.conversion.base import (
 )
 from hostworker.runtime.base import ContainerRuntimeError, EngineUnreachableError
 from hostworker.runtime.docker_client import ProcessClient
-from hostworker.runtime.docker_requests import BAD_REQUEST, NOT_FOUND, has_labels, label_filter, translated
+from hostworker.runtime.docker_requests import BAD_REQUEST, NOT_FOUND, has_labels, translated
 
 TIMEOUT_SECONDS: Final = 900  # of silence: the engine says nothing while it unpacks a layer of many gigabytes
 _MEGABYTE: Final = 1_000_000
@@ -46,30 +46,6 @@ class DockerSnapshots:
             raise GoneError("The session's container does not run.")
         mounts = frozenset(str(mount["Destination"]) for mount in container["Mounts"])
         return RunningContainer(id=str(container["Id"]), image_id=str(container["Image"]), mounts=mounts)
-
-    def pause(self, container_id: str) -> None:
-        """Freeze the container; see ImageEngine."""
-        with _translated():
-            try:
-                self._client().pause(container_id)
-            except APIError as error:
-                if "already paused" not in str(error):
-                    raise
-
-    def resume(self, container_id: str) -> None:
-        """Thaw the container; see ImageEngine."""
-        with _translated(), suppress(NotFound):
-            try:
-                self._client().unpause(container_id)
-            except APIError as error:
-                if not any(words in str(error) for words in ("is not paused", "is not running")):
-                    raise
-
-    def paused(self) -> set[str]:
-        """Return the ids of paused containers; see ImageEngine."""
-        with _translated():
-            filters = {"label": label_filter(self._owner), "status": "paused"}
-            return {str(each["Id"]) for each in self._client().containers(all=True, filters=filters)}
 
     def changes(self, container_id: str) -> list[Change]:
         """Return what differs from the image; see ImageEngine."""

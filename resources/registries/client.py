@@ -1,9 +1,10 @@
-"""What a registry says about an image, by the OCI distribution specification (HTTP API v2). Pulls no layers."""
+"""What a registry says about an image, by the OCI distribution specification (HTTP API v2), and its deletion."""
 
 import ipaddress
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -34,6 +35,10 @@ class RegistryError(Exception):
     """A registry does not tell about an image; the message says why."""
 
 
+class DeletionUnsupportedError(RegistryError):
+    """The registry deletes nothing; the message says so."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteImage:
     """An image as its registry describes it."""
@@ -53,6 +58,17 @@ def describe(reference: str, architecture: str) -> RemoteImage:
     login = login_of(registry) if registry else None
     client = RegistryClient(parts.registry, login, allows_http=registry is not None and registry.allows_http)
     return client.describe(parts, architecture)
+
+
+def delete(reference: str) -> None:
+    """Delete an image from its registry, with the stored login; a missing one is success.
+
+    Raises DeletionUnsupportedError, RegistryError and CredentialsError.
+    """
+    parts = parse_reference(reference)
+    registry = Registry.objects.filter(address=parts.registry).first()
+    login = login_of(registry) if registry else None
+    RegistryClient(parts.registry, login, allows_http=registry is not None and registry.allows_http).delete(parts)
 
 
 class RegistryClient:
@@ -87,30 +103,59 @@ class RegistryClient:
             architectures=architectures or (str(config.get("architecture", "")),),
         )
 
+    def delete(self, reference: ImageReference) -> None:
+        """Delete the image's manifest; see the function of this name."""
+        digest = reference.digest
+        with self._translated():
+            if not digest:
+                with self._authorized("HEAD", reference.repository, f"manifests/{reference.tag}") as response:
+                    if response.status_code == requests.codes.not_found:
+                        return
+                    self._check(response)
+                    digest = response.headers["Docker-Content-Digest"]
+            with self._authorized("DELETE", reference.repository, f"manifests/{digest}") as response:
+                if response.status_code == requests.codes.method_not_allowed:
+                    raise DeletionUnsupportedError(f"{self._address} deletes no images; see its settings")
+                if response.status_code != requests.codes.not_found:
+                    self._check(response)
+
     def _get(self, repository: str, path: str) -> dict[str, Any]:
-        """Return a JSON document of the registry, logging in when it asks for that."""
+        """Return a JSON document of the registry."""
+        with self._translated():
+            return self._document(self._authorized("GET", repository, path))
+
+    def _authorized(self, method: str, repository: str, path: str) -> requests.Response:
+        """Return the registry's answer, logging in when it asks for that."""
         host = _HUB_HOST if self._address == DOCKER_HUB else self._address
         url = f"{self._scheme}://{host}/v2/{repository}/{path}"
+        response = self._request(method, url)
+        if response.status_code == requests.codes.unauthorized:
+            self._authorize(response.headers.get("WWW-Authenticate", ""))
+            response = self._request(method, url)
+        return response
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
         try:
-            response = self._request(url)
-            if response.status_code == requests.codes.unauthorized:
-                self._authorize(response.headers.get("WWW-Authenticate", ""))
-                response = self._request(url)
-            return self._document(response)
+            yield
         except (requests.RequestException, OSError) as error:
             raise RegistryError(f"{self._address} does not answer: {error}") from error
         except (KeyError, TypeError, ValueError) as error:
             raise RegistryError(f"{self._address} gives no usable answer: {error}") from error
 
-    def _request(self, url: str) -> requests.Response:
+    def _request(self, method: str, url: str) -> requests.Response:
         accept = {"Accept": ", ".join((*INDEX_TYPES, *MANIFEST_TYPES, "application/json"))}
-        return self._session.get(url, headers=accept, timeout=TIMEOUT_SECONDS, stream=True)
+        return self._session.request(method, url, headers=accept, timeout=TIMEOUT_SECONDS, stream=True)
+
+    def _check(self, response: requests.Response) -> None:
+        """Raise RegistryError unless the registry has done what was asked."""
+        if not response.ok:
+            reason = _REASONS.get(response.status_code, f"it answers with status {response.status_code}")
+            raise RegistryError(f"{self._address}: {reason}")
 
     def _document(self, response: requests.Response) -> dict[str, Any]:
         with response:
-            if not response.ok:
-                reason = _REASONS.get(response.status_code, f"it answers with status {response.status_code}")
-                raise RegistryError(f"{self._address}: {reason}")
+            self._check(response)
             content = response.raw.read(MAX_BYTES + 1, decode_content=True)
         if len(content) > MAX_BYTES:
             raise ValueError("the document is too large")
