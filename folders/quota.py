@@ -76,23 +76,26 @@ def storage_uses(owner: User) -> dict[int, StorageUse]:
     return uses
 
 
-def check_room(folder: Folder, *, add_bytes: int = 0, add_files: int = 0) -> None:
-    """Raise StorageQuotaError if the folder's owner may not store this much more on its root; three queries at most.
+def check_room(folder: Folder, *, add_bytes: int = 0, add_files: int = 0) -> StorageUse:
+    """Return what the folder's owner uses on its root; two queries.
 
-    With nothing to add, raises only where more is used than allowed already.
+    Raises StorageQuotaError if they may not store this much more; with nothing to add, only where more is used than
+    allowed already.
     """
     use = storage_use(folder.owner, folder.root)
     if _is_over(use.used_bytes + add_bytes, use.max_bytes):
         raise StorageQuotaError(
-            f"{_more(f'{size_text(add_bytes)} more', add_bytes)}The owner's quota on {folder.root} is "
+            f"{_no_room_for(f'{size_text(add_bytes)} more', add_bytes)}The owner's quota on {folder.root} is "
             f"{size_text(use.max_bytes or 0)}, of which {size_text(use.left_bytes or 0)} are left. "
             "Delete files, and empty the trash."
         )
     if _is_over(use.used_files + add_files, use.max_files):
         raise StorageQuotaError(
-            f"{_more(f'{add_files} more files', add_files)}The owner's quota on {folder.root} is {use.max_files} files "
-            f"and directories, of which {use.left_files} are left. Delete files, and empty the trash."
+            f"{_no_room_for(f'{add_files} more', add_files)}The owner's quota on {folder.root} is "
+            f"{use.max_files} files and directories, of which {use.left_files} are left. "
+            "Delete files, and empty the trash."
         )
+    return use
 
 
 def exceeded_text(root: StorageRoot) -> str:
@@ -111,8 +114,8 @@ def held_text(folder: Folder, path: str) -> str:
     )
 
 
-def _more(amount: str, number: int) -> str:
-    return f"{amount} are too much. " if number else ""
+def _no_room_for(amount: str, number: int) -> str:
+    return f"There is no room for {amount}. " if number else ""
 
 
 def record_growth(folder: Folder, *, add_bytes: int = 0, add_files: int = 0) -> None:

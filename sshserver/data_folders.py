@@ -54,13 +54,11 @@ class DataFolders:
             raise EntryKindError("This is a directory.")
         with storage.files_of(folder) as files:
             is_new = bool(flags & os.O_CREAT) and not _exists(files, inner)
-            if needed == Access.WRITE:
-                quota.check_room(folder, add_files=int(is_new))
+            use = quota.check_room(folder, add_files=int(is_new)) if needed == Access.WRITE else None
             descriptor = files.direct.open(inner, flags, mode=0o644 if mode is None else mode)
         if is_new:
             quota.record_growth(folder, add_files=1)
-        is_changed = bool(flags & os.O_TRUNC)
-        return self.files.add(folder, descriptor, is_writable=needed == Access.WRITE, is_changed=is_changed)
+        return self.files.add(folder, descriptor, use, is_changed=bool(flags & os.O_TRUNC))
 
     def change(self, path: str, *, length: int | None, mode: int | None, times_ns: tuple[int, int] | None) -> None:
         """Set length, permissions and times of an entry; nothing about a symbolic link."""

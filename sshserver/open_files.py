@@ -14,6 +14,7 @@ from folders.files.descriptors import translated
 from folders.files.direct import change_opened
 from folders.files.errors import EntryNotFoundError
 from folders.models import Folder
+from folders.quota import StorageUse
 from sshserver.folder_rights import FolderRights
 
 COUNTED_BYTES: Final = 8 * 2**20  # written to one file between two looks at the quota
@@ -25,13 +26,13 @@ MAX_OPEN: Final = 100  # files of one connection
 class OpenFile:
     """A file that a client has open. The lock keeps its descriptor from being closed, and reused, while in use."""
 
-    folder_id: str
+    folder: Folder
     descriptor: int
     is_writable: bool
     is_changed: bool
     length_bytes: int
+    left_bytes: int | None  # that may be written until the quota is looked at again; None: any
     uncounted_bytes: int = 0  # written beyond the end, and not counted as used yet
-    left_bytes: int | None = 0  # that may be written until the quota is looked at again; None: any
     is_closed: bool = False
     lock: threading.Lock = field(default_factory=threading.Lock)
 
@@ -48,10 +49,14 @@ class OpenFiles:
         if len(self._open) >= MAX_OPEN:
             raise FolderAccessError(f"No more than {MAX_OPEN} files can be open at once.")
 
-    def add(self, folder: Folder, descriptor: int, *, is_writable: bool, is_changed: bool) -> OpenFile:
-        """Return the open file of a descriptor, which `close` closes."""
+    def add(self, folder: Folder, descriptor: int, use: StorageUse | None, *, is_changed: bool) -> OpenFile:
+        """Return the open file of a descriptor, which `close` closes.
+
+        `use` is what the owner used when it was opened for writing, None for one that is open for reading alone.
+        """
         length_bytes = os.fstat(descriptor).st_size
-        file = OpenFile(folder.pk, descriptor, is_writable, is_changed, length_bytes)
+        left_bytes = use.left_bytes if use else 0
+        file = OpenFile(folder, descriptor, use is not None, is_changed, length_bytes, left_bytes)
         self._open.add(id(file))
         return file
 
@@ -98,13 +103,13 @@ class OpenFiles:
                 return
             file.is_closed = True
             os.close(file.descriptor)
-        if file.is_changed and (folder := Folder.objects.filter(pk=file.folder_id).first()):
-            quota.record_growth(folder, add_bytes=file.uncounted_bytes)
+        if file.is_changed:
+            quota.record_growth(file.folder, add_bytes=file.uncounted_bytes)
 
     @contextmanager
     def _used(self, file: OpenFile, needed: Access) -> Iterator[Folder]:
         """Give the file's folder to a block during which the file stays open, if the user has the right to it."""
-        folder = self._rights.folder_with_id(file.folder_id, needed)
+        folder = self._rights.folder_with_id(file.folder.pk, needed)
         with file.lock, translated("the file"):
             if file.is_closed:
                 raise EntryNotFoundError("The file is closed.")
@@ -116,8 +121,9 @@ def _reserve(file: OpenFile, folder: Folder, end: int) -> None:
     grown = max(0, end - file.length_bytes)
     file.is_changed = True
     if file.left_bytes is not None and file.uncounted_bytes + grown > min(file.left_bytes, COUNTED_BYTES):
-        quota.check_room(folder, add_bytes=file.uncounted_bytes + grown)
+        left_bytes = quota.check_room(folder, add_bytes=file.uncounted_bytes + grown).left_bytes
         quota.record_growth(folder, add_bytes=file.uncounted_bytes)
-        file.uncounted_bytes, file.left_bytes = 0, quota.storage_use(folder.owner, folder.root).left_bytes
+        file.left_bytes = None if left_bytes is None else left_bytes - file.uncounted_bytes
+        file.uncounted_bytes = 0
     file.uncounted_bytes += grown
     file.length_bytes += grown
