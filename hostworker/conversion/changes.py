@@ -41,7 +41,7 @@ class Piece:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LayerPlan:
     """What is saved, parents first, and how many changed paths are not, by the reason's path."""
 
     pieces: tuple[Piece, ...]
@@ -62,7 +62,7 @@ def excluding(path: str, excluded: frozenset[str]) -> str | None:
     return None
 
 
-def plan(changes: Iterable[Change], mounts: Iterable[str], exists: Callable[[str], bool]) -> Plan:
+def plan(changes: Iterable[Change], mounts: Iterable[str], exists: Callable[[str], bool]) -> LayerPlan:
     """Return what of the changes is saved; `exists` tells whether a path is in the container."""
     excluded = frozenset((*NOT_SAVED, *(mount.rstrip("/") for mount in mounts if mount != "/")))
     kept: list[Change] = []
@@ -76,7 +76,7 @@ def plan(changes: Iterable[Change], mounts: Iterable[str], exists: Callable[[str
             kept.append(change)
     kept.sort(key=lambda change: change.path.split("/"))
     with_exclusions = {above for path in excluded for above in _above(path)}
-    return Plan(
+    return LayerPlan(
         tuple(_pieces(_without_mount_points(kept, with_exclusions), with_exclusions, exists)), excluded, left_out
     )
 

@@ -12,7 +12,7 @@ from posixpath import basename, dirname, join
 from typing import IO, Final, Protocol, cast
 
 from hostworker.conversion.base import GoneError, ImageEngine, SnapshotError
-from hostworker.conversion.changes import How, Piece, Plan
+from hostworker.conversion.changes import How, LayerPlan, Piece
 
 HEAD_BYTES: Final = 64 * 1024  # of each file, for the observer
 WANTED_BYTES: Final = 32 * 2**20  # the most of a file that the observer wants whole
@@ -75,7 +75,7 @@ class _Rest(io.RawIOBase):
 def write_layer(
     engine: ImageEngine,
     container_id: str,
-    plan: Plan,
+    plan: LayerPlan,
     sink: IO[bytes],
     observer: Observer,
     may_go_on: Callable[[], None],
@@ -95,7 +95,7 @@ def write_layer(
 
 
 def entries(
-    engine: ImageEngine, container_id: str, plan: Plan, observer: Observer
+    engine: ImageEngine, container_id: str, plan: LayerPlan, observer: Observer
 ) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
     """Yield the layer's entries, parents first; each content must be read before the next is asked for."""
     count = 0
@@ -114,7 +114,7 @@ def entries(
 
 
 def _entries_of(
-    piece: Piece, stream: IO[bytes], plan: Plan, observer: Observer
+    piece: Piece, stream: IO[bytes], plan: LayerPlan, observer: Observer
 ) -> Iterator[tuple[tarfile.TarInfo, IO[bytes] | None]]:
     above = dirname(piece.path)
     try:

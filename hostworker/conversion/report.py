@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from hostworker.conversion.base import Change
-from hostworker.conversion.changes import How, Plan
+from hostworker.conversion.changes import How, LayerPlan
 from hostworker.conversion.packages import Manager, PackageChanges, Records, manually_installed, package_changes
 from hostworker.conversion.recipe import recipe
 from hostworker.conversion.suspicions import suspicion
@@ -50,7 +50,7 @@ class Told:
 
 
 def tell(
-    survey: Survey, changes: Iterable[Change], plan: Plan, *, base: str, base_user: str, is_partial: bool = False
+    survey: Survey, changes: Iterable[Change], plan: LayerPlan, *, base: str, base_user: str, is_partial: bool = False
 ) -> Told:
     """Return what the survey found. With `is_partial` the reading was cut short, and amounts are lower bounds."""
     kept = [change for change in changes if not plan.is_excluded(change.path)]

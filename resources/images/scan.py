@@ -41,7 +41,7 @@ class ScannedImage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewImage:
+class EnteredImage:
     """What an administrator says of an image to be entered; what is "" or None is taken from the image itself."""
 
     reference: str
@@ -91,7 +91,7 @@ def record(image: Image, scanned: ScannedImage) -> None:
 
 
 @transaction.atomic
-def enter(new: NewImage) -> Image:
+def enter(new: EnteredImage) -> Image:
     """Enter an image into the table, or one that was removed from it again; return its row.
 
     Its names come from `new`, else its labels, else its reference. Apps are those of the catalogue that its labels

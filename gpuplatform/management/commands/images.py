@@ -14,7 +14,7 @@ from django.db.models import Count, QuerySet
 from accounts.models import User
 from resources.images import pulls
 from resources.images.references import spellings
-from resources.images.scan import NewImage, ScanError, ScannedImage, enter, record, scan
+from resources.images.scan import EnteredImage, ScanError, ScannedImage, enter, record, scan
 from resources.kick import kick_scheduler
 from resources.models import Host, HostImage, HostStatus, Image, ImagePull, ImageSource, PullState
 from resources.registries.credentials import CredentialsError, rekey
@@ -89,7 +89,7 @@ class Command(BaseCommand):
     ) -> None:
         scanned = None if no_scan else scan(reference)
         image = enter(
-            NewImage(
+            EnteredImage(
                 reference=reference,
                 environment=environment,
                 version=image_version,
