@@ -85,6 +85,15 @@ class RegistryForm(forms.ModelForm[Registry]):
             raise ValidationError(f"{problem}.")
         return address
 
+    def clean_is_push_target(self) -> bool:
+        """Return whether it is the push target; raise ValidationError if another registry is."""
+        is_push_target: bool = self.cleaned_data["is_push_target"]
+        if is_push_target and (
+            other := Registry.objects.filter(is_push_target=True).exclude(pk=self.instance.pk).first()
+        ):
+            raise ValidationError(f"{other} is the push target already; take the mark from it first.")
+        return is_push_target
+
     def clean(self) -> dict[str, Any]:
         """Return the cleaned data; refuse a password without a user name, and the other way round."""
         cleaned: dict[str, Any] = super().clean() or self.cleaned_data

@@ -87,13 +87,15 @@ def test_administration_takes_a_password_and_never_shows_it(caplog: pytest.LogCa
         ({"address": "https://registry.example.com"}, "not the address of a registry"),
         ({"password": ""}, "Enter the password"),
         ({"username": ""}, "A password needs a user name"),
+        ({"is_push_target": "on"}, "Other is the push target already"),
     ],
 )
 def test_administration_refuses_half_a_login(changes: dict[str, str], message: str) -> None:
+    Registry.objects.create(name="Other", address="other.example.com", is_push_target=True)
     form = {"name": "Lab", "address": "registry.example.com:5000", "username": "platform", "password": PASSWORD}
     response = browser_of(make_user(is_superuser=True)).post(ADD, form | changes)
     assert message in response.content.decode()
-    assert not Registry.objects.exists()
+    assert not Registry.objects.filter(name="Lab").exists()
 
 
 def test_a_password_does_not_follow_to_another_registry() -> None:
