@@ -115,30 +115,20 @@ function interruptedRow(each) {
 
 const storage = () => window.tus.defaultOptions.urlStorage;
 
-const TUS = { "Tus-Resumable": "1.0.0" };
-
-async function receivedOf(id) {
-  const response = await fetch(`${endpoint}${id}/`, { method: "HEAD", headers: TUS });
-  return Number(response.headers.get("Upload-Offset") ?? 0);
-}
-
 async function loadInterrupted() {
   const response = await fetch(endpoint, { headers: { Accept: "application/json" } });
   if (!response.ok) return;
   const known = await storage().findAllUploads();
   const { results } = await response.json();
-  interrupted = await Promise.all(
-    results.map(async (each) => {
-      const stored = known.find((one) => one.uploadUrl?.includes(each.id));
-      const isOurs = Boolean(stored?.urlStorageKey.includes(`gpuplatform:${user}:${folder}:`));
-      return { ...each, stored, isOurs, received: await receivedOf(each.id) };
-    }),
-  );
+  interrupted = results.map((each) => {
+    const stored = known.find((one) => one.uploadUrl?.includes(each.id));
+    return { ...each, stored, isOurs: Boolean(stored?.urlStorageKey.includes(`gpuplatform:${user}:${folder}:`)) };
+  });
   draw();
 }
 
 async function discard(each) {
-  await fetch(`${endpoint}${each.id}/`, { method: "DELETE", headers: { ...TUS, "X-CSRFToken": csrf } });
+  await fetch(`${endpoint}${each.id}/`, { method: "DELETE", headers: { "Tus-Resumable": "1.0.0", "X-CSRFToken": csrf } });
   if (each.stored) await storage().removeUpload(each.stored.urlStorageKey);
   forget(each);
 }
