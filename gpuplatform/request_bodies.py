@@ -26,11 +26,11 @@ REASONS: Final = {
 
 
 class BodyLimitError(Exception):
-    """A body that is too large or too slow; `status` is what it is refused with."""
+    """A body that is too large or too slow; `http_status` is what it is refused with."""
 
     def __init__(self, status: int) -> None:
         super().__init__(REASONS[status])
-        self.status = status
+        self.http_status = status
 
 
 class RequestBodies:
@@ -65,7 +65,7 @@ class RequestBodies:
         except BodyLimitError as error:
             if response.is_started:
                 raise
-            await _refuse(scope, receive, send, error.status)
+            await _refuse(scope, receive, send, error.http_status)
 
     def _source(self, scope: Scope) -> str:
         address = scope["client"][0] if scope.get("client") else ""

@@ -27,7 +27,7 @@ class UploadRefusedError(Exception):
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
-        self.status = status
+        self.http_status = status
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class UploadBody(IncomingBody):
             await in_thread(self._handler.fail)
             raise
         except UploadRefusedError as error:
-            refusal = _refusal(str(error), error.status)
+            refusal = _refusal(str(error), error.http_status)
         except TimeoutError:
             refusal = _refusal(f"Nothing was sent for {IDLE_SECONDS} seconds.", HTTPStatus.REQUEST_TIMEOUT)
         except FilesError as error:
