@@ -207,5 +207,5 @@ def test_queries_do_not_grow_with_apps(
         make_endpoint(session, app=f"p{9000 + number}", port=9000 + number)
     with django_assert_num_queries(3):
         assert client.get(path(session)).json()["count"] == count + 1
-    with django_assert_num_queries(5):
+    with django_assert_num_queries(6):
         assert len(client.get(f"/api/v1/sessions/{session.pk}/").json()["apps"]) == count

@@ -55,7 +55,7 @@ def test_a_days_history_is_down_sampled(count: int, django_assert_num_queries: D
     day = [now - timedelta(hours=23, minutes=59) + timedelta(seconds=17 * n) for n in range(count)]
     record(session, [begun, *day])
     client = client_of(session.owner)
-    with django_assert_num_queries(7):
+    with django_assert_num_queries(8):
         points = client.get(url(session)).json()["points"]
     assert 1 <= len(points) <= POINTS + 1
     assert points[-1]["gpu_memory"] == (count + 1) * MIB  # the peaks are kept
