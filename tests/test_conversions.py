@@ -157,7 +157,7 @@ def test_a_conversion_killed_half_way_leaves_nothing(host: Host, owner: User, cl
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("step", ["before base", "before changes", "after exists", "before load", "after size"])
+@pytest.mark.parametrize("step", ["before base", "before changes", "before load", "after size"])
 def test_a_worker_killed_at_other_steps_leaves_nothing(step: str, host: Host, owner: User, client: APIClient) -> None:
     image = factories.make_image(reference=ensure_tiny_image())
     with host_worker(host.name, COMPUTE_RUNTIME=CRASHING, **{CRASH_AT: step}) as crashed:
