@@ -153,10 +153,10 @@ class LaunchForm(forms.Form):
         self.presets = list(Preset.objects.filter(Q(group=None) | Q(group__in=self.groups)).select_related("group"))
         self.others = list(Session.objects.filter(owner=owner).live()[:MAX_OFFERED])
         super().__init__(data, initial=self._starting_values())
-        self._offer("image", offered)
-        self._offer("resource_group", groups)
-        self._offer("depends_on", Session.objects.filter(owner=owner))
-        self._offer("preset", Preset.objects.filter(Q(group=None) | Q(group__in=self.groups)))
+        _offer(self.fields["image"], offered)
+        _offer(self.fields["resource_group"], groups)
+        _offer(self.fields["depends_on"], Session.objects.filter(owner=owner))
+        _offer(self.fields["preset"], Preset.objects.filter(Q(group=None) | Q(group__in=self.groups)))
 
     def clean_name(self) -> str:
         """Validate the name, so that its message shows together with those of other fields."""
@@ -318,11 +318,6 @@ class LaunchForm(forms.Form):
             "fgpu": fgpu_text(start.fgpu),
         }
 
-    def _offer(self, name: str, queryset: Any) -> None:
-        field = self.fields[name]
-        assert isinstance(field, forms.ModelChoiceField)
-        field.queryset = queryset
-
     def _require_amounts(self, cleaned: dict[str, Any]) -> None:
         cleaned["fgpu"] = 0 if cleaned.get("fgpu") is None else cleaned["fgpu"]
         for name, words in (("cpu", "CPU cores"), ("memory", "RAM"), ("shared_memory", "shared memory")):
@@ -340,6 +335,11 @@ class LaunchForm(forms.Form):
             elif name == GENERAL or name not in self.fields:
                 field = None
             self.add_error(field, message)
+
+
+def _offer(field: forms.Field, queryset: Any) -> None:
+    assert isinstance(field, forms.ModelChoiceField)
+    field.queryset = queryset
 
 
 def _offered_first(image: Image) -> tuple[bool, int, bool]:

@@ -131,7 +131,7 @@ def end(session: Session) -> None:
     until(lambda: Session.objects.get(pk=session.pk).is_final)
 
 
-def test_a_package_is_kept_and_a_file_in_home_is_not(
+def test_a_package_is_kept_but_no_file_in_home(
     host: Host, owner: User, client: APIClient, browser: Browser, server: LiveServer
 ) -> None:
     ensure_images([LABEL])

@@ -98,7 +98,7 @@ def test_a_registry_without_the_right_login_tells_nothing(
 
 
 @pytest.mark.docker
-def test_a_host_pulls_with_the_stored_login_and_logs_no_password(
+def test_a_host_pulls_with_the_stored_login_unlogged(
     registry: LocalRegistry, reference: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -180,7 +180,7 @@ def test_old_trash_and_drafts_are_removed_and_young_stay(
     assert not any((staging.parent / "trash" / "expunged").iterdir())
 
 
-def test_folders_are_deleted_when_their_time_in_the_trash_is_over(
+def test_folders_are_deleted_once_they_expire_in_the_trash(
     root: StorageRoot, folder: Folder, settings: Settings
 ) -> None:
     path = Path(storage.root_directory(root).folder_path(folder.owner_id, folder.pk))

@@ -47,7 +47,7 @@ def test_paths_that_only_begin_alike_are_saved(path: str) -> None:
     assert pieces((path, A))[-1] == Piece(path, How.TREE)
 
 
-def test_mount_points_and_what_was_made_for_them_are_not_saved() -> None:
+def test_mount_points_and_their_parents_are_not_saved() -> None:
     mounts = ("/etc/ld.so.preload", "/data/sets/mnist")
     found = pieces(("/etc/ld.so.preload", A), ("/data", A), ("/data/sets", A), ("/data/sets/mnist", A), mounts=mounts)
     assert found == []
