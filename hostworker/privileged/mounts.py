@@ -107,13 +107,13 @@ def take_away(main_pid: int, source: Path) -> list[str]:
             _in_namespace(namespace, lambda mount=mount: _detach(mount.point, wanted))  # type: ignore[misc]
     finally:
         os.close(namespace)
-    ended: list[str] = []
+    ended: dict[int, str] = {}  # by process: one that was killed may be seen again before it is gone
     for _ in range(HOLDER_ROUNDS):
         holders = [pid for pid in _processes_of(container) if _holds(pid, numbers)]
         if not holders:
-            return ended
-        ended += [name for pid in holders if (name := _killed(pid))]
-    return ended
+            break
+        ended |= {pid: name for pid in holders if (name := _killed(pid))}
+    return list(ended.values())
 
 
 def _mounts(main_pid: int, source: Path) -> list[_Mount]:
