@@ -21,7 +21,7 @@ from proxy.asgi_request import Message, Receive, Scope, Send
 EXTENSION: Final = "http.response.zerocopysend"
 CALL_BYTES: Final = 4 * 2**20  # of one system call
 TURN_SECONDS: Final = 0.1  # of one file in a thread, before another file's turn
-WRITABLE_TIMEOUT_MS: Final = 5  # for which a thread waits for the client to read; then the event loop waits
+WRITABLE_TIMEOUT_MS: Final = 25  # for which a thread waits for the client to read; then the event loop waits
 STALL_SECONDS: Final = 600  # after which a client that reads nothing is disconnected
 
 _threads: Final = ThreadPoolExecutor(8, "zero-copy")
@@ -92,6 +92,8 @@ class _Copy:
     def __init__(self, transport: asyncio.Transport, file: int, offset: int, count: int) -> None:
         self._socket = os.dup(transport.get_extra_info("socket").fileno())
         self._file = os.dup(file)
+        self._writable_poll = select.poll()
+        self._writable_poll.register(self._socket, select.POLLOUT)
         self._offset = offset
         self._left = count
         self._loop = asyncio.get_running_loop()
@@ -117,9 +119,7 @@ class _Copy:
             try:
                 sent = os.sendfile(self._socket, self._file, self._offset, min(self._left, CALL_BYTES))
             except BlockingIOError:
-                waiting = select.poll()
-                waiting.register(self._socket, select.POLLOUT)
-                if not waiting.poll(WRITABLE_TIMEOUT_MS):
+                if not self._writable_poll.poll(WRITABLE_TIMEOUT_MS):
                     return False
                 continue
             if not sent:
