@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from django.db import transaction
@@ -27,6 +27,7 @@ MIN_PORT: Final = 1024
 MAX_PORT: Final = 65535
 TOKEN_BYTES: Final = 32
 MAX_NOTE_LENGTH: Final = 64
+MAX_SHARE_LIFE: Final = timedelta(days=30)
 _OPEN_PORT: Final = re.compile("p([1-9][0-9]{3,4})")
 
 
@@ -117,6 +118,8 @@ def share(endpoint: Endpoint, *, expires: datetime, note: str = "", actor: User)
     """Create a link whose holders may use the app until it expires. Raises RejectedError."""
     if expires <= timezone.now():
         raise RejectedError({"expires": "Choose a time that is still to come."})
+    if expires > timezone.now() + MAX_SHARE_LIFE:
+        raise RejectedError({"expires": f"A link lasts at most {MAX_SHARE_LIFE.days} days."})
     if len(note) > MAX_NOTE_LENGTH:
         raise RejectedError({"note": f"Write at most {MAX_NOTE_LENGTH} characters."})
     secret = secrets.token_urlsafe(TOKEN_BYTES)

@@ -132,6 +132,7 @@ def test_errors_are_reported_by_field(client: APIClient, session: Session, body:
         ({}, "expires"),
         ({"expires": "2001-01-01T00:00:00Z"}, "expires"),
         ({"expires": None}, "expires"),
+        ({"expires": "2999-01-01T00:00:00Z"}, "expires"),
         ({"expires": "2999-01-01T00:00:00Z", "note": "x" * 65}, "note"),
         ({"expires": "2999-01-01T00:00:00Z", "note": "\0"}, "note"),
         ({"expires": "2999-01-01T00:00:00Z", "who": "x"}, "who"),
