@@ -123,8 +123,9 @@ def _megabytes(count: int) -> str:
 def follow(
     reference: str, lines: Callable[[], Iterator[PullLine]], on_progress: Callable[[str], None], limit_seconds: float
 ) -> None:
-    """Read the pull that `lines` opens to its end, telling its progress at most once a second.
+    """Read the pull that `lines` opens to its end, and report its progress at most once a second.
 
+    The caller has reported that the pull begins.
     A stalled registry leaves the engine silent for ever, so a thread reads, and this one keeps the time. Past the limit
     the thread is left to the engine: what it has loaded serves the next attempt.
 
@@ -133,14 +134,14 @@ def follow(
     inbox: Inbox = queue.SimpleQueue()
     threading.Thread(target=_read_into, args=(inbox, lines), name=f"pull {reference}", daemon=True).start()
     deadline = time.monotonic() + limit_seconds
-    progress, told, told_at = PullProgress(reference), "", -SECONDS_BETWEEN_SENTENCES
+    progress, shown, shown_at = PullProgress(reference), f"Pulling {reference}", time.monotonic()
     while (line := _next(inbox, reference, deadline, limit_seconds)) is not None:
         if "error" in line:
             raise ImageUnavailableError(explain_failure(reference, str(line["error"])))
         progress.read(line)
         now = time.monotonic()
-        if now - told_at >= SECONDS_BETWEEN_SENTENCES and (sentence := progress.sentence(now)) != told:
-            told, told_at = sentence, now
+        if now - shown_at >= SECONDS_BETWEEN_SENTENCES and (sentence := progress.sentence(now)) != shown:
+            shown, shown_at = sentence, now
             on_progress(sentence)
 
 
