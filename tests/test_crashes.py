@@ -28,8 +28,20 @@ from tests.workers import host_worker, wait_until_ready
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
 CRASHING = "tests.crashing.CrashingRuntime"
-START_STEPS = ["before ensure_image", "before create", "after create", "before start", "after start"]
-STOP_STEPS = ["before stop", "after stop", "before logs", "before remove", "after remove"]
+START_STEPS = [
+    "after create",
+    *(
+        pytest.param(step, marks=pytest.mark.long)
+        for step in ("before ensure_image", "before create", "before start", "after start")
+    ),
+]
+STOP_STEPS = [
+    "after stop",
+    *(
+        pytest.param(step, marks=pytest.mark.long)
+        for step in ("before stop", "before logs", "before remove", "after remove")
+    ),
+]
 
 
 @pytest.fixture

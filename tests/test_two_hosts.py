@@ -23,7 +23,7 @@ from tests.tiny_image import ensure_tiny_image
 from tests.two_hosts import TwoHosts, terminal, two_hosts
 from tests.wait import SECONDS, until
 
-pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.long, pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
 SIZE = 30_000_000
 SITE = """
