@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import requests
@@ -23,18 +22,9 @@ from tests.factories import make_session, make_user, run_session
 from tests.images import ENABLED, ENTRIES, ensure_images
 from tests.wait import SECONDS
 
-pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.long, pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
-
-def _cases() -> list[Any]:
-    """Return each app of each image; the first image that has an app stands for the others in `make test`."""
-    cases, seen = [], set[str]()
-    for label in reversed(ENABLED):
-        for app in ENTRIES[label].apps:
-            marks = [pytest.mark.long] if app.name in seen else []
-            seen.add(app.name)
-            cases.append(pytest.param(label, app.name, marks=marks, id=f"{label} {app.name}"))
-    return cases
+CASES = [(label, app.name) for label in ENABLED for app in ENTRIES[label].apps]
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -62,7 +52,7 @@ def session_of(world: DockerWorld, entry: Entry) -> Session:
     return row
 
 
-@pytest.mark.parametrize(("label", "app"), _cases())
+@pytest.mark.parametrize(("label", "app"), CASES, ids=[f"{label} {app}" for label, app in CASES])
 def test_an_app_answers_on_its_first_page(world: DockerWorld, label: str, app: str) -> None:
     session = session_of(world, ENTRIES[label])
     endpoint = services.open_app(session, app, actor=session.owner).endpoint

@@ -122,7 +122,10 @@ def output_of(container: Container, command: str) -> str:
 
 
 @pytest.mark.docker
-@pytest.mark.parametrize("entry", BUILT, ids=[entry.label for entry in BUILT])
+@pytest.mark.parametrize(
+    "entry",
+    [pytest.param(entry, id=entry.label, marks=[pytest.mark.long] * (entry != BUILT[-1])) for entry in BUILT],
+)
 def test_a_built_image_has_what_a_session_needs(engine: DockerClient, built: None, entry: Entry) -> None:
     python = entry.version if entry.environment == "Python" else "3.11"
     with container_of(engine, entry) as container:
