@@ -83,10 +83,16 @@ def convert(runtime: Runtime, conversion_id: str, stopping: threading.Event) -> 
 
 
 def clear_if_dead(runtime: Runtime, conversion: Conversion) -> None:
-    """Clear up after the conversion's worker unless one works on it: nothing of it stays, and it has failed."""
+    """Clear up after the conversion's worker unless one works on it: nothing of it stays, and it has failed.
+
+    Where the engine does not remove the image, the conversion stays as it is for the next call.
+    """
     with _lock(str(conversion.pk)) as is_dead:
         if is_dead and Conversion.objects.filter(pk=conversion.pk, state__in=ACTIVE_CONVERSIONS).exists():
-            _clear(runtime, conversion, "The host worker ended before the image was complete. Start it again.")
+            try:
+                _clear(runtime, conversion, "The host worker ended before the image was complete. Start it again.")
+            except SnapshotError as error:  # others that wait for this host must not wait for it
+                logger.warning("session %s: its image is not cleared away yet: %s", conversion.session_id, error)
 
 
 def remove_deleted(runtime: Runtime, host: Host) -> None:

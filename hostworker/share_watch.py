@@ -11,7 +11,6 @@ from typing import Final
 
 from django.db.models import F
 
-from folders.files.folder_files import FILES
 from folders.models import Folder, FolderShare
 from folders.storage import root_directory
 from hostworker import runner
@@ -24,7 +23,7 @@ from sessions.models import Mount
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_SECONDS: Final = 3.0
-MAX_FAILURES: Final = 3  # after which the session is ended, as its folder cannot be taken out of it
+MAX_FAILURES: Final = 3  # in a row, after which the session is ended, as its folder cannot be taken out of it
 WITHDRAWN: Final = "Its owner has withdrawn it."
 CANNOT_TAKE_AWAY: Final = "A folder that it mounts was withdrawn, and its host could not take it out of the session."
 
@@ -73,6 +72,7 @@ class ShareWatch:
             except MountError as error:
                 self._note_failure(row, error)
                 return
+        self._failures.pop(row.pk, None)
         changes = {"problem": WITHDRAWN} if is_withdrawn else {"is_read_only": True}
         Mount.objects.filter(pk=row.pk).update(**changes)
         notify.sessions_changed([(session.pk, session.owner_id)])
@@ -87,4 +87,4 @@ class ShareWatch:
 
 def _source(folder: Folder) -> Path:
     """Return the directory that sessions mount, unseen: its storage may not answer."""
-    return Path(root_directory(folder.root).folder_path(folder.owner_id, folder.pk), FILES)
+    return Path(root_directory(folder.root).files_path(folder.owner_id, folder.pk))

@@ -27,12 +27,11 @@ from sessions import logs, services, usage
 from sessions.conversion_api import ConversionActions
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import TABS, Tab
+from sessions.limits_serializers import LimitsQuery, LimitsSerializer
 from sessions.models import SESSION_ID, Endpoint, Session, SessionEvent
 from sessions.serializers import (
     AMOUNTS,
     LaunchRequestSerializer,
-    LimitsQuery,
-    LimitsSerializer,
     LogsQuery,
     SessionEventSerializer,
     SessionQuery,
