@@ -52,3 +52,9 @@ def exceeded(limits: PolicyLimits, asked: Amounts) -> tuple[str, ...]:
     return tuple(
         name for name in FIELDS if (limit := getattr(limits, name)) is not None and getattr(asked, name) > limit
     )
+
+
+def lesser(first: int | None, second: int | None) -> int | None:
+    """Return the lesser of two limits."""
+    known = [value for value in (first, second) if value is not None]
+    return min(known, default=None)

@@ -90,6 +90,7 @@ INSTALLED_APPS = [
     "hostworker",
     "sshserver",
     "endpoints",
+    "pages",
 ]
 
 MIDDLEWARE = [

@@ -13,10 +13,9 @@ admin.site.index_title = "Administration"
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="sessions:list"), name="home"),
     path("accounts/", include("accounts.urls")),
-    path("sessions/", include("sessions.urls")),
+    path("sessions/", include("pages.urls")),
     path("folders/", include("folders.urls")),
     path("", include("endpoints.urls")),
-    path("scheduler/", include("scheduler.urls")),
     path("healthz", views.healthz, name="healthz"),
     path("admin/login/", views.admin_sign_in),
     path("admin/simulation/", admin.site.admin_view(simulation), name="simulation"),

@@ -4,7 +4,7 @@ from django.apps import AppConfig
 
 
 class SessionsConfig(AppConfig):
-    """Sessions: models, lifecycle, services, pages, API and terminal."""
+    """Sessions: models, lifecycle, services, API and terminal."""
 
     name = "sessions"
     label = "compute"  # django.contrib.sessions owns the label "sessions"

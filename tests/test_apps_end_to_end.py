@@ -21,11 +21,11 @@ from endpoints import revocations, services, tickets
 from proxy.signing import Grant, digest
 from sessions import notify
 from sessions.models import Endpoint
-from sessions.tests.web import browser_of
 from tests.app_servers import app_server
 from tests.factories import make_endpoint
 from tests.live import LiveServer, serving
 from tests.wait import SECONDS, until
+from tests.web import browser_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.loopback]
 

@@ -8,10 +8,10 @@ from hostworker.runtime.tests.runtime_worlds import DockerWorld, launch, make_sp
 from resources.images.labels import read_labels
 from resources.models import App
 from sessions.models import Session
-from sessions.tests.web import browser_of, text_of
 from tests.factories import make_image, run_reachable_session
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
+from tests.web import browser_of, text_of
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db]
 

@@ -19,9 +19,9 @@ from proxy.signing import digest
 from sessions import app_addresses, app_states
 from sessions.errors import RejectedError
 from sessions.models import Endpoint, EndpointState, Session
-from sessions.tests.web import browser_of, text_of
 from tests.api import client_of
 from tests.factories import make_app, make_endpoint, make_user, run_reachable_session
+from tests.web import browser_of, text_of
 
 pytestmark = pytest.mark.django_db
 PLATFORM = "http://10.0.0.5:8000"

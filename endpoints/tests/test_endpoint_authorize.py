@@ -15,8 +15,8 @@ from endpoints import services, tickets
 from proxy.signing import Grant, digest
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, Revocation, ShareLink, Ticket
-from sessions.tests.web import browser_of
 from tests.factories import PASSWORD, make_endpoint, make_policy, make_user, run_reachable_session
+from tests.web import browser_of
 
 pytestmark = pytest.mark.django_db
 

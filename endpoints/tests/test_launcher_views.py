@@ -12,8 +12,8 @@ from resources.models import App
 from sessions import app_states
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, Session, ShareLink
-from sessions.tests.web import browser_of, text_of
 from tests.factories import make_policy, make_user, run_session
+from tests.web import browser_of, text_of
 
 pytestmark = pytest.mark.django_db
 

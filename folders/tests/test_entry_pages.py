@@ -12,8 +12,8 @@ from accounts.models import User
 from folders import services, storage
 from folders.models import Folder, StorageRoot
 from folders.pages.browser_views import PAGE_SIZE
-from sessions.tests.web import HTMX, browser_of, text_of
 from tests.factories import make_policy, make_user
+from tests.web import HTMX, browser_of, text_of
 
 pytestmark = pytest.mark.django_db
 

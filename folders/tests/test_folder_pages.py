@@ -13,8 +13,8 @@ from folders import services
 from folders.models import Folder, StorageRoot
 from resources.units import GIB
 from sessions.models import Mount
-from sessions.tests.web import HTMX, browser_of, text_of
 from tests.factories import make_folder, make_host, make_policy, make_root, make_user, run_session
+from tests.web import HTMX, browser_of, text_of
 
 pytestmark = pytest.mark.django_db
 

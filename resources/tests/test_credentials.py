@@ -8,8 +8,8 @@ from pytest_django import Settings
 
 from resources.models import Registry
 from resources.registries.credentials import CredentialsError, login_for, login_of, rekey, set_password
-from sessions.tests.web import browser_of, text_of
 from tests.factories import make_user
+from tests.web import browser_of, text_of
 
 pytestmark = pytest.mark.django_db
 

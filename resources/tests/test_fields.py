@@ -11,10 +11,10 @@ from django.test import RequestFactory
 from rest_framework import serializers
 
 from accounts.models import ResourcePolicy
+from pages.launch.forms import LaunchForm
 from resources.fields import FgpuField, FgpuFormField, SizeField, SizeFormField, SpanField, SpanFormField
 from resources.models import Image, Preset
 from resources.units import GIB, MIB
-from sessions.forms import LaunchForm
 from sessions.serializers import LaunchRequestSerializer
 from tests.factories import make_user
 

@@ -18,12 +18,12 @@ from sessions import services
 from sessions.lifecycle import Status
 from sessions.models import Session
 from sessions.tests.launch_requests import make_launch_request
-from sessions.tests.web import browser_of
 from tests.api import client_of
 from tests.factories import make_group, make_host, make_image, make_policy, make_session, make_user, run_session
+from tests.web import browser_of
 
 URL = "/api/v1/sessions/estimate/"
-PAGE = "/scheduler/advice/"
+PAGE = "/sessions/launch/advice/"
 HOUR = timedelta(hours=1)
 pytestmark = pytest.mark.django_db
 

@@ -16,8 +16,8 @@ from scheduler.history import recorded
 from scheduler.simulation.comparison import Scenario, compare, vary
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
-from sessions.tests.web import browser_of
 from tests.factories import make_host, make_user, run_session
+from tests.web import browser_of
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)

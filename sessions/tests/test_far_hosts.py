@@ -23,13 +23,13 @@ from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.terminal_messages import CloseCode
 from sessions.tests.terminal_client import cookie_of, terminal
-from sessions.tests.web import HTMX, browser_of, text_of
 from tests.api import client_of
 from tests.containers import ENGINE_URL, Container, running_container
 from tests.factories import make_host, make_user, run_session
 from tests.gateways import Gateway, running_gateway
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, eventually
+from tests.web import HTMX, browser_of, text_of
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 

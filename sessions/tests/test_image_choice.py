@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from accounts.models import User
+from pages.launch.forms import LaunchForm
 from resources.images.references import familiar_reference, spellings
 from resources.models import Image, ImageSource, Registry, ResourceGroup
 from sessions import image_choice
-from sessions.forms import LaunchForm
 from sessions.models import Session
 from sessions.tests.launch_requests import make_launch_request, rejection
-from sessions.tests.web import browser_of, text_of
 from tests.api import client_of
 from tests.factories import make_group, make_host, make_image, make_policy, make_user
+from tests.web import browser_of, text_of
 
 pytestmark = pytest.mark.django_db
 

@@ -13,8 +13,8 @@ from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest
+from pages.session.conversion_forms import ConvertForm
 from sessions import change_reports, conversions, private_images
-from sessions.conversion_forms import ConvertForm
 from sessions.errors import RejectedError
 from sessions.models import Conversion, Session
 

@@ -4,8 +4,8 @@ import pytest
 from django.test import Client
 
 from sessions.lifecycle import Status
-from sessions.tests.web import browser_of, text_of
 from tests.factories import make_session, make_user, run_session
+from tests.web import browser_of, text_of
 
 pytestmark = pytest.mark.django_db
 

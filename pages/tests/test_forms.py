@@ -7,11 +7,10 @@ from django.http import QueryDict
 
 from accounts.models import User
 from folders.models import Folder
+from pages.launch.forms import LaunchForm
 from resources.models import Host, Image, ResourceGroup
 from resources.units import GIB, MIB
-from sessions.forms import LaunchForm
 from sessions.models import Session
-from sessions.tests.web import browser_of
 from tests.factories import (
     make_folder,
     make_group,
@@ -22,6 +21,7 @@ from tests.factories import (
     make_root,
     make_user,
 )
+from tests.web import browser_of
 
 pytestmark = pytest.mark.django_db
 

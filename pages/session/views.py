@@ -1,4 +1,4 @@
-"""Pages of sessions: list, launch, details, logs, terminate. Rules are in `services`, queries in `queries`."""
+"""The page of a session, its logs, and the dialog that ends sessions."""
 
 import json
 import re
@@ -6,81 +6,21 @@ from typing import Any, Final
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.core.paginator import Paginator
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
 from django.views.decorators.vary import vary_on_headers
 
-from accounts.models import User
 from accounts.requests import UserRequest
-from resources.images import builds
-from resources.models import ResourceGroup
-from sessions import conversions, logs, queries, services
-from sessions.forms import LaunchForm
-from sessions.lifecycle import Kind, Status, Tab
+from sessions import conversions, logs, services
+from sessions.lifecycle import Status
 from sessions.models import SESSION_ID, Session, SessionQuerySet
 from sessions.ssh_command import ssh_command
 
-PAGE_SIZE: Final = 25
 BULK_LIMIT: Final = 200
 CONVERSIONS_SHOWN: Final = 10
-TAB_NAMES: Final[dict[str, Tab]] = {tab.value: tab for tab in Tab}
 TERMINAL_CODE: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
-
-
-@require_safe
-@login_required
-@never_cache
-@vary_on_headers("HX-Request")
-def session_list(request: UserRequest) -> HttpResponse:
-    """Show the sessions of a tab with the resource bars; return only the live part to htmx."""
-    tab = TAB_NAMES.get(request.GET.get("tab", ""), Tab.RUNNING)
-    search = request.GET.get("q", "").replace("\0", "").strip()  # PostgreSQL refuses NUL in text
-    sort = request.GET.get("sort", queries.DEFAULT_SORT)
-    paginator = Paginator(queries.listed(request.user, tab, search, sort), PAGE_SIZE)
-    groups = list(ResourceGroup.objects.usable_by(request.user))
-    chosen = [group for group in groups if str(group.pk) == request.GET.get("group")]
-    group = next(iter(chosen + groups), None)
-    context = {
-        "page": paginator.get_page(request.GET.get("page")),
-        "tab": tab,
-        "tabs": queries.tab_counts(request.user),
-        "search": search,
-        "sort": sort,
-        "groups": groups,
-        "group": group,
-        "bars": queries.resource_bars(request.user, group) if group else [],
-    }
-    return render(request, "sessions/_list.html" if request.htmx else "sessions/list.html", context)
-
-
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-def launch(request: UserRequest) -> HttpResponse:
-    """Show the launch form, or launch its sessions."""
-    form = LaunchForm(request.user, request.POST or None, folder_id=request.GET.get("folder", ""))
-    if request.method == "POST" and form.is_valid() and (started := form.save()):
-        messages.success(request, _launched(started))
-        return redirect(reverse("sessions:list") + _launcher_fragment(started))
-    context = {
-        "form": form,
-        "facts": queries.launch_facts(request.user),
-        "disabled_images": queries.disabled_images(),
-        **_build_context(request.user),
-    }
-    return render(request, "sessions/launch.html", context, status=422 if form.is_bound else 200)
-
-
-@require_safe
-@login_required
-@never_cache
-def image_builds(request: UserRequest) -> HttpResponse:
-    """Show how far the images are that cannot be used yet: the part of the launch page that changes."""
-    return render(request, "sessions/_image_builds.html", _build_context(request.user))
 
 
 @require_safe
@@ -181,23 +121,7 @@ def _log_context(session: Session) -> dict[str, Any]:
     return {"log_text": TERMINAL_CODE.sub("", text), "log_is_live": session.status == Status.RUNNING}
 
 
-def _launcher_fragment(sessions: list[Session]) -> str:
-    """Return the URL fragment that opens the app launcher of the first of these sessions that runs."""
-    ids = [session.pk for session in sessions if session.kind == Kind.INTERACTIVE]
-    return f"#launched={','.join(ids)}" if ids else ""
-
-
-def _launched(sessions: list[Session]) -> str:
-    return f"Launched {sessions[0].name}." if len(sessions) == 1 else f"Launched {len(sessions)} sessions."
-
-
 def _ending(sessions: list[Session]) -> str:
     if not sessions:
         return "Nothing to end: these sessions have already ended."
     return f"Ending {sessions[0].name}." if len(sessions) == 1 else f"Ending {len(sessions)} sessions."
-
-
-def _build_context(user: User) -> dict[str, Any]:
-    """Return the builds to show: what cannot be launched yet, and to superadmins also what is only outdated."""
-    shown = [status for status in builds.statuses() if user.is_superuser or not status.is_usable]
-    return {"builds": shown, "is_building": any(status.is_active for status in shown)}

@@ -3,7 +3,9 @@
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
-from sessions import conversion_views, terminal_views, views
+from pages.launch import views as launch_views
+from pages.session import conversion_views, terminal_views, views
+from pages.session_list import views as list_views
 from sessions.models import SESSION_ID
 
 
@@ -17,9 +19,10 @@ register_converter(SessionIdConverter, "session")
 app_name = "sessions"
 
 urlpatterns = [
-    path("", views.session_list, name="list"),
-    path("launch/", views.launch, name="launch"),
-    path("launch/images/", views.image_builds, name="image-builds"),
+    path("", list_views.session_list, name="list"),
+    path("launch/", launch_views.launch, name="launch"),
+    path("launch/advice/", launch_views.advice, name="advice"),
+    path("launch/images/", launch_views.image_builds, name="image-builds"),
     path("images/", conversion_views.image_list, name="private-images"),
     path("images/<int:image_id>/delete/", conversion_views.delete_image, name="delete-image"),
     path("conversions/<uuid:conversion_id>/recipe/", conversion_views.recipe, name="recipe"),

@@ -5,14 +5,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from accounts.models import User
+from pages.session_list import queries
+from pages.session_list.queries import Part
 from resources.models import HostStatus
 from resources.units import GIB
-from sessions import queries
 from sessions.lifecycle import Reason, Status, Tab
 from sessions.models import Session
-from sessions.queries import Part
-from sessions.tests.web import HTMX, browser_of, text_of
 from tests.factories import make_group, make_host, make_image, make_policy, make_session, make_user, run_session
+from tests.web import HTMX, browser_of, text_of
 
 pytestmark = pytest.mark.django_db
 

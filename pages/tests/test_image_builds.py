@@ -11,11 +11,11 @@ from playwright.sync_api import Browser, Page, expect
 from resources.images import builds
 from resources.models import BuildState, Image, ImageBuild
 from sessions.models import Session
-from sessions.tests.web import browser_of, text_of
 from tests.api import client_of
 from tests.browser import signed_in
 from tests.factories import make_group, make_host, make_image, make_user
 from tests.live import LiveServer
+from tests.web import browser_of, text_of
 
 LAUNCH = "/sessions/launch/"
 

@@ -13,11 +13,11 @@ from resources.units import GIB
 from sessions import logs
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, SessionUsage
-from sessions.tests.web import HTMX, browser_of, text_of
 from sessions.words import REASON_WORDS, reason_text
 from tests.containers import running_container
 from tests.factories import make_host, make_session, make_user, run_session
 from tests.tiny_image import ensure_tiny_image
+from tests.web import HTMX, browser_of, text_of
 
 pytestmark = pytest.mark.django_db
 

@@ -1,0 +1,1 @@
+"""Server-rendered pages that draw on several packages."""

@@ -1,0 +1,1 @@
+"""The page of one session: state, logs, terminal, ending it, and saving it as an image."""
