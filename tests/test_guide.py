@@ -105,7 +105,7 @@ def test_a_terminal_runs_commands_and_survives_a_reload(page: Page, platform: Pl
 
 
 def test_a_dot_folder_keeps_what_pip_installs_for_the_user(page: Page) -> None:
-    page.get_by_role("link", name="Data", exact=True).click()
+    page.get_by_role("link", name="Data folders", exact=True).click()
     page.get_by_role("link", name="New folder").first.click()
     page.get_by_role("dialog").get_by_label("Name").fill(".local")
     page.get_by_role("dialog").get_by_role("button", name="Create").click()

@@ -1,0 +1,61 @@
+"""The entries of the main navigation, and which of them a request belongs to."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A page of the main navigation."""
+
+    label: str | Promise
+    icon: str  # of static/img/icons.svg
+    view: str  # that it leads to
+    covers: tuple[str, ...] = ()  # beginnings of the names of the views that belong to it, besides `view`
+    for_staff: bool = False
+
+    def match(self, view_name: str) -> int:
+        """Return how many characters of the view's name say that it belongs to the entry; 0 if it does not."""
+        return max((len(prefix) for prefix in (self.view, *self.covers) if view_name.startswith(prefix)), default=0)
+
+
+@dataclass(frozen=True)
+class Link:
+    """An entry as one request shows it."""
+
+    entry: Entry
+    url: str
+    is_active: bool  # the request's page belongs to the entry
+    is_current: bool  # the entry leads to the request's page itself
+
+
+# An entry whose view has no URL is left out.
+ENTRIES: Final = (
+    Entry(_("Summary"), "home", "overview:home"),
+    Entry(_("Sessions"), "layers", "sessions:list", ("sessions:", "endpoints:")),
+    Entry(_("Launch"), "play", "sessions:launch"),
+    Entry(_("Data folders"), "folder", "folders:list", ("folders:",)),
+    Entry(_("Environments"), "box", "overview:environments", ("overview:environment", "sessions:private-images")),
+    Entry(_("Hosts"), "host", "overview:hosts", ("overview:host",)),
+    Entry(_("Administration"), "shield", "admin:index", ("admin:", "simulation"), for_staff=True),
+)
+
+
+def links(request: HttpRequest) -> Iterator[Link]:
+    """Yield the entries that the user of `request` may open; the one that matches its view best is active."""
+    view_name = request.resolver_match.view_name if request.resolver_match else ""
+    best = max(entry.match(view_name) for entry in ENTRIES)
+    for entry in ENTRIES:
+        if entry.for_staff and not request.user.is_staff:
+            continue
+        try:
+            url = reverse(entry.view)
+        except NoReverseMatch:
+            continue
+        yield Link(entry, url, best > 0 and entry.match(view_name) == best, entry.view == view_name)
