@@ -18,6 +18,7 @@ DEFAULT_LIMITS: Final = {
     "fgpu": 4000,
     "max_sessions": 5,
     "max_pending": 20,
+    "max_extension": timedelta(hours=8),
     "storage_bytes": 50 * 2**30,
     "storage_files": 1_000_000,
 }
@@ -37,6 +38,11 @@ class ResourcePolicy(models.Model):
         blank=True,
         validators=[MinValueValidator(limit_value=timedelta(minutes=1))],
         help_text="A session ends this long after it started running",
+    )
+    max_extension = models.DurationField(
+        default=timedelta(0),
+        validators=[MinValueValidator(limit_value=timedelta(0))],
+        help_text="Owners may let a running session go on for this much longer than its limits, in all; 0: not at all",
     )
     allow_sudo = models.BooleanField(default=False, help_text="Sessions may gain root inside their container")
     allow_public_apps = models.BooleanField(

@@ -51,11 +51,13 @@ class PolicySerializer(serializers.ModelSerializer[ResourcePolicy]):
 
     max_lifetime = serializers.DurationField(help_text="A session ends this long after it started running.")
 
+    max_extension = serializers.DurationField(help_text="Owners may extend a running session by this much in all.")
+
     class Meta:
         model = ResourcePolicy
         fields = (
-            *("name", "max_lifetime", "max_folders", "max_private_images", "allow_sudo", "allow_public_apps"),
-            *("allow_conversion", "allow_unlisted_images"),
+            *("name", "max_lifetime", "max_extension", "max_folders", "max_private_images", "allow_sudo"),
+            *("allow_public_apps", "allow_conversion", "allow_unlisted_images"),
         )
         read_only_fields = fields
 

@@ -4,7 +4,7 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from pages.launch import views as launch_views
-from pages.session import conversion_views, terminal_views, views
+from pages.session import conversion_views, extend_views, terminal_views, views
 from pages.session_list import views as list_views
 from sessions.models import SESSION_ID
 
@@ -31,6 +31,7 @@ urlpatterns = [
     path("<session:session_id>/logs/", views.session_logs, name="logs"),
     path("<session:session_id>/logs/download/", views.download_logs, name="logs-download"),
     path("<session:session_id>/terminate/", views.terminate, name="terminate"),
+    path("<session:session_id>/extend/", extend_views.extend, name="extend"),
     path("<session:session_id>/convert/", conversion_views.convert, name="convert"),
     path("<session:session_id>/convert/changes/", conversion_views.changes, name="changes"),
     path("<session:session_id>/terminal/", terminal_views.terminal, name="terminal"),

@@ -3,7 +3,7 @@
 from datetime import datetime, timedelta
 from typing import Final
 
-from django.db.models.functions import Coalesce, Greatest, Least
+from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 
 from accounts.limits import Amounts
@@ -12,7 +12,7 @@ from resources.models import ResourceGroup
 from scheduler.core.types import LimitHolder, SessionRequest, Snapshot
 from scheduler.simulation.simulator import Job
 from scheduler.snapshot import hosts_of, rules_of
-from sessions.models import Session
+from sessions.models import Session, time_bound
 
 MAX_REPLAYED_SESSIONS: Final = 2000  # bounds the cost of a page
 
@@ -31,7 +31,7 @@ def recorded(
     rows = sessions.order_by("-created_at").values_list(
         *("pk", "owner_id", "resource_group_id", "cpu", "memory", "fgpu", "priority"),
         Greatest("created_at", "not_before"),
-        Least("time_limit", "owner__policy__max_lifetime"),
+        time_bound(),
         *("started_at", Coalesce("ended_at", now)),
     )
     jobs = [

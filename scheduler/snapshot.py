@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from django.db import connection
 from django.db.models import Case, Count, F, IntegerField, Max, QuerySet, Value, When
 from django.db.models.expressions import RawSQL
-from django.db.models.functions import Greatest, Least
+from django.db.models.functions import Greatest
 from psycopg.types.datetime import TimestamptzLoader
 
 from accounts.limits import Amounts, PolicyLimits
@@ -35,7 +35,7 @@ from scheduler.core.types import (
 )
 from scheduler.host_traits import OfferedTraits, load_traits, needed_traits, trait_names
 from sessions.lifecycle import HOSTED, Reason, Status
-from sessions.models import Session, SessionQuerySet, WaitStatus, has_succeeded
+from sessions.models import Session, SessionQuerySet, WaitStatus, has_succeeded, time_bound
 
 Row = TypeVar("Row")
 NO_DEPENDENCY: Final = EPOCH  # in place of the time of the last success, for sessions without dependencies
@@ -229,7 +229,7 @@ def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
         *("id", "owner_id", "resource_group_id", "cpu", "memory", "fgpu", "avoided_host_id"),
         *("required_roots", "priority"),
         Greatest("created_at", "not_before"),  # since when it waits for capacity, dependencies aside
-        Least("time_limit", "owner__policy__max_lifetime"),
+        time_bound(),
         Value(None, output_field=IntegerField()),  # no project yet
         *("image_id", "not_before", "wanted_roots", "image__architecture", "image__is_local"),
         F("id"),
@@ -312,11 +312,11 @@ def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
     A session that is being stopped ends soon; one that has not started yet, a time limit after its last change.
     """
     begun = Case(When(started_at__isnull=False, then=F("started_at")), default=F("status_at"))
-    bound = Least("time_limit", "owner__policy__max_lifetime")
-    ends_at = Case(When(status=Status.TERMINATING, then=F("status_at") + STOP_DURATION), default=F("begun") + bound)
-    hosted = sessions.filter(status__in=HOSTED).annotate(begun=begun, ends_at=ends_at)
+    bound = time_bound() + F("extension")
+    end = Case(When(status=Status.TERMINATING, then=F("status_at") + STOP_DURATION), default=F("begun") + bound)
+    hosted = sessions.filter(status__in=HOSTED).annotate(begun=begun, end=end)
     return hosted.values_list(
-        *("pk", "owner_id", "host_id", "cpu", "memory", "begun", "ends_at"),
+        *("pk", "owner_id", "host_id", "cpu", "memory", "begun", "end"),
         *("lease__shares__gpu_id", "lease__shares__milli"),
     )
 

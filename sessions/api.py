@@ -23,7 +23,7 @@ from accounts.api import user_of
 from accounts.models import User
 from resources.models import ResourceGroup
 from resources.totals import largest_amounts
-from sessions import logs, services, usage
+from sessions import extensions, logs, services, usage
 from sessions.conversion_api import ConversionActions
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import TABS, Tab
@@ -31,6 +31,7 @@ from sessions.limits_serializers import LimitsQuery, LimitsSerializer
 from sessions.models import SESSION_ID, Endpoint, Session, SessionEvent
 from sessions.serializers import (
     AMOUNTS,
+    ExtensionSerializer,
     LaunchRequestSerializer,
     LogsQuery,
     SessionEventSerializer,
@@ -78,7 +79,7 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions):
         sessions: QuerySet[Session] = Session.objects.visible_to(user_of(self.request))
         if self.action == "list":
             sessions = _filtered(sessions, self.request)
-        related = ("owner", "image", "resource_group", "host", "lease")
+        related = ("owner__policy", "image", "resource_group", "host", "lease")
         return (
             sessions.select_related(*related)
             .prefetch_related("lease__shares__gpu", "image__apps", "mounts", DEPENDENCIES, OPENED)
@@ -109,6 +110,21 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions):
     def terminate(self, request: Request, pk: str) -> Response:
         """End the session; does nothing if it is ending or has ended."""
         services.terminate(self.get_object(), actor=user_of(request))
+        return self.retrieve(request, pk)
+
+    @extend_schema(
+        request=ExtensionSerializer,
+        responses={200: SessionSerializer, 400: OpenApiResponse(OpenApiTypes.OBJECT, description="Why it cannot")},
+    )
+    @action(detail=True, methods=["post"])
+    def extend(self, request: Request, pk: str) -> Response:
+        """Let the running session go on for longer than its limits, as far as its owner's policy allows."""
+        body = ExtensionSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        try:
+            extensions.extend(self.get_object().pk, body.validated_data["by"], actor=user_of(request))
+        except RejectedError as error:
+            raise ValidationError(by_request_field(error.errors, {})) from error
         return self.retrieve(request, pk)
 
     @extend_schema(responses=SessionEventSerializer(many=True))

@@ -35,6 +35,7 @@ class Reason(StrEnum):
     CLAIMED = "CLAIMED"  # its host has begun
     STARTED = "STARTED"  # its container runs
     CONVERSION = "CONVERSION"  # saved as an image, or to be; its status stays
+    EXTENDED = "EXTENDED"  # its end was put off; its status stays
     ENTERED = "ENTERED"  # somebody other than its owner opened its terminal or an app; its status stays
     USER_REQUEST = "USER_REQUEST"  # ended by its owner
     ADMIN_REQUEST = "ADMIN_REQUEST"  # ended by a superadmin

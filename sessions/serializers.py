@@ -82,6 +82,9 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
     kind = serializers.ChoiceField(choices=[kind.value for kind in Kind], read_only=True)
     command = serializers.SerializerMethodField(help_text="Command of a batch session; null for anybody but the owner")
     time_limit = SpanField(read_only=True, allow_null=True, help_text="Seconds from its start to its end")
+    ends_at = serializers.DateTimeField(
+        read_only=True, allow_null=True, help_text="When it reaches its limits, extensions included"
+    )
     depends_on = serializers.PrimaryKeyRelatedField[Session](
         many=True, read_only=True, help_text="Sessions that must succeed before it starts"
     )
@@ -96,7 +99,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
             *("id", "name", "owner", "status", "reason", "detail", "image", "environment", "version"),
             *("resource_group", "cpu", "memory", "shared_memory", "fgpu", "host", "gpus", "env", "priority"),
             *("kind", "command", "time_limit", "not_before", "depends_on", "eta", "eta_reason", "result"),
-            *("attempt", "exit_code", "created_at", "status_at", "started_at", "ended_at"),
+            *("attempt", "exit_code", "created_at", "status_at", "started_at", "ends_at", "ended_at"),
             *("last_activity_at", "ssh", "apps", "mounts"),
         )
         read_only_fields = fields
@@ -120,6 +123,12 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
     def get_env(self, session: Session) -> dict[str, str] | None:
         """Return the variables for the owner, else None: they may hold secrets."""
         return session.environment if self.context["request"].user == session.owner else None
+
+
+class ExtensionSerializer(StrictSerializer):
+    """By how much longer a session is to run."""
+
+    by = SpanField(help_text='Seconds, or a text such as "90m"')
 
 
 class SessionEventSerializer(serializers.ModelSerializer[SessionEvent]):

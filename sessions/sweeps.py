@@ -69,7 +69,7 @@ def end_on_lost_hosts() -> None:
 def end_expired() -> None:
     """End sessions that have reached the lifetime limit of their owner's policy."""
     expired = Session.objects.filter(
-        status=Status.RUNNING, started_at__lt=timezone.now() - F("owner__policy__max_lifetime")
+        status=Status.RUNNING, started_at__lt=timezone.now() - F("owner__policy__max_lifetime") - F("extension")
     )
     for session in expired.select_related("host", "owner__policy"):
         services.end(session, Reason.LIFETIME, "It reached the maximum lifetime of its owner's policy.")
@@ -77,7 +77,9 @@ def end_expired() -> None:
 
 def end_over_limit() -> None:
     """End sessions that have reached the time limit that their owner set."""
-    over = Session.objects.filter(status=Status.RUNNING, started_at__lt=timezone.now() - F("time_limit"))
+    over = Session.objects.filter(
+        status=Status.RUNNING, started_at__lt=timezone.now() - F("time_limit") - F("extension")
+    )
     for session in over.select_related("host"):
         services.end(session, Reason.TIME_LIMIT, "It reached its time limit.")
 

@@ -20,6 +20,7 @@ REASON_WORDS: Final[dict[Reason, str]] = {
     Reason.CLAIMED: "The host prepares the container",
     Reason.STARTED: "The container runs",
     Reason.CONVERSION: "Saving it as an image",
+    Reason.EXTENDED: "Its end was put off",
     Reason.ENTERED: "Entered by somebody other than its owner",
     Reason.USER_REQUEST: "Ended by its owner",
     Reason.ADMIN_REQUEST: "Ended by a superadmin",

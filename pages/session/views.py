@@ -109,7 +109,7 @@ def _terminate(request: UserRequest, chosen: SessionQuerySet) -> HttpResponse:
 def _visible(request: UserRequest, session_id: str) -> Session:
     """Return the session; raise Http404 unless it is visible to the user."""
     visible = Session.objects.visible_to(request.user)
-    sessions = visible.select_related("owner", "image", "resource_group", "host", "lease")
+    sessions = visible.select_related("owner__policy", "image", "resource_group", "host", "lease")
     return get_object_or_404(sessions.prefetch_related("lease__shares__gpu"), pk=session_id)
 
 

@@ -55,7 +55,7 @@ def listed(user: User, tab: Tab, search: str, sort: str) -> QuerySet[Session]:
     if key not in SORTS:
         sign, key = "-", DEFAULT_SORT[1:]
     order = [f"{sign}{name}" for name in SORTS[key]]
-    related = sessions.select_related("owner", "image", "resource_group", "host", "lease")
+    related = sessions.select_related("owner__policy", "image", "resource_group", "host", "lease")
     return related.prefetch_related("lease__shares__gpu", "mounts").order_by(*order)
 
 

@@ -146,6 +146,7 @@ class Lab:
             [
                 {"priority": 12},
                 {"time_limit": 9 * MINUTE},
+                {"extension": 3 * MINUTE},
                 {"not_before": None},
                 {"created_at": timezone.now() - MINUTE},
             ]

@@ -13,6 +13,8 @@ from sessions.models.endpoint import (
     ShareLinkQuerySet,
     Ticket,
 )
+from sessions.models.ends import end_expression, time_bound
+from sessions.models.event import SessionEvent
 from sessions.models.mount import Mount
 from sessions.models.session import (
     SESSION_ID,
@@ -21,7 +23,6 @@ from sessions.models.session import (
     Placed,
     Scheduled,
     Session,
-    SessionEvent,
     SessionQuerySet,
     StaleSessionError,
     WaitStatus,
@@ -58,6 +59,8 @@ __all__ = [
     "StaleSessionError",
     "Ticket",
     "WaitStatus",
+    "end_expression",
     "has_succeeded",
     "new_session_id",
+    "time_bound",
 ]

@@ -17,6 +17,7 @@ from resources.models import Gpu, Host, Image, ResourceGroup
 from resources.tiers import Tier, share_tiers
 from sessions import lifecycle, notify
 from sessions.lifecycle import FINAL, HOSTED, LIVE, Kind, Reason, Result, Status
+from sessions.models.ends import end_of, extension_left
 
 logger = logging.getLogger(__name__)
 
@@ -185,6 +186,9 @@ class Session(models.Model):
     )
     command = models.TextField(blank=True, help_text="What a batch session runs, as a line of the shell")
     time_limit = models.DurationField(null=True, blank=True, help_text="It ends this long after it started")
+    extension = models.DurationField(
+        default=timedelta(0), editable=False, help_text="How much longer than its limits allow it was let run"
+    )
     not_before = models.DateTimeField(null=True, blank=True, help_text="It starts then at the earliest")
     required_roots = ArrayField(
         models.BigIntegerField(), default=list, editable=False, help_text="Storage roots that its host must have"
@@ -288,9 +292,19 @@ class Session(models.Model):
         return list(zip(shares, tiers, strict=True))
 
     @property
-    def ends_by(self) -> datetime | None:
-        """When a running session reaches its own time limit; None without one."""
-        return self.started_at + self.time_limit if self.started_at and self.time_limit else None
+    def ends_at(self) -> datetime | None:
+        """When a started session reaches its limits; None without one. `end_expression` in queries."""
+        return end_of(self)
+
+    @property
+    def extension_left(self) -> timedelta:
+        """How much longer its owner's policy lets it run."""
+        return extension_left(self)
+
+    @property
+    def may_be_extended(self) -> bool:
+        """True where its owner's policy lets it run longer; `extensions.allowed` knows by how much."""
+        return self.status == Status.RUNNING and self.extension_left >= timedelta(minutes=1)
 
     @property
     def has_succeeded(self) -> bool:
@@ -371,22 +385,3 @@ class GpuShare(models.Model):
 
     def __str__(self) -> str:
         return f"{self.milli} of {self.gpu_id}"
-
-
-class SessionEvent(models.Model):
-    """One change of status: the session's timeline, and the record that audits it."""
-
-    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="events", db_index=False)
-    at = models.DateTimeField(default=timezone.now)
-    old_status = models.CharField(max_length=16, blank=True)
-    new_status = models.CharField(max_length=16)
-    reason = models.CharField(max_length=32)
-    detail = models.CharField(max_length=300, blank=True)
-    actor = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, blank=True, related_name="+")
-
-    class Meta:
-        ordering = ("id",)
-        indexes = (models.Index(fields=("session", "id"), name="event_of_session"),)
-
-    def __str__(self) -> str:
-        return f"{self.old_status} -> {self.new_status}"

@@ -75,6 +75,7 @@ def test_an_order_by_amounts_is_queued_and_shown(user: User) -> None:
         "attempt": 0,
         "exit_code": None,
         "started_at": None,
+        "ends_at": None,
         "ended_at": None,
         "last_activity_at": None,
         "ssh": "",

@@ -16,10 +16,21 @@ export function lengthOfTime(seconds) {
   return `${total} s`;
 }
 
-// Returns a moment as text: kind "span" is the time from it to `end` (now where there is none), "clock" the time of the
-// day, with the day unless it is today, and any other its date and time.
+export const SOON_SECONDS = 600; // before an end, which is then shown as a warning
+
+// Returns the time until `end` in seconds, at least 0.
+export function secondsLeft(end, now = new Date()) {
+  return Math.max(0, (end - now) / 1000);
+}
+
+// Returns a moment as text: kind "span" is the time from it to `end` (now where there is none), "left" the time until it,
+// "clock" the time of the day, with the day unless it is today, and any other its date and time.
 export function textOf(kind, start, { end = null, now = new Date() } = {}) {
   if (kind === "span") return lengthOfTime(((end ?? now) - start) / 1000);
+  if (kind === "left") {
+    const seconds = secondsLeft(start, now);
+    return seconds ? `${lengthOfTime(seconds)} left` : "ending now";
+  }
   if (kind === "clock") return (start.toDateString() === now.toDateString() ? clock : clockOfDay).format(start);
   return moment.format(start);
 }

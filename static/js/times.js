@@ -1,6 +1,6 @@
 // Writes every <time> in the browser's zone: data-time="moment" as a date, "clock" as the time of a day that is named
-// unless it is today, "span" as a running length of time.
-import { exactTextOf, textOf } from "#time-text";
+// unless it is today, "span" as a running length of time, "left" as the time until it, which is a warning near its end.
+import { SOON_SECONDS, exactTextOf, secondsLeft, textOf } from "#time-text";
 
 function write(element) {
   const start = new Date(element.dateTime);
@@ -8,6 +8,7 @@ function write(element) {
   const end = element.dataset.end ? new Date(element.dataset.end) : null;
   const text = textOf(element.dataset.time, start, { end });
   if (element.textContent !== text) element.textContent = text;
+  if (element.dataset.time === "left") element.classList.toggle("is-soon", secondsLeft(start) <= SOON_SECONDS);
   const title = exactTextOf(start);
   if (element.title !== title) element.title = title;
 }

@@ -32,3 +32,9 @@ test("a moment has date and time, and exactly told its seconds too", () => {
   assert.doesNotMatch(textOf("moment", start), /56/);
   assert.match(exactTextOf(start), /56/);
 });
+
+test("the time until an end counts down to none", () => {
+  const end = new Date("2030-01-01T12:00:00Z");
+  assert.equal(textOf("left", end, { now: new Date("2030-01-01T11:50:30Z") }), "9 min 30 s left");
+  assert.equal(textOf("left", end, { now: new Date("2030-01-01T12:00:01Z") }), "ending now");
+});

@@ -1,0 +1,37 @@
+"""When a running session reaches the earlier of its time limit and its policy's lifetime limit, extensions included."""
+
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
+
+from django.db.models import DateTimeField, ExpressionWrapper, F
+from django.db.models.expressions import CombinedExpression
+from django.db.models.functions import Least
+
+if TYPE_CHECKING:
+    from sessions.models.session import Session
+
+
+def time_bound() -> Least:
+    """Return the expression for the longest time that a session runs, without extensions; NULL without a limit."""
+    return Least("time_limit", "owner__policy__max_lifetime")
+
+
+def end_expression() -> "ExpressionWrapper[CombinedExpression]":
+    """Return the expression for the time at which a started session ends; NULL without a limit."""
+    return ExpressionWrapper(F("started_at") + time_bound() + F("extension"), output_field=DateTimeField())
+
+
+def end_of(session: "Session") -> datetime | None:
+    """Return the same in Python; fetch `owner__policy` with the session."""
+    limits = (session.time_limit, session.owner.policy.max_lifetime)
+    bound = min((limit for limit in limits if limit is not None), default=None)
+    if session.started_at is None or bound is None:
+        return None
+    return session.started_at + bound + session.extension
+
+
+def extension_left(session: "Session") -> timedelta:
+    """Return how much longer its owner's policy lets the running session go on; zero where nothing limits it."""
+    if session.ends_at is None or session.is_final:
+        return timedelta(0)
+    return max(timedelta(0), session.owner.policy.max_extension - session.extension)
