@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help machine ready packages up setup test test-long fgpu lint format doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files
+.PHONY: help machine ready packages up setup test test-long fgpu lint format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -44,6 +44,9 @@ lint: $(DEV) $(NODE_DEV) .env ## Check format, style, types, layers, settings an
 
 format: $(DEV) ## Format the code and sort its imports
 	@$(PYTHON) -m ruff check --select I --fix . && $(PYTHON) -m ruff format .
+
+messages: $(DEV) .env ## Bring the catalogues of texts in locale/ to the sources, and compile them
+	@$(MANAGE) messages
 
 doctor: ## Say what is missing or broken on this machine
 	@test -x $(PYTHON) || { echo "FAIL  .venv: missing; run 'make setup'"; exit 1; } && $(MANAGE) doctor

@@ -2,6 +2,7 @@
 
 from django import forms
 from django.contrib.auth.forms import AuthenticationForm
+from django.utils.translation import gettext_lazy as _
 
 from accounts import services
 from accounts.models import SshKey, User
@@ -12,12 +13,14 @@ class SignInForm(AuthenticationForm):
     """E-mail address and password."""
 
     username = forms.EmailField(
-        label="E-mail address",
+        label=_("E-mail address"),
         widget=forms.EmailInput(attrs={"autofocus": True, "autocomplete": "username", "class": "form-control"}),
     )
     error_messages = {
-        "invalid_login": "This e-mail address and password do not match. Check both; the password is case-sensitive.",
-        "inactive": "This account is disabled.",
+        "invalid_login": _(
+            "This e-mail address and password do not match. Check both; the password is case-sensitive."
+        ),
+        "inactive": _("This account is disabled."),
     }
 
     def __init__(self, *args: object, **kwargs: object) -> None:
@@ -33,15 +36,16 @@ class SshKeyForm(forms.Form):
     """A public key to add, and its title."""
 
     key = forms.CharField(
-        label="Public key",
+        label=_("Public key"),
         max_length=MAX_KEY_LENGTH,
-        help_text="The line in the file that ends in .pub, such as ssh-ed25519 AAAA... you@laptop",
+        help_text=_("The line in the file that ends in .pub, such as ssh-ed25519 AAAA... you@laptop"),
         widget=forms.Textarea(attrs={"class": "form-control", "rows": 4, "spellcheck": "false", "autocomplete": "off"}),
     )
     title = forms.CharField(
         max_length=services.TITLE_LENGTH,
         required=False,
-        help_text="Such as the computer that has the private key; empty: the comment of the key",
+        label=_("Title"),
+        help_text=_("Such as the computer that has the private key; empty: the comment of the key"),
         widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
     )
 

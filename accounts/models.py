@@ -114,6 +114,7 @@ class User(AbstractUser):
     username = None  # type: ignore[assignment]  # AbstractUser's field is removed; the e-mail address is the name
     email = models.EmailField("e-mail address", unique=True)
     policy = models.ForeignKey(ResourcePolicy, on_delete=models.PROTECT, related_name="users")
+    language = models.CharField(max_length=16, blank=True, help_text="Of pages and mails; empty: the browser's")
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []

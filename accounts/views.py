@@ -2,14 +2,17 @@
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.contrib.auth.forms import AuthenticationForm
 from django.contrib.auth.views import LoginView, LogoutView
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
+from django.views.i18n import set_language
 
 from accounts import services
 from accounts.forms import SignInForm, SshKeyForm
+from accounts.language import save_language, set_language_cookie
 from accounts.requests import UserRequest
 
 
@@ -19,6 +22,19 @@ class SignInView(LoginView):
     authentication_form = SignInForm
     template_name = "accounts/login.html"
     redirect_authenticated_user = True
+
+    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
+        """Sign the user in, in the language that the user has chosen before."""
+        response = super().form_valid(form)
+        set_language_cookie(response, form.get_user())
+        return response
+
+
+@require_POST
+def choose_language(request: HttpRequest) -> HttpResponse:
+    """Show all pages in `language` from now on, in every browser in which the user signs in; return to `next`."""
+    save_language(request.user, request.POST.get("language", ""))
+    return set_language(request)
 
 
 class SignOutView(LogoutView):

@@ -11,6 +11,7 @@ from rest_framework.views import exception_handler
 from folders.errors import FolderError
 from folders.files.errors import FilesError
 from folders.responses import api_exception
+from translation.english import from_english
 
 
 class BodyTooLargeError(APIException):
@@ -26,4 +27,16 @@ def handle_exception(error: Exception, context: dict[str, Any]) -> Response | No
         error = BodyTooLargeError()
     elif isinstance(error, FolderError | FilesError):
         error = api_exception(error)
-    return exception_handler(error, context)
+    response = exception_handler(error, context)
+    if response is not None:
+        response.data = _in_language(response.data)
+    return response
+
+
+def _in_language(data: Any) -> Any:
+    """Return the texts of an error in the language that the client accepts; English is the default."""
+    if isinstance(data, dict):
+        return {key: _in_language(value) for key, value in data.items()}
+    if isinstance(data, list):
+        return [_in_language(value) for value in data]
+    return from_english(data) if isinstance(data, str) else data

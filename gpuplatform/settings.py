@@ -82,6 +82,7 @@ INSTALLED_APPS = [
     "knox",
     "rest_framework",
     "gpuplatform",
+    "translation",
     "accounts",
     "resources",
     "folders",
@@ -97,6 +98,7 @@ MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.locale.LocaleMiddleware",
     "django.middleware.common.CommonMiddleware",
     "gpuplatform.middleware.NoNulInAdmin",
     "django.middleware.csrf.CsrfViewMiddleware",
@@ -117,6 +119,7 @@ TEMPLATES = [
         "OPTIONS": {
             "context_processors": [
                 "django.template.context_processors.request",
+                "django.template.context_processors.i18n",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
             ],
@@ -235,8 +238,14 @@ EMAIL_TIMEOUT = 20
 DEFAULT_FROM_EMAIL = env("DEFAULT_FROM_EMAIL", default="GPU Platform <gpuplatform@localhost>")
 
 # --- language, time, files
-LANGUAGE_CODE = "en-us"
-USE_I18N = False
+LANGUAGE_CODE = "en"
+LANGUAGES = [("en", "English"), ("ko", "한국어")]
+LOCALE_PATHS = [BASE_DIR / "locale"]
+LANGUAGE_COOKIE_NAME = "__Host-gp_language" if COMPUTE_HTTPS else "gp_language"
+LANGUAGE_COOKIE_AGE = 365 * 24 * 3600
+LANGUAGE_COOKIE_SECURE = COMPUTE_HTTPS
+LANGUAGE_COOKIE_HTTPONLY = True
+LANGUAGE_COOKIE_SAMESITE = "Lax"
 TIME_ZONE = "UTC"
 USE_TZ = True
 STATIC_URL = "static/"

@@ -1,0 +1,180 @@
+"""Texts that people read and that are not marked for translation. For development; tests hold the product free of them.
+
+Heuristic: what is no text for people, such as an example that is the same in every language, stands in `<code>` or in
+`SAME_IN_EVERY_LANGUAGE`.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from typing import Final
+
+from babel.messages.jslexer import Token as ScriptToken
+from babel.messages.jslexer import tokenize
+from django.template.base import Lexer, TokenType
+
+from translation.english import is_recognized
+
+SAME_IN_EVERY_LANGUAGE: Final = re.compile(
+    r"\b(GPU Platform|fGPU|GPUs?|CPU|RAM|UTC|SSH|SFTP|API|GiB|MiB|MB|ID|URL|Jupyter|TensorBoard|VS Code|Dockerfile|apt"
+    r"|pip|conda|Python|Docker|Ctrl|Shift|Alt|Esc|Enter|Tab|Home|End|Page Up|Page Down|shm|START|LAUNCH|CSV|OK|English"
+    r"|PENDING|SCHEDULED|PREPARING|RUNNING|TERMINATING|TERMINATED|CANCELLED|ERROR|SUCCESS)\b"
+)
+_WORD: Final = re.compile(r"[A-Za-z]{2,}")
+_TEXT_ATTRIBUTES: Final = {
+    "title",
+    "aria-label",
+    "aria-description",
+    "placeholder",
+    "alt",
+    "data-title",
+    "data-confirm",
+}
+_UNREAD_ELEMENTS: Final = {"code", "kbd", "pre", "samp", "script", "style"}
+_TEXT_ARGUMENT: Final = re.compile(r"\b(?:label|title|help|text|heading|hint|note|unit|confirm)=(\"[^\"]*\"|'[^']*')")
+_ENGLISH_FILTER: Final = re.compile(r"\|(?:pluralize|yesno|default(?:_if_none)?:[\"'][A-Z ])")
+
+
+def in_template(source: str) -> Iterator[str]:
+    """Yield the unmarked texts of a template: between tags, in attributes, and given to included templates."""
+    html, is_marked = [], False
+    for token in Lexer(re.sub(r"\{% comment.*?endcomment %\}", "", source, flags=re.DOTALL)).tokenize():
+        if token.token_type == TokenType.TEXT:
+            html.append("" if is_marked else token.contents)
+            continue
+        if token.token_type == TokenType.BLOCK:
+            command = token.contents.split()[0]
+            is_marked = command in {"blocktranslate", "blocktrans"} or (
+                is_marked and command not in {"endblocktranslate", "endblocktrans"}
+            )
+            yield from (text for text in _TEXT_ARGUMENT.findall(token.contents) if _is_text(text))
+        if token.token_type != TokenType.COMMENT:
+            yield from (token.contents for _ in _ENGLISH_FILTER.findall(token.contents))
+    parser = _TextParser()
+    parser.feed("".join(html))
+    parser.close()
+    yield from parser.found
+
+
+def in_script(source: str) -> Iterator[str]:
+    """Yield the unmarked texts of a script: capitalized words and sentences that are not given to `gettext`."""
+    calls: list[bool] = []  # for each open bracket, whether it is that of a call of gettext or ngettext
+    previous = ScriptToken("operator", "", 0)
+    for token in tokenize(source, template_string=True):
+        if token.type in {"linecomment", "multilinecomment"}:
+            continue
+        if token.type == "operator" and token.value in "([{":
+            calls.append(token.value == "(" and previous.type == "name" and previous.value in {"gettext", "ngettext"})
+        elif token.type == "operator" and token.value in ")]}" and calls:
+            calls.pop()
+        elif token.type in {"string", "template_string"} and not (calls and calls[-1]) and _is_script_text(token.value):
+            yield token.value
+        previous = token
+
+
+def in_python(source: str) -> Iterator[str]:
+    """Yield the unmarked sentences of a module, but for its docstrings, that `translation.english` does not know."""
+    for text in _strings(ast.parse(source)):
+        if _is_sentence(text) and not is_recognized(text):
+            yield text
+
+
+def _is_text(text: str) -> bool:
+    return _WORD.search(SAME_IN_EVERY_LANGUAGE.sub("", text)) is not None
+
+
+class _TextParser(HTMLParser):
+    """Collects text and the attributes that people read."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.found: list[str] = []
+        self._unread: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Check the attributes; begin an element whose content is no prose."""
+        self.found += [
+            f'{name}="{value}"' for name, value in attrs if name in _TEXT_ATTRIBUTES and _is_text(value or "")
+        ]
+        if (
+            tag == "input"
+            and dict(attrs).get("type") in {"submit", "button"}
+            and _is_text(dict(attrs).get("value") or "")
+        ):
+            self.found.append(dict(attrs)["value"] or "")
+        if tag in _UNREAD_ELEMENTS:
+            self._unread.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        """End such an element."""
+        if self._unread and self._unread[-1] == tag:
+            self._unread.pop()
+
+    def handle_data(self, data: str) -> None:
+        """Check a text."""
+        if not self._unread and _is_text(data):
+            self.found.append(" ".join(data.split()))
+
+
+_SCRIPT_SENTENCE: Final = re.compile(r"^.?[A-Z][a-z]+( |…|\.|$)|[a-z] [a-z]+ [a-z]+ |^(%|\$\{[^}]*\})[^<#]* [a-z]{2,}")
+_SELECTOR: Final = re.compile(
+    r"[#\[\].>{]|^[a-z]+( [a-z]+)*$|^[A-Z][A-Za-z0-9]*-|^(Enter|Escape|Tab|Delete|Home|End)$|^#"
+)
+_PROGRAM: Final = re.compile(r"^(SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|LOCK|SET) |[{}<>]|^/|==|::|=%s|: \w+=")
+
+
+def _is_script_text(literal: str) -> bool:
+    text = literal[1:-1]
+    plain = re.sub(r"\$\{[^}]*\}", "", text)
+    if _SELECTOR.search(plain.replace(". ", " ").rstrip(".…")) and not re.match(r"[A-Z][a-z']+ [a-z]", plain):
+        return False
+    return _is_text(plain) and _SCRIPT_SENTENCE.search(text) is not None
+
+
+def _is_sentence(text: str) -> bool:
+    """Return whether a string is prose: at least three words, one of them a longer one in lower case."""
+    words = text.split()
+    if len(words) < 3 or _PROGRAM.search(text) or not re.match(r"[A-Z0-9\u201c\"']", text.lstrip()):
+        return False
+    return sum(re.fullmatch(r"[a-z\u2019'-]{2,}[.,:;!?]?", word) is not None for word in words) >= 2
+
+
+_MARKING: Final = {
+    "gettext",
+    "gettext_lazy",
+    "gettext_noop",
+    "_",
+    "ngettext",
+    "ngettext_lazy",
+    "pgettext",
+    "pgettext_lazy",
+}
+_FOR_PROGRAMS: Final = {"debug", "info", "warning", "error", "exception", "critical", "log"}  # methods of loggers
+_FOR_OPERATORS: Final = {
+    *("RuntimeError", "TypeError", "AssertionError", "NotImplementedError", "CommandError", "SetupError"),
+    *("OpenApiParameter", "OpenApiResponse", "OpenApiExample", "extend_schema", "extend_schema_field"),
+    *("inline_serializer", "add_argument"),
+}
+
+
+def _strings(node: ast.AST) -> Iterator[str]:
+    """Yield the string literals below a node in which nobody marked them; values in f-strings become "7"."""
+    if isinstance(node, ast.JoinedStr):
+        yield "".join(str(part.value) if isinstance(part, ast.Constant) else "7" for part in node.values)
+        return
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        yield node.value
+        return
+    for child in ast.iter_child_nodes(node):
+        is_docstring = isinstance(child, ast.Expr) and isinstance(child.value, ast.Constant)
+        if not is_docstring and not (isinstance(child, ast.Call) and _is_exempt(child)):
+            yield from _strings(child)
+
+
+def _is_exempt(call: ast.Call) -> bool:
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        is_logger = isinstance(function.value, ast.Name) and function.value.id in {"logger", "log"}
+        return (is_logger and function.attr in _FOR_PROGRAMS) or function.attr in _FOR_OPERATORS
+    return isinstance(function, ast.Name) and function.id in _MARKING | _FOR_OPERATORS
