@@ -71,7 +71,7 @@ def measure_release(runs: int) -> Figures:
         "pass": best_of(runs, lambda: plan(snapshot, EPOCH, look_ahead=0)),
         "pass_with_estimates": best_of(runs, lambda: plan(snapshot, EPOCH)),
         "pass_with_estimates_and_time_limits": best_of(runs, lambda: plan(limited, EPOCH)),
-        "advice": best_of(runs, lambda: advise_on(state.copy(), mine, EPOCH)),
+        "advice": best_of(runs, lambda: advise_on(state.copy(), [mine], EPOCH)),
     }
     figures = {name: round(1000 * seconds, 1) for name, seconds in figures.items()}
     say(f"after one release at {SIZES[1][0]} x {SIZES[1][1]}: {figures} ms")

@@ -1,113 +1,186 @@
-"""Advice on a session not yet submitted: when it would start, why then, and what would start sooner. Pure.
+"""Advice on sessions not yet submitted: when each would start, why then, and what would start sooner. Pure.
 
 It uses the state and rules of a pass, so the answer is what the next pass does if nothing changes before it.
 """
 
-from collections.abc import Iterable
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple
 
-from resources.units import FGPU_STEP
+from resources.units import FGPU_STEP, GIB, MIB
 from scheduler.core.cluster_state import ClusterState
 from scheduler.core.explanation import Explainer
 from scheduler.core.incremental_state import IncrementalState
-from scheduler.core.types import SessionRequest, Snapshot
+from scheduler.core.types import SessionRequest, Shape, Snapshot
 
 LOOK_AHEAD: Final = 30  # distinct moments of session ends: bounds the cost of an answer while a slider moves
+SMALLEST: Final = Shape(1, 64 * MIB, FGPU_STEP)  # of what is proposed instead
 
 Starts = datetime | Literal["now"] | None  # None: cannot be estimated
 
 
+class SessionAdvice(NamedTuple):
+    """When one session starts, why not now, and why not before that."""
+
+    starts: Starts
+    reason: str = ""
+    eta_reason: str = ""
+
+
 class Alternative(NamedTuple):
-    """A changed request that starts sooner: its group and its milli-fGPU."""
+    """A changed request, of which all sessions start sooner: its group and the amounts of each session."""
 
     group_id: int
+    cpu: int
+    memory_bytes: int
     fgpu_milli: int
     starts: Starts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Advice:
-    """When the request starts, why not now, why then, and the alternatives that start sooner, the closest first."""
+    """The sessions in the order in which they start, and alternatives by which all start sooner, the closest first."""
 
-    starts: Starts
-    reason: str = ""
-    eta_reason: str = ""
+    sessions: tuple[SessionAdvice, ...]
     alternatives: tuple[Alternative, ...] = ()
+
+    @property
+    def last(self) -> SessionAdvice:
+        """The session that starts last: by then all have started."""
+        return self.sessions[-1]
 
 
 def advise(
     snapshot: Snapshot,
-    request: SessionRequest,
+    requests: Sequence[SessionRequest],
     now: datetime,
     *,
     other_group_ids: Iterable[int] = (),
     look_ahead: int = LOOK_AHEAD,
 ) -> Advice:
-    """Return what the next pass would do with `request`, and otherwise the estimate of its start.
+    """Return what the next pass would do with `requests`, and otherwise the estimates of their starts.
 
-    `other_group_ids` are the groups that the user may use instead; `snapshot` holds their hosts, running and waiting
-    sessions.
+    The requests are at least one, equal but for their ids. `other_group_ids` are the groups that the user may use
+    instead; `snapshot` holds their hosts, running and waiting sessions.
     """
-    ranks = {queued.id: rank for rank, queued in enumerate((*snapshot.queue, request))}
+    ranks = {queued.id: rank for rank, queued in enumerate((*snapshot.queue, *requests))}
     state = IncrementalState(snapshot, ranks)
-    return advise_on(state, request, now, other_group_ids=other_group_ids, look_ahead=look_ahead)
+    return advise_on(state, requests, now, other_group_ids=other_group_ids, look_ahead=look_ahead)
 
 
 def advise_on(
     state: IncrementalState,
-    request: SessionRequest,
+    requests: Sequence[SessionRequest],
     now: datetime,
     *,
     other_group_ids: Iterable[int] = (),
+    least: Shape = SMALLEST,
     look_ahead: int = LOOK_AHEAD,
 ) -> Advice:
-    """As `advise`, on a state, which is consumed."""
-    state.add(request)
-    if any(placement.session_id == request.id for placement in state.serve(now)):
-        return Advice(starts="now")
-    cluster = state.cluster
-    explanation = Explainer(cluster).explain(request)
-    smaller = _smaller_request(cluster, request)
-    copies = [request._replace(id=f"{request.id} in {group_id}", group_id=group_id) for group_id in other_group_ids]
-    elsewhere = [copy for copy in copies if cluster.could_start(copy)]
-    later = [copy for copy in copies if copy not in elsewhere]
-    starts = state.forecast(now, look_ahead, later)
-    own = starts.get(request.id)
-    sooner = [
-        Alternative(copy.group_id, copy.fgpu_milli, starts[copy.id].at)
-        for copy in later
-        if copy.id in starts and (own is None or starts[copy.id].at < own.at)
+    """As `advise`, on a state, which is consumed; nothing below the amounts of `least` is proposed."""
+    for request in requests:
+        state.add(request)
+    placed = {placement.session_id for placement in state.serve(now)}
+    started = [request for request in requests if request.id in placed]
+    waiting = [request for request in requests if request.id not in placed]
+    if not waiting:
+        return Advice(sessions=(SessionAdvice("now"),) * len(started))
+    explainer = Explainer(state.cluster)
+    reasons = [explainer.explain(request).detail for request in waiting]
+    future = state.copy()
+    trial = _Trial(state.cluster, requests, now)
+    elsewhere = [group_id for group_id in other_group_ids if trial.starts_in(group_id)]
+    later = [
+        request._replace(id=f"{request.id} in {group_id}", group_id=group_id)
+        for group_id in other_group_ids
+        if group_id not in elsewhere
+        for request in requests[: len(requests) == 1]  # several would stand in each other's way
     ]
+    starts = future.forecast(now, look_ahead, later)
+    own = [starts.get(request.id) for request in waiting]
+    last = own[-1]
+    sooner = [
+        _alternative(copy, starts[copy.id].at)
+        for copy in later
+        if copy.id in starts and (last is None or starts[copy.id].at < last.at)
+    ]
+    trial.withdraw(started)
     return Advice(
-        starts=own.at if own else None,
-        reason=explanation.detail,
-        eta_reason=own.eta_reason if own else "",
-        alternatives=(*smaller, *(Alternative(copy.group_id, copy.fgpu_milli, "now") for copy in elsewhere), *sooner),
-    )
-
-
-def _smaller_request(cluster: ClusterState, request: SessionRequest) -> list[Alternative]:
-    """Return the largest fGPU below the request that starts now in its group, after all waiting requests are served."""
-    group = cluster.groups.get(request.group_id)
-    if group is None:
-        return []
-    if group.head is not None and group.head.id == request.id:
-        group.clear_head()
-    offered = max(
-        (
-            host.max_request_milli
-            for host in group.capacity.hosts
-            if host.cpu >= request.cpu
-            and host.memory_bytes >= request.memory_bytes
-            and not host.is_reserved
-            and host.traits.issuperset(request.traits)
+        sessions=(
+            *(SessionAdvice("now") for _ in started),
+            *(
+                SessionAdvice(start.at, reason, start.eta_reason) if start else SessionAdvice(None, reason)
+                for start, reason in zip(own, reasons, strict=True)
+            ),
         ),
-        default=0,
+        alternatives=(
+            *(_alternative(smaller, "now") for smaller in trial.smaller_requests(least)),
+            *(_alternative(requests[0]._replace(group_id=group_id), "now") for group_id in elsewhere),
+            *sooner,
+        ),
     )
-    limits = cluster.limits_of(request.owner_id, request.project_id)
-    allowed = min((remaining.fgpu_milli for remaining in limits), default=offered)
-    most = int(min(request.fgpu_milli - FGPU_STEP, offered, allowed)) // FGPU_STEP * FGPU_STEP
-    smaller = request._replace(fgpu_milli=most)
-    return [Alternative(request.group_id, most, "now")] if most > 0 and cluster.could_start(smaller) else []
+
+
+def _alternative(request: SessionRequest, starts: Starts) -> Alternative:
+    return Alternative(request.group_id, request.cpu, request.memory_bytes, request.fgpu_milli, starts)
+
+
+class _Trial:
+    """Starts of changed requests on the state that a pass has left; each is undone."""
+
+    def __init__(self, cluster: ClusterState, requests: Sequence[SessionRequest], now: datetime) -> None:
+        """Take the requests as they are, which have been served."""
+        self._cluster = cluster
+        self._requests = requests
+        self._ids = {request.id for request in requests}
+        self._now = now
+
+    def withdraw(self, started: Iterable[SessionRequest]) -> None:
+        """End those of the requests that the pass has started, and drop the reservation of one that it has not."""
+        for request in started:
+            self._cluster.end(request.group_id, request.id)
+        self._clear_head(self._requests[0].group_id)
+
+    def starts_in(self, group_id: int) -> bool:
+        """Return whether all requests would start now in another group, last in its queue."""
+        return self._all_start(self._requests[0]._replace(group_id=group_id))
+
+    def smaller_requests(self, least: Shape) -> Iterator[SessionRequest]:
+        """Yield the largest requests, each with less of one resource, that all start now; call `withdraw` first.
+
+        `least` is the smallest to try.
+        """
+        asked = self._requests[0]
+        memory_step = 256 * MIB if asked.memory_bytes > GIB else 64 * MIB
+        steps = {"fgpu_milli": FGPU_STEP, "cpu": 1, "memory_bytes": memory_step}
+        for name, step in steps.items():
+            first, last = -(-getattr(least, name) // step), (getattr(asked, name) - 1) // step
+            sizes = [_with_amount(asked, name, count * step) for count in range(max(first, 1), last + 1)]
+            started = bisect_left(sizes, True, key=lambda size: not self._all_start(size))
+            if started:
+                yield sizes[started - 1]
+
+    def _all_start(self, request: SessionRequest) -> bool:
+        """Return whether a changed request would start now, as often as was asked for; leave the state as it is."""
+        started = []
+        for each in self._requests:
+            changed = request._replace(id=each.id)
+            if self._cluster.exceeds_limit(changed) or self._cluster.place(changed, self._now) is None:
+                self._clear_head(request.group_id)
+                break
+            started.append(changed)
+        for changed in started:
+            self._cluster.end(request.group_id, changed.id)
+        return len(started) == len(self._requests)
+
+    def _clear_head(self, group_id: int) -> None:
+        group = self._cluster.groups.get(group_id)
+        if group is not None and group.head is not None and group.head.id in self._ids:
+            group.clear_head()
+
+
+def _with_amount(request: SessionRequest, name: str, amount: int) -> SessionRequest:
+    changed: dict[str, Any] = {name: amount}
+    return request._replace(**changed)

@@ -30,10 +30,20 @@ class StartsField(serializers.Field[Any, Any, Any, Any]):
         return value if value is None or isinstance(value, str) else value.isoformat().replace("+00:00", "Z")
 
 
+class SessionEstimateSerializer(serializers.Serializer[Any]):
+    """When one of the sessions would start, and why not earlier."""
+
+    starts = StartsField(allow_null=True)
+    reason = serializers.CharField(help_text="Why not now; empty where it starts now")
+    eta_reason = serializers.CharField(help_text="Why not earlier than that")
+
+
 class AlternativeSerializer(serializers.Serializer[Any]):
-    """A changed request that would start sooner."""
+    """A changed request, of which all sessions would start sooner."""
 
     resource_group = serializers.CharField()
+    cpu = serializers.IntegerField()
+    memory = serializers.IntegerField(help_text="Bytes")
     fgpu = serializers.CharField()
     starts = StartsField(allow_null=True)
 
@@ -44,6 +54,7 @@ class EstimateSerializer(serializers.Serializer[Any]):
     starts = StartsField(allow_null=True)
     reason = serializers.CharField(help_text="Why not now; empty where it starts now")
     eta_reason = serializers.CharField(help_text="Why not earlier than that")
+    sessions = SessionEstimateSerializer(many=True, help_text="Each of the sessions, in the order of their starts")
     alternatives = AlternativeSerializer(many=True)
 
 
@@ -71,12 +82,13 @@ class EstimateView(APIView):
 def as_data(found: Estimate) -> dict[str, Any]:
     """Return the estimate as the API and the pages show it."""
     return {
-        "starts": found.advice.starts,
-        "reason": found.advice.reason,
-        "eta_reason": found.advice.eta_reason,
+        **found.advice.last._asdict(),
+        "sessions": [each._asdict() for each in found.advice.sessions],
         "alternatives": [
             {
                 "resource_group": found.group_names[each.group_id],
+                "cpu": each.cpu,
+                "memory": each.memory_bytes,
                 "fgpu": fgpu_text(each.fgpu_milli),
                 "starts": each.starts,
             }

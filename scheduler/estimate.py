@@ -10,7 +10,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from resources.models import ResourceGroup
-from scheduler.advisor import Advice, advise_on
+from scheduler.advisor import SMALLEST, Advice, SessionAdvice, advise_on
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.types import SessionRequest, Shape, Traits
 from scheduler.host_traits import OfferedTraits, needed_traits
@@ -20,6 +20,7 @@ from sessions.services import LaunchRequest
 
 ESTIMATED_ID: Final = "order"  # prefix of the ids of the requests asked about
 DEPENDENCY_TEXT: Final = "It waits until the sessions that it depends on have succeeded."
+START_TIME_TEXT: Final = "It waits for its start time."
 
 state_cache = StateCache()
 _cache_lock = threading.Lock()
@@ -43,7 +44,8 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
     now = timezone.now()
     groups = {group.pk: group.name for group in ResourceGroup.objects.usable_by(owner)}
     if any(not session.has_succeeded for session in order.depends_on):
-        return Estimate(advice=Advice(starts=None, reason=DEPENDENCY_TEXT), group_names=groups)
+        blocked = (SessionAdvice(None, DEPENDENCY_TEXT),) * order.count
+        return Estimate(advice=Advice(sessions=blocked), group_names=groups)
     state, offered = _state_after_pass(owner, now)
     traits = needed_traits(
         order.resource_group.pk,
@@ -55,10 +57,9 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
         architecture=order.image.architecture,
         is_local=order.image.is_local,
     )
-    *ahead, request = requests_of(owner, order, now, traits)
-    for other in ahead:
-        state.add(other)
-    advice = advise_on(state, request, now, other_group_ids=set(groups) - {order.resource_group.pk})
+    requests = requests_of(owner, order, now, traits)
+    others = sorted(set(groups) - {order.resource_group.pk})
+    advice = advise_on(state, requests, now, other_group_ids=others, least=_least(order))
     return Estimate(advice=_not_before(advice, order.not_before, now), group_names=groups)
 
 
@@ -96,10 +97,21 @@ def requests_of(owner: User, order: LaunchRequest, now: datetime, traits: Traits
     ]
 
 
+def _least(order: LaunchRequest) -> Shape:
+    """Return the amounts below which the order would be refused."""
+    image = order.image
+    memory = max(image.min_memory, order.shared_memory, SMALLEST.memory_bytes)
+    return Shape(max(image.min_cpu, SMALLEST.cpu), memory, max(image.min_fgpu, SMALLEST.fgpu_milli))
+
+
 def _not_before(advice: Advice, not_before: datetime | None, now: datetime) -> Advice:
     """Return the advice for sessions that start at `not_before` at the earliest, by the current state."""
-    if not_before is None or not_before <= now or advice.starts is None:
+    if not_before is None or not_before <= now:
         return advice
-    if advice.starts == "now" or advice.starts <= not_before:
-        return Advice(starts=not_before, reason="It waits for its start time.")
-    return advice
+    at_start = SessionAdvice(not_before, START_TIME_TEXT)
+    sessions = [
+        at_start if each.starts == "now" or (each.starts and each.starts <= not_before) else each
+        for each in advice.sessions
+    ]
+    is_late = sessions[-1] != at_start
+    return Advice(sessions=tuple(sessions), alternatives=advice.alternatives if is_late else ())

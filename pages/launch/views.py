@@ -13,9 +13,9 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 from accounts.models import User
 from accounts.requests import UserRequest
 from pages.launch import queries
+from pages.launch.advice import choices_of, parts_of
 from pages.launch.forms import LaunchForm
 from resources.images import builds
-from scheduler.api import as_data
 from scheduler.estimate import estimate
 from sessions.errors import RejectedError
 from sessions.lifecycle import Kind
@@ -58,10 +58,10 @@ def advice(request: UserRequest) -> HttpResponse:
         return render(request, "launch/_advice.html", {"problem": next(iter(form.errors.values()))[0]})
     order = form.launch_request()
     try:
-        found = as_data(estimate(request.user, order))
+        found = estimate(request.user, order)
     except RejectedError as refusal:
         return render(request, "launch/_advice.html", {"problem": next(iter(refusal.errors.values()))})
-    context = {**found, "count": order.count, "group": order.resource_group.name}
+    context = {"parts": parts_of(found.advice.sessions), "choices": choices_of(found, order)}
     return render(request, "launch/_advice.html", context)
 
 

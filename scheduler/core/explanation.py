@@ -191,19 +191,20 @@ def _sessions_text(limit: int, whose: str) -> str:
     return f"{whose} allows {limit} running sessions at once, and all are in use."
 
 
-def eta_reason_text(request: SessionRequest, ended: int, was_over_limit: bool) -> str:
+def eta_reason_text(request: SessionRequest, free: Shape, ended: int, was_over_limit: bool) -> str:
     """Return a clause that says why a session starts at its estimate.
 
-    `ended` sessions on its host reach their time limit by then; `was_over_limit`: until then a limit forbids it.
+    `ended` sessions on its host reach their time limit by then, and `free` was free there before: what was short is
+    named, else the main resource. `was_over_limit`: until then a limit forbids it.
     """
     if was_over_limit:
         return "by then enough of the sessions that count against the same limit reach their time limit"
-    has_gpu = request.fgpu_milli > 0
-    asked = amount_text("fgpu", request.fgpu_milli) if has_gpu else amount_text("cpu", request.cpu)
     if not ended:
         return "the sessions in front of it start by then"
-    falls = "falls" if has_gpu or request.cpu == 1 else "fall"
-    return f"{asked} {falls} free when {_limits_reached(ended)}"
+    asked, had = amounts_of(request.shape), amounts_of(free)
+    short = [name for name in asked if asked[name] > had[name]] or ["fgpu" if request.fgpu_milli else "cpu"]
+    falls = "falls" if len(short) == 1 and (short[0] != "cpu" or request.cpu == 1) else "fall"
+    return f"{listing([amount_text(name, asked[name]) for name in short])} {falls} free when {_limits_reached(ended)}"
 
 
 def _limits_reached(count: int) -> str:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from scheduler.core.cluster_state import ClusterState
 from scheduler.core.explanation import eta_reason_text
-from scheduler.core.types import SessionRequest
+from scheduler.core.types import SessionRequest, Shape
 from scheduler.core.wait_queue import WaitQueue
 
 
@@ -63,6 +63,7 @@ class _Future:
         self._cluster = cluster
         self._queue = queue
         self._ended: dict[int, int] = {}  # by host id: sessions that run now and have ended by the virtual time
+        self._free: dict[int, Shape] = {}  # by host id: what was free before the first of its sessions ended
         self.starts: dict[str, StartEstimate] = {}
 
     def next_end(self) -> datetime | None:
@@ -76,13 +77,17 @@ class _Future:
         freed = []
         for group_id, group in self._cluster.groups.items():
             while group.ends and group.ends[0][0] <= at:
-                session = self._cluster.end(group_id, group.ends[0][1])
+                _, session_id, running = group.ends[0]
+                host = group.host_capacities[running.host_id]
+                self._free.setdefault(host.host_id, Shape(host.cpu, host.memory_bytes, host.max_request_milli))
+                session = self._cluster.end(group_id, session_id)
                 freed.append(session)
                 if session.started_at <= self._now:
                     self._ended[session.host_id] = self._ended.get(session.host_id, 0) + 1
-                self._queue.note_growth(group_id, group.host_capacities[session.host_id])
+                self._queue.note_growth(group_id, host)
         self._queue.readmit(freed)
         for request, placement in self._queue.serve(at):
             ended = self._ended.get(placement.host_id, 0)
-            reason = eta_reason_text(request, ended, request.id in self._queue.over_limit_ids)
+            free = self._free.get(placement.host_id, request.shape)
+            reason = eta_reason_text(request, free, ended, request.id in self._queue.over_limit_ids)
             self.starts[request.id] = StartEstimate(at, reason)

@@ -58,7 +58,8 @@ def test_strangers_get_no_estimate(body: dict[str, Any]) -> None:
 
 def test_a_fitting_request_starts_now_without_writes(body: dict[str, Any]) -> None:
     answer = client_of(make_user()).post(URL, body)
-    assert answer.json() == {"starts": "now", "reason": "", "eta_reason": "", "alternatives": []}
+    now = {"starts": "now", "reason": "", "eta_reason": ""}
+    assert answer.json() == {**now, "sessions": [now], "alternatives": []}
     assert not Session.objects.exists()
 
 
@@ -70,7 +71,8 @@ def test_a_waiting_request_gets_estimate_reason_and_alternatives(host: Host, bod
     assert datetime.fromisoformat(answer["starts"]) == running.started_at + 2 * HOUR
     assert answer["reason"] == "Waiting for 1 fGPU on one GPU: the most that is free on a single GPU is 0.5."
     assert answer["eta_reason"] == "1 fGPU falls free when 1 session reaches its time limit"
-    assert answer["alternatives"] == [{"resource_group": host.group.name, "fgpu": "0.5", "starts": "now"}]
+    smaller = {"resource_group": host.group.name, "cpu": 1, "memory": GIB, "fgpu": "0.5", "starts": "now"}
+    assert answer["alternatives"] == [smaller]
     page = advice_text(user, form(host))
     assert "Starts about <time" in page
     assert "because 1 fGPU falls free when 1 session reaches its time limit." in page
@@ -91,8 +93,8 @@ def test_only_usable_groups_are_proposed(host: Host, body: dict[str, Any]) -> No
     other.group.users.add(member)
     assert client_of(user).post(URL, body).json()["alternatives"] == []
     proposed = client_of(member).post(URL, body).json()["alternatives"]
-    assert proposed == [{"resource_group": "private", "fgpu": "1", "starts": "now"}]
-    assert "now with 1 fGPU in private" in advice_text(member, form(host))
+    assert [(each["resource_group"], each["fgpu"], each["starts"]) for each in proposed] == [("private", "1", "now")]
+    assert "now in private" in advice_text(member, form(host))
 
 
 def test_several_sessions_are_estimated_by_the_last(host: Host, body: dict[str, Any]) -> None:
@@ -100,6 +102,10 @@ def test_several_sessions_are_estimated_by_the_last(host: Host, body: dict[str, 
     assert client_of(user).post(URL, body | {"count": 2}).json()["starts"] == "now"
     assert client_of(user).post(URL, body | {"count": 3}).json()["starts"] is None
     assert "All 2 start now" in advice_text(user, form(host, count="2"))
+    three = advice_text(user, form(host, count="3"))
+    assert "2 start now" in three
+    assert "1 starts when there is room" in three
+    assert "all now with 0.66 fGPU each" in three
 
 
 def test_start_times_and_dependencies_are_respected(host: Host, body: dict[str, Any]) -> None:
@@ -162,7 +168,7 @@ def test_the_estimate_is_what_happens() -> None:
             make_session(owner=random.choice(users), resource_group=group, time_limit=limit, **shape)
         run_pass()
         order = make_launch_request(hosts[0], cpu=random.randint(1, 4), memory=GIB, fgpu=random.choice([0, 500, 2000]))
-        promised = estimate(users[0], order).advice.starts
+        promised = estimate(users[0], order).advice.last.starts
         (session,) = services.submit(users[0], order)
         run_pass()
         session.refresh_from_db()

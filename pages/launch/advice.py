@@ -1,0 +1,98 @@
+"""What the launch page says about the starts of the sessions that a form describes: sentences made of an estimate."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Any
+
+from django.utils.html import format_html
+from django.utils.safestring import SafeString
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from resources.units import amount_text, fgpu_text, size_text
+from scheduler.advisor import Alternative, SessionAdvice, Starts
+from scheduler.estimate import Estimate
+from sessions.services import LaunchRequest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartsTogether:
+    """Sessions that start at the same time for the same reason, in words."""
+
+    is_now: bool
+    headline: str
+    cause: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SoonerChoice:
+    """A change by which all sessions start sooner: in words, and as values of the form's fields."""
+
+    text: str
+    values: Mapping[str, Any]
+
+
+def parts_of(sessions: Sequence[SessionAdvice]) -> list[StartsTogether]:
+    """Return what is said of the sessions, those with the same advice together."""
+    return [
+        StartsTogether(
+            is_now=advice.starts == "now",
+            headline=_headline(len(list(same)), len(sessions), advice.starts),
+            cause=advice.eta_reason,
+            reason=advice.reason,
+        )
+        for advice, same in groupby(sessions)
+    ]
+
+
+def choices_of(found: Estimate, order: LaunchRequest) -> list[SoonerChoice]:
+    """Return what would start sooner than the order."""
+    return [_choice(each, found, order) for each in found.advice.alternatives]
+
+
+def _headline(count: int, total: int, starts: Starts) -> str:
+    """Return when `count` of `total` sessions start."""
+    numbers = {"count": count}
+    if starts == "now":
+        if count == total:
+            return ngettext("Starts now", "All %(count)s start now", count) % numbers
+        return ngettext("%(count)s starts now", "%(count)s start now", count) % numbers
+    if starts is None:
+        if count == total:
+            return ngettext("Starts when there is room", "All %(count)s start when there is room", count) % numbers
+        return ngettext("%(count)s starts when there is room", "%(count)s start when there is room", count) % numbers
+    if count == total:
+        text = ngettext("Starts about {time}", "All {count} start about {time}", count)
+    else:
+        text = ngettext("{count} starts about {time}", "{count} start about {time}", count)
+    return format_html(text, count=count, time=_clock(starts))
+
+
+def _clock(moment: datetime) -> SafeString:
+    """Return the element that shows a time of day in the browser's zone."""
+    text = moment.strftime("%Y-%m-%d %H:%M UTC")
+    return format_html('<time data-time="clock" datetime="{}">{}</time>', moment.isoformat(), text)
+
+
+def _choice(alternative: Alternative, found: Estimate, order: LaunchRequest) -> SoonerChoice:
+    group = "" if alternative.group_id == order.resource_group.pk else found.group_names[alternative.group_id]
+    values: dict[str, Any]
+    text: str
+    if group:
+        what, values = group, {"resource_group": alternative.group_id}
+    elif alternative.fgpu_milli != order.fgpu:
+        what, values = amount_text("fgpu", alternative.fgpu_milli), {"fgpu": fgpu_text(alternative.fgpu_milli)}
+    elif alternative.cpu != order.cpu:
+        what, values = amount_text("cpu", alternative.cpu), {"cpu": alternative.cpu}
+    else:
+        what, values = amount_text("memory", alternative.memory_bytes), {"memory": size_text(alternative.memory_bytes)}
+    if isinstance(alternative.starts, datetime):
+        text = format_html(_("about {time} in {group}"), time=_clock(alternative.starts), group=group)
+    elif group:
+        text = ngettext("now in %(what)s", "all now in %(what)s", order.count) % {"what": what}
+    else:
+        text = ngettext("now with %(what)s", "all now with %(what)s each", order.count) % {"what": what}
+    return SoonerChoice(text=text, values=values)
