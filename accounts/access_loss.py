@@ -1,6 +1,6 @@
 """Ends what an account can use when its password changes or it is disabled, and announces it to the packages above.
 
-Login sessions end by Django's own means, since the hash of the password is part of them.
+Login sessions that are not recorded end by Django's own means, since the hash of the password is part of them.
 """
 
 import logging
@@ -10,9 +10,9 @@ from typing import Any, Final
 
 from django.db.models.signals import post_save, pre_save
 from django.dispatch import Signal, receiver
-from knox.models import AuthToken
 
-from accounts.models import User
+from accounts import logins
+from accounts.models import ApiToken, User
 
 logger = logging.getLogger(__name__)
 
@@ -45,8 +45,9 @@ def _end_access(instance: User, **kwargs: Any) -> None:
     if not losses:
         return
     if losses & {AccessLoss.RESET, AccessLoss.DISABLED}:
-        tokens, _ = AuthToken.objects.filter(user=instance).delete()
+        tokens, _ = ApiToken.objects.filter(user=instance).delete()
         keys, _ = instance.ssh_keys.all().delete()
+        logins.end_all(instance)
         logger.info("user %s: %s; %d tokens and %d SSH keys ended", instance.pk, ", ".join(losses), tokens, keys)
     access_ended.send(sender=User, user=instance, losses=losses)
 

@@ -9,12 +9,10 @@ from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
-from knox.models import AuthToken
 
-from accounts.models import ResourcePolicy, SshKey, User
+from accounts.models import ApiToken, ResourcePolicy, SshKey, User
 
 admin.site.unregister(Group)  # rights come from resource groups instead
-admin.site.unregister(AuthToken)
 
 
 class UniqueEmailForm(forms.ModelForm[User]):
@@ -71,15 +69,15 @@ class UserAdmin(DjangoUserAdmin[User]):
         return {"policy": ResourcePolicy.default().pk, **super().get_changeform_initial_data(request)}
 
 
-@admin.register(AuthToken)
-class TokenAdmin(admin.ModelAdmin[AuthToken]):
+@admin.register(ApiToken)
+class TokenAdmin(admin.ModelAdmin[ApiToken]):
     """API tokens: read-only, and revoked by deleting them."""
 
-    list_display = ("user", "token_key", "created", "expiry")
-    list_filter = ("created", "expiry")
+    list_display = ("user", "name", "token_key", "scope", "created", "expiry", "last_used_at")
+    list_filter = ("scope", "created", "expiry")
     list_select_related = ("user",)
-    search_fields = ("user__email", "token_key")
-    fields = ("user", "token_key", "created", "expiry")
+    search_fields = ("user__email", "name", "token_key")
+    fields = ("user", "name", "token_key", "scope", "created", "expiry", "last_used_at")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         """Return False: users create their own tokens."""

@@ -1,4 +1,4 @@
-"""API of accounts: tokens, the current user, and SSH keys."""
+"""API of accounts: tokens, the current user, SSH keys and login sessions."""
 
 import math
 from datetime import timedelta
@@ -10,7 +10,6 @@ from django.contrib.auth.signals import user_logged_in, user_logged_out
 from django.db.models import QuerySet
 from drf_spectacular.contrib.knox_auth_token import KnoxTokenScheme
 from drf_spectacular.utils import OpenApiResponse, extend_schema
-from knox.models import AuthToken
 from rest_framework import status
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.exceptions import NotAuthenticated, Throttled, ValidationError
@@ -22,13 +21,17 @@ from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 from rest_framework.viewsets import GenericViewSet
 
-from accounts import services
+from accounts import logins, services, tokens
 from accounts.authentication import ApiTokenAuthentication
-from accounts.models import SshKey, User
+from accounts.models import ApiToken, LoginSession, SshKey, User
 from accounts.public_keys import InvalidPublicKeyError
 from accounts.serializers import (
+    ApiTokenSerializer,
     CredentialsSerializer,
+    LoginSessionSerializer,
+    MadeApiTokenSerializer,
     MeSerializer,
+    NewApiTokenSerializer,
     NewSshKeySerializer,
     SshKeySerializer,
     TokenSerializer,
@@ -82,14 +85,14 @@ class TokenView(APIView):
         body = CredentialsSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         user = _authenticated(request, body.validated_data["email"].lower(), body.validated_data["password"])
-        row, token = AuthToken.objects.create(user=user)
+        row, token = ApiToken.objects.issue(user)
         user_logged_in.send(sender=User, request=request, user=user)
         return Response(TokenSerializer({"token": token, "expiry": row.expiry}).data)
 
     @extend_schema(request=None, responses={204: None})
     def delete(self, request: Request) -> Response:
         """Revoke the token that this request carries."""
-        AuthToken.objects.filter(pk=request.auth.pk).delete()
+        ApiToken.objects.filter(pk=request.auth.pk).delete()
         user_logged_out.send(sender=User, request=request, user=request.user)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
@@ -151,3 +154,51 @@ class SshKeyViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Gener
     def perform_destroy(self, instance: SshKey) -> None:
         """Delete the key; SSH connections that use it are closed within seconds."""
         services.delete_ssh_key(instance)
+
+
+class ApiTokenViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, GenericViewSet[ApiToken]):
+    """The caller's API tokens."""
+
+    queryset = ApiToken.objects.all()
+    serializer_class = ApiTokenSerializer
+    lookup_field = "uid"
+    lookup_url_kwarg = "id"
+    lookup_value_converter = "uuid"
+
+    def get_queryset(self) -> QuerySet[ApiToken]:
+        """Return the caller's own tokens."""
+        return super().get_queryset().filter(user=user_of(self.request))
+
+    @extend_schema(request=NewApiTokenSerializer, responses={201: MadeApiTokenSerializer})
+    def create(self, request: Request) -> Response:
+        """Make a token; only this response shows it."""
+        body = NewApiTokenSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        data = body.validated_data
+        lifetime = timedelta(days=data["days"])
+        try:
+            row, text = tokens.create_token(user_of(request), data["name"], scope=data["scope"], lifetime=lifetime)
+        except tokens.TokenRejectedError as error:
+            raise ValidationError({"name": [str(error)]}) from error
+        made = {**ApiTokenSerializer(row).data, "token": text}
+        return Response(made, status=status.HTTP_201_CREATED)
+
+    def perform_destroy(self, instance: ApiToken) -> None:
+        """Delete the token: the next request with it is refused."""
+        tokens.revoke(instance)
+
+
+class LoginViewSet(ListModelMixin, DestroyModelMixin, GenericViewSet[LoginSession]):
+    """The browsers in which the caller is signed in."""
+
+    queryset = LoginSession.objects.all()
+    serializer_class = LoginSessionSerializer
+    lookup_value_regex = "[0-9]{1,18}"
+
+    def get_queryset(self) -> QuerySet[LoginSession]:
+        """Return the caller's own login sessions."""
+        return logins.open_logins(user_of(self.request))
+
+    def perform_destroy(self, instance: LoginSession) -> None:
+        """End the login session: its browser is signed out."""
+        logins.end(instance)

@@ -1,12 +1,19 @@
-"""Forms for signing in and for SSH keys."""
+"""Forms for signing in, and for one's own account."""
+
+from datetime import timedelta
 
 from django import forms
-from django.contrib.auth.forms import AuthenticationForm
+from django.contrib.auth import authenticate
+from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
+from django.core.exceptions import ValidationError
+from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
-from accounts import services
-from accounts.models import SshKey, User
+from accounts import services, tokens
+from accounts.models import ApiToken, SshKey, TokenScope, User
 from accounts.public_keys import MAX_KEY_LENGTH, InvalidPublicKeyError
+from accounts.requests import UserRequest
+from accounts.tokens import TokenRejectedError
 
 
 class SignInForm(AuthenticationForm):
@@ -55,4 +62,74 @@ class SshKeyForm(forms.Form):
             return services.add_ssh_key(owner, self.cleaned_data["key"], self.cleaned_data["title"])
         except InvalidPublicKeyError as error:
             self.add_error("key", str(error))
+            return None
+
+
+class ProfileForm(forms.ModelForm[User]):
+    """The user's own name."""
+
+    class Meta:
+        model = User
+        fields = ("first_name", "last_name")
+        widgets = {
+            "first_name": forms.TextInput(attrs={"class": "form-control", "autocomplete": "given-name"}),
+            "last_name": forms.TextInput(attrs={"class": "form-control", "autocomplete": "family-name"}),
+        }
+
+
+class ChangePasswordForm(PasswordChangeForm):
+    """The password of now, and the new one twice. A wrong one counts as a failed sign-in."""
+
+    def __init__(self, request: UserRequest, data: QueryDict | None = None) -> None:
+        super().__init__(request.user, data)
+        self._request = request
+        for field in self.fields.values():
+            field.widget.attrs["class"] = "form-control"
+            field.widget.attrs.pop("autofocus", None)
+
+    def clean_old_password(self) -> str:
+        """Return the password of now; raise ValidationError if it is wrong."""
+        given = str(self.cleaned_data["old_password"])
+        if authenticate(self._request, username=self.user.email, password=given) is None:
+            raise ValidationError(self.error_messages["password_incorrect"], code="password_incorrect")
+        return given
+
+
+class TokenForm(forms.Form):
+    """A new API token."""
+
+    name = forms.CharField(
+        label=_("Name"),
+        max_length=64,
+        help_text=_("What uses it, such as “backup script”"),
+        widget=forms.TextInput(attrs={"class": "form-control", "autocomplete": "off"}),
+    )
+    scope = forms.ChoiceField(
+        label=_("May be used for"),
+        choices=TokenScope.choices,
+        initial=TokenScope.FULL.value,
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+    days = forms.TypedChoiceField(
+        label=_("Valid for"),
+        coerce=int,
+        initial=30,
+        choices=[
+            (7, _("7 days")),
+            (30, _("30 days")),
+            (90, _("90 days")),
+            (365, _("1 year")),
+        ],
+        widget=forms.Select(attrs={"class": "form-select"}),
+    )
+
+    def save(self, owner: User) -> tuple[ApiToken, str] | None:
+        """Make and return (token, its text); None if it is refused, with the message at the name."""
+        lifetime = timedelta(days=self.cleaned_data["days"])
+        try:
+            return tokens.create_token(
+                owner, self.cleaned_data["name"], scope=self.cleaned_data["scope"], lifetime=lifetime
+            )
+        except TokenRejectedError as error:
+            self.add_error("name", str(error))
             return None

@@ -1,16 +1,23 @@
-"""Users, their resource policies and SSH keys."""
+"""Users, their resource policies, API tokens, SSH keys and login sessions."""
 
+import uuid
 from datetime import timedelta
 from typing import Any, ClassVar, Final
 
 from django.contrib.auth.models import AbstractUser, BaseUserManager
+from django.contrib.sessions.models import Session
 from django.core.validators import MinValueValidator
 from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
+from django.utils.translation import gettext_lazy
+from knox.models import get_digest_token
+from knox.settings import CONSTANTS
 
 from accounts.limits import PolicyLimits
+from accounts.user_agents import AGENT_LENGTH, browser_of, system_of
 
+TOKEN_LIFETIME: Final = timedelta(days=30)
 DEFAULT_POLICY = "default"
 DEFAULT_LIMITS: Final = {
     "cpu": 8,
@@ -144,3 +151,102 @@ class SshKey(models.Model):
 
     def __str__(self) -> str:
         return self.title
+
+
+class TokenScope(models.TextChoices):
+    """What an API token may be used for."""
+
+    FULL = "full", gettext_lazy("everything that I may do")
+    READ = "read", gettext_lazy("only reading")
+
+
+class ApiTokenManager(models.Manager["ApiToken"]):
+    """Makes tokens."""
+
+    def issue(
+        self,
+        user: User,
+        *,
+        name: str = "",
+        scope: TokenScope = TokenScope.FULL,
+        lifetime: timedelta = TOKEN_LIFETIME,
+    ) -> tuple["ApiToken", str]:
+        """Store a token and return it with its text, which is stored nowhere; it is valid for 30 days by default."""
+        digest, text = get_digest_token()
+        expiry = timezone.now() + lifetime
+        key = text[: CONSTANTS.TOKEN_KEY_LENGTH]
+        return self.create(digest=digest, token_key=key, user=user, expiry=expiry, name=name, scope=scope.value), text
+
+
+class ApiToken(models.Model):
+    """A token for the API, with the columns that knox expects. Only its digest is stored."""
+
+    digest = models.CharField(primary_key=True, max_length=128)
+    token_key = models.CharField(max_length=25, db_index=True, help_text="Its first characters")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="auth_token_set")
+    created = models.DateTimeField(auto_now_add=True)
+    expiry = models.DateTimeField(null=True, blank=True)
+    uid = models.UUIDField(default=uuid.uuid4, unique=True, editable=False)  # in addresses, instead of the digest
+    name = models.CharField(max_length=64, blank=True, help_text="Empty for one got by e-mail and password")
+    scope = models.CharField(max_length=4, choices=TokenScope.choices, default=TokenScope.FULL.value)
+    last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
+
+    objects: ClassVar[ApiTokenManager] = ApiTokenManager()
+
+    class Meta:
+        ordering = ("-created", "digest")
+        verbose_name = "API token"
+        constraints = (
+            models.UniqueConstraint(fields=("user", "name"), condition=~models.Q(name=""), name="token_name_unique"),
+        )
+
+    def __str__(self) -> str:
+        return self.name or self.token_key
+
+    @property
+    def has_expired(self) -> bool:
+        """True once the API refuses it."""
+        return self.expiry is not None and self.expiry <= timezone.now()
+
+
+class LoginSession(models.Model):
+    """A browser in which a user is signed in; it goes with the row of Django's that it describes."""
+
+    session = models.OneToOneField(Session, on_delete=models.CASCADE, related_name="login")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="logins")
+    started_at = models.DateTimeField(default=timezone.now)
+    last_seen_at = models.DateTimeField(default=timezone.now, help_text="To within five minutes")
+    address = models.GenericIPAddressField(null=True, blank=True)
+    agent = models.CharField("User-Agent", max_length=AGENT_LENGTH, blank=True)
+
+    class Meta:
+        ordering = ("-last_seen_at", "-id")
+
+    def __str__(self) -> str:
+        return f"{self.user}, {self.browser} {self.system}"
+
+    @property
+    def browser(self) -> str:
+        """The name of the browser, "" if it is not known."""
+        return browser_of(self.agent)
+
+    @property
+    def system(self) -> str:
+        """The name of the browser's operating system, "" if it is not known."""
+        return system_of(self.agent)
+
+
+class SshHostKey(models.Model):
+    """A single row with the public key of the platform's SSH servers, by which users recognize them."""
+
+    singleton = models.BooleanField(default=True, unique=True, editable=False)
+    text = models.TextField("public key", help_text="One line in OpenSSH's format")
+    fingerprint = models.CharField(max_length=64)
+    recorded_at = models.DateTimeField(default=timezone.now)
+
+    class Meta:
+        constraints = (models.CheckConstraint(condition=models.Q(singleton=True), name="ssh_host_key_is_one_row"),)
+        verbose_name = "SSH host key"
+
+    def __str__(self) -> str:
+        return self.fingerprint

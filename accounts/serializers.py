@@ -6,9 +6,10 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
-from accounts.models import ResourcePolicy, SshKey, User
+from accounts.models import ApiToken, LoginSession, ResourcePolicy, SshKey, TokenScope, User
 from accounts.public_keys import MAX_KEY_LENGTH
 from accounts.services import TITLE_LENGTH
+from accounts.tokens import MAX_LIFETIME
 
 
 class StrictSerializer(serializers.Serializer[Any]):
@@ -44,6 +45,48 @@ class TokenSerializer(serializers.Serializer[Any]):
 
     token = serializers.CharField()
     expiry = serializers.DateTimeField()
+
+
+class ApiTokenSerializer(serializers.ModelSerializer[ApiToken]):
+    """A token for the API, without the token itself."""
+
+    id = serializers.UUIDField(source="uid", read_only=True)
+    created_at = serializers.DateTimeField(source="created", read_only=True)
+
+    class Meta:
+        model = ApiToken
+        fields: tuple[str, ...] = ("id", "name", "scope", "created_at", "expiry", "last_used_at")
+        read_only_fields = fields
+
+
+class NewApiTokenSerializer(StrictSerializer):
+    """A token to make."""
+
+    name = serializers.CharField(max_length=64)
+    scope = serializers.ChoiceField(TokenScope.choices, default=TokenScope.FULL.value, help_text="`read`: GET alone")
+    days = serializers.IntegerField(min_value=1, max_value=MAX_LIFETIME.days, default=30, help_text="Valid for")
+
+
+class MadeApiTokenSerializer(ApiTokenSerializer):
+    """A token that was just made, with its text, which no other response shows."""
+
+    token = serializers.CharField(read_only=True)
+
+    class Meta(ApiTokenSerializer.Meta):
+        fields = (*ApiTokenSerializer.Meta.fields, "token")
+        read_only_fields = fields
+
+
+class LoginSessionSerializer(serializers.ModelSerializer[LoginSession]):
+    """A browser in which the caller is signed in."""
+
+    browser = serializers.CharField(read_only=True, help_text="Its name; empty if not known")
+    system = serializers.CharField(read_only=True, help_text="Its operating system; empty if not known")
+
+    class Meta:
+        model = LoginSession
+        fields = ("id", "browser", "system", "address", "started_at", "last_seen_at")
+        read_only_fields = fields
 
 
 class PolicySerializer(serializers.ModelSerializer[ResourcePolicy]):

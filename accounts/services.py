@@ -1,11 +1,13 @@
-"""Operations on SSH keys, for the page and the API."""
+"""Operations on SSH keys, for pages, the API and the SSH server."""
 
 import logging
 from typing import Final
 
+import asyncssh
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
-from accounts.models import SshKey, User
+from accounts.models import SshHostKey, SshKey, User
 from accounts.public_keys import InvalidPublicKeyError, public_key_from
 
 logger = logging.getLogger(__name__)
@@ -36,3 +38,11 @@ def delete_ssh_key(key: SshKey) -> None:
     """Delete the key; SSH connections that use it are closed within seconds."""
     key.delete()
     logger.info("user %s: deleted SSH key %s", key.owner_id, key.fingerprint)
+
+
+def record_ssh_host_key(public_key: str) -> None:
+    """Store the key of the platform's SSH servers, for users to recognize it; all servers share one."""
+    key = asyncssh.import_public_key(public_key)
+    text = " ".join(key.export_public_key("openssh").decode().split()[:2])
+    known = {"text": text, "fingerprint": key.get_fingerprint(), "recorded_at": timezone.now()}
+    SshHostKey.objects.update_or_create(singleton=True, defaults=known)

@@ -2,14 +2,22 @@
 
 from django.urls import path
 
-from accounts.views import SignInView, SignOutView, choose_language, delete_ssh_key, ssh_keys
+from accounts import account_views
+from accounts.views import SignInView, SignOutView, choose_language
 
 app_name = "accounts"
 
 urlpatterns = [
+    path("", account_views.profile, name="profile"),
     path("sign-in/", SignInView.as_view(), name="login"),
     path("sign-out/", SignOutView.as_view(), name="logout"),
     path("language/", choose_language, name="language"),
-    path("ssh-keys/", ssh_keys, name="ssh-keys"),
-    path("ssh-keys/<int:key_id>/delete/", delete_ssh_key, name="delete-ssh-key"),
+    path("password/", account_views.password, name="password"),
+    path("tokens/", account_views.token_list, name="tokens"),
+    path("tokens/<uuid:uid>/delete/", account_views.delete_token, name="delete-token"),
+    path("ssh-keys/", account_views.ssh_keys, name="ssh-keys"),
+    path("ssh-keys/<int:key_id>/delete/", account_views.delete_ssh_key, name="delete-ssh-key"),
+    path("logins/", account_views.login_list, name="logins"),
+    path("logins/<int:login_id>/end/", account_views.end_login, name="end-login"),
+    path("logins/others/end/", account_views.end_other_logins, name="end-other-logins"),
 ]

@@ -37,14 +37,13 @@ BLOCK: Final = random.Random(1).randbytes(2**20)
 NAME: Final = "large.bin"
 SET_UP: Final = """
 import json
-from knox.models import AuthToken
-from accounts.models import User
+from accounts.models import ApiToken, User
 from folders import services, storage
 root = storage.register_default_root()
 user = User.objects.create_user("bench@example.org")
 folder = services.create(user, "bench", root)
 files = storage.root_directory(root).files_path(user.pk, folder.pk)
-print(json.dumps({"token": AuthToken.objects.create(user)[1], "folder": folder.pk, "files": files}))
+print(json.dumps({"token": ApiToken.objects.issue(user)[1], "folder": folder.pk, "files": files}))
 """
 NGINX: Final = """
 user root; worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/nginx.log crit;

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
 from rest_framework.views import APIView
 
-from accounts.api import MeView, SshKeyViewSet, TokenView
+from accounts.api import ApiTokenViewSet, LoginViewSet, MeView, SshKeyViewSet, TokenView
 from endpoints.api_urls import urlpatterns as app_patterns
 from folders.api import FolderViewSet, StorageRootViewSet
 from folders.api_urls import urlpatterns as folder_patterns
@@ -37,12 +37,14 @@ router = SimpleRouter()
 router.register("folders", FolderViewSet)
 router.register("hosts", HostViewSet)
 router.register("images", ImageViewSet)
+router.register("logins", LoginViewSet)
 router.register("presets", PresetViewSet)
 router.register("private-images", PrivateImageViewSet, basename="private-image")
 router.register("resource-groups", ResourceGroupViewSet)
 router.register("sessions", SessionViewSet)
 router.register("ssh-keys", SshKeyViewSet)
 router.register("storage-roots", StorageRootViewSet)
+router.register("tokens", ApiTokenViewSet)
 
 docs_view = SpectacularSwaggerView.as_view(
     permission_classes=[AllowAny],

@@ -106,6 +106,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "accounts.middleware.RecordLogins",
     "axes.middleware.AxesMiddleware",
 ]
 
@@ -204,7 +205,8 @@ REST_FRAMEWORK = {
     "NUM_PROXIES": 0,  # the server sets REMOTE_ADDR from trusted proxies; X-Forwarded-For may be forged
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
 }
-REST_KNOX = {"TOKEN_TTL": timedelta(days=30), "AUTH_HEADER_PREFIX": "Token", "AUTO_REFRESH": False}
+KNOX_TOKEN_MODEL = "accounts.ApiToken"  # noqa: S105  # the name of a table
+REST_KNOX = {"AUTH_HEADER_PREFIX": "Token", "AUTO_REFRESH": False}
 SPECTACULAR_SETTINGS = {
     "TITLE": "GPU Platform",
     "DESCRIPTION": "Start, watch and end compute sessions with a fraction of a GPU.",

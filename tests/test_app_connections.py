@@ -11,10 +11,10 @@ from urllib.parse import urlsplit
 
 import pytest
 import requests
-from knox.models import AuthToken
 from websockets.asyncio.client import ClientConnection
 from websockets.asyncio.server import ServerConnection, serve
 
+from accounts.models import ApiToken
 from sessions.models import Endpoint
 from tests.app_servers import app_server
 from tests.factories import make_endpoint, run_reachable_session
@@ -130,7 +130,7 @@ def test_a_busy_preferred_port_is_replaced(tmp_path: Path) -> None:
 
 def opened(web: LiveServer, endpoint: Endpoint, preferred: int) -> dict[str, Any]:
     """Return what the owner is told who opens the app by the API and prefers this port."""
-    _, token = AuthToken.objects.create(user=endpoint.session.owner)
+    _, token = ApiToken.objects.issue(endpoint.session.owner)
     url = f"{web.url}/api/v1/sessions/{endpoint.session_id}/apps/{endpoint.app}/"
     headers = {"Authorization": f"Token {token}"}
     answer = requests.post(url, json={"preferred_port": preferred}, headers=headers, timeout=SECONDS)

@@ -4,10 +4,9 @@ import pytest
 from asyncssh import generate_private_key
 from django.contrib.auth.hashers import MD5PasswordHasher
 from django.test import Client
-from knox.models import AuthToken
 from pytest_django import Settings
 
-from accounts.models import User
+from accounts.models import ApiToken, User
 from accounts.services import add_ssh_key
 from tests.api import client_of
 from tests.factories import PASSWORD, make_user
@@ -19,14 +18,14 @@ pytestmark = pytest.mark.django_db
 def user() -> User:
     """A user with a token and an SSH key."""
     user = make_user(email="ada@example.org")
-    AuthToken.objects.create(user=user)
+    ApiToken.objects.issue(user)
     add_ssh_key(user, generate_private_key("ssh-ed25519").export_public_key().decode())
     return user
 
 
 def credentials(user: User) -> tuple[int, int]:
     """Return the numbers of tokens and SSH keys."""
-    return AuthToken.objects.filter(user=user).count(), user.ssh_keys.count()
+    return ApiToken.objects.filter(user=user).count(), user.ssh_keys.count()
 
 
 def test_a_new_password_ends_tokens_and_keys(user: User) -> None:

@@ -6,9 +6,8 @@ from datetime import timedelta
 import pytest
 from django.core.cache import cache
 from django.utils import timezone
-from knox.models import AuthToken
 
-from accounts.models import User
+from accounts.models import ApiToken, User
 from tests.api import client_of
 from tests.factories import PASSWORD, make_user
 
@@ -40,7 +39,7 @@ def test_login_returns_an_api_token() -> None:
     assert status == 200
     assert set(body) == {"token", "expiry"}
     assert status_with(f"Token {body['token']}") == (200, "")
-    assert AuthToken.objects.get().digest not in str(body)
+    assert ApiToken.objects.get().digest not in str(body)
 
 
 def test_the_email_is_taken_in_any_case() -> None:
@@ -70,7 +69,7 @@ def test_too_many_failures_lock_out_the_right_password_too() -> None:
     assert response.status_code == 429
     assert response["Retry-After"] == "900"
     assert "Try again in 15 minutes" in response.json()["detail"]
-    assert not AuthToken.objects.exists()
+    assert not ApiToken.objects.exists()
 
 
 def test_guesses_are_throttled_per_address_whatever_the_user() -> None:
@@ -85,8 +84,8 @@ def _guess(number: int) -> int:
 
 def test_delete_revokes_only_the_token_in_use() -> None:
     user = make_user()
-    _, used = AuthToken.objects.create(user=user)
-    _, other = AuthToken.objects.create(user=user)
+    _, used = ApiToken.objects.issue(user)
+    _, other = ApiToken.objects.issue(user)
     response = client_of().delete(TOKEN_URL, headers={"authorization": f"Token {used}"})
     assert response.status_code == 204
     assert status_with(f"Token {used}")[0] == 401
@@ -98,14 +97,14 @@ def test_delete_without_a_token_is_refused() -> None:
 
 
 def test_an_expired_token_is_refused_in_words() -> None:
-    row, token = AuthToken.objects.create(user=make_user())
-    AuthToken.objects.filter(pk=row.pk).update(expiry=timezone.now() - timedelta(seconds=1))
+    row, token = ApiToken.objects.issue(make_user())
+    ApiToken.objects.filter(pk=row.pk).update(expiry=timezone.now() - timedelta(seconds=1))
     assert status_with(f"Token {token}") == (401, "The token is unknown or has expired; get a new one.")
 
 
 def test_the_token_of_a_disabled_user_is_refused() -> None:
     user = make_user()
-    _, token = AuthToken.objects.create(user=user)
+    _, token = ApiToken.objects.issue(user)
     User.objects.filter(pk=user.pk).update(is_active=False)
     assert status_with(f"Token {token}")[0] == 401
 

@@ -94,7 +94,7 @@ def test_the_page_adds_shows_and_deletes_keys(browser: Client, user: User) -> No
     shown = browser.get(PAGE).content.decode()
     assert "my laptop" in shown
     assert key.fingerprint in shown
-    assert "never used" in shown
+    assert "Never used" in shown
     assert browser.post(f"{PAGE}{key.pk}/delete/").status_code == 302
     assert not user.ssh_keys.exists()
 

@@ -7,9 +7,8 @@ from typing import Any
 
 import requests
 from django.urls import reverse
-from knox.models import AuthToken
 
-from accounts.models import User
+from accounts.models import ApiToken, User
 from folders import storage
 from folders.models import Folder
 from tests.factories import make_folder, make_root, make_user
@@ -51,7 +50,7 @@ class TransferClient:
     def __init__(self, server: LiveServer, folder: Folder, user: User | None = None) -> None:
         self._server = server
         self._folder = folder
-        _, token = AuthToken.objects.create(user or folder.owner)
+        _, token = ApiToken.objects.issue(user or folder.owner)
         self.headers = {"Authorization": f"Token {token}"}
 
     def begin(self, path: str, length: int, conflict: str = "", **options: Any) -> requests.Response:

@@ -14,9 +14,8 @@ from django.http.response import HttpResponseBase
 from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
-from knox.models import AuthToken
 
-from accounts.models import ResourcePolicy, SshKey, User
+from accounts.models import ApiToken, ResourcePolicy, SshKey, User
 from endpoints.services import share
 from folders.models import Folder, FolderShare, StorageRoot
 from resources.admin import APP_ICONS
@@ -40,7 +39,7 @@ from tests.factories import (
     session_in,
 )
 
-OURS = ("accounts", "folders", "resources", "compute", "knox")
+OURS = ("accounts", "folders", "resources", "compute")
 MODELS = sorted((model for model in admin.site._registry if model._meta.app_label in OURS), key=lambda m: m.__name__)
 ADDABLE = {User, ResourcePolicy, ResourceGroup, Preset, Image, Registry, StorageRoot}
 WRITTEN_BY_SERVICES = (Conversion, Endpoint, Folder, Session, SessionEvent, Lease, GpuShare)
@@ -65,7 +64,7 @@ def populate() -> None:
     make_preset(group=session.resource_group)
     Conversion.objects.create(session=session, reference="gpuplatform/private/ada/tool:1")
     session.resource_group.users.add(session.owner)
-    AuthToken.objects.create(user=session.owner)
+    ApiToken.objects.issue(session.owner)
     SshKey.objects.create(owner=session.owner, title="laptop", text="ssh-ed25519 AAAA", fingerprint="SHA256:AAAA")
     Registry.objects.create(name="Lab", address="registry.example.com")
     FolderShare.objects.create(folder=make_folder(root=make_root(session.lease.host)), user=session.owner)
@@ -315,13 +314,13 @@ def test_users_are_created_and_found_by_email(superadmin: Client) -> None:
 
 def test_admins_change_passwords_and_revoke_tokens(superadmin: Client) -> None:
     user = make_user()
-    row, _ = AuthToken.objects.create(user=user)
+    row, _ = ApiToken.objects.issue(user)
     form = {"password1": "another long one", "password2": "another long one", "usable_password": "true"}
     assert superadmin.post(reverse("admin:auth_user_password_change", args=[user.pk]), form).status_code == 302
     user.refresh_from_db()
     assert user.check_password("another long one")
-    assert superadmin.post(url(AuthToken, "delete", row.pk), {"post": "yes"}).status_code == 302
-    assert not AuthToken.objects.exists()
+    assert superadmin.post(url(ApiToken, "delete", row.pk), {"post": "yes"}).status_code == 302
+    assert not ApiToken.objects.exists()
 
 
 @pytest.mark.parametrize("model", [Preset, ResourceGroup, ResourcePolicy, Image])

@@ -7,15 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import asyncssh
+from channels.db import database_sync_to_async
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
+from django.db import Error
 
+from accounts.services import record_ssh_host_key
 from gpuplatform.bootstrap.address import SSH_SETTING, address_from
 from gpuplatform.bootstrap.progress import SetupError
 from proxy.limits import raise_open_file_limit
 from sessions import activity
 from sshserver.host_key import load_host_key
 from sshserver.server import SshServer
+
+logger = logging.getLogger(__name__)
 
 
 class Command(BaseCommand):
@@ -40,5 +45,9 @@ async def _serve() -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     host_key = load_host_key(Path(settings.COMPUTE_VAR_DIR))
+    try:
+        await database_sync_to_async(record_ssh_host_key)(host_key.export_public_key().decode())
+    except Error as error:
+        logger.warning("SSH: the host key could not be recorded, so no page shows it: %s", error)
     async with SshServer(activity.used).listening(where.host, where.port, host_key):
         await stop.wait()
