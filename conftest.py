@@ -1,6 +1,7 @@
 """Fixtures that every app's tests may use."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from django.core.cache import cache
@@ -11,7 +12,10 @@ from playwright.sync_api import Browser
 from scheduler import estimate, passes
 from tests.browser import chromium
 from tests.database import empty_tables
+from tests.held import HeldFixtures
 from tests.live import LiveServer, serving
+from tests.platform import ROOT, Platform, running_platform
+from tests.ports import process_number
 
 # The same examples in every run, however slow; `--hypothesis-profile=default` searches for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,17 +38,41 @@ def _no_left_over_kick() -> None:
         state_cache.clear()  # the database is rolled back, which no commit tells
 
 
-@pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
-    """The platform's web process on the test's database."""
-    with serving(tmp_path_factory.mktemp("live") / "server.log") as running:
-        yield running
+held = HeldFixtures()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
+    """Close, after the last test of a module, what the next module does not ask for.
+
+    What is held open would otherwise be in the way: a running event loop, or a web process that answers too.
+    """
+    yield
+    if nextitem is None or nextitem.path != item.path:
+        held.close_all_but(getattr(nextitem, "fixturenames", ()))
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """One real browser; each test gets a profile of its own."""
+def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> LiveServer:
+    """The platform's web process on the test's database; modules that follow each other share it."""
+    return held.get("server", lambda: serving(tmp_path_factory.mktemp("live") / "server.log"))
+
+
+@contextmanager
+def _browser() -> Iterator[Browser]:
     with pytest.MonkeyPatch.context() as patch, chromium() as running:
         # Playwright keeps an event loop in this thread, where Django then expects no queries.
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
         yield running
+
+
+@pytest.fixture(scope="module")
+def browser() -> Browser:
+    """One real browser, shared by modules that follow each other; each test gets a profile of its own."""
+    return held.get("browser", _browser)
+
+
+@pytest.fixture(scope="module")
+def platform() -> Platform:
+    """A whole platform on data of its own; modules that follow each other share it, and end the sessions they start."""
+    return held.get("platform", lambda: running_platform(ROOT / "var" / f"test-platform-{process_number()}"))

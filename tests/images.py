@@ -21,15 +21,15 @@ def ensure_images(labels: Iterable[str] = ENABLED, *, force: bool = False) -> No
 
     Images that the catalogue does not enable are large, and for tests that are marked `long`.
 
-    One process builds at a time.
+    One process builds at a time; one that finds all it needs waits for no other.
     """
     said: list[str] = []
     client = docker.from_env()
     builder = Builder(client, IMAGES, os.environ, force=force, report=said.append)
-    with exclusive("image-build"):
-        for label in labels:
-            recipe = ENTRIES[label].recipe
-            assert recipe
-            result = builder.build(ENTRIES[label], recipe)
-            assert result.outcome is not BuildOutcome.FAILED, result.problem
+    recipes = [(ENTRIES[label], recipe) for label in labels if (recipe := ENTRIES[label].recipe)]
+    if not all(builder.is_current(entry, recipe) for entry, recipe in recipes):
+        with exclusive("image-build"):
+            for entry, recipe in recipes:
+                result = builder.build(entry, recipe)
+                assert result.outcome is not BuildOutcome.FAILED, result.problem
     client.close()

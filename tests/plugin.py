@@ -10,15 +10,17 @@ import itertools
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psycopg
 import pytest
 from django.test import override_settings
+from xdist.scheduler import LoadFileScheduling
 
 from gpuplatform import embedded
 from gpuplatform.bootstrap import postgres, services
 
+ON_ONE_PLATFORM: Final = {"tests/test_guide.py", "tests/test_apps_guide.py"}  # those with conftest.py's `platform`
 VAR: Final = Path(__file__).resolve().parent.parent / "var"
 SERVICES: Final = pytest.StashKey[Path]()  # the folder of this process's PostgreSQL and Redis
 LOOPBACK: Final = "127.0.0.0/8", "::1", "localhost"
@@ -97,16 +99,33 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test the network that its markers name, and begin with the files that take longest, mostly waiting.
 
-    Unix sockets, as of PostgreSQL and Redis, are open to all.
+    Files with a browser follow each other, since they share it. Unix sockets, as of PostgreSQL and Redis, are open.
     """
-    slow = set()
+    with_browser, with_containers = set(), set()
     for item in items:
+        if item.get_closest_marker("browser"):
+            with_browser.add(item.path)
+        if item.get_closest_marker("docker"):
+            with_containers.add(item.path)
         if item.get_closest_marker("docker") or item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.enable_socket)
-            slow.add(item.path)
         elif item.get_closest_marker("loopback"):
             item.add_marker(pytest.mark.allow_hosts(list(LOOPBACK)))
-    items.sort(key=lambda item: item.path not in slow)
+    items.sort(key=lambda item: (item.path not in with_browser, item.path not in with_containers))
+
+
+class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types
+    """Gives a worker whole files, as `--dist loadfile` does, and to one worker all those that share a platform."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        file: str = super()._split_scope(nodeid)
+        return "platform" if file in ON_ONE_PLATFORM else file
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadFileScheduling:
+    """Have files distributed so."""
+    return _Scheduling(config, log)
 
 
 @pytest.fixture(autouse=True, scope="session")

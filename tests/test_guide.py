@@ -7,9 +7,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from resources.units import GIB
-from tests.browser import chromium
 from tests.guide import DEVELOPER, end, launch, sessions_page, terminal_of
-from tests.platform import ROOT, Platform, running_platform
+from tests.platform import Platform
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser]
 
@@ -23,19 +22,6 @@ MAKE_PACKAGE = (
     "w.writestr(i + 'RECORD', 'hello.py,,\\n' + i + 'METADATA,,\\n' + i + 'WHEEL,,\\n' + i + 'RECORD,,\\n'); "
     'w.close()"'
 )
-VAR_DIR = ROOT / "var" / "test-guide"
-
-
-@pytest.fixture(scope="module")
-def platform() -> Iterator[Platform]:
-    with running_platform(VAR_DIR) as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as started:
-        yield started
 
 
 @pytest.fixture

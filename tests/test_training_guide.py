@@ -7,7 +7,6 @@ import requests
 from playwright.sync_api import Browser, Page, expect
 
 from tests.app_windows import launched, typed
-from tests.browser import chromium
 from tests.guide import USER, end, sessions_page
 from tests.images import ensure_images
 from tests.platform import ROOT, Platform, running_platform
@@ -46,12 +45,6 @@ def platform() -> Iterator[Platform]:
     ensure_images(["PyTorch 2.13"])
     with running_platform(VAR_DIR) as running:
         yield running
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with chromium() as started:
-        yield started
 
 
 def test_pytorch_trains_on_a_share_and_keeps_its_checkpoint(browser: Browser, platform: Platform) -> None:

@@ -3,6 +3,7 @@
 # Both parts run; the exit status is 1 if either failed.
 cd "$(dirname "$0")/../.." || exit 1
 failed=0
+unset PYTHONDONTWRITEBYTECODE # where it is set, each of the many processes that tests start compiles the modules anew
 
 if [ "$1" = long ]; then
     selected=long
