@@ -6,10 +6,11 @@
 import socket
 from datetime import timedelta
 from pathlib import Path
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 import django_stubs_ext
 import environ
+from csp.constants import NONCE, NONE, SELF
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 
@@ -96,6 +97,7 @@ INSTALLED_APPS = [
 
 MIDDLEWARE = [
     "django.middleware.security.SecurityMiddleware",
+    "csp.middleware.CSPMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.locale.LocaleMiddleware",
@@ -233,6 +235,22 @@ SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if COMPUTE_HTTPS e
 SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
 CSRF_COOKIE_HTTPONLY = True
 X_FRAME_OPTIONS = "DENY"
+# No inline script, style or handler, nothing from elsewhere; the nonce is for the import map and the terminal's styles.
+_public_url = urlsplit(COMPUTE_PUBLIC_URL)
+_apps_host = f"*.{COMPUTE_APPS_DOMAIN}" if COMPUTE_APPS_DOMAIN else _public_url.hostname
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF, NONCE],
+        "style-src": [SELF, NONCE],
+        "img-src": [SELF, "data:"],  # Tabler's icons, and plots in notebooks
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF, f"{_public_url.scheme}://{_apps_host}:*"],  # opening an app redirects to its origin
+        "frame-ancestors": [NONE],
+        "base-uri": [NONE],
+    }
+}
 
 # --- e-mail: to users whose sessions were saved as images
 globals().update(env.email_url("EMAIL_URL", default="consolemail://"))  # EMAIL_BACKEND, EMAIL_HOST, ...

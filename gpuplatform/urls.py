@@ -10,6 +10,8 @@ from scheduler.views import simulation
 admin.site.site_title = admin.site.site_header = "GPU Platform"
 admin.site.index_title = "Administration"
 
+handler500 = "gpuplatform.views.server_error"
+
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="sessions:list"), name="home"),
     path("accounts/", include("accounts.urls")),

@@ -1,9 +1,10 @@
-"""The health check, and the administration's way to the sign-in page."""
+"""The health check, the administration's way to the sign-in page, and the page about errors."""
 
 from django.conf import settings
 from django.core.exceptions import PermissionDenied
 from django.db import DatabaseError, connection
-from django.http import HttpRequest, HttpResponseRedirect, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.template import loader
 from django.urls import reverse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
@@ -29,6 +30,11 @@ def admin_sign_in(request: HttpRequest) -> HttpResponseRedirect:
     if request.user.is_authenticated:
         raise PermissionDenied
     return HttpResponseRedirect(f"{reverse('accounts:login')}?{request.GET.urlencode(safe='/')}")
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    """Respond 500. The page gets the request for its nonce, but nothing that asks the database, which may be down."""
+    return HttpResponse(loader.get_template("500.html").render({"request": request}), status=500)
 
 
 def _database_responds() -> bool:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from playwright.sync_api import Browser, BrowserContext, Page, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, expect, sync_playwright
 
 from accounts.models import User
 from tests.live import LiveServer, login_cookie
@@ -14,6 +14,7 @@ from tests.wait import SECONDS
 
 STEADY_CHROMIUM: Final = Path(__file__).with_name("steady_chromium.py")
 SLOW_MS: Final = 3 * SECONDS * 1000  # Jupyter's first start, too
+REFUSED: Final = "Content Security Policy"  # in what Chromium says when a page breaks its own policy
 
 FLAGS = [
     "--no-sandbox",
@@ -40,10 +41,21 @@ def hold_time(page: Page) -> None:
     page.clock.pause_at(datetime.now(UTC) + timedelta(minutes=1))
 
 
+def note_refusals(context: BrowserContext, url: str, errors: list[str]) -> None:
+    """Add to `errors` what the Content-Security-Policy of the platform at `url` refuses its own pages."""
+
+    def note(message: ConsoleMessage) -> None:
+        if REFUSED in message.text and message.page and message.page.url.startswith(url):
+            errors.append(message.text)
+
+    context.on("console", note)
+
+
 @contextmanager
 def signed_in(browser: Browser, server: LiveServer, user: User, **options: Any) -> Iterator[BrowserContext]:
-    """Give the user a profile of their own in which they are signed in; no page of it may end in an error.
+    """Give the user a profile of their own in which they are signed in.
 
+    No page of it may end in an error or break the platform's Content-Security-Policy.
     `options` are those of Playwright's `new_context`.
     """
     context = browser.new_context(base_url=server.url, **options)
@@ -51,6 +63,7 @@ def signed_in(browser: Browser, server: LiveServer, user: User, **options: Any) 
     context.set_default_timeout(SLOW_MS)
     errors: list[str] = []
     context.on("weberror", lambda error: errors.append(str(error.error)))
+    note_refusals(context, server.url, errors)
     yield context
     context.close()
     assert errors == []

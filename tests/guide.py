@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, Page, expect
 
-from tests.browser import SLOW_MS
+from tests.browser import SLOW_MS, note_refusals
 from tests.platform import Platform
 
 USER = "user@example.org"
@@ -20,6 +20,7 @@ def sessions_page(browser: Browser, platform: Platform, email: str = USER) -> It
     page = context.new_page()
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
+    note_refusals(context, platform.url, errors)
     page.goto(platform.url)
     page.get_by_label("E-mail").fill(email)
     page.get_by_label("Password", exact=True).fill(platform.passwords[email])

@@ -1,4 +1,6 @@
 // The terminal's page: xterm.js on one Connection, the buttons of its header, and what is said when it ends.
+import "#terminal-styles";
+
 import { Terminal } from "@xterm/xterm";
 import { FitAddon } from "@xterm/addon-fit";
 import { Unicode11Addon } from "@xterm/addon-unicode11";
