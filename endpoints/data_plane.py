@@ -11,6 +11,7 @@ from django.conf import settings
 from endpoints import tickets
 from endpoints.feed import RouteFeed, synchronized
 from proxy.authorization import BrowserAuthorizer
+from proxy.counters import ConnectionCounters
 from proxy.data_plane import DataPlane
 from proxy.gateway import GatewayAuthorizer
 from proxy.limits import GATEWAY_LIMITS
@@ -37,8 +38,10 @@ class DatabaseControlPlane:
         activity.used(session)
 
 
-def data_plane(response_parser: type[ResponseParser] = ResponseParser) -> DataPlane:
-    """Return a new data plane for browsers, without routes yet."""
+def data_plane(
+    response_parser: type[ResponseParser] = ResponseParser, counters: ConnectionCounters | None = None
+) -> DataPlane:
+    """Return a new data plane for browsers, without routes yet; `counters` where several processes serve together."""
     control_plane = DatabaseControlPlane()
     trusted_proxies = [ip_network(each) for each in settings.COMPUTE_TRUSTED_PROXIES]
     authorizer = BrowserAuthorizer(
@@ -49,7 +52,13 @@ def data_plane(response_parser: type[ResponseParser] = ResponseParser) -> DataPl
         trusted_proxies=trusted_proxies,
         control_plane=control_plane,
     )
-    return DataPlane(authorizer, control_plane, response_parser=response_parser, trusted_proxies=trusted_proxies)
+    return DataPlane(
+        authorizer,
+        control_plane,
+        response_parser=response_parser,
+        trusted_proxies=trusted_proxies,
+        counters=counters,
+    )
 
 
 def gateway_plane() -> DataPlane:

@@ -1,4 +1,4 @@
-"""The ASGI applications: `platform` is Django and its websockets, `application` serves the apps of sessions too.
+"""The ASGI applications: `platform_with` makes Django and its websockets, `application` serves apps of sessions too.
 
 `manage.py web` runs the former beside the fast app proxy; any other ASGI server may run the latter.
 """
@@ -15,16 +15,23 @@ http = get_asgi_application()  # sets Django up, which must be before the apps' 
 
 from endpoints.data_plane import LazyDataPlane  # noqa: E402
 from folders.transfers.handover import TransferMiddleware  # noqa: E402
+from gpuplatform.admission import Admission  # noqa: E402
 from gpuplatform.request_bodies import RequestBodies  # noqa: E402
 from gpuplatform.same_origin import SameOrigin  # noqa: E402  # see the line above
 from proxy.asgi import Application, AppProxyMiddleware  # noqa: E402
+from proxy.counters import ConnectionCounters, LocalCounters  # noqa: E402
 from sessions.app_addresses import site  # noqa: E402
 from sessions.routing import websocket_urlpatterns  # noqa: E402
 
-platform = ProtocolTypeRouter(
-    {
-        "http": TransferMiddleware(RequestBodies(cast(Application, http))),
-        "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
-    }
-)
-application = AppProxyMiddleware(site(), LazyDataPlane(), platform)
+
+def platform_with(counters: ConnectionCounters) -> ProtocolTypeRouter:
+    """Return the platform; its limits for each client address hold for all processes that share the counters."""
+    return ProtocolTypeRouter(
+        {
+            "http": TransferMiddleware(RequestBodies(Admission(cast(Application, http)), counters)),
+            "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+        }
+    )
+
+
+application = AppProxyMiddleware(site(), LazyDataPlane(), platform_with(LocalCounters()))

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from ipaddress import ip_network
@@ -13,6 +12,7 @@ from django.conf import settings
 from proxy.asgi import Application
 from proxy.asgi_request import Message, Receive, Scope, Send
 from proxy.authorization import is_inside
+from proxy.counters import ConnectionCounters
 from proxy.pending import source_of
 
 BODY_SECONDS: Final = 60.0  # for the whole of a body
@@ -41,11 +41,13 @@ class RequestBodies:
     bodies are called in front of it.
     """
 
-    def __init__(self, application: Application, *, seconds: float = BODY_SECONDS) -> None:
+    def __init__(
+        self, application: Application, counters: ConnectionCounters, *, seconds: float = BODY_SECONDS
+    ) -> None:
         """`seconds` is the time in which a body must arrive."""
         self._application = application
         self._seconds = seconds
-        self._under_way: Counter[str] = Counter()
+        self._counters = counters
         self._trusted_proxies = [ip_network(each) for each in settings.COMPUTE_TRUSTED_PROXIES]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -77,19 +79,15 @@ class RequestBodies:
         if not source:
             yield
             return
-        if self._under_way[source] >= BODIES_PER_ADDRESS:
+        key = f"body {source}"
+        if self._counters.count(key) >= BODIES_PER_ADDRESS:
             raise BodyLimitError(429)
-        self._under_way[source] += 1
-        body.on_complete = lambda: self._release(source)
+        self._counters.add(key)
+        body.on_complete = lambda: self._counters.remove(key)
         try:
             yield
         finally:
             body.complete()
-
-    def _release(self, source: str) -> None:
-        self._under_way[source] -= 1
-        if not self._under_way[source]:
-            del self._under_way[source]  # there are too many addresses to keep zeros
 
 
 class _LimitedBody:

@@ -30,6 +30,7 @@ ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[:
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
 COMPUTE_HTTPS = env.bool("COMPUTE_HTTPS", default=False)
 COMPUTE_HTTP_ADDRESS = env("COMPUTE_HTTP_ADDRESS", default="127.0.0.1:8000")
+COMPUTE_WEB_PROCESSES = env.int("COMPUTE_WEB_PROCESSES", default=0)
 
 # --- data and services
 COMPUTE_VAR_DIR = (BASE_DIR / env("COMPUTE_VAR_DIR", default="var")).resolve()
@@ -132,7 +133,9 @@ TEMPLATES = [
 
 DATABASES = {"default": env.db_url_config(DATABASE_URL or embedded.database_url(COMPUTE_VAR_DIR))}
 # Under ASGI every request has its own thread, so connections are pooled per process, not per thread.
-DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 1, "max_size": 40, "timeout": 10}
+DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 1, "max_size": 40, "timeout": 3}
+DATABASES["default"]["OPTIONS"].setdefault("connect_timeout", 3)
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True  # or a restart of PostgreSQL fails one request for each connection
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 _redis_socket = quote(str(embedded.redis_socket(COMPUTE_VAR_DIR)))

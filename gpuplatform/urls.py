@@ -10,7 +10,7 @@ from scheduler.views import simulation
 admin.site.site_title = admin.site.site_header = "GPU Platform"
 admin.site.index_title = "Administration"
 
-handler500 = "gpuplatform.views.server_error"
+handler500 = "gpuplatform.unavailable.handle_error"
 
 urlpatterns = [
     path("", RedirectView.as_view(pattern_name="sessions:list"), name="home"),

@@ -2,14 +2,14 @@
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, TypeVar
+from typing import Final, Protocol
 
 from proxy import responses
 from proxy.authorization import Decision, Network, Principal
 from proxy.control_plane import ControlPlane
+from proxy.counters import ConnectionCounters, LocalCounters
 from proxy.headers import Header, RequestHead
 from proxy.limits import ProxyLimits
 from proxy.login_flow import ReservedRequest
@@ -21,7 +21,6 @@ from proxy.upstream_pool import UpstreamPool
 
 DRAIN_POLL_SECONDS: Final = 0.1
 SWEEP_SECONDS: Final = 1.0  # the precision of the connections' deadlines
-Counted = TypeVar("Counted", int, str)
 
 
 class Authorizer(Protocol):
@@ -70,6 +69,25 @@ class ConnectionSlot:
     client: str  # IP address
     is_busy: bool = False  # a request is under way; an idle connection need not be aborted when access ends
 
+    @property
+    def endpoint_key(self) -> str:
+        """What the connections of its endpoint are counted by."""
+        return f"endpoint {self.principal.route.label}"
+
+    @property
+    def user_key(self) -> str:
+        """What the connections of its user are counted by."""
+        return f"user {self.principal.user}"
+
+    @property
+    def address_key(self) -> str:
+        """What the anonymous connections of its address are counted by."""
+        return f"anonymous {source_of(self.client)}"
+
+    def counter_keys(self) -> tuple[str, ...]:
+        """Return all keys that it is counted by."""
+        return (self.endpoint_key, self.user_key) + (() if self.principal.login else (self.address_key,))
+
 
 class DataPlane:
     """The connections, upstream pools and limits of a process, between `start` and `stop`."""
@@ -81,17 +99,17 @@ class DataPlane:
         limits: ProxyLimits | None = None,
         response_parser: type[ResponseParser] = ResponseParser,
         trusted_proxies: Sequence[Network] = (),
+        counters: ConnectionCounters | None = None,
     ) -> None:
-        """Pending connections of `trusted_proxies` are not limited."""
+        """Pending connections of `trusted_proxies` are not limited. `counters` are those of all processes together."""
         self.authorizer = authorizer
         self.limits = limits or ProxyLimits()
-        self.pending = PendingConnections(self.limits, trusted_proxies)
+        self.counters = counters or LocalCounters()
+        self.pending = PendingConnections(self.limits, trusted_proxies, self.counters)
         self.connections: set[ManagedConnection] = set()
         self._control_plane = control_plane
         self._response_parser = response_parser
         self._pools: dict[str, UpstreamPool] = {}
-        self._users: Counter[int] = Counter()
-        self._addresses: Counter[str] = Counter()
         self._sweeping: asyncio.TimerHandle | None = None
         authorizer.table.on_revocation(self._abort_matching)
 
@@ -124,26 +142,21 @@ class DataPlane:
 
     def acquire_slot(self, principal: Principal, client: str) -> ConnectionSlot | LocalResponse:
         """Return a slot at the principal's endpoint, or the response that names the limit which is reached."""
-        pool, limits, source = self._pool(principal), self.limits, source_of(client)
-        if pool.slots >= limits.connections_per_endpoint:
+        limits, counters, slot = self.limits, self.counters, ConnectionSlot(principal, self._pool(principal), client)
+        if counters.count(slot.endpoint_key) >= limits.connections_per_endpoint:
             return responses.text(503, "Too many connections to this app are open.", RETRY_AFTER, closes=True)
-        if principal.user and self._users[principal.user] >= limits.connections_per_user:
+        if principal.user and counters.count(slot.user_key) >= limits.connections_per_user:
             return responses.text(429, "You have too many connections open.", RETRY_AFTER, closes=True)
-        if not principal.login and self._addresses[source] >= limits.connections_per_anonymous_address:
+        if not principal.login and counters.count(slot.address_key) >= limits.connections_per_anonymous_address:
             return responses.text(429, "Too many connections from your address are open.", RETRY_AFTER, closes=True)
-        pool.slots += 1
-        self._users[principal.user] += 1
-        if not principal.login:
-            self._addresses[source] += 1
-        return ConnectionSlot(principal, pool, client)
+        for key in slot.counter_keys():
+            counters.add(key)
+        return slot
 
     def release_slot(self, slot: ConnectionSlot) -> None:
         """Return a slot, once."""
-        principal = slot.principal
-        slot.pool.slots -= 1
-        _count_down(self._users, principal.user)
-        if not principal.login:
-            _count_down(self._addresses, source_of(slot.client))
+        for key in slot.counter_keys():
+            self.counters.remove(key)
 
     def _pool(self, principal: Principal) -> UpstreamPool:
         route = principal.route
@@ -181,10 +194,3 @@ class DataPlane:
             if pool.is_used:
                 pool.is_used = False
                 self._control_plane.used(pool.route.session)
-
-
-def _count_down(counter: Counter[Counted], key: Counted) -> None:
-    """Count one less, without keeping zeros."""
-    counter[key] -= 1
-    if counter[key] <= 0:
-        del counter[key]

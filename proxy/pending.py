@@ -1,17 +1,18 @@
 """Limits the connections that have not been authorized yet, so that idle clients cannot keep others out."""
 
 import asyncio
-from collections import Counter
 from collections.abc import Sequence
 from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import Final
 
 from proxy import responses
 from proxy.authorization import Network, is_inside
+from proxy.counters import ConnectionCounters
 from proxy.limits import ProxyLimits
 from proxy.responses import LocalResponse
 
 IPV6_PREFIX_BITS: Final = 64  # the network that one customer usually gets, whose addresses they choose freely
+TOTAL_KEY: Final = "pending connections"
 RETRY_AFTER: Final = (b"Retry-After", b"5")
 ADDRESS_LIMIT_REACHED: Final = responses.text(
     429, "Too many connections from your address wait here.", RETRY_AFTER, closes=True
@@ -36,11 +37,10 @@ class PendingConnection:
 class PendingConnections:
     """Counts pending connections by source address and in total; those of trusted proxies are not counted."""
 
-    def __init__(self, limits: ProxyLimits, trusted_proxies: Sequence[Network] = ()) -> None:
+    def __init__(self, limits: ProxyLimits, trusted_proxies: Sequence[Network], counters: ConnectionCounters) -> None:
         self._limits = limits
         self._trusted_proxies = trusted_proxies
-        self._sources: Counter[str] = Counter()
-        self._total = 0
+        self._counters = counters
 
     def admit(self, transport: asyncio.Transport) -> PendingConnection | None:
         """Count a new connection; send 429 or 503, close it and return None if a limit is reached."""
@@ -53,22 +53,24 @@ class PendingConnections:
             transport.write(refusal.to_bytes())
             transport.close()
             return None
-        self._sources[source] += 1
-        self._total += 1
+        self._counters.add(_key(source))
+        self._counters.add(TOTAL_KEY)
         return PendingConnection(self, source)
 
     def release(self, source: str) -> None:
         """Count one connection of the source less; "" is never counted."""
         if source:
-            self._total -= 1
-            self._sources[source] -= 1
-            if not self._sources[source]:
-                del self._sources[source]  # there are too many addresses to keep zeros
+            self._counters.remove(_key(source))
+            self._counters.remove(TOTAL_KEY)
 
     def _refusal(self, source: str) -> LocalResponse | None:
-        if self._sources[source] >= self._limits.pending_per_address:
+        if self._counters.count(_key(source)) >= self._limits.pending_per_address:
             return ADDRESS_LIMIT_REACHED
-        return TOTAL_LIMIT_REACHED if self._total >= self._limits.pending_total else None
+        return TOTAL_LIMIT_REACHED if self._counters.count(TOTAL_KEY) >= self._limits.pending_total else None
+
+
+def _key(source: str) -> str:
+    return f"pending {source}"
 
 
 def source_of(address: str) -> str:

@@ -19,7 +19,6 @@ class UpstreamPool:
     def __init__(self, route: Route, limits: ProxyLimits, parser: type[ResponseParser]) -> None:
         self.route = route
         self.is_used = False  # since the control plane was last told
-        self.slots = 0  # client connections that hold one
         self._loop = asyncio.get_running_loop()  # kept, since Python asks the system for it each time
         self._limits = limits
         self._parser = parser

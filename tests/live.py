@@ -150,6 +150,7 @@ def _environment() -> dict[str, str]:
     )
     return os.environ | {
         "DATABASE_URL": url.geturl(),
+        "COMPUTE_WEB_PROCESSES": "1",
         "DEBUG": "true",
         "DJANGO_SETTINGS_MODULE": "gpuplatform.settings",
     }

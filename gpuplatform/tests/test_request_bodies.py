@@ -9,6 +9,7 @@ import pytest
 from django.conf import settings
 
 from gpuplatform.request_bodies import BODIES_PER_ADDRESS, RequestBodies
+from proxy.counters import LocalCounters
 from tests.live import LiveServer
 from tests.wait import SECONDS
 
@@ -99,7 +100,8 @@ async def test_a_body_that_stalls_is_given_up() -> None:
         sent.append(message)
 
     scope = {"type": "http", "path": "/", "headers": [(b"content-length", b"5")], "client": ("192.0.2.1", 1)}
-    limited = RequestBodies(application, seconds=0.01)
+    counters = LocalCounters()
+    limited = RequestBodies(application, counters, seconds=0.01)
     await limited(scope, receive, send)
     assert sent[0]["status"] == 408
-    assert not limited._under_way
+    assert counters.count("body 192.0.2.1") == 0

@@ -6,7 +6,8 @@ import pytest
 from asgiref.testing import ApplicationCommunicator
 from pytest_django import Settings
 
-from gpuplatform.asgi import platform
+from gpuplatform.asgi import platform_with
+from proxy.counters import LocalCounters
 from tests.wait import SECONDS
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -21,7 +22,10 @@ async def is_let_in(origin: str | None, host: str = HOST) -> bool:
     if origin is not None:
         headers.append((b"origin", origin.encode()))
     connect: Any = ApplicationCommunicator  # asgiref types none of it
-    wire = connect(platform, {"type": "websocket", "path": "/ws/sessions/", "headers": headers, "query_string": b""})
+    wire = connect(
+        platform_with(LocalCounters()),
+        {"type": "websocket", "path": "/ws/sessions/", "headers": headers, "query_string": b""},
+    )
     await wire.send_input({"type": "websocket.connect"})
     answer = await wire.receive_output(timeout=SECONDS)
     await wire.send_input({"type": "websocket.disconnect", "code": 1000})

@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 from pytest_django import Settings
 
+from gpuplatform import health
 from gpuplatform.asgi import application
 from tests.live import LiveServer
 
@@ -21,8 +22,11 @@ def test_health_is_open_to_strangers_and_never_cached(client: Client) -> None:
 
 
 @pytest.mark.django_db
-def test_health_names_the_part_that_is_down(client: Client, settings: Settings) -> None:
+def test_health_names_the_part_that_is_down(
+    client: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     settings.CHANNEL_REDIS_URL = "unix:///nowhere/redis.sock"
+    monkeypatch.setattr(health, "redis", health.Probe(health.redis_responds))
     answer = client.get("/healthz")
     assert (answer.status_code, answer.json()) == (503, {"database": "ok", "redis": "unreachable"})
 

@@ -1,0 +1,155 @@
+"""Requests beyond what Django can work on wait shortly, or are refused with 503; slow clients hold nothing."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import requests
+from django.conf import settings
+from django.db import OperationalError, connection
+from django.test import Client
+
+from gpuplatform.admission import SLOTS, Admission
+from gpuplatform.unavailable import RETRY_SECONDS
+from proxy.asgi import Application
+from proxy.asgi_request import Message, Receive, Scope, Send
+from tests.factories import make_user
+from tests.live import LiveServer, login_cookie, serving
+from tests.wait import SECONDS
+
+FORM: list[Message] = [{"type": "http.request", "body": b"a=1", "more_body": False}]
+
+
+def scope(path: str = "/") -> Scope:
+    """Return the event of a request."""
+    return {"type": "http", "path": path, "headers": []}
+
+
+async def respond(_: Scope, receive: Receive, send: Send) -> None:
+    """Answer 200 once the body was received."""
+    assert (await receive())["body"] == b"a=1"
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": b"done"})
+
+
+def receiver(messages: list[Message]) -> Receive:
+    """Return a client that sends these messages, and then nothing."""
+    left = list(messages)
+
+    async def receive() -> Message:
+        if left:
+            return left.pop(0)
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    return receive
+
+
+async def status_of(application: Application, path: str = "/", messages: list[Message] = FORM) -> int:
+    """Return the status with which a request is answered."""
+    sent: list[Message] = []
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    async with asyncio.timeout(SECONDS):
+        await application(scope(path), receiver(messages), send)
+    return int(sent[0]["status"])
+
+
+def held(release: asyncio.Event) -> Application:
+    """Return an application that answers once it is released."""
+
+    async def application(event: Scope, receive: Receive, send: Send) -> None:
+        await release.wait()
+        await respond(event, receive, send)
+
+    return application
+
+
+async def test_requests_wait_for_a_slot_and_no_longer_than_allowed() -> None:
+    release = asyncio.Event()
+    admission = Admission(held(release), slots=1, wait_seconds=0.01)
+    first = asyncio.create_task(status_of(admission))
+    await asyncio.sleep(0)
+    assert await status_of(admission) == 503
+    assert await status_of(admission, "/api/v1/me/") == 503
+    patient = Admission(held(release), slots=1, queue=1, wait_seconds=SECONDS)
+    waiting = [asyncio.create_task(status_of(patient)) for _ in range(3)]
+    done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    assert {task.result() for task in done} == {503}  # beyond the queue, at once
+    release.set()
+    statuses = await asyncio.gather(first, *waiting)
+    assert Counter(statuses) == {200: 3, 503: 1}
+
+
+async def test_the_health_check_needs_no_slot() -> None:
+    release = asyncio.Event()
+    admission = Admission(held(release), slots=1, wait_seconds=0.01)
+    first = asyncio.create_task(status_of(admission))
+    await asyncio.sleep(0)
+    health = asyncio.create_task(status_of(admission, "/healthz"))
+    release.set()
+    statuses = await asyncio.gather(first, health)
+    assert Counter(statuses) == {200: 2}
+
+
+@pytest.mark.parametrize("blocked", ["request", "response"])
+async def test_a_slow_client_holds_no_slot(blocked: str) -> None:
+    admission = Admission(respond, slots=1, wait_seconds=SECONDS)
+    stuck = asyncio.Event()
+
+    async def send(message: Message) -> None:
+        stuck.set()
+        await asyncio.Event().wait()
+
+    async def receive() -> Message:
+        stuck.set()
+        await asyncio.Event().wait()
+        raise AssertionError("unreachable")
+
+    slow_receive: Callable[[], object] = receive if blocked == "request" else receiver(FORM)
+    slow = asyncio.create_task(admission(scope(), slow_receive, send))  # type: ignore[arg-type]  # ASGI's callables
+    await stuck.wait()
+    assert await status_of(admission) == 200
+    slow.cancel()
+
+
+@pytest.mark.loopback
+@pytest.mark.django_db(transaction=True)
+def test_overload_is_never_an_error(server: LiveServer) -> None:
+    cookie = login_cookie(make_user(), server.url)
+
+    def load(_: int) -> requests.Response:
+        return requests.get(f"{server.url}/sessions/", cookies={cookie["name"]: cookie["value"]}, timeout=SECONDS)
+
+    with ThreadPoolExecutor(8 * SLOTS) as clients:
+        responses = list(clients.map(load, range(8 * SLOTS)))
+    assert {response.status_code for response in responses} <= {200, 503}
+    assert all("Retry-After" in response.headers for response in responses if response.status_code == 503)
+
+
+@pytest.mark.loopback
+@pytest.mark.django_db(transaction=True)
+def test_the_health_check_names_a_database_that_is_away(tmp_path: Path) -> None:
+    with serving(tmp_path / "web.log", DATABASE_URL="postgresql://postgres@127.0.0.1:1/nothing") as web:
+        health = requests.get(f"{web.url}/healthz", timeout=SECONDS)
+    assert (health.status_code, health.json()) == (503, {"database": "unreachable", "redis": "ok"})
+
+
+@pytest.mark.django_db
+def test_pages_and_api_say_when_the_database_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(raise_request_exception=False)
+    client.cookies[settings.SESSION_COOKIE_NAME] = "x" * 32
+
+    def refuse(*_: object) -> None:
+        raise OperationalError("the server closed the connection")
+
+    monkeypatch.setattr(connection, "cursor", refuse)
+    page, api = client.get("/sessions/"), client.get("/api/v1/me/")
+    assert (page.status_code, page["Retry-After"]) == (503, str(RETRY_SECONDS))
+    assert "Your sessions keep running" in page.content.decode()
+    assert (api.status_code, api.json()) == (503, {"detail": "The database does not answer at present."})

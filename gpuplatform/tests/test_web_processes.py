@@ -1,0 +1,88 @@
+"""A web server of several processes: restarts lose no request, what dies comes back, the parent takes all with it."""
+
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests.live import LiveServer, serving
+from tests.wait import SECONDS, until
+
+pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
+
+
+def servers_of(pid: int) -> set[int]:
+    """Return the processes that serve: the children of the parent that map the memory of counts."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {int(child) for child in children if "counters" in _maps(int(child))}
+
+
+def _maps(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/maps").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+
+
+@contextmanager
+def requesting(url: str) -> Iterator[list[object]]:
+    """Request the URL again and again, each time over a new connection; yield the list of what went wrong."""
+    wrong: list[object] = []
+    over = threading.Event()
+
+    def run() -> None:
+        while not over.is_set():
+            try:
+                response = requests.get(url, timeout=SECONDS)
+                if response.status_code != 200:
+                    wrong.append(response.status_code)
+            except requests.RequestException as error:
+                wrong.append(error)
+
+    threads = [threading.Thread(target=run) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield wrong
+    finally:
+        over.set()
+        for thread in threads:
+            thread.join()
+
+
+@pytest.fixture(scope="module")
+def web(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    """A web server of two processes."""
+    with serving(tmp_path_factory.mktemp("web") / "web.log", COMPUTE_WEB_PROCESSES="2") as running:
+        yield running
+
+
+def test_processes_are_replaced_without_a_lost_request(web: LiveServer) -> None:
+    until(lambda: len(servers_of(web.pid)) == 2, seconds=SECONDS)
+    before = servers_of(web.pid)
+    with requesting(f"{web.url}/accounts/sign-in/") as wrong:
+        os.kill(web.pid, signal.SIGHUP)
+        until(lambda: len(servers_of(web.pid)) == 2 and not servers_of(web.pid) & before, seconds=2 * SECONDS)
+    assert not wrong
+
+
+def test_a_process_that_dies_is_started_again(web: LiveServer) -> None:
+    until(lambda: len(servers_of(web.pid)) == 2, seconds=SECONDS)
+    victim = min(servers_of(web.pid))
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: len(servers_of(web.pid) - {victim}) == 2, seconds=SECONDS)
+    assert requests.get(f"{web.url}/healthz", timeout=SECONDS).status_code == 200
+
+
+def test_nothing_outlives_a_parent_that_was_killed(web: LiveServer) -> None:
+    until(lambda: len(servers_of(web.pid)) == 2, seconds=SECONDS)
+    children = servers_of(web.pid)
+    web.end(signal.SIGKILL)
+    until(lambda: not any(_maps(child) for child in children), seconds=SECONDS)
+    web.start()
+    assert requests.get(f"{web.url}/healthz", timeout=SECONDS).status_code == 200

@@ -1,0 +1,37 @@
+"""Responses to requests that the platform cannot serve at present, made without the database."""
+
+import sys
+from typing import Any, Final
+
+from django.db import InterfaceError, OperationalError
+from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.template import loader
+from django.utils.translation import gettext
+
+RETRY_SECONDS: Final = 3
+API: Final = "/api/"
+
+
+def unavailable(path: str, reason: str, request: HttpRequest | None = None) -> HttpResponse:
+    """Return 503 with Retry-After and the reason: JSON in the API, else a page that loads itself again."""
+    headers = {"Retry-After": str(RETRY_SECONDS), "Cache-Control": "no-store"}
+    if path.startswith(API):
+        return JsonResponse({"detail": reason}, status=503, headers=headers)
+    page = _page("503.html", request, reason=reason, retry_seconds=RETRY_SECONDS)
+    response = HttpResponse(page, status=503, headers=headers)
+    response["Content-Length"] = str(len(response.content))
+    return response
+
+
+def handle_error(request: HttpRequest) -> HttpResponse:
+    """Return the response to an unhandled exception: 503 while the database is away, else 500; for `handler500`."""
+    if isinstance(sys.exc_info()[1], OperationalError | InterfaceError):
+        return unavailable(request.path, gettext("The database does not answer at present."), request)
+    if request.path.startswith(API):
+        return JsonResponse({"detail": gettext("An error occurred and was logged.")}, status=500)
+    return HttpResponse(_page("500.html", request), status=500)
+
+
+def _page(name: str, request: HttpRequest | None, **context: Any) -> str:
+    """Return a page that has the request for its nonce, but nothing that asks the database."""
+    return loader.get_template(name).render({"request": request, **context})

@@ -1,0 +1,90 @@
+"""Runs uvicorn with the platform and the apps of sessions, or with these alone, in several processes at one address.
+
+Does not import Django's applications: a process that is spawned imports this module before Django is set up.
+"""
+
+import multiprocessing
+import multiprocessing.connection
+import os
+import signal
+import socket
+import threading
+from typing import Any, Final
+
+from uvicorn import Config, Server
+from uvicorn.supervisors.multiprocess import Multiprocess
+
+from gpuplatform.bootstrap.address import Address
+from proxy.counters import CounterMemory, SharedCounters
+from proxy.limits import raise_open_file_limit
+
+MAX_MESSAGE_BYTES: Final = 2**20  # of a websocket message to the platform: ample for what people paste
+SHUTDOWN_SECONDS: Final = 5  # after which open websockets are closed
+START_SECONDS: Final = 60  # for a process to start, and for one that is stuck to answer
+BACKLOG: Final = 2048  # connections that the kernel queues until they are accepted
+MAX_AUTOMATIC: Final = 4  # processes, where no number is given
+
+
+class ServerConfig(Config):
+    """What a process serves, which the process itself loads after it was spawned."""
+
+    def __init__(
+        self, host: str, trusted_proxies: list[str], *, processes: int, has_platform: bool, drain_seconds: float = 1
+    ) -> None:
+        """`host` is where the ports of apps are opened; `drain_seconds` how long apps' connections go on at the end."""
+        super().__init__(
+            "",  # see `load`
+            host=host,
+            loop="uvloop",
+            forwarded_allow_ips=trusted_proxies,
+            lifespan="on",
+            ws_max_size=MAX_MESSAGE_BYTES,
+            ws_per_message_deflate=False,  # would more than double the time of a key's echo in a terminal
+            timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+            timeout_worker_healthcheck=START_SECONDS,
+            log_level="warning",
+            access_log=False,
+            backlog=BACKLOG,
+            workers=processes,
+        )
+        self._has_platform = has_platform
+        self._drain_seconds = drain_seconds
+        self._counter_memory = CounterMemory(processes) if processes > 1 else None
+
+    def load(self) -> None:
+        """Set Django up, and load what is served."""
+        import gpuplatform.asgi  # noqa: F401  # sets Django up, before anything else of it is imported
+        from gpuplatform import serving
+
+        counters = SharedCounters(self._counter_memory) if self._counter_memory else None
+        load: Any = serving.platform_and_apps if self._has_platform else serving.apps
+        self.app, self.http = load(counters, self.host, self._drain_seconds)
+        if parent := multiprocessing.parent_process():
+            threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
+        super().load()
+
+
+def serve(config: ServerConfig, listener: socket.socket) -> None:
+    """Serve until SIGTERM or SIGINT. SIGHUP replaces the processes, each once its successor serves."""
+    raise_open_file_limit()
+    if config.workers > 1:
+        Multiprocess(config, [listener]).run()
+    else:
+        Server(config).run([listener])
+
+
+def listener_at(address: Address, *, is_shared: bool = False) -> socket.socket:
+    """Return a socket that is bound to the address, `is_shared` with other commands. Raises OSError."""
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    return socket.create_server((address.host, address.port), family=family, backlog=BACKLOG, reuse_port=is_shared)
+
+
+def processes_of(wanted: int) -> int:
+    """Return how many processes to run: one for each core, up to MAX_AUTOMATIC, where `wanted` is 0."""
+    return wanted or min(MAX_AUTOMATIC, len(os.sched_getaffinity(0)))
+
+
+def _end_with(parent: int) -> None:
+    """End this process when its parent has ended, be it killed: it would keep the address."""
+    multiprocessing.connection.wait([parent])
+    os.kill(os.getpid(), signal.SIGTERM)
