@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 from typing import Any, Final
 
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
@@ -10,6 +11,7 @@ from sessions.login_watch import LoginWatch
 from sessions.notify import SUPERADMINS, user_group
 
 SIGNED_OUT: Final = 4401  # close code: sign in first
+NOT_UNDERSTOOD: Final = 1003  # close code: not JSON
 RECONNECT: Final = 1012  # close code: connect again, with the rights of now
 COALESCE_SECONDS: Final = 0.05  # changes of one session within this time are sent once
 
@@ -57,6 +59,21 @@ class SessionsConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Cha
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+
+    async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
+        """Read a message of the browser; close where it is none."""
+        try:
+            content = json.loads(text_data or "")
+        except ValueError:
+            await self.close(NOT_UNDERSTOOD)
+            return
+        if isinstance(content, dict):
+            await self.receive_json(content)
+
+    async def receive_json(self, content: dict[str, Any], **kwargs: Any) -> None:
+        """Answer {"ping": number}, by which the browser sees within seconds that it is connected."""
+        if isinstance(number := content.get("ping"), int):
+            await self.send_json({"pong": number})
 
     async def login_changed(self, message: dict[str, Any]) -> None:
         """Check the login; called by a message of the channel layer (sessions.notify)."""

@@ -16,7 +16,7 @@ from django.test import Client
 
 from accounts.models import User
 from sessions import consumers, login_watch
-from sessions.consumers import RECONNECT, SIGNED_OUT, SessionsConsumer
+from sessions.consumers import NOT_UNDERSTOOD, RECONNECT, SIGNED_OUT, SessionsConsumer
 from sessions.notify import SUPERADMINS, user_group
 from sessions.routing import websocket_urlpatterns
 from tests.factories import make_user
@@ -148,3 +148,15 @@ async def test_an_unknown_websocket_path_is_refused() -> None:
     )
     await wire.send_input({"type": "websocket.connect"})
     assert (await wire.receive_output(SECONDS))["type"] == "websocket.close"
+
+
+async def test_a_ping_is_answered_and_nonsense_closes(user: User) -> None:
+    socket = Socket(user)
+    await socket.open()
+    await socket.wire.send_input({"type": "websocket.receive", "text": '{"ping": 7}'})
+    assert await socket.received() == {"pong": 7}
+    for ignored in ('{"ping": "x"}', "[1]", '{"other": 1}'):
+        await socket.wire.send_input({"type": "websocket.receive", "text": ignored})
+    await socket.wire.send_input({"type": "websocket.receive", "text": "{"})
+    assert await socket.wire.receive_output(SECONDS) == {"type": "websocket.close", "code": NOT_UNDERSTOOD}
+    await socket.close()

@@ -1,49 +1,66 @@
 // Keeps [data-live] up to date: the socket says that something changed, htmx fetches the part again and morphs it in.
 // Ticks, open details, focus and what is being typed survive. data-live="" listens to all, data-live="<id>" to one.
-import { Backoff } from "#backoff";
+// While nothing is heard, all that may be out of date is greyed and says since when.
+//
+// Other modules take part by events of the document: "live:open" once connected, "live:message" with each message, whose
+// default action is to fetch again, "live:send" to send one, "live:changed" to fetch again.
+import { gettext, locale } from "#i18n";
+import { LiveConnection } from "#live-connection";
 
 const QUIET_MS = 100; // changes within this span are fetched once
-const SIGNED_OUT = 4401;
 
 const live = document.querySelector("[data-live]");
 const state = document.getElementById("live-state");
-const backoff = new Backoff(500, 15_000);
+const clock = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 let timer = null;
 
 function refresh() {
+  if (!live) return;
   clearTimeout(timer);
   timer = setTimeout(() => window.htmx.trigger(live, "live:refresh"), QUIET_MS);
 }
 
-function show(connected) {
-  state.classList.toggle("is-offline", !connected);
-  const text = connected ? "Live" : "Offline, reconnecting…";
+function words(name) {
+  if (name === "live") return gettext("Live");
+  if (name === "connecting") return gettext("Connecting…");
+  if (!connection.heardAt) return gettext("Not connected");
+  return gettext("Not connected. As of %(time)s", { time: clock.format(connection.heardAt) });
+}
+
+function show(name) {
+  const isDown = name === "silent" || name === "lost";
+  document.documentElement.dataset.connection = name;
+  document.documentElement.classList.toggle("is-out-of-date", isDown);
+  if (!state) return;
+  state.classList.toggle("is-offline", isDown);
   const label = state.querySelector("[data-live-text]");
+  const text = words(name);
   if (label.textContent !== text) label.textContent = text;
+  state.querySelector("[data-reconnect]").hidden = !isDown;
   state.hidden = false;
 }
 
-function connect() {
-  const scheme = location.protocol === "https:" ? "wss:" : "ws:";
-  const socket = new WebSocket(`${scheme}//${location.host}/ws/sessions/`);
-  socket.addEventListener("open", () => {
-    show(true);
-    backoff.reset();
-    refresh(); // changes since the page was rendered, or while offline, were not sent
-  });
-  socket.addEventListener("message", (event) => {
-    const { session } = JSON.parse(event.data);
-    if (!live.dataset.live || !session || live.dataset.live === session) refresh(); // none: many have changed
-  });
-  socket.addEventListener("close", (event) => {
-    if (event.code === SIGNED_OUT) {
-      location.reload();
-      return;
-    }
-    show(false);
-    setTimeout(connect, backoff.next());
-  });
+function received(message) {
+  const event = new CustomEvent("live:message", { detail: message, cancelable: true });
+  if (!document.dispatchEvent(event) || !live || !("session" in message)) return;
+  const { session } = message;
+  if (!live.dataset.live || !session || live.dataset.live === session) refresh(); // none: many have changed
 }
+
+function socketUrl() {
+  const scheme = location.protocol === "https:" ? "wss:" : "ws:";
+  return `${scheme}//${location.host}${live?.dataset.liveSocket ?? "/ws/sessions/"}`;
+}
+
+const connection = new LiveConnection(socketUrl(), {
+  opened() {
+    refresh(); // changes since the page was rendered, or while offline, were not sent
+    document.dispatchEvent(new CustomEvent("live:open"));
+  },
+  message: received,
+  signedOut: () => location.reload(),
+  state: show,
+});
 
 function keep(name, element, change) {
   if (name === "checked" && element.name === "ids") return false;
@@ -63,7 +80,7 @@ function countTicks() {
   for (const place of live.querySelectorAll("[data-ticked-count]")) place.textContent = ticked;
 }
 
-if (live) {
+function wireMorphing() {
   Object.assign(window.Idiomorph.defaults, { ignoreActiveValue: true, restoreFocus: true });
   window.Idiomorph.defaults.callbacks.beforeAttributeUpdated = keep;
   // A running <time> shows more than the server wrote; it is written again only when its moment differs.
@@ -78,5 +95,17 @@ if (live) {
   document.addEventListener("htmx:afterSwap", countTicks);
   document.addEventListener("live:changed", refresh);
   countTicks();
-  connect();
 }
+
+function wireConnection() {
+  addEventListener("offline", () => connection.wentOffline());
+  addEventListener("online", () => connection.check());
+  document.addEventListener("visibilitychange", () => (document.hidden ? connection.pause() : connection.resume()));
+  document.addEventListener("live:send", (event) => connection.send(event.detail));
+  state?.querySelector("[data-reconnect]").addEventListener("click", () => connection.reconnect());
+  if (document.hidden) connection.pause();
+  connection.connect();
+}
+
+if (live) wireMorphing();
+wireConnection();

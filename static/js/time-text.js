@@ -1,4 +1,5 @@
 // Times as text, in the browser's zone and language. No page here.
+import { gettext } from "#i18n";
 const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
 const clockOfDay = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", hour: "numeric", minute: "2-digit" });
 const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
@@ -29,7 +30,7 @@ export function textOf(kind, start, { end = null, now = new Date() } = {}) {
   if (kind === "span") return lengthOfTime(((end ?? now) - start) / 1000);
   if (kind === "left") {
     const seconds = secondsLeft(start, now);
-    return seconds ? `${lengthOfTime(seconds)} left` : "ending now";
+    return seconds ? gettext("%(time)s left", { time: lengthOfTime(seconds) }) : gettext("ending now");
   }
   if (kind === "clock") return (start.toDateString() === now.toDateString() ? clock : clockOfDay).format(start);
   return moment.format(start);

@@ -5,6 +5,8 @@ import { SOON_SECONDS, exactTextOf, secondsLeft, textOf } from "#time-text";
 function write(element) {
   const start = new Date(element.dateTime);
   if (Number.isNaN(start.getTime())) return;
+  const runs = element.dataset.time === "span" && !element.dataset.end;
+  if (runs && element.title && document.documentElement.classList.contains("is-out-of-date")) return; // nobody knows whether it still runs
   const end = element.dataset.end ? new Date(element.dataset.end) : null;
   const text = textOf(element.dataset.time, start, { end });
   if (element.textContent !== text) element.textContent = text;
