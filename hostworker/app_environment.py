@@ -1,8 +1,26 @@
-"""What programs in sessions find in their environment, so that they answer behind the platform."""
+"""What programs in sessions find in their environment: how many threads to use, how to answer behind the platform."""
+
+from typing import Final
 
 from django.conf import settings
 
 from proxy.site import Site
+
+THREAD_COUNTS: Final = (
+    "OMP_NUM_THREADS",  # OpenMP, and what asks it: PyTorch, scikit-learn, nproc
+    "OPENBLAS_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "NUMEXPR_MAX_THREADS",
+    "RAYON_NUM_THREADS",
+    "POLARS_MAX_THREADS",
+    "JULIA_NUM_THREADS",
+    "GOMAXPROCS",
+)
+
+
+def thread_counts(cores: int) -> dict[str, str]:
+    """Return the variables by which libraries start as many threads as the session has cores; what users set wins."""
+    return dict.fromkeys(THREAD_COUNTS, str(cores))
 
 
 def variables() -> dict[str, str]:

@@ -7,6 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import Final
 
 from django.db import connection, transaction
@@ -25,8 +26,10 @@ from hostworker.runtime.base import (
     Runtime,
     StartError,
 )
+from hostworker.runtime.pull import PullText
 from resources.kick import kick_scheduler
-from sessions import notify
+from resources.units import size_text
+from sessions import notes, notify
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import GpuShare, Session, StaleSessionError
 from sessions.withdrawal import withdraw
@@ -43,6 +46,7 @@ STOP_GRACE_SECONDS: Final = 5
 CONTAINER_LOCK: Final = 0x434F4E54  # "CONT": the class of the advisory locks that guard a session's container
 LOG_TAIL_LINES: Final = 1000
 LOG_TAIL_CHARACTERS: Final = 64 * 1024
+MEMORY_KILL_REPEAT: Final = timedelta(minutes=1)  # kills within this are one event
 MAX_CONCURRENT_STARTS: Final = 4  # more only add latency on a small host: the engine is bound by CPU
 
 _starting = threading.BoundedSemaphore(MAX_CONCURRENT_STARTS)
@@ -67,6 +71,8 @@ def start(runtime: Runtime, session_id: str, attempt: int) -> None:
     _preparing.add((session_id, attempt))
     try:
         was_pulled = host_images.ensure(runtime, session.image, lambda text: _show_progress(session, text))
+        if was_pulled:
+            _note_pull(session)
         with _starting, container_lock(session_id):
             _run(runtime, session)
         if was_pulled and session.host:
@@ -110,6 +116,13 @@ def note_exit(runtime: Runtime, state: ContainerState) -> None:
     else:
         detail = f"Its main process ended with exit code {state.exit_code}."
         _finish(runtime, session, Status.ERROR, Reason.CONTAINER_EXITED, detail, fields)
+
+
+def note_memory_kill(session_id: str, attempt: int) -> None:
+    """Note on the timeline that the kernel has killed a process of a RUNNING session at its memory limit."""
+    if session := _read(session_id, attempt, Status.RUNNING):
+        detail = f"Out of memory: a process was killed, because the session had used its {size_text(session.memory)}."
+        notes.note(session, Reason.PROCESS_OUT_OF_MEMORY, detail, at_most_every=MEMORY_KILL_REPEAT)
 
 
 def note_lost(runtime: Runtime, session: Session) -> None:
@@ -230,6 +243,7 @@ def _spec(session: Session, folders: tuple[FolderMount, ...] = ()) -> ContainerS
         folders=folders,
         environment={
             **app_environment.variables(),
+            **app_environment.thread_counts(session.cpu),
             **session.environment,
             "GPUPLATFORM_SESSION_ID": session.pk,
             "GPUPLATFORM_SESSION_NAME": session.name,
@@ -246,8 +260,18 @@ def _read(session_id: str, attempt: int, *statuses: Status) -> Session | None:
 
 
 def _show_progress(session: Session, text: str) -> None:
-    Session.objects.filter(pk=session.pk, attempt=session.attempt, status=Status.PREPARING).update(detail=text[:300])
+    changes: dict[str, object] = {"detail": text[:300]}
+    if isinstance(text, PullText):
+        changes |= {"pulled_bytes": text.pulled_bytes, "pull_bytes": text.total_bytes}
+    Session.objects.filter(pk=session.pk, attempt=session.attempt, status=Status.PREPARING).update(**changes)
     notify.sessions_changed([(session.pk, session.owner_id)])
+
+
+def _note_pull(session: Session) -> None:
+    """Note on the timeline that the image is here, and how large it was."""
+    size = Session.objects.filter(pk=session.pk).values_list("pull_bytes", flat=True).first()
+    text = f" ({size / 1e6:,.0f} MB)" if size else ""
+    notes.note(session, Reason.IMAGE_PULLED, f"{session.image.reference} is on the host now{text}.")
 
 
 @contextmanager

@@ -1,16 +1,14 @@
 """Polls the GPUs from the host, out of reach of sessions, and stops sessions that use more than their lease.
 
-It is the guarantee behind the hook, which a tenant can get around. What it sees is also recorded as usage.
+It is the guarantee behind the hook, which a tenant can get around. What it sees is also what usage is recorded from.
 """
 
 import logging
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping
-from datetime import timedelta
+from dataclasses import dataclass
 from typing import Final
-
-from django.utils import timezone
 
 from hostworker.enforcement.telemetry import GpuProcess, Telemetry
 from hostworker.privileged.base import HostPrivileges
@@ -20,13 +18,21 @@ from resources.shares import share_bytes
 from resources.tiers import UNHOOKED
 from sessions import services
 from sessions.lifecycle import Status
-from sessions.models import Session, SessionUsage
+from sessions.models import Session
 
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_SECONDS: Final = 2.0
-RECORD_SECONDS: Final = 10
-USAGE_KEPT: Final = timedelta(days=1)
+MEASURE_SECONDS: Final = 10
+KEPT_SECONDS: Final = 3 * MEASURE_SECONDS  # an older reading says nothing about now
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuReading:
+    """What a session uses of its GPUs; the utilisation, in percent of their time, is None where it is not known."""
+
+    memory_bytes: int
+    utilisation: int | None
 
 
 class Watchdog:
@@ -47,12 +53,13 @@ class Watchdog:
         self._privileges = privileges
         self._uuids = list(Gpu.objects.filter(host=host, is_present=True).values_list("uuid", flat=True))
         self._warned: Collection[SessionDevice] = ()
-        self._recorded = 0.0
+        self._measured_at = 0.0
+        self._readings: Mapping[str, GpuReading] = {}
 
     def poll(self) -> None:
-        """Compare processes on the GPUs with the leases, stop sessions that exceed them, and record usage when due."""
+        """Compare processes on the GPUs with the leases, stop sessions that exceed them, and measure usage when due."""
         seen = self._telemetry.processes(self._uuids)
-        is_due = time.monotonic() - self._recorded >= RECORD_SECONDS
+        is_due = time.monotonic() - self._measured_at >= MEASURE_SECONDS
         if not seen and not is_due:
             self._warned = ()
             return
@@ -61,8 +68,12 @@ class Watchdog:
         uses = self._uses(seen, owners)
         self._enforce(uses, sessions.values())
         if is_due:
-            self._recorded = time.monotonic()
-            self._record(sessions.values(), uses, owners)
+            self._readings = self._measure(sessions.values(), uses, owners)
+            self._measured_at = time.monotonic()
+
+    def readings(self) -> Mapping[str, GpuReading]:
+        """Return what each session uses of its GPUs, by id; {} where that was not measured lately."""
+        return self._readings if time.monotonic() - self._measured_at < KEPT_SECONDS else {}
 
     def _sessions(self) -> dict[str, Session]:
         """Return the running sessions of this host that hold GPUs, by container."""
@@ -94,22 +105,18 @@ class Watchdog:
             logger.warning("session %s: stopped by the watchdog: %s", session.pk, words)
             services.end(session, reason, words)
 
-    def _record(
+    def _measure(
         self, sessions: Iterable[Session], uses: Mapping[SessionDevice, GpuUse], owners: Mapping[int, Session | None]
-    ) -> None:
-        """Store what each session uses now, and delete records older than a day."""
-        now = timezone.now()
+    ) -> dict[str, GpuReading]:
+        """Return what each session uses now."""
         busy = self._busy(uses, owners)
-        SessionUsage.objects.bulk_create(
-            SessionUsage(
-                session=session,
-                at=now,
-                gpu_memory=sum(use.memory_bytes for place, use in uses.items() if place[0] == session.pk),
-                gpu_utilisation=_mean([busy[session.pk, share.gpu.uuid] for share, _ in session.held_shares]),
+        return {
+            session.pk: GpuReading(
+                memory_bytes=sum(use.memory_bytes for place, use in uses.items() if place[0] == session.pk),
+                utilisation=_mean([busy[session.pk, share.gpu.uuid] for share, _ in session.held_shares]),
             )
             for session in sessions
-        )
-        SessionUsage.objects.filter(at__lt=now - USAGE_KEPT).delete()
+        }
 
     def _busy(
         self, uses: Mapping[SessionDevice, GpuUse], owners: Mapping[int, Session | None]

@@ -20,6 +20,7 @@ from hostworker import (
     session_keys,
     share_watch,
     storage_quota,
+    usage_recorder,
 )
 from hostworker import watchdog as gpu_watchdog
 from hostworker.folder_storage import FolderStorage
@@ -30,6 +31,7 @@ from hostworker.privileged.firewall import FirewallError
 from hostworker.runtime.base import EngineUnreachableError, Runtime
 from hostworker.session_keys import SessionKeys
 from hostworker.share_watch import ShareWatch
+from hostworker.usage_recorder import UsageRecorder
 from hostworker.watchdog import Watchdog
 from resources import services as hosts
 from resources.kick import kick_scheduler
@@ -63,6 +65,7 @@ class HostWorker:
         self._starts = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="start")
         self._stops = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="stop")
         self._storage = FolderStorage(runtime, host, privileges or DirectPrivileges(), self._stopped)
+        usage = UsageRecorder(runtime, host, watchdog.readings if watchdog else dict)
         loops: list[tuple[Callable[[], None], float]] = [
             (self.heartbeat, hosts.HEARTBEAT_SECONDS),
             (self.reconcile, RECONCILE_SECONDS),
@@ -76,6 +79,7 @@ class HostWorker:
             (self.clear_images, CLEAR_IMAGES_SECONDS),
             (ShareWatch(runtime, host).poll, share_watch.POLL_INTERVAL_SECONDS),
             (SessionKeys(runtime, host).poll, session_keys.POLL_INTERVAL_SECONDS),
+            (usage.poll, usage_recorder.POLL_INTERVAL_SECONDS),
             (JupyterActivity(host).poll, jupyter_activity.POLL_INTERVAL_SECONDS),
         ]
         if watchdog:
@@ -133,9 +137,12 @@ class HostWorker:
 
     def listen(self) -> None:
         """End sessions as their containers exit; returns only by an exception or when the worker ends."""
-        for state in self.runtime.exits(self._stopped):
+        for state in self.runtime.exits(self._stopped, self._note_memory_kill):
             close_old_connections()
             runner.note_exit(self.runtime, state)
+
+    def _note_memory_kill(self, session_id: str, attempt: int) -> None:
+        self._once(runner.note_memory_kill, session_id, attempt)
 
     def keep_warm(self) -> None:
         """Keep sandboxes ready for the next starts; returns when the worker ends, or where there are none to keep."""

@@ -37,10 +37,11 @@ from sessions.serializers import (
     SessionEventSerializer,
     SessionQuery,
     SessionSerializer,
+    StatsQuery,
     StatsSerializer,
     group_for,
 )
-from sessions.stats import stats_of
+from sessions.stats import StatsWindow, stats_of
 
 OPENED = Prefetch("endpoints", Endpoint.objects.unclosed())
 DEPENDENCIES = Prefetch("depends_on", Session.objects.only("pk").order_by("pk"))
@@ -135,11 +136,16 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions):
         page = cast(list[SessionEvent], self.paginate_queryset(cast(Any, events)))  # the stubs expect sessions only
         return self.get_paginated_response(SessionEventSerializer(page, many=True).data)
 
-    @extend_schema(responses=StatsSerializer)
+    @extend_schema(parameters=[StatsQuery], responses=StatsSerializer)
     @action(detail=True, pagination_class=None)
     def stats(self, request: Request, pk: str) -> Response:
-        """Show the GPU usage of the session over the last day, down-sampled."""
-        return Response(StatsSerializer(stats_of(self.get_object(), timezone.now())).data)
+        """Show what the session uses, over the last hour or its whole life."""
+        session = self.get_object()
+        query = StatsQuery(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        window = query.validated_data.get("window")
+        stats = stats_of(session, timezone.now(), StatsWindow(window) if window else None)
+        return Response(StatsSerializer(stats).data)
 
     @extend_schema(
         parameters=[LogsQuery],

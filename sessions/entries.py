@@ -3,11 +3,8 @@
 from datetime import timedelta
 from typing import Final
 
-from django.db import transaction
-from django.utils import timezone
-
 from accounts.models import User
-from sessions import notify
+from sessions import notes
 from sessions.lifecycle import Reason
 from sessions.models import Session
 
@@ -21,18 +18,5 @@ def record_entry(session: Session, actor: User | None, what: str) -> None:
     """
     if actor is not None and actor.pk == session.owner_id:
         return
-    detail = f"{actor or 'Somebody with a share link'} opened {what}."[:300]
-    now = timezone.now()
-    entries = session.events.filter(reason=Reason.ENTERED.value, actor=actor, detail=detail)
-    if entries.filter(at__gt=now - REPEAT_AFTER).exists():
-        return
-    with transaction.atomic():
-        session.events.create(
-            at=now,
-            old_status=session.status,
-            new_status=session.status,
-            reason=Reason.ENTERED.value,
-            detail=detail,
-            actor=actor,
-        )
-        notify.sessions_changed([(session.pk, session.owner_id)])
+    detail = f"{actor or 'Somebody with a share link'} opened {what}."
+    notes.note(session, Reason.ENTERED, detail, actor=actor, at_most_every=REPEAT_AFTER)

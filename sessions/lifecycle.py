@@ -37,6 +37,9 @@ class Reason(StrEnum):
     CONVERSION = "CONVERSION"  # saved as an image, or to be; its status stays
     EXTENDED = "EXTENDED"  # its end was put off; its status stays
     ENTERED = "ENTERED"  # somebody other than its owner opened its terminal or an app; its status stays
+    IMAGE_PULLED = "IMAGE_PULLED"  # its image was missing on the host and is there now; its status stays
+    PROCESS_OUT_OF_MEMORY = "PROCESS_OUT_OF_MEMORY"  # the kernel killed a process at the memory limit; its status stays
+    RENAMED = "RENAMED"  # given another name; its status stays
     USER_REQUEST = "USER_REQUEST"  # ended by its owner
     ADMIN_REQUEST = "ADMIN_REQUEST"  # ended by a superadmin
     LIFETIME = "LIFETIME"  # reached the lifetime limit of its owner's policy

@@ -30,6 +30,7 @@ from folders.models import HostRoot, StorageRoot
 from gpuplatform import redis_probe
 from gpuplatform.bootstrap import address, docker_engine, gpus, system_packages
 from gpuplatform.bootstrap.progress import SetupError
+from hostworker.enforcement.figures import has_lxcfs
 from hostworker.runtime.container_config import NETWORK
 from hostworker.runtime.factory import firewall_problem, get_enforcer
 from resources.checks import check_simulated_gpus
@@ -247,6 +248,16 @@ def _fgpu() -> Finding:
     return Finding(Verdict.OK, f"the hook is built; tiers: {', '.join(sorted(set(found))) or 'no GPU registered yet'}")
 
 
+def _figures() -> Finding:
+    if not settings.COMPUTE_DOCKER_URL.startswith("unix://"):
+        text = "programs in sessions count this host's CPUs and memory: the container engine is on another machine"
+        return Finding(Verdict.WARN, text)
+    pinned = "each session is pinned to CPUs of its own" if settings.COMPUTE_PIN_CPUS else "CPUs are not pinned"
+    if has_lxcfs():
+        return Finding(Verdict.OK, f"{pinned}; /proc by lxcfs")
+    return Finding(Verdict.OK, f"{pinned}; memory and CPUs in /proc by the host worker, which lxcfs would do, too")
+
+
 def _images() -> Finding:
     references = list(Image.objects.filter(is_enabled=True, owner=None).values_list("reference", flat=True))
     if not references:
@@ -346,6 +357,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "network": _docker_network,
     "GPUs": _gpus,
     "fGPU": _fgpu,
+    "figures": _figures,
     "database": _database,
     "Redis": _redis,
     "web": _web,

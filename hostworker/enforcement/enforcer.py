@@ -6,6 +6,7 @@ from typing import Final
 
 from fgpu.mounts import BindMount, hook_mounts, simulated_mounts
 from hostworker.enforcement import mps
+from hostworker.enforcement.figures import NO_FIGURES, Figures
 from hostworker.enforcement.folders import LIMITS, SessionFolders
 from hostworker.enforcement.programs import Programs, ProgramsMissingError
 from hostworker.enforcement.shares import needs_hook
@@ -37,12 +38,19 @@ class Enforcer:
         context_memory: int = 0,
         mps_folder: Path | None = None,
         privileges: HostPrivileges | None = None,
+        shows_figures: bool = False,
+        pins_cpus: bool = True,
     ) -> None:
-        """Without `privileges` this process must be root itself."""
+        """Without `privileges` this process must be root itself.
+
+        `shows_figures` needs an engine that sees this process's files: one on this machine.
+        """
         self.programs = programs
         self.privileges = privileges or DirectPrivileges()
         self.folders = SessionFolders(root / "sessions", self.privileges)
+        self.figures = Figures(self.folders, pins_cpus=pins_cpus)
         self.simulation = root / "simulation"
+        self._shows_figures = shows_figures
         self.context_memory = context_memory
         self._mps_folder = mps_folder
 
@@ -61,14 +69,17 @@ class Enforcer:
                 mounts += self._simulate(key, spec.gpus)
         except (ProgramsMissingError, OSError) as error:
             raise EnforcementError(f"Its share of the GPU could not be prepared: {error}") from error
+        figures = self.figures.prepare(spec) if self._shows_figures else NO_FIGURES
+        mounts += figures.mounts
         shared_by_mps = [gpu for gpu in spec.gpus if gpu.tier is Tier.HOOK_MPS]
         if not shared_by_mps:
-            return EnforcementSetup(mounts=tuple(mounts))
+            return EnforcementSetup(mounts=tuple(mounts), cpus=figures.cpus)
         if self._mps_folder is None:
             raise EnforcementError("Its group shares GPUs through MPS, and its host names no MPS folder.")
         return EnforcementSetup(
             mounts=(*mounts, *mps.mounts(self._mps_folder)),
             environment=mps.environment(shared_by_mps),
+            cpus=figures.cpus,
         )
 
     def applies_to(self, key: Key) -> bool:

@@ -1,4 +1,4 @@
-"""The folders of this host's sessions: limits and accounting region, kept beside their containers."""
+"""The folders of this host's sessions: limits, accounting region and figures, kept beside their containers."""
 
 import json
 import re
@@ -29,7 +29,7 @@ class SessionFolders:
 
     root: Path
     privileges: HostPrivileges = field(default_factory=DirectPrivileges)
-    _lock: threading.Lock = field(default_factory=threading.Lock)  # turns are given out one by one
+    lock: threading.Lock = field(default_factory=threading.Lock)  # turns and CPUs are given out one by one
 
     def path(self, key: Key) -> Path:
         """Return where the attempt's files are, or would be."""
@@ -47,7 +47,7 @@ class SessionFolders:
         that has died since: its processes have them mapped, and other files would not be theirs.
         """
         limits_path, region_path = self.path(key) / LIMITS, self.path(key) / "region"
-        with self._lock:
+        with self.lock:
             starts = _turn_starts(limits_path) or {gpu.uuid: self._free_start(key, gpu) for gpu in gpus}
             wanted = limits(gpus, starts, context_memory)
             if not _is_complete(limits_path, region_path, wanted):

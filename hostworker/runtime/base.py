@@ -27,6 +27,10 @@ def no_op(address: str) -> None:
     """Ignore the address; the default of `Runtime.start`'s `announce`."""
 
 
+def ignore_kill(session: str, attempt: int) -> None:
+    """Ignore that a process was killed; the default of `Runtime.exits`'s `on_memory_kill`."""
+
+
 class ContainerRuntimeError(Exception):
     """The engine could not do what was asked; the message can be shown to the session's owner."""
 
@@ -69,10 +73,14 @@ class GpuGrant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnforcementSetup:
-    """Mounts and environment variables that hold a container to its shares of GPUs."""
+    """Mounts and environment variables that hold a container to its shares of GPUs, and show it its other shares.
+
+    `cpus` are those that it is pinned to, such as "0-1,4"; "" for all.
+    """
 
     mounts: tuple[BindMount, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
+    cpus: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +128,18 @@ class ContainerState:
     phase: ContainerPhase
     exit_code: int | None = None  # only when EXITED
     out_of_memory: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ContainerUse:
+    """What a container uses now, and since it started."""
+
+    cpu_nanoseconds: int  # since its start, of all cores together
+    memory_bytes: int  # without `cache_bytes`
+    cache_bytes: int  # page cache that is given back when programs need the memory
+    shared_bytes: int = 0  # of `memory_bytes`, what is in /dev/shm and the like
+    received_bytes: int = 0  # since its start, as all below
+    sent_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,8 +256,18 @@ class Runtime(Protocol):
     def image_engine(self) -> ImageEngine | None:
         """Return what makes images of the containers; None where this runtime makes none."""
 
-    def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
+    def uses(self) -> dict[Key, ContainerUse]:
+        """Return what each running container uses; one that cannot be measured is left out.
+
+        What programs in the containers read as their memory (/proc/meminfo) is brought up to date with it.
+        """
+
+    def exits(
+        self, stopped: threading.Event, on_memory_kill: Callable[[str, int], None] = ignore_kill
+    ) -> Iterator[ContainerState]:
         """Yield the state of each container as it exits, until `stopped` is set; may miss some, see the reconciler.
 
+        `on_memory_kill` is called with the key of a container in which the kernel has killed a process for want of
+        memory, whether the container ends with it or not.
         Raises EngineUnreachableError when the stream breaks; the caller opens it again and reconciles.
         """

@@ -1,7 +1,7 @@
 """Bodies of create requests to the container engine (Docker Engine API v1.41). Pure."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Final
 
 from engine.containers import ATTEMPT_LABEL, HOSTNAME_LABEL, SESSION_LABEL
@@ -86,7 +86,7 @@ def container_config(
         },
         "Env": [f"{name}={value}" for name, value in _environment(spec, setup).items()],
         **hostname,
-        "HostConfig": _host_config(spec, network, setup.mounts),
+        "HostConfig": _host_config(spec, network, setup),
     }
 
 
@@ -153,10 +153,11 @@ def _folder_mount(mount: FolderMount) -> dict[str, object]:
     }
 
 
-def _host_config(spec: ContainerSpec, network: str, mounts: Sequence[BindMount]) -> dict[str, object]:
+def _host_config(spec: ContainerSpec, network: str, setup: EnforcementSetup) -> dict[str, object]:
     uuids = [gpu.uuid for gpu in spec.gpus if not gpu.is_simulated]
     return {
         "NanoCpus": spec.cpu * 1_000_000_000,
+        "CpusetCpus": setup.cpus,
         "Memory": spec.memory_bytes,
         "MemorySwap": spec.memory_bytes,  # memory and swap together, so no swap
         "ShmSize": spec.shared_memory_bytes,
@@ -167,7 +168,7 @@ def _host_config(spec: ContainerSpec, network: str, mounts: Sequence[BindMount])
         "CapAdd": list(SUDO_CAPABILITIES) if spec.allow_sudo else [],
         "SecurityOpt": [] if spec.allow_sudo else ["no-new-privileges"],
         "NetworkMode": network,
-        "Mounts": [*map(_mount, mounts), *map(_folder_mount, spec.folders)],
+        "Mounts": [*map(_mount, setup.mounts), *map(_folder_mount, spec.folders)],
         "RestartPolicy": {"Name": "no"},
         "LogConfig": {"Type": "json-file", "Config": {"max-size": LOG_FILE_SIZE, "max-file": LOG_FILE_COUNT}},
         "DeviceRequests": [{"Driver": "nvidia", "DeviceIDs": uuids, "Capabilities": [["gpu", "compute", "utility"]]}]

@@ -25,6 +25,7 @@ from hostworker.runtime.base import (
     ContainerPhase,
     ContainerSpec,
     ContainerState,
+    ContainerUse,
     EnforcementError,
     EnforcementSetup,
     EngineUnreachableError,
@@ -36,6 +37,7 @@ from hostworker.runtime.base import (
     Key,
     MountControl,
     StartError,
+    ignore_kill,
     no_login,
     no_op,
 )
@@ -57,6 +59,7 @@ from hostworker.runtime.docker_requests import (
 )
 from hostworker.runtime.docker_snapshots import DockerSnapshots
 from hostworker.runtime.docker_states import PHASES, listed_state
+from hostworker.runtime.docker_uses import ContainerUses
 from hostworker.runtime.pull import explain_failure, follow
 from hostworker.runtime.sandbox_containers import address_in
 from hostworker.runtime.sandboxes import SandboxPool
@@ -103,6 +106,7 @@ class DockerRuntime:
         self._folders = DockerFolders(self._client, self._owner, self._privileges)
         self._created: dict[Key, _Created] = {}  # until it is started
         self._held_images = HeldImages()
+        self._uses = ContainerUses()
         self._addresses: dict[Key, str] = {}  # known from the start, until `address` is called
 
     def ensure_image(
@@ -273,9 +277,20 @@ class DockerRuntime:
         """Return what changes mounts of the same containers; see Runtime."""
         return self._folders
 
-    def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
+    def uses(self) -> dict[Key, ContainerUse]:
+        """Return what /proc and /sys say; one request, and one for each container that is new; see Runtime."""
+        with translated(EngineUnreachableError):
+            found = self._uses.read(self._client(), label_filter(self._owner))
+        if self._enforcer:
+            for key, (memory_bytes, use) in found.items():
+                self._enforcer.figures.show_memory(key, memory_bytes, use)
+        return {key: use for key, (_, use) in found.items()}
+
+    def exits(
+        self, stopped: threading.Event, on_memory_kill: Callable[[str, int], None] = ignore_kill
+    ) -> Iterator[ContainerState]:
         """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""
-        return exits_since(time.time_ns(), self._client, label_filter(self._owner), stopped)
+        return exits_since(time.time_ns(), self._client, label_filter(self._owner), stopped, on_memory_kill)
 
     def _prepare_enforcement(self, spec: ContainerSpec) -> EnforcementSetup:
         if self._enforcer:

@@ -10,17 +10,21 @@ from docker.types import CancellableStream
 
 from hostworker.runtime.base import ContainerState, EngineUnreachableError
 from hostworker.runtime.docker_requests import translated
-from hostworker.runtime.docker_states import exit_from_event
+from hostworker.runtime.docker_states import exit_from_event, key_of
 
 STOPPED_CHECK_SECONDS: Final = 0.2
 
 
 def exits_since(
-    since_ns: int, make_client: Callable[[], APIClient], labels: Sequence[str], stopped: threading.Event
+    since_ns: int,
+    make_client: Callable[[], APIClient],
+    labels: Sequence[str],
+    stopped: threading.Event,
+    on_memory_kill: Callable[[str, int], None],
 ) -> Iterator[ContainerState]:
     """Yield the state of each container with the labels that exits after `since_ns` (Unix time), until `stopped`.
 
-    Raises EngineUnreachableError when the stream breaks.
+    `on_memory_kill` is called as for Runtime.exits. Raises EngineUnreachableError when the stream breaks.
     """
     finished = threading.Event()
     filters = {"type": ["container"], "event": ["die", "oom"], "label": list(labels)}
@@ -38,6 +42,8 @@ def exits_since(
                     continue
                 if event["Action"] == "oom":
                     out_of_memory.add(container_id)
+                    if key := key_of(event["Actor"]["Attributes"]):
+                        on_memory_kill(*key)
                 elif state := exit_from_event(client, event, container_id in out_of_memory):
                     out_of_memory.discard(container_id)
                     yield state

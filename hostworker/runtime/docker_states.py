@@ -21,7 +21,7 @@ PHASES: Final = {
 }
 
 
-def _key(labels: Mapping[str, str]) -> Key | None:
+def key_of(labels: Mapping[str, str]) -> Key | None:
     """Return the container's key, or None where our labels were copied by hand."""
     session, attempt = labels.get(SESSION_LABEL, ""), labels.get(ATTEMPT_LABEL, "")
     return (session, int(attempt)) if session and attempt.isdecimal() else None
@@ -29,7 +29,7 @@ def _key(labels: Mapping[str, str]) -> Key | None:
 
 def listed_state(client: APIClient, container: dict[str, Any]) -> ContainerState | None:
     """Return the state of a container of the engine's list; None for one that is gone by now."""
-    key, container_id = _key(container["Labels"]), str(container["Id"])
+    key, container_id = key_of(container["Labels"]), str(container["Id"])
     if key is None:
         return None
     phase = PHASES[container["State"]]
@@ -44,7 +44,7 @@ def listed_state(client: APIClient, container: dict[str, Any]) -> ContainerState
 def exit_from_event(client: APIClient, event: dict[str, Any], out_of_memory: bool) -> ContainerState | None:
     """Return the state that a `die` event tells; the container itself may be gone already."""
     attributes, container_id = event["Actor"]["Attributes"], str(event["Actor"]["ID"])
-    key, exit_code = _key(attributes), int(attributes["exitCode"])
+    key, exit_code = key_of(attributes), int(attributes["exitCode"])
     if key is None:
         return None
     if exit_code == KILLED and not out_of_memory:  # the `oom` event may lie before our stream, or come too late

@@ -35,7 +35,15 @@ def get_enforcer() -> Enforcer:
     folder, host = Path(settings.COMPUTE_FGPU_DIR), settings.COMPUTE_HOST_NAME
     helped = os.geteuid() != 0 and settings.COMPUTE_PRIVILEGED_HELPER
     helper_url = settings.COMPUTE_DOCKER_URL if helped else ""
-    return _make_enforcer(folder, host, settings.COMPUTE_GPU_CONTEXT_MEMORY, settings.COMPUTE_MPS_DIR, helper_url)
+    return _make_enforcer(
+        folder,
+        host,
+        settings.COMPUTE_GPU_CONTEXT_MEMORY,
+        settings.COMPUTE_MPS_DIR,
+        helper_url,
+        settings.COMPUTE_DOCKER_URL.startswith("unix://"),
+        settings.COMPUTE_PIN_CPUS,
+    )
 
 
 def get_privileges() -> HostPrivileges:
@@ -60,11 +68,21 @@ def _make(class_path: str, installation: str, host: str, engine_url: str, sandbo
 
 
 @lru_cache
-def _make_enforcer(folder: Path, host: str, context_memory: str, mps_folder: str, helper_url: str) -> Enforcer:
+def _make_enforcer(
+    folder: Path,
+    host: str,
+    context_memory: str,
+    mps_folder: str,
+    helper_url: str,
+    shows_figures: bool,
+    pins_cpus: bool,
+) -> Enforcer:
     return Enforcer(
         Programs(build=Path(settings.BASE_DIR) / "fgpu" / "build", store=folder / "programs"),
         folder / host,
         context_memory=bytes_from(context_memory),
         mps_folder=Path(mps_folder) if mps_folder else None,
         privileges=HelperPrivileges(helper_url, {HOST_LABEL: host}, folder) if helper_url else DirectPrivileges(),
+        shows_figures=shows_figures,
+        pins_cpus=pins_cpus,
     )

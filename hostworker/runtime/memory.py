@@ -18,6 +18,7 @@ from hostworker.runtime.base import (
     ContainerPhase,
     ContainerSpec,
     ContainerState,
+    ContainerUse,
     ExecResult,
     ExecutionError,
     FindLogin,
@@ -26,6 +27,7 @@ from hostworker.runtime.base import (
     Key,
     MountControl,
     StartError,
+    ignore_kill,
     no_login,
     no_op,
 )
@@ -168,14 +170,30 @@ class MemoryRuntime(MemoryEngineControl):
     def image_engine(self) -> None:
         """Return None: there are no files here to make an image of; see Runtime."""
 
-    def exits(self, stopped: threading.Event) -> Iterator[ContainerState]:
+    def uses(self) -> dict[Key, ContainerUse]:
+        """Return what `set_use` was given, else nothing used; see Runtime."""
+        with self.operation("uses"):
+            return {
+                (each.spec.session, each.spec.attempt): each.use
+                for each in self._engine.containers.values()
+                if each.owner == self._owner and each.state.phase is ContainerPhase.RUNNING
+            }
+
+    def exits(
+        self, stopped: threading.Event, on_memory_kill: Callable[[str, int], None] = ignore_kill
+    ) -> Iterator[ContainerState]:
         """Yield exits from the moment of this call, even before the first is asked for; see Runtime."""
         inbox: queue.SimpleQueue[ContainerState] = queue.SimpleQueue()
         with self._engine.lock:
             self._engine.listeners.append((self._owner, inbox))
-        return self._exits(stopped, inbox)
+        return self._exits(stopped, inbox, on_memory_kill)
 
-    def _exits(self, stopped: threading.Event, inbox: "queue.SimpleQueue[ContainerState]") -> Iterator[ContainerState]:
+    def _exits(
+        self,
+        stopped: threading.Event,
+        inbox: "queue.SimpleQueue[ContainerState]",
+        on_memory_kill: Callable[[str, int], None],
+    ) -> Iterator[ContainerState]:
         try:
             while not stopped.is_set():
                 with self.operation("exits"):
@@ -184,7 +202,10 @@ class MemoryRuntime(MemoryEngineControl):
                     state = inbox.get(timeout=STOPPED_CHECK_SECONDS)
                 except queue.Empty:
                     continue
-                yield state
+                if state.out_of_memory:
+                    on_memory_kill(state.session, state.attempt)
+                if state.phase is ContainerPhase.EXITED:
+                    yield state
         finally:
             with self._engine.lock:
                 self._engine.listeners = [each for each in self._engine.listeners if each[1] is not inbox]

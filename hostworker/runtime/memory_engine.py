@@ -9,9 +9,18 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from engine.containers import container_name
-from hostworker.runtime.base import ContainerPhase, ContainerRuntimeError, ContainerSpec, ContainerState, ExecResult
+from hostworker.runtime.base import (
+    ContainerPhase,
+    ContainerRuntimeError,
+    ContainerSpec,
+    ContainerState,
+    ContainerUse,
+    ExecResult,
+)
 
 KILLED: Final = 137  # exit code of a process ended by SIGKILL
+
+NOTHING_USED: Final = ContainerUse(cpu_nanoseconds=0, memory_bytes=0, cache_bytes=0)
 
 Owner = tuple[str, str]  # installation, host
 Program = Callable[[Sequence[str], Mapping[str, str]], ExecResult]  # of a command and its environment
@@ -25,6 +34,7 @@ class MemoryContainer:
     spec: ContainerSpec
     state: ContainerState
     log: list[str] = field(default_factory=list)
+    use: ContainerUse = NOTHING_USED
 
 
 @dataclass(slots=True)
@@ -62,6 +72,18 @@ class MemoryEngineControl:
         """Let the container's main process end by itself, or by the kernel for want of memory."""
         with self._engine.lock:
             self.end_container(self.find(session, attempt), KILLED if out_of_memory else exit_code, out_of_memory)
+
+    def kill_for_memory(self, session: str, attempt: int) -> None:
+        """Let the kernel kill a process that is not the container's main one, for want of memory."""
+        with self._engine.lock:
+            if container := self.find(session, attempt):
+                self._tell(container, replace(container.state, out_of_memory=True))
+
+    def set_use(self, session: str, attempt: int, use: ContainerUse) -> None:
+        """Let the container use this much from now on."""
+        with self._engine.lock:
+            if container := self.find(session, attempt):
+                container.use = use
 
     def lose_container(self, session: str, attempt: int) -> None:
         """Make the container disappear without any event, as when the engine loses its data."""
@@ -126,6 +148,9 @@ class MemoryEngineControl:
         container.state = replace(
             container.state, phase=ContainerPhase.EXITED, exit_code=exit_code, out_of_memory=out_of_memory
         )
+        self._tell(container, container.state)
+
+    def _tell(self, container: MemoryContainer, state: ContainerState) -> None:
         for owner, inbox in self._engine.listeners:
             if owner == container.owner:
-                inbox.put(container.state)
+                inbox.put(state)

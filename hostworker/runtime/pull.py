@@ -42,6 +42,20 @@ def explain_failure(reference: str, message: str) -> str:
     return f"Image {reference} could not be pulled: {message.strip() or 'the engine gave no reason'}"
 
 
+class PullText(str):
+    """A sentence on a pull, with the bytes that it tells: as the registry sends them, compressed."""
+
+    __slots__ = ("pulled_bytes", "total_bytes")
+    pulled_bytes: int
+    total_bytes: int | None
+
+    def __new__(cls, text: str, pulled_bytes: int = 0, total_bytes: int | None = None) -> "PullText":
+        """Return the sentence; `total_bytes` is None while it is not known."""
+        made = super().__new__(cls, text)
+        made.pulled_bytes, made.total_bytes = pulled_bytes, total_bytes
+        return made
+
+
 @dataclass(slots=True)
 class LayerProgress:
     """How far one layer is: bytes as the registry sends them, compressed."""
@@ -75,8 +89,15 @@ class PullProgress:
         if status in ("Pull complete", "Already exists"):
             layer.is_unpacked = True
 
-    def sentence(self, now: float) -> str:
+    def text(self, now: float) -> PullText:
         """Return how far the pull has come, as the session's page shows it."""
+        layers = self._layers.values()
+        totals = [layer.total_bytes for layer in layers]
+        known = [total for total in totals if total is not None]
+        loaded = sum(layer.loaded_bytes for layer in layers)
+        return PullText(self._sentence(now), loaded, sum(known) if known else None)
+
+    def _sentence(self, now: float) -> str:
         layers = self._layers.values()
         if not layers:
             return f"Pulling {self.reference}"
@@ -134,13 +155,13 @@ def follow(
     inbox: Inbox = queue.SimpleQueue()
     threading.Thread(target=_read_into, args=(inbox, lines), name=f"pull {reference}", daemon=True).start()
     deadline = time.monotonic() + limit_seconds
-    progress, shown, shown_at = PullProgress(reference), f"Pulling {reference}", time.monotonic()
+    progress, shown, shown_at = PullProgress(reference), PullText(f"Pulling {reference}"), time.monotonic()
     while (line := _next(inbox, reference, deadline, limit_seconds)) is not None:
         if "error" in line:
             raise ImageUnavailableError(explain_failure(reference, str(line["error"])))
         progress.read(line)
         now = time.monotonic()
-        if now - shown_at >= SECONDS_BETWEEN_SENTENCES and (sentence := progress.sentence(now)) != shown:
+        if now - shown_at >= SECONDS_BETWEEN_SENTENCES and (sentence := progress.text(now)) != shown:
             shown, shown_at = sentence, now
             on_progress(sentence)
 

@@ -90,7 +90,7 @@ def test_scheduled_session_runs_in_requested_container(runtime: FaultInjectingRu
         GIB,
     )
     assert (spec.allow_sudo, spec.hostname) == (True, "My-work-1")
-    assert spec.environment == app_environment.variables() | {
+    assert spec.environment == app_environment.variables() | app_environment.thread_counts(3) | {
         "LANG": "C",
         "MLFLOW_WORKERS": "4",
         "GPUPLATFORM_SESSION_ID": session.pk,

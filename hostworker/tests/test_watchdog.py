@@ -1,11 +1,9 @@
 """The watch over a host's GPUs, with stand-ins for NVML and for /proc."""
 
 from collections.abc import Callable, Iterable
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
-from django.utils import timezone
 
 from hostworker import watchdog as watchdog_module
 from hostworker.enforcement.telemetry import GpuProcess
@@ -15,7 +13,7 @@ from hostworker.watchdog import Watchdog
 from resources.models import Host
 from resources.units import GIB
 from sessions.lifecycle import Reason, Status
-from sessions.models import Session, SessionUsage
+from sessions.models import Session
 from tests.factories import make_group, make_host, make_session, run_session
 
 pytestmark = pytest.mark.django_db
@@ -175,28 +173,27 @@ def test_usage_includes_process_time_where_reported(
     run(other, 3, GIB)
     driver.by_process = {1: 10, 2: 5, 3: 40}
     dog.poll()
-    recorded = {usage.session: (usage.gpu_memory, usage.gpu_utilisation) for usage in SessionUsage.objects.all()}
-    assert recorded == {one: (GIB * 3 // 2, 15), other: (GIB, 40), idle: (0, 0)}
+    readings = {pk: (reading.memory_bytes, reading.utilisation) for pk, reading in dog.readings().items()}
+    assert readings == {one.pk: (GIB * 3 // 2, 15), other.pk: (GIB, 40), idle.pk: (0, 0)}
 
 
 def test_without_process_time_sole_session_gets_device_time(
     host: Host, dog: Watchdog, driver: Driver, run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(watchdog_module, "RECORD_SECONDS", 0)
+    monkeypatch.setattr(watchdog_module, "MEASURE_SECONDS", 0)
     driver.busy_percent = 25
     one, other = start(host), start(host)
     run(one, 1, GIB)
     dog.poll()
-    assert one.usages.get().gpu_utilisation == 25
+    assert dog.readings()[one.pk].utilisation == 25
     run(other, 2, GIB)
     dog.poll()
-    assert [usage.gpu_utilisation for usage in SessionUsage.objects.order_by("-id")[:2]] == [None, None]
+    assert [dog.readings()[session.pk].utilisation for session in (one, other)] == [None, None]
 
 
-def test_usage_is_recorded_and_kept_for_a_day(host: Host, dog: Watchdog) -> None:
-    session = start(host)
-    old = SessionUsage.objects.create(session=session, at=timezone.now() - timedelta(days=1, seconds=1), gpu_memory=0)
-    for _ in range(3):
-        dog.poll()
-    assert session.usages.count() == 1
-    assert not SessionUsage.objects.filter(pk=old.pk).exists()
+def test_an_old_reading_is_not_told(host: Host, dog: Watchdog, monkeypatch: pytest.MonkeyPatch) -> None:
+    start(host)
+    dog.poll()
+    assert dog.readings()
+    monkeypatch.setattr(watchdog_module, "KEPT_SECONDS", 0)
+    assert dog.readings() == {}

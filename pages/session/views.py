@@ -33,7 +33,7 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
     context: dict[str, Any] = {
         "session": session,
         "events": session.events.select_related("actor"),
-        "usage": session.usages.first() if session.fgpu else None,
+        "usage": session.usages.exclude(gpu_memory=None).first() if session.fgpu else None,
         "dependencies": session.depends_on.order_by("name"),
         "mounts": session.mounts.all(),
         "ssh_command": ssh_command(session),

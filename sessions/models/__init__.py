@@ -29,7 +29,7 @@ from sessions.models.session import (
     has_succeeded,
     new_session_id,
 )
-from sessions.models.usage import SessionUsage
+from sessions.models.usage import SessionUsage, UsageHistory
 
 __all__ = [
     "ACTIVE_CONVERSIONS",
@@ -58,6 +58,7 @@ __all__ = [
     "ShareLinkQuerySet",
     "StaleSessionError",
     "Ticket",
+    "UsageHistory",
     "WaitStatus",
     "end_expression",
     "has_succeeded",

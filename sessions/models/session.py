@@ -219,6 +219,8 @@ class Session(models.Model):
     address = models.GenericIPAddressField(null=True, editable=False, help_text="Of its container, on its host")
     last_activity_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="When it was last used")
     ssh_public_key = models.TextField(blank=True, editable=False, help_text="Of the key in its home, id_container")
+    pulled_bytes = models.PositiveBigIntegerField(null=True, editable=False, help_text="Of its image, compressed")
+    pull_bytes = models.PositiveBigIntegerField(null=True, editable=False, help_text="In all, as far as known")
     exit_code = models.IntegerField(null=True, blank=True, editable=False)
     log_tail = models.TextField(blank=True, editable=False, help_text="Last output, kept when the container goes")
     created_at = models.DateTimeField(default=timezone.now, editable=False)

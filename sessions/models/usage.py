@@ -1,4 +1,4 @@
-"""What sessions used of their GPUs."""
+"""What sessions use of their hosts, and what they used over their whole life."""
 
 from django.db import models
 from django.utils import timezone
@@ -7,11 +7,17 @@ from sessions.models.session import Session
 
 
 class SessionUsage(models.Model):
-    """What a session used of its GPUs at a moment, as its host saw it; kept for a day."""
+    """What a session used at a moment, as its host saw it; kept for two hours. Null is what could not be measured."""
 
     session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="usages")
     at = models.DateTimeField(default=timezone.now, db_index=True)
-    gpu_memory = models.PositiveBigIntegerField("GPU memory (bytes)")
+    cpu_milli = models.PositiveIntegerField("CPU (thousandths of a core)", null=True)
+    memory = models.PositiveBigIntegerField(
+        "memory (bytes)", null=True, help_text="Without page cache that can be given back"
+    )
+    received = models.PositiveBigIntegerField("received (bytes per second)", null=True)
+    sent = models.PositiveBigIntegerField("sent (bytes per second)", null=True)
+    gpu_memory = models.PositiveBigIntegerField("GPU memory (bytes)", null=True)
     gpu_utilisation = models.PositiveSmallIntegerField(
         "GPU utilisation (%)", null=True, help_text="Of its devices' time; null if it cannot be measured per session"
     )
@@ -22,3 +28,21 @@ class SessionUsage(models.Model):
 
     def __str__(self) -> str:
         return f"{self.session_id} at {self.at}"
+
+
+class UsageHistory(models.Model):
+    """What a session used from its start on, in a bounded number of points (`sessions.usage_points`)."""
+
+    session = models.OneToOneField(Session, on_delete=models.CASCADE, primary_key=True, related_name="usage_history")
+    begun_at = models.DateTimeField()
+    step_seconds = models.PositiveIntegerField()
+    points = models.JSONField(default=list)
+    folded_until = models.DateTimeField(help_text="Moment of the last record in the points")
+    gpu_memory_share = models.PositiveBigIntegerField("share of GPU memory (bytes)", null=True)
+    gpu_memory_cards = models.PositiveBigIntegerField("memory of its GPUs (bytes)", null=True)
+
+    class Meta:
+        verbose_name_plural = "usage histories"
+
+    def __str__(self) -> str:
+        return f"{self.session_id} from {self.begun_at}"

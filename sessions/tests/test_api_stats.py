@@ -1,4 +1,4 @@
-"""GPU usage over the API: down-sampled, and only with access to the session."""
+"""What a session uses over the API: the last hour or its whole life, and only with access to the session."""
 
 from datetime import datetime, timedelta
 
@@ -7,24 +7,16 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from resources.units import GIB, MIB
-from sessions.models import Session, SessionUsage
-from sessions.stats import POINTS
+from sessions.lifecycle import Reason, Status
+from sessions.models import Session, SessionUsage, UsageHistory
 from tests.api import client_of
 from tests.factories import make_session, make_user, run_session
 
 pytestmark = pytest.mark.django_db
 
 
-def url(session: Session) -> str:
-    return f"/api/v1/sessions/{session.pk}/stats/"
-
-
-def record(session: Session, moments: list[datetime]) -> None:
-    """Record one MiB more each time, and 0, 10, 20 ... percent over again."""
-    SessionUsage.objects.bulk_create(
-        SessionUsage(session=session, at=at, gpu_memory=(n + 1) * MIB, gpu_utilisation=n * 10 % 110)
-        for n, at in enumerate(moments)
-    )
+def url(session: Session, window: str = "") -> str:
+    return f"/api/v1/sessions/{session.pk}/stats/{window and f'?window={window}'}"
 
 
 def started(session: Session, ago: timedelta) -> datetime:
@@ -33,51 +25,79 @@ def started(session: Session, ago: timedelta) -> datetime:
     return session.started_at
 
 
-def test_a_short_history_is_not_down_sampled() -> None:
-    session = run_session(fgpu=500)
-    begun = started(session, timedelta(minutes=2))
-    record(session, [begun + timedelta(seconds=10 * n + 5) for n in range(3)])
-    body = client_of(session.owner).get(url(session)).json()
-    assert body["step"] == 10
-    assert body["gpu_memory_share"] == session.held_shares[0][0].gpu.memory // 4
-    assert [(point["gpu_memory"], point["gpu_utilisation"]) for point in body["points"]] == [
-        (MIB, 0.0),
-        (2 * MIB, 10.0),
-        (3 * MIB, 20.0),
-    ]
+def record(session: Session, moments: list[datetime]) -> None:
+    """Record one MiB more each time, 250 thousandths of a core, and a tenth of the GPU's time."""
+    SessionUsage.objects.bulk_create(
+        SessionUsage(session=session, at=at, cpu_milli=250, memory=(n + 1) * MIB, gpu_memory=GIB, gpu_utilisation=10)
+        for n, at in enumerate(moments)
+    )
 
 
-@pytest.mark.parametrize("count", [1, 5000])
-def test_a_days_history_is_down_sampled(count: int, django_assert_num_queries: DjangoAssertNumQueries) -> None:
+def test_the_last_hour_is_as_it_was_recorded(django_assert_num_queries: DjangoAssertNumQueries) -> None:
     session = run_session(fgpu=500)
-    begun = started(session, timedelta(days=3))
-    now = timezone.now()
-    day = [now - timedelta(hours=23, minutes=59) + timedelta(seconds=17 * n) for n in range(count)]
-    record(session, [begun, *day])
+    begun = started(session, timedelta(minutes=90))
+    record(session, [begun + timedelta(seconds=10 * n) for n in range(1, 540)])
     client = client_of(session.owner)
-    with django_assert_num_queries(8):
-        points = client.get(url(session)).json()["points"]
-    assert 1 <= len(points) <= POINTS + 1
-    assert points[-1]["gpu_memory"] == (count + 1) * MIB  # the peaks are kept
-    moments = [point["at"] for point in points]
-    assert moments == sorted(moments)
-    assert min(moments) > (now - timedelta(days=1, minutes=1)).isoformat()  # what is older is left out
+    with django_assert_num_queries(9):
+        body = client.get(url(session)).json()
+    points = body.pop("points")
+    assert body == {
+        "window": "hour",
+        "step": 10,
+        "cpu_milli": 1000,
+        "memory": GIB,
+        "gpu_memory_share": 2 * GIB,
+        "gpu_memory_cards": 8 * GIB,
+    }
+    assert 350 < len(points) <= 360
+    assert (points[-1]["memory"], points[-1]["cpu_milli"], points[-1]["received"]) == (539 * MIB, 250, None)
+    assert (points[-1]["gpu_utilisation"], points[-1]["gpu_share_utilisation"]) == (10, 40)
 
 
-def test_unknown_utilisation_is_null_and_ignored() -> None:
+def test_the_whole_life_is_history_and_what_came_since() -> None:
     session = run_session(fgpu=500)
-    begun = started(session, timedelta(hours=20))
-    for second, percent in ((1, None), (700, None), (710, 40), (720, 20)):
-        at = begun + timedelta(seconds=second)
-        SessionUsage.objects.create(session=session, at=at, gpu_memory=GIB, gpu_utilisation=percent)
-    points = client_of(session.owner).get(url(session)).json()["points"]
-    assert [point["gpu_utilisation"] for point in points] == [None, 30.0]
+    begun = started(session, timedelta(hours=3))
+    until = begun + timedelta(seconds=80)
+    UsageHistory.objects.create(
+        session=session,
+        begun_at=begun,
+        step_seconds=40,
+        points=[[0, 4, 500, 9, 0, 0, GIB, 30], [1, 4, 700, 9, 0, 0, GIB, 30]],
+        folded_until=until,
+    )
+    record(session, [until - timedelta(seconds=1), until + timedelta(seconds=5)])
+    body = client_of(session.owner).get(url(session, "life")).json()
+    assert (body["window"], body["step"]) == ("life", 40)
+    assert [point["cpu_milli"] for point in body["points"]] == [500, 700, 250]
+
+
+def test_an_ended_session_shows_its_life_with_the_shares_it_had() -> None:
+    session = run_session(fgpu=500)
+    begun = started(session, timedelta(days=20))
+    UsageHistory.objects.create(
+        session=session,
+        begun_at=begun,
+        step_seconds=10,
+        points=[[0, 1, 500, 9, 0, 0, GIB, 20]],
+        folded_until=begun,
+        gpu_memory_share=2 * GIB,
+        gpu_memory_cards=8 * GIB,
+    )
+    session.move_to(Status.TERMINATED, Reason.CONTAINER_EXITED)
+    body = client_of(session.owner).get(url(session)).json()
+    assert (body["window"], body["gpu_memory_share"]) == ("life", 2 * GIB)
+    assert [point["gpu_share_utilisation"] for point in body["points"]] == [80]
 
 
 def test_a_session_that_waits_has_no_points() -> None:
     session = make_session()
     body = client_of(session.owner).get(url(session)).json()
-    assert body == {"step": 10, "gpu_memory_share": None, "points": []}
+    assert (body["points"], body["gpu_memory_share"]) == ([], None)
+
+
+def test_an_unknown_window_is_refused() -> None:
+    session = make_session()
+    assert client_of(session.owner).get(url(session, "year")).status_code == 400
 
 
 def test_for_a_stranger_there_is_nothing() -> None:

@@ -70,6 +70,9 @@ class World(Protocol):
     def run_out_of_memory(self, session: str, attempt: int) -> None:
         """Let the kernel kill the main process at the memory limit."""
 
+    def kill_for_memory(self, session: str, attempt: int) -> None:
+        """Let the kernel kill another process than the main one at the memory limit."""
+
     def lose_container(self, session: str, attempt: int) -> None:
         """Remove the container behind the runtime's back."""
 
@@ -108,6 +111,9 @@ class MemoryWorld:
 
     def run_out_of_memory(self, session: str, attempt: int) -> None:
         self.runtime().end(session, attempt, out_of_memory=True)
+
+    def kill_for_memory(self, session: str, attempt: int) -> None:
+        self.runtime().kill_for_memory(session, attempt)
 
     def lose_container(self, session: str, attempt: int) -> None:
         self.runtime().lose_container(session, attempt)
@@ -200,6 +206,10 @@ class DockerWorld:
         """Make the entry point the kernel's first choice, then fill /dev/shm, which must be as large as the memory."""
         entry = self.entry_process(session, attempt)
         self.execute(session, attempt, f"echo 1000 > /proc/{entry}/oom_score_adj; cat /dev/zero > /dev/shm/full")
+
+    def kill_for_memory(self, session: str, attempt: int) -> None:
+        code, _ = self.execute(session, attempt, "dd if=/dev/zero of=/dev/null bs=512M count=1")
+        assert code == 137
 
     def lose_container(self, session: str, attempt: int) -> None:
         self.client.remove_container(container_name(session, attempt), force=True)

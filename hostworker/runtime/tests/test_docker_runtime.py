@@ -4,10 +4,13 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from docker.errors import NotFound
 
+from hostworker.enforcement.enforcer import Enforcer
+from hostworker.enforcement.programs import Programs
 from hostworker.runtime.base import ContainerPhase, ContainerSpec, ImageUnavailableError, StartError
 from hostworker.runtime.container_config import LOG_FILE_COUNT, LOG_FILE_SIZE, PIDS_LIMIT, SUDO_CAPABILITIES
 from hostworker.runtime.docker import DockerRuntime
@@ -252,3 +255,23 @@ def test_an_image_that_cannot_be_pulled_is_explained(runtime: DockerRuntime, ref
     told: list[str] = []
     with pytest.raises(ImageUnavailableError, match=f"{reference} could not be pulled: (the registry cannot|this is)"):
         runtime.ensure_image(reference, told.append)
+
+
+def test_programs_count_the_sessions_cpus_and_memory(world: DockerWorld, tmp_path: Path) -> None:
+    enforcer = Enforcer(Programs(build=tmp_path, store=tmp_path), tmp_path, shows_figures=True)
+    runtime = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, enforcer=enforcer)
+    spec = launch(runtime, make_spec(world.image, cpu=1, memory_bytes=128 * MIB))
+    count = "busybox nproc; cat /sys/devices/system/cpu/online; grep -c ^processor /proc/cpuinfo; head -1 /proc/meminfo"
+    _, said = world.execute(spec.session, spec.attempt, count)
+    cpus, online, processors, memory = said.splitlines()
+    assert (cpus, processors) == ("1", "1")
+    assert online.isdecimal()
+    assert memory.split() == ["MemTotal:", str(128 * 1024), "kB"]
+    world.execute(spec.session, spec.attempt, "dd if=/dev/zero of=/dev/shm/full bs=1M count=10")
+    (use,) = runtime.uses().values()
+    assert use.memory_bytes > 10 * MIB
+    assert use.cpu_nanoseconds > 0
+    _, said = world.execute(spec.session, spec.attempt, "grep MemFree /proc/meminfo")
+    assert int(said.split()[1]) * 1024 < 118 * MIB
+    runtime.remove(spec.session, spec.attempt)
+    assert runtime.leftover_attempts() == set()

@@ -327,6 +327,33 @@ def test_earlier_and_foreign_exits_are_not_reported(world: World, runtime: Runti
         assert exit_.result(SECONDS).session == ours.session
 
 
+def test_a_process_killed_for_memory_is_told_while_others_go_on(
+    world: World, runtime: Runtime, running: ContainerSpec
+) -> None:
+    stopped, killed = threading.Event(), threading.Event()
+    told: list[tuple[str, int]] = []
+
+    def note(session: str, attempt: int) -> None:
+        told.append((session, attempt))
+        killed.set()
+
+    exits = runtime.exits(stopped, note)
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(list, exits)
+        world.kill_for_memory(running.session, running.attempt)
+        assert killed.wait(SECONDS)
+        stopped.set()
+    assert set(told) == {(running.session, running.attempt)}
+    assert phases(runtime) == {(running.session, running.attempt): ContainerPhase.RUNNING}
+
+
+def test_uses_are_those_of_running_containers(runtime: Runtime, running: ContainerSpec) -> None:
+    ended = launch(runtime, replace(running, session=new_session()))
+    runtime.stop(ended.session, ended.attempt, grace_seconds=GRACE)
+    settled(runtime, ended)
+    assert runtime.uses().keys() == {(running.session, running.attempt)}
+
+
 def test_every_listener_hears_every_exit(world: World, runtime: Runtime, running: ContainerSpec) -> None:
     with first_exit(runtime) as one, first_exit(world.runtime()) as other:
         runtime.stop(running.session, running.attempt, grace_seconds=GRACE)
@@ -370,6 +397,7 @@ def test_an_engine_that_does_not_answer_is_told_apart(tmp_path_factory: pytest.T
         lambda: runtime.remove("s", 1),
         lambda: runtime.containers(),
         lambda: runtime.logs("s", 1, 5),
+        lambda: runtime.uses(),
         lambda: runtime.execute("s", 1, ["true"], {}),
         lambda: next(runtime.exits(threading.Event())),
     ]
@@ -384,7 +412,7 @@ def unreachable_runtime(world: World, socket_path: str) -> Runtime:
     runtime = MemoryWorld().runtime()
     names = (
         *("ensure_image", "images", "create", "start", "address", "stop"),
-        *("remove", "containers", "logs", "execute", "exits"),
+        *("remove", "containers", "logs", "execute", "uses", "exits"),
     )
     for name in names:
         runtime.fail_next(name, EngineUnreachableError("The container engine does not answer."))

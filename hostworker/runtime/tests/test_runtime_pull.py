@@ -22,7 +22,7 @@ def sentences(*lines: PullLine, seconds: float = 1.0) -> list[str]:
     progress, told = PullProgress("python:3.11"), []
     for number, line in enumerate(lines):
         progress.read(line)
-        told.append(progress.sentence(number * seconds).removeprefix("Pulling python:3.11").removeprefix(": "))
+        told.append(progress.text(number * seconds).removeprefix("Pulling python:3.11").removeprefix(": "))
     return told
 
 

@@ -1,0 +1,36 @@
+"""Events on a session's timeline that change no status."""
+
+from datetime import timedelta
+
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.models import User
+from sessions import notify
+from sessions.lifecycle import Reason
+from sessions.models import Session
+
+
+def note(
+    session: Session, reason: Reason, detail: str, *, actor: User | None = None, at_most_every: timedelta | None = None
+) -> bool:
+    """Add an event to the timeline and tell the browsers; return whether that was done.
+
+    With `at_most_every`, the same reason, actor and detail within that time are one event.
+    """
+    now, detail = timezone.now(), detail[:300]
+    if at_most_every is not None:
+        same = session.events.filter(reason=reason.value, actor=actor, detail=detail)
+        if same.filter(at__gt=now - at_most_every).exists():
+            return False
+    with transaction.atomic():
+        session.events.create(
+            at=now,
+            old_status=session.status,
+            new_status=session.status,
+            reason=reason.value,
+            detail=detail,
+            actor=actor,
+        )
+        notify.sessions_changed([(session.pk, session.owner_id)])
+    return True
