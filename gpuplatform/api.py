@@ -19,6 +19,7 @@ from resources.api import HostViewSet, ImageViewSet, PresetViewSet, ResourceGrou
 from scheduler.api import EstimateView
 from sessions.api import LimitsView, SessionViewSet
 from sessions.conversion_api import PrivateImageViewSet
+from sessions.host_api import HostDrainView
 
 
 @extend_schema(exclude=True)
@@ -56,6 +57,7 @@ v1_patterns = [
     path("auth/token/", TokenView.as_view()),
     path("me/", MeView.as_view()),
     path("me/limits/", LimitsView.as_view()),
+    path("hosts/<str:name>/drain/", HostDrainView.as_view()),
     path("sessions/estimate/", EstimateView.as_view()),
     path("", include(app_patterns)),
     path("", include(folder_patterns)),

@@ -12,6 +12,7 @@ from folders import measure, roots
 from hostworker import (
     app_starter,
     converter,
+    gpu_readings,
     host_images,
     image_maker,
     jupyter_activity,
@@ -24,6 +25,7 @@ from hostworker import (
 )
 from hostworker import watchdog as gpu_watchdog
 from hostworker.folder_storage import FolderStorage
+from hostworker.gpu_readings import GpuReadings
 from hostworker.jupyter_activity import JupyterActivity
 from hostworker.privileged.base import HostPrivileges, PrivilegesError
 from hostworker.privileged.direct import DirectPrivileges
@@ -55,6 +57,7 @@ class HostWorker:
         watchdog: Watchdog | None = None,
         hold_firewall: Callable[[], None] | None = None,
         privileges: HostPrivileges | None = None,
+        readings: GpuReadings | None = None,
     ) -> None:
         self.runtime = runtime
         self.host = host
@@ -84,6 +87,8 @@ class HostWorker:
         ]
         if watchdog:
             loops.append((watchdog.poll, gpu_watchdog.POLL_INTERVAL_SECONDS))
+        if readings:
+            loops.append((readings.poll, gpu_readings.POLL_INTERVAL_SECONDS))
         if hold_firewall:
             loops.append((self.apply_firewall, RECONCILE_SECONDS))
         self._threads = [

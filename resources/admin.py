@@ -174,9 +174,9 @@ class HostAdmin(KickingAdmin, ReportedAdmin):
     search_fields = ("name",)
     readonly_fields = (
         *("name", "status", "cpu", memory_column("memory", "memory")),
-        *("gateway_url", "heartbeat_at", "lost_at"),
+        *("gateway_url", "heartbeat_at", "lost_at", "drain_by"),
     )
-    fields = ("group", "is_cordoned", *readonly_fields)
+    fields = ("group", "is_cordoned", "cordon_reason", *readonly_fields)
     inlines = (GpuInline,)
     actions = ("cordon", "uncordon")
 

@@ -58,7 +58,7 @@ class HostViewSet(ListModelMixin, GenericViewSet[Host]):
         hosts = super().get_queryset().select_related("group").order_by("name")
         if not user.is_superuser:
             hosts = hosts.filter(group__in=ResourceGroup.objects.usable_by(user).values("pk"))
-        gpus = Gpu.objects.filter(is_present=True).order_by("index")
+        gpus = Gpu.objects.filter(is_present=True).select_related("reading").order_by("index")
         return hosts.prefetch_related(Prefetch("gpus", gpus.annotate(held=Sum("shares__milli", default=0)))).annotate(
             cpu_held=Sum("leases__cpu", default=0), memory_held=Sum("leases__memory", default=0)
         )

@@ -36,7 +36,13 @@ class HostForm(forms.ModelForm[Host]):
 
     class Meta:
         model = Host
-        fields = ("group", "is_cordoned")
+        fields = ("group", "is_cordoned", "cordon_reason")
+
+    def save(self, commit: bool = True) -> Host:
+        """Save; a host that takes sessions again is not drained any more."""
+        if not self.instance.is_cordoned:
+            self.instance.cordon_reason, self.instance.drain_by = "", None
+        return super().save(commit)
 
     def clean_group(self) -> ResourceGroup:
         """Return the group; raise ValidationError on a change while sessions hold leases on the host."""

@@ -3,7 +3,7 @@
 from rest_framework import serializers
 
 from resources.fields import FgpuTextField
-from resources.models import App, Gpu, Host, Image, Preset, ResourceGroup
+from resources.models import App, Gpu, GpuReading, Host, Image, Preset, ResourceGroup
 
 
 class ResourceGroupSerializer(serializers.ModelSerializer[ResourceGroup]):
@@ -60,15 +60,25 @@ class ImageSerializer(serializers.ModelSerializer[Image]):
         return image.accelerators.replace(",", " ").split()
 
 
+class GpuReadingSerializer(serializers.ModelSerializer[GpuReading]):
+    """What the driver last said of a device as a whole; null where it does not say."""
+
+    class Meta:
+        model = GpuReading
+        fields = ("at", "utilisation", "memory_used", "temperature", "power")
+        read_only_fields = fields
+
+
 class GpuSerializer(serializers.ModelSerializer[Gpu]):
     """A GPU with the sum of its sessions' shares."""
 
     capacity = FgpuTextField(source="host.group.gpu_capacity", read_only=True)
     held = FgpuTextField(read_only=True, help_text="fGPU that sessions hold now")
+    reading = GpuReadingSerializer(read_only=True, default=None, allow_null=True)
 
     class Meta:
         model = Gpu
-        fields = ("uuid", "name", "index", "memory", "is_simulated", "tier", "capacity", "held")
+        fields = ("uuid", "name", "index", "memory", "is_simulated", "tier", "capacity", "held", "reading")
         read_only_fields = fields
 
 
@@ -82,5 +92,8 @@ class HostSerializer(serializers.ModelSerializer[Host]):
 
     class Meta:
         model = Host
-        fields = ("name", "status", "is_cordoned", "resource_group", "cpu", "cpu_held", "memory", "memory_held", "gpus")
+        fields = (
+            *("name", "status", "is_cordoned", "cordon_reason", "drain_by", "resource_group"),
+            *("cpu", "cpu_held", "memory", "memory_held", "gpus"),
+        )
         read_only_fields = fields

@@ -1,7 +1,8 @@
-"""Operations on hosts: register, heartbeat, declare lost or ready, cordon."""
+"""Operations on hosts: register, heartbeat, declare lost or ready, cordon, drain; and readings of their GPUs."""
 
 import logging
-from datetime import timedelta
+from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import IntegrityError, transaction
@@ -10,7 +11,7 @@ from django.utils import timezone
 
 from resources.discovery import Device, Machine
 from resources.kick import kick_scheduler
-from resources.models import Gpu, Host, HostStatus, ResourceGroup
+from resources.models import Gpu, GpuReading, Host, HostStatus, ResourceGroup
 from resources.tiers import Tier
 
 logger = logging.getLogger(__name__)
@@ -70,11 +71,32 @@ def declare_lost() -> list[Host]:
 
 
 def cordon(hosts: QuerySet[Host], *, cordoned: bool) -> int:
-    """Cordon or uncordon these hosts; return how many changed. A cordoned host gets no new sessions."""
+    """Cordon or uncordon these hosts; return how many changed. A cordoned host gets no new sessions.
+
+    Uncordoning also ends a drain.
+    """
     with transaction.atomic():
-        changed = hosts.exclude(is_cordoned=cordoned).update(is_cordoned=cordoned)
+        changed = hosts.exclude(is_cordoned=cordoned).update(is_cordoned=cordoned, cordon_reason="", drain_by=None)
         kick_scheduler()
     return changed
+
+
+def set_drain(host: Host, *, end_at: datetime | None, reason: str) -> None:
+    """Cordon the host, say why, and store when its sessions are to end; None lets them finish."""
+    host.is_cordoned, host.cordon_reason, host.drain_by = True, reason, end_at
+    with transaction.atomic():
+        host.save(update_fields=["is_cordoned", "cordon_reason", "drain_by"])
+        kick_scheduler()
+
+
+def record_readings(readings: Iterable[GpuReading]) -> None:
+    """Replace the readings of these GPUs; one statement."""
+    GpuReading.objects.bulk_create(
+        readings,
+        update_conflicts=True,
+        unique_fields=["gpu"],
+        update_fields=["at", "utilisation", "memory_used", "temperature", "power"],
+    )
 
 
 def _join(name: str, machine: Machine, group_name: str) -> Host:

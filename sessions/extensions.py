@@ -28,7 +28,7 @@ def allowed(session: Session, actor: User) -> timedelta:
     A session that waits was told when it starts: the end of another on which this may rest is not put off beyond that,
     except by a superadmin, whom no policy bounds either.
     """
-    if session.status != Status.RUNNING or session.ends_at is None:
+    if session.status != Status.RUNNING or session.ends_at is None or session.drained_at is not None:
         return timedelta(0)
     if actor.is_superuser:
         return MOST_BY_SUPERADMIN
@@ -52,6 +52,8 @@ def refusal(session: Session, actor: User) -> str:
         return _("Only a running session can be extended.")
     if session.ends_at is None:
         return _("Nothing limits how long this session runs.")
+    if session.drained_at is not None:
+        return _("Its host is being taken out of service.")
     if session.extension_left < SHORTEST and not actor.is_superuser:
         return _("Your policy does not let this session run longer.")
     return _("Another session waits and was told when it starts, which rests on the end of this one.")
@@ -61,7 +63,7 @@ def extend(session_id: str, by: timedelta, *, actor: User) -> Session:
     """Let the session run longer by `by`, and return it. Raises RejectedError with a message for `by`, or GENERAL."""
     with transaction.atomic():
         rows = Session.objects.select_for_update(of=("self",), no_key=True)
-        session = rows.select_related("owner__policy").get(pk=session_id)
+        session = rows.select_related("owner__policy", "host").get(pk=session_id)
         most = allowed(session, actor)
         if most < SHORTEST:
             raise RejectedError({GENERAL: refusal(session, actor)})

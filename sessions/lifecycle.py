@@ -56,6 +56,7 @@ class Reason(StrEnum):
     START_FAILED = "START_FAILED"  # the engine refused the container
     IMAGE_UNAVAILABLE = "IMAGE_UNAVAILABLE"  # neither on the host nor to be pulled
     START_TIMEOUT = "START_TIMEOUT"  # not running within the deadline
+    HOST_DRAINED = "HOST_DRAINED"  # its host is being taken out of service; as an event, the status stays
     HOST_LOST = "HOST_LOST"  # its host was silent for longer than the group's grace period
 
 

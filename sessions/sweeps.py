@@ -13,7 +13,7 @@ from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import HostStatus
 from sessions import conversions, services
-from sessions.lifecycle import IN_CONTAINER, Reason, Status
+from sessions.lifecycle import HOSTED, IN_CONTAINER, Reason, Status
 from sessions.models import ACTIVE_CONVERSIONS, Conversion, ConversionState, Session, StaleSessionError
 
 logger = logging.getLogger(__name__)
@@ -32,6 +32,7 @@ def enforce_deadlines() -> None:
     end_on_lost_hosts()
     end_expired()
     end_over_limit()
+    end_on_drained_hosts()
     cancel_timed_out()
     cancel_dependents()
     fail_stranded_conversions()
@@ -82,6 +83,13 @@ def end_over_limit() -> None:
     )
     for session in over.select_related("host"):
         services.end(session, Reason.TIME_LIMIT, "It reached its time limit.")
+
+
+def end_on_drained_hosts() -> None:
+    """End sessions on hosts that are to be free of them by now."""
+    late = Session.objects.filter(status__in=HOSTED, host__drain_by__lte=timezone.now())
+    for session in late.exclude(status=Status.TERMINATING).select_related("host"):
+        services.end(session, Reason.HOST_DRAINED, "Its host was taken out of service.")
 
 
 def cancel_timed_out() -> None:

@@ -41,6 +41,7 @@ REASON_WORDS: Final[dict[Reason, str]] = {
     Reason.START_FAILED: "The container could not be started",
     Reason.IMAGE_UNAVAILABLE: "The image is not on the host and cannot be pulled",
     Reason.START_TIMEOUT: "The container was not running in time",
+    Reason.HOST_DRAINED: "Its host is being taken out of service",
     Reason.HOST_LOST: "The host was unreachable for too long",
 }
 

@@ -21,6 +21,23 @@ class GpuProcess:
     memory_bytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuSample:
+    """What a device does as a whole; None where the driver does not say."""
+
+    utilisation: int | None  # percent of the last second
+    memory_used_bytes: int | None
+    temperature: int | None  # degrees Celsius
+    power: int | None  # watts
+
+
+class Sampler(Protocol):
+    """What readings of whole devices ask of the driver."""
+
+    def sample(self, uuid: str) -> GpuSample:
+        """Return what the device does now."""
+
+
 class Telemetry(Protocol):
     """What the watchdog asks of the driver."""
 
@@ -62,6 +79,16 @@ class NvmlTelemetry:
         )
         self._seen[uuid] = max((int(sample.timeStamp) for sample in samples), default=self._seen.get(uuid, 0))
         return {int(sample.pid): int(sample.smUtil) for sample in samples}
+
+    def sample(self, uuid: str) -> GpuSample:
+        """Return what the device does now; see Sampler."""
+        sensor = pynvml.NVML_TEMPERATURE_GPU
+        return GpuSample(
+            utilisation=self.busy(uuid),
+            memory_used_bytes=self._ask(uuid, lambda handle: int(pynvml.nvmlDeviceGetMemoryInfo(handle).used), None),
+            temperature=self._ask(uuid, lambda handle: int(pynvml.nvmlDeviceGetTemperature(handle, sensor)), None),
+            power=self._ask(uuid, lambda handle: round(pynvml.nvmlDeviceGetPowerUsage(handle) / 1000), None),
+        )
 
     def _ask(self, uuid: str, question: Callable[[Any], Answer], otherwise: Answer) -> Answer:
         try:

@@ -14,6 +14,7 @@ from resources.models.images import (
 )
 from resources.models.machines import (
     Gpu,
+    GpuReading,
     Host,
     HostStatus,
     Installation,
@@ -32,6 +33,7 @@ __all__ = [
     "App",
     "BuildState",
     "Gpu",
+    "GpuReading",
     "Host",
     "HostImage",
     "HostStatus",

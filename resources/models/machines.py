@@ -141,6 +141,12 @@ class Host(models.Model):
     group = models.ForeignKey(ResourceGroup, on_delete=models.PROTECT, related_name="hosts")
     status = models.CharField(max_length=8, choices=HostStatus.choices, default=HostStatus.JOINING.value)
     is_cordoned = models.BooleanField("cordoned", default=False, help_text="Place no new sessions here")
+    cordon_reason = models.CharField(
+        "why it is cordoned", max_length=200, blank=True, help_text="Shown to everybody who sees the host"
+    )
+    drain_by = models.DateTimeField(
+        null=True, blank=True, help_text="Sessions that run here then are ended; empty: they may finish"
+    )
     cpu = models.PositiveIntegerField("CPU cores")
     memory = models.PositiveBigIntegerField("memory (bytes)")
     architecture = models.CharField(max_length=16, blank=True, help_text="Of its CPU, such as amd64, as images name it")
@@ -152,6 +158,9 @@ class Host(models.Model):
 
     class Meta:
         ordering = ("name",)
+        constraints = (
+            models.CheckConstraint(condition=Q(drain_by=None) | Q(is_cordoned=True), name="host_drained_is_cordoned"),
+        )
 
     def __str__(self) -> str:
         return self.name
@@ -181,6 +190,20 @@ class Gpu(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} {self.uuid}"
+
+
+class GpuReading(models.Model):
+    """What the driver last said of a device as a whole; null where it does not say."""
+
+    gpu = models.OneToOneField(Gpu, on_delete=models.CASCADE, primary_key=True, related_name="reading")
+    at = models.DateTimeField(default=timezone.now)
+    utilisation = models.PositiveSmallIntegerField("utilisation (%)", null=True)
+    memory_used = models.PositiveBigIntegerField("memory in use (bytes)", null=True)
+    temperature = models.SmallIntegerField("temperature (°C)", null=True)
+    power = models.PositiveIntegerField("power (W)", null=True)
+
+    def __str__(self) -> str:
+        return f"{self.gpu_id} at {self.at}"
 
 
 class Preset(models.Model):

@@ -79,6 +79,8 @@ def test_a_host_shows_sums_without_names() -> None:
             "name": host.name,
             "status": "READY",
             "is_cordoned": False,
+            "cordon_reason": "",
+            "drain_by": None,
             "resource_group": host.group.name,
             "cpu": 8,
             "cpu_held": 4,
@@ -94,6 +96,7 @@ def test_a_host_shows_sums_without_names() -> None:
                     "tier": "hook",
                     "capacity": "2",
                     "held": "0.7",
+                    "reading": None,
                 }
             ],
         }

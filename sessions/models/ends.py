@@ -1,4 +1,7 @@
-"""When a running session reaches the earlier of its time limit and its policy's lifetime limit, extensions included."""
+"""When a running session ends: at the earlier of its time limit and its policy's lifetime limit, extensions included.
+
+A host that is drained may end it before that.
+"""
 
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
@@ -16,22 +19,28 @@ def time_bound() -> Least:
     return Least("time_limit", "owner__policy__max_lifetime")
 
 
-def end_expression() -> "ExpressionWrapper[CombinedExpression]":
-    """Return the expression for the time at which a started session ends; NULL without a limit."""
+def limit_expression() -> "ExpressionWrapper[CombinedExpression]":
+    """Return the expression for the time at which a started session reaches its limits; NULL without a limit."""
     return ExpressionWrapper(F("started_at") + time_bound() + F("extension"), output_field=DateTimeField())
 
 
+def end_expression() -> Least:
+    """Return the expression for the time at which a started session ends; NULL where nothing ends it."""
+    return Least(limit_expression(), F("host__drain_by"))
+
+
 def end_of(session: "Session") -> datetime | None:
-    """Return the same in Python; fetch `owner__policy` with the session."""
+    """Return the same in Python; fetch `owner__policy` and `host` with the session."""
+    if session.started_at is None:
+        return None
     limits = (session.time_limit, session.owner.policy.max_lifetime)
     bound = min((limit for limit in limits if limit is not None), default=None)
-    if session.started_at is None or bound is None:
-        return None
-    return session.started_at + bound + session.extension
+    limit_at = None if bound is None else session.started_at + bound + session.extension
+    return min((end for end in (limit_at, session.drained_at) if end is not None), default=None)
 
 
 def extension_left(session: "Session") -> timedelta:
     """Return how much longer its owner's policy lets the running session go on; zero where nothing limits it."""
-    if session.ends_at is None or session.is_final:
+    if session.ends_at is None or session.drained_at is not None or session.is_final:
         return timedelta(0)
     return max(timedelta(0), session.owner.policy.max_extension - session.extension)

@@ -295,8 +295,13 @@ class Session(models.Model):
 
     @property
     def ends_at(self) -> datetime | None:
-        """When a started session reaches its limits; None without one. `end_expression` in queries."""
+        """When a started session is ended at the latest; None if nothing ends it. `end_expression` in queries."""
         return end_of(self)
+
+    @property
+    def drained_at(self) -> datetime | None:
+        """When its host is to be free of sessions; None if it is not drained, or lets its sessions finish."""
+        return self.host.drain_by if self.host else None
 
     @property
     def extension_left(self) -> timedelta:

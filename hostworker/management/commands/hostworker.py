@@ -14,6 +14,7 @@ from django.core.management.base import BaseCommand, CommandError
 from hostworker.enforcement.programs import NVML, ProgramsMissingError
 from hostworker.enforcement.simulation import load_nvml
 from hostworker.enforcement.telemetry import NvmlTelemetry
+from hostworker.gpu_readings import GpuReadings
 from hostworker.runtime.container_config import NETWORK, bridge_device
 from hostworker.runtime.factory import firewall_problem, get_enforcer, get_privileges, get_runtime
 from hostworker.watchdog import Watchdog
@@ -56,7 +57,9 @@ class Command(BaseCommand):
             has_mps=bool(settings.COMPUTE_MPS_DIR),
             gateway_url=settings.COMPUTE_GATEWAY_URL,
         )
-        worker = HostWorker(get_runtime(), host, _watchdog(host, machine), _firewall(host), get_privileges())
+        watchdog = _watchdog(host, machine)
+        readings = GpuReadings(host, NvmlTelemetry()) if watchdog else None  # where NVML can be asked
+        worker = HostWorker(get_runtime(), host, watchdog, _firewall(host), get_privileges(), readings)
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())  # until Celery takes it over
         try:
             worker.begin()
