@@ -8,10 +8,12 @@ from django.core.cache import cache
 from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser
+from pytest_django import DjangoDbBlocker
 
 from scheduler import estimate, passes
 from tests.browser import chromium
-from tests.database import empty_tables
+from tests.containers import remove_lent_containers
+from tests.database import empty_tables, keeping_rows
 from tests.held import HeldFixtures
 from tests.live import LiveServer, serving
 from tests.platform import ROOT, Platform, running_platform
@@ -27,6 +29,20 @@ def _quick_flush() -> Iterator[None]:
     """Empty the database after each test that commits in milliseconds: hundreds of tests do."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransactionTestCase, "_fixture_teardown", empty_tables)
+        yield
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _lent_containers() -> Iterator[None]:
+    """Remove, at the end, the containers that tests have handed on."""
+    yield
+    remove_lent_containers()
+
+
+@pytest.fixture(scope="module")
+def module_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """The database of a module whose tests share committed rows, such as those of a worker that runs throughout."""
+    with django_db_blocker.unblock(), keeping_rows():
         yield
 
 

@@ -117,7 +117,7 @@ def test_tensorboard_shows_logged_values(page: Page, terminal: Page) -> None:
 
 def test_mlflow_compares_runs_of_the_terminal(page: Page, terminal: Page) -> None:
     write_file(terminal, "train_diabetes.py", TRAIN)
-    typed(terminal, "clear; mlflow ui --host 0.0.0.0 --workers 1", "Application startup complete")
+    typed(terminal, "clear; mlflow ui --host 0.0.0.0", "Application startup complete")
     ui = launched(page, NAME, "MLflow UI")
     ui.wait_for_url("http://mlflow--*.apps.localhost:*/**")
     terminal.bring_to_front()

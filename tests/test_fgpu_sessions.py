@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from uuid import uuid4
 
@@ -12,8 +13,9 @@ from engine.containers import HOST_LABEL
 from resources.models import ResourceGroup
 from resources.units import GIB, MIB
 from sessions import services
+from sessions.errors import RejectedError
 from sessions.lifecycle import Reason, Status
-from sessions.models import GpuShare, SessionUsage
+from sessions.models import GpuShare, Session, SessionUsage
 from tests.containers import remove_containers
 from tests.fgpu_sessions import (
     NOT_READY,
@@ -34,35 +36,28 @@ pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 BYPASS = "sed s#/etc/ld.so.preload#/etc/ld.so.xreload# /lib64/ld-linux-x86-64.so.2 > /tmp/ld; chmod +x /tmp/ld"
 
 
-@pytest.fixture(autouse=True, scope="module")
-def _built() -> None:
+@pytest.fixture(scope="module")
+def name(module_db: None) -> Iterator[str]:
+    """The name of a ready host with two simulated GPUs of 8 GiB; what its worker leaves is removed at the end."""
     ensure_hook_built()
     ensure_python_image()
-
-
-@pytest.fixture
-def name() -> Iterator[str]:
-    """The name of a host; what its worker leaves in the engine is removed at the end."""
     name = f"fgpu-{uuid4().hex[:8]}"
-    yield name
+    with host_worker(name, COMPUTE_SIMULATED_GPUS="2x8GiB"):
+        wait_until_ready(name)
+        yield name
     remove_containers(f"{HOST_LABEL}={name}")
     shutil.rmtree(folder_of(name).parent, ignore_errors=True)
 
 
 @pytest.fixture
 def group(name: str) -> Iterator[ResourceGroup]:
-    """The group of a ready host with one simulated GPU of 8 GiB, cut into 2 fGPU."""
-    with host_worker(name, COMPUTE_SIMULATED_GPUS="1x8GiB"):
-        wait_until_ready(name)
-        yield group_of(name, 2)
-
-
-@pytest.fixture
-def two_gpus(name: str) -> Iterator[ResourceGroup]:
-    """The group of a ready host with two simulated GPUs of 8 GiB, cut into 2 fGPU."""
-    with host_worker(name, COMPUTE_SIMULATED_GPUS="2x8GiB"):
-        wait_until_ready(name)
-        yield group_of(name, 2)
+    """The group of the host, whose GPUs are cut into 2 fGPU; its sessions are ended afterwards."""
+    yield group_of(name, 2)
+    live = list(Session.objects.live())
+    for session in live:
+        with suppress(RejectedError):  # it has just ended
+            services.terminate(session, actor=session.owner)
+    until(lambda: not Session.objects.live().exists())
 
 
 def folder_of(host_name: str) -> Path:
@@ -119,13 +114,13 @@ def test_a_fifth_of_a_gpu_cut_into_five(group: ResourceGroup, name: str) -> None
     assert running(group, "1").total_memory() == [8192 * 1000 // 5000]
 
 
-def test_shares_are_on_the_leased_gpus_exactly(two_gpus: ResourceGroup) -> None:
-    three = running(two_gpus, "3")
+def test_shares_are_on_the_leased_gpus_exactly(group: ResourceGroup) -> None:
+    three = running(group, "3")
     shares = shares_of(three.session.pk)
     assert sorted(milli for _, milli in shares) == [1000, 2000]
     _, listed = three.run("nvidia-smi --query-gpu=uuid,memory.total --format=csv,noheader,nounits")
     assert listed.splitlines() == [f"{uuid}, {8192 * milli // 2000}" for uuid, milli in shares]
-    rest = running(two_gpus, "0.35")
+    rest = running(group, "0.35")
     (halved,) = (uuid for uuid, milli in shares if milli == 1000)
     assert shares_of(rest.session.pk) == [(halved, 350)]
     assert rest.total_memory() == [8 * GIB * 350 // 2000 // MIB]
@@ -135,8 +130,8 @@ def test_shares_are_on_the_leased_gpus_exactly(two_gpus: ResourceGroup) -> None:
     for ended in (three.session, rest.session):
         services.terminate(ended, actor=ended.owner)
         wait_for(ended, Status.TERMINATED)
-    assert running(two_gpus, "1.5").total_memory() == [6144]
-    assert running(two_gpus, "1").total_memory() == [4096]
+    assert running(group, "1.5").total_memory() == [6144]
+    assert running(group, "1").total_memory() == [4096]
 
 
 def test_whole_gpus_have_no_hook(group: ResourceGroup) -> None:

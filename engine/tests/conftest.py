@@ -10,7 +10,7 @@ from engine.engine import Engine
 from engine.gateway import EngineGateway, signer
 from engine.shell import Shell
 from engine.tests.gateways import HOST, KEYS, running_gateway, session_container
-from tests.containers import ENGINE_URL, Container, running_container
+from tests.containers import ENGINE_URL, Container, lent_container
 from tests.shell_image import ensure_shell_image
 from tests.tiny_image import ensure_tiny_image
 
@@ -18,14 +18,14 @@ from tests.tiny_image import ensure_tiny_image
 @pytest.fixture
 def bare() -> Iterator[Container]:
     """A container with busybox's sh alone."""
-    with running_container(ensure_tiny_image()) as container:
+    with lent_container(ensure_tiny_image()) as container:
         yield container
 
 
 @pytest.fixture
 def full() -> Iterator[Container]:
     """A container with bash and tmux."""
-    with running_container(ensure_shell_image()) as container:
+    with lent_container(ensure_shell_image()) as container:
         yield container
 
 

@@ -13,7 +13,7 @@ from accounts.models import User
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.browser import signed_in
-from tests.containers import Container, running_container
+from tests.containers import Container, lent_container
 from tests.factories import make_host, make_session, make_user, run_session
 from tests.live import LiveServer
 from tests.shell_image import ensure_shell_image
@@ -39,7 +39,7 @@ def page(browser: Browser, server: LiveServer, owner: User) -> Iterator[Page]:
 @pytest.fixture
 def container() -> Iterator[Container]:
     """A container with bash and tmux."""
-    with running_container(ensure_shell_image()) as running:
+    with lent_container(ensure_shell_image()) as running:
         yield running
 
 
@@ -186,7 +186,7 @@ def test_the_log_page_shows_an_ended_sessions_output(page: Page, server: LiveSer
 
 
 def test_an_exited_shell_can_be_restarted(page: Page, server: LiveServer, owner: User) -> None:
-    with running_container(ensure_tiny_image()) as bare:
+    with lent_container(ensure_tiny_image()) as bare:
         page.goto(f"{server.url}/sessions/{session_in(bare, owner).pk}/terminal/")
         expect(page.locator(".xterm-rows")).to_contain_text("#")
         run(page, "exit")

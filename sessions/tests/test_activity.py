@@ -15,7 +15,7 @@ from sessions.activity import record, used
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.tests.terminal_client import cookie_of, terminal
-from tests.containers import running_container
+from tests.containers import lent_container
 from tests.factories import make_host, run_session
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
@@ -76,7 +76,7 @@ def test_a_database_outage_costs_only_one_record(
 @pytest.mark.django_db(transaction=True)
 async def test_terminal_input_is_activity_but_opening_is_not() -> None:
     session = await sync_to_async(lambda: run_session(host=make_host(name=settings.COMPUTE_HOST_NAME)))()
-    with running_container(ensure_tiny_image()) as container:
+    with lent_container(ensure_tiny_image()) as container:
         await Session.objects.filter(pk=session.pk).aupdate(container_id=container.id)
         cookie = await sync_to_async(lambda: cookie_of(session.owner))()
         async with terminal(session.pk, cookie) as client:

@@ -18,7 +18,7 @@ from sessions.models import Session
 from sessions.terminal import OUTPUT_WINDOW
 from sessions.terminal_messages import CloseCode
 from sessions.tests.terminal_client import cookie_of, terminal
-from tests.containers import Container, running_container
+from tests.containers import Container, lent_container
 from tests.factories import make_host, make_session, make_user, run_session
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, eventually
@@ -47,7 +47,7 @@ def cookie(owner: User) -> str:
 @pytest.fixture
 def container() -> Iterator[Container]:
     """A container with busybox's sh."""
-    with running_container(ensure_tiny_image()) as running:
+    with lent_container(ensure_tiny_image()) as running:
         yield running
 
 

@@ -21,7 +21,7 @@ from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sshserver.host_key import NAME, load_host_key
 from sshserver.tests.ssh_client import SshClient, run
-from tests.containers import Container, running_container
+from tests.containers import Container, lent_container, running_container
 from tests.factories import make_endpoint, make_host, make_session, make_user, run_session
 from tests.gateways import running_gateway
 from tests.ports import free_port
@@ -48,7 +48,7 @@ def owner() -> User:
 @pytest.fixture
 def container() -> Iterator[Container]:
     """A container with bash and sftp-server."""
-    with running_container(ensure_shell_image()) as running:
+    with lent_container(ensure_shell_image()) as running:
         yield running
 
 
@@ -133,7 +133,7 @@ def test_files_are_copied_by_sftp_and_scp(client: SshClient, tmp_path: Path) -> 
 
 @pytest.mark.usefixtures("key")
 def test_an_image_without_sftp_server_says_so(client: SshClient, host: Host, owner: User) -> None:
-    with running_container(ensure_tiny_image()) as bare:
+    with lent_container(ensure_tiny_image()) as bare:
         session_in(bare, host, owner, "bare")
         done = client.sftp("bare", "ls\n")
         assert done.returncode != 0

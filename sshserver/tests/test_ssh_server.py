@@ -25,7 +25,7 @@ from sshserver.host_key import NAME, load_host_key
 from sshserver.login_failures import MAX_FAILURES, WINDOW_SECONDS, LoginFailures
 from sshserver.pending_logins import MAX_PER_ADDRESS, MAX_TOTAL, PendingLogins
 from sshserver.server import SshServer
-from tests.containers import Container, running_container
+from tests.containers import Container, lent_container
 from tests.factories import make_host, make_user, run_session
 from tests.shell_image import ensure_shell_image
 from tests.wait import SECONDS, eventually
@@ -92,7 +92,7 @@ async def port(transactional_db: None, server: SshServer) -> AsyncIterator[int]:
 @pytest.fixture
 def container() -> Iterator[Container]:
     """A container with bash."""
-    with running_container(ensure_shell_image()) as running:
+    with lent_container(ensure_shell_image()) as running:
         yield running
 
 
