@@ -16,9 +16,12 @@ CUT_OFF: Final = 126  # the engine's exit code when it could not deliver the out
 EXIT_CHECKS: Final = 20
 EXIT_CHECK_PAUSE_SECONDS: Final = 0.1
 ENVIRONMENT: Final = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
-# The first line is the process id of the shell: `exec` keeps it.
+CONFIRM: Final = b"\x04"  # the terminal's end of file, which ends a `read` and is not echoed
+# The first line is the process id of the shell: `exec` keeps it. Programs such as tmux begin by discarding what was
+# written and not read yet (tcflush), so the script waits until the line has arrived.
 START: Final = """
 echo $$
+read -r _
 export LANG="${LANG:-C.UTF-8}"
 if command -v tmux >/dev/null 2>&1; then exec tmux -u new-session -A -s gp; fi
 if command -v bash >/dev/null 2>&1; then exec bash -l; fi
@@ -27,6 +30,7 @@ exec sh -l
 # Without tmux, for SSH clients, which have a terminal of their own and may send a command.
 PLAIN_START: Final = """
 echo $$
+if [ -t 0 ]; then read -r _; fi
 export LANG="${LANG:-C.UTF-8}"
 shell=sh
 if command -v bash >/dev/null 2>&1; then shell=bash; fi
@@ -58,10 +62,11 @@ class Shell(ExecStream):
         command: Sequence[str] = ("sh", "-c", START),
         environment: Mapping[str, str] = ENVIRONMENT,
     ) -> Self:
-        """Run a command that prints its process id and then becomes the shell. Raises ExecError."""
+        """Run a command that prints its process id, reads CONFIRM, and then becomes the shell. Raises ExecError."""
         shell = await cls.open(engine, container_id, command, environment)
         try:
             shell.process_id, shell.container_id = await read_process_id(shell.read_line), container_id
+            await shell.write(CONFIRM)
         except BaseException:
             shell.close()
             raise
@@ -93,7 +98,8 @@ async def read_process_id(read_line: Callable[[], Awaitable[bytes]], what: str =
     except TimeoutError as error:
         raise ExecError(f"The {what} did not start in time.") from error
     if not first_line.isdecimal():
-        raise ExecError(f"No {what} could be started: {first_line or 'the container ended'}")
+        words = "".join(filter(str.isprintable, first_line))
+        raise ExecError(f"No {what} could be started: {words or 'the container ended'}")
     return int(first_line)
 
 
