@@ -19,6 +19,7 @@ class Entry:
     view: str  # that it leads to
     covers: tuple[str, ...] = ()  # beginnings of the names of the views that belong to it, besides `view`
     for_staff: bool = False
+    document: str = ""  # of the help, about the entry's pages
 
     def match(self, view_name: str) -> int:
         """Return how many characters of the view's name say that it belongs to the entry; 0 if it does not."""
@@ -38,18 +39,24 @@ class Link:
 # An entry whose view has no URL is left out.
 ENTRIES: Final = (
     Entry(_("Summary"), "home", "overview:home"),
-    Entry(_("Sessions"), "layers", "sessions:list", ("sessions:", "endpoints:")),
-    Entry(_("Launch"), "play", "sessions:launch"),
-    Entry(_("Data folders"), "folder", "folders:list", ("folders:",)),
-    Entry(_("Environments"), "box", "overview:environments", ("overview:environment", "sessions:private-images")),
-    Entry(_("Hosts"), "host", "overview:hosts", ("overview:host",)),
+    Entry(_("Sessions"), "layers", "sessions:list", ("sessions:", "endpoints:"), document="lifecycle"),
+    Entry(_("Launch"), "play", "sessions:launch", document="getting-started"),
+    Entry(_("Data folders"), "folder", "folders:list", ("folders:",), document="folders"),
+    Entry(
+        _("Environments"),
+        "box",
+        "overview:environments",
+        ("overview:environment", "sessions:private-images"),
+        document="images",
+    ),
+    Entry(_("Hosts"), "host", "overview:hosts", ("overview:host",), document="hosts"),
     Entry(_("Administration"), "shield", "admin:index", ("admin:", "simulation"), for_staff=True),
 )
 
 
 def links(request: HttpRequest) -> Iterator[Link]:
     """Yield the entries that the user of `request` may open; the one that matches its view best is active."""
-    view_name = request.resolver_match.view_name if request.resolver_match else ""
+    view_name = _view_name(request)
     best = max(entry.match(view_name) for entry in ENTRIES)
     for entry in ENTRIES:
         if entry.for_staff and not request.user.is_staff:
@@ -59,3 +66,16 @@ def links(request: HttpRequest) -> Iterator[Link]:
         except NoReverseMatch:
             continue
         yield Link(entry, url, best > 0 and entry.match(view_name) == best, entry.view == view_name)
+
+
+def help_url(request: HttpRequest) -> str:
+    """Return the URL of the help about the request's page, or of all help."""
+    view_name = _view_name(request)
+    entry = max(ENTRIES, key=lambda entry: entry.match(view_name))
+    if entry.document and entry.match(view_name):
+        return reverse("help:page", args=[entry.document])
+    return reverse("help:index")
+
+
+def _view_name(request: HttpRequest) -> str:
+    return request.resolver_match.view_name if request.resolver_match else ""

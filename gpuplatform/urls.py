@@ -17,6 +17,7 @@ urlpatterns = [
     path("accounts/", include("accounts.urls")),
     path("sessions/", include("pages.urls")),
     path("folders/", include("folders.urls")),
+    path("help/", include("pages.help.urls")),
     path("", include("endpoints.urls")),
     path("healthz", views.healthz, name="healthz"),
     path("admin/login/", views.admin_sign_in),

@@ -1,14 +1,26 @@
-"""Template tags: icons from the sprite, and the main navigation."""
+"""Template tags: icons from the sprite, the import map of the scripts, and the main navigation."""
+
+import json
+from typing import Final
 
 from django import template
+from django.conf import settings
 from django.template.context import RequestContext
 from django.templatetags.static import static
 from django.utils.html import format_html
-from django.utils.safestring import SafeString
+from django.utils.safestring import SafeString, mark_safe
 
 from gpuplatform import navigation
 
 register = template.Library()
+
+_XTERM: Final = "vendor/xterm"
+_PACKAGES: Final = {
+    "@xterm/xterm": f"{_XTERM}/xterm/lib/xterm.mjs",
+    "@xterm/addon-fit": f"{_XTERM}/addon-fit/lib/addon-fit.mjs",
+    "@xterm/addon-unicode11": f"{_XTERM}/addon-unicode11/lib/addon-unicode11.mjs",
+    "@xterm/addon-web-links": f"{_XTERM}/addon-web-links/lib/addon-web-links.mjs",
+}
 
 
 @register.simple_tag
@@ -22,7 +34,21 @@ def icon(name: str, classes: str = "") -> SafeString:
     )
 
 
+@register.simple_tag
+def import_map() -> SafeString:
+    """Return the import map: each file of static/js as "#name", as in package.json, and modules of npm packages."""
+    modules = {f"#{path.stem}": f"js/{path.name}" for path in sorted((settings.BASE_DIR / "static/js").glob("*.js"))}
+    addresses = {name: static(path) for name, path in (modules | _PACKAGES).items()}
+    return mark_safe(json.dumps({"imports": addresses}))  # noqa: S308  # names of our own files
+
+
 @register.simple_tag(takes_context=True)
 def navigation_links(context: RequestContext) -> list[navigation.Link]:
     """Return the links of the main navigation for the user of the request."""
     return list(navigation.links(context["request"]))
+
+
+@register.simple_tag(takes_context=True)
+def help_address(context: RequestContext) -> str:
+    """Return the URL of the help about the request's page."""
+    return navigation.help_url(context["request"])

@@ -1,0 +1,137 @@
+"""The documentation as pages: which documents there are, their HTML, and a search over their sections. No Django."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from html import unescape
+from pathlib import Path
+from typing import Final
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+FOLDER: Final = Path(__file__).resolve().parents[2] / "docs"
+MAX_RESULTS: Final = 30
+EXCERPT_CHARACTERS: Final = 180
+_MARKDOWN: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
+_FOREIGN: Final = re.compile(r"[a-z][a-z0-9+.-]*:|/", re.IGNORECASE)  # addresses that lead out of the documents
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading of a document and the text below it; the first one is the document's title."""
+
+    title: str
+    anchor: str
+    level: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Document:
+    """A file of the documentation."""
+
+    name: str  # path below the folder, without .md
+    title: str
+    html: str
+    sections: tuple[Section, ...]
+
+    @property
+    def summary(self) -> str:
+        """Return the first sentence of the document."""
+        return re.split(r"(?<=[.:]) ", self.sections[0].text, maxsplit=1)[0].rstrip(":")
+
+
+@dataclass(frozen=True)
+class Result:
+    """A section that holds all words of a search."""
+
+    document: Document
+    section: Section
+    excerpt: str
+
+
+def names() -> frozenset[str]:
+    """Return the names of all documents."""
+    return frozenset(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.md"))
+
+
+@cache
+def load(name: str) -> Document:
+    """Return the document. Raises KeyError if there is none of this name."""
+    if name not in names():
+        raise KeyError(name)
+    tokens = _MARKDOWN.parse((FOLDER / f"{name}.md").read_text())
+    sections = tuple(_sections(tokens))
+    for token in tokens:
+        _lead_to_pages(token.children or (), name)
+        if token.type == "fence" and token.info.strip() == "mermaid":
+            token.hidden, token.type, token.content = True, "html_block", ""  # a drawing, which needs a program
+    html = str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {}))
+    html = html.replace("<table>", '<div class="help-table" tabindex="0"><table>').replace("</table>", "</table></div>")
+    return Document(name, sections[0].title, html.replace("<pre>", '<pre tabindex="0">'), sections)
+
+
+def search(query: str, among: Sequence[str]) -> list[Result]:
+    """Return the sections of these documents that hold every word of the query, those with it in the title first."""
+    words = query.casefold().split()
+    found = [
+        Result(document, section, _excerpt(section.text, words[0]))
+        for document in map(load, among)
+        for section in document.sections
+        if words and all(word in f"{section.title} {section.text}".casefold() for word in words)
+    ]
+    found.sort(key=lambda result: not all(word in result.section.title.casefold() for word in words))
+    return found[:MAX_RESULTS]
+
+
+def _sections(tokens: Sequence[Token]) -> list[Section]:
+    """Return the sections, and give each heading the anchor that it has on code forges."""
+    found: list[tuple[str, str, int, list[str]]] = []
+    for index, token in enumerate(tokens):
+        if token.type == "heading_open":
+            title = _plain(tokens[index + 1])
+            anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+            token.attrSet("id", anchor)
+            found.append((title, anchor, int(token.tag[1:]), []))
+        elif token.type == "inline" and tokens[index - 1].type != "heading_open":
+            found[-1][3].append(_plain(token))
+        elif token.type == "fence":
+            found[-1][3].append(token.content)
+    return [Section(title, anchor, level, " ".join(texts)) for title, anchor, level, texts in found]
+
+
+def _plain(token: Token) -> str:
+    return unescape("".join(" " if child.type == "softbreak" else child.content for child in token.children or ()))
+
+
+def _lead_to_pages(tokens: Sequence[Token], name: str) -> None:
+    """Let the links of a paragraph lead to pages, and those to files that are no documents nowhere."""
+    tag = "a"
+    for token in tokens:
+        if token.type == "link_open":
+            address = _address(str(token.attrGet("href")), name)
+            tag = "a" if address else "span"
+            token.attrs = {"href": address} if address else {}
+        if token.type in ("link_open", "link_close"):
+            token.tag = tag
+
+
+def _address(href: str, name: str) -> str:
+    """Return where a link of the document leads to among the pages: `folders.md#x` is `../folders/#x`; or ""."""
+    if href.startswith("#") or _FOREIGN.match(href):
+        return href
+    path, _, anchor = href.partition("#")
+    target = (FOLDER / name).parent.joinpath(path).resolve().relative_to(FOLDER.parent).as_posix()
+    if not target.startswith("docs/"):
+        return ""
+    page = target.removeprefix("docs/").removesuffix(".md")
+    up = "../" * (name.count("/") + 1)
+    return f"{up}{page}/" + (f"#{anchor}" if anchor else "")
+
+
+def _excerpt(text: str, word: str) -> str:
+    start = max(0, text.casefold().find(word) - EXCERPT_CHARACTERS // 3)
+    cut = text[start : start + EXCERPT_CHARACTERS].strip()
+    return f"{'… ' if start else ''}{cut}{' …' if start + EXCERPT_CHARACTERS < len(text) else ''}"

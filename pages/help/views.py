@@ -1,0 +1,77 @@
+"""Help: the documentation of the installed version, searchable, and the keys of the pages."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+from django.views.decorators.http import require_safe
+
+from pages.help import documents
+
+
+@dataclass(frozen=True)
+class Group:
+    """Documents for one kind of reader."""
+
+    title: str | Promise
+    icon: str
+    names: tuple[str, ...]
+
+
+GROUPS: Final = (
+    Group(
+        _("Using the platform"),
+        "play",
+        (
+            "getting-started",
+            "apps",
+            "folders",
+            "ssh",
+            "images",
+            "lifecycle",
+            "scheduling",
+            "fgpu",
+            "isolation",
+            "api",
+            "glossary",
+        ),
+    ),
+    Group(_("Running the platform"), "host", ("hosts", "settings", "security")),
+    Group(_("How it works inside"), "layers", ("architecture", "proxy", "design")),
+)
+ORDER: Final = tuple(name for group in GROUPS for name in group.names)
+
+
+@login_required
+@require_safe
+def index(request: HttpRequest) -> HttpResponse:
+    """List the documents, or what a search `q` finds in them."""
+    query = request.GET.get("q", "").strip()
+    context = {"groups": _groups(), "query": query, "results": documents.search(query, ORDER) if query else []}
+    return render(request, "help/index.html", context)
+
+
+@login_required
+@require_safe
+def page(request: HttpRequest, name: str) -> HttpResponse:
+    """Show a document."""
+    try:
+        document = documents.load(name)
+    except KeyError:
+        raise Http404 from None
+    return render(request, "help/page.html", {"document": document, "groups": _groups()})
+
+
+@login_required
+@require_safe
+def keys(request: HttpRequest) -> HttpResponse:
+    """Show the keys of the pages; htmx gets the dialog alone."""
+    return render(request, "help/_keys.html" if request.headers.get("HX-Request") else "help/keys.html")
+
+
+def _groups() -> list[tuple[Group, list[documents.Document]]]:
+    return [(group, [documents.load(name) for name in group.names]) for group in GROUPS]

@@ -1,0 +1,86 @@
+"""The help: every document and link of it, the search, and the keys."""
+
+import re
+from urllib.parse import urljoin
+
+import pytest
+from django.test import Client
+from playwright.sync_api import Browser, Page, expect
+
+from pages.help import documents
+from pages.help.views import ORDER
+from tests.browser import signed_in
+from tests.factories import make_user
+from tests.live import LiveServer
+from tests.web import browser_of, text_of
+
+
+@pytest.mark.django_db
+def test_every_document_is_a_page_and_its_links_work() -> None:
+    client = browser_of(make_user())
+    pages = {f"/help/{name}/": text_of(client, f"/help/{name}/") for name in documents.names()}
+    index = text_of(client, "/help/")
+    assert all(f'href="/help/{name}/"' in index for name in ORDER)
+    broken = []
+    for path, page in pages.items():
+        article = page[page.index("<article") : page.index("</article>")]
+        for href in re.findall(r'href="([^"]+)"', article):
+            target, _, anchor = urljoin(path, href).partition("#")
+            known = not target.startswith("/") or (
+                target in pages and (not anchor or f'id="{anchor}"' in pages[target])
+            )
+            broken += [] if known else [(path, href)]
+    assert broken == []
+
+
+@pytest.mark.django_db
+def test_help_search_finds_sections_by_all_words() -> None:
+    client = browser_of(make_user())
+    page = text_of(client, "/help/?q=quota+trash")
+    assert 'href="/help/ssh/#data-folders-without-a-session"' in page
+    assert "Nothing in the help" in text_of(client, "/help/?q=%3Cb%3Exyzzy")
+    assert "&lt;b&gt;xyzzy" in text_of(client, "/help/?q=%3Cb%3Exyzzy")
+    assert client.get("/help/../settings/").status_code == client.get("/help/nothing/").status_code == 404
+
+
+@pytest.mark.django_db
+def test_help_needs_an_account(client: Client) -> None:
+    for path in ("/help/", "/help/keys/", "/help/apps/"):
+        assert client.get(path)["Location"].startswith("/accounts/sign-in/")
+
+
+@pytest.mark.django_db
+def test_help_link_leads_to_the_pages_own_document() -> None:
+    client = browser_of(make_user())
+    assert 'href="/help/folders/" aria-label="Help"' in text_of(client, "/folders/")
+    assert 'href="/help/" aria-label="Help"' in text_of(client, "/help/")
+
+
+@pytest.mark.browser
+@pytest.mark.django_db(transaction=True)
+def test_keys_launch_search_and_explain(browser: Browser, server: LiveServer) -> None:
+    with signed_in(browser, server, make_user()) as context:
+        page = context.new_page()
+        page.goto("/help/apps/")
+        page.keyboard.press("?")
+        expect(page.get_by_role("dialog", name="Keys")).to_be_visible()
+        page.keyboard.press("n")  # a dialog keeps its keys
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_be_hidden()
+        page.keyboard.press("/")
+        page.keyboard.type("n?/")
+        assert page.evaluate("document.activeElement.value") == "n?/"
+        page.get_by_role("heading", level=1).click()
+        page.keyboard.press("n")
+        page.wait_for_url("**/sessions/launch/")
+        turn_off(page)
+        page.keyboard.press("n")
+        page.keyboard.press("/")
+        assert page.url.endswith("/help/keys/")
+
+
+def turn_off(page: Page) -> None:
+    page.goto("/help/keys/")
+    page.get_by_label("Use n, / and ? in this browser").uncheck()
+    page.reload()
+    expect(page.get_by_label("Use n, / and ? in this browser")).not_to_be_checked()
