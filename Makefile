@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help machine ready packages up setup test test-long fgpu lint format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files
+.PHONY: help machine ready packages up setup test test-long fgpu lint format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -71,6 +71,9 @@ bench-terminal: $(DEV) $(NODE) .env ## Measure a keystroke's echo in a terminal 
 
 bench-proxy: $(DEV) $(NODE) ## Measure the way to apps against configurable-http-proxy and nginx; ARGS="--rounds N"
 	@$(PYTHON) -m bench.proxy $(ARGS)
+
+bench-pages: $(DEV) $(NODE) .env ## Measure every page with 1,000 hosts and 10,000 sessions, and the list with 8 clients
+	@$(PYTHON) -m bench.pages $(ARGS)
 
 bench-files: $(DEV) .env ## Measure uploads against a raw copy and downloads against nginx; ARGS="--rounds N --megabytes N"
 	@$(PYTHON) -m bench.files $(ARGS)

@@ -20,6 +20,8 @@ app_name = "sessions"
 
 urlpatterns = [
     path("", list_views.session_list, name="list"),
+    path("csv/", list_views.export, name="list-csv"),
+    path("columns/", list_views.choose_columns, name="list-columns"),
     path("launch/", launch_views.launch, name="launch"),
     path("launch/advice/", launch_views.advice, name="advice"),
     path("launch/images/", launch_views.image_builds, name="image-builds"),

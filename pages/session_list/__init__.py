@@ -1,1 +1,1 @@
-"""The list of sessions, with the resource bars."""
+"""The list of sessions: GPU blocks and resource bars, tabs, filters, columns, CSV, and its live updates."""

@@ -1,22 +1,40 @@
-"""The page that lists sessions."""
+"""The page of sessions, its columns and its CSV."""
 
-from typing import Final
+from typing import Any, Final
 
 from django.contrib.auth.decorators import login_required
-from django.core.paginator import Paginator
+from django.core.paginator import Page, Paginator
 from django.http import HttpResponse
-from django.shortcuts import render
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.cache import never_cache
-from django.views.decorators.http import require_safe
+from django.views.decorators.http import require_POST, require_safe
 from django.views.decorators.vary import vary_on_headers
 
+from accounts.models import User
 from accounts.requests import UserRequest
-from pages.session_list import queries
-from resources.models import ResourceGroup
-from sessions.lifecycle import Tab
+from pages.session_list import columns
+from pages.session_list.export import csv_of
+from pages.session_list.list_query import FILTERS, PAGE_SIZES, ListQuery, tab_counts
+from pages.session_list.live_use import live_use
+from pages.session_list.occupancy import occupancy_of
+from pages.session_list.resource_bars import bars_of, gpu_map, gpu_shares_of, held_by
+from pages.session_list.rows import load_rows, render_row
+from resources.models import Image, ResourceGroup
+from sessions.lifecycle import TABS, Status
+from sessions.models import Session
 
-PAGE_SIZE: Final = 25
-TAB_NAMES: Final[dict[str, Tab]] = {tab.value: tab for tab in Tab}
+PAGES_BESIDE: Final = 1  # the current one, and at both ends, in the list of page numbers
+
+
+class CountedPaginator(Paginator[Session]):
+    """A paginator that is told how many there are."""
+
+    def __init__(self, sessions: Any, per_page: int, count: int) -> None:
+        super().__init__(sessions, per_page)
+        self.count = count
 
 
 @require_safe
@@ -24,22 +42,92 @@ TAB_NAMES: Final[dict[str, Tab]] = {tab.value: tab for tab in Tab}
 @never_cache
 @vary_on_headers("HX-Request")
 def session_list(request: UserRequest) -> HttpResponse:
-    """Show the sessions of a tab with the resource bars; return only the live part to htmx."""
-    tab = TAB_NAMES.get(request.GET.get("tab", ""), Tab.RUNNING)
-    search = request.GET.get("q", "").replace("\0", "").strip()  # PostgreSQL refuses NUL in text
-    sort = request.GET.get("sort", queries.DEFAULT_SORT)
-    paginator = Paginator(queries.listed(request.user, tab, search, sort), PAGE_SIZE)
-    groups = list(ResourceGroup.objects.usable_by(request.user))
+    """Show the sessions of a tab below the resources; return only the live part to htmx."""
+    query = ListQuery.from_parameters(request.GET.dict())
+    given = [(name, value) for name, value in request.GET.items() if name != "page"]
+    context = {
+        "query": query,
+        "kept_by_filter": [(name, value) for name, value in given if name not in FILTERS],
+        "kept_by_group": [(name, value) for name, value in given if name != "group"],
+        **_resources(request),
+        **_sessions(request, query),
+    }
+    template = "session_list/_list.html" if request.htmx else "session_list/list.html"
+    return render(request, template, context)
+
+
+@require_safe
+@login_required
+@never_cache
+def export(request: UserRequest) -> HttpResponse:
+    """Send every session that matches as CSV."""
+    query = ListQuery.from_parameters(request.GET.dict())
+    name = f"sessions-{query.tab}-{timezone.now():%Y-%m-%d}.csv"
+    response = HttpResponse(csv_of(query.sessions(request.user)), content_type="text/csv; charset=utf-8")
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+@require_POST
+@login_required
+def choose_columns(request: UserRequest) -> HttpResponse:
+    """Store which columns the user sees, and show the list again."""
+    columns.choose(request.user, request.POST.getlist("columns"))
+    if request.htmx:
+        return HttpResponse(status=204, headers={"HX-Trigger": "live:changed"})
+    back = request.POST.get("next", "")
+    is_safe = url_has_allowed_host_and_scheme(back, {request.get_host()}, require_https=request.is_secure())
+    return redirect(back if is_safe else reverse("sessions:list"))
+
+
+def _sessions(request: UserRequest, query: ListQuery) -> dict[str, Any]:
+    user = request.user
+    counts = tab_counts(user)
+    found = query.sessions(user)
+    paginator = CountedPaginator(found, query.size, counts[query.tab] if query.is_plain else found.order_by().count())
+    page: Page[Session] = paginator.get_page(request.GET.get("page"))
+    rows = load_rows(found[page.start_index() - 1 if page.paginator.count else 0 : page.end_index()])
+    chosen = columns.chosen_by(user)
+    shown = columns.shown(user, query.tab, chosen)
+    running = [row.pk for row in rows if row.is_running]
+    return {
+        "page": page,
+        "page_numbers": paginator.get_elided_page_range(page.number, on_each_side=PAGES_BESIDE, on_ends=PAGES_BESIDE),
+        "page_sizes": PAGE_SIZES,
+        "rows": [render_row(row, shown) for row in rows],
+        "use": live_use(running) if running else {},
+        "tabs": counts,
+        "has_any": any(counts.values()),
+        "shown": shown,
+        "columns": [(column, column.key in chosen) for column in columns.offered_to(user, query.tab)],
+        "hidden_chosen": sorted(chosen - {column.key for column in columns.offered_to(user, query.tab)}),
+        "heads": columns.heads(shown, query),
+        "orders": columns.ORDERS + columns.SUPERADMIN_ORDERS * user.is_superuser,
+        "statuses": [status for status in Status if status in TABS[query.tab]] if len(TABS[query.tab]) > 1 else [],
+        "environments": _environments(user, query.environment),
+    }
+
+
+def _environments(user: User, chosen: str) -> list[str]:
+    images = Image.objects.usable_by(user).order_by("environment")
+    names = list(images.values_list("environment", flat=True).distinct())
+    return names if not chosen or chosen in names else [*names, chosen]
+
+
+def _resources(request: UserRequest) -> dict[str, Any]:
+    """Return the user's bars and the GPUs of the chosen resource group, else of the first."""
+    user = request.user
+    groups = list(ResourceGroup.objects.usable_by(user))
     chosen = [group for group in groups if str(group.pk) == request.GET.get("group")]
     group = next(iter(chosen + groups), None)
-    context = {
-        "page": paginator.get_page(request.GET.get("page")),
-        "tab": tab,
-        "tabs": queries.tab_counts(request.user),
-        "search": search,
-        "sort": sort,
+    if group is None:
+        return {"groups": groups, "group": None}
+    occupancy = occupancy_of(group)
+    shares = gpu_shares_of([user.pk], group.pk).get(user.pk, {})
+    held = held_by([user.pk]).get(user.pk, {})
+    return {
         "groups": groups,
         "group": group,
-        "bars": queries.resource_bars(request.user, group) if group else [],
+        "bars": bars_of(user.policy.limits(), held, group.pk, occupancy.free),
+        "gpus": gpu_map(occupancy, shares),
     }
-    return render(request, "sessions/_list.html" if request.htmx else "sessions/list.html", context)

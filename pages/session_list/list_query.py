@@ -1,0 +1,103 @@
+"""What a request asks of the list: tab, search, filters, order and page; and the sessions that match."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from django.db.models import Count, Q, QuerySet
+
+from accounts.models import User
+from sessions.lifecycle import TABS, Tab
+from sessions.models import Session
+
+SORTS: Final = {
+    "created": ("created_at", "id"),
+    "name": ("name", "id"),
+    "status": ("status", "id"),
+    "environment": ("image__environment", "image__version", "id"),
+    "owner": ("owner__email", "id"),
+    "group": ("resource_group__name", "host__name", "id"),
+    "cpu": ("cpu", "id"),
+    "memory": ("memory", "id"),
+    "fgpu": ("fgpu", "id"),
+    "ended": ("ended_at", "id"),
+}
+DEFAULT_SORT: Final = "-created"
+PAGE_SIZES: Final = (25, 50, 100)
+_TAB_NAMES: Final[dict[str, Tab]] = {tab.value: tab for tab in Tab}
+MINE: Final = "mine"
+FILTERS: Final = frozenset({"q", "status", "environment", "in", "owner", "sort"})  # parameters of the filter's form
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ListQuery:
+    """A well-formed request for a list; what was not understood is the default."""
+
+    tab: Tab = Tab.RUNNING
+    search: str = ""
+    sort: str = DEFAULT_SORT
+    status: str = ""
+    environment: str = ""
+    group_id: int | None = None
+    is_mine_only: bool = False
+    size: int = PAGE_SIZES[0]
+
+    @classmethod
+    def from_parameters(cls, given: Mapping[str, str]) -> "ListQuery":
+        """Return the query of a URL's parameters."""
+        tab = _TAB_NAMES.get(given.get("tab", ""), Tab.RUNNING)
+        sort = given.get("sort", "")
+        status, group, size = given.get("status", ""), given.get("in", ""), given.get("size", "")
+        return cls(
+            tab=tab,
+            search=_without_nul(given.get("q", "")),
+            sort=sort if sort.removeprefix("-") in SORTS else DEFAULT_SORT,
+            status=status if status in TABS[tab] else "",
+            environment=_without_nul(given.get("environment", "")),
+            group_id=int(group) if group.isascii() and group.isdigit() and len(group) <= 9 else None,
+            is_mine_only=given.get("owner") == MINE,
+            size=next((each for each in PAGE_SIZES if str(each) == size), PAGE_SIZES[0]),
+        )
+
+    @property
+    def filter_count(self) -> int:
+        """How many filters beside the search are set."""
+        return sum((bool(self.status), bool(self.environment), self.group_id is not None, self.is_mine_only))
+
+    @property
+    def is_plain(self) -> bool:
+        """True if neither a search nor a filter leaves out sessions of the tab."""
+        return not self.search and not self.filter_count
+
+    def sessions(self, user: User) -> QuerySet[Session]:
+        """Return the sessions that match and that `user` may see, in order."""
+        found = Session.objects.visible_to(user).filter(status__in=[self.status] if self.status else TABS[self.tab])
+        if self.is_mine_only:
+            found = found.filter(owner=user)
+        if self.environment:
+            found = found.filter(image__environment=self.environment)
+        if self.group_id is not None:
+            found = found.filter(resource_group=self.group_id)
+        if self.search:
+            found = found.filter(self._match(user))
+        sign = "-" if self.sort.startswith("-") else ""
+        return found.order_by(*(f"{sign}{name}" for name in SORTS[self.sort.removeprefix("-")]))
+
+    def _match(self, user: User) -> Q:
+        match = Q(name__icontains=self.search) | Q(pk__startswith=self.search.lower())
+        match |= Q(image__reference__icontains=self.search) | Q(image__environment__icontains=self.search)
+        match |= Q(image__version__icontains=self.search)
+        if user.is_superuser:
+            match |= Q(owner__email__icontains=self.search) | Q(host__name__icontains=self.search)
+        return match
+
+
+def tab_counts(user: User) -> dict[Tab, int]:
+    """Return the number of sessions in each tab for this user; one query."""
+    counts = {tab.value: Count("pk", filter=Q(status__in=statuses)) for tab, statuses in TABS.items()}
+    found = Session.objects.visible_to(user).aggregate(**counts)
+    return {tab: found[tab.value] for tab in TABS}
+
+
+def _without_nul(text: str) -> str:
+    return text.replace("\0", "").strip()[:200]  # PostgreSQL refuses NUL in text

@@ -1,0 +1,228 @@
+"""The resource bars and GPU blocks of one user in one group. Pure but for the two queries at the end."""
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from django.db.models import Count, Sum
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+
+from accounts.limits import FIELDS, Amounts, PolicyLimits, remaining
+from pages.session_list.occupancy import Device, GroupOccupancy
+from resources.units import fgpu_text, size_text
+from sessions.lifecycle import HOSTED
+from sessions.models import GpuShare, Session
+
+MAX_BLOCKS: Final = 48  # GPUs shown one by one; of larger groups only those on which the user holds a share
+
+HeldByGroup = Mapping[int, Amounts]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A bar: what is used, of the most that there could be; None without a limit."""
+
+    used: int
+    most: int | None
+
+    @property
+    def is_empty(self) -> bool:
+        """True where there is nothing to have."""
+        return self.most == 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """Usage of one resource: in the chosen group, and in all groups."""
+
+    name: str
+    here: Part
+    everywhere: Part
+
+    @property
+    def text_here(self) -> str:
+        """The upper bar in words."""
+        return self._text(self.here)
+
+    @property
+    def text_everywhere(self) -> str:
+        """The lower bar in words."""
+        return self._text(self.everywhere)
+
+    def _text(self, part: Part) -> str:
+        if part.most is None:
+            return _("%(used)s, no limit") % {"used": amount_text(self.name, part.used)}
+        if part.is_empty:
+            return _("none available now")
+        values = {"used": _number(self.name, part.used), "most": amount_text(self.name, part.most)}
+        return _("%(used)s of %(most)s") % values
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuBlock:
+    """One GPU: what the user holds of it, what others hold, and what is free, in milli-fGPU."""
+
+    device: Device
+    capacity_milli: int
+    mine_milli: int
+
+    @property
+    def others_milli(self) -> int:
+        """Held by other users."""
+        return max(0, self.device.held_milli - self.mine_milli)
+
+    @property
+    def free_milli(self) -> int:
+        """Held by nobody, on a host that takes sessions."""
+        return max(0, self.capacity_milli - self.device.held_milli) if self.device.is_open else 0
+
+    @property
+    def mine_percent(self) -> str:
+        """The user's part of it."""
+        return _percent(self.mine_milli, self.capacity_milli)
+
+    @property
+    def others_percent(self) -> str:
+        """The others' part of it."""
+        return _percent(self.others_milli, self.capacity_milli)
+
+    @property
+    def text(self) -> str:
+        """The state in a few words."""
+        if not self.device.is_open:
+            return _("not available")
+        if not self.free_milli:
+            return _("in use")
+        return _("%(free)s free") % {"free": fgpu_text(self.free_milli)}
+
+    @property
+    def description(self) -> str:
+        """All that the drawing shows, in a sentence."""
+        return _(
+            "GPU %(index)s of host %(host)s, %(name)s: you hold %(mine)s fGPU, others hold %(others)s, %(free)s free"
+        ) % {
+            "index": self.device.number,
+            "host": self.device.host,
+            "name": self.device.name,
+            "mine": fgpu_text(self.mine_milli),
+            "others": fgpu_text(self.others_milli),
+            "free": fgpu_text(self.free_milli),
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GpuMap:
+    """The GPUs of a group: `blocks` are all of them, or in a large group those on which the user holds a share."""
+
+    blocks: tuple[GpuBlock, ...]
+    count: int
+    mine_milli: int
+    others_milli: int
+    free_milli: int
+    free_count: int  # GPUs of which nothing is held
+    partly_free_count: int
+    is_whole: bool
+
+    @property
+    def all_milli(self) -> int:
+        """What all GPUs that take sessions have, and what is held on others."""
+        return max(1, self.mine_milli + self.others_milli + self.free_milli)
+
+    @property
+    def mine_percent(self) -> str:
+        """The user's part of the group."""
+        return _percent(self.mine_milli, self.all_milli)
+
+    @property
+    def others_percent(self) -> str:
+        """The others' part of the group."""
+        return _percent(self.others_milli, self.all_milli)
+
+
+def amount_text(name: str, amount: int) -> str:
+    """Return an amount of one of accounts.limits.FIELDS with its unit."""
+    if name == "memory":
+        return size_text(amount)
+    if name == "fgpu":
+        return _("%(amount)s fGPU") % {"amount": fgpu_text(amount)}
+    if name == "cpu":
+        return ngettext("%(count)s core", "%(count)s cores", amount) % {"count": amount}
+    return ngettext("%(count)s session", "%(count)s sessions", amount) % {"count": amount}
+
+
+def _percent(part: int, whole: int) -> str:
+    """Return a part in percent, as an SVG attribute in any language."""
+    return f"{100 * part / whole:.2f}"
+
+
+def _number(name: str, amount: int) -> str:
+    """Return an amount before one of the same unit."""
+    if name == "memory":
+        return size_text(amount) if amount else "0"
+    return fgpu_text(amount) if name == "fgpu" else str(amount)
+
+
+def bars_of(limits: PolicyLimits, held: HeldByGroup, group_id: int, free: Amounts) -> list[Bar]:
+    """Return the bars of a user who holds `held`, in a group with `free` amounts.
+
+    Upper: held in the group, of that and what can still be had in it. Lower: held in all groups, of that and what can
+    still be had in this one. What can be had is left in the policy and free in the group, whichever is less.
+    """
+    mine, here = sum(held.values(), Amounts()), held.get(group_id, Amounts())
+    left = remaining(limits, mine)
+    bars = []
+    for name in FIELDS:
+        more = lesser(getattr(left, name), None if name == "sessions" else getattr(free, name))
+        parts = (getattr(here, name), getattr(mine, name))
+        upper, lower = (Part(used=used, most=None if more is None else used + more) for used in parts)
+        bars.append(Bar(name=name, here=upper, everywhere=lower))
+    return bars
+
+
+def gpu_map(occupancy: GroupOccupancy, mine: Mapping[int, int]) -> GpuMap:
+    """Return the GPUs of a group for a user who holds `mine`: milli-fGPU by GPU."""
+    devices = occupancy.devices
+    is_whole = len(devices) <= MAX_BLOCKS
+    chosen: Sequence[Device] = devices if is_whole else [device for device in devices if device.id in mine]
+    is_open = [device for device in devices if device.is_open]
+    capacity = occupancy.capacity_milli
+    mine_milli = sum(mine.values())
+    return GpuMap(
+        blocks=tuple(
+            GpuBlock(device=device, capacity_milli=capacity, mine_milli=mine.get(device.id, 0))
+            for device in chosen[:MAX_BLOCKS]
+        ),
+        count=len(devices),
+        mine_milli=mine_milli,
+        others_milli=max(0, sum(device.held_milli for device in devices) - mine_milli),
+        free_milli=occupancy.free.fgpu,
+        free_count=sum(not device.held_milli for device in is_open),
+        partly_free_count=sum(0 < device.held_milli < capacity for device in is_open),
+        is_whole=is_whole,
+    )
+
+
+def held_by(user_ids: Collection[int]) -> dict[int, dict[int, Amounts]]:
+    """Return what the sessions of these users hold, by user and group; one query."""
+    sessions = Session.objects.filter(owner__in=user_ids, status__in=HOSTED).order_by()
+    amounts = Sum("cpu"), Sum("memory"), Sum("fgpu"), Count("id")
+    found: defaultdict[int, dict[int, Amounts]] = defaultdict(dict)
+    for owner_id, group_id, *held in sessions.values_list("owner_id", "resource_group_id", *amounts):
+        found[owner_id][group_id] = Amounts(**dict(zip(FIELDS, held, strict=True)))
+    return found
+
+
+def gpu_shares_of(user_ids: Collection[int], group_id: int) -> dict[int, dict[int, int]]:
+    """Return the milli-fGPU that these users hold of each GPU of the group, by user and GPU; one query."""
+    shares = GpuShare.objects.filter(lease__session__owner__in=user_ids, gpu__host__group=group_id)
+    found: defaultdict[int, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
+    for owner_id, gpu_id, milli in shares.values_list("lease__session__owner_id", "gpu_id", "milli"):
+        found[owner_id][gpu_id] += milli
+    return {owner_id: dict(held) for owner_id, held in found.items()}
+
+
+def lesser(first: int | None, second: int | None) -> int | None:
+    """Return the smaller of two limits; None is unlimited."""
+    return min((value for value in (first, second) if value is not None), default=None)
