@@ -49,5 +49,5 @@ _WORDS: Final[dict[str, str]] = {reason.value: words for reason, words in REASON
 
 
 def reason_text(reason: str, detail: str) -> str:
-    """Return the text to show: the detail, else the text of the reason, else its name."""
+    """Return the text to show, in English: the detail, else the text of the reason, else its name."""
     return detail or _WORDS.get(reason, reason)

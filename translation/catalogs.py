@@ -132,7 +132,7 @@ msgstr ""
 "Content-Transfer-Encoding: 8bit\\n"
 "Plural-Forms: {plural};\\n"
 """
-_PLACEHOLDER: Final = re.compile(r"%\((\w+)\)[sd]")
+_PLACEHOLDER: Final = re.compile(r"(?:%\(|\{)(\w+)(?:\)[sd]|\})")  # of the % operator or of str.format
 
 
 def _is_translated(text: Text, translation: Text | None) -> bool:
@@ -196,6 +196,7 @@ def _script(catalog: Catalog) -> str:
     plural = re.sub(r"^.*plural=", "", catalog.plural_forms).strip(" ;")
     return (
         f"// The scripts' texts in {catalog.locale_identifier}: `make messages` writes this file.\n"
+        "/* eslint no-unused-vars: off */\n"
         f"globalThis.translations = {{ plural: (n) => Number({plural.replace(' and ', ' && ')}), "
         f"texts: {json.dumps(texts, ensure_ascii=False, indent=0, sort_keys=True)} }};\n"
     )

@@ -35,13 +35,11 @@ def is_recognized(text: str) -> bool:
 @lru_cache(maxsize=10_000)
 def _translated(text: str, language: str) -> str:
     """Return a text in `language`, the current one; it is an argument as a part of the cache's key."""
-    sentences = _SENTENCE_END.split(text)
-    if len(sentences) > 1 and (all(map(_match, sentences)) or not _match(text)):
-        return " ".join(_translated(sentence, language) for sentence in sentences)
     if (found := _match(text)) is not None:
         known, values = found
         return gettext(known) % {name: _value(value, language) for name, value in values.items()}
-    return text
+    sentences = _SENTENCE_END.split(text)
+    return " ".join(_translated(each, language) for each in sentences) if len(sentences) > 1 else text
 
 
 def _value(text: str, language: str) -> str:
@@ -68,9 +66,10 @@ def _patterns() -> list[tuple[re.Pattern[str], str]]:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
+    # The value of a placeholder may be anything but the end of one sentence and the beginning of the next.
     literals_and_names = _PLACEHOLDER.split(text)
     parts = [
-        f"(?P<{part}>.+?)" if number % 2 else re.escape(part.replace("%%", "%"))
+        f"(?P<{part}>(?:(?![.!?] [A-Z]).)+?)" if number % 2 else re.escape(part.replace("%%", "%"))
         for number, part in enumerate(literals_and_names)
     ]
     return re.compile("".join(parts), re.DOTALL)

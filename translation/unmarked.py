@@ -39,12 +39,13 @@ _ENGLISH_FILTER: Final = re.compile(r"\|(?:pluralize|yesno|default(?:_if_none)?:
 def in_template(source: str) -> Iterator[str]:
     """Yield the unmarked texts of a template: between tags, in attributes, and given to included templates."""
     html, is_marked = [], False
+    source = re.sub(r"\{% block \w+_class %\}[\w -]*\{% endblock %\}", "", source)
     for token in Lexer(re.sub(r"\{% comment.*?endcomment %\}", "", source, flags=re.DOTALL)).tokenize():
         if token.token_type == TokenType.TEXT:
             html.append("" if is_marked else token.contents)
             continue
         if token.token_type == TokenType.BLOCK:
-            command = token.contents.split()[0]
+            command, *_ = token.contents.split()
             is_marked = command in {"blocktranslate", "blocktrans"} or (
                 is_marked and command not in {"endblocktranslate", "endblocktrans"}
             )
@@ -119,7 +120,7 @@ class _TextParser(HTMLParser):
 
 _SCRIPT_SENTENCE: Final = re.compile(r"^.?[A-Z][a-z]+( |…|\.|$)|[a-z] [a-z]+ [a-z]+ |^(%|\$\{[^}]*\})[^<#]* [a-z]{2,}")
 _SELECTOR: Final = re.compile(
-    r"[#\[\].>{]|^[a-z]+( [a-z]+)*$|^[A-Z][A-Za-z0-9]*-|^(Enter|Escape|Tab|Delete|Home|End)$|^#"
+    r"[#\[\].>{]|^[a-z]+( [a-z]+)*$|^[A-Z][A-Za-z0-9]*-|^(Enter|Escape|Tab|Delete|Home|End|Files)$|^#"
 )
 _PROGRAM: Final = re.compile(r"^(SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|LOCK|SET) |[{}<>]|^/|==|::|=%s|: \w+=")
 

@@ -7,6 +7,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.urls import reverse
 from django.utils.http import urlencode
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 from django.views.decorators.vary import vary_on_headers
@@ -43,7 +44,7 @@ def new_directory(request: UserRequest, folder_id: str) -> HttpResponse:
             return done(request, f"Made the directory {name}.", address("browse", folder, directory))
     context = {"folder": folder, "path": directory, "name": name, "problem": problem, "is_directory": True}
     return render_dialog(
-        request, "folders/_new_entry.html", context, title="New directory", status=422 if problem else 200
+        request, "folders/_new_entry.html", context, title=_("New directory"), status=422 if problem else 200
     )
 
 
@@ -66,7 +67,7 @@ def new_file(request: UserRequest, folder_id: str) -> HttpResponse:
             return done(request, f"Made the file {name}.", address("edit", folder, path), show=True)
     context = {"folder": folder, "path": directory, "name": name, "problem": problem, "is_directory": False}
     return render_dialog(
-        request, "folders/_new_entry.html", context, title="New text file", status=422 if problem else 200
+        request, "folders/_new_entry.html", context, title=_("New text file"), status=422 if problem else 200
     )
 
 
@@ -94,7 +95,11 @@ def rename(request: UserRequest, folder_id: str) -> HttpResponse:
     context = {"folder": folder, "path": path, "old_name": old_name, "name": name, "problem": problem}
     context["from_file"] = "from_file" in request.GET or "from_file" in request.POST
     return render_dialog(
-        request, "folders/_rename_entry.html", context, title=f"Rename {old_name}", status=422 if problem else 200
+        request,
+        "folders/_rename_entry.html",
+        context,
+        title=_("Rename %(name)s") % {"name": old_name},
+        status=422 if problem else 200,
     )
 
 
@@ -134,7 +139,7 @@ def move(request: UserRequest, folder_id: str) -> HttpResponse:
         ]
         context["is_cut"] = len(context["directories"]) == MAX_SHOWN_DIRECTORIES
         context["is_same"] = all(_parent(path) == target for path in paths)
-    return render_dialog(request, "folders/_move.html", context, title="Move")
+    return render_dialog(request, "folders/_move.html", context, title=_("Move"))
 
 
 @require_POST
@@ -171,7 +176,9 @@ def delete(request: UserRequest, folder_id: str) -> HttpResponse:
     folder = open_folder(request, folder_id, to_write=True).folder
     items = request.POST.getlist("items")
     if "confirm" not in request.POST:
-        return render_dialog(request, "folders/_delete_items.html", {"folder": folder, "items": items}, title="Delete")
+        return render_dialog(
+            request, "folders/_delete_items.html", {"folder": folder, "items": items}, title=_("Delete")
+        )
     outcome = each(request.POST.getlist("items"), lambda item: contents.delete_entry(request.user, folder, item))
     return done(request, outcome.message("deleted for ever"), address("trash", folder), level=outcome.level)
 
@@ -192,7 +199,7 @@ def empty_trash(request: UserRequest, folder_id: str) -> HttpResponse:
         else:
             entries = "1 entry is" if count == 1 else f"{count} entries are"
             return done(request, f"{entries} deleted for ever.", address("trash", folder))
-    return render_dialog(request, "folders/_delete_items.html", context, title="Empty the trash")
+    return render_dialog(request, "folders/_delete_items.html", context, title=_("Empty the trash"))
 
 
 def address(view: str, folder: Folder, path: str = "") -> str:

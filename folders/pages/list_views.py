@@ -7,6 +7,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
+from django.utils.translation import gettext as _
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 from django.views.decorators.vary import vary_on_headers
@@ -63,7 +64,7 @@ def create(request: UserRequest) -> HttpResponse:
     roots = queries.root_choices()
     context = {"form": form, "roots": roots, "platform_problem": platform_problem()}
     status = 422 if form.is_bound else 200
-    return render_dialog(request, "folders/_create.html", context, title="New folder", status=status)
+    return render_dialog(request, "folders/_create.html", context, title=_("New folder"), status=status)
 
 
 @require_safe
@@ -90,7 +91,9 @@ def rename(request: UserRequest, folder_id: str) -> HttpResponse:
         return done(request, f"Renamed {old_name} to {folder.name}.", reverse("folders:browse", args=[folder.pk]))
     context = {"folder": folder, "old_name": old_name, "form": form}
     status = 422 if form.is_bound else 200
-    return render_dialog(request, "folders/_rename.html", context, title=f"Rename {old_name}", status=status)
+    return render_dialog(
+        request, "folders/_rename.html", context, title=_("Rename %(name)s") % {"name": old_name}, status=status
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -125,7 +128,9 @@ def leave(request: UserRequest, folder_id: str) -> HttpResponse:
     folder = open_folder(request, folder_id).folder
     shared = get_object_or_404(folder.shares, user=request.user)
     if request.method != "POST":
-        return render_dialog(request, "folders/_leave.html", {"folder": folder}, title=f"Leave {folder.name}")
+        return render_dialog(
+            request, "folders/_leave.html", {"folder": folder}, title=_("Leave %(name)s") % {"name": folder.name}
+        )
     services.withdraw(shared)
     messages.success(request, f"{folder.name} is not shared with you any more.")
     return _go(request, reverse("folders:list") + "?tab=shared")
@@ -148,7 +153,13 @@ def trash(request: UserRequest, folder_id: str) -> HttpResponse:
             messages.success(request, f"{folder.name} is in the trash now; it can be restored there.")
             return _go(request, reverse("folders:list"))
     status = 409 if "problem" in context and not request.htmx else 200
-    return render_dialog(request, "folders/_trash_folder.html", context, title=f"Delete {folder.name}", status=status)
+    return render_dialog(
+        request,
+        "folders/_trash_folder.html",
+        context,
+        title=_("Delete %(name)s") % {"name": folder.name},
+        status=status,
+    )
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
@@ -186,7 +197,9 @@ def delete(request: UserRequest, folder_id: str) -> HttpResponse:
             messages.success(request, f"{folder.name} is deleted.")
             return _go(request, reverse("folders:list") + "?tab=trash")
     status = 409 if "problem" in context and not request.htmx else 200
-    return render_dialog(request, "folders/_delete.html", context, title=f"Delete {folder.name}", status=status)
+    return render_dialog(
+        request, "folders/_delete.html", context, title=_("Delete %(name)s") % {"name": folder.name}, status=status
+    )
 
 
 def _shares(
@@ -195,7 +208,9 @@ def _shares(
     context = {"folder": folder, "form": form, "shares": folder.shares.select_related("user")}
     if has_changed and not request.htmx:
         return redirect("folders:share", folder.pk)
-    response = render_dialog(request, "folders/_share.html", context, title=f"Share {folder.name}", status=status)
+    response = render_dialog(
+        request, "folders/_share.html", context, title=_("Share %(name)s") % {"name": folder.name}, status=status
+    )
     return trigger_client_event(response, "live:changed", {}) if has_changed else response
 
 

@@ -11,6 +11,7 @@ from django_htmx.http import trigger_client_event
 from accounts.requests import UserRequest
 from folders.access import Access, access
 from folders.models import Folder
+from translation.english import from_english
 
 DONE_EVENT = "folder:done"  # static/js/dialog.js closes the dialog, says what was done, and has the page updated
 
@@ -52,6 +53,7 @@ def render_dialog(
 
 def done(request: UserRequest, message: str, url: str, *, level: str = "success", show: bool = False) -> HttpResponse:
     """Say what was done: htmx gets an event, and with `show` the address to go to; others are redirected there."""
+    message = from_english(message)
     if request.htmx:
         detail = {"message": message, "level": level} | ({"url": url} if show else {})
         return trigger_client_event(HttpResponse(status=204), DONE_EVENT, detail)

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from django import template
 from django.urls import reverse
+from django.utils.translation import gettext, ngettext
 
 from folders.files.entries import EntryKind, FolderEntry
 from folders.files.paths import display
@@ -51,7 +52,7 @@ def uploads_url(folder: Folder) -> str:
 def origin(item: TrashedEntry) -> str:
     """Return from which directory an entry was deleted, for people; "" if it lay directly in the folder."""
     directory = display(posixpath.dirname(item.path))
-    return f"from {directory}" if directory else ""
+    return gettext("from %(directory)s") % {"directory": directory} if directory else ""
 
 
 @register.filter
@@ -81,17 +82,17 @@ def of_limit(used: int, limit: int | None) -> str:
     """Return an amount of storage against its limit: "3.2 of 50 GiB", "700 MiB of 50 GiB", "3.2 GiB, no limit"."""
     used_text = size_text(used)
     if limit is None:
-        return f"{used_text}, no limit"
+        return gettext("%(used)s, no limit") % {"used": used_text}
     limit_text = size_text(limit)
     number, unit = used_text.split()
     if unit == limit_text.split()[1] or not used:
-        return f"{number} of {limit_text}"
-    return f"{used_text} of {limit_text}"
+        used_text = number
+    return gettext("%(used)s of %(limit)s") % {"used": used_text, "limit": limit_text}
 
 
 @register.simple_tag
 def of_files(used: int, limit: int | None) -> str:
     """Return a number of files against its limit: "1,204 of 100,000 files", "1 file"."""
     if limit is None:
-        return f"{used:,} {'file' if used == 1 else 'files'}"
-    return f"{used:,} of {limit:,} files"
+        return ngettext("%(count)s file", "%(count)s files", used) % {"count": f"{used:,}"}
+    return gettext("%(used)s of %(limit)s files") % {"used": f"{used:,}", "limit": f"{limit:,}"}

@@ -3,9 +3,11 @@
 from datetime import timedelta
 
 from django import template
+from django.utils.translation import ngettext
 
 from resources import units
 from resources.tiers import TIER_WORDS, Tier
+from translation.english import from_english
 
 register = template.Library()
 
@@ -25,18 +27,19 @@ def fgpu(milli: int) -> str:
 @register.filter
 def tier_words(tier: str) -> str:
     """Return the description of an enforcement tier."""
-    return TIER_WORDS[Tier(tier)]
+    return from_english(TIER_WORDS[Tier(tier)])
 
 
 @register.filter
 def span(value: timedelta) -> str:
     """Return a length of time in the largest units: "1 d 4 h"."""
-    return units.span_text(value)
+    return from_english(units.span_text(value))
 
 
 @register.filter
 def duration(value: timedelta) -> str:
     """Return a length of time in minutes or hours, rounded up: "15 minutes", "1 hour"."""
     minutes = max(1, -(-int(value.total_seconds()) // 60))
-    count, word = (minutes // 60, "hour") if minutes % 60 == 0 else (minutes, "minute")
-    return f"{count} {word}" if count == 1 else f"{count} {word}s"
+    if minutes % 60:
+        return ngettext("%(count)s minute", "%(count)s minutes", minutes) % {"count": minutes}
+    return ngettext("%(count)s hour", "%(count)s hours", minutes // 60) % {"count": minutes // 60}

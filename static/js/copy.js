@@ -1,4 +1,5 @@
 // Buttons that copy: [data-copy] holds the text, and the button says for a moment that it is copied.
+import { gettext } from "#i18n";
 import { copyText } from "#terminal-clipboard";
 
 const SHOWN_MS = 1500;
@@ -9,7 +10,7 @@ document.addEventListener("click", async (event) => {
   if (!button || copied.has(button)) return;
   copied.add(button);
   const label = button.textContent;
-  button.textContent = (await copyText(button.dataset.copy)) ? "Copied" : "Select it and press Ctrl+C";
+  button.textContent = (await copyText(button.dataset.copy)) ? gettext("Copied") : gettext("Select it and press Ctrl+C");
   setTimeout(() => {
     button.textContent = label;
     copied.delete(button);

@@ -1,4 +1,6 @@
 // The page's one dialog: opens when htmx has fetched its content, shows the outcome as a toast, returns the focus.
+import { gettext } from "#i18n";
+
 const TOAST_MS = 6000;
 const dialog = document.getElementById("dialog");
 const body = document.getElementById("dialog-body");
@@ -49,7 +51,7 @@ if (dialog) {
     document.addEventListener(failure, (event) => {
       if (event.detail.elt.closest("[data-live]") && event.detail.requestConfig?.triggeringEvent?.type === "live:refresh") return;
       const status = event.detail.xhr?.status;
-      const text = status ? `The platform answered with an error (${status}). Nothing was changed.` : "The platform cannot be reached. Try again.";
+      const text = status ? gettext("The platform answered with an error (%(status)s). Nothing was changed.", { status }) : gettext("The platform cannot be reached. Try again.");
       const place = dialog.open && body.querySelector("[data-dialog-error]");
       if (place) {
         place.textContent = text;

@@ -1,4 +1,6 @@
 // The editor of a text file: says what is unsaved, saves with Ctrl+S, and never over what somebody else has saved.
+import { gettext, locale } from "#i18n";
+
 const CONFLICT = 412;
 
 // The parts of the editor that is shown now, or null.
@@ -21,13 +23,13 @@ function showProblem(editor, text) {
 
 function onInput(editor) {
   editor.form.dataset.unsaved = "";
-  say(editor, "Not saved yet");
+  say(editor, gettext("Not saved yet"));
 }
 
 async function answerOf(response) {
   if (response.redirected || !(response.headers.get("Content-Type") ?? "").includes("json")) {
     const isOver = response.redirected || response.status === 403;
-    return { detail: isOver ? "You are signed out. Sign in again in another tab, then save." : `The platform answered with an error (${response.status}).` };
+    return { detail: isOver ? gettext("You are signed out. Sign in again in another tab, then save.") : gettext("The platform answered with an error (%(status)s).", { status: response.status }) };
   }
   return response.json();
 }
@@ -38,7 +40,7 @@ async function save(editor, etag = editor.form.dataset.etag) {
   if (form.dataset.saving !== undefined) return;
   form.dataset.saving = "";
   const value = text.value;
-  say(editor, "Saving…");
+  say(editor, gettext("Saving…"));
   const headers = { "Content-Type": "text/plain; charset=utf-8", "If-Match": etag, "X-CSRFToken": form.elements.csrfmiddlewaretoken.value };
   if ("crlf" in form.dataset) headers["X-Line-Ends"] = "crlf";
   try {
@@ -53,10 +55,10 @@ async function save(editor, etag = editor.form.dataset.etag) {
       if (text.value === value) delete form.dataset.unsaved; // nothing was typed meanwhile
     }
   } catch {
-    showProblem(editor, "The platform cannot be reached. Your text is still here; try again.");
+    showProblem(editor, gettext("The platform cannot be reached. Your text is still here; try again."));
   }
   delete form.dataset.saving;
-  say(editor, "unsaved" in form.dataset ? "Not saved yet" : `Saved at ${new Date().toLocaleTimeString()}`);
+  say(editor, "unsaved" in form.dataset ? gettext("Not saved yet") : gettext("Saved at %(time)s", { time: new Date().toLocaleTimeString(locale) }));
 }
 
 function onClick(event) {

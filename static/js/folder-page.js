@@ -1,5 +1,6 @@
 // The page of a folder: its links change only #browser, so that uploads go on; entries are chosen by mouse and keys.
 import { Selection } from "#folder-selection";
+import { gettext } from "#i18n";
 
 const browser = document.getElementById("browser");
 const MAX_URL_LENGTH = 8000;
@@ -20,7 +21,7 @@ function isUnsaved() {
 }
 
 function mayLeave() {
-  return !isUnsaved() || confirm("What you typed is not saved. Leave it?");
+  return !isUnsaved() || confirm(gettext("What you typed is not saved. Leave it?"));
 }
 
 // Shows another view of the folder in place.

@@ -1,4 +1,5 @@
 // Uploads of the folder's page: by button, by drag and drop, whole directories too, with a panel that shows them all.
+import { gettext } from "#i18n";
 import { entriesOfDrop, filesOfInput, joined, walk } from "#upload-entries";
 import { State, UploadQueue } from "#upload-queue";
 import { headline, percent, progressLine, shownItems, sizeText, Speed, stateText } from "#upload-text";
@@ -74,7 +75,7 @@ function draw() {
   const { items, isActive, totals } = queue;
   panel.hidden = !items.length && !interrupted.length;
   speed.add(totals.sent, performance.now());
-  const title = items.length ? headline(totals, isActive) : "Interrupted uploads";
+  const title = items.length ? headline(totals, isActive) : gettext("Interrupted uploads");
   if (part("uploads-title").textContent !== title) part("uploads-title").textContent = title;
   part("uploads-line").textContent = items.length ? progressLine(totals, isActive ? speed.bytesPerSecond : 0) : "";
   part("uploads-progress").hidden = !items.length;
@@ -83,7 +84,7 @@ function draw() {
   panel.querySelector("[data-uploads-all=pause]").hidden = !canPause;
   panel.querySelector("[data-uploads-all=resume]").hidden = canPause || !items.some((item) => item.state === State.PAUSED);
   const close = panel.querySelector("[data-uploads-all=close]");
-  close.title = isActive ? "Cancel all and close" : "Close";
+  close.title = isActive ? gettext("Cancel all and close") : gettext("Close");
   close.setAttribute("aria-label", close.title);
   const shown = shownItems(items, MAX_ROWS);
   const list = part("uploads-list");
@@ -142,7 +143,7 @@ function resumeWith(file) {
   const chosen = again;
   if (!chosen || !file) return;
   if (!chosen.stored.urlStorageKey.includes(fingerprintOf(site, { path: chosen.path, file }))) {
-    chosen.row.querySelector(".uploads-state").textContent = "This is another file, or it was changed since. Choose the same one, or discard this and upload it anew.";
+    chosen.row.querySelector(".uploads-state").textContent = gettext("This is another file, or it was changed since. Choose the same one, or discard this and upload it anew.");
     return;
   }
   add([{ file, path: chosen.path }], "");
@@ -174,7 +175,7 @@ function onAll(action) {
   if (action === "pause") queue.pauseAll();
   if (action === "resume") queue.resumeAll();
   if (action === "close") {
-    if (queue.isActive && !confirm("Cancel all uploads that have not ended?")) return;
+    if (queue.isActive && !confirm(gettext("Cancel all uploads that have not ended?"))) return;
     queue.cancelAll();
     queue.clear();
     rows.clear();

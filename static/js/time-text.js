@@ -1,9 +1,10 @@
 // Times as text, in the browser's zone and language. No page here.
-import { gettext } from "#i18n";
-const clock = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
-const clockOfDay = new Intl.DateTimeFormat(undefined, { weekday: "short", day: "numeric", month: "short", hour: "numeric", minute: "2-digit" });
-const moment = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
-const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long" });
+import { gettext, locale } from "#i18n";
+
+const clock = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
+const clockOfDay = new Intl.DateTimeFormat(locale, { weekday: "short", day: "numeric", month: "short", hour: "numeric", minute: "2-digit" });
+const moment = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
+const exact = new Intl.DateTimeFormat(locale, { dateStyle: "full", timeStyle: "long" });
 
 // Returns a length of time in its two largest units.
 export function lengthOfTime(seconds) {
@@ -11,10 +12,10 @@ export function lengthOfTime(seconds) {
   const days = Math.floor(total / 86400);
   const hours = Math.floor(total / 3600) % 24;
   const minutes = Math.floor(total / 60) % 60;
-  if (days) return `${days} d ${hours} h`;
-  if (hours) return `${hours} h ${minutes} min`;
-  if (minutes) return `${minutes} min ${total % 60} s`;
-  return `${total} s`;
+  if (days) return gettext("%(days)s d %(hours)s h", { days, hours });
+  if (hours) return gettext("%(hours)s h %(minutes)s min", { hours, minutes });
+  if (minutes) return gettext("%(minutes)s min %(seconds)s s", { minutes, seconds: total % 60 });
+  return gettext("%(seconds)s s", { seconds: total });
 }
 
 export const SOON_SECONDS = 600; // before an end, which is then shown as a warning

@@ -1,5 +1,6 @@
 // What the upload panel says: sizes, speed, and how long it still takes. No page here.
 import { MIB, write } from "#amounts";
+import { gettext, ngettext } from "#i18n";
 import { State } from "#upload-queue";
 
 const SPAN_MS = 8000; // speed is the mean over this
@@ -29,25 +30,23 @@ export function sizeText(bytes) {
 }
 
 export function spanText(seconds) {
-  if (seconds < 60) return "less than a minute left";
+  if (seconds < 60) return gettext("less than a minute left");
   const minutes = Math.ceil(seconds / 60);
-  if (minutes < 60) return `${minutes} min left`;
-  return `${Math.floor(minutes / 60)} h ${minutes % 60} min left`;
+  if (minutes < 60) return gettext("%(minutes)s min left", { minutes });
+  return gettext("%(hours)s h %(minutes)s min left", { hours: Math.floor(minutes / 60), minutes: minutes % 60 });
 }
-
-const ofFiles = (count) => `${count} ${count === 1 ? "file" : "files"}`;
 
 // The heading of the panel.
 export function headline({ files, done, failed }, isActive) {
-  if (isActive) return `Uploading ${done + 1 > files ? files : done + 1} of ${ofFiles(files)}`;
-  if (!files) return "Nothing uploaded";
-  if (failed) return `${done} of ${ofFiles(files)} uploaded, ${failed} failed`;
-  return `${ofFiles(files)} uploaded`;
+  if (isActive) return ngettext("Uploading %(number)s of %(count)s file", "Uploading %(number)s of %(count)s files", files, { number: Math.min(done + 1, files) });
+  if (!files) return gettext("Nothing uploaded");
+  if (failed) return ngettext("%(done)s of %(count)s file uploaded, %(failed)s failed", "%(done)s of %(count)s files uploaded, %(failed)s failed", files, { done, failed });
+  return ngettext("%(count)s file uploaded", "%(count)s files uploaded", files);
 }
 
 // The line below it: how much, how quickly, how long.
 export function progressLine({ bytes, sent }, bytesPerSecond) {
-  const parts = [`${sizeText(sent)} of ${sizeText(bytes)}`];
+  const parts = [gettext("%(sent)s of %(total)s", { sent: sizeText(sent), total: sizeText(bytes) })];
   if (bytesPerSecond > 0) {
     parts.push(`${sizeText(Math.round(bytesPerSecond))}/s`);
     if (bytes > sent) parts.push(spanText((bytes - sent) / bytesPerSecond));
@@ -56,15 +55,15 @@ export function progressLine({ bytes, sent }, bytesPerSecond) {
 }
 
 const STATE_WORDS = {
-  [State.WAITING]: () => "waiting",
+  [State.WAITING]: () => gettext("waiting"),
   [State.SENDING]: (item) => `${percent(item)} %`,
-  [State.PAUSED]: (item) => `paused at ${percent(item)} %`,
-  [State.OFFLINE]: () => "connection lost, trying again",
-  [State.CONFLICT]: () => "the name exists already",
-  [State.DONE]: () => "uploaded",
+  [State.PAUSED]: (item) => gettext("paused at %(percent)s %%", { percent: percent(item) }),
+  [State.OFFLINE]: () => gettext("connection lost, trying again"),
+  [State.CONFLICT]: () => gettext("the name exists already"),
+  [State.DONE]: () => gettext("uploaded"),
   [State.FAILED]: (item) => item.problem,
-  [State.SKIPPED]: () => "skipped",
-  [State.CANCELLED]: () => "cancelled",
+  [State.SKIPPED]: () => gettext("skipped"),
+  [State.CANCELLED]: () => gettext("cancelled"),
 };
 
 export function percent({ sent, size }) {

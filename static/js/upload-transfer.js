@@ -1,12 +1,12 @@
 // One upload by tus 1.0 (https://tus.io/protocols/resumable-upload): retried until it arrives, and resumed after a
 // reload if the same file is chosen again. No page here; `Upload` is the class of tus-js-client.
 import { Backoff } from "#backoff";
+import { gettext } from "#i18n";
 
 const FIRST_PAUSE_MS = 1000;
 const LONGEST_PAUSE_MS = 30_000;
 const SMALL_BYTES = 2 ** 20; // sent within the request that begins it; a larger one could not be resumed then
 const CONFLICT = 409;
-const SIGNED_OUT = "You are signed out, or may not write here any more.";
 
 // By what an upload is found again: the same file for the same place by the same user.
 export function fingerprintOf({ user, folder }, { path, file }) {
@@ -23,15 +23,15 @@ export function problemOf(status, body) {
   try {
     const problem = JSON.parse(body);
     const first = problem.detail ?? Object.values(problem)[0];
-    if (status === 401 || /credentials|CSRF/.test(first)) return SIGNED_OUT;
+    if (status === 401 || /credentials|CSRF/.test(first)) return gettext("You are signed out, or may not write here any more.");
     if (typeof first === "string") return first;
     if (Array.isArray(first)) return String(first[0]);
   } catch {
     // not ours: a proxy's page, or nothing
   }
-  if (status === 401 || status === 403) return SIGNED_OUT;
-  if (status === 413) return "A proxy in front of the platform refuses so large a file.";
-  return `The platform refused it (${status}).`;
+  if (status === 401 || status === 403) return gettext("You are signed out, or may not write here any more.");
+  if (status === 413) return gettext("A proxy in front of the platform refuses so large a file.");
+  return gettext("The platform refused it (%(status)s).", { status });
 }
 
 export class Transfer {
@@ -107,7 +107,7 @@ export class Transfer {
     try {
       await this.#file.slice(0, 1).arrayBuffer();
     } catch {
-      this.#events.failed("The file was changed or removed on your computer.");
+      this.#events.failed(gettext("The file was changed or removed on your computer."));
       return;
     }
     if (this.#isStopped) return;
