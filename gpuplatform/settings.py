@@ -133,9 +133,20 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": env.db_url_config(DATABASE_URL or embedded.database_url(COMPUTE_VAR_DIR))}
-# Under ASGI every request has its own thread, so connections are pooled per process, not per thread.
-DATABASES["default"].setdefault("OPTIONS", {})["pool"] = {"min_size": 1, "max_size": 40, "timeout": 3}
-DATABASES["default"]["OPTIONS"].setdefault("connect_timeout", 3)
+# Under ASGI every request has its own thread, so connections are pooled per process, not per thread. A server that says
+# nothing more, since packets are dropped or it is frozen, is given up within seconds, and gives up its clients and what
+# they had locked likewise. A pooler of transactions refuses `options`, as it must: connections own advisory locks.
+DATABASES["default"]["OPTIONS"] = {
+    "connect_timeout": 3,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 8000,
+    "options": "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
+    " -c tcp_user_timeout=8000 -c lock_timeout=60s -c idle_in_transaction_session_timeout=5min",
+    **DATABASES["default"].get("OPTIONS", {}),
+    "pool": {"min_size": 1, "max_size": 40, "timeout": 3},
+}
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True  # or a restart of PostgreSQL fails one request for each connection
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 

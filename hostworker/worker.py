@@ -1,6 +1,8 @@
 """The host worker's background loops: heartbeat, reconciliation, container exits, GPU watchdog."""
 
 import logging
+import os
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -120,8 +122,10 @@ class HostWorker:
             pool.shutdown(cancel_futures=True)
 
     def heartbeat(self) -> None:
-        """Record that the host is alive."""
-        hosts.heartbeat(self.host)
+        """Record that the host is alive; end the process if its name was given to another machine."""
+        if not hosts.heartbeat(self.host):
+            logger.critical("host %s: another machine has this name now, so this worker ends", self.host)
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def reconcile(self) -> None:
         """Reconcile containers with rows; the host is schedulable only while this succeeds."""

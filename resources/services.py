@@ -1,13 +1,13 @@
 """Operations on hosts: register, heartbeat, declare lost or ready, cordon, drain; and readings of their GPUs."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
-from django.utils import timezone
+from django.db.models.functions import Now
 
 from resources.discovery import Device, Machine
 from resources.kick import kick_scheduler
@@ -21,20 +21,30 @@ SILENCE: Final = timedelta(seconds=20)  # a host without a heartbeat for this lo
 
 
 def register_host(
-    name: str, machine: Machine, group_name: str, *, has_mps: bool = False, gateway_url: str = ""
+    name: str,
+    machine: Machine,
+    group_name: str,
+    *,
+    has_mps: bool = False,
+    gateway_url: str = "",
+    identity: Mapping[str, str] | None = None,
 ) -> Host:
     """Store the resources of the host and return it as JOINING: it gets no sessions until it is reconciled.
 
     A new host joins the group `group_name`, created if needed; a known one stays in its group. Idempotent.
     `has_mps` says whether an MPS control daemon runs on it; `gateway_url` is the URL of its gateway, "" without one.
+    `identity` are the fields that bind its name to this machine (`claims`).
     """
     with transaction.atomic():
         host = Host.objects.select_for_update().filter(name=name).first() or _join(name, machine, group_name)
         host.cpu, host.memory, host.gateway_url = machine.cpu, machine.memory, gateway_url
         host.architecture = machine.architecture
         host.status = HostStatus.JOINING.value
-        host.heartbeat_at = timezone.now()
+        for field, value in (identity or {}).items():
+            setattr(host, field, value)
         host.save()
+        Host.objects.filter(pk=host.pk).update(heartbeat_at=Now())
+        host.refresh_from_db(fields=["heartbeat_at"])
         host.gpus.exclude(uuid__in=[device.uuid for device in machine.devices]).update(is_present=False)
     for device in machine.devices:
         _register_gpu(host, device, _tier(device, uses_mps=has_mps and host.group.use_mps))
@@ -42,15 +52,16 @@ def register_host(
     return host
 
 
-def heartbeat(host: Host) -> None:
-    """Store the time of a heartbeat, whatever the host's status; one query."""
-    Host.objects.filter(pk=host.pk).update(heartbeat_at=timezone.now())
+def heartbeat(host: Host) -> bool:
+    """Store the time of a heartbeat by the database's clock, in one query; False means that the name is another's."""
+    mine = Host.objects.filter(pk=host.pk, machine_id=host.machine_id, boot_id=host.boot_id)
+    return bool(mine.update(heartbeat_at=Now()))
 
 
 def declare_ready(host: Host) -> bool:
     """Mark the host READY for sessions, after reconciliation; return whether that changed its status."""
     changed = Host.objects.filter(pk=host.pk).exclude(status=HostStatus.READY)
-    return bool(changed.update(status=HostStatus.READY, heartbeat_at=timezone.now(), lost_at=None))
+    return bool(changed.update(status=HostStatus.READY, heartbeat_at=Now(), lost_at=None))
 
 
 def declare_joining(host: Host) -> bool:
@@ -60,11 +71,10 @@ def declare_joining(host: Host) -> bool:
 
 def declare_lost() -> list[Host]:
     """Mark hosts without a heartbeat for SILENCE as LOST and return those that were not before."""
-    now = timezone.now()
     lost = []
-    for host in Host.objects.filter(heartbeat_at__lt=now - SILENCE).exclude(status=HostStatus.LOST):
+    for host in Host.objects.filter(heartbeat_at__lt=Now() - SILENCE).exclude(status=HostStatus.LOST):
         silent = Host.objects.filter(pk=host.pk, heartbeat_at=host.heartbeat_at).exclude(status=HostStatus.LOST)
-        if silent.update(status=HostStatus.LOST, lost_at=now):
+        if silent.update(status=HostStatus.LOST, lost_at=Now()):
             logger.warning("host %s: silent since %s, now LOST", host.name, host.heartbeat_at)
             lost.append(host)
     return lost

@@ -1,12 +1,16 @@
 """The runtime that the settings name, and its enforcer; the only module of this package that knows Django."""
 
 import os
+from contextlib import closing
 from functools import lru_cache
 from pathlib import Path
 from typing import cast
 
 from django.conf import settings
 from django.utils.module_loading import import_string
+from docker import APIClient
+from docker.errors import DockerException
+from requests.exceptions import RequestException
 
 from engine.containers import HOST_LABEL
 from hostworker.enforcement.enforcer import Enforcer
@@ -28,6 +32,15 @@ def get_runtime() -> Runtime:
         settings.COMPUTE_DOCKER_URL,
         settings.COMPUTE_SANDBOX_POOL,
     )
+
+
+def engine_id() -> str:
+    """Return the id of the container engine, "" where it does not answer."""
+    try:
+        with closing(APIClient(base_url=settings.COMPUTE_DOCKER_URL)) as client:
+            return str(client.info()["ID"])
+    except (DockerException, RequestException, OSError):
+        return ""
 
 
 def get_enforcer() -> Enforcer:

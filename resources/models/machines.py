@@ -156,6 +156,10 @@ class Host(models.Model):
         max_length=200, blank=True, help_text="Where its terminals and apps are reached from other machines"
     )
 
+    machine_id = models.CharField(max_length=64, blank=True, editable=False, help_text="Of /etc/machine-id")
+    engine_id = models.CharField(max_length=128, blank=True, editable=False, help_text="Of its container engine")
+    boot_id = models.CharField(max_length=64, blank=True, editable=False, help_text="Of the boot whose worker beats")
+
     class Meta:
         ordering = ("name",)
         constraints = (

@@ -3,7 +3,9 @@
 import logging
 import signal
 import sys
+from argparse import ArgumentParser
 from collections.abc import Callable
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -16,9 +18,10 @@ from hostworker.enforcement.simulation import load_nvml
 from hostworker.enforcement.telemetry import NvmlTelemetry
 from hostworker.gpu_readings import GpuReadings
 from hostworker.runtime.container_config import NETWORK, bridge_device
-from hostworker.runtime.factory import firewall_problem, get_enforcer, get_privileges, get_runtime
+from hostworker.runtime.factory import engine_id, firewall_problem, get_enforcer, get_privileges, get_runtime
 from hostworker.watchdog import Watchdog
 from hostworker.worker import HostWorker
+from resources.claims import HostNameTakenError, claim, this_identity
 from resources.discovery import Machine, this_machine
 from resources.models import Host
 from resources.services import register_host
@@ -35,7 +38,11 @@ class Command(BaseCommand):
 
     help = "Register this machine as a host and run its sessions until stopped; running sessions outlive it."
 
-    def handle(self, *args: Any, **options: Any) -> None:
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        parser.add_argument("--replace", action="store_true", help="take the place of the machine that had this name")
+
+    def handle(self, *args: Any, replace: bool, **options: Any) -> None:
         """Run until SIGTERM or Ctrl-C."""
         name = settings.COMPUTE_HOST_NAME
         if problem := get_enforcer().problem():
@@ -50,12 +57,18 @@ class Command(BaseCommand):
             )
         except ValueError as error:
             raise CommandError(str(error)) from error
+        identity = this_identity(engine_id())
+        try:
+            claim(name, identity, replaces=replace)
+        except HostNameTakenError as error:
+            raise CommandError(str(error)) from error
         host = register_host(
             name,
             machine,
             settings.COMPUTE_HOST_GROUP,
             has_mps=bool(settings.COMPUTE_MPS_DIR),
             gateway_url=settings.COMPUTE_GATEWAY_URL,
+            identity=asdict(identity),
         )
         watchdog = _watchdog(host, machine)
         readings = GpuReadings(host, NvmlTelemetry()) if watchdog else None  # where NVML can be asked
