@@ -26,6 +26,7 @@ DEFAULT_LIMITS: Final = {
     "max_sessions": 5,
     "max_pending": 20,
     "max_extension": timedelta(hours=8),
+    "disk_bytes": 50 * 2**30,
     "storage_bytes": 50 * 2**30,
     "storage_files": 1_000_000,
 }
@@ -54,6 +55,12 @@ class ResourcePolicy(models.Model):
     allow_sudo = models.BooleanField(default=False, help_text="Sessions may gain root inside their container")
     allow_public_apps = models.BooleanField(
         default=True, help_text="Apps of sessions may be opened to people without an account"
+    )
+    disk_bytes = models.PositiveBigIntegerField(
+        "disk of a session (bytes)",
+        null=True,
+        blank=True,
+        help_text="What a session may write outside of data folders; beyond it the session ends",
     )
     max_folders = models.PositiveIntegerField("data folders", null=True, blank=True, default=20)
     storage_bytes = models.PositiveBigIntegerField(

@@ -99,7 +99,7 @@ class PolicySerializer(serializers.ModelSerializer[ResourcePolicy]):
     class Meta:
         model = ResourcePolicy
         fields = (
-            *("name", "max_lifetime", "max_extension", "max_folders", "max_private_images", "allow_sudo"),
+            *("name", "max_lifetime", "max_extension", "disk_bytes", "max_folders", "max_private_images", "allow_sudo"),
             *("allow_public_apps", "allow_conversion", "allow_unlisted_images"),
         )
         read_only_fields = fields

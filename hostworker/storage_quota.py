@@ -17,7 +17,8 @@ from folders.models import Folder, HostRoot, QuotaSupport, StorageRoot
 from folders.quota import StorageUse
 from hostworker import runner
 from hostworker.privileged.base import HostPrivileges
-from hostworker.runtime.base import ContainerRuntimeError, MountError, Runtime
+from hostworker.runtime.base import MountError, Runtime
+from hostworker.terminal_notice import write_to_terminals
 from resources.models import Host
 from sessions import notify
 from sessions.lifecycle import Status
@@ -27,10 +28,6 @@ logger = logging.getLogger(__name__)
 
 POLL_SECONDS: Final = 10.0
 TOLERANCE: Final = 1.1  # times the quota, beyond which writing processes are ended
-# Written to every terminal, as by wall(1).
-WALL: Final = (
-    r"""for terminal in /dev/pts/[0-9]*; do printf '\r\n[GPU Platform] %s\r\n' "$GP_TEXT" >"$terminal"; done"""
-)
 
 Limits = tuple[int | None, int | None]
 
@@ -93,16 +90,8 @@ class StorageQuotas:
             current.update(is_held_read_only=read_only)
         logger.info("session %s: folder %s is held read-only: %s", session.pk, folder.pk, read_only)
         notify.sessions_changed([(session.pk, session.owner_id)])
-        self._notify_terminals(mount, folder, read_only=read_only)
-
-    def _notify_terminals(self, mount: Mount, folder: Folder, *, read_only: bool) -> None:
-        """Write to the session's terminals what has changed; a session without any is fine."""
         text = quota.held_text(folder, mount.path) if read_only else f"{mount.path} is writable again."
-        command = ["sh", "-c", WALL]
-        try:
-            self._runtime.execute(mount.session_id, mount.session.attempt, command, {"GP_TEXT": text})
-        except ContainerRuntimeError as error:
-            logger.info("session %s: the message did not reach its terminals: %s", mount.session_id, error)
+        write_to_terminals(self._runtime, session, text)
 
 
 def _has_limit(folder: Folder) -> bool:

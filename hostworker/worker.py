@@ -8,12 +8,14 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
+from django.conf import settings
 from django.db import close_old_connections, connections
 
 from folders import measure, roots
 from hostworker import (
     app_starter,
     converter,
+    disk_watch,
     gpu_readings,
     host_images,
     image_maker,
@@ -26,6 +28,7 @@ from hostworker import (
     usage_recorder,
 )
 from hostworker import watchdog as gpu_watchdog
+from hostworker.disk_watch import DiskWatch
 from hostworker.folder_storage import FolderStorage
 from hostworker.gpu_readings import GpuReadings
 from hostworker.jupyter_activity import JupyterActivity
@@ -40,6 +43,7 @@ from hostworker.watchdog import Watchdog
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host
+from resources.units import bytes_from
 
 logger = logging.getLogger(__name__)
 
@@ -65,6 +69,7 @@ class HostWorker:
         self.host = host
         self._hold_firewall = hold_firewall
         self._stopped = threading.Event()
+        self._disk = DiskWatch(runtime, host, bytes_from(settings.COMPUTE_DISK_RESERVE))
         self._engine_answers = True
         self._under_way: set[tuple[object, ...]] = set()
         self._starts = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="start")
@@ -75,6 +80,7 @@ class HostWorker:
             (self.heartbeat, hosts.HEARTBEAT_SECONDS),
             (self.reconcile, RECONCILE_SECONDS),
             (self.listen, 1),
+            (self.watch_disk, disk_watch.POLL_SECONDS),
             (self.keep_warm, KEEP_WARM_SECONDS),
             (self._storage.check_storage, roots.CHECK_SECONDS),
             (self._storage.serve_roots, measure.POLL_SECONDS),
@@ -102,6 +108,7 @@ class HostWorker:
         if self._hold_firewall:
             self._once(self.apply_firewall)
         self._once(self._storage.check_storage)  # so that the first sessions are placed where their folders are
+        self._once(self.watch_disk)
         self._once(self.reconcile)
         self._once(host_images.resume_pulls, self.host)
         for thread in self._threads:
@@ -140,7 +147,9 @@ class HostWorker:
         self._engine_answers = True
         app_starter.resume(self.runtime, self.host)
         converter.resume(self.runtime, self.host)
-        if hosts.declare_ready(self.host):
+        if self._disk.is_short:
+            hosts.declare_joining(self.host)
+        elif hosts.declare_ready(self.host):
             logger.info("host %s: ready", self.host)
             kick_scheduler()
 
@@ -156,6 +165,10 @@ class HostWorker:
     def keep_warm(self) -> None:
         """Keep sandboxes ready for the next starts; returns when the worker ends, or where there are none to keep."""
         self.runtime.keep_warm(self._stopped)
+
+    def watch_disk(self) -> None:
+        """Bound what sessions write to this host's disk."""
+        self._disk.poll()
 
     def report_images(self) -> None:
         """Record which of the known images this host has."""

@@ -39,6 +39,7 @@ class Reason(StrEnum):
     ENTERED = "ENTERED"  # somebody other than its owner opened its terminal or an app; its status stays
     IMAGE_PULLED = "IMAGE_PULLED"  # its image was missing on the host and is there now; its status stays
     PROCESS_OUT_OF_MEMORY = "PROCESS_OUT_OF_MEMORY"  # the kernel killed a process at the memory limit; its status stays
+    DISK_NEARLY_FULL = "DISK_NEARLY_FULL"  # it has written almost as much as its policy allows; its status stays
     RENAMED = "RENAMED"  # given another name; its status stays
     USER_REQUEST = "USER_REQUEST"  # ended by its owner
     ADMIN_REQUEST = "ADMIN_REQUEST"  # ended by a superadmin
@@ -48,6 +49,7 @@ class Reason(StrEnum):
     DEPENDENCY_FAILED = "DEPENDENCY_FAILED"  # a session that it depends on did not succeed
     CONTAINER_EXITED = "CONTAINER_EXITED"  # its main process ended by itself
     OUT_OF_MEMORY = "OUT_OF_MEMORY"  # the kernel killed it at its memory limit
+    DISK_LIMIT = "DISK_LIMIT"  # it has written more to its host's disk than its policy or the disk allows
     CONTAINER_LOST = "CONTAINER_LOST"  # its container was removed by something else than the platform
     ENFORCEMENT_FAILED = "ENFORCEMENT_FAILED"  # its share of the GPU could not be enforced
     GPU_LIMIT_EXCEEDED = "GPU_LIMIT_EXCEEDED"  # the watchdog found more GPU memory in use than it holds

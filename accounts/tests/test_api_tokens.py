@@ -153,7 +153,13 @@ def test_me_shows_who_i_am() -> None:
         "name": "Ada Lovelace",
         "is_superadmin": False,
         "policy": {
-            **{"name": user.policy.name, "max_lifetime": None, "max_folders": 20, "max_private_images": 5},
+            **{
+                "name": user.policy.name,
+                "max_lifetime": None,
+                "disk_bytes": None,
+                "max_folders": 20,
+                "max_private_images": 5,
+            },
             "max_extension": "00:00:00",
             **{"allow_sudo": False, "allow_public_apps": True},
             **{"allow_conversion": False, "allow_unlisted_images": False},

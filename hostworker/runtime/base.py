@@ -158,6 +158,24 @@ class HeldImage:
     architecture: str  # such as amd64; "" if it does not say
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DiskSpace:
+    """A disk's size, and what of it users other than root may still write."""
+
+    free_bytes: int
+    total_bytes: int
+
+
+class HostDisks(Protocol):
+    """The disk that the engine keeps its containers on."""
+
+    def space(self) -> DiskSpace | None:
+        """Return its space; None where that is not known."""
+
+    def written_bytes(self) -> dict[Key, int]:
+        """Return the size of each running container's writable layer: what it wrote outside of its mounts."""
+
+
 class MountControl(Protocol):
     """Changes the folders that running containers mount, by their directories on this host."""
 
@@ -246,6 +264,9 @@ class Runtime(Protocol):
 
     def mount_control(self) -> MountControl:
         """Return what changes the folders of running containers."""
+
+    def disks(self) -> HostDisks:
+        """Return what knows the disk of this engine; its methods may raise EngineUnreachableError too."""
 
     def keep_warm(self, stopped: threading.Event) -> None:
         """Keep resources ready that speed up the next starts until `stopped` is set, then release them.

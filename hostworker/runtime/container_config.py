@@ -162,6 +162,7 @@ def _host_config(spec: ContainerSpec, network: str, setup: EnforcementSetup) -> 
         "MemorySwap": spec.memory_bytes,  # memory and swap together, so no swap
         "ShmSize": spec.shared_memory_bytes,
         "PidsLimit": PIDS_LIMIT,
+        "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],  # a core dump is as large as the memory
         "OomScoreAdj": OOM_SCORE_ADJ,
         "Init": True,
         "CapDrop": ["ALL"],

@@ -43,6 +43,7 @@ from hostworker.runtime.base import (
 )
 from hostworker.runtime.container_config import NETWORK, container_config, joined_network
 from hostworker.runtime.docker_client import BridgeNetwork, ProcessClient
+from hostworker.runtime.docker_disks import DockerDisks
 from hostworker.runtime.docker_events import exits_since
 from hostworker.runtime.docker_exec import execute
 from hostworker.runtime.docker_folders import DockerFolders
@@ -104,6 +105,7 @@ class DockerRuntime:
         self._pool = SandboxPool(self._client, self._owner, self._network.ensure_anew, sandboxes, self._privileges)
         self._snapshots = DockerSnapshots(engine_url, self._owner)
         self._folders = DockerFolders(self._client, self._owner, self._privileges)
+        self._disks = DockerDisks(self._client, self._owner)
         self._created: dict[Key, _Created] = {}  # until it is started
         self._held_images = HeldImages()
         self._uses = ContainerUses()
@@ -272,6 +274,10 @@ class DockerRuntime:
     def image_engine(self) -> ImageEngine:
         """Return what saves containers of the same engine; see Runtime."""
         return self._snapshots
+
+    def disks(self) -> DockerDisks:
+        """Return what knows the disk of the same engine; see Runtime."""
+        return self._disks
 
     def mount_control(self) -> MountControl:
         """Return what changes mounts of the same containers; see Runtime."""

@@ -19,10 +19,12 @@ from hostworker.runtime.base import (
     ContainerSpec,
     ContainerState,
     ContainerUse,
+    DiskSpace,
     ExecResult,
     ExecutionError,
     FindLogin,
     HeldImage,
+    HostDisks,
     ImageUnavailableError,
     Key,
     MountControl,
@@ -160,6 +162,10 @@ class MemoryRuntime(MemoryEngineControl):
             program = self._engine.program
         return program(command, environment)
 
+    def disks(self) -> HostDisks:
+        """Return the disk of this engine, which tests fill; see Runtime."""
+        return MemoryDisks(self)
+
     def mount_control(self) -> MountControl:
         """Return what changes mounts in memory; see Runtime."""
         return MemoryFolders(self)
@@ -209,6 +215,21 @@ class MemoryRuntime(MemoryEngineControl):
         finally:
             with self._engine.lock:
                 self._engine.listeners = [each for each in self._engine.listeners if each[1] is not inbox]
+
+
+class MemoryDisks:
+    """The disk of the in-memory engine, and what one owner's containers have written."""
+
+    def __init__(self, engine: MemoryEngineControl) -> None:
+        self._engine = engine
+
+    def space(self) -> DiskSpace | None:
+        """Return what `set_disk_space` was given; see HostDisks."""
+        return self._engine.disk_space()
+
+    def written_bytes(self) -> dict[Key, int]:
+        """Return what `set_written` was given; see HostDisks."""
+        return self._engine.written_bytes()
 
 
 class MemoryFolders:

@@ -15,7 +15,9 @@ from hostworker.runtime.base import (
     ContainerSpec,
     ContainerState,
     ContainerUse,
+    DiskSpace,
     ExecResult,
+    Key,
 )
 
 KILLED: Final = 137  # exit code of a process ended by SIGKILL
@@ -35,6 +37,7 @@ class MemoryContainer:
     state: ContainerState
     log: list[str] = field(default_factory=list)
     use: ContainerUse = NOTHING_USED
+    written_bytes: int = 0
 
 
 @dataclass(slots=True)
@@ -55,6 +58,7 @@ class MemoryEngine:
     listeners: list[tuple[Owner, "queue.SimpleQueue[ContainerState]"]] = field(default_factory=list)
     failures: dict[tuple[Owner, str], list[InjectedFailure]] = field(default_factory=dict)  # by owner and operation
     program: Program = lambda command, environment: ExecResult(exit_code=0, output="")
+    disk_space: DiskSpace | None = None
     serial: Iterator[int] = field(default_factory=lambda: itertools.count(1))
 
 
@@ -84,6 +88,31 @@ class MemoryEngineControl:
         with self._engine.lock:
             if container := self.find(session, attempt):
                 container.use = use
+
+    def set_written(self, session: str, attempt: int, size_bytes: int) -> None:
+        """Let the container have written this much."""
+        with self._engine.lock:
+            if container := self.find(session, attempt):
+                container.written_bytes = size_bytes
+
+    def set_disk_space(self, space: DiskSpace | None) -> None:
+        """Let the engine's disk have this space."""
+        with self._engine.lock:
+            self._engine.disk_space = space
+
+    def disk_space(self) -> DiskSpace | None:
+        """Return the space of the engine's disk."""
+        with self.operation("disk_space"):
+            return self._engine.disk_space
+
+    def written_bytes(self) -> dict[Key, int]:
+        """Return what each running container of this owner has written."""
+        with self.operation("written_bytes"):
+            return {
+                (each.spec.session, each.spec.attempt): each.written_bytes
+                for each in self._engine.containers.values()
+                if each.owner == self._owner and each.state.phase is ContainerPhase.RUNNING
+            }
 
     def lose_container(self, session: str, attempt: int) -> None:
         """Make the container disappear without any event, as when the engine loses its data."""

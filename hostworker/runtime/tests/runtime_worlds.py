@@ -79,6 +79,9 @@ class World(Protocol):
     def write_log(self, session: str, attempt: int, line: str) -> None:
         """Let the container write a line."""
 
+    def write_data(self, session: str, attempt: int, size_bytes: int) -> None:
+        """Let the container write this much to its own layer."""
+
     def set_exec_handler(self, exit_code: int, output: str) -> Sequence[str]:
         """Return the command of a program that ends so."""
 
@@ -120,6 +123,9 @@ class MemoryWorld:
 
     def write_log(self, session: str, attempt: int, line: str) -> None:
         self.runtime().write_log(session, attempt, line)
+
+    def write_data(self, session: str, attempt: int, size_bytes: int) -> None:
+        self.runtime().set_written(session, attempt, size_bytes)
 
     def set_exec_handler(self, exit_code: int, output: str) -> Sequence[str]:
         self.runtime().set_exec_handler(lambda command, environment: ExecResult(exit_code=exit_code, output=output))
@@ -216,6 +222,9 @@ class DockerWorld:
 
     def write_log(self, session: str, attempt: int, line: str) -> None:
         self.execute(session, attempt, f"echo {json.dumps(line)} > /proc/1/fd/1")
+
+    def write_data(self, session: str, attempt: int, size_bytes: int) -> None:
+        self.execute(session, attempt, f"dd if=/dev/zero of=/data bs={size_bytes} count=1")
 
     def set_exec_handler(self, exit_code: int, output: str) -> Sequence[str]:
         return ["sh", "-c", f"printf %s {shlex.quote(output)}; exit {exit_code}"]

@@ -31,7 +31,7 @@ from hostworker.runtime.tests.runtime_worlds import (
     make_spec,
     new_session,
 )
-from tests.wait import SECONDS
+from tests.wait import SECONDS, until
 
 GRACE = 60  # seconds: more than a container takes to end well on a busy machine
 
@@ -352,6 +352,15 @@ def test_uses_are_those_of_running_containers(runtime: Runtime, running: Contain
     runtime.stop(ended.session, ended.attempt, grace_seconds=GRACE)
     settled(runtime, ended)
     assert runtime.uses().keys() == {(running.session, running.attempt)}
+
+
+def test_what_running_containers_have_written_is_told(world: World, runtime: Runtime, running: ContainerSpec) -> None:
+    key = running.session, running.attempt
+    assert runtime.disks().written_bytes()[key] < MIB
+    world.write_data(*key, 2 * MIB)
+    until(lambda: runtime.disks().written_bytes()[key] >= 2 * MIB)
+    space = runtime.disks().space()
+    assert space is None or 0 <= space.free_bytes <= space.total_bytes
 
 
 def test_every_listener_hears_every_exit(world: World, runtime: Runtime, running: ContainerSpec) -> None:
