@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.core.exceptions import PermissionDenied
 from django.http import HttpResponse
 from django.shortcuts import render
+from django.utils.translation import gettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
@@ -21,7 +22,7 @@ def simulation(request: UserRequest) -> HttpResponse:
     found = form.compare() if form.is_bound and form.is_valid() else None
     context = {
         **admin.site.each_context(request),
-        "title": "Simulation",
+        "title": gettext("Simulation"),
         "form": form,
         "found": found,
         "is_empty": form.is_bound and form.is_valid() and found is None,

@@ -9,6 +9,7 @@ from typing import Any, Final
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncWebsocketConsumer
 from django.db import Error
+from django.utils.translation import override
 from redis.exceptions import RedisError
 
 from accounts.models import User
@@ -31,6 +32,8 @@ from sessions.terminal_messages import (
     message_from_text,
     text_from_ack,
 )
+from translation.english import from_english
+from translation.languages import language_of_scope
 
 logger = logging.getLogger(__name__)
 
@@ -224,7 +227,8 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
     async def _finish(self, code: CloseCode, words: str) -> None:
         if not self._is_closed:
             self._is_closed = True
-            await self.close(code=code.value, reason=close_reason(words))
+            with override(language_of_scope(self.scope)):
+                await self.close(code=code.value, reason=close_reason(from_english(words)))
             await self._clean_up()
 
     async def _clean_up(self) -> None:

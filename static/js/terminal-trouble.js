@@ -1,17 +1,18 @@
 // Says what is the matter where the terminal does not come up. Needs none of the page's modules: they may be missing.
 (() => {
+  const gettext = (text) => globalThis.translations?.texts[text]?.[0] ?? text; // #i18n is a module
   const TROUBLE_TIMEOUT_MS = 15_000;
   const WORDS = {
-    missing: "A part of this page did not arrive, so the terminal cannot start. A filter or the network on the way may have held it back.",
-    silent: "The scripts of this page have not started. They may still be on their way, or your browser may not run them.",
-    closed: "The page has no connection to the terminal. A proxy, firewall or extension on the way may not let websockets pass.",
+    missing: gettext("A part of this page did not arrive, so the terminal cannot start. A filter or the network on the way may have held it back."),
+    silent: gettext("The scripts of this page have not started. They may still be on their way, or your browser may not run them."),
+    closed: gettext("The page has no connection to the terminal. A proxy, firewall or extension on the way may not let websockets pass."),
   };
 
   function say(words) {
     const place = document.getElementById("terminal-trouble");
     place.querySelector("[data-words]").textContent = words;
     place.hidden = false;
-    document.querySelector("#terminal-state [data-text]").textContent = "Not connected";
+    document.querySelector("#terminal-state [data-text]").textContent = gettext("Not connected");
     place.querySelector("[data-reload]").focus();
   }
 

@@ -1,12 +1,12 @@
 // The terminal's page: xterm.js on one Connection, the buttons of its header, and what is said when it ends.
 import "#terminal-styles";
-
-import { Terminal } from "@xterm/xterm";
+import { gettext } from "#i18n";
+import { copyText, readText, textFromOsc52 } from "#terminal-clipboard";
+import { Code, Connection } from "#terminal-connection";
 import { FitAddon } from "@xterm/addon-fit";
 import { Unicode11Addon } from "@xterm/addon-unicode11";
 import { WebLinksAddon } from "@xterm/addon-web-links";
-import { copyText, readText, textFromOsc52 } from "#terminal-clipboard";
-import { Code, Connection } from "#terminal-connection";
+import { Terminal } from "@xterm/xterm";
 
 const FONT_KEY = "gpuplatform.terminal.font-size";
 const FONT = { smallest: 8, usual: 14, largest: 32 };
@@ -53,17 +53,17 @@ const terminal = new Terminal({
 });
 const fit = new FitAddon();
 const connection = new Connection(socketUrl(), {
-  connecting: () => show("connecting", "Connecting…"),
+  connecting: () => show("connecting", gettext("Connecting…")),
   opened() {
     if (wasConnected) leaveModes();
     connection.resize(terminal.cols, terminal.rows);
   },
   output(bytes) {
-    if (state.dataset.state !== "open") show("open", "Connected");
+    if (state.dataset.state !== "open") show("open", gettext("Connected"));
     wasConnected = true;
     terminal.write(bytes, () => connection.drawn(bytes.length));
   },
-  lost: (words) => show("lost", words ? `${words} Trying again…` : "Reconnecting…"),
+  lost: (words) => show("lost", words ? gettext("%(problem)s Trying again…", { problem: words }) : gettext("Reconnecting…")),
   ended: showEnd,
 });
 let wasConnected = false;
@@ -99,16 +99,16 @@ function notice(text) {
 }
 
 const ENDS = {
-  [Code.exited]: { title: "The shell has ended", action: "New shell" },
-  [Code.ended]: { title: "The session has ended", action: "" },
-  [Code.notFound]: { title: "This session is not running", action: "" },
-  [Code.signedOut]: { title: "You are signed out", action: "Sign in" },
-  [Code.broken]: { title: "The terminal lost the thread", action: "Connect again" },
+  [Code.exited]: { title: gettext("The shell has ended"), action: gettext("New shell") },
+  [Code.ended]: { title: gettext("The session has ended"), action: "" },
+  [Code.notFound]: { title: gettext("This session is not running"), action: "" },
+  [Code.signedOut]: { title: gettext("You are signed out"), action: gettext("Sign in") },
+  [Code.broken]: { title: gettext("The terminal lost the thread"), action: gettext("Connect again") },
 };
 
 function showEnd(code, words) {
   const { title, action } = ENDS[code];
-  show("ended", "Closed");
+  show("ended", gettext("Closed"));
   overlay.querySelector("[data-title]").textContent = title;
   overlay.querySelector("[data-words]").textContent = words.startsWith(title) ? "" : words;
   const button = overlay.querySelector("[data-again]");
@@ -126,16 +126,16 @@ function again() {
 
 async function copy(text) {
   if (!text) {
-    notice("Select text first");
+    notice(gettext("Select text first"));
     return;
   }
-  notice((await copyText(text)) ? "Copied" : "The browser did not allow copying");
+  notice((await copyText(text)) ? gettext("Copied") : gettext("The browser did not allow copying"));
 }
 
 async function paste() {
   const text = await readText();
   terminal.focus();
-  if (text === null) notice("Press Ctrl+Shift+V (⌘V on a Mac) to paste");
+  if (text === null) notice(gettext("Press Ctrl+Shift+V (⌘V on a Mac) to paste"));
   else terminal.paste(text);
 }
 

@@ -22,6 +22,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(minutes)s min left": [
 "%(minutes)s분 남음"
 ],
+"%(problem)s Trying again…": [
+"%(problem)s 다시 시도하는 중…"
+],
 "%(seconds)s s": [
 "%(seconds)s초"
 ],
@@ -30,6 +33,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "%(time)s left": [
 "%(time)s 남음"
+],
+"A part of this page did not arrive, so the terminal cannot start. A filter or the network on the way may have held it back.": [
+"페이지의 일부가 도착하지 않아 터미널을 시작할 수 없습니다. 필터나 네트워크가 막았을 수 있습니다."
 ],
 "A proxy in front of the platform refuses so large a file.": [
 "플랫폼 앞의 프록시가 이렇게 큰 파일을 거부합니다."
@@ -43,17 +49,32 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "Close": [
 "닫기"
 ],
+"Closed": [
+"닫힘"
+],
+"Connect again": [
+"다시 연결"
+],
+"Connected": [
+"연결됨"
+],
 "Connecting…": [
 "연결 중…"
 ],
 "Copied": [
 "복사됨"
 ],
+"GPU in use": [
+"사용 중인 GPU"
+],
 "Interrupted uploads": [
 "중단된 업로드"
 ],
 "Live": [
 "실시간"
+],
+"New shell": [
+"새 셸"
 ],
 "Not connected": [
 "연결되지 않음"
@@ -67,6 +88,12 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "Nothing uploaded": [
 "업로드된 것 없음"
 ],
+"Press Ctrl+Shift+V (⌘V on a Mac) to paste": [
+"붙여넣으려면 Ctrl+Shift+V(Mac은 ⌘V)를 누르세요"
+],
+"Reconnecting…": [
+"다시 연결하는 중…"
+],
 "Saved at %(time)s": [
 "%(time)s에 저장됨"
 ],
@@ -76,8 +103,23 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "Select it and press Ctrl+C": [
 "선택하고 Ctrl+C를 누르세요"
 ],
+"Select text first": [
+"먼저 텍스트를 선택하세요"
+],
+"Sessions that wait": [
+"대기 중인 세션"
+],
+"Sign in": [
+"로그인"
+],
+"The browser did not allow copying": [
+"브라우저가 복사를 허용하지 않았습니다"
+],
 "The file was changed or removed on your computer.": [
 "컴퓨터에서 파일이 변경되었거나 삭제되었습니다."
+],
+"The page has no connection to the terminal. A proxy, firewall or extension on the way may not let websockets pass.": [
+"페이지가 터미널에 연결되지 않았습니다. 프록시, 방화벽 또는 확장 프로그램이 웹소켓을 막을 수 있습니다."
 ],
 "The platform answered with an error (%(status)s).": [
 "플랫폼이 오류(%(status)s)로 응답했습니다."
@@ -94,8 +136,23 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "The platform refused it (%(status)s).": [
 "플랫폼이 거부했습니다(%(status)s)."
 ],
+"The scripts of this page have not started. They may still be on their way, or your browser may not run them.": [
+"페이지의 스크립트가 시작되지 않았습니다. 아직 받는 중이거나 브라우저가 실행하지 못할 수 있습니다."
+],
+"The session has ended": [
+"세션이 종료되었습니다"
+],
+"The shell has ended": [
+"셸이 종료되었습니다"
+],
+"The terminal lost the thread": [
+"터미널 연결이 어긋났습니다"
+],
 "This is another file, or it was changed since. Choose the same one, or discard this and upload it anew.": [
 "다른 파일이거나 그 후에 변경된 파일입니다. 같은 파일을 선택하거나, 이것을 버리고 새로 업로드하세요."
+],
+"This session is not running": [
+"실행 중인 세션이 아닙니다"
 ],
 "Uploading %(number)s of %(count)s file": [
 "파일 %(count)s개 중 %(number)s번째 업로드 중"
@@ -103,14 +160,23 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "What you typed is not saved. Leave it?": [
 "입력한 내용이 저장되지 않았습니다. 나갈까요?"
 ],
+"You are signed out": [
+"로그아웃되었습니다"
+],
 "You are signed out, or may not write here any more.": [
 "로그아웃되었거나 더 이상 여기에 쓸 수 없습니다."
 ],
 "You are signed out. Sign in again in another tab, then save.": [
 "로그아웃되었습니다. 다른 탭에서 다시 로그인한 다음 저장하세요."
 ],
+"as it was": [
+"기존"
+],
 "cancelled": [
 "취소됨"
+],
+"changed": [
+"변경 후"
 ],
 "connection lost, trying again": [
 "연결이 끊겨 다시 시도 중"
