@@ -4,7 +4,7 @@ from typing import Any, NoReturn
 
 from django.urls import include, path, re_path
 from drf_spectacular.utils import extend_schema
-from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerView
+from drf_spectacular.views import SpectacularAPIView, SpectacularSwaggerSplitView
 from rest_framework.exceptions import NotFound
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
@@ -47,7 +47,7 @@ router.register("ssh-keys", SshKeyViewSet)
 router.register("storage-roots", StorageRootViewSet)
 router.register("tokens", ApiTokenViewSet)
 
-docs_view = SpectacularSwaggerView.as_view(
+docs_view = SpectacularSwaggerSplitView.as_view(
     permission_classes=[AllowAny],
     url_name="api-schema",
     http_method_names=["get", "head"],  # its page has no template for what OPTIONS says

@@ -72,7 +72,7 @@ COMPUTE_GATEWAY_URL = env("COMPUTE_GATEWAY_URL", default="") or (
 COMPUTE_SSH_ADDRESS = env("COMPUTE_SSH_ADDRESS", default="127.0.0.1:8022")
 
 INSTALLED_APPS = [
-    "django.contrib.admin",
+    "gpuplatform.admin_config.Administration",
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

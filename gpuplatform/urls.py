@@ -7,9 +7,6 @@ from django.views.generic import RedirectView
 from gpuplatform import views
 from scheduler.views import simulation
 
-admin.site.site_title = admin.site.site_header = "GPU Platform"
-admin.site.index_title = "Administration"
-
 handler500 = "gpuplatform.unavailable.handle_error"
 
 urlpatterns = [

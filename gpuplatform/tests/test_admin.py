@@ -12,6 +12,7 @@ from django.db.models.signals import pre_save
 from django.http import HttpResponse
 from django.http.response import HttpResponseBase
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
@@ -19,7 +20,7 @@ from accounts.models import ApiToken, ResourcePolicy, SshKey, User
 from endpoints.services import share
 from folders.models import Folder, FolderShare, StorageRoot
 from resources.admin import APP_ICONS
-from resources.models import Host, Image, ImagePull, Installation, Preset, Registry, ResourceGroup
+from resources.models import Host, HostStatus, Image, ImagePull, Installation, Preset, Registry, ResourceGroup
 from resources.units import GIB, MIB
 from sessions.lifecycle import Status
 from sessions.models import Conversion, Endpoint, GpuShare, Lease, Session, SessionEvent
@@ -357,3 +358,36 @@ def test_images_are_pulled_to_ready_hosts_on_request(superadmin: Client) -> None
     assert "1 host will pull 1 image." in text_of(page)
     assert "1 image left out" in text_of(page)
     assert [(pull.host, pull.image) for pull in ImagePull.objects.all()] == [(host, pulled)]
+
+
+def test_front_page_shows_the_state_and_only_our_tables(superadmin: Client) -> None:
+    host = make_host(gpus=1)
+    run_session(host=host, name="runs")
+    make_host(name="silent", status=HostStatus.LOST.value)
+    make_session(name="waits")
+    page = text_of(superadmin.get("/admin/"))
+    assert page.index("silent") < page.index(host.name)  # trouble first
+    assert "Not reachable" in page
+    assert ">waits</a>" in page
+    assert "axes" not in page
+    assert reverse("admin:accounts_user_add") in page
+    assert text_of(superadmin.get("/admin/axes/accessattempt/"))
+
+
+def test_front_page_takes_as_many_queries_for_many_rows(superadmin: Client) -> None:
+    counts = []
+    for _ in range(2):
+        for _ in range(3):
+            make_session(resource_group=run_session().resource_group)
+        with CaptureQueriesContext(connection) as queries:
+            superadmin.get("/admin/")
+        counts.append(len(queries))
+    assert counts[0] == counts[1]
+
+
+def test_staff_without_rights_see_no_dashboard(client: Client) -> None:
+    client.force_login(make_user(is_staff=True), backend="django.contrib.auth.backends.ModelBackend")
+    make_session(name="secret-name")
+    page = text_of(client.get("/admin/"))
+    assert "secret-name" not in page
+    assert "You have no rights here." in page

@@ -46,8 +46,12 @@ async def test_a_websocket_from_a_foreign_page_is_refused() -> None:
     assert sent == ["websocket.close"]
 
 
+@pytest.mark.django_db
 def test_no_method_fails_on_the_api_documentation(client: Client) -> None:
-    assert client.get("/api/docs/").status_code == 200
+    page = client.get("/api/docs/")
+    assert page.status_code == 200
+    assert b'<html lang="en"' in page.content
+    assert b"SwaggerUIBundle" in client.get("/api/docs/?script=").content
     for method in ("options", "post", "put", "patch", "delete", "trace"):
         assert getattr(client, method)("/api/docs/").status_code == 405
 
