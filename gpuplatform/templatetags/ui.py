@@ -1,6 +1,7 @@
 """Template tags: icons from the sprite, the import map of the scripts, and the main navigation."""
 
 import json
+from functools import cache, lru_cache
 from typing import Final
 
 from django import template
@@ -14,6 +15,7 @@ from gpuplatform import navigation
 
 register = template.Library()
 
+MAX_ICONS: Final = 512  # kept of a process; pages have about a hundred
 _XTERM: Final = "vendor/xterm"
 _PACKAGES: Final = {
     "@xterm/xterm": f"{_XTERM}/xterm/lib/xterm.mjs",
@@ -24,6 +26,7 @@ _PACKAGES: Final = {
 
 
 @register.simple_tag
+@lru_cache(MAX_ICONS)
 def icon(name: str, classes: str = "") -> SafeString:
     """Return an icon of static/img/icons.svg. It is decorative, so the element around it needs a label."""
     return format_html(
@@ -37,6 +40,11 @@ def icon(name: str, classes: str = "") -> SafeString:
 @register.simple_tag
 def import_map() -> SafeString:
     """Return the import map: each file of static/js as "#name", as in package.json, and modules of npm packages."""
+    return _import_map.__wrapped__() if settings.DEBUG else _import_map()
+
+
+@cache
+def _import_map() -> SafeString:
     modules = {f"#{path.stem}": f"js/{path.name}" for path in sorted((settings.BASE_DIR / "static/js").glob("*.js"))}
     addresses = {name: static(path) for name, path in (modules | _PACKAGES).items()}
     return mark_safe(json.dumps({"imports": addresses}))  # noqa: S308  # names of our own files

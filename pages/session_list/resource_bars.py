@@ -1,15 +1,17 @@
 """The resource bars and GPU blocks of one user in one group. Pure but for the two queries at the end."""
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
-from django.db.models import Count, Sum
+from django.db.models import Count, QuerySet, Sum
+from django.db.models.expressions import RawSQL
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from accounts.limits import FIELDS, Amounts, PolicyLimits, remaining
+from accounts.limits import FIELDS, Amounts, PolicyLimits, lesser, remaining
+from pages.session_list.compiled import of_numbers
 from pages.session_list.occupancy import Device, GroupOccupancy
 from resources.units import fgpu_text, size_text
 from sessions.lifecycle import HOSTED
@@ -204,25 +206,29 @@ def gpu_map(occupancy: GroupOccupancy, mine: Mapping[int, int]) -> GpuMap:
     )
 
 
-def held_by(user_ids: Collection[int]) -> dict[int, dict[int, Amounts]]:
+def held_by(user_ids: Sequence[int]) -> dict[int, dict[int, Amounts]]:
     """Return what the sessions of these users hold, by user and group; one query."""
-    sessions = Session.objects.filter(owner__in=user_ids, status__in=HOSTED).order_by()
-    amounts = Sum("cpu"), Sum("memory"), Sum("fgpu"), Count("id")
     found: defaultdict[int, dict[int, Amounts]] = defaultdict(dict)
-    for owner_id, group_id, *held in sessions.values_list("owner_id", "resource_group_id", *amounts):
-        found[owner_id][group_id] = Amounts(**dict(zip(FIELDS, held, strict=True)))
+    for owner_id, group_id, *held in of_numbers(_held, user_ids):
+        found[owner_id][group_id] = Amounts(**dict(zip(FIELDS, map(int, held), strict=True)))
     return found
 
 
-def gpu_shares_of(user_ids: Collection[int], group_id: int) -> dict[int, dict[int, int]]:
+def gpu_shares_of(user_ids: Sequence[int], group_id: int) -> dict[int, dict[int, int]]:
     """Return the milli-fGPU that these users hold of each GPU of the group, by user and GPU; one query."""
-    shares = GpuShare.objects.filter(lease__session__owner__in=user_ids, gpu__host__group=group_id)
     found: defaultdict[int, defaultdict[int, int]] = defaultdict(lambda: defaultdict(int))
-    for owner_id, gpu_id, milli in shares.values_list("lease__session__owner_id", "gpu_id", "milli"):
-        found[owner_id][gpu_id] += milli
+    for owner_id, gpu_id, of_group, milli in of_numbers(_gpu_shares, user_ids):
+        if of_group == group_id:
+            found[owner_id][gpu_id] += milli
     return {owner_id: dict(held) for owner_id, held in found.items()}
 
 
-def lesser(first: int | None, second: int | None) -> int | None:
-    """Return the smaller of two limits; None is unlimited."""
-    return min((value for value in (first, second) if value is not None), default=None)
+def _held(user_ids: RawSQL) -> QuerySet[Any, Any]:
+    sessions = Session.objects.filter(owner__in=user_ids, status__in=HOSTED).order_by()
+    amounts = Sum("cpu"), Sum("memory"), Sum("fgpu"), Count("id")
+    return sessions.values_list("owner_id", "resource_group_id", *amounts)
+
+
+def _gpu_shares(user_ids: RawSQL) -> QuerySet[Any, Any]:
+    shares = GpuShare.objects.filter(lease__session__owner__in=user_ids).order_by()
+    return shares.values_list("lease__session__owner_id", "gpu_id", "gpu__host__group_id", "milli")

@@ -20,8 +20,9 @@ from pages.session_list.export import csv_of
 from pages.session_list.list_query import FILTERS, PAGE_SIZES, ListQuery, tab_counts
 from pages.session_list.live_use import live_use
 from pages.session_list.occupancy import occupancy_of
+from pages.session_list.rendering import render_gpus, render_row
 from pages.session_list.resource_bars import bars_of, gpu_map, gpu_shares_of, held_by
-from pages.session_list.rows import load_rows, render_row
+from pages.session_list.row_queries import load_rows
 from resources.models import Image, ResourceGroup
 from sessions.lifecycle import TABS, Status
 from sessions.models import Session
@@ -86,7 +87,8 @@ def _sessions(request: UserRequest, query: ListQuery) -> dict[str, Any]:
     found = query.sessions(user)
     paginator = CountedPaginator(found, query.size, counts[query.tab] if query.is_plain else found.order_by().count())
     page: Page[Session] = paginator.get_page(request.GET.get("page"))
-    rows = load_rows(found[page.start_index() - 1 if page.paginator.count else 0 : page.end_index()])
+    first = max(0, page.start_index() - 1)
+    rows = load_rows(list(found.values_list("pk", flat=True)[first : page.end_index()]))
     chosen = columns.chosen_by(user)
     shown = columns.shown(user, query.tab, chosen)
     running = [row.pk for row in rows if row.is_running]
@@ -129,5 +131,5 @@ def _resources(request: UserRequest) -> dict[str, Any]:
         "groups": groups,
         "group": group,
         "bars": bars_of(user.policy.limits(), held, group.pk, occupancy.free),
-        "gpus": gpu_map(occupancy, shares),
+        "gpu_blocks": render_gpus(gpu_map(occupancy, shares), group.fgpu_per_gpu),
     }

@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import User
-from pages.session_list import rows
+from pages.session_list import rendering
 from pages.session_list.list_query import ListQuery, tab_counts
 from pages.session_list.live_use import live_use
 from pages.session_list.occupancy import occupancy_of
@@ -285,9 +285,9 @@ def test_equal_rows_are_rendered_once() -> None:
     session = run_session()
     browser = browser_of(session.owner)
     text_of(browser, "/sessions/")
-    before = rows.rendered_count()
+    before = rendering.rendered_count()
     text_of(browser, "/sessions/")
-    assert rows.rendered_count() == before
+    assert rendering.rendered_count() == before
     services.terminate(session, actor=session.owner)
     text_of(browser, "/sessions/")
-    assert rows.rendered_count() == before + 1
+    assert rendering.rendered_count() == before + 1
