@@ -11,7 +11,7 @@ from docker.models.containers import Container
 from engine.containers import HOST_LABEL, SESSION_LABEL
 from hostworker.runtime.sandbox_containers import FREE, SANDBOX_LABEL, sandbox_name
 from resources.discovery import Device, Machine
-from resources.models import Host, HostStatus
+from resources.models import Host, HostStatus, Installation
 from resources.services import declare_joining, declare_ready, register_host
 from resources.units import GIB, MIB
 from scheduler.passes import run_pass
@@ -191,7 +191,7 @@ def test_a_killed_workers_sandboxes_are_adopted_or_removed(host: Host, engine: d
         until(lambda: status_of(session) == Status.RUNNING)
         worker.kill()
         worker.wait()
-    used = sandbox_name((session.pk, 1))
+    used = sandbox_name((session.pk, 1), Installation.current_key())
     before = names_of_sandboxes(engine, host.name)
     assert used in before
     (container,) = containers_of(engine, host.name)

@@ -1,11 +1,16 @@
 """Sandboxes as containers of the Docker Engine: their names, their configuration, and the requests about them."""
 
+import base64
+import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple
 
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESSIV
 from docker.api import APIClient
 from docker.errors import APIError, ImageNotFound
 
+from engine.containers import INSTALLATION_LABEL
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.runtime import sandbox_image
 from hostworker.runtime.base import Key, StartError
@@ -21,7 +26,7 @@ from hostworker.runtime.docker_requests import (
 
 SANDBOX_LABEL: Final = "gpuplatform.sandbox"
 FREE: Final = "gp-sandbox-"  # + anything unique
-USED: Final = "gp-net-"  # + session-attempt
+USED: Final = "gp-net-"  # + the encrypted key
 RETIRED: Final = "gp-retired-"
 MEMORY: Final = 16 << 20  # bytes; the program needs some kilobytes, the engine's start of it some megabytes
 PIDS_LIMIT: Final = 32  # one process; the engine's start of it has some threads
@@ -40,9 +45,32 @@ def address_in(container: Mapping[str, Any]) -> str | None:
     return next((str(each["IPAddress"]) for each in networks.values() if each.get("IPAddress")), None)
 
 
-def sandbox_name(key: Key) -> str:
-    """Return the engine-wide unique name of the sandbox that the attempt uses."""
-    return f"{USED}{key[0]}-{key[1]}"
+def sandbox_name(key: Key, installation: str) -> str:
+    """Return the engine-wide unique name of the sandbox that the attempt uses.
+
+    The engine's name server tells the name to every other session for the asking, and who knows a session's id knows
+    the address of its public apps. So the key is encrypted, deterministically (AES-SIV, RFC 5297), under the key of the
+    installation, which only the engine is told.
+    """
+    text = f"{key[0]}-{key[1]}".encode()
+    return USED + base64.b32encode(_cipher(installation).encrypt(text, None)).decode().lower().rstrip("=")
+
+
+def key_in(name: str, installation: str) -> Key | None:
+    """Return the attempt whose sandbox has this name, None if it is no sandbox in use."""
+    if not name.startswith(USED):
+        return None
+    text = name.removeprefix(USED).upper()
+    try:
+        decrypted = _cipher(installation).decrypt(base64.b32decode(text + "=" * (-len(text) % 8)), None)
+    except (ValueError, InvalidTag):
+        return None
+    session, _, attempt = decrypted.decode().rpartition("-")
+    return session, int(attempt)
+
+
+def _cipher(installation: str) -> AESSIV:
+    return AESSIV(hashlib.sha256(f"sandbox names {installation}".encode()).digest())
 
 
 def sandbox_config(owner: Mapping[str, str], network: str, hostname: str = SANDBOX_HOSTNAME) -> dict[str, object]:
@@ -78,6 +106,16 @@ class SandboxContainers:
         self._owner = dict(owner)
         self._ensure_network = ensure_network
 
+    def name_for(self, key: Key) -> str:
+        """Return the name of the attempt's sandbox."""
+        return sandbox_name(key, self._owner[INSTALLATION_LABEL])
+
+    def used(self) -> list[tuple[Key, dict[str, Any]]]:
+        """Return the attempts that have a sandbox, with what the engine lists of it."""
+        installation = self._owner[INSTALLATION_LABEL]
+        listed = ((key_in(name, installation), sandbox) for name, sandbox in self.list_by_name().items())
+        return [(key, sandbox) for key, sandbox in listed if key]
+
     def create(self, name: str, hostname: str) -> str:
         """Return the id of a new container, which does not run yet; its image is made where it is missing."""
         client, config = self._client(), sandbox_config(self._owner, self._ensure_network(), hostname)
@@ -99,7 +137,7 @@ class SandboxContainers:
 
     def rename(self, name: str, key: Key) -> None:
         """Give the free sandbox to the attempt; the engine does this for one caller alone."""
-        self._client().rename(name, sandbox_name(key))
+        self._client().rename(name, self.name_for(key))
 
     def restart(self, key: Key) -> bool:
         """Start the attempt's sandbox again where it has died; return whether that was the case."""
@@ -127,7 +165,7 @@ class SandboxContainers:
 
     def find(self, key: Key) -> dict[str, Any] | None:
         """Return the engine's inspection of the attempt's sandbox, None where it has none of ours."""
-        sandbox = inspect(self._client(), sandbox_name(key))
+        sandbox = inspect(self._client(), self.name_for(key))
         return sandbox if sandbox and has_labels(sandbox, {**self._owner, SANDBOX_LABEL: "1"}) else None
 
     def list_by_name(self) -> dict[str, dict[str, Any]]:

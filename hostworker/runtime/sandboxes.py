@@ -19,7 +19,7 @@ from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.runtime import sandbox_image
 from hostworker.runtime.base import Key, StartError
 from hostworker.runtime.docker_requests import CONFLICT, retry_on_conflict
-from hostworker.runtime.sandbox_containers import USED, Sandbox, SandboxContainers, address_in, sandbox_name
+from hostworker.runtime.sandbox_containers import Sandbox, SandboxContainers, address_in
 from hostworker.runtime.sandbox_keeper import SandboxKeeper
 from hostworker.runtime.sandbox_state import SandboxState
 
@@ -88,12 +88,7 @@ class SandboxPool:
 
     def keys(self) -> set[Key]:
         """Return the attempts that have a sandbox, save those whose removal is under way already."""
-        return {
-            (session, int(attempt))
-            for name, sandbox in self._containers.list_by_name().items()
-            if name.startswith(USED) and not self.is_discarded(sandbox["Id"])
-            for session, _, attempt in [name.removeprefix(USED).rpartition("-")]
-        }
+        return {key for key, sandbox in self._containers.used() if not self.is_discarded(sandbox["Id"])}
 
     def keep(self, stopped: threading.Event) -> None:
         """Remove what is discarded and make sandboxes while nothing starts, until `stopped`; then remove the free."""
@@ -106,7 +101,7 @@ class SandboxPool:
         """
         for _ in retry_on_conflict():
             try:
-                made = self._containers.create(sandbox_name(key), hostname)
+                made = self._containers.create(self._containers.name_for(key), hostname)
             except APIError as error:
                 if error.status_code != CONFLICT:
                     raise
@@ -118,7 +113,9 @@ class SandboxPool:
                     self._containers.remove(made)
                     continue
             return Sandbox(made, address_in(self._containers.start(made)))
-        raise StartError(f"The name {sandbox_name(key)} stays reserved although no container of ours has it.")
+        raise StartError(
+            f"The name {self._containers.name_for(key)} stays reserved although no container of ours has it."
+        )
 
     def _take_free(self, key: Key) -> Sandbox | None:
         """Return one of those that are ready; None where none is, or the attempt has one already."""

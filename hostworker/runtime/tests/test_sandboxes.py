@@ -49,8 +49,12 @@ def network_of(world: DockerWorld, spec: ContainerSpec) -> str:
     return str(world.inspect(spec.session, spec.attempt)["HostConfig"]["NetworkMode"])
 
 
+def sandbox_of(world: DockerWorld, spec: ContainerSpec) -> str:
+    return sandbox_name((spec.session, spec.attempt), world.installation)
+
+
 def address_of(world: DockerWorld, spec: ContainerSpec) -> str:
-    sandbox = world.client.inspect_container(sandbox_name((spec.session, spec.attempt)))
+    sandbox = world.client.inspect_container(sandbox_of(world, spec))
     return str(sandbox["NetworkSettings"]["Networks"][world.network]["IPAddress"])
 
 
@@ -81,7 +85,7 @@ def test_with_no_sandbox_left_one_is_made_for_the_session(world: DockerWorld, ru
     with runtime._pool.pause_background_work():  # so that none is made meanwhile
         specs = [launch(runtime, make_spec(world.image, hostname=name)) for name in ("a", "b", "c")]
     assert all(is_joined(world, spec) for spec in specs)
-    names = {world.client.inspect_container(sandbox_name((spec.session, 1)))["Config"]["Hostname"] for spec in specs}
+    names = {world.client.inspect_container(sandbox_of(world, spec))["Config"]["Hostname"] for spec in specs}
     assert names == {SANDBOX_HOSTNAME, "c"}
     assert [world.execute(spec.session, 1, "hostname")[1] for spec in specs] == ["a\n", "b\n", "c\n"]
     assert {state.phase for state in runtime.containers()} == {ContainerPhase.RUNNING}
@@ -120,10 +124,10 @@ def test_address_changed_during_start_is_announced_again(world: DockerWorld, run
     """As where the engine was restarted after the session had got its sandbox."""
     spec, heard = make_spec(world.image), list[str]()
     runtime.create(spec)
-    world.client.kill(sandbox_name((spec.session, 1)))
+    world.client.kill(sandbox_of(world, spec))
     squatter = launch(runtime, make_spec(world.image))
-    world.client.kill(sandbox_name((squatter.session, 1)))
-    world.client.start(sandbox_name((squatter.session, 1)))  # at the lowest address that is free
+    world.client.kill(sandbox_of(world, squatter))
+    world.client.start(sandbox_of(world, squatter))  # at the lowest address that is free
     runtime.start(spec.session, 1, heard.append)
     assert len(heard) == 2
     assert heard[1] == address_of(world, spec) == runtime.address(spec.session, 1)
@@ -142,7 +146,7 @@ def test_sandboxes_that_have_died_are_woken_for_the_session(world: DockerWorld, 
 def test_session_with_lost_sandbox_is_created_anew(world: DockerWorld, runtime: DockerRuntime) -> None:
     spec = make_spec(world.image)
     first = runtime.create(spec)
-    world.client.remove_container(sandbox_name((spec.session, 1)), force=True)
+    world.client.remove_container(sandbox_of(world, spec), force=True)
     with pytest.raises(StartError):
         runtime.start(spec.session, 1)
     assert runtime.create(spec) != first
@@ -163,7 +167,7 @@ def test_removing_a_session_removes_its_sandbox(world: DockerWorld, runtime: Doc
     assert runtime.leftover_attempts() == {(spec.session, 1)}
     runtime.remove(spec.session, 1)
     assert runtime.leftover_attempts() == set()  # its removal is under way, so nobody need see to it
-    until(lambda: sandbox_name((spec.session, 1)) not in world.sandboxes())
+    until(lambda: sandbox_of(world, spec) not in world.sandboxes())
 
 
 def is_there(world: DockerWorld, spec: ContainerSpec) -> bool:
@@ -189,7 +193,7 @@ def test_ended_container_is_hidden_and_removed_once_quiet(
         assert runtime.logs(spec.session, 1, 10) == ""
         with pytest.raises(StartError):
             runtime.start(spec.session, 1)
-    until(lambda: not is_there(world, spec) and sandbox_name((spec.session, 1)) not in world.sandboxes())
+    until(lambda: not is_there(world, spec) and sandbox_of(world, spec) not in world.sandboxes())
     assert not runtime._pool.state.discarded
 
 
@@ -199,7 +203,7 @@ def test_continuous_starts_delay_a_removal_only_briefly(
     monkeypatch.setattr("hostworker.runtime.sandbox_state.MAX_DELAY_SECONDS", 0.5)
     with runtime._pool.pause_background_work():
         spec = ended(runtime, launch(runtime, make_spec(world.image)))
-        until(lambda: not is_there(world, spec) and sandbox_name((spec.session, 1)) not in world.sandboxes())
+        until(lambda: not is_there(world, spec) and sandbox_of(world, spec) not in world.sandboxes())
 
 
 def test_what_still_runs_is_removed_at_once_whatever_starts(world: DockerWorld, runtime: DockerRuntime) -> None:
@@ -227,7 +231,7 @@ def test_a_runtime_that_keeps_none_removes_a_sandbox_at_once(world: DockerWorld,
     without = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network)
     assert without.leftover_attempts() == {(spec.session, 1)}
     without.remove(spec.session, 1)
-    assert sandbox_name((spec.session, 1)) not in world.sandboxes()
+    assert sandbox_of(world, spec) not in world.sandboxes()
 
 
 def test_another_hosts_sandboxes_are_out_of_reach(world: DockerWorld, runtime: DockerRuntime) -> None:
@@ -235,7 +239,7 @@ def test_another_hosts_sandboxes_are_out_of_reach(world: DockerWorld, runtime: D
     elsewhere = DockerRuntime(world.installation, "elsewhere", ENGINE_URL, network=world.network)
     assert elsewhere.leftover_attempts() == set()
     elsewhere.remove(spec.session, 1)
-    assert sandbox_name((spec.session, 1)) in world.sandboxes()
+    assert sandbox_of(world, spec) in world.sandboxes()
 
 
 def test_sandboxes_are_no_containers_of_sessions(world: DockerWorld, runtime: DockerRuntime) -> None:
@@ -280,7 +284,7 @@ def test_a_worker_that_ends_takes_its_sandboxes_along(world: DockerWorld) -> Non
     until(lambda: len(runtime._pool.state.free) == 1)
     stopped.set()
     keeper.join()
-    assert set(world.sandboxes()) == {sandbox_name((spec.session, 1))}  # sessions outlive their worker
+    assert set(world.sandboxes()) == {sandbox_of(world, spec)}  # sessions outlive their worker
     assert world.execute(spec.session, 1, f"ip addr | grep -c {address_of(world, spec)}/") == (0, "1\n")
 
 
@@ -342,3 +346,11 @@ def test_unreachable_engine_is_logged_once_by_the_keeper(
     stopped.set()
     keeper.join()
     assert caplog.text.count("networks are not made ready") == 1
+
+
+def test_no_neighbour_learns_a_sessions_id_from_the_name_server(world: DockerWorld, runtime: DockerRuntime) -> None:
+    spec, neighbour = launch(runtime, make_spec(world.image)), launch(runtime, make_spec(world.image))
+    _, told = world.execute(neighbour.session, 1, f"nslookup {address_of(world, spec)}")
+    assert sandbox_of(world, spec) in told
+    assert spec.session not in told
+    assert runtime.leftover_attempts() >= {(spec.session, 1), (neighbour.session, 1)}
