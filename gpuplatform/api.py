@@ -15,6 +15,7 @@ from accounts.api import ApiTokenViewSet, LoginViewSet, MeView, SshKeyViewSet, T
 from endpoints.api_urls import urlpatterns as app_patterns
 from folders.api import FolderViewSet, StorageRootViewSet
 from folders.api_urls import urlpatterns as folder_patterns
+from notifications.api import AnnouncementViewSet, NotificationViewSet, PreferencesView
 from resources.api import HostViewSet, ImageViewSet, PresetViewSet, ResourceGroupViewSet
 from scheduler.api import EstimateView
 from sessions.api import LimitsView, SessionViewSet
@@ -38,6 +39,8 @@ router = SimpleRouter()
 router.register("folders", FolderViewSet)
 router.register("hosts", HostViewSet)
 router.register("images", ImageViewSet)
+router.register("announcements", AnnouncementViewSet)
+router.register("notifications", NotificationViewSet)
 router.register("logins", LoginViewSet)
 router.register("presets", PresetViewSet)
 router.register("private-images", PrivateImageViewSet, basename="private-image")
@@ -58,6 +61,7 @@ v1_patterns = [
     path("me/", MeView.as_view()),
     path("me/limits/", LimitsView.as_view()),
     path("hosts/<str:name>/drain/", HostDrainView.as_view()),
+    path("notifications/preferences/", PreferencesView.as_view()),
     path("sessions/estimate/", EstimateView.as_view()),
     path("", include(app_patterns)),
     path("", include(folder_patterns)),

@@ -18,6 +18,7 @@ from folders.transfers.handover import TransferMiddleware  # noqa: E402
 from gpuplatform.admission import Admission  # noqa: E402
 from gpuplatform.request_bodies import RequestBodies  # noqa: E402
 from gpuplatform.same_origin import SameOrigin  # noqa: E402  # see the line above
+from notifications.routing import websocket_urlpatterns as live_patterns  # noqa: E402
 from proxy.asgi import Application, AppProxyMiddleware  # noqa: E402
 from proxy.counters import ConnectionCounters, LocalCounters  # noqa: E402
 from sessions.app_addresses import site  # noqa: E402
@@ -29,7 +30,7 @@ def platform_with(counters: ConnectionCounters) -> ProtocolTypeRouter:
     return ProtocolTypeRouter(
         {
             "http": TransferMiddleware(RequestBodies(Admission(cast(Application, http)), counters)),
-            "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(websocket_urlpatterns))),
+            "websocket": SameOrigin(AuthMiddlewareStack(URLRouter([*live_patterns, *websocket_urlpatterns]))),
         }
     )
 

@@ -95,6 +95,7 @@ INSTALLED_APPS = [
     "hostworker",
     "sshserver",
     "endpoints",
+    "notifications",
     "pages",
 ]
 
@@ -268,7 +269,7 @@ CONTENT_SECURITY_POLICY = {
     }
 }
 
-# --- e-mail: to users whose sessions were saved as images
+# --- e-mail: notifications to users who want them so
 globals().update(env.email_url("EMAIL_URL", default="consolemail://"))  # EMAIL_BACKEND, EMAIL_HOST, ...
 EMAIL_TIMEOUT = 20
 DEFAULT_FROM_EMAIL = env("DEFAULT_FROM_EMAIL", default="GPU Platform <gpuplatform@localhost>")

@@ -15,6 +15,7 @@ urlpatterns = [
     path("sessions/", include("pages.urls")),
     path("folders/", include("folders.urls")),
     path("help/", include("pages.help.urls")),
+    path("notifications/", include("notifications.urls")),
     path("", include("endpoints.urls")),
     path("healthz", views.healthz, name="healthz"),
     path("admin/login/", views.admin_sign_in),

@@ -3,7 +3,7 @@
 from celery import shared_task
 from django.conf import settings
 
-from hostworker import app_starter, converter, image_maker, runner
+from hostworker import app_starter, converter, image_maker, runner, terminal_message
 from hostworker.runtime.factory import get_runtime
 from resources.models import Host
 
@@ -18,6 +18,12 @@ def start_session(session_id: str, attempt: int) -> None:
 def stop_session(session_id: str, attempt: int) -> None:
     """Stop this attempt on this host."""
     runner.stop(get_runtime(), session_id, attempt)
+
+
+@shared_task
+def show_message(session_id: str, attempt: int, text: str, until: float) -> None:
+    """Show a line of text in the terminals of a session of this host, unless the Unix time `until` has passed."""
+    terminal_message.show(get_runtime(), session_id, attempt, text, until)
 
 
 @shared_task

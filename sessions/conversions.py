@@ -8,6 +8,7 @@ from typing import Final
 
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
+from django.dispatch import Signal
 from django.utils import timezone
 
 from accounts.models import User
@@ -16,7 +17,6 @@ from resources.kick import kick_scheduler
 from resources.models import App, Host, HostImage, HostStatus, Image, ImageSource
 from resources.registries import credentials
 from sessions import notify
-from sessions.conversion_mail import tell_owner
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import Reason, Status
 from sessions.models import ACTIVE_CONVERSIONS, Conversion, ConversionState, Session, SessionEvent
@@ -26,6 +26,7 @@ MAX_DESCRIPTION_LENGTH: Final = 200
 LOCAL_NAMESPACE: Final = "gpuplatform"  # in place of a registry for images that stay on their host
 _NAME: Final = re.compile(r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*")
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
+conversion_ended: Final = Signal()  # with `conversion`, in the transaction in which it is DONE or FAILED
 _INHERITED: Final = ("min_cpu", "min_memory", "min_fgpu", "architecture", "accelerators")
 
 
@@ -173,7 +174,7 @@ def finish(conversion: Conversion, host: Host, *, size_bytes: int, registry_dige
         _note(session.pk, f"Saved as image {conversion.reference}.", conversion.requested_by)
         notify.sessions_changed([(session.pk, session.owner_id)])
         kick_scheduler()
-        transaction.on_commit(lambda: tell_owner(conversion))
+        conversion_ended.send(Conversion, conversion=conversion)
     return image
 
 
@@ -183,6 +184,8 @@ def fail(conversion: Conversion, problem: str) -> None:
         failed = {"state": ConversionState.FAILED, "problem": problem, "progress": "", "ended_at": timezone.now()}
         if Conversion.objects.filter(pk=conversion.pk, state__in=ACTIVE_CONVERSIONS).update(**failed):
             _note(conversion.session_id, f"Not saved as image {conversion.reference}: {problem}", None)
+            conversion.refresh_from_db()
+            conversion_ended.send(Conversion, conversion=conversion)
             notify.sessions_changed([(conversion.session_id, conversion.session.owner_id)])
 
 

@@ -81,12 +81,22 @@ def sessions_changed(changed: Iterable[tuple[str, int]]) -> None:
 
 def login_changed(login: str) -> None:
     """After the commit, have the websockets of this login session, given by its digest, check that it is valid."""
-    transaction.on_commit(partial(_browsers.run, _send_login_change, login_group(login)))
+    tell_group(login_group(login), "login.changed")
 
 
 def account_changed(user_id: int) -> None:
     """After the commit, have the websockets of this user check what the user may do."""
-    transaction.on_commit(partial(_browsers.run, _send_login_change, account_group(user_id)))
+    tell_group(account_group(user_id), "login.changed")
+
+
+def tell_group(group: str, message_type: str) -> None:
+    """After the commit, send a message of this type and no content to the websockets of a channel-layer group."""
+    transaction.on_commit(partial(_browsers.run, _send_to_group, group, message_type))
+
+
+def send_to_scheduler(task: str) -> None:
+    """Send the task without arguments to the scheduler's queue once the current transaction commits."""
+    transaction.on_commit(partial(_send_task, task, (), "scheduler"))
 
 
 def routes_changed(session_id: str) -> None:
@@ -138,11 +148,11 @@ def _broadcast(changed: tuple[tuple[str, int], ...]) -> None:
         logger.warning("could not send changes of %d sessions to browsers: %s", len(changed), error)
 
 
-def _send_login_change(group: str) -> None:
+def _send_to_group(group: str, message_type: str) -> None:
     try:
-        async_to_sync(get_channel_layer().group_send)(group, {"type": "login.changed"})
+        async_to_sync(get_channel_layer().group_send)(group, {"type": message_type})
     except (RedisError, OSError) as error:
-        logger.warning("could not notify the websockets of %s: %s; they poll for it", group, error)
+        logger.warning("could not send %s to the websockets of %s: %s", message_type, group, error)
 
 
 async def _send_to_groups(changed: tuple[tuple[str, int], ...]) -> None:

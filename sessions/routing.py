@@ -2,11 +2,10 @@
 
 from django.urls import URLPattern, path, re_path
 
-from sessions.consumers import NotFoundConsumer, SessionsConsumer
+from sessions.consumers import NotFoundConsumer
 from sessions.terminal import TerminalConsumer
 
 websocket_urlpatterns: list[URLPattern] = [
-    path("ws/sessions/", SessionsConsumer.as_asgi()),
     path("ws/sessions/<str:session_id>/terminal/", TerminalConsumer.as_asgi()),
     re_path("", NotFoundConsumer.as_asgi()),  # otherwise Channels logs an error with a traceback for each
 ]

@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.core import mail
 from django.db import transaction
 from django.utils import timezone
 
@@ -123,20 +122,6 @@ def test_a_finished_conversion_offers_a_private_image(
     assert [app.name for app in image.apps.all()] == ["jupyter"]
     assert image in Image.objects.usable_by(session.owner)
     assert image not in Image.objects.usable_by(make_user())
-    (message,) = mail.outbox
-    assert message.to == [session.owner.email]
-    assert image.reference in message.body
-
-
-@pytest.mark.loopback
-def test_mail_that_fails_does_not_fail_the_conversion(
-    session: Session, django_capture_on_commit_callbacks: Any, settings: Any
-) -> None:
-    settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
-    settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", 1
-    with django_capture_on_commit_callbacks(execute=True):
-        image = finished(ask(session))
-    assert Conversion.objects.get().image == image
 
 
 def test_each_step_is_told_in_the_timeline(session: Session) -> None:

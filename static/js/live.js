@@ -10,7 +10,8 @@ import { LiveConnection } from "#live-connection";
 const QUIET_MS = 100; // changes within this span are fetched once
 
 const live = document.querySelector("[data-live]");
-const state = document.getElementById("live-state");
+const pageState = document.getElementById("live-state");
+const state = pageState ?? document.getElementById("site-connection"); // which shows nothing but trouble
 const clock = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 let timer = null;
 
@@ -37,7 +38,7 @@ function show(name) {
   const text = words(name);
   if (label.textContent !== text) label.textContent = text;
   state.querySelector("[data-reconnect]").hidden = !isDown;
-  state.hidden = false;
+  state.hidden = !pageState && !isDown;
 }
 
 function received(message) {

@@ -1,6 +1,7 @@
 // Writes every <time> in the browser's zone: data-time="moment" as a date, "clock" as the time of a day that is named
 // unless it is today, "span" as a running length of time, "left" as the time until it, which is a warning near its end.
 import { SOON_SECONDS, exactTextOf, secondsLeft, textOf } from "#time-text";
+import { setNotice } from "#tab-title";
 
 function write(element) {
   const start = new Date(element.dateTime);
@@ -15,8 +16,16 @@ function write(element) {
   if (element.title !== title) element.title = title;
 }
 
+// The tab's title says how long the session that ends first still has, once that is short.
+function writeTitle() {
+  const ends = [...document.querySelectorAll("time[data-time=left]")].map((element) => secondsLeft(new Date(element.dateTime)));
+  const first = Math.min(...ends.filter((seconds) => seconds > 0));
+  setNotice(first <= SOON_SECONDS ? textOf("left", new Date(Date.now() + first * 1000)) : "");
+}
+
 function writeAll() {
   document.querySelectorAll("time[data-time]").forEach(write);
+  writeTitle();
 }
 
 writeAll();

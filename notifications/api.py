@@ -1,0 +1,76 @@
+"""API of notifications, of how the caller is told, and of announcements."""
+
+from dataclasses import asdict
+
+from django.db.models import QuerySet
+from drf_spectacular.utils import extend_schema
+from rest_framework import status
+from rest_framework.decorators import action
+from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+from rest_framework.viewsets import GenericViewSet
+
+from accounts.api import user_of
+from notifications import services
+from notifications.kinds import NoticeKind, Ways
+from notifications.models import Announcement, Notification
+from notifications.serializers import AnnouncementSerializer, NotificationSerializer, PreferenceSerializer
+
+
+class NotificationViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Notification]):
+    """The caller's notifications, the newest first."""
+
+    queryset = Notification.objects.all()
+    serializer_class = NotificationSerializer
+    lookup_value_regex = r"[0-9]{1,18}"
+
+    def get_queryset(self) -> QuerySet[Notification]:
+        """Return the caller's own, superadmins' too."""
+        return super().get_queryset().filter(user=user_of(self.request)).order_by("-id")
+
+    @extend_schema(request=None, responses={204: None})
+    @action(detail=True, methods=["post"])
+    def read(self, request: Request, pk: str) -> Response:
+        """Mark this notification, and all that are older, as read."""
+        services.mark_read(user_of(request), up_to=self.get_object().pk)
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class AnnouncementViewSet(ListModelMixin, GenericViewSet[Announcement]):
+    """What administrators tell everybody at present, the most serious first."""
+
+    queryset = Announcement.objects.all()
+    serializer_class = AnnouncementSerializer
+
+    def get_queryset(self) -> QuerySet[Announcement]:
+        """Return those that are shown now."""
+        return Announcement.objects.current()
+
+
+class PreferencesView(APIView):
+    """How the caller is told of what."""
+
+    @extend_schema(responses=PreferenceSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """List every kind with the ways by which the caller is told."""
+        return Response(_rows(services.ways_of(user_of(request))))
+
+    @extend_schema(request=PreferenceSerializer(many=True), responses=PreferenceSerializer(many=True))
+    def put(self, request: Request) -> Response:
+        """Change the ways of the kinds in the body; others stay as they are."""
+        body = PreferenceSerializer(data=request.data, many=True)
+        body.is_valid(raise_exception=True)
+        chosen = {
+            NoticeKind(row["kind"]): Ways(
+                on_page=row["on_page"], in_browser=row["in_browser"], by_email=row["by_email"]
+            )
+            for row in body.validated_data
+        }
+        services.choose_ways(user_of(request), chosen)
+        return self.get(request)
+
+
+def _rows(ways: dict[NoticeKind, Ways]) -> list[dict[str, object]]:
+    return [{"kind": kind.value, **asdict(ways[kind])} for kind in NoticeKind]

@@ -1,0 +1,59 @@
+"""Tells owners 10 minutes and 1 minute before a session reaches its limits, and shows it in its terminals."""
+
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db import transaction
+from django.utils import timezone
+
+from accounts.language import language_of
+from notifications.kinds import NoticeKind
+from notifications.models import Notification
+from notifications.services import tell
+from notifications.texts import ending_title
+from sessions import notify
+from sessions.lifecycle import Status
+from sessions.models import Session, end_expression
+
+WARNINGS: Final = (timedelta(minutes=1), timedelta(minutes=10))  # before the end; the shortest first
+
+
+def announce_ends() -> int:
+    """Tell the owners of sessions that end soon, once for each warning and end; return how many were told. Idempotent.
+
+    An extension moves the end, of which they are told anew. Two queries where there is nothing to tell.
+    """
+    now = timezone.now()
+    soon = Session.objects.filter(status=Status.RUNNING).annotate(end=end_expression())
+    soon = soon.filter(end__gt=now, end__lte=now + WARNINGS[-1])
+    due = {}
+    for session in soon.select_related("owner__policy", "host"):
+        if (end := session.ends_at) and (key := _key(session, end, now)):
+            due[key] = session
+    known = set(Notification.objects.filter(session__in=due.values(), key__in=due).values_list("key", flat=True))
+    return sum(_announce(session, key, now) for key, session in due.items() if key not in known)
+
+
+def _key(session: Session, end: datetime, now: datetime) -> str:
+    """Return the key of the warning that is due; "" where the session's whole life is shorter than that."""
+    for before in WARNINGS:
+        if end - now <= before:
+            is_worth_it = session.started_at is not None and session.started_at < end - before
+            return f"ending:{session.pk}:{int(before.total_seconds())}:{int(end.timestamp())}" if is_worth_it else ""
+    return ""
+
+
+def _announce(session: Session, key: str, now: datetime) -> bool:
+    end = session.ends_at
+    if end is None or session.host is None:
+        return False
+    minutes = max(1, round((end - now).total_seconds() / 60))
+    facts = {"name": session.name, "minutes": minutes, "ends_at": end.isoformat()}
+    with transaction.atomic():
+        is_new = tell(session.owner, NoticeKind.ENDING, key, session=session, facts=facts)
+        if is_new:
+            with language_of(session.owner):
+                text = ending_title(session.name, minutes)
+            arguments = (session.pk, session.attempt, text, end.timestamp())
+            notify.send_to_host(session.host.name, "show_message", *arguments)
+    return is_new

@@ -1,0 +1,34 @@
+"""What a user may be told of, and by which ways unless they choose others. Pure."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+
+class NoticeKind(StrEnum):
+    """What a notification tells of."""
+
+    STARTED = "STARTED"  # a session runs
+    ENDED = "ENDED"  # a session has ended as it should, but not by its owner's hand
+    FAILED = "FAILED"  # a session has ended by a fault
+    ENDING = "ENDING"  # a session will soon reach its limits
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"  # a process of a session was killed, and the session goes on
+    IMAGE_READY = "IMAGE_READY"  # a session was saved as an image
+    IMAGE_FAILED = "IMAGE_FAILED"  # a session could not be saved as an image
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ways:
+    """How a user is told."""
+
+    on_page: bool = True
+    in_browser: bool = True
+    by_email: bool = False
+
+
+WAYS: Final = ("on_page", "in_browser", "by_email")
+DEFAULT_WAYS: Final[dict[NoticeKind, Ways]] = {
+    **dict.fromkeys(NoticeKind, Ways()),
+    NoticeKind.IMAGE_READY: Ways(by_email=True),
+}
+GOOD: Final = frozenset({NoticeKind.STARTED, NoticeKind.ENDED, NoticeKind.IMAGE_READY})

@@ -1,0 +1,60 @@
+"""Writes notifications in the transaction of the change that they tell of."""
+
+from datetime import timedelta
+from typing import Any, Final
+
+from django.db.models.signals import post_delete, post_save
+from django.dispatch import receiver
+
+from notifications import announcements
+from notifications.kinds import NoticeKind
+from notifications.models import Announcement
+from notifications.services import tell
+from sessions.conversions import conversion_ended
+from sessions.lifecycle import FINAL, Reason, Result, Status, result_of
+from sessions.models import Conversion, ConversionState, SessionEvent
+
+SEEN_WITHIN: Final = timedelta(seconds=10)  # of the launch: whoever launched it still looks
+NOTED: Final = {"PROCESS_OUT_OF_MEMORY": NoticeKind.OUT_OF_MEMORY}  # reasons of events that change no status
+
+
+@receiver(post_save, sender=SessionEvent)
+def _session_has_changed(instance: SessionEvent, created: bool, **kwargs: Any) -> None:
+    kind = _kind_of(instance) if created else None
+    if kind is None:
+        return
+    session = instance.session
+    is_seen = kind == NoticeKind.STARTED and instance.at - session.created_at < SEEN_WITHIN
+    facts = {"name": session.name, "reason": instance.reason, "detail": instance.detail}
+    tell(session.owner, kind, f"event:{instance.pk}", session=session, facts=facts, is_seen=is_seen)
+
+
+@receiver(conversion_ended)
+def _conversion_has_ended(conversion: Conversion, **kwargs: Any) -> None:
+    session, is_done = conversion.session, conversion.state == ConversionState.DONE
+    kind = NoticeKind.IMAGE_READY if is_done else NoticeKind.IMAGE_FAILED
+    facts = {
+        "name": session.name,
+        "image": f"{conversion.name}:{conversion.tag}",
+        "reference": conversion.reference,
+        "detail": conversion.problem,
+    }
+    tell(session.owner, kind, f"conversion:{conversion.pk}", session=session, facts=facts)
+
+
+@receiver((post_save, post_delete), sender=Announcement)
+def _announcements_have_changed(**kwargs: Any) -> None:
+    announcements.changed()
+
+
+def _kind_of(event: SessionEvent) -> NoticeKind | None:
+    """Return what the event is to the session's owner; None for what they need not be told, such as their own doing."""
+    if event.old_status == event.new_status:
+        return NOTED.get(event.reason)
+    if event.new_status == Status.RUNNING:
+        return NoticeKind.STARTED
+    if event.new_status not in FINAL or event.reason == Reason.USER_REQUEST:
+        return None
+    result = result_of(event.session.kind, Status(event.new_status), Reason(event.reason))
+    has_failed = event.new_status == Status.ERROR or result == Result.FAILURE
+    return NoticeKind.FAILED if has_failed else NoticeKind.ENDED

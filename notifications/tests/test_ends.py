@@ -1,0 +1,83 @@
+"""Owners are told 10 minutes and 1 minute before a session ends, once, in its terminals too."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+
+from accounts.models import User
+from notifications.ends import announce_ends
+from notifications.models import Notification
+from notifications.texts import text_of
+from sessions import extensions
+from sessions.models import Session
+from tests.factories import make_policy, make_session, make_user, run_session
+from tests.queues import take_all
+
+pytestmark = pytest.mark.django_db
+MINUTE, HOUR = timedelta(minutes=1), timedelta(hours=1)
+
+
+@pytest.fixture
+def owner() -> User:
+    return make_user(policy=make_policy(max_lifetime=HOUR, max_extension=HOUR))
+
+
+@pytest.fixture
+def session(owner: User) -> Session:
+    return run_session(make_session(owner=owner))
+
+
+def end_in(session: Session, left: timedelta) -> None:
+    Session.objects.filter(pk=session.pk).update(started_at=timezone.now() + left - HOUR)
+
+
+def test_each_warning_is_given_once(session: Session, django_capture_on_commit_callbacks: Any) -> None:
+    assert session.host
+    queue = f"host.{session.host.name}"
+    end_in(session, 11 * MINUTE)
+    assert announce_ends() == 0
+    for left, words in ((9.6 * MINUTE, "ends in 10 minutes"), (0.9 * MINUTE, "ends in 1 minute")):
+        end_in(session, left)
+        with django_capture_on_commit_callbacks(execute=True):
+            assert announce_ends() == 1
+            assert announce_ends() == 0
+        told = Notification.objects.first()
+        assert told
+        assert text_of(told).title == f"{session.name} {words}"
+        ((task, arguments),) = take_all(queue)
+        assert task == "hostworker.tasks.show_message"
+        assert list(arguments[:3]) == [session.pk, session.attempt, f"{session.name} {words}"]
+    end_in(session, -MINUTE)
+    assert announce_ends() == 0
+
+
+def test_a_late_look_gives_the_last_warning_alone(session: Session) -> None:
+    end_in(session, 0.5 * MINUTE)
+    assert announce_ends() == 1
+    assert announce_ends() == 0
+
+
+def test_an_extended_session_is_warned_of_anew(session: Session, owner: User) -> None:
+    end_in(session, 5 * MINUTE)
+    assert announce_ends() == 1
+    extensions.extend(session.pk, HOUR, actor=owner)
+    assert announce_ends() == 0
+    end_in(session, 6 * MINUTE - HOUR)
+    assert announce_ends() == 1
+
+
+def test_a_short_life_is_not_warned_of(owner: User) -> None:
+    run_session(make_session(owner=owner, time_limit=5 * MINUTE))
+    assert announce_ends() == 0
+
+
+@pytest.mark.parametrize("count", [1, 5])
+def test_a_look_takes_two_queries(count: int, owner: User, django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    for _ in range(count):
+        end_in(run_session(make_session(owner=owner)), 5 * MINUTE)
+    assert announce_ends() == count
+    with django_assert_num_queries(2):
+        assert announce_ends() == 0

@@ -1,0 +1,95 @@
+"""The texts of notifications, in the language that is active."""
+
+from dataclasses import dataclass
+
+from django.urls import reverse
+from django.utils import timezone
+from django.utils.dateparse import parse_datetime
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext
+
+from notifications.kinds import GOOD, NoticeKind
+from notifications.models import Notification
+from sessions.words import reason_text
+from translation.english import from_english
+
+KIND_NAMES = {
+    NoticeKind.STARTED: gettext_lazy("A session starts running"),
+    NoticeKind.ENDED: gettext_lazy("A session ends by itself, by a limit or by an administrator"),
+    NoticeKind.FAILED: gettext_lazy("A session fails"),
+    NoticeKind.ENDING: gettext_lazy("A session is about to end (10 minutes and 1 minute before)"),
+    NoticeKind.OUT_OF_MEMORY: gettext_lazy("A process in a session is killed for lack of memory"),
+    NoticeKind.IMAGE_READY: gettext_lazy("A session was saved as an image"),
+    NoticeKind.IMAGE_FAILED: gettext_lazy("A session could not be saved as an image"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class NoticeText:
+    """What is shown of a notification."""
+
+    title: str
+    body: str
+    url: str  # path on the platform
+    level: str  # success, warning or danger
+
+
+def text_of(notification: Notification) -> NoticeText:
+    """Return what to show of the notification."""
+    kind = NoticeKind(notification.kind)
+    return NoticeText(_title(kind, notification), _body(kind, notification), _url(kind, notification), level_of(kind))
+
+
+def level_of(kind: NoticeKind) -> str:
+    """Return how the notification looks."""
+    if kind in GOOD:
+        return "success"
+    return "warning" if kind == NoticeKind.ENDING else "danger"
+
+
+def _title(kind: NoticeKind, notification: Notification) -> str:
+    facts = notification.facts
+    name = {"name": facts["name"]}
+    match kind:
+        case NoticeKind.STARTED:
+            return _("%(name)s is running") % name
+        case NoticeKind.ENDED:
+            return _("%(name)s has ended") % name
+        case NoticeKind.FAILED:
+            return _("%(name)s has failed") % name
+        case NoticeKind.OUT_OF_MEMORY:
+            return _("%(name)s ran out of memory") % name
+        case NoticeKind.ENDING:
+            return ending_title(facts["name"], facts["minutes"])
+        case NoticeKind.IMAGE_READY:
+            return _("The image %(image)s is ready") % {"image": facts["image"]}
+        case NoticeKind.IMAGE_FAILED:
+            return _("The image %(image)s was not made") % {"image": facts["image"]}
+
+
+def ending_title(name: str, minutes: int) -> str:
+    """Return the text that a session ends in so many minutes."""
+    text = ngettext("%(name)s ends in %(minutes)s minute", "%(name)s ends in %(minutes)s minutes", minutes)
+    return text % {"name": name, "minutes": minutes}
+
+
+def _body(kind: NoticeKind, notification: Notification) -> str:
+    facts = notification.facts
+    match kind:
+        case NoticeKind.STARTED:
+            return ""
+        case NoticeKind.ENDING:
+            end = parse_datetime(facts["ends_at"]) or timezone.now()
+            return _("It ends at %(time)s UTC. Save what you want to keep, or extend it.") % {"time": f"{end:%H:%M}"}
+        case NoticeKind.IMAGE_READY:
+            return _("Its full name is %(reference)s.") % {"reference": facts["reference"]}
+        case NoticeKind.IMAGE_FAILED:
+            return from_english(facts["detail"])
+        case _other:
+            return from_english(reason_text(facts["reason"], facts["detail"]))
+
+
+def _url(kind: NoticeKind, notification: Notification) -> str:
+    if kind == NoticeKind.IMAGE_READY or notification.session_id is None:
+        return reverse("sessions:private-images")
+    return reverse("sessions:detail", args=[notification.session_id])
