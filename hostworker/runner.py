@@ -155,7 +155,8 @@ def _claim(session_id: str, attempt: int) -> Session | None:
     session = _read(session_id, attempt, Status.SCHEDULED, Status.PREPARING)
     if session is not None and session.status == Status.SCHEDULED:
         try:
-            session.move_to(Status.PREPARING, Reason.CLAIMED, "Preparing the container.")
+            fields = {"pulled_bytes": None, "pull_bytes": None}  # of an earlier attempt
+            session.move_to(Status.PREPARING, Reason.CLAIMED, "Preparing the container.", fields=fields)
         except StaleSessionError:
             return None
     return session

@@ -4,7 +4,15 @@ from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 
 from pages.launch import views as launch_views
-from pages.session import conversion_views, extend_views, terminal_views, views
+from pages.session import (
+    conversion_views,
+    ending_views,
+    extend_views,
+    log_views,
+    rename_views,
+    terminal_views,
+    views,
+)
 from pages.session_list import views as list_views
 from sessions.models import SESSION_ID
 
@@ -28,11 +36,13 @@ urlpatterns = [
     path("images/", conversion_views.image_list, name="private-images"),
     path("images/<int:image_id>/delete/", conversion_views.delete_image, name="delete-image"),
     path("conversions/<uuid:conversion_id>/recipe/", conversion_views.recipe, name="recipe"),
-    path("terminate/", views.terminate_many, name="terminate-many"),
+    path("terminate/", ending_views.terminate_many, name="terminate-many"),
     path("<session:session_id>/", views.detail, name="detail"),
-    path("<session:session_id>/logs/", views.session_logs, name="logs"),
-    path("<session:session_id>/logs/download/", views.download_logs, name="logs-download"),
-    path("<session:session_id>/terminate/", views.terminate, name="terminate"),
+    path("<session:session_id>/logs/", log_views.session_logs, name="logs"),
+    path("<session:session_id>/logs/download/", log_views.download_logs, name="logs-download"),
+    path("<session:session_id>/terminate/", ending_views.terminate, name="terminate"),
+    path("<session:session_id>/losses/", ending_views.losses, name="losses"),
+    path("<session:session_id>/rename/", rename_views.rename, name="rename"),
     path("<session:session_id>/extend/", extend_views.extend, name="extend"),
     path("<session:session_id>/convert/", conversion_views.convert, name="convert"),
     path("<session:session_id>/convert/changes/", conversion_views.changes, name="changes"),

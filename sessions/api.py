@@ -34,6 +34,7 @@ from sessions.serializers import (
     ExtensionSerializer,
     LaunchRequestSerializer,
     LogsQuery,
+    RenameSerializer,
     SessionEventSerializer,
     SessionQuery,
     SessionSerializer,
@@ -105,6 +106,18 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions):
             raise ValidationError(by_request_field(error.errors, body.initial_data)) from error
         rows = self.get_queryset().filter(pk__in=[session.pk for session in sessions]).order_by("created_at")
         return Response(self.get_serializer(rows, many=True).data, status=status.HTTP_201_CREATED)
+
+    @extend_schema(request=RenameSerializer, responses=SessionSerializer)
+    def partial_update(self, request: Request, pk: str) -> Response:
+        """Give the session another name."""
+        session = self.get_object()
+        body = RenameSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        try:
+            services.rename(session, body.validated_data["name"], actor=user_of(request))
+        except RejectedError as error:
+            raise ValidationError(by_request_field(error.errors, body.initial_data)) from error
+        return self.retrieve(request, pk)
 
     @extend_schema(request=None, responses=SessionSerializer)
     @action(detail=True, methods=["post"])

@@ -143,6 +143,12 @@ class SessionEventSerializer(serializers.ModelSerializer[SessionEvent]):
         read_only_fields = fields
 
 
+class RenameSerializer(serializers.Serializer[Any]):
+    """Another name of a session."""
+
+    name = serializers.CharField()
+
+
 class StatsPointSerializer(serializers.Serializer[Any]):
     """What the session used around a moment; null is what could not be measured."""
 

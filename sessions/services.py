@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
-from django.db import transaction
+from django.db import IntegrityError, transaction
 from django.db.models import Count, Q
 from django.utils import timezone
 
@@ -16,7 +16,7 @@ from resources.capacity import Capacity, shortfalls
 from resources.kick import kick_scheduler
 from resources.models import Host, Image, ResourceGroup
 from resources.units import amount_text, span_text
-from sessions import image_choice, mounts, notify, usage, validation
+from sessions import image_choice, mounts, notes, notify, usage, validation
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import FINAL, IN_CONTAINER, LIVE, Kind, Reason, Status
 from sessions.models import Mount, Placed, Session, SessionEvent, StaleSessionError
@@ -106,6 +106,25 @@ def end(session: Session, reason: Reason, detail: str, *, actor: User | None = N
                     kick_scheduler()
         except StaleSessionError:
             session.refresh_from_db()
+
+
+def rename(session: Session, name: str, *, actor: User) -> None:
+    """Give the session another name; what runs in it goes on, under the host name that it has.
+
+    Raises RejectedError for a name that is not valid, or that another live session of the owner has.
+    """
+    if error := validation.name_error(name):
+        raise RejectedError({"name": error})
+    if name == session.name:
+        return
+    old = session.name
+    try:
+        with transaction.atomic():
+            Session.objects.filter(pk=session.pk).update(name=name)
+            notes.note(session, Reason.RENAMED, f"Renamed from {old} to {name}.", actor=actor)
+    except IntegrityError:
+        raise RejectedError({"name": f"There is a session called {name} already; choose another name."}) from None
+    session.name = name
 
 
 def force_end(session: Session, *, actor: User) -> None:

@@ -64,7 +64,7 @@ def test_nvidia_smi_and_page_show_the_share(page: Page) -> None:
     terminal.close()
     page.get_by_role("link", name="quarter", exact=True).click()
     expect(page.get_by_text("Enforcement: hook, limited by the hook, watched by the host")).to_be_visible()
-    expect(page.locator("#gpu-usage")).to_contain_text("0 B of memory")
+    expect(page.locator("[data-plot=gpu_memory] [data-now]")).to_contain_text("0 MiB of your 2.00 GiB")
     page.get_by_role("link", name="Sessions", exact=True).first.click()
     end(page, "quarter")
     expect(row).to_have_count(0)

@@ -61,7 +61,7 @@ from hostworker.runtime.docker_requests import (
 from hostworker.runtime.docker_snapshots import DockerSnapshots
 from hostworker.runtime.docker_states import PHASES, listed_state
 from hostworker.runtime.docker_uses import ContainerUses
-from hostworker.runtime.pull import explain_failure, follow
+from hostworker.runtime.pull import PullText, explain_failure, follow
 from hostworker.runtime.sandbox_containers import address_in
 from hostworker.runtime.sandboxes import SandboxPool
 
@@ -124,7 +124,7 @@ class DockerRuntime:
             client = self._client()
             if not always_pull and is_here(client, reference):
                 return
-            on_progress(f"Pulling {reference}")
+            on_progress(PullText(f"Pulling {reference}"))
             login = find_login()
             follow(reference, lambda: pull_lines(client, reference, login), on_progress, self._pull_seconds)
             # A stream that was cut ends like one that is complete; only the image itself tells.

@@ -34,6 +34,7 @@ from hostworker.runtime.base import (
     no_op,
 )
 from hostworker.runtime.memory_engine import KILLED, MemoryContainer, MemoryEngineControl
+from hostworker.runtime.pull import PullText
 
 STOPPED_CHECK_SECONDS: Final = 0.1
 MEMORY_IMAGE_BYTES: Final = 50_000_000
@@ -70,7 +71,7 @@ class MemoryRuntime(MemoryEngineControl):
         with self.operation("ensure_image"):
             if reference not in self._engine.missing_images:
                 return
-            on_progress(f"Pulling {reference}")
+            on_progress(PullText(f"Pulling {reference}"))
             if not self._engine.missing_images[reference]:
                 raise ImageUnavailableError(
                     f"Image {reference} could not be pulled: the registry has no such image or tag."

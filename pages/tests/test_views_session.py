@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 from django.test import override_settings
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 
 from engine.containers import container_name
-from resources.units import GIB
-from sessions import logs
+from sessions import logs, notes
 from sessions.lifecycle import Reason, Status
-from sessions.models import Session, SessionUsage
+from sessions.models import Session
 from sessions.words import REASON_WORDS, reason_text
 from tests.containers import running_container
-from tests.factories import make_host, make_session, make_user, run_session
+from tests.factories import make_host, make_session, make_user, run_session, session_in
 from tests.tiny_image import ensure_tiny_image
 from tests.web import HTMX, browser_of, text_of
 
@@ -49,7 +49,7 @@ def test_the_page_shows_ssh_command_and_last_use() -> None:
     Session.objects.filter(pk=session.pk).update(last_activity_at=used_at, ssh_public_key="ssh-ed25519 AAAA")
     shown = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
     assert "id_container" in shown
-    assert "3\xa0minutes</time> ago" in shown
+    assert "3\xa0minutes ago</time>" in shown
 
 
 @override_settings(COMPUTE_SSH_ADDRESS="")
@@ -65,14 +65,10 @@ def test_without_a_front_no_page_speaks_of_ssh() -> None:
         (2000, "Enforcement: <strong>whole</strong>, the whole device, shared with nobody"),
     ],
 )
-def test_the_page_shows_enforcement_and_usage(fgpu: int, words: str) -> None:
+def test_the_page_shows_how_shares_are_enforced(fgpu: int, words: str) -> None:
     session = run_session(fgpu=fgpu)
     page = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
     assert words in page
-    assert "not looked at yet" in page
-    SessionUsage.objects.create(session=session, gpu_memory=GIB, gpu_utilisation=25)
-    page = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
-    assert "1 GiB of memory, 25 % of its time" in page
 
 
 def test_an_exit_code_is_shown() -> None:
@@ -87,6 +83,41 @@ def test_what_a_user_typed_is_never_markup() -> None:
     page = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
     assert "<script>alert" not in page
     assert "<img src=x>" not in page
+
+
+def test_a_session_that_starts_shows_its_steps_and_the_pull() -> None:
+    session = session_in(Status.PREPARING)
+    Session.objects.filter(pk=session.pk).update(pulled_bytes=120_000_000, pull_bytes=345_000_000)
+    page = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
+    assert "120 MB of 345 MB" in page
+    assert 'max="345000000" value="120000000"' in page
+    assert 'id="usage"' not in page
+
+
+def test_the_page_offers_ssh_for_editors_and_another_launch() -> None:
+    session = run_session(name="my-work")
+    page = text_of(browser_of(session.owner), f"/sessions/{session.pk}/")
+    assert f"Host my-work\n    HostName 127.0.0.1\n    Port 8022\n    User {session.pk}\n" in page
+    assert f"/sessions/launch/?again={session.pk}" in page
+
+
+def test_the_page_takes_the_same_queries_for_any_story(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    short, long = run_session(fgpu=500), run_session(fgpu=500)
+    for number in range(20):
+        notes.note(long, Reason.ENTERED, f"Somebody opened {number}.", actor=long.owner)
+    for session in (short, long):
+        browser = browser_of(session.owner)
+        with django_assert_num_queries(11):
+            text_of(browser, f"/sessions/{session.pk}/", **HTMX)
+
+
+def test_unchanged_logs_are_not_sent_again() -> None:
+    session = ended_with("done")
+    browser = browser_of(session.owner)
+    text = text_of(browser, f"/sessions/{session.pk}/logs/", **HTMX)
+    digest = text.partition('data-digest="')[2].partition('"')[0]
+    assert browser.get(f"/sessions/{session.pk}/logs/?digest={digest}", headers=HTMX).status_code == 204
+    assert browser.get(f"/sessions/{session.pk}/logs/?digest=other", headers=HTMX).status_code == 200
 
 
 def test_the_live_update_is_only_the_details() -> None:
@@ -127,10 +158,10 @@ def test_a_waiting_session_has_written_nothing() -> None:
     assert logs.read(make_session(), 10) == ""
 
 
-def test_logs_are_shown_plain_and_downloaded_raw() -> None:
+def test_logs_are_shown_in_colours_and_downloaded_raw() -> None:
     session = ended_with("\x1b[32mdone\x1b[0m")
     browser = browser_of(session.owner)
-    assert "<pre>done</pre>" in text_of(browser, f"/sessions/{session.pk}/logs/", **HTMX)
+    assert '<span class="ansi-2">done</span></pre>' in text_of(browser, f"/sessions/{session.pk}/logs/", **HTMX)
     file = browser.get(f"/sessions/{session.pk}/logs/download/")
     assert file.content == b"\x1b[32mdone\x1b[0m"
     assert file.headers["Content-Disposition"] == f'attachment; filename="{session.name}-{session.pk}.log"'

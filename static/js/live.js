@@ -84,9 +84,9 @@ function countTicks() {
 function wireMorphing() {
   Object.assign(window.Idiomorph.defaults, { ignoreActiveValue: true, restoreFocus: true });
   window.Idiomorph.defaults.callbacks.beforeAttributeUpdated = keep;
-  // A running <time> shows more than the server wrote; it is written again only when its moment differs.
+  // What has [data-keep] is drawn by a script. A running <time> shows more than the server wrote; it is written again only when its moment differs.
   window.Idiomorph.defaults.callbacks.beforeNodeMorphed = (old, next) =>
-    !(old.nodeName === "TIME" && next.nodeName === "TIME" && old.dateTime === next.dateTime && old.dataset.end === next.dataset.end);
+    old.dataset?.keep === undefined && !(old.nodeName === "TIME" && next.nodeName === "TIME" && old.dateTime === next.dateTime && old.dataset.end === next.dataset.end);
   live.addEventListener("change", (event) => {
     if (event.target.matches("[data-tick-all]")) {
       for (const box of live.querySelectorAll("input[name=ids]")) box.checked = event.target.checked;

@@ -25,10 +25,12 @@ export function secondsLeft(end, now = new Date()) {
   return Math.max(0, (end - now) / 1000);
 }
 
-// Returns a moment as text: kind "span" is the time from it to `end` (now where there is none), "left" the time until it,
-// "clock" the time of the day, with the day unless it is today, and any other its date and time.
+// Returns a moment as text: kind "span" is the time from it to `end` (now where there is none), "ago" says that it is
+// past, "left" the time until it, "clock" the time of the day, with the day unless it is today, and any other its date
+// and time.
 export function textOf(kind, start, { end = null, now = new Date() } = {}) {
   if (kind === "span") return lengthOfTime(((end ?? now) - start) / 1000);
+  if (kind === "ago") return gettext("%(time)s ago", { time: lengthOfTime((now - start) / 1000) });
   if (kind === "left") {
     const seconds = secondsLeft(start, now);
     return seconds ? gettext("%(time)s left", { time: lengthOfTime(seconds) }) : gettext("ending now");

@@ -1,0 +1,76 @@
+"""The dialogs that end sessions, and tell what is lost with them."""
+
+import re
+from typing import Final
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_safe
+from django.views.decorators.vary import vary_on_headers
+from django_htmx.http import trigger_client_event
+
+from accounts.requests import UserRequest
+from pages.session.losses import losses_of
+from pages.session.queries import visible_session
+from sessions import services
+from sessions.models import SESSION_ID, Session, SessionQuerySet
+
+BULK_LIMIT: Final = 200
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def terminate(request: UserRequest, session_id: str) -> HttpResponse:
+    """Ask for confirmation, or end one session."""
+    visible_session(request, session_id)
+    return _terminate(request, Session.objects.filter(pk=session_id))
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def terminate_many(request: UserRequest) -> HttpResponse:
+    """Ask for confirmation, or end the selected sessions; ids that the user may not see are ignored."""
+    ids = (request.POST if request.method == "POST" else request.GET).getlist("ids")
+    known = [session_id for session_id in ids[:BULK_LIMIT] if re.fullmatch(SESSION_ID, session_id)]
+    return _terminate(request, Session.objects.filter(pk__in=known))
+
+
+@require_safe
+@login_required
+@never_cache
+def losses(request: UserRequest, session_id: str) -> HttpResponse:
+    """Show what runs in the session, and how much its home folder holds: a part of the dialog."""
+    session = visible_session(request, session_id)
+    return render(request, "sessions/_losses.html", {"session": session, "losses": losses_of(session)})
+
+
+def _terminate(request: UserRequest, chosen: SessionQuerySet) -> HttpResponse:
+    sessions = list(chosen.visible_to(request.user).live().prefetch_related("mounts"))
+    if request.method != "POST":
+        template = "sessions/_terminate.html" if request.htmx else "sessions/terminate.html"
+        return render(request, template, {"sessions": sessions, "action": request.path})
+    for session in sessions:
+        services.terminate(session, actor=request.user)
+    text = _ending(sessions)
+    if request.htmx:
+        return trigger_client_event(HttpResponse(status=204), "sessions:ended", {"message": text})
+    messages.success(request, text)
+    return redirect("sessions:list")
+
+
+def _ending(sessions: list[Session]) -> str:
+    if not sessions:
+        return _("Nothing to end: these sessions have already ended.")
+    if len(sessions) == 1:
+        return _("Ending %(name)s.") % {"name": sessions[0].name}
+    text = ngettext("Ending %(count)s session.", "Ending %(count)s sessions.", len(sessions))
+    return text % {"count": len(sessions)}

@@ -1,0 +1,40 @@
+"""The dialog that gives a session another name."""
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.utils.translation import gettext as _
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods
+from django.views.decorators.vary import vary_on_headers
+from django_htmx.http import trigger_client_event
+
+from accounts.requests import UserRequest
+from pages.session.queries import visible_session
+from sessions import services, validation
+from sessions.errors import RejectedError
+
+
+@require_http_methods(["GET", "HEAD", "POST"])
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def rename(request: UserRequest, session_id: str) -> HttpResponse:
+    """Ask for the name, or take it; a refused one is shown again with the reason, as 422."""
+    session, error, name = visible_session(request, session_id), "", ""
+    if request.method == "POST":
+        name = request.POST.get("name", "").strip()
+        try:
+            services.rename(session, name, actor=request.user)
+        except RejectedError as rejected:
+            error = " ".join(rejected.errors.values())
+        else:
+            text = _("It is called %(name)s now.") % {"name": name}
+            if request.htmx:
+                return trigger_client_event(HttpResponse(status=204), "sessions:renamed", {"message": text})
+            messages.success(request, text)
+            return redirect("sessions:detail", session.pk)
+    template = "sessions/_rename.html" if request.htmx else "sessions/rename.html"
+    context = {"session": session, "error": error, "name": name or session.name, "longest": validation.MAX_NAME_LENGTH}
+    return render(request, template, context, status=422 if error else 200)

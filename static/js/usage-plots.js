@@ -1,0 +1,157 @@
+// The plots of a session's use: one cursor for all of them, the last hour or the whole life, asked for again every ten
+// seconds while the session runs and the page is seen.
+import { gettext } from "#i18n";
+import { PLOTS, columns, timeMark, top } from "#usage-series";
+
+const EVERY_MS = 10_000;
+const HEIGHT = 144;
+const COLOURS = ["is-first", "is-second", "is-limit", "is-grid"];
+let card = null;
+let latest = null;
+let drawn = []; // { name, place, plot }
+let asked = 0;
+const hasEnded = () => document.querySelector(".session-head[data-final]") !== null;
+let isFinal = hasEnded();
+
+// Returns the card's colours as the canvas takes them: light-dark() is resolved for an element's colour only.
+function colours() {
+  return COLOURS.map((name) => {
+    const probe = document.createElement("span");
+    probe.className = `usage-probe ${name}`;
+    card.append(probe);
+    const found = getComputedStyle(probe).color;
+    probe.remove();
+    return found;
+  });
+}
+
+// Returns a colour such as rgb(1, 2, 3) as the fill below a line.
+function faint(colour) {
+  return colour.replace(")", ", .14)").replace("rgb(", "rgba(");
+}
+
+function limitLine(limit, colour) {
+  return (plot) => {
+    if (!limit) return;
+    const y = Math.round(plot.valToPos(limit, "y", true)) + 0.5;
+    const { ctx, bbox } = plot;
+    ctx.save();
+    ctx.strokeStyle = colour;
+    ctx.setLineDash([5, 4]);
+    ctx.beginPath();
+    ctx.moveTo(bbox.left, y);
+    ctx.lineTo(bbox.left + bbox.width, y);
+    ctx.stroke();
+    ctx.restore();
+  };
+}
+
+function say(place, name, index) {
+  const point = latest.points.at(index) ?? latest.points.at(-1);
+  const when = index === -1 ? "" : `${timeMark(Date.parse(point.at) / 1000, lengthShown())}: `;
+  place.querySelector("[data-now]").textContent = `${when}${PLOTS[name].text(point, latest)}`;
+}
+
+function lengthShown() {
+  const [first, last] = [latest.points.at(0), latest.points.at(-1)].map((point) => Date.parse(point.at) / 1000);
+  return last - first;
+}
+
+// Returns the index of the point at this moment; the plot's data may have gaps that the points have not.
+function pointAt(seconds) {
+  return latest.points.findIndex((point) => Date.parse(point.at) / 1000 === seconds);
+}
+
+function options(name, place, width) {
+  const { readers, limit, least, mark } = PLOTS[name];
+  const [first, second, muted, grid] = colours();
+  const most = limit(latest);
+  const axis = { stroke: muted, font: "12px system-ui, sans-serif", grid: { stroke: grid, width: 1 }, ticks: { show: false } };
+  return {
+    width,
+    height: HEIGHT,
+    legend: { show: false },
+    cursor: { y: false, drag: { x: false, y: false }, sync: { key: "usage" }, points: { size: 6 } },
+    scales: { y: { range: (_, low, high) => [0, top(most, high, least)] } },
+    axes: [
+      { ...axis, size: 30, space: 90, values: (plot, marks) => marks.map((each) => timeMark(each, plot.scales.x.max - plot.scales.x.min)) },
+      { ...axis, size: 68, space: 36, values: (_, marks) => marks.map(mark) },
+    ],
+    series: [{}, ...readers.map((_, number) => ({ stroke: number ? second : first, width: 2, spanGaps: false, points: { show: latest.points.length < 3 }, fill: number ? undefined : faint(first) }))],
+    hooks: {
+      draw: [limitLine(most, muted)],
+      setCursor: [(plot) => say(place, name, plot.cursor.idx === null || plot.cursor.left < 0 ? -1 : pointAt(plot.data[0][plot.cursor.idx]))],
+    },
+  };
+}
+
+function draw(anew) {
+  const isEmpty = latest.points.length === 0;
+  card.querySelector("[data-usage-plots]").hidden = isEmpty;
+  card.querySelector("[data-usage-note]").hidden = !isEmpty;
+  if (isEmpty) return;
+  for (const each of drawn) {
+    const data = columns(latest, PLOTS[each.name].readers);
+    if (anew) {
+      each.plot?.destroy();
+      each.plot = null;
+    }
+    const area = each.place.querySelector("[data-area]");
+    if (each.plot) each.plot.setData(data);
+    else each.plot = new window.uPlot(options(each.name, each.place, area.clientWidth), data, area);
+    if (each.plot.cursor.idx === null || each.plot.cursor.left < 0) say(each.place, each.name, -1);
+    describe(each, area);
+  }
+}
+
+function describe({ name, place }, area) {
+  area.setAttribute("role", "img");
+  const label = place.querySelector(".usage-name").textContent;
+  area.setAttribute("aria-label", gettext("%(name)s over time, now %(now)s", { name: label, now: PLOTS[name].text(latest.points.at(-1), latest) }));
+}
+
+async function ask() {
+  if (!card || document.hidden) return;
+  const order = ++asked;
+  const response = await fetch(`${card.dataset.url}?window=${card.dataset.window}`, { headers: { Accept: "application/json" } }).catch(() => null);
+  if (!response?.ok || order !== asked) return; // offline, or signed out meanwhile: asked for again soon
+  const before = latest;
+  latest = await response.json();
+  draw(before?.window !== latest.window || before?.gpu_memory_share !== latest.gpu_memory_share);
+}
+
+function choose(event) {
+  const button = event.target.closest("[data-window-choice]");
+  if (!button) return;
+  card.dataset.window = button.dataset.windowChoice;
+  for (const each of card.querySelectorAll("[data-window-choice]")) each.setAttribute("aria-pressed", String(each === button));
+  ask();
+}
+
+// The card comes with the live update in which the session has started.
+function attach() {
+  const found = document.getElementById("usage");
+  if (!found || found === card) return;
+  card = found;
+  drawn = [...card.querySelectorAll("[data-plot]")].map((place) => ({ place, name: place.dataset.plot, plot: null }));
+  card.addEventListener("click", choose);
+  new ResizeObserver(() => {
+    for (const { plot, place } of drawn) plot?.setSize({ width: place.querySelector("[data-area]").clientWidth, height: HEIGHT });
+  }).observe(card);
+  ask();
+}
+
+// The last figures come with the end, and then the whole life is what there is.
+function follow() {
+  const wasRunning = card && !isFinal;
+  attach();
+  isFinal = hasEnded();
+  if (wasRunning && isFinal) card.querySelector("[data-window-choice=life]").click();
+}
+
+document.addEventListener("htmx:afterSwap", follow);
+new MutationObserver(() => latest && draw(true)).observe(document.documentElement, { attributeFilter: ["data-bs-theme"] });
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => latest && draw(true));
+document.addEventListener("visibilitychange", ask);
+setInterval(() => hasEnded() || ask(), EVERY_MS);
+attach();
