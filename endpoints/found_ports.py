@@ -49,7 +49,7 @@ def found_ports(session: Session) -> list[FoundPort]:
 
 
 async def _read(session: Session) -> str:
-    command, container = ["sh", "-c", LISTENING], container_name(session.pk, session.attempt)
+    command, container = ["/bin/sh", "-c", LISTENING], container_name(session.pk, session.attempt)
     async with asyncio.timeout(TIMEOUT_SECONDS):
         _, output = await run(engine_of(session.host), container, command, {}, limit=OUTPUT_LIMIT)
     return output.decode(errors="replace")

@@ -7,6 +7,7 @@ from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.db import transaction
+from django.db.models import Prefetch
 from django.http import Http404, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
@@ -190,7 +191,10 @@ def _updated_launcher(request: UserRequest, session: Session) -> HttpResponse:
 
 def _launcher_context(session: Session, form: OpenForm) -> dict[str, Any]:
     apps = list(session.image.apps.all())
-    endpoints = Endpoint.objects.unclosed().filter(session=session).select_related("session__image")
+    valid_links = Prefetch("share_links", ShareLink.objects.valid().select_related("created_by"))
+    endpoints = list(Endpoint.objects.unclosed().filter(session=session).prefetch_related(valid_links))
+    for endpoint in endpoints:
+        endpoint.session = session  # whose image's apps are read once
     by_name = {app.name: app for app in apps}
     return {
         "session": session,
@@ -214,7 +218,7 @@ class _OpenedRow:
         self.icon_name = (app.icon if app else "") or "plug"
         self.address = app_addresses.first_page(endpoint)
         self.port_address = app_addresses.first_page_at_port(endpoint)
-        self.links = endpoint.share_links.valid()
+        self.links = endpoint.share_links.all()
 
 
 def _is_ready(session: Session, endpoint: Endpoint) -> bool:
@@ -224,4 +228,4 @@ def _is_ready(session: Session, endpoint: Endpoint) -> bool:
 def _visible(request: UserRequest, session_id: str) -> Session:
     """Return the session. Raises Http404 for users who may not see it."""
     sessions = Session.objects.visible_to(request.user).select_related("image", "owner__policy", "host")
-    return get_object_or_404(sessions, pk=session_id)
+    return get_object_or_404(sessions.prefetch_related("image__apps"), pk=session_id)

@@ -27,6 +27,8 @@ MIN_PORT: Final = 1024
 MAX_PORT: Final = 65535
 TOKEN_BYTES: Final = 32
 MAX_NOTE_LENGTH: Final = 64
+MAX_OPEN_IN_SESSION: Final = 64  # apps and ports
+MAX_OPEN_OF_OWNER: Final = 256
 MAX_SHARE_LIFE: Final = timedelta(days=30)
 _OPEN_PORT: Final = re.compile("p([1-9][0-9]{3,4})")
 
@@ -68,6 +70,8 @@ def open_app(session: Session, app: str, *, actor: User, preferred_port: int | N
             raise RejectedError({"app": "Apps can be opened in running sessions only."})
         offer = _offer(session, app)
         endpoint = Endpoint.objects.filter(session=session, app=app).first() or Endpoint(session=session, app=app)
+        if endpoint.pk is None or endpoint.state == EndpointState.CLOSED:
+            _check_number(session)
         if endpoint.state != EndpointState.READY or endpoint.pk is None:
             _prepare(endpoint, offer, actor)
         note = ports.assign(endpoint, preferred_port)
@@ -165,6 +169,20 @@ def note_access(endpoint: Endpoint, actor: User) -> None:
     """Record that a superadmin uses the app of another user, who sees it on the session's timeline."""
     _record(endpoint, "Used by a superadmin", actor)
     record_entry(endpoint.session, actor, f"the app {endpoint.title}")
+
+
+def _check_number(session: Session) -> None:
+    """Refuse one more open app where there are too many, which each take probes of the host and a listener."""
+    unclosed = Endpoint.objects.unclosed()
+    if unclosed.filter(session=session).count() >= MAX_OPEN_IN_SESSION:
+        raise RejectedError(
+            {"app": f"At most {MAX_OPEN_IN_SESSION} apps and ports of a session can be open; close some."}
+        )
+    running = unclosed.filter(session__owner=session.owner_id, session__status=Status.RUNNING)
+    if running.count() >= MAX_OPEN_OF_OWNER:
+        raise RejectedError(
+            {"app": f"At most {MAX_OPEN_OF_OWNER} apps and ports of your sessions can be open; close some."}
+        )
 
 
 def _offer(session: Session, app: str) -> _Offer:

@@ -59,7 +59,7 @@ class Shell(ExecStream):
         cls,
         engine: Engine,
         container_id: str,
-        command: Sequence[str] = ("sh", "-c", START),
+        command: Sequence[str] = ("/bin/sh", "-c", START),
         environment: Mapping[str, str] = ENVIRONMENT,
     ) -> Self:
         """Run a command that prints its process id, reads CONFIRM, and then becomes the shell. Raises ExecError."""
@@ -117,6 +117,6 @@ async def hang_up(process: Exec, engine: Engine, container_id: str, process_id: 
 async def _end(process: Exec, engine: Engine, container_id: str, process_id: int) -> None:
     try:
         if await process.exit_code() in (None, CUT_OFF):
-            await run_detached(engine, container_id, ["sh", "-c", HANG_UP, str(process_id)])
+            await run_detached(engine, container_id, ["/bin/sh", "-c", HANG_UP, str(process_id)])
     except ExecError as error:
         logger.info("container %s: could not hang up a shell: %s", container_id, error)

@@ -63,12 +63,12 @@ class AppStatus:
 
 def start_command(port: int, command: str) -> list[str]:
     """Return the program that starts `command` in the background, unless it runs already."""
-    return ["sh", "-c", START, "sh", str(port), command]
+    return ["/bin/sh", "-c", START, "sh", str(port), command]
 
 
 def status_command(port: int) -> list[str]:
     """Return the program whose output `read_status` understands."""
-    return ["sh", "-c", STATUS, "sh", str(port)]
+    return ["/bin/sh", "-c", STATUS, "sh", str(port)]
 
 
 def environment(port: int) -> dict[str, str]:

@@ -7,9 +7,8 @@ app without a command) is waited for, from one round of the reconciler to the ne
 import logging
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Final
 
 from django.db import close_old_connections, connections
@@ -18,6 +17,7 @@ from django.utils import timezone
 from hostworker import runner
 from hostworker.app_probe import ProbeResult, probe
 from hostworker.app_process import KILLED, AppStatus, environment, read_status, start_command, status_command
+from hostworker.fair_pool import FairPool
 from hostworker.runtime.base import ContainerRuntimeError, EngineUnreachableError, Runtime
 from resources.models import App, Host
 from sessions import app_states
@@ -30,33 +30,39 @@ START_TIMEOUT_SECONDS: Final = 90.0  # a cold disk and a busy host make Jupyter 
 PROBE_PAUSE_SECONDS: Final = 0.2
 POLL_INTERVAL_SECONDS: Final = 2.0  # between two checks of the process
 USER_START_TIMEOUT: Final = timedelta(minutes=10)
-MAX_CONCURRENT_STARTS: Final = 16  # apps that start on one host; more wait for a thread
+MAX_CONCURRENT_STARTS: Final = 16  # apps that start on one host; more wait for their owner's turn
+MAX_CONCURRENT_STARTS_OF_OWNER: Final = 4
 
 
 class AppStarter:
     """Starts apps in threads of its own, since each may wait for over a minute."""
 
     def __init__(self) -> None:
-        self._threads = ThreadPoolExecutor(MAX_CONCURRENT_STARTS, thread_name_prefix="app")
+        self._threads = FairPool(MAX_CONCURRENT_STARTS, MAX_CONCURRENT_STARTS_OF_OWNER, "app")
         self._under_way: set[int] = set()
         self._stopping = threading.Event()
 
     def begin(self, runtime: Runtime, endpoint_id: int) -> None:
         """Open the app in the background, unless that is under way."""
-        if endpoint_id not in self._under_way and not self._stopping.is_set():
-            self._under_way.add(endpoint_id)
-            self._threads.submit(self._open, runtime, endpoint_id)
+        owners = Endpoint.objects.filter(pk=endpoint_id).values_list("session__owner", flat=True)
+        for owner in owners:
+            self._begin(runtime, endpoint_id, owner)
 
     def resume(self, runtime: Runtime, host: Host) -> None:
         """Resume endpoints of this host that are STARTING: left by a dead worker, or waiting for their user."""
         starting = Endpoint.objects.filter(state=EndpointState.STARTING, session__status=Status.RUNNING)
-        for endpoint_id in starting.filter(session__host=host).values_list("pk", flat=True):
-            self.begin(runtime, endpoint_id)
+        for endpoint_id, owner in starting.filter(session__host=host).values_list("pk", "session__owner"):
+            self._begin(runtime, endpoint_id, owner)
 
     def end(self) -> None:
         """Stop waiting for apps; they go on starting in their containers."""
         self._stopping.set()
-        self._threads.shutdown(cancel_futures=True)
+        self._threads.end()
+
+    def _begin(self, runtime: Runtime, endpoint_id: int, owner: int) -> None:
+        if endpoint_id not in self._under_way and not self._stopping.is_set():
+            self._under_way.add(endpoint_id)
+            self._threads.submit(owner, partial(self._open, runtime, endpoint_id))
 
     def _open(self, runtime: Runtime, endpoint_id: int) -> None:
         try:

@@ -74,6 +74,8 @@ class SessionKeys:
 
     def _put(self, session: Session, private: str) -> None:
         """Write the file in the container. Raises ExecutionError."""
-        done = self._runtime.execute(session.pk, session.attempt, ["sh", "-c", PUT, "sh", FILE], {"GP_KEY": private})
+        done = self._runtime.execute(
+            session.pk, session.attempt, ["/bin/sh", "-c", PUT, "sh", FILE], {"GP_KEY": private}
+        )
         if done.exit_code != 0:
             raise ExecutionError(f"its home folder takes no file: {done.output.strip()}")

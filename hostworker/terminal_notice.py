@@ -17,6 +17,6 @@ WALL: Final = (
 def write_to_terminals(runtime: Runtime, session: Session, text: str) -> None:
     """Write the text to the terminals of a running session; one without any, or that has ended, is fine."""
     try:
-        runtime.execute(session.pk, session.attempt, ["sh", "-c", WALL], {"GP_TEXT": text})
+        runtime.execute(session.pk, session.attempt, ["/bin/sh", "-c", WALL], {"GP_TEXT": text})
     except ContainerRuntimeError as error:
         logger.info("session %s: a message did not reach its terminals: %s", session.pk, error)

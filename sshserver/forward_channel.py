@@ -57,7 +57,7 @@ class ForwardChannel(ExecChannel, asyncssh.SSHTCPSession[bytes]):
         cls, port: int, principal: SshPrincipal, used: Callable[[], None], ended: Callable[[ExecChannel], None]
     ) -> "ForwardChannel":
         """Connect to the port in the container. Raises ChannelOpenError where nothing accepts the connection."""
-        command = ["sh", "-c", START, "sh", str(port), RELAY]
+        command = ["/bin/sh", "-c", START, "sh", str(port), RELAY]
         try:
             process = await Command.start(principal.engine, principal.container_id, command, {}, "connection")
         except ExecError as error:

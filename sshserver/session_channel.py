@@ -57,17 +57,17 @@ class SessionChannel(ExecChannel, asyncssh.SSHServerSession[bytes]):
 
     def shell_requested(self) -> bool:
         """Accept a request for a shell."""
-        self._arguments = ["sh", "-c", PLAIN_START, "sh"]
+        self._arguments = ["/bin/sh", "-c", PLAIN_START, "sh"]
         return True
 
     def exec_requested(self, command: str) -> bool:
         """Accept a command, unless it contains a NUL, which an argument list cannot hold."""
-        self._arguments = ["sh", "-c", PLAIN_START, "sh", command]
+        self._arguments = ["/bin/sh", "-c", PLAIN_START, "sh", command]
         return "\0" not in command
 
     def subsystem_requested(self, subsystem: str) -> bool:
         """Accept SFTP, and no other subsystem."""
-        self._arguments = ["sh", "-c", SFTP_START, "sh"]
+        self._arguments = ["/bin/sh", "-c", SFTP_START, "sh"]
         return subsystem == SFTP
 
     def terminal_size_changed(self, width: int, height: int, pixwidth: int, pixheight: int) -> None:

@@ -252,3 +252,16 @@ def test_an_app_needs_no_port_pool(session: Session) -> None:
     endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=10200)
     assert endpoint.listen_port is None
     assert "address alone" in note
+
+
+@pytest.mark.parametrize("limit", ["MAX_OPEN_IN_SESSION", "MAX_OPEN_OF_OWNER"])
+def test_a_user_opens_a_bounded_number_of_ports(session: Session, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, limit, 2)
+    for app in ("p8001", "p8002", "p8002"):
+        services.open_app(session, app, actor=session.owner)
+    with pytest.raises(RejectedError, match="close some"):
+        services.open_app(session, "p8003", actor=session.owner)
+    services.close(Endpoint.objects.get(app="p8001"), actor=session.owner)
+    services.open_app(session, "p8003", actor=session.owner)
+    with pytest.raises(RejectedError):
+        services.open_app(session, "p8001", actor=session.owner)

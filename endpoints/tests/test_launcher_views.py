@@ -4,8 +4,11 @@ from datetime import timedelta
 
 import pytest
 from django.conf import LazySettings
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 
 from endpoints import services
 from resources.models import App
@@ -263,3 +266,14 @@ def test_launching_requests_the_launcher_when_usable(browser: Client, session: S
     assert location == f"/sessions/#launched={Session.objects.get(name='new-one').pk}"
     batch = fields | {"name": "batch-one", "command": "true"}
     assert browser.post("/sessions/launch/", batch).headers["Location"] == "/sessions/"
+
+
+def test_the_launcher_takes_as_many_queries_for_many_ports(
+    session: Session, browser: Client, django_assert_max_num_queries: DjangoAssertNumQueries
+) -> None:
+    with CaptureQueriesContext(connection) as few:
+        browser.get(path(session), headers=HTMX)
+    for port in range(20):
+        opened(session, f"p{8000 + port}")
+    with django_assert_max_num_queries(len(few) + 1):
+        assert browser.get(path(session), headers=HTMX).content.count(b"Port 80") >= 20
