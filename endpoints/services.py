@@ -199,17 +199,11 @@ def _offer(session: Session, app: str) -> _Offer:
 def _prepare(endpoint: Endpoint, offer: _Offer, actor: User) -> None:
     """Save the endpoint as STARTING: a new one, or one that failed, was closed or is starting already."""
     endpoint.title, endpoint.port = offer.title, offer.port
-    endpoint.token = (endpoint.token or _token(endpoint)) if offer.takes_token else ""
+    endpoint.token = app_states.token_of(endpoint.session_id, offer.port) if offer.takes_token else ""
     if endpoint.pk is None or endpoint.state != EndpointState.STARTING:
         endpoint.state, endpoint.detail, endpoint.output = EndpointState.STARTING.value, "", ""
         endpoint.opened_by, endpoint.opened_at = actor, timezone.now()
     endpoint.save()
-
-
-def _token(endpoint: Endpoint) -> str:
-    """Return the token of another app on the same port, which is the same program; else a new token."""
-    others = Endpoint.objects.filter(session=endpoint.session, port=endpoint.port).exclude(token="")
-    return others.values_list("token", flat=True).first() or secrets.token_urlsafe(TOKEN_BYTES)
 
 
 def _check_open(endpoint: Endpoint, field: str) -> None:

@@ -7,6 +7,7 @@ app without a command) is waited for, from one round of the reconciler to the ne
 import logging
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Final
@@ -20,9 +21,10 @@ from hostworker.app_process import KILLED, AppStatus, environment, read_status, 
 from hostworker.fair_pool import FairPool
 from hostworker.runtime.base import ContainerRuntimeError, EngineUnreachableError, Runtime
 from resources.models import App, Host
+from resources.units import MIB
 from sessions import app_states
-from sessions.lifecycle import Status
-from sessions.models import Endpoint, EndpointState
+from sessions.lifecycle import Kind, Status
+from sessions.models import Endpoint, EndpointState, Session
 
 logger = logging.getLogger(__name__)
 
@@ -34,11 +36,15 @@ MAX_CONCURRENT_STARTS: Final = 16  # apps that start on one host; more wait for 
 MAX_CONCURRENT_STARTS_OF_OWNER: Final = 4
 
 
+WARM_UP_MIN_MEMORY: Final = 512 * MIB  # of a session: in less, a program that may never be used is in the way
+
+
 class AppStarter:
     """Starts apps in threads of its own, since each may wait for over a minute."""
 
     def __init__(self) -> None:
         self._threads = FairPool(MAX_CONCURRENT_STARTS, MAX_CONCURRENT_STARTS_OF_OWNER, "app")
+        self._warm_ups = ThreadPoolExecutor(1, thread_name_prefix="warm-up")  # one after another: starts cost CPU time
         self._under_way: set[int] = set()
         self._stopping = threading.Event()
 
@@ -47,6 +53,11 @@ class AppStarter:
         owners = Endpoint.objects.filter(pk=endpoint_id).values_list("session__owner", flat=True)
         for owner in owners:
             self._begin(runtime, endpoint_id, owner)
+
+    def warm_up(self, runtime: Runtime, session_id: str) -> None:
+        """Start in the background what the session's image wants started with it, once no session is being started."""
+        if not self._stopping.is_set():
+            self._warm_ups.submit(self._warm_up, runtime, session_id)
 
     def resume(self, runtime: Runtime, host: Host) -> None:
         """Resume endpoints of this host that are STARTING: left by a dead worker, or waiting for their user."""
@@ -57,12 +68,24 @@ class AppStarter:
     def end(self) -> None:
         """Stop waiting for apps; they go on starting in their containers."""
         self._stopping.set()
+        self._warm_ups.shutdown(cancel_futures=True)
         self._threads.end()
 
     def _begin(self, runtime: Runtime, endpoint_id: int, owner: int) -> None:
         if endpoint_id not in self._under_way and not self._stopping.is_set():
             self._under_way.add(endpoint_id)
             self._threads.submit(owner, partial(self._open, runtime, endpoint_id))
+
+    def _warm_up(self, runtime: Runtime, session_id: str) -> None:
+        try:
+            close_old_connections()
+            while runner.is_any_preparing() and not self._stopping.wait(PROBE_PAUSE_SECONDS):
+                pass
+            warm_up_apps(runtime, session_id)
+        except Exception as error:  # a convenience: whoever opens the app starts it, and is told
+            logger.warning("session %s: its apps are not started with it: %s", session_id, error)
+        finally:
+            connections.close_all()
 
     def _open(self, runtime: Runtime, endpoint_id: int) -> None:
         try:
@@ -75,6 +98,26 @@ class AppStarter:
         finally:
             self._under_way.discard(endpoint_id)
             connections.close_all()
+
+
+def warm_up_apps(runtime: Runtime, session_id: str) -> None:
+    """Start the programs that the image wants started with a session, unless they run or the session is a batch job.
+
+    Sessions of less than WARM_UP_MIN_MEMORY are left alone. Raises ContainerRuntimeError.
+    """
+    interactive = Session.objects.filter(pk=session_id, kind=Kind.INTERACTIVE, memory__gte=WARM_UP_MIN_MEMORY)
+    apps = App.objects.filter(image__sessions__in=interactive, warm_up=True).exclude(command="")
+    for app in apps.order_by("port").distinct("port"):
+        with runner.container_lock(session_id):
+            session = interactive.filter(status=Status.RUNNING).first()
+            if session is None:
+                return
+            output = runtime.execute(session_id, session.attempt, status_command(app.port), {}).output
+            status = read_status(output, app.port)
+            if not (status.runs or status.is_listening):
+                token = {app.token_variable: app_states.token_of(session_id, app.port)} if app.token_variable else {}
+                command = start_command(app.port, app.command)
+                runtime.execute(session_id, session.attempt, command, environment(app.port) | token)
 
 
 def open_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -> None:
@@ -200,6 +243,11 @@ def _starter() -> AppStarter:
 def begin(runtime: Runtime, endpoint_id: int) -> None:
     """Open the app in the background of this process."""
     _starter().begin(runtime, endpoint_id)
+
+
+def warm_up(runtime: Runtime, session_id: str) -> None:
+    """Start in the background of this process what the session's image wants started with it."""
+    _starter().warm_up(runtime, session_id)
 
 
 def resume(runtime: Runtime, host: Host) -> None:

@@ -10,8 +10,9 @@ from resources.models import Host
 
 @shared_task
 def start_session(session_id: str, attempt: int) -> None:
-    """Start this attempt on this host."""
+    """Start this attempt on this host, and then what its image wants started with it."""
     runner.start(get_runtime(), session_id, attempt)
+    app_starter.warm_up(get_runtime(), session_id)
 
 
 @shared_task

@@ -1,6 +1,7 @@
 """The state of an app as its host reports it, and what follows from a change of its endpoint."""
 
 from django.db import transaction
+from django.utils.crypto import salted_hmac
 
 from sessions import notify
 from sessions.lifecycle import Status
@@ -18,6 +19,11 @@ def report(endpoint: Endpoint, state: EndpointState, detail: str = "", output: s
         if is_current:
             announce(endpoint)
     return is_current
+
+
+def token_of(session_id: str, port: int) -> str:
+    """Return the token of the session's app on this port, known before anybody opens it: 64 hexadecimal digits."""
+    return salted_hmac("sessions.app_states.token_of", f"{session_id}:{port}", algorithm="sha256").hexdigest()
 
 
 def announce(endpoint: Endpoint) -> None:

@@ -106,6 +106,20 @@ def test_a_dead_app_is_restarted_from_its_window(page: Page, terminal: Page) -> 
     expect(tree.get_by_text("made-in-terminal.txt")).to_be_visible()
 
 
+def test_vs_code_edits_files_of_the_terminal(page: Page, terminal: Page) -> None:
+    typed(terminal, "clear; echo made-$(ls made*)", "made-made-in-terminal.txt")
+    code = launched(page, NAME, "VS Code")
+    code.wait_for_url("http://vscode--*.apps.localhost:*/**")
+    code.get_by_role("treeitem", name="made-in-terminal.txt").dblclick()
+    editor = code.locator(".monaco-editor[role=code]")
+    expect(editor).to_contain_text("hello")
+    editor.click()
+    code.keyboard.type("from VS Code ")
+    code.keyboard.press("Control+s")
+    typed(terminal, "clear; until grep -c 'from VS Code' made*; do sleep 0.2; done; echo sav''ed", "saved")
+    code.close()
+
+
 def test_tensorboard_shows_logged_values(page: Page, terminal: Page) -> None:
     write_file(terminal, "events.py", EVENTS)
     typed(terminal, "clear; python events.py; echo logs-$(ls logs)", "logs-first-run")

@@ -557,4 +557,10 @@ ENGLISH_TEXTS: Final = (
     _("The container was not running in time"),
     _("The host was unreachable for too long"),
     # sessions/words.py
+    # hints on apps (images/catalog.toml)
+    _("One notebook at a time"),
+    _("Notebooks and files side by side"),
+    _("Editor and debugger; best with 1 GiB or more"),
+    _("Reads what is logged below ~/logs"),
+    _("Runs of scripts that were started at home"),
 )

@@ -8,6 +8,7 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
+from endpoints import services
 from hostworker import app_probe, app_starter
 from hostworker.app_starter import open_app
 from hostworker.runtime.base import EngineUnreachableError
@@ -255,3 +256,32 @@ def test_a_worker_that_ends_waits_for_no_app(world: DockerWorld, runtime: Docker
     app_starter.end()
     endpoint.refresh_from_db()
     assert (endpoint.state, endpoint.detail) == (EndpointState.STARTING, "Starting Web …")
+
+
+def test_a_programs_start_with_the_session_is_found_by_openers(
+    world: DockerWorld, runtime: DockerRuntime, session: Session
+) -> None:
+    make_app(session, command=f"echo $TOKEN >/tmp/token; exec {SERVE}", token_variable="TOKEN", warm_up=True)
+    make_app(
+        session, name="other", token_variable="TOKEN", command=f"echo $TOKEN >/tmp/token; exec {SERVE}", warm_up=True
+    )
+    app_starter.warm_up(runtime, session.pk)
+    until(lambda: is_listening(world, session))
+    app_starter.warm_up_apps(runtime, session.pk)  # again changes nothing
+    endpoint = services.open_app(session, "other", actor=session.owner).endpoint
+    assert opened(runtime, endpoint).state == EndpointState.READY
+    assert servers(world, session) == 1
+    assert world.execute(session.pk, session.attempt, "cat /tmp/token") == (0, f"{endpoint.token}\n")
+    app_starter.end()
+
+
+def test_nothing_starts_with_small_sessions_or_batch_jobs(
+    world: DockerWorld, runtime: DockerRuntime, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_app(session, warm_up=True)
+    with monkeypatch.context() as patch:
+        patch.setattr(app_starter, "WARM_UP_MIN_MEMORY", session.memory + 1)
+        app_starter.warm_up_apps(runtime, session.pk)
+    Session.objects.filter(pk=session.pk).update(kind="batch", command="train")
+    app_starter.warm_up_apps(runtime, session.pk)
+    assert servers(world, session) == 0

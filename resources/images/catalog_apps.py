@@ -13,8 +13,8 @@ from resources.models import APP_PATH, DECLARED_NAME, VARIABLE_NAME
 
 _PORTS: Final = range(1024, 65536)
 _ICON: Final = re.compile(r"[a-z-]{1,32}|")
-_OF_THE_SERVER: Final = ("port", "command", "readiness_path", "token_variable")
-_LONGEST: Final = {"title": 64, "readiness_path": 200, "start_path": 200, "token_variable": 64}
+_OF_THE_SERVER: Final = ("port", "command", "readiness_path", "token_variable", "warm_up")
+_LONGEST: Final = {"title": 64, "readiness_path": 200, "start_path": 200, "token_variable": 64, "hint": 100}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,8 @@ class AppEntry:
     readiness_path: str
     start_path: str
     token_variable: str
+    hint: str = ""  # what users read below the title
+    warm_up: bool = False  # its program starts with the session
 
 
 def load_apps(path: Path) -> dict[str, AppEntry]:
@@ -90,6 +92,8 @@ def _app(name: str, table: dict[str, object]) -> AppEntry:
         readiness_path=take(table, "readiness_path", str, "/"),
         start_path=take(table, "start_path", str, "/"),
         token_variable=take(table, "token_variable", str, ""),
+        hint=take(table, "hint", str, ""),
+        warm_up=take(table, "warm_up", bool, False),
     )
     refuse_rest(table)
     if problem := _problem(app):

@@ -16,7 +16,7 @@ from resources.images.recipes import Recipe
 INPUTS_LABEL: Final = "gpuplatform.inputs"
 CERTIFICATES_FILE: Final = "files/host-ca.crt"
 WHEELS_FOLDER: Final = "wheels"
-_INDEXES: Final = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL")
+_INDEXES: Final = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "NPM_CONFIG_REGISTRY")
 _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy")
 
 

@@ -167,6 +167,10 @@ class App(models.Model):
         validators=[RegexValidator(VARIABLE_NAME)],
         help_text="Environment variable in which it takes its log-in token, if it has one",
     )
+    hint = models.CharField(max_length=100, blank=True, help_text="What users read below its title")
+    warm_up = models.BooleanField(
+        default=False, help_text="Its program starts with the session, so that the app opens at once"
+    )
     position = models.PositiveSmallIntegerField(default=0, help_text="Order in the launcher")
 
     class Meta:

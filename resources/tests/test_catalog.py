@@ -112,6 +112,8 @@ icon = "chart"
 port = 8080
 readiness_path = "/health"
 token_variable = "WEB_TOKEN"
+hint = "Serves what is in ~/web"
+warm_up = true
 command = "exec serve"
 [app.admin]
 title = "Web administration"
@@ -131,8 +133,10 @@ def test_two_apps_may_share_one_server() -> None:
         readiness_path="/health",
         start_path="/",
         token_variable="WEB_TOKEN",
+        hint="Serves what is in ~/web",
+        warm_up=True,
     )
-    assert admin == replace(web, name="admin", title="Web administration", icon="", start_path="/admin")
+    assert admin == replace(web, name="admin", title="Web administration", icon="", start_path="/admin", hint="")
 
 
 @pytest.mark.parametrize(
@@ -152,6 +156,7 @@ def test_two_apps_may_share_one_server() -> None:
         ('"/health"', '"health"', "app web: readiness_path and start_path must begin with one slash"),
         ('"/admin"', '"//evil.example"', "app admin: readiness_path and start_path must begin with one slash"),
         ('"WEB_TOKEN"', '"WEB-TOKEN"', "app web: token_variable 'WEB-TOKEN' is no name of an environment variable"),
+        ('"Serves what', f'"{"x" * 100}', "app web: hint has more than 100 characters"),
         ("port = 8080", "port = 8080\ncolour = 1", "app web: unknown key colour"),
         ("[app.web]", "[[app]]", "app: write one table an app, such as [app.jupyter]"),
     ],

@@ -86,6 +86,8 @@ APP = AppEntry(
     readiness_path="/health",
     start_path="/start",
     token_variable="WEB_TOKEN",
+    hint="Serves what is in ~/web",
+    warm_up=True,
 )
 WITH_APPS = replace(ENTRY, apps=(APP, replace(APP, name="other", title="Other")))
 
