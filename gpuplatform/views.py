@@ -20,6 +20,7 @@ async def healthz(request: HttpRequest) -> JsonResponse:
     return JsonResponse(
         {name: "ok" if is_ok else "unreachable" for name, is_ok in parts.items()},
         status=200 if all(parts.values()) else 503,
+        headers={"X-Installation": health.installation()},
     )
 
 

@@ -13,6 +13,7 @@ from gpuplatform.bootstrap.progress import SetupError
 ADDRESS: Final = re.compile(r"(?P<host>\[[0-9a-fA-F:.]+\]|[^:\[\]]+):(?P<port>\d{1,5})")
 EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  # recognised, not bound
 TIMEOUT_SECONDS: Final = 3
+INSTALLATION_HEADER: Final = "X-Installation"
 HTTP_SETTING: Final = "COMPUTE_HTTP_ADDRESS"
 SSH_SETTING: Final = "COMPUTE_SSH_ADDRESS"
 
@@ -61,12 +62,18 @@ def address_from(text: str, setting: str = HTTP_SETTING) -> Address:
 
 def health(address: Address, allowed_hosts: Sequence[str]) -> int | None:
     """Return the HTTP status that /healthz gives at `address`, or None if no web server responds."""
+    return health_of(address, allowed_hosts)[0]
+
+
+def health_of(address: Address, allowed_hosts: Sequence[str]) -> tuple[int | None, str]:
+    """Return the HTTP status of /healthz, and the installation that it names; (None, "") if no web server responds."""
     name = next((host.lstrip(".") for host in allowed_hosts if host != "*"), "localhost")
     host = EVERYWHERE.get(address.host, address.host)
     connection = http.client.HTTPConnection(host, address.port, timeout=TIMEOUT_SECONDS)
     with contextlib.closing(connection):
         try:
             connection.request("GET", "/healthz", headers={"Host": name})
-            return connection.getresponse().status
+            response = connection.getresponse()
+            return response.status, response.headers.get(INSTALLATION_HEADER, "")
         except (OSError, http.client.HTTPException):
-            return None
+            return None, ""

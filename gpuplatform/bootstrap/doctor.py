@@ -1,6 +1,5 @@
 """Read-only checks of the machine and the installation: one line each with the result and advice."""
 
-import asyncio
 import os
 import shutil
 import stat
@@ -8,9 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass
 from datetime import timedelta
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,25 +16,24 @@ from django.conf import settings
 from django.db import DatabaseError, connection
 from django.db.migrations.executor import MigrationExecutor
 from django.utils import timezone
-from docker import APIClient
 from docker.errors import DockerException
 from requests.exceptions import RequestException
 
-from engine.engine import ExecError
 from folders import roots
 from folders.files.layout import platform_problem
 from folders.models import HostRoot, StorageRoot
 from gpuplatform import redis_probe
-from gpuplatform.bootstrap import address, docker_engine, gpus, system_packages
+from gpuplatform.bootstrap import docker_engine, doctor_services, gpus, system_packages
+from gpuplatform.bootstrap.doctor_services import docker_client
+from gpuplatform.bootstrap.findings import Finding, Verdict
 from gpuplatform.bootstrap.progress import SetupError
 from hostworker.enforcement.figures import has_lxcfs
 from hostworker.runtime.container_config import NETWORK
 from hostworker.runtime.factory import firewall_problem, get_enforcer
 from resources.checks import check_simulated_gpus
 from resources.images import builds
-from resources.models import Gpu, Host, Image
+from resources.models import Gpu, Image
 from resources.units import GIB, size_text
-from sessions.engine_address import engine_behind
 
 OLDEST_PYTHON: Final = (3, 11)
 SECRET_LENGTH: Final = 50
@@ -48,27 +44,6 @@ CLOCK_LIMIT: Final = timedelta(seconds=2)
 ANSWER_SECONDS: Final = 3
 START: Final = "`make up` starts it"
 START_BUILDS: Final = "the running platform builds them, or `make images`"
-
-
-class Verdict(StrEnum):
-    """How a check came out."""
-
-    OK = "OK"
-    WARN = "WARN"  # works, or will after `make up`, but needs attention
-    FAIL = "FAIL"  # the platform cannot run like this
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check, with a hint on what to do."""
-
-    verdict: Verdict
-    text: str
-    hint: str = ""
-
-    def line(self, name: str) -> str:
-        """Return the finding as one line of the report."""
-        return f"{self.verdict:<5} {name:<14} {self.text}" + (f" -> {self.hint}" if self.hint else "")
 
 
 def examine() -> list[tuple[str, Finding]]:
@@ -182,7 +157,7 @@ def _docker() -> Finding:
 
 
 def _docker_network() -> Finding:
-    with closing(_docker_client()) as client:
+    with closing(docker_client()) as client:
         found: list[dict[str, Any]] = client.networks(names=[NETWORK])
     exact = [network for network in found if network["Name"] == NETWORK]
     if not exact:
@@ -268,7 +243,7 @@ def _images() -> Finding:
         return Finding(Verdict.WARN, f"could not be built: {', '.join(failed)}", hint)
     if statuses:
         return Finding(Verdict.WARN, "; ".join(f"{status.image} {status.text}" for status in statuses), START_BUILDS)
-    with closing(_docker_client()) as client:
+    with closing(docker_client()) as client:
         tags = {tag for image in client.images() for tag in image.get("RepoTags") or []}
     there = sum(reference in tags for reference in references)
     text = f"{there} of {len(references)} are on this host; the others are pulled when first used"
@@ -287,44 +262,6 @@ def _storage() -> Finding:
     return Finding(Verdict.OK, "; ".join(f"{row}: quotas {row.get_quota_support_display()}" for row in rows))
 
 
-def _hosts() -> Finding:
-    hosts = list(Host.objects.all())
-    if not hosts:
-        return Finding(Verdict.WARN, "no host has registered", START)
-    silent = [host.name for host in hosts if timezone.now() - host.heartbeat_at > HEARTBEAT_LIMIT]
-    if silent:
-        return Finding(Verdict.WARN, f"silent: {', '.join(silent)}", "start the platform, or the worker on that host")
-    return Finding(Verdict.OK, ", ".join(f"{host.name} {host.status}" for host in hosts))
-
-
-def _web() -> Finding:
-    where = address.address_from(settings.COMPUTE_HTTP_ADDRESS)
-    if where.is_free():
-        return Finding(Verdict.OK, f"{settings.COMPUTE_HTTP_ADDRESS} is free; the platform is not running")
-    status = address.health(where, settings.ALLOWED_HOSTS)
-    if status == 200:
-        return Finding(Verdict.OK, f"healthy at {where.url}")
-    if status == 503:
-        return Finding(Verdict.FAIL, f"{where.url}healthz reports a fault", "see database and Redis above")
-    return Finding(Verdict.FAIL, f"{settings.COMPUTE_HTTP_ADDRESS} is taken by another program", "COMPUTE_HTTP_ADDRESS")
-
-
-def _gateway() -> Finding:
-    if not settings.COMPUTE_GATEWAY_ADDRESS:
-        return Finding(Verdict.OK, "none is set; a host needs one where the web process is on another machine")
-    engine = engine_behind(settings.COMPUTE_GATEWAY_URL, settings.COMPUTE_HOST_NAME)
-    try:
-        answer = asyncio.run(engine.request("GET", "/containers/gp-none-0/json"))
-    except ExecError as failure:
-        hint = "run `manage.py gateway` here, with the COMPUTE_APPS_KEYS and COMPUTE_HOST_NAME of this .env"
-        return Finding(Verdict.FAIL, f"{settings.COMPUTE_GATEWAY_URL}: {failure}", hint)
-    if answer.status == 404:
-        return Finding(Verdict.OK, f"passes requests on at {settings.COMPUTE_GATEWAY_URL}")
-    return Finding(
-        Verdict.FAIL, f"{settings.COMPUTE_GATEWAY_URL} is taken by another program", "COMPUTE_GATEWAY_ADDRESS"
-    )
-
-
 def _clock() -> Finding:
     with connection.cursor() as cursor:
         cursor.execute("SELECT clock_timestamp()")
@@ -338,10 +275,6 @@ def _clock() -> Finding:
 def _user() -> Finding:
     root = os.geteuid() == 0
     return Finding(Verdict.OK, "root: missing programs are installed" if root else "not root: nothing is installed")
-
-
-def _docker_client() -> APIClient:
-    return APIClient(base_url=settings.COMPUTE_DOCKER_URL, timeout=docker_engine.ANSWER_SECONDS)
 
 
 CHECKS: Final[dict[str, Callable[[], Finding]]] = {
@@ -360,11 +293,15 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "figures": _figures,
     "database": _database,
     "Redis": _redis,
-    "web": _web,
-    "gateway": _gateway,
+    "settings": doctor_services.settings_are_valid,
+    "web": doctor_services.web,
+    "scheduler": doctor_services.scheduler,
+    "SSH": doctor_services.ssh,
+    "gateway": doctor_services.gateway,
+    "neighbours": doctor_services.neighbours,
     "images": _images,
-    "hosts": _hosts,
+    "hosts": doctor_services.hosts,
     "storage": _storage,
     "clock": _clock,
 }
-BY_DATABASE: Final = frozenset({"images", "hosts", "storage", "clock"})
+BY_DATABASE: Final = frozenset({"images", "hosts", "neighbours", "storage", "clock"})

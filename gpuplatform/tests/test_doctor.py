@@ -10,12 +10,20 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from docker import APIClient
 from pytest_django import Settings
 
+from engine.containers import INSTALLATION_LABEL
 from gpuplatform.bootstrap import doctor
-from gpuplatform.bootstrap.doctor import Verdict
+from gpuplatform.bootstrap.findings import Finding, Verdict
+from sessions.tasks import enforce_deadlines
+from sshserver.host_key import load_host_key
+from tests.containers import ENGINE_URL
 from tests.factories import make_gpu, make_host, make_root
 from tests.gateways import running_gateway
+from tests.live import LiveServer
+from tests.ports import free_port
+from tests.tiny_image import ensure_tiny_image
 
 
 def test_doctor_works_when_everything_is_down_and_fails(tmp_path: Path) -> None:
@@ -103,7 +111,7 @@ def test_a_long_database_error_takes_one_line(settings: Settings) -> None:
 
 
 def test_a_line_has_verdict_name_text_and_hint() -> None:
-    finding = doctor.Finding(Verdict.WARN, "not running", "start it")
+    finding = Finding(Verdict.WARN, "not running", "start it")
     assert finding.line("Redis") == "WARN  Redis          not running -> start it"
 
 
@@ -137,3 +145,58 @@ def answer_nonsense(server: socket.socket) -> None:
     with connection, suppress(ConnectionError):  # who asked leaves at the first strange byte
         connection.recv(65536)
         connection.sendall(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+
+@pytest.mark.loopback
+@pytest.mark.django_db(transaction=True)
+def test_doctor_knows_its_own_web_server_from_anothers(server: LiveServer, settings: Settings) -> None:
+    settings.COMPUTE_HTTP_ADDRESS = f"127.0.0.1:{server.port}"
+    assert doctor.CHECKS["web"]().verdict is Verdict.OK
+    settings.SECRET_KEY = "of another installation"
+    finding = doctor.CHECKS["web"]()
+    assert finding.verdict is Verdict.FAIL
+    assert "another installation" in finding.text
+
+
+@pytest.mark.django_db
+def test_doctor_notices_that_no_scheduler_runs() -> None:
+    assert doctor.CHECKS["scheduler"]().verdict is Verdict.WARN
+    enforce_deadlines()
+    assert doctor.CHECKS["scheduler"]().verdict is Verdict.OK
+
+
+@pytest.mark.loopback
+def test_doctor_knows_its_own_ssh_server_by_the_key(settings: Settings, tmp_path: Path) -> None:
+    settings.COMPUTE_SSH_ADDRESS = f"127.0.0.1:{free_port()}"
+    assert doctor.CHECKS["SSH"]().verdict is Verdict.WARN
+    settings.COMPUTE_VAR_DIR = tmp_path
+    load_host_key(tmp_path)
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        settings.COMPUTE_SSH_ADDRESS = f"127.0.0.1:{other.getsockname()[1]}"
+        answering = threading.Thread(target=answer_nonsense, args=(other,))
+        answering.start()
+        assert doctor.CHECKS["SSH"]().verdict is Verdict.FAIL
+        answering.join()
+
+
+@pytest.mark.docker
+@pytest.mark.django_db
+def test_doctor_sees_the_containers_of_another_installation() -> None:
+    client = APIClient(ENGINE_URL, version="auto")
+    made = client.create_container(ensure_tiny_image(), ["sleep", "60"], labels={INSTALLATION_LABEL: "another"})
+    client.start(made)
+    try:
+        finding = doctor.CHECKS["neighbours"]()
+        assert finding.verdict is Verdict.WARN
+        assert "other installations" in finding.text
+    finally:
+        client.remove_container(made, force=True)
+        client.close()
+
+
+def test_bogus_settings_are_a_failure(settings: Settings) -> None:
+    assert doctor.CHECKS["settings"]().verdict is Verdict.OK
+    settings.COMPUTE_TRUSTED_PROXIES = ["my proxy"]
+    finding = doctor.CHECKS["settings"]()
+    assert finding.verdict is Verdict.FAIL
+    assert "my proxy" in finding.text

@@ -7,6 +7,7 @@ from django.core.management.base import BaseCommand
 from django.template.defaultfilters import pluralize
 
 from gpuplatform.bootstrap import doctor
+from gpuplatform.bootstrap.findings import Verdict
 
 
 class Command(BaseCommand):
@@ -20,7 +21,7 @@ class Command(BaseCommand):
         failed = 0
         for name, finding in doctor.examine():
             self.stdout.write(finding.line(name))
-            failed += finding.verdict is doctor.Verdict.FAIL
+            failed += finding.verdict is Verdict.FAIL
         if failed:
             self.stdout.write(f"{failed} check{pluralize(failed)} failed")
             sys.exit(1)

@@ -18,7 +18,7 @@ from pytest_django import Settings
 
 from gpuplatform import embedded
 from gpuplatform.bootstrap import doctor
-from gpuplatform.bootstrap.doctor import Verdict
+from gpuplatform.bootstrap.findings import Verdict
 from hostworker.privileged.firewall import Firewall
 from hostworker.runtime.base import ContainerSpec
 from hostworker.runtime.container_config import bridge_device
