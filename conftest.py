@@ -68,8 +68,15 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
         held.close_all_but(getattr(nextitem, "fixturenames", ()))
 
 
+@pytest.fixture(scope="session")
+def _held_with_database(django_db_setup: None) -> Iterator[None]:
+    """Close, after the last test, what uses the database, before it is dropped."""
+    yield
+    held.close_all_but(())
+
+
 @pytest.fixture(scope="module")
-def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> LiveServer:
+def server(_held_with_database: None, tmp_path_factory: pytest.TempPathFactory) -> LiveServer:
     """The platform's web process on the test's database; modules that follow each other share it."""
     return held.get("server", lambda: serving(tmp_path_factory.mktemp("live") / "server.log"))
 
