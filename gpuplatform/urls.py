@@ -2,15 +2,16 @@
 
 from django.contrib import admin
 from django.urls import include, path
-from django.views.generic import RedirectView
 
 from gpuplatform import views
+from pages.overview.summary import home
 from scheduler.views import simulation
 
 handler500 = "gpuplatform.unavailable.handle_error"
 
 urlpatterns = [
-    path("", RedirectView.as_view(pattern_name="sessions:list"), name="home"),
+    path("", include("pages.overview.urls")),
+    path("", home, name="home"),  # the summary by the name that needs no namespace
     path("accounts/", include("accounts.urls")),
     path("sessions/", include("pages.urls")),
     path("folders/", include("folders.urls")),

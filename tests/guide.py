@@ -25,6 +25,8 @@ def sessions_page(browser: Browser, platform: Platform, email: str = USER) -> It
     page.get_by_label("E-mail").fill(email)
     page.get_by_label("Password", exact=True).fill(platform.passwords[email])
     page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="Summary", exact=True)).to_be_visible()
+    page.get_by_role("navigation", name="Main").get_by_role("link", name="Sessions").click()
     expect(page.get_by_role("heading", name="Sessions", exact=True)).to_be_visible()
     yield page
     context.close()

@@ -50,7 +50,7 @@ def context(browser: Browser, platform: Platform) -> Iterator[BrowserContext]:
     made = browser.new_context(viewport={"width": 1440, "height": 900})
     made.set_default_timeout(SLOW_MS)
     page = made.new_page()
-    page.goto(platform.url)
+    page.goto(f"{platform.url}/sessions/")
     page.get_by_label("E-mail").fill(USER)
     page.get_by_label("Password", exact=True).fill(platform.passwords[USER])
     page.keyboard.press("Enter")

@@ -42,7 +42,7 @@ def test_login_never_redirects_to_another_site(client: Client) -> None:
     response = client.post(
         SIGN_IN, {"username": "ada@example.org", "password": PASSWORD, "next": "https://evil.example/"}
     )
-    assert response.headers["Location"] == "/sessions/"
+    assert response.headers["Location"] == "/"
 
 
 @pytest.mark.parametrize("email", ["ada@example.org", "nobody@example.org"])
@@ -121,4 +121,4 @@ def test_signing_out_takes_a_post(client: Client) -> None:
 
 def test_signed_in_users_skip_the_login_page(client: Client) -> None:
     client.force_login(make_user(), backend="django.contrib.auth.backends.ModelBackend")
-    assert client.get(SIGN_IN).headers["Location"] == "/sessions/"
+    assert client.get(SIGN_IN).headers["Location"] == "/"

@@ -1,0 +1,1 @@
+"""The platform at a glance: summary, hosts, environments, and one's own limits."""

@@ -1,0 +1,108 @@
+"""What is free in resource groups. Constant numbers of queries, whatever the number of hosts."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django.db.models import Count, Min, OuterRef, Q, Subquery, Sum
+from django.db.models.functions import Coalesce
+
+from resources.models import Gpu, Host, HostStatus, ResourceGroup
+from sessions.lifecycle import Status
+from sessions.models import GpuShare, Lease, Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stock:
+    """How much of an amount is free on hosts that take sessions, of how much."""
+
+    free: int
+    total: int
+
+    @property
+    def used(self) -> int:
+        """What sessions hold."""
+        return self.total - self.free
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GroupStock:
+    """What is free in a resource group."""
+
+    group: ResourceGroup
+    hosts: int  # that take sessions
+    all_hosts: int
+    cpu: Stock  # cores
+    memory: Stock  # bytes
+    fgpu: Stock  # milli-fGPU
+    gpus: Stock  # devices; free ones are wholly free
+    largest_share: int  # milli-fGPU that one device has free
+    waiting: int  # sessions
+
+    @property
+    def can_start(self) -> bool:
+        """True if a host takes sessions."""
+        return self.hosts > 0
+
+
+def stocks_of(groups: Iterable[ResourceGroup]) -> list[GroupStock]:
+    """Return what is free in each of the groups; four queries."""
+    known = list(groups)
+    takes = Q(status=HostStatus.READY, is_cordoned=False)
+    sums = {
+        row["group"]: row
+        for row in Host.objects.filter(group__in=known)
+        .order_by()
+        .values("group")
+        .annotate(
+            ready=Count("pk", filter=takes),
+            count=Count("pk"),
+            cpus=Sum("cpu", filter=takes, default=0),
+            memories=Sum("memory", filter=takes, default=0),
+        )
+    }
+    ready = Host.objects.filter(takes, group__in=known)
+    leases = Lease.objects.filter(host__in=ready).order_by().values("host__group")
+    taken = {row["host__group"]: row for row in leases.annotate(cpus=Sum("cpu"), memories=Sum("memory"))}
+    gpus = _gpus_by_group(known)
+    pending = Session.objects.filter(status=Status.PENDING, resource_group__in=known)
+    waiting = dict(pending.order_by().values_list("resource_group").annotate(Count("pk")))
+    return [_stock(group, sums, taken, gpus, waiting) for group in known]
+
+
+def _gpus_by_group(groups: list[ResourceGroup]) -> Mapping[int, Mapping[str, Any]]:
+    held = GpuShare.objects.filter(gpu=OuterRef("pk")).order_by().values("gpu").annotate(sum=Sum("milli")).values("sum")
+    devices = Gpu.objects.filter(
+        host__group__in=groups, host__status=HostStatus.READY, host__is_cordoned=False, is_present=True
+    )
+    rows = devices.annotate(held=Coalesce(Subquery(held), 0)).order_by().values("host__group")
+    summed = rows.annotate(count=Count("pk"), whole=Count("pk", filter=Q(held=0)), taken=Sum("held"), least=Min("held"))
+    return {row["host__group"]: row for row in summed}
+
+
+def _stock(
+    group: ResourceGroup,
+    sums: Mapping[int, Mapping[str, Any]],
+    taken: Mapping[int, Mapping[str, Any]],
+    gpus: Mapping[int, Mapping[str, Any]],
+    waiting: Mapping[int, int],
+) -> GroupStock:
+    nothing: Mapping[str, Any] = {}
+    total, used, device = sums.get(group.pk, nothing), taken.get(group.pk, nothing), gpus.get(group.pk, nothing)
+    count = device.get("count", 0)
+    capacity = count * group.gpu_capacity
+    return GroupStock(
+        group=group,
+        hosts=total.get("ready", 0),
+        all_hosts=total.get("count", 0),
+        cpu=_left(total.get("cpus", 0), used.get("cpus", 0)),
+        memory=_left(total.get("memories", 0), used.get("memories", 0)),
+        fgpu=_left(capacity, device.get("taken", 0)),
+        gpus=Stock(free=device.get("whole", 0), total=count),
+        largest_share=max(0, group.gpu_capacity - device["least"]) if count else 0,
+        waiting=waiting.get(group.pk, 0),
+    )
+
+
+def _left(total: int, used: int) -> Stock:
+    return Stock(free=max(0, total - used), total=total)

@@ -1,0 +1,68 @@
+"""The first page after signing in: my sessions, what I may still use, and where something is free."""
+
+from datetime import timedelta
+from typing import Final
+
+from django.contrib.auth.decorators import login_required
+from django.db.models import Case, Count, Q, When
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_safe
+from django.views.decorators.vary import vary_on_headers
+
+from accounts.models import User
+from accounts.requests import UserRequest
+from pages.overview.allowance import allowances_of
+from pages.overview.capacity import stocks_of
+from pages.overview.platform_state import PlatformState, platform_state
+from resources.models import ResourceGroup
+from sessions.lifecycle import FINAL, LIVE, Status
+from sessions.models import Session, SessionQuerySet
+
+SHOWN: Final = 8  # live sessions
+ENDED_SHOWN: Final = 5
+ENDED_WITHIN: Final = timedelta(days=7)
+GROUPS_SHOWN: Final = 12
+
+
+@require_safe
+@login_required
+@never_cache
+@vary_on_headers("HX-Request")
+def home(request: UserRequest) -> HttpResponse:
+    """Show the summary; return only the live part to htmx."""
+    user = request.user
+    mine = Session.objects.filter(owner=user)
+    groups = ResourceGroup.objects.usable_by(user)
+    counts = mine.aggregate(live=Count("pk", filter=Q(status__in=LIVE)), ended=Count("pk", filter=Q(status__in=FINAL)))
+    stocks = stocks_of(groups)
+    context = {
+        "sessions": _live(mine),
+        "live_count": counts["live"],
+        "is_new": not any(counts.values()),
+        "ended": _ended(mine),
+        "allowances": allowances_of(user),
+        "stocks": sorted(stocks, key=lambda stock: -stock.fgpu.free)[:GROUPS_SHOWN],
+        "more_groups": max(0, len(stocks) - GROUPS_SHOWN),
+        "platform": _platform(user),
+    }
+    return render(request, "overview/_home.html" if request.htmx else "overview/home.html", context)
+
+
+def _live(mine: SessionQuerySet) -> list[Session]:
+    """Return the live sessions to show: those that hold resources before those that wait, the newest first."""
+    waits = Case(When(status=Status.PENDING, then=1), default=0)
+    related = mine.live().select_related("owner__policy", "image", "resource_group", "host", "lease")
+    return list(related.order_by(waits, "-created_at", "-pk")[:SHOWN])
+
+
+def _ended(mine: SessionQuerySet) -> list[Session]:
+    since = timezone.now() - ENDED_WITHIN
+    ended = mine.filter(status__in=FINAL, ended_at__gt=since).select_related("image", "resource_group", "host")
+    return list(ended.order_by("-ended_at", "-pk")[:ENDED_SHOWN])
+
+
+def _platform(user: User) -> PlatformState | None:
+    return platform_state() if user.is_superuser else None

@@ -1,0 +1,18 @@
+"""Routes of the pages that show the platform at a glance; the summary is the home page, in gpuplatform/urls.py."""
+
+from django.urls import path
+
+from pages.overview import environments, hosts, limits, summary
+
+app_name = "overview"
+
+urlpatterns = [
+    path("", summary.home, name="home"),
+    path("hosts/", hosts.host_list, name="hosts"),
+    path("hosts/<str:name>/", hosts.host_detail, name="host"),
+    path("hosts/<str:name>/drain/", hosts.drain, name="host-drain"),
+    path("hosts/<str:name>/return/", hosts.take_back, name="host-return"),
+    path("environments/", environments.environment_list, name="environments"),
+    path("environments/<int:image_id>/enable/", environments.enable, name="environment-enable"),
+    path("accounts/limits/", limits.my_limits, name="limits"),
+]
