@@ -482,7 +482,11 @@ ENGLISH_TEXTS: Final = (
     _("You have a session called %(taken)s already; end it or choose another name."),
     _("Your policy allows %(most)s waiting sessions, and %(waiting)s wait already"),
     _("%(allowed)s: %(count)s more are too many."),
+    # sessions/drains.py
+    _("Its host is taken out of service: it ends at %(time)s UTC at the latest."),
+    _("Its host is taken out of service (%(reason)s): it ends at %(time)s UTC at the latest."),
     # sessions/sweeps.py
+    _("Its host was taken out of service."),
     _("Host %(host)s did not answer; waiting for another."),
     _("It did not start within half an hour."),
     _("Host %(host)s did not come back."),
