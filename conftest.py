@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import pytest
 from django.core.cache import cache
@@ -54,7 +55,15 @@ def _no_left_over_kick() -> None:
         state_cache.clear()  # the database is rolled back, which no commit tells
 
 
-held = HeldFixtures()
+HELD: Final = pytest.StashKey[HeldFixtures]()
+
+
+@pytest.fixture(scope="session")
+def held(request: pytest.FixtureRequest, django_db_setup: None) -> Iterator[HeldFixtures]:
+    """What modules that follow each other share; closed before the database goes."""
+    made = request.config.stash[HELD] = HeldFixtures()
+    yield made
+    made.close_all_but(())
 
 
 @pytest.hookimpl(wrapper=True)
@@ -63,20 +72,15 @@ def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> 
 
     What is held open would otherwise be in the way: a running event loop, or a web process that answers too.
     """
-    yield
-    if nextitem is None or nextitem.path != item.path:
-        held.close_all_but(getattr(nextitem, "fixturenames", ()))
-
-
-@pytest.fixture(scope="session")
-def _held_with_database(django_db_setup: None) -> Iterator[None]:
-    """Close, after the last test, what uses the database, before it is dropped."""
-    yield
-    held.close_all_but(())
+    try:
+        yield
+    finally:
+        if HELD in item.config.stash and nextitem and nextitem.path != item.path:
+            item.config.stash[HELD].close_all_but(getattr(nextitem, "fixturenames", ()))
 
 
 @pytest.fixture(scope="module")
-def server(_held_with_database: None, tmp_path_factory: pytest.TempPathFactory) -> LiveServer:
+def server(held: HeldFixtures, tmp_path_factory: pytest.TempPathFactory) -> LiveServer:
     """The platform's web process on the test's database; modules that follow each other share it."""
     return held.get("server", lambda: serving(tmp_path_factory.mktemp("live") / "server.log"))
 
@@ -90,12 +94,12 @@ def _browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Browser:
+def browser(held: HeldFixtures) -> Browser:
     """One real browser, shared by modules that follow each other; each test gets a profile of its own."""
     return held.get("browser", _browser)
 
 
 @pytest.fixture(scope="module")
-def platform() -> Platform:
+def platform(held: HeldFixtures) -> Platform:
     """A whole platform on data of its own; modules that follow each other share it, and end the sessions they start."""
     return held.get("platform", lambda: running_platform(ROOT / "var" / f"test-platform-{process_number()}"))
