@@ -94,7 +94,14 @@ def _sessions(
         SessionEvent(session=each, at=each.created_at, new_status=each.status, reason=each.reason) for each in made
     )
     SessionUsage.objects.bulk_create(
-        SessionUsage(session_id=lease.session_id, at=now + timedelta(hours=1), gpu_memory=GIB, gpu_utilisation=20)
+        SessionUsage(
+            session_id=lease.session_id,
+            at=now + timedelta(hours=1),
+            cpu_milli=400,
+            memory=GIB,
+            gpu_memory=GIB,
+            gpu_utilisation=20,
+        )
         for lease in leases  # in the future, so that they stay fresh
     )
     return made

@@ -19,6 +19,7 @@ from gpuplatform.admission import Admission  # noqa: E402
 from gpuplatform.request_bodies import RequestBodies  # noqa: E402
 from gpuplatform.same_origin import SameOrigin  # noqa: E402  # see the line above
 from notifications.routing import websocket_urlpatterns as live_patterns  # noqa: E402
+from pages.session_list.routing import websocket_urlpatterns as list_patterns  # noqa: E402
 from proxy.asgi import Application, AppProxyMiddleware  # noqa: E402
 from proxy.counters import ConnectionCounters, LocalCounters  # noqa: E402
 from sessions.app_addresses import site  # noqa: E402
@@ -27,10 +28,11 @@ from sessions.routing import websocket_urlpatterns  # noqa: E402
 
 def platform_with(counters: ConnectionCounters) -> ProtocolTypeRouter:
     """Return the platform; its limits for each client address hold for all processes that share the counters."""
+    socket_patterns = [*list_patterns, *live_patterns, *websocket_urlpatterns]
     return ProtocolTypeRouter(
         {
             "http": TransferMiddleware(RequestBodies(Admission(cast(Application, http)), counters)),
-            "websocket": SameOrigin(AuthMiddlewareStack(URLRouter([*live_patterns, *websocket_urlpatterns]))),
+            "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(socket_patterns))),
         }
     )
 

@@ -1,6 +1,6 @@
 """What a request asks of the list: tab, search, filters, order and page; and the sessions that match."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,6 +25,7 @@ SORTS: Final = {
 DEFAULT_SORT: Final = "-created"
 PAGE_SIZES: Final = (25, 50, 100)
 _TAB_NAMES: Final[dict[str, Tab]] = {tab.value: tab for tab in Tab}
+TAB_OF: Final = {status.value: tab for tab, statuses in TABS.items() for status in statuses}
 MINE: Final = "mine"
 FILTERS: Final = frozenset({"q", "status", "environment", "in", "owner", "sort"})  # parameters of the filter's form
 
@@ -69,6 +70,11 @@ class ListQuery:
         """True if neither a search nor a filter leaves out sessions of the tab."""
         return not self.search and not self.filter_count
 
+    @property
+    def takes_new_first(self) -> bool:
+        """True if a new session of the tab belongs at the top of the first page."""
+        return self.is_plain and self.sort == DEFAULT_SORT
+
     def sessions(self, user: User) -> QuerySet[Session]:
         """Return the sessions that match and that `user` may see, in order."""
         found = Session.objects.visible_to(user).filter(status__in=[self.status] if self.status else TABS[self.tab])
@@ -97,6 +103,20 @@ def tab_counts(user: User) -> dict[Tab, int]:
     by_status = Session.objects.visible_to(user).order_by().values_list("status").annotate(number=Count("pk"))
     found = dict(by_status)
     return {tab: sum(found.get(status, 0) for status in statuses) for tab, statuses in TABS.items()}
+
+
+def counts_by_owner(owner_ids: Collection[int | None]) -> dict[int | None, dict[str, int]]:
+    """Return the number of sessions in each tab by owner; None is everybody. Two queries at most."""
+    rows: list[tuple[int | None, str, int]] = []
+    sessions = Session.objects.order_by()
+    if None in owner_ids:
+        rows += [(None, *row) for row in sessions.values_list("status").annotate(number=Count("pk"))]
+    if owners := [each for each in owner_ids if each is not None]:
+        rows += sessions.filter(owner__in=owners).values_list("owner_id", "status").annotate(number=Count("pk"))
+    counts: dict[int | None, dict[str, int]] = {each: dict.fromkeys(_TAB_NAMES, 0) for each in owner_ids}
+    for owner_id, status, number in rows:
+        counts[owner_id][TAB_OF[status].value] += number
+    return counts
 
 
 def _without_nul(text: str) -> str:

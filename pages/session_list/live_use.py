@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any, Final
 
-from django.db.models import IntegerField, QuerySet, Value
+from django.db.models import QuerySet
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Now
 
@@ -24,6 +24,4 @@ def live_use(session_ids: Sequence[str]) -> dict[str, Use]:
 def _newest(ids: RawSQL) -> QuerySet[Any, Any]:
     fresh = SessionUsage.objects.filter(session__in=ids, at__gte=Now() - FRESH)
     newest = fresh.order_by("session_id", "-at").distinct("session_id")
-    return newest.values_list(
-        "session_id", Value(None, IntegerField()), Value(None, IntegerField()), "gpu_utilisation", "gpu_memory"
-    )
+    return newest.values_list("session_id", "cpu_milli", "memory", "gpu_utilisation", "gpu_memory")

@@ -69,9 +69,9 @@ _readings: dict[int, tuple[Version, float, int, GroupOccupancy]] = {}
 _lock = threading.Lock()
 
 
-def occupancy_of(group: ResourceGroup) -> GroupOccupancy:
-    """Return the state of the group as the database has it now; one query, and two where something has changed."""
-    version = change_version()
+def occupancy_of(group: ResourceGroup, version: Version | None = None) -> GroupOccupancy:
+    """Return the state of the group as of `version`, by default now; two queries where something has changed since."""
+    version = version or change_version()
     now = time.monotonic()
     known = _readings.get(group.pk)
     if known and known[0] == version and now - known[1] < MAX_AGE_SECONDS and known[2] == group.gpu_capacity:
@@ -90,6 +90,11 @@ def change_version() -> Version:
     with connection.cursor() as cursor:
         cursor.execute(_VERSION)
         return tuple(cursor.fetchone())
+
+
+def version_text(version: Version) -> str:
+    """Return the version as pages carry it."""
+    return ".".join(map(str, version))
 
 
 def _read(group: ResourceGroup) -> GroupOccupancy:

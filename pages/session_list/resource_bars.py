@@ -128,6 +128,11 @@ class GpuMap:
     is_whole: bool
 
     @property
+    def mine_text(self) -> str:
+        """What the user holds, in words; "" for nothing."""
+        return _("%(mine)s mine") % {"mine": fgpu_text(self.mine_milli)} if self.mine_milli else ""
+
+    @property
     def all_milli(self) -> int:
         """What all GPUs that take sessions have, and what is held on others."""
         return max(1, self.mine_milli + self.others_milli + self.free_milli)

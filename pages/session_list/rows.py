@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final
 
-from sessions.lifecycle import FINAL, TABS, Status, Tab
-
-_TAB_OF: Final = {status.value: tab for tab, statuses in TABS.items() for status in statuses}
+from pages.session_list.list_query import TAB_OF
+from sessions.lifecycle import FINAL, Status, Tab
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +57,12 @@ class Row:
     @property
     def tab(self) -> Tab:
         """The tab that lists it."""
-        return _TAB_OF[self.status]
+        return TAB_OF[self.status]
+
+    @property
+    def created_ms(self) -> int:
+        """When it was reserved, in milliseconds of Unix time."""
+        return int(self.created_at.timestamp() * 1000)
 
     @property
     def is_final(self) -> bool:

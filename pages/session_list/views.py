@@ -19,7 +19,7 @@ from pages.session_list import columns
 from pages.session_list.export import csv_of
 from pages.session_list.list_query import FILTERS, PAGE_SIZES, ListQuery, tab_counts
 from pages.session_list.live_use import live_use
-from pages.session_list.occupancy import occupancy_of
+from pages.session_list.occupancy import Version, change_version, occupancy_of, version_text
 from pages.session_list.rendering import render_gpus, render_row
 from pages.session_list.resource_bars import bars_of, gpu_map, gpu_shares_of, held_by
 from pages.session_list.row_queries import load_rows
@@ -46,11 +46,13 @@ def session_list(request: UserRequest) -> HttpResponse:
     """Show the sessions of a tab below the resources; return only the live part to htmx."""
     query = ListQuery.from_parameters(request.GET.dict())
     given = [(name, value) for name, value in request.GET.items() if name != "page"]
+    version = change_version()  # before the rest, so that a later change is noticed
     context = {
         "query": query,
+        "version": version_text(version),
         "kept_by_filter": [(name, value) for name, value in given if name not in FILTERS],
         "kept_by_group": [(name, value) for name, value in given if name != "group"],
-        **_resources(request),
+        **_resources(request, version),
         **_sessions(request, query),
     }
     template = "session_list/_list.html" if request.htmx else "session_list/list.html"
@@ -116,7 +118,7 @@ def _environments(user: User, chosen: str) -> list[str]:
     return names if not chosen or chosen in names else [*names, chosen]
 
 
-def _resources(request: UserRequest) -> dict[str, Any]:
+def _resources(request: UserRequest, version: Version) -> dict[str, Any]:
     """Return the user's bars and the GPUs of the chosen resource group, else of the first."""
     user = request.user
     groups = list(ResourceGroup.objects.usable_by(user))
@@ -124,7 +126,7 @@ def _resources(request: UserRequest) -> dict[str, Any]:
     group = next(iter(chosen + groups), None)
     if group is None:
         return {"groups": groups, "group": None}
-    occupancy = occupancy_of(group)
+    occupancy = occupancy_of(group, version)
     shares = gpu_shares_of([user.pk], group.pk).get(user.pk, {})
     held = held_by([user.pk]).get(user.pk, {})
     return {

@@ -2,8 +2,8 @@
 // Ticks, open details, focus and what is being typed survive. data-live="" listens to all, data-live="<id>" to one.
 // While nothing is heard, all that may be out of date is greyed and says since when.
 //
-// Other modules take part by events of the document: "live:open" once connected, "live:message" with each message, whose
-// default action is to fetch again, "live:send" to send one, "live:changed" to fetch again.
+// Other modules take part by events of the document: "live:open" once connected and "live:message" with each message,
+// whose default action is to fetch again, "live:send" to send one, "live:changed" to fetch again.
 import { gettext, locale } from "#i18n";
 import { LiveConnection } from "#live-connection";
 
@@ -55,8 +55,8 @@ function socketUrl() {
 
 const connection = new LiveConnection(socketUrl(), {
   opened() {
-    refresh(); // changes since the page was rendered, or while offline, were not sent
-    document.dispatchEvent(new CustomEvent("live:open"));
+    // Changes since the page was rendered, or while offline, were not sent. A listener may find out whether there are.
+    if (document.dispatchEvent(new CustomEvent("live:open", { cancelable: true }))) refresh();
   },
   message: received,
   signedOut: () => location.reload(),
