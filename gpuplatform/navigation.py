@@ -39,7 +39,7 @@ class Link:
 # An entry whose view has no URL is left out.
 ENTRIES: Final = (
     Entry(_("Summary"), "home", "overview:home"),
-    Entry(_("Sessions"), "layers", "sessions:list", ("sessions:", "endpoints:"), document="lifecycle"),
+    Entry(_("Sessions"), "layers", "sessions:list", ("sessions:", "endpoints:"), document="sessions"),
     Entry(_("Launch"), "play", "sessions:launch", document="getting-started"),
     Entry(_("Data folders"), "folder", "folders:list", ("folders:",), document="folders"),
     Entry(

@@ -129,6 +129,28 @@ def test_a_pull_is_shown_while_it_lasts(runtime: FaultInjectingRuntime) -> None:
     assert fresh(session).detail == "Running."
 
 
+def test_a_finished_pull_is_on_the_timeline(runtime: FaultInjectingRuntime) -> None:
+    session = session_in(Status.SCHEDULED)
+    runtime.remove_image(session.image.reference, can_pull=True)
+    runner.start(runtime, session.pk, 1)
+    stored = fresh(session)
+    assert (stored.pulled_bytes, stored.pull_bytes) == (0, None)  # how much is not known here
+    reasons = [event.reason for event in session.events.all()]
+    assert reasons == [Reason.ASSIGNED, Reason.CLAIMED, Reason.IMAGE_PULLED, Reason.STARTED]
+
+
+def test_a_killed_process_is_noted_once_a_minute(runtime: FaultInjectingRuntime) -> None:
+    session = started(runtime)
+    for _ in range(3):
+        runner.note_memory_kill(session.pk, session.attempt)
+    runner.note_memory_kill(session.pk, session.attempt + 1)
+    events = session.events.filter(reason=Reason.PROCESS_OUT_OF_MEMORY)
+    assert [event.detail for event in events] == [
+        "Out of memory: a process was killed, because the session had used its 1 GiB."
+    ]
+    assert fresh(session).status == Status.RUNNING
+
+
 @pytest.mark.parametrize(
     ("operation", "failure", "reason"),
     [

@@ -28,6 +28,7 @@ GROUPS: Final = (
         "play",
         (
             "getting-started",
+            "sessions",
             "apps",
             "folders",
             "ssh",

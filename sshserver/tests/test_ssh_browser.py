@@ -31,7 +31,7 @@ def test_a_button_copies_the_ssh_command(page: Page, server: LiveServer, owner: 
     session = run_session(owner=owner)
     page.clock.install()
     page.goto(f"{server.url}/sessions/{session.pk}/")
-    button = page.locator("[data-copy]")
+    button = page.locator(".copied-line [data-copy]")
     hold_time(page)
     button.click()
     expect(button).to_have_text("Copied")

@@ -38,6 +38,14 @@ def test_progress_tells_megabytes_rate_and_remaining_time() -> None:
     ]
 
 
+def test_what_is_told_has_its_bytes() -> None:
+    progress = PullProgress("python:3.11")
+    assert (progress.text(0).pulled_bytes, progress.text(0).total_bytes) == (0, None)
+    for line in LINES:
+        progress.read(line)
+    assert (progress.text(1).pulled_bytes, progress.text(1).total_bytes) == (20_000_000, 80_000_000)
+
+
 def test_a_total_is_exact_once_every_layer_has_begun() -> None:
     waiting: PullLine = {"status": "Waiting", "id": "c", "progressDetail": {}}
     told = sentences(*LINES, waiting, loading("c", 0, 1200))
