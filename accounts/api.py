@@ -6,8 +6,11 @@ from datetime import timedelta
 from axes.handlers.proxy import AxesProxyHandler
 from axes.helpers import get_cool_off
 from django.contrib.auth import authenticate
+from django.contrib.auth.password_validation import validate_password
 from django.contrib.auth.signals import user_logged_in, user_logged_out
+from django.core.exceptions import ValidationError as InvalidPasswordError
 from django.db.models import QuerySet
+from django.utils.translation import gettext as _
 from drf_spectacular.contrib.knox_auth_token import KnoxTokenScheme
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import status
@@ -31,7 +34,9 @@ from accounts.serializers import (
     LoginSessionSerializer,
     MadeApiTokenSerializer,
     MeSerializer,
+    NameSerializer,
     NewApiTokenSerializer,
+    NewPasswordSerializer,
     NewSshKeySerializer,
     SshKeySerializer,
     TokenSerializer,
@@ -123,6 +128,46 @@ class MeView(APIView):
     def get(self, request: Request) -> Response:
         """Show the current user and the policy."""
         return Response(MeSerializer(user_of(request)).data)
+
+    @extend_schema(request=NameSerializer, responses=MeSerializer)
+    def patch(self, request: Request) -> Response:
+        """Change the current user's name."""
+        user, body = user_of(request), NameSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        for field, value in body.validated_data.items():
+            setattr(user, field, value)
+        user.save(update_fields=list(body.validated_data))
+        return Response(MeSerializer(user).data)
+
+
+class PasswordView(APIView):
+    """The current user's password."""
+
+    throttle_scope = "token"
+    throttle_classes = (TokenThrottle,)
+
+    @extend_schema(
+        request=NewPasswordSerializer,
+        responses={
+            204: None,
+            429: OpenApiResponse(description="Too many attempts; Retry-After says when to come back"),
+        },
+    )
+    def post(self, request: Request) -> Response:
+        """Change the password, which ends all tokens, SSH keys and login sessions of the user."""
+        body = NewPasswordSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        try:
+            user = _authenticated(request, user_of(request).email, body.validated_data["password"])
+        except ValidationError as error:
+            raise ValidationError({"password": [_("The password is wrong.")]}) from error
+        try:
+            validate_password(body.validated_data["new_password"], user)
+        except InvalidPasswordError as error:
+            raise ValidationError({"new_password": error.messages}) from error
+        user.set_password(body.validated_data["new_password"])
+        user.save(update_fields=["password"])
+        return Response(status=status.HTTP_204_NO_CONTENT)
 
 
 class SshKeyViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, GenericViewSet[SshKey]):

@@ -118,6 +118,20 @@ class MeSerializer(serializers.ModelSerializer[User]):
         read_only_fields = fields
 
 
+class NameSerializer(StrictSerializer):
+    """The user's own name, as far as it is to change."""
+
+    first_name = serializers.CharField(max_length=150, required=False, allow_blank=True)
+    last_name = serializers.CharField(max_length=150, required=False, allow_blank=True)
+
+
+class NewPasswordSerializer(StrictSerializer):
+    """The password of now, and the new one."""
+
+    password = serializers.CharField(max_length=4096, trim_whitespace=False, style={"input_type": "password"})
+    new_password = serializers.CharField(max_length=4096, trim_whitespace=False, style={"input_type": "password"})
+
+
 class SshKeySerializer(serializers.ModelSerializer[SshKey]):
     """A public key for SSH access to its owner's sessions."""
 

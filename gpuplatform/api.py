@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
 from rest_framework.views import APIView
 
-from accounts.api import ApiTokenViewSet, LoginViewSet, MeView, SshKeyViewSet, TokenView
+from accounts.api import ApiTokenViewSet, LoginViewSet, MeView, PasswordView, SshKeyViewSet, TokenView
 from endpoints.api_urls import urlpatterns as app_patterns
 from folders.api import FolderViewSet, StorageRootViewSet
 from folders.api_urls import urlpatterns as folder_patterns
@@ -59,6 +59,7 @@ docs_view = SpectacularSwaggerSplitView.as_view(
 v1_patterns = [
     path("auth/token/", TokenView.as_view()),
     path("me/", MeView.as_view()),
+    path("me/password/", PasswordView.as_view()),
     path("me/limits/", LimitsView.as_view()),
     path("hosts/<str:name>/drain/", HostDrainView.as_view()),
     path("notifications/preferences/", PreferencesView.as_view()),

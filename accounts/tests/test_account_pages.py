@@ -145,6 +145,21 @@ class TestApi:
         assert refused.status_code == 400
         assert list(refused.json()) == [field]
 
+    def test_name_and_password_are_changed(self, user: User) -> None:
+        client = client_of(user)
+        assert client.patch("/api/v1/me/", {"first_name": "Ada", "last_name": "L"}).json()["name"] == "Ada L"
+        ApiToken.objects.issue(user)
+        wrong = client.post("/api/v1/me/password/", {"password": "wrong", "new_password": NEW_PASSWORD})
+        weak = client.post("/api/v1/me/password/", {"password": PASSWORD, "new_password": "short"})
+        assert list(wrong.json()) == ["password"]
+        assert list(weak.json()) == ["new_password"]
+        assert user.auth_token_set.exists()
+        body = {"password": PASSWORD, "new_password": NEW_PASSWORD}
+        assert client.post("/api/v1/me/password/", body).status_code == 204
+        assert not user.auth_token_set.exists()
+        user.refresh_from_db()
+        assert user.check_password(NEW_PASSWORD)
+
     def test_login_sessions_are_listed_and_ended(self, user: User) -> None:
         browser, client = sign_in(user, **{"User-Agent": FIREFOX}), client_of(user)
         (listed,) = client.get("/api/v1/logins/").json()["results"]

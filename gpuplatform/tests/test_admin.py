@@ -200,7 +200,14 @@ def test_a_wrong_amount_is_told_at_its_field(superadmin: Client, field: str, val
 
 def test_an_empty_limit_is_unlimited(superadmin: Client) -> None:
     policy = make_policy(memory=5 * GIB + 1, fgpu=None)
-    form = {"name": policy.name, "memory": f"{5 * GIB + 1}b", "fgpu": "", "cpu": "", "max_sessions": "3"}
+    form = {
+        "name": policy.name,
+        "memory": f"{5 * GIB + 1}b",
+        "fgpu": "",
+        "cpu": "",
+        "max_sessions": "3",
+        "max_extension": "0",
+    }
     superadmin.post(url(ResourcePolicy, "change", policy.pk), form)
     policy.refresh_from_db()
     assert (policy.memory, policy.fgpu, policy.max_sessions) == (5 * GIB + 1, None, 3)
