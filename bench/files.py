@@ -103,7 +103,9 @@ def running() -> Iterator[FileServers]:
         made = json.loads(subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE).stdout)
         configuration = FOLDER / "nginx.conf"
         configuration.write_text(NGINX.format(folder=FOLDER, host=HOST, port=nginx, files=made["files"]))
-        web_process = stack.enter_context(server([*MANAGE, "web", "--address", f"{HOST}:{web}"], environment, web))
+        web_process = stack.enter_context(
+            server([*MANAGE, "web", "--processes", "1", "--address", f"{HOST}:{web}"], environment, web)
+        )
         program = system_packages.program("nginx") or "nginx"
         nginx_process = stack.enter_context(server([program, "-c", str(configuration)], environment, nginx))
         worker = Path(f"/proc/{nginx_process}/task/{nginx_process}/children").read_text().split()[0]

@@ -44,7 +44,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=20)
     rounds = parser.parse_args().rounds
-    with running_platform(ROOT / "var" / "bench-terminal", COMPUTE_SANDBOX_POOL="0") as platform:
+    with running_platform(
+        ROOT / "var" / "bench-terminal", COMPUTE_SANDBOX_POOL="0", COMPUTE_WEB_PROCESSES="1"
+    ) as platform:
         sessions = two_sessions(platform)
         figures = uvloop.run(measure(platform, cookie_of(platform), sessions, rounds))
     sys.stdout.write(json.dumps(figures | {"rounds": rounds, "keys": rounds * KEYS, "load": load()}) + "\n")
