@@ -138,32 +138,24 @@ def check_next_worker(conversion: Conversion, client: APIClient) -> None:
         assert (again.state, again.problem) == (ConversionState.DONE, "")
 
 
-def test_a_conversion_killed_half_way_leaves_nothing(host: Host, owner: User, client: APIClient) -> None:
-    image = factories.make_image(reference=ensure_tiny_image())
-    session: Session | None = None
-    conversion: Conversion | None = None
-    for step in ("after changes", "after load", "before size"):
-        with host_worker(host.name, COMPUTE_RUNTIME=CRASHING, **{CRASH_AT: step}) as crashed:
-            wait_until_ready(host.name)
-            session = session or run(host, owner, image)
-            if conversion:
-                check_nothing_left(conversion, client)
-            conversion = conversions.request(session, actor=owner, name="tool", tag="1")
-            assert crashed.wait(SECONDS) == -9
-        assert Conversion.objects.get(pk=conversion.pk).is_active
-        declare_joining(host)
-    assert conversion
-    check_next_worker(conversion, client)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("step", ["before base", "before changes", "before load", "after size"])
-def test_a_worker_killed_at_other_steps_leaves_nothing(step: str, host: Host, owner: User, client: APIClient) -> None:
+@pytest.mark.parametrize(
+    "step",
+    [
+        "after load",
+        *(
+            pytest.param(step, marks=pytest.mark.long)
+            for step in ("before base", "before changes", "after changes", "before load", "before size", "after size")
+        ),
+    ],
+)
+def test_a_conversion_killed_at_any_step_leaves_nothing(step: str, host: Host, owner: User, client: APIClient) -> None:
     image = factories.make_image(reference=ensure_tiny_image())
     with host_worker(host.name, COMPUTE_RUNTIME=CRASHING, **{CRASH_AT: step}) as crashed:
         wait_until_ready(host.name)
         conversion = conversions.request(run(host, owner, image), actor=owner, name="tool", tag="1")
         assert crashed.wait(SECONDS) == -9
+    assert Conversion.objects.get(pk=conversion.pk).is_active
+    declare_joining(host)
     check_next_worker(conversion, client)
 
 

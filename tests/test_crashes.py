@@ -161,6 +161,7 @@ def test_a_session_survives_its_workers_restart(host: Host, engine: docker.Docke
         assert status_of(session) == Status.RUNNING
 
 
+@pytest.mark.long
 def test_a_session_that_ended_without_worker_is_noticed(host: Host, engine: docker.DockerClient) -> None:
     session = place(host)
     with host_worker(host.name) as worker:
@@ -178,6 +179,7 @@ def test_a_session_that_ended_without_worker_is_noticed(host: Host, engine: dock
     assert not Lease.objects.exists()
 
 
+@pytest.mark.long
 def test_a_killed_workers_sandboxes_are_adopted_or_removed(host: Host, engine: docker.DockerClient) -> None:
     def free() -> set[str]:
         return {name for name in names_of_sandboxes(engine, host.name) if name.startswith(FREE)}

@@ -25,10 +25,16 @@ def var_dir() -> Iterator[Path]:
     [
         ("COMPUTE_HOST_CPU=many", "COMPUTE_HOST_CPU"),
         ("COMPUTE_HTTP_ADDRESS=nowhere", "COMPUTE_HTTP_ADDRESS is 'nowhere'"),
-        ("COMPUTE_VAR_DIR=/proc/nowhere", "No such file or directory: '/proc/nowhere'"),
+        pytest.param(
+            "COMPUTE_VAR_DIR=/proc/nowhere", "No such file or directory: '/proc/nowhere'", marks=pytest.mark.long
+        ),
         ("COMPUTE_DOCKER_URL=unix:///nowhere/docker.sock", "there is no Docker Engine at unix:///nowhere/docker.sock"),
-        ("DATABASE_URL=postgresql://nobody@127.0.0.1:1/nothing", "'Tables of the database' failed: OperationalError"),
-        ("REDIS_URL=redis://127.0.0.1:1/0", "REDIS_URL does not answer"),
+        pytest.param(
+            "DATABASE_URL=postgresql://nobody@127.0.0.1:1/nothing",
+            "'Tables of the database' failed: OperationalError",
+            marks=pytest.mark.long,
+        ),
+        pytest.param("REDIS_URL=redis://127.0.0.1:1/0", "REDIS_URL does not answer", marks=pytest.mark.long),
     ],
 )
 def test_what_is_wrong_is_said_in_words(var_dir: Path, setting: str, words: str) -> None:
