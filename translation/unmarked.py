@@ -39,7 +39,7 @@ _ENGLISH_FILTER: Final = re.compile(r"\|(?:pluralize|yesno|default(?:_if_none)?:
 def in_template(source: str) -> Iterator[str]:
     """Yield the unmarked texts of a template: between tags, in attributes, and given to included templates."""
     html, is_marked = [], False
-    source = re.sub(r"\{% block \w+_class %\}[\w -]*\{% endblock %\}", "", source)
+    source = re.sub(r"\{% block \w*class %\}[\w -]*\{% endblock %\}", "", source)
     for token in Lexer(re.sub(r"\{% comment.*?endcomment %\}", "", source, flags=re.DOTALL)).tokenize():
         if token.token_type == TokenType.TEXT:
             html.append("" if is_marked else token.contents)

@@ -1,8 +1,14 @@
 // The scripts' texts in ko: `make messages` writes this file.
 /* eslint no-unused-vars: off */
 globalThis.translations = { plural: (n) => Number(0), texts: {
+"%(card)s of the GPU": [
+"GPU의 %(card)s"
+],
 "%(count)s file uploaded": [
 "파일 %(count)s개 업로드됨"
+],
+"%(count)s new notification": [
+"새 알림 %(count)s개"
 ],
 "%(days)s d %(hours)s h": [
 "%(days)s일 %(hours)s시간"
@@ -22,8 +28,17 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(minutes)s min left": [
 "%(minutes)s분 남음"
 ],
+"%(name)s over time, now %(now)s": [
+"시간별 %(name)s, 지금 %(now)s"
+],
+"%(number)s of %(count)s": [
+"%(count)s개 중 %(number)s번째"
+],
 "%(problem)s Trying again…": [
 "%(problem)s 다시 시도하는 중…"
+],
+"%(received)s received, %(sent)s sent": [
+"수신 %(received)s, 송신 %(sent)s"
 ],
 "%(seconds)s s": [
 "%(seconds)s초"
@@ -31,8 +46,26 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(sent)s of %(total)s": [
 "%(total)s 중 %(sent)s"
 ],
+"%(share)s of your share, %(card)s of the GPU": [
+"할당분의 %(share)s, GPU의 %(card)s"
+],
+"%(time)s ago": [
+"%(time)s 전"
+],
 "%(time)s left": [
 "%(time)s 남음"
+],
+"%(used)s of %(card)s": [
+"%(card)s 중 %(used)s"
+],
+"%(used)s of %(count)s core": [
+"코어 %(count)s개 중 %(used)s"
+],
+"%(used)s of %(memory)s": [
+"%(memory)s 중 %(used)s"
+],
+"%(used)s of your %(share)s; the GPU has %(card)s": [
+"할당분 %(share)s 중 %(used)s. GPU 전체는 %(card)s"
 ],
 "A part of this page did not arrive, so the terminal cannot start. A filter or the network on the way may have held it back.": [
 "페이지의 일부가 도착하지 않아 터미널을 시작할 수 없습니다. 필터나 네트워크가 막았을 수 있습니다."
@@ -82,11 +115,17 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "Not connected. As of %(time)s": [
 "연결되지 않음. %(time)s 기준"
 ],
+"Not found": [
+"찾을 수 없음"
+],
 "Not saved yet": [
 "아직 저장되지 않음"
 ],
 "Nothing uploaded": [
 "업로드된 것 없음"
+],
+"Notifications": [
+"알림"
 ],
 "Press Ctrl+Shift+V (⌘V on a Mac) to paste": [
 "붙여넣으려면 Ctrl+Shift+V(Mac은 ⌘V)를 누르세요"
@@ -148,6 +187,18 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "The terminal lost the thread": [
 "터미널 연결이 어긋났습니다"
 ],
+"This browser has not been asked yet whether it may show notifications.": [
+"이 브라우저에 아직 알림 표시 여부를 묻지 않았습니다."
+],
+"This browser shows notifications only of sites with HTTPS.": [
+"이 브라우저는 HTTPS 사이트의 알림만 표시합니다."
+],
+"This browser shows notifications.": [
+"이 브라우저는 알림을 표시합니다."
+],
+"This browser was told to show no notifications of this site; its settings change that.": [
+"이 브라우저는 이 사이트의 알림을 표시하지 않도록 설정되어 있습니다. 브라우저 설정에서 바꿀 수 있습니다."
+],
 "This is another file, or it was changed since. Choose the same one, or discard this and upload it anew.": [
 "다른 파일이거나 그 후에 변경된 파일입니다. 같은 파일을 선택하거나, 이것을 버리고 새로 업로드하세요."
 ],
@@ -186,6 +237,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "less than a minute left": [
 "1분 미만 남음"
+],
+"not measured": [
+"측정되지 않음"
 ],
 "paused at %(percent)s %%": [
 "%(percent)s %%에서 일시 정지"
