@@ -40,7 +40,7 @@ class Link:
 ENTRIES: Final = (
     Entry(_("Summary"), "home", "overview:home"),
     Entry(_("Sessions"), "layers", "sessions:list", ("sessions:", "endpoints:"), document="sessions"),
-    Entry(_("Launch"), "play", "sessions:launch", document="getting-started"),
+    Entry(_("Launch"), "play", "sessions:launch", document="launching"),
     Entry(_("Data folders"), "folder", "folders:list", ("folders:",), document="folders"),
     Entry(
         _("Environments"),

@@ -1,7 +1,6 @@
 """Operations on sessions for pages, API and scheduler: submit, assign, terminate. One transaction each."""
 
-import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 
@@ -21,6 +20,7 @@ from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import FINAL, IN_CONTAINER, LIVE, Kind, Reason, Status
 from sessions.models import Mount, Placed, Session, SessionEvent, StaleSessionError
 from sessions.mounts import MountPlan, MountRequest
+from sessions.names import random_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -274,18 +274,34 @@ def _capacity_errors(request: LaunchRequest) -> dict[str, str]:
 
 def _names(owner: User, request: LaunchRequest) -> list[str]:
     """Return the names of the sessions; raise RejectedError when a live session of the owner has one already."""
-    base = request.name or f"session-{secrets.token_hex(3)}"
-    numbers = range(1, request.count + 1)
-    names = [base] if request.count == 1 else [f"{base}-{number}" for number in numbers]
+    if not request.name:
+        return _random_names(owner, request.count)
+    names = _numbered(request.name, request.count)
     if len(names[-1]) > validation.MAX_NAME_LENGTH:
         most = validation.MAX_NAME_LENGTH
         raise RejectedError({"name": f"With -{request.count} added, the name is longer than {most} characters."})
-    taken = Session.objects.filter(owner=owner, name__in=names, status__in=LIVE).values_list("name", flat=True)
-    if taken:
+    if taken := _taken(owner, names):
         raise RejectedError(
             {"name": f"You have a session called {sorted(taken)[0]} already; end it or choose another name."}
         )
     return names
+
+
+def _random_names(owner: User, count: int) -> list[str]:
+    """Return names that no live session of the owner has."""
+    while True:
+        names = _numbered(random_name(), count)
+        if not _taken(owner, names):
+            return names
+
+
+def _numbered(base: str, count: int) -> list[str]:
+    return [base] if count == 1 else [f"{base}-{number}" for number in range(1, count + 1)]
+
+
+def _taken(owner: User, names: Sequence[str]) -> Collection[str]:
+    """Return those of the names that live sessions of the owner have."""
+    return Session.objects.filter(owner=owner, name__in=names, status__in=LIVE).values_list("name", flat=True)
 
 
 def _check_pending_limit(owner: User, request: LaunchRequest) -> None:

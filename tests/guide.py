@@ -7,6 +7,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.browser import SLOW_MS, note_refusals
 from tests.platform import Platform
+from tests.wizard import launch_without_folder, open_step
 
 USER = "user@example.org"
 DEVELOPER = "developer@example.org"
@@ -37,9 +38,10 @@ def launch(page: Page, *, name: str, preset: str, count: int = 1) -> None:
     """Launch sessions, and put the launcher away that opens by itself when the first of them runs."""
     page.get_by_role("link", name="START").first.click()
     page.get_by_label("Session name").fill(name)
+    open_step(page, "Resources")
     page.locator(".preset", has_text=preset).click()
     page.locator("input[name=count]").fill(str(count))
-    page.get_by_role("button", name="LAUNCH").click()
+    launch_without_folder(page)
     expect(page.get_by_role("dialog")).to_contain_text(f"Apps of {name}")
     page.keyboard.press("Escape")
 

@@ -8,6 +8,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from tests.app_windows import launched, save_a_notebook, typed
 from tests.browser import SLOW_MS
 from tests.platform import Platform
+from tests.wizard import launch_without_folder, open_step
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser]
 
@@ -64,10 +65,11 @@ def page(context: BrowserContext) -> Page:
     """The list of sessions with one that runs, whose launcher has opened by itself."""
     (sessions,) = context.pages
     sessions.get_by_role("link", name="START").first.click()
-    sessions.get_by_role("combobox", name="Environment", exact=True).select_option("scikit-learn")
+    sessions.locator("[data-environment=scikit-learn]").click()
     sessions.get_by_label("Session name").fill(NAME)
+    open_step(sessions, "Resources")
     sessions.locator(".preset", has_text="medium").click()
-    sessions.get_by_role("button", name="LAUNCH").click()
+    launch_without_folder(sessions)
     expect(sessions.get_by_role("dialog")).to_contain_text(f"Apps of {NAME}")
     return sessions
 
@@ -154,11 +156,11 @@ def test_two_versions_run_side_by_side(page: Page, terminal: Page) -> None:
     page.bring_to_front()
     page.keyboard.press("Escape")
     page.get_by_role("link", name="START").first.click()
-    page.get_by_role("combobox", name="Environment", exact=True).select_option("scikit-learn")
+    page.locator("[data-environment=scikit-learn]").click()
     page.get_by_label("Version").select_option("1.5")
     page.get_by_label("Session name").fill("older")
     page.locator(".preset", has_text="small").click()
-    page.get_by_role("button", name="LAUNCH").click()
+    launch_without_folder(page)
     expect(page.get_by_role("dialog")).to_contain_text("Apps of older")
     older = launched(page, "older", "Terminal")
     expect(older.locator(".xterm-rows")).to_contain_text("$")

@@ -11,6 +11,7 @@ from tests.guide import USER, end, sessions_page
 from tests.images import ensure_images
 from tests.platform import ROOT, Platform, running_platform
 from tests.wait import SECONDS
+from tests.wizard import open_step
 
 pytestmark = [pytest.mark.long, pytest.mark.docker, pytest.mark.browser]
 
@@ -103,12 +104,14 @@ def enable_pytorch(page: Page, platform: Platform) -> None:
 def launch_pytorch(page: Page, name: str) -> None:
     """Launch a session on half of the simulated GPU, with the folder."""
     page.get_by_role("link", name="START").first.click()
-    page.get_by_role("combobox", name="Environment", exact=True).select_option("PyTorch")
+    page.locator("[data-environment=PyTorch]").click()
     page.get_by_label("Version").select_option("2.13")
     page.get_by_label("Session name").fill(name)
+    open_step(page, "Data folders")
     page.locator("[data-folder=results] input[name=mount]").check()
+    open_step(page, "Resources")
     page.locator(".preset", has_text="medium").click()
-    page.get_by_role("button", name="LAUNCH").click()
+    page.locator("#launch-button").click()
     expect(page.get_by_role("dialog")).to_contain_text(f"Apps of {name}")
 
 

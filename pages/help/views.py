@@ -28,6 +28,7 @@ GROUPS: Final = (
         "play",
         (
             "getting-started",
+            "launching",
             "sessions",
             "apps",
             "folders",

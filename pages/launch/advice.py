@@ -36,16 +36,19 @@ class SoonerChoice:
 
 
 def parts_of(sessions: Sequence[SessionAdvice]) -> list[StartsTogether]:
-    """Return what is said of the sessions, those with the same advice together."""
-    return [
-        StartsTogether(
-            is_now=advice.starts == "now",
-            headline=_headline(len(list(same)), len(sessions), advice.starts),
-            cause=advice.eta_reason,
-            reason=advice.reason,
+    """Return what is said of the sessions, those with the same advice together; each reason stands once."""
+    parts: list[StartsTogether] = []
+    for advice, same in groupby(sessions):
+        is_new = not any(part.reason == advice.reason for part in parts)
+        parts.append(
+            StartsTogether(
+                is_now=advice.starts == "now",
+                headline=_headline(len(list(same)), len(sessions), advice.starts),
+                cause=advice.eta_reason,
+                reason=advice.reason if is_new else "",
+            )
         )
-        for advice, same in groupby(sessions)
-    ]
+    return parts
 
 
 def choices_of(found: Estimate, order: LaunchRequest) -> list[SoonerChoice]:

@@ -1,49 +1,52 @@
 """Read-only queries for the launch page, each a constant number of database queries."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from django.db.models import Count, Q
 
-from accounts.limits import FIELDS, Amounts, lesser, remaining
+from accounts.limits import FIELDS, Amounts, exceeded, lesser, remaining
 from accounts.models import User
-from resources.models import Host, HostImage, HostStatus, Image, ImageSource, Preset, ResourceGroup
-from sessions.usage import usage_of
+from pages.launch.offer import PRIVATE_ENVIRONMENT, LaunchOffer
+from resources.capacity import Capacity, shortfalls
+from resources.models import Gpu, Host, HostImage, HostStatus, Image, ImageSource, Preset, ResourceGroup
+from resources.units import amount_text
+from sessions.names import random_name
+from sessions.usage import pending_of, usage_of
+from translation.english import from_english
+
+SUGGESTED_NAMES: Final = 20
 
 
-def launch_facts(user: User) -> dict[str, Any]:
-    """Return the limits for the sliders of the launch page, ready for JSON, in cores, bytes and milli-fGPU.
+def launch_facts(offer: LaunchOffer) -> dict[str, Any]:
+    """Return what the scripts of the launch page know, ready for JSON, in cores, bytes and milli-fGPU.
 
     `left` is what is left in the policy, `groups` the largest session of each group; null is unlimited. `hosts` are
-    the ready hosts of a group, and those of them that have an image. Nine queries.
+    the ready hosts of a group, and those of them that have an image. Seven queries.
     """
+    user = offer.owner
     limits = user.policy.limits()
-    groups = list(ResourceGroup.objects.usable_by(user))
-    biggest = _biggest_hosts(groups)
     left = remaining(limits, usage_of(user))
-    hosts, held = _image_hosts(groups)
+    ready, all_hosts = _capacities(offer.groups)
+    biggest = {group.pk: _biggest(ready[group.pk]) for group in offer.groups}
+    held = _hosts_with_images(offer.groups)
+    gpus = _gpu_kinds(offer.groups)
+    pending = None if limits.pending is None else max(0, limits.pending - pending_of(user))
     return {
-        "left": {name: getattr(left, name) for name in FIELDS},
+        "left": {name: getattr(left, name) for name in FIELDS} | {"pending": pending},
         "groups": {
             group.pk: {name: lesser(getattr(limits, name), getattr(biggest[group.pk], name)) for name in FIELDS[:3]}
-            | {"perGpu": group.fgpu_per_gpu, "hosts": hosts.get(group.pk, 0)}
-            for group in groups
+            | {"name": group.name, "perGpu": group.fgpu_per_gpu, "hosts": len(ready[group.pk]), "gpus": gpus[group.pk]}
+            for group in offer.groups
         },
-        "images": {
-            image.pk: {
-                "cpu": image.min_cpu,
-                "memory": image.min_memory,
-                "fgpu": image.min_fgpu,
-                "size": image.size,
-                "isPulled": image.source != ImageSource.CATALOG and not image.is_local,
-                "hosts": held.get(image.pk, {}),
-            }
-            for image in Image.objects.usable_by(user)
-        },
+        "images": {image.pk: _image_facts(image, held.get(image.pk, {})) for image in offer.images},
         "presets": {
             preset.pk: {name: getattr(preset, name) for name in ("cpu", "memory", "shared_memory", "fgpu")}
-            for preset in Preset.objects.filter(Q(group=None) | Q(group__in=groups))
+            | {"refusals": _refusals(preset, offer.groups, user, all_hosts)}
+            for preset in offer.presets
         },
+        "names": [random_name() for _ in range(SUGGESTED_NAMES)],
     }
 
 
@@ -53,27 +56,81 @@ def disabled_images() -> list[Image]:
     return list(images.exclude(enable_hint=""))
 
 
-def _image_hosts(groups: Sequence[ResourceGroup]) -> tuple[dict[int, int], dict[int, dict[int, int]]]:
-    """Return {group id: ready hosts}, and {image id: {group id: ready hosts that have it}}; two queries."""
+def _image_facts(image: Image, held: Mapping[int, int]) -> dict[str, Any]:
+    return {
+        "environment": PRIVATE_ENVIRONMENT if image.owner_id else image.environment,
+        "version": str(image) if image.owner_id else image.version,
+        "description": image.description,
+        "apps": [app.title for app in image.apps.all()],
+        "accelerators": image.accelerators,
+        "cpu": image.min_cpu,
+        "memory": image.min_memory,
+        "fgpu": image.min_fgpu,
+        "size": image.size,
+        "isPulled": image.source != ImageSource.CATALOG and not image.is_local,
+        "hosts": held,
+    }
+
+
+def _refusals(
+    preset: Preset, groups: Sequence[ResourceGroup], user: User, hosts: Mapping[int, Sequence[Capacity]]
+) -> dict[int, str]:
+    """Return {group id: why the policy or the hosts of the group can never give the preset}."""
+    limits = user.policy.limits()
+    asked = Amounts(cpu=preset.cpu, memory=preset.memory, fgpu=preset.fgpu)
+    beyond = [
+        f"Your policy allows at most {amount_text(name, getattr(limits, name))}." for name in exceeded(limits, asked)
+    ]
+    found = {}
+    for group in groups:
+        if preset.group_id in (None, group.pk):
+            short = shortfalls(hosts[group.pk], cpu=preset.cpu, memory=preset.memory, fgpu=preset.fgpu)
+            if texts := [*beyond, *short.values()]:
+                found[group.pk] = " ".join(from_english(text) for text in texts)
+    return found
+
+
+def _hosts_with_images(groups: Sequence[ResourceGroup]) -> dict[int, dict[int, int]]:
+    """Return {image id: {group id: ready hosts that have it}}; one query."""
     ready = Host.objects.filter(group__in=groups, status=HostStatus.READY, is_cordoned=False)
-    hosts = dict(ready.order_by().values_list("group").annotate(Count("pk")))
     held: dict[int, dict[int, int]] = {}
     rows = HostImage.objects.filter(host__in=ready).order_by().values_list("image", "host__group")
     for image_id, group_id, count in rows.annotate(Count("pk")):
         held.setdefault(image_id, {})[group_id] = count
-    return hosts, held
+    return held
 
 
-def _biggest_hosts(groups: Sequence[ResourceGroup]) -> dict[int, Amounts]:
-    """Return {group id: the largest amounts of cores, bytes and milli-fGPU on one of its ready hosts}."""
-    found = {group.pk: Amounts() for group in groups}
-    capacity = {group.pk: group.gpu_capacity for group in groups}
-    ready = Host.objects.filter(group__in=groups, status=HostStatus.READY, is_cordoned=False)
-    for host in ready.annotate(devices=Count("gpus", filter=Q(gpus__is_present=True))):
-        most = found[host.group_id]
-        found[host.group_id] = Amounts(
-            cpu=max(most.cpu, host.cpu),
-            memory=max(most.memory, host.memory),
-            fgpu=max(most.fgpu, host.devices * capacity[host.group_id]),
+def _capacities(groups: Sequence[ResourceGroup]) -> tuple[dict[int, list[Capacity]], dict[int, list[Capacity]]]:
+    """Return the capacities of the ready hosts of each group, by its id, and those of all its hosts. One query."""
+    per_gpu = {group.pk: group.gpu_capacity for group in groups}
+    ready: dict[int, list[Capacity]] = defaultdict(list)
+    everywhere: dict[int, list[Capacity]] = defaultdict(list)
+    hosts = Host.objects.filter(group__in=groups)
+    for host in hosts.annotate(devices=Count("gpus", filter=Q(gpus__is_present=True))):
+        capacity = Capacity(
+            cpu=host.cpu, memory=host.memory, gpu_count=host.devices, gpu_capacity=per_gpu[host.group_id]
         )
+        everywhere[host.group_id].append(capacity)
+        if host.status == HostStatus.READY and not host.is_cordoned:
+            ready[host.group_id].append(capacity)
+    return ready, everywhere
+
+
+def _biggest(hosts: Sequence[Capacity]) -> Amounts:
+    """Return the largest amounts of cores, bytes and milli-fGPU on one of the hosts."""
+    return Amounts(
+        cpu=max((host.cpu for host in hosts), default=0),
+        memory=max((host.memory for host in hosts), default=0),
+        fgpu=max((host.fgpu for host in hosts), default=0),
+    )
+
+
+def _gpu_kinds(groups: Sequence[ResourceGroup]) -> dict[int, list[dict[str, Any]]]:
+    """Return the kinds of GPUs of each group, by its id: model, bytes, and whether simulated. One query."""
+    found: dict[int, list[dict[str, Any]]] = defaultdict(list)
+    kinds = Gpu.objects.filter(host__group__in=groups, is_present=True).order_by("-memory", "name")
+    for group_id, name, memory, is_simulated in kinds.values_list(
+        "host__group", "name", "memory", "is_simulated"
+    ).distinct():
+        found[group_id].append({"name": name, "memory": memory, "isSimulated": is_simulated})
     return found

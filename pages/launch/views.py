@@ -1,43 +1,59 @@
-"""The launch page, and its parts that change: advice on when sessions would start, images that are being built."""
+"""The launch wizard, and its parts that change: what is said of the form as it is filled in, images being built."""
 
+import secrets
 from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpResponse
+from django.http import Http404, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils.translation import gettext as _
+from django.utils.translation import ngettext
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from accounts.models import User
 from accounts.requests import UserRequest
-from pages.launch import queries
+from pages.launch import beginnings, drafts, queries, steps
 from pages.launch.advice import choices_of, parts_of
 from pages.launch.forms import LaunchForm
+from pages.launch.links import link_to
+from pages.launch.offer import LaunchOffer
+from pages.launch.steps import Step
 from resources.images import builds
 from scheduler.estimate import estimate
 from sessions.errors import RejectedError
 from sessions.lifecycle import Kind
 from sessions.models import Session
+from translation.english import from_english
 
 
 @require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 @never_cache
-def launch(request: UserRequest) -> HttpResponse:
-    """Show the launch form, or launch its sessions."""
-    form = LaunchForm(request.user, request.POST or None, folder_id=request.GET.get("folder", ""))
-    if request.method == "POST" and form.is_valid() and (started := form.save()):
+def launch(request: UserRequest, slug: str = "environment") -> HttpResponse:
+    """Show a page of the wizard, or launch the sessions of its form."""
+    if slug not in steps.BY_SLUG:
+        raise Http404
+    offer = LaunchOffer.load(request.user)
+    if request.method != "POST":
+        return _page(request, *_begun(request, offer), steps.BY_SLUG[slug])
+    form = LaunchForm(request.user, request.POST, offer=offer)
+    if form.is_valid() and (started := form.save()):
+        drafts.discard(request.user, request.POST.get("form_key", ""))
         messages.success(request, _launched(started))
         return redirect(reverse("sessions:list") + _launcher_fragment(started))
-    context = {
-        "form": form,
-        "facts": queries.launch_facts(request.user),
-        "disabled_images": queries.disabled_images(),
-        **_build_context(request.user),
-    }
-    return render(request, "sessions/launch.html", context, status=422 if form.is_bound else 200)
+    drafts.save(request.user, request.POST)
+    return _page(request, form, "", steps.first_with(form.messages()))
+
+
+@require_POST
+@login_required
+def start_over(request: UserRequest) -> HttpResponse:
+    """Forget what was filled in, and begin with what everybody begins with."""
+    drafts.discard(request.user)
+    return redirect(f"{reverse('sessions:launch')}?fresh=1")
 
 
 @require_safe
@@ -45,24 +61,64 @@ def launch(request: UserRequest) -> HttpResponse:
 @never_cache
 def image_builds(request: UserRequest) -> HttpResponse:
     """Show how far the images are that cannot be used yet: the part of the launch page that changes."""
-    return render(request, "sessions/_image_builds.html", _build_context(request.user))
+    return render(request, "launch/_image_builds.html", _build_context(request.user))
 
 
 @require_POST
 @login_required
 @never_cache
 def advice(request: UserRequest) -> HttpResponse:
-    """Render when the sessions of the launch form would start, or what is wrong with the form."""
+    """Keep the form as it is, and render when its sessions would start, what is wrong, and the review of it."""
+    drafts.save(request.user, request.POST)
     form = LaunchForm(request.user, request.POST)
-    if not form.is_valid():
-        return render(request, "launch/_advice.html", {"problem": next(iter(form.errors.values()))[0]})
-    order = form.launch_request()
-    try:
-        found = estimate(request.user, order)
-    except RejectedError as refusal:
-        return render(request, "launch/_advice.html", {"problem": next(iter(refusal.errors.values()))})
-    context = {"parts": parts_of(found.advice.sessions), "choices": choices_of(found, order)}
-    return render(request, "launch/_advice.html", context)
+    found = None
+    if form.is_valid():
+        order = form.launch_request()
+        try:
+            found = estimate(request.user, order)
+        except RejectedError as refusal:
+            form.show(refusal.errors)
+    problems = {name: [from_english(text) for text in texts] for name, texts in form.messages().items()}
+    context: dict[str, Any] = {
+        "form": form,
+        "asked": form.cleaned_data,
+        "problems": problems,
+        "first_problem": next((texts[0] for texts in problems.values()), ""),
+        "link": request.build_absolute_uri(link_to(form)),
+    }
+    if found:
+        context |= {"parts": parts_of(found.advice.sessions), "choices": choices_of(found, order)}
+    return render(request, "launch/_checked.html", context)
+
+
+def _begun(request: UserRequest, offer: LaunchOffer) -> tuple[LaunchForm, str]:
+    """Return the form as the user left it, else as a link or the last launch says; and a sentence on what it shows."""
+    link = beginnings.link_of(request.GET)
+    if draft := drafts.find(request.user, link):
+        return LaunchForm(request.user, offer=offer, initial=LaunchForm.values_of(draft)), _("You left off here.")
+    if link:
+        initial = beginnings.from_link(offer, request.GET)
+        text = _("Filled in by a link. Nothing is launched before you say so.") if initial else ""
+    else:
+        initial = beginnings.from_last_launch(offer)
+        text = _("Filled in as in your last launch.") if initial else ""
+    return LaunchForm(request.user, offer=offer, initial=initial), text
+
+
+def _page(request: UserRequest, form: LaunchForm, notice: str, step: Step) -> HttpResponse:
+    wrong = form.messages() if form.is_bound else {}
+    context = {
+        "form": form,
+        "step": step,
+        "steps": [{"step": each, "has_problem": any(each.shows(name) for name in wrong)} for each in steps.STEPS],
+        "notice": notice,
+        "facts": queries.launch_facts(form.offer),
+        "source": request.POST.get("source", "") if form.is_bound else beginnings.link_of(request.GET),
+        "form_key": secrets.token_hex(8),
+        "disabled_images": queries.disabled_images(),
+        **_build_context(request.user),
+    }
+    return render(request, "launch/launch.html", context, status=422 if form.is_bound else 200)
 
 
 def _launcher_fragment(sessions: list[Session]) -> str:
@@ -72,7 +128,10 @@ def _launcher_fragment(sessions: list[Session]) -> str:
 
 
 def _launched(sessions: list[Session]) -> str:
-    return f"Launched {sessions[0].name}." if len(sessions) == 1 else f"Launched {len(sessions)} sessions."
+    if len(sessions) == 1:
+        return _("Launched %(name)s.") % {"name": sessions[0].name}
+    text = ngettext("Launched %(count)s session.", "Launched %(count)s sessions.", len(sessions))
+    return text % {"count": len(sessions)}
 
 
 def _build_context(user: User) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from sessions.models import Session
 from tests.browser import signed_in
 from tests.factories import make_group, make_host, make_image, make_preset, make_user
 from tests.live import LiveServer
+from tests.wizard import launch_without_folder, open_step
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -39,22 +40,25 @@ def page(browser: Browser, server: LiveServer, user: User) -> Iterator[Page]:
 
 def test_an_image_is_chosen_or_named(page: Page, user: User) -> None:
     page.goto(LAUNCH)
-    about, review = page.locator("#image-about"), page.locator("#review")
-    told = "Python and JupyterLab · On 1 of 3 hosts already; the others pull it first, about 2.1 GB."
-    expect(about).to_have_text(told)
+    python, mine = (page.locator(f"[data-environment='{name}']") for name in ("Python", "My environments"))
+    expect(python).to_contain_text("Python and JupyterLab")
+    expect(python).to_contain_text("On 1 of 3 hosts already; the others pull it first, about 2.1 GB.")
     page.get_by_text("1 more environment, not turned on here").click()
     expect(page.locator("#disabled-environments")).to_contain_text("TensorFlow 1.15")
     expect(page.locator("#disabled-environments")).to_contain_text("For an administrator: Run")
-    page.select_option("#environment-choice", "My environments")
-    expect(about).to_have_text("On 1 of 3 hosts already.")
-    expect(review).to_contain_text("genomics 2 ·")
+    mine.click()
+    expect(mine).to_contain_text("On 1 of 3 hosts already.")
+    expect(page.locator("#id_image option:checked")).to_have_text("genomics 2")
     page.fill("#id_image_name", "gpuplatform/nobodys:1")
     expect(page.locator("#id_image")).to_be_disabled()
-    expect(review).to_contain_text("gpuplatform/nobodys:1 ·")
-    page.click("#launch-button")
+    page.press("#id_image_name", "Tab")
     expect(page.locator("#error-image_name")).to_contain_text("There is no image of this name that you may use")
+    page.click("#launch-button")
+    page.get_by_role("button", name="There is no image of this name").click()
     expect(page.locator("#id_image_name")).to_be_focused()
     page.fill("#id_image_name", "gpuplatform/u1/genomics:2")
-    page.click("#launch-button")
+    open_step(page, "Confirm and launch")
+    expect(page.locator("#review")).to_contain_text("genomics 2")
+    launch_without_folder(page)
     expect(page.locator(".alert-success")).to_contain_text("Launched")
     assert Session.objects.get().image.owner == user

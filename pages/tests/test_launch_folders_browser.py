@@ -11,6 +11,7 @@ from sessions.models import Session
 from tests.browser import signed_in
 from tests.factories import make_folder, make_host, make_image, make_root, make_user
 from tests.live import LiveServer
+from tests.wizard import open_step
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
 
@@ -34,28 +35,35 @@ def page(browser: Browser, server: LiveServer, owner: User) -> Iterator[Page]:
 
 
 def test_folders_are_chosen_and_warned_about(page: Page) -> None:
-    page.goto("/sessions/launch/")
+    page.goto("/sessions/launch/review/")
     said = page.locator("#review-folders")
-    expect(said).to_contain_text("No other folders are mounted: .local is always mounted.")
+    expect(said).to_contain_text("No other folder is mounted. What the session writes elsewhere is lost when it ends.")
+    expect(said).to_contain_text(".local /home/work/.local always mounted")
+    page.get_by_role("link", name="Change the data folders").click()
     page.get_by_role("checkbox", name="data").check()
-    expect(said).to_have_text("Mounts data; .local is always mounted.")
     page.get_by_label("Path of data in the session").fill("/home/work/.local/x")
-    page.locator("[data-folder=data]").get_by_label("Read-only").check()
-    expect(said).to_have_text("Mounts data at /home/work/.local/x (read-only); .local is always mounted.")
+    row = page.locator("[data-folder=data]")
+    row.get_by_label("Read-only").check()
     page.get_by_role("checkbox", name="corpus").check()
     expect(page.locator("[data-folder=corpus]").get_by_label("Read-only")).to_be_disabled()
+    expect(row).to_contain_text("is taken by your folder .local")
+    page.go_back()
+    expect(said).to_contain_text("data /home/work/.local/x read-only")
+    expect(said).to_contain_text("corpus /home/work/corpus read-only")
+    open_step(page, "Environment")
     page.get_by_label("Session name").fill("no good name")
-    page.get_by_role("button", name="LAUNCH").click()
+    page.locator("#launch-button").click()
 
     expect(page.locator("#error-name")).to_be_visible()  # all at once, and nothing typed is lost
-    row = page.locator("[data-folder=data]")
-    expect(row).to_contain_text("is taken by your folder .local")
+    expect(page.locator("#launch-errors")).to_contain_text("is taken by your folder .local")
+    page.get_by_label("Session name").fill("good-name")
+    open_step(page, "Data folders")
     expect(page.get_by_role("checkbox", name="corpus")).to_be_checked()
     expect(row.get_by_label("Read-only")).to_be_checked()
     page.get_by_label("Path of data in the session").fill("sets")
-    page.get_by_label("Session name").fill("good-name")
+    expect(page.locator("#advice")).to_contain_text("Starts now")
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.get_by_role("button", name="LAUNCH").click()
+    page.locator("#launch-button").click()
     page.get_by_role("link", name="good-name", exact=True).click()
     folders = page.locator("dd", has_text="/home/work/sets")
     expect(folders).to_contain_text("/home/work/corpus read-only")
@@ -65,8 +73,8 @@ def test_folders_are_chosen_and_warned_about(page: Page) -> None:
 
 def test_a_link_begins_with_its_folder(page: Page, owner: User) -> None:
     page.goto(f"/sessions/launch/?folder={owner.folders.get(name='models').pk}")
+    open_step(page, "Data folders")
     expect(page.get_by_role("checkbox", name="models")).to_be_checked()
-    expect(page.locator("#review-folders")).to_have_text("Mounts models; .local is always mounted.")
-    page.get_by_role("button", name="LAUNCH").click()
+    page.locator("#launch-button").click()
     expect(page.get_by_text("Launched")).to_be_visible()
     assert [mount.folder_name for mount in Session.objects.get().mounts.all()] == [".local", "models"]

@@ -15,6 +15,7 @@ from sessions.models import Session
 from tests.browser import signed_in
 from tests.factories import make_host, make_image, make_session, make_user, run_session
 from tests.live import LiveServer
+from tests.wizard import launch_without_folder, open_step
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
 
@@ -43,21 +44,23 @@ def host() -> Host:
 
 
 def test_the_launch_pages_advice_follows_the_amounts(page: Page, host: Host) -> None:
-    page.goto("/sessions/launch/")
+    page.goto("/sessions/launch/resources/")
     advice = page.locator("#advice")
     expect(advice).to_contain_text("Starts now")
     page.fill("#id_fgpu", "1")
     expect(advice).to_contain_text("Starts about")
     expect(advice).to_contain_text("because 1 fGPU falls free when 1 session reaches its time limit")
-    expect(advice).to_contain_text("now with 0.5 fGPU")
+    page.get_by_role("button", name="now with 0.5 fGPU").click()
+    expect(advice).to_contain_text("Starts now")
+    expect(page.locator("#id_fgpu")).to_have_value("0.5")
     page.fill("#id_fgpu", "5")
-    expect(advice).to_contain_text("2 fGPU")
+    expect(page.locator("#error-fgpu")).to_contain_text("The largest host of this group has 2 fGPU.")
     assert not Session.objects.filter(status=Status.PENDING).exists()
 
 
 def test_advanced_launch_times_use_the_browsers_zone(page: Page, host: Host) -> None:
     first = make_session(owner=User.objects.get(is_superuser=True), resource_group=host.group, name="first")
-    page.goto("/sessions/launch/")
+    page.goto("/sessions/launch/resources/")
     page.click("#advanced > summary")
     page.fill("#id_command", "python train.py")
     page.fill("#id_time_limit", "90m")
@@ -65,8 +68,9 @@ def test_advanced_launch_times_use_the_browsers_zone(page: Page, host: Host) -> 
     page.fill("#id_not_before", f"{start + TOKYO:%Y-%m-%dT%H:%M}")
     page.select_option("#id_depends_on", first.pk)
     expect(page.locator("#advice")).to_contain_text("depends on have succeeded")
+    open_step(page, "Environment")
     page.fill("#id_name", "trained")
-    page.click("#launch-button")
+    launch_without_folder(page)
     expect(page.locator("body")).to_contain_text("Launched trained.")
     session = Session.objects.get(name="trained")
     assert (session.kind, session.command) == (Kind.BATCH, "python train.py")
@@ -75,14 +79,16 @@ def test_advanced_launch_times_use_the_browsers_zone(page: Page, host: Host) -> 
 
 
 def test_an_invalid_form_keeps_the_typed_start(page: Page, host: Host) -> None:
-    page.goto("/sessions/launch/")
+    page.goto("/sessions/launch/resources/")
     page.click("#advanced > summary")
     local = f"{datetime.now(UTC) + timedelta(days=3):%Y-%m-%dT%H:%M}"
     page.fill("#id_not_before", local)
+    open_step(page, "Environment")
     page.fill("#id_name", "x")
-    expect(page.locator("#advice")).to_contain_text("4 to 64 characters")  # it moves the button when it comes
+    expect(page.locator("#advice")).to_contain_text("4 to 64 characters")
     page.click("#launch-button")
     expect(page.locator("#launch-errors")).to_be_visible()
+    open_step(page, "Resources")
     expect(page.locator("#id_not_before")).to_have_value(local)
 
 

@@ -1,9 +1,10 @@
 // Amounts of the launch form as people write them, in the units of its facts: cores, bytes, milli-fGPU. No page here.
+import { gettext, ngettext } from "#i18n";
+
 export const MIB = 2 ** 20;
 export const GIB = 2 ** 30;
 const UNITS = { b: 1, k: 1024, m: MIB, g: GIB, t: 1024 * GIB }; // without a unit it is no size, as on the server
 const LEAST_MEMORY = 64 * MIB;
-const LABELS = { cpu: "CPU", memory: "RAM", fgpu: "fGPU" };
 
 // Returns the amount that a text of this kind stands for, or NaN.
 export const read = {
@@ -24,9 +25,6 @@ export const write = {
   fgpu: (milli) => plain(milli / 1000),
 };
 
-// Kinds of the amounts that a session has limits for.
-const KINDS = { cpu: "whole", memory: "size", fgpu: "fgpu" };
-
 // Returns the steps of an amount's slider and what they stand for; sizes move in half powers of two, so that MiB and
 // TiB are both near.
 export function scaleOf(name, largest) {
@@ -46,26 +44,16 @@ export function scaleOf(name, largest) {
 export function hint(name, kind, { group, largest, least, left }) {
   const words = write[kind];
   const parts = [];
-  if (name === "fgpu" && group) parts.push(`1 fGPU is 1/${group.perGpu} of a GPU here`);
-  if (name in (group ?? {})) parts.push(`up to ${words(largest)} per session`);
-  if (left !== undefined && left !== null) parts.push(`${words(left)} left in your policy`);
-  if (least && !(name === "cpu" && least === 1) && !(name === "memory" && least <= LEAST_MEMORY)) parts.push(`this environment needs ${words(least)}`);
+  if (name === "count") {
+    parts.push(gettext("up to %(most)s at once", { most: words(largest) }));
+    if (typeof left === "number") parts.push(gettext("your policy lets %(left)s more run now, the others wait", { left: words(left) }));
+    return parts.join(" · ");
+  }
+  if (name === "fgpu" && group) parts.push(ngettext("1 fGPU is a whole GPU here", "1 fGPU is 1/%(count)s of a GPU here", group.perGpu));
+  if (name in (group ?? {})) parts.push(gettext("up to %(most)s per session", { most: words(largest) }));
+  if (typeof left === "number") parts.push(gettext("%(left)s left in your policy", { left: words(left) }));
+  if (least && !(name === "cpu" && least === 1) && !(name === "memory" && least <= LEAST_MEMORY)) {
+    parts.push(gettext("this environment needs %(least)s", { least: words(least) }));
+  }
   return parts.join(" · ");
-}
-
-// Returns what is ordered in one line.
-export function summary({ environment, version, place, cpu, memory, shared, fgpu, count }) {
-  const parts = [`${environment} ${version}`.trim(), `${cpu} core${cpu === 1 ? "" : "s"}`, `${write.size(memory)} RAM`, `${write.size(shared)} shared`];
-  if (fgpu) parts.push(`${write.fgpu(fgpu)} fGPU`);
-  return `${count === 1 ? "" : `${count} × `}${parts.join(" · ")}, in ${place}`;
-}
-
-// Returns what speaks against the amounts of one session at once, or ""; the server has the last word.
-export function objection(amounts, { least = {}, group = {} }) {
-  const names = Object.keys(LABELS);
-  const short = names.filter((name) => amounts[name] < least[name]);
-  if (short.length) return `This environment needs at least ${short.map((name) => `${write[KINDS[name]](least[name])} ${LABELS[name]}`).join(", ")}.`;
-  const never = names.filter((name) => amounts[name] > (group[name] ?? Infinity)).map((name) => LABELS[name]);
-  if (never.length) return `More than one session can have here (${never.join(", ")}).`;
-  return "";
 }

@@ -1,21 +1,10 @@
-// The folders of the launch page: search among them, and what is said beside the launch button.
-import { mountsText } from "#mounts-text";
-
-const list = document.getElementById("folders");
-const rows = [...(list?.querySelectorAll("[data-folder]") ?? [])];
+// The folders of the launch page: search among them.
+const rows = [...document.querySelectorAll("#folders [data-folder]")];
 const isChosen = (row) => row.querySelector("[name=mount]").checked;
 
-function mountOf(row) {
-  const isReadOnly = row.querySelector("[name=mount_read_only]").checked;
-  return { name: row.dataset.folder, path: row.querySelector("[data-path]").value.trim(), isReadOnly };
-}
-
-function say() {
-  const line = document.getElementById("review-folders");
-  if (!line) return;
-  const { text, isWarning } = mountsText(rows.filter(isChosen).map(mountOf), JSON.parse(line.dataset.always));
-  line.classList.toggle("is-warning", isWarning);
-  line.querySelector("span").textContent = text;
+// Returns whether a session would mount nothing at all.
+export function mountsNothing() {
+  return !rows.some(isChosen) && !document.querySelector("[data-always]");
 }
 
 function search(text) {
@@ -23,11 +12,13 @@ function search(text) {
   for (const row of rows) row.hidden = !isChosen(row) && !row.dataset.search.toLowerCase().includes(wanted);
 }
 
-say();
-document.getElementById("launch")?.addEventListener("input", (event) => {
-  if (event.target.id === "folder-search") search(event.target.value);
-  else say();
-});
-document.getElementById("folder-search")?.addEventListener("keydown", (event) => {
-  if (event.key === "Enter") event.preventDefault(); // it would launch
-});
+export function bindFolders() {
+  const box = document.getElementById("folder-search");
+  box?.addEventListener("input", (event) => {
+    event.stopPropagation(); // nothing of the form has changed
+    search(box.value);
+  });
+  box?.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") event.preventDefault(); // it would launch
+  });
+}

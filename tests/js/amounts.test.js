@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { GIB, MIB, hint, objection, read, scaleOf, summary, write } from "#amounts";
+import { GIB, MIB, hint, read, scaleOf, write } from "#amounts";
 
 test("a size has a unit", () => {
   assert.ok(Number.isNaN(read.size("4")));
@@ -57,19 +57,7 @@ test("a hint names the group, the policy and the environment", () => {
   assert.equal(hint("memory", "size", { group: { memory: GIB }, largest: GIB, least: 64 * MIB }), "up to 1 GiB per session");
 });
 
-test("the order is summed up in one line", () => {
-  const order = { environment: "Python", version: "3.11", place: "Lab", cpu: 1, memory: GIB, shared: 64 * MIB, fgpu: 0, count: 1 };
-  assert.equal(summary(order), "Python 3.11 · 1 core · 1 GiB RAM · 64 MiB shared, in Lab");
-  assert.equal(
-    summary({ ...order, cpu: 2, fgpu: 500, count: 3 }),
-    "3 × Python 3.11 · 2 cores · 1 GiB RAM · 64 MiB shared · 0.5 fGPU, in Lab",
-  );
-});
-
-test("too little for the environment is said before too much for the group", () => {
-  const amounts = { cpu: 1, memory: 2 * GIB, fgpu: 9000 };
-  const group = { cpu: 8, memory: GIB, fgpu: 8000 };
-  assert.equal(objection(amounts, { least: { cpu: 2, memory: GIB }, group }), "This environment needs at least 2 CPU.");
-  assert.equal(objection(amounts, { group }), "More than one session can have here (RAM, fGPU).");
-  assert.equal(objection(amounts, {}), "");
+test("a hint on sessions tells how many run at once", () => {
+  assert.equal(hint("count", "whole", { largest: 20, left: 2 }), "up to 20 at once · your policy lets 2 more run now, the others wait");
+  assert.equal(hint("count", "whole", { largest: 50, left: null }), "up to 50 at once");
 });

@@ -1,0 +1,174 @@
+"""What the launch form begins with: what a link names, a session to launch again, the last launch, or small amounts.
+
+Each returns the form's initial values, only those that it has something to say about.
+"""
+
+import re
+from datetime import timedelta
+from typing import Any, Final
+
+from django.http import QueryDict
+
+from pages.launch.fields import ChosenFolders
+from pages.launch.offer import LaunchOffer
+from resources.models import Preset
+from resources.units import GIB, MIB, bytes_from, fgpu_text, size_text
+from sessions.models import SESSION_ID, Session
+
+AMOUNTS: Final = ("cpu", "memory", "shared_memory", "fgpu")
+AS_WRITTEN: Final = ("name", "count", "cpu", "fgpu", "command", "time_limit", "not_before")  # in links
+SIZES: Final = ("memory", "shared_memory")
+CUSTOM: Final = ""  # the preset field's value for custom allocation
+LINK_NAMES: Final = frozenset((*AS_WRITTEN, *SIZES, "again", "image", "group", "preset", "folder", "env", "fresh"))
+UNITS: Final = ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "m"))
+
+Initial = dict[str, Any]
+
+
+def link_of(query: QueryDict) -> str:
+    """Return the part of a page's query that says what the form begins with; "" without."""
+    known = QueryDict(mutable=True)
+    for name, texts in query.lists():
+        if name in LINK_NAMES:
+            known.setlist(name, texts)
+    return known.urlencode()
+
+
+def from_nothing(offer: LaunchOffer) -> Initial:
+    """Return the first preset of the first group, or small amounts."""
+    group = offer.groups[0] if offer.groups else None
+    start = next(iter(offer.presets_in(group)), Preset(cpu=1, memory=2 * GIB, shared_memory=64 * MIB))
+    return {
+        "image": offer.first_image.pk if offer.first_image else None,
+        "resource_group": group.pk if group else None,
+        "preset": start.pk or CUSTOM,
+        "count": 1,
+        **_amounts(start),
+    }
+
+
+def from_last_launch(offer: LaunchOffer) -> Initial:
+    """Return what the user chose last: environment, group, allocation and folders; {} without. Two queries."""
+    session = _sessions().filter(owner=offer.owner).order_by("-created_at").first()
+    return _of_session(offer, session) if session else {}
+
+
+def from_link(offer: LaunchOffer, query: QueryDict) -> Initial:
+    """Return what the query of a launch link names; what does not exist is left out."""
+    initial = _again(offer, query.get("again", ""))
+    if image := query.get("image"):
+        initial |= _image(offer, image)
+    groups = [group for group in offer.groups if query.get("group") in (group.name, str(group.pk))]
+    if groups:
+        initial["resource_group"] = groups[0].pk
+    changes: Initial = {name: query.get(name, "") for name in AS_WRITTEN if name in query}
+    changes |= {name: _with_unit(query.get(name, "")) for name in SIZES if name in query}
+    initial |= changes
+    chosen = initial.get("resource_group") or (offer.groups[0].pk if offer.groups else None)
+    presets = [each for each in offer.presets if each.group_id in (None, chosen)]
+    named = [each for each in presets if query.get("preset") in (each.name, str(each.pk))]
+    if named:
+        initial |= {"preset": named[-1].pk, **_amounts(named[-1])}
+    elif any(name in changes for name in AMOUNTS):
+        initial["preset"] = CUSTOM
+    if "folder" in query:
+        initial["mounts"] = _named_folders(offer, query.getlist("folder"))
+    if "env" in query:
+        initial["environment"] = [
+            (name, value) for name, _, value in (each.partition("=") for each in query.getlist("env"))
+        ]
+    return initial
+
+
+def _again(offer: LaunchOffer, session_id: str) -> Initial:
+    """Return all that a session was launched with: any that the user may see, but variables only of their own."""
+    if not re.fullmatch(SESSION_ID, session_id):
+        return {}
+    session = _sessions().visible_to(offer.owner).filter(pk=session_id).first()
+    if session is None:
+        return {}
+    is_own = session.owner_id == offer.owner.pk
+    return _of_session(offer, session) | {
+        "name": session.name if session.is_final else "",
+        "environment": list(session.environment.items()) if is_own else [],
+        "command": session.command if is_own else "",
+        "time_limit": _span(session.time_limit),
+    }
+
+
+def _sessions() -> Any:
+    return Session.objects.select_related("image").prefetch_related("mounts")
+
+
+def _of_session(offer: LaunchOffer, session: Session) -> Initial:
+    """Return a session's environment, group, allocation and folders, as far as the user may still choose them."""
+    initial: Initial = {"preset": _preset_of(offer, session), **_amounts(session)}
+    if session.image in offer.images:
+        initial["image"] = session.image.pk
+    if any(group.pk == session.resource_group_id for group in offer.groups):
+        initial["resource_group"] = session.resource_group_id
+    offered = {each.folder.pk for each in offer.folders if not each.is_automatic}
+    initial["mounts"] = {
+        mount.folder_id: (mount.path, mount.is_read_only)
+        for mount in session.mounts.all()
+        if mount.folder_id in offered
+    }
+    return initial
+
+
+def _preset_of(offer: LaunchOffer, session: Session) -> int | str:
+    """Return the preset with the session's amounts, or that of custom allocation."""
+    same = [
+        preset.pk
+        for preset in offer.presets
+        if preset.group_id in (None, session.resource_group_id)
+        and all(getattr(preset, name) == getattr(session, name) for name in AMOUNTS)
+    ]
+    return same[-1] if same else CUSTOM
+
+
+def _amounts(source: Preset | Session) -> Initial:
+    return {
+        "cpu": source.cpu,
+        "memory": _size(source.memory),
+        "shared_memory": _size(source.shared_memory),
+        "fgpu": fgpu_text(source.fgpu),
+    }
+
+
+def _image(offer: LaunchOffer, text: str) -> Initial:
+    """Return the image of this id or reference; one that is not offered is named, and the form says what is wrong."""
+    for image in offer.images:
+        if text in (str(image.pk), image.reference):
+            return {"image": image.pk, "image_name": ""}
+    return {} if text.isdecimal() else {"image_name": text}
+
+
+def _named_folders(offer: LaunchOffer, names: list[str]) -> ChosenFolders:
+    """Return the folders of these ids, or names of the user's own."""
+    return {
+        each.folder.pk: ("", False)
+        for each in offer.folders
+        if not each.is_automatic
+        and (each.folder.pk in names or (each.folder.owner_id == offer.owner.pk and each.folder.name in names))
+    }
+
+
+def _with_unit(text: str) -> str:
+    """Return a size with its unit; a bare number in a link is bytes."""
+    return _size(int(text)) if text.isdecimal() and len(text) < 20 else text
+
+
+def _size(size: int) -> str:
+    """Return bytes exactly, with a unit."""
+    text = size_text(size)
+    if bytes_from(text) == size:
+        return text
+    return f"{size} B" if size % MIB else f"{size // MIB} MiB"
+
+
+def _span(span: timedelta | None) -> str:
+    """Return a length of time as the form reads it: "2d", "4h", "90m"."""
+    if span is None:
+        return ""
+    return next((f"{span // unit}{name}" for unit, name in UNITS if not span % unit), f"{span // UNITS[-1][0]}m")

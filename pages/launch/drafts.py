@@ -1,0 +1,65 @@
+"""The drafts of launches: each user's form is kept on the server while it is filled in, as it was typed."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from django.http import QueryDict
+from django.utils import timezone
+from django.utils.datastructures import MultiValueDict
+
+from accounts.models import User
+from pages.launch.models import LaunchDraft
+
+FIELDS: Final = frozenset(
+    (
+        *("image", "image_name", "name", "variable", "value", "mount", "mount_read_only"),
+        *("resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "count"),
+        *("command", "time_limit", "not_before", "depends_on"),
+    )
+)
+PATH_PREFIX: Final = "mount_path_"
+MAX_LENGTH: Final = 256 * 1024  # characters of a draft; a form beyond that cannot be launched either
+MAX_SOURCE_LENGTH: Final = 2000
+
+
+def save(owner: User, posted: QueryDict) -> None:
+    """Keep what a form has sent, unless that form has been launched meanwhile; forms without a key are not kept."""
+    key, source = posted.get("form_key", ""), posted.get("source", "")
+    values = {
+        _storable(name): [_storable(text) for text in texts]
+        for name, texts in posted.lists()
+        if name in FIELDS or name.startswith(PATH_PREFIX)
+    }
+    if not key or len(source) > MAX_SOURCE_LENGTH or _length(values) > MAX_LENGTH:
+        return
+    kept = {"values": values, "source": _storable(source), "updated_at": timezone.now()}
+    if not LaunchDraft.objects.filter(owner=owner).exclude(launched_form=key).update(**kept):
+        draft = LaunchDraft(owner=owner, **kept)
+        LaunchDraft.objects.bulk_create([draft], ignore_conflicts=True)  # a conflict is a form that was launched
+
+
+def discard(owner: User, form_key: str = "") -> None:
+    """Drop the draft; what the form with this key still sends is not kept."""
+    LaunchDraft.objects.update_or_create(
+        owner=owner, defaults={"values": {}, "source": "", "launched_form": form_key[:32]}
+    )
+
+
+def find(owner: User, source: str) -> MultiValueDict[str, str] | None:
+    """Return what is kept, by the names of the fields; None without, or if it began with another link than `source`.
+
+    Without a link, what began with any is returned.
+    """
+    draft = LaunchDraft.objects.filter(owner=owner).first()
+    if draft is None or not draft.values or (source and draft.source != source):
+        return None
+    return MultiValueDict(draft.values)
+
+
+def _length(values: Mapping[str, list[str]]) -> int:
+    return sum(len(name) + sum(map(len, texts)) for name, texts in values.items())
+
+
+def _storable(text: str) -> str:
+    """Return a text that PostgreSQL can keep."""
+    return text.replace("\0", "")

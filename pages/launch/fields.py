@@ -1,0 +1,72 @@
+"""Fields of the launch form that are made of several inputs: environment variables, and folders to mount."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from django import forms
+from django.utils.datastructures import MultiValueDict
+from django.utils.translation import gettext as _
+
+from folders.models import Folder
+
+Pairs = list[tuple[str, str]]
+ChosenFolders = dict[str, tuple[str, bool]]
+
+
+class PairsInput(forms.Widget):
+    """Reads the rows of `variable` and `value` inputs as (name, value) pairs, without blank rows."""
+
+    def value_from_datadict(self, data: Mapping[str, Any], files: Any, name: str) -> Pairs:
+        """Return the pairs in the order of the rows."""
+        if not isinstance(data, MultiValueDict):
+            return []
+        pairs = zip(data.getlist("variable"), data.getlist("value"), strict=False)
+        return [(variable.strip(), value) for variable, value in pairs if variable.strip() or value]
+
+
+class PairsField(forms.Field):
+    """{name: value} from rows; refuses a duplicate name and a value without a name."""
+
+    widget = PairsInput
+
+    def to_python(self, value: Any) -> dict[str, str]:
+        """Return the variables."""
+        found: dict[str, str] = {}
+        for name, text in value or []:
+            if not name:
+                raise forms.ValidationError(_("The value '%(value)s' has no variable name.") % {"value": text})
+            if name in found:
+                raise forms.ValidationError(_("%(name)s is given twice.") % {"name": name})
+            found[name] = text
+        return found
+
+
+class FoldersInput(forms.Widget):
+    """Reads the ticked folders as {id: (path, whether it is to be read-only)}."""
+
+    def value_from_datadict(self, data: Mapping[str, Any], files: Any, name: str) -> ChosenFolders:
+        """Return what was ticked, in the order of the page."""
+        if not isinstance(data, MultiValueDict):
+            return {}
+        read_only = set(data.getlist("mount_read_only"))
+        return {each: (data.get(f"mount_path_{each}", "").strip(), each in read_only) for each in data.getlist("mount")}
+
+
+class FoldersField(forms.Field):
+    """Folders to mount, which the form looks up."""
+
+    widget = FoldersInput
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FolderRow:
+    """A folder that the launch page offers, with what was typed beside it and what is wrong with that."""
+
+    folder: Folder
+    is_own: bool
+    is_shared_read_only: bool
+    is_chosen: bool = False
+    path: str = ""
+    is_read_only: bool = False
+    problem: str = ""

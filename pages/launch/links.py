@@ -1,0 +1,31 @@
+"""The link that fills the launch form in as a form is filled in, without what may be secret."""
+
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from pages.launch.forms import LaunchForm
+from resources.units import fgpu_text
+
+TEXTS = ("name", "command", "time_limit")
+
+
+def link_to(form: LaunchForm) -> str:
+    """Return the path of the review page with what is valid of the form; variables and start times are left out."""
+    valid = form.cleaned_data
+    query: list[tuple[str, object]] = []
+    if image := valid.get("image"):
+        query.append(("image", image.reference))
+    if group := valid.get("resource_group"):
+        query.append(("group", group.name))
+    if preset := valid.get("preset"):
+        query.append(("preset", preset.name))
+    else:
+        query += [(name, valid[name]) for name in ("cpu", "memory", "shared_memory") if valid.get(name) is not None]
+        if valid.get("fgpu") is not None:
+            query.append(("fgpu", fgpu_text(valid["fgpu"])))
+    if (count := valid.get("count")) and count > 1:
+        query.append(("count", count))
+    query += [(name, text) for name in TEXTS if name not in form.errors and (text := form[name].value())]
+    query += [("folder", mount.folder.pk) for mount in valid.get("mounts", ())]
+    return f"{reverse('sessions:launch-step', args=['review'])}?{urlencode(query)}"

@@ -1,0 +1,87 @@
+"""What a user may choose on the launch page, read once for a request."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+from django.db.models import Q, QuerySet
+
+from accounts.models import User
+from resources.images import builds
+from resources.models import Image, Preset, ResourceGroup
+from sessions import mounts
+from sessions.models import Session
+from sessions.mounts import OfferedFolder
+
+MAX_DEPENDENCIES: Final = 50  # sessions to depend on
+PRIVATE_ENVIRONMENT: Final = "My environments"
+_NUMBER: Final = re.compile(r"\d+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchOffer:
+    """The images, groups, presets, folders and live sessions that a user may choose from."""
+
+    owner: User
+    images: Sequence[Image]  # those of the owner alone as the last
+    groups: Sequence[ResourceGroup]
+    presets: Sequence[Preset]
+    folders: Sequence[OfferedFolder]
+    others: Sequence[Session]
+
+    @classmethod
+    def load(cls, owner: User) -> Self:
+        """Read it; eight queries."""
+        images = cls.images_of(owner).prefetch_related("apps")
+        groups = list(ResourceGroup.objects.usable_by(owner))
+        return cls(
+            owner=owner,
+            images=sorted(images, key=lambda image: image.owner_id is not None),
+            groups=groups,
+            presets=list(cls.presets_of(groups).select_related("group")),
+            folders=mounts.offered_folders(owner),
+            others=list(Session.objects.filter(owner=owner).live()[:MAX_DEPENDENCIES]),
+        )
+
+    @staticmethod
+    def images_of(owner: User) -> QuerySet[Image]:
+        """Return the images that the user may launch, with their builds."""
+        return Image.objects.usable_by(owner).select_related("build")
+
+    @staticmethod
+    def presets_of(groups: Sequence[ResourceGroup]) -> QuerySet[Preset]:
+        """Return the presets that are offered in these groups."""
+        return Preset.objects.filter(Q(group=None) | Q(group__in=groups))
+
+    @property
+    def environments(self) -> list[tuple[str, list[Image]]]:
+        """The images by environment, the newest version first; those of the owner alone as the last."""
+        found: dict[str, list[Image]] = {}
+        for image in self.images:
+            found.setdefault(PRIVATE_ENVIRONMENT if image.owner_id else image.environment, []).append(image)
+        return [(name, sorted(images, key=newest_first)) for name, images in found.items()]
+
+    @property
+    def first_image(self) -> Image | None:
+        """The image to begin with: a default that is ready, else what is built next."""
+        return min(self.images, key=_offered_first, default=None)
+
+    def presets_in(self, group: ResourceGroup | None) -> list[Preset]:
+        """Return the presets that are offered in a group."""
+        return [preset for preset in self.presets if preset.group_id is None or preset.group == group]
+
+
+def newest_first(image: Image) -> tuple[list[tuple[int, int, str]], str]:
+    """Return the sorting key that puts the newest version first: numbers within a version count as numbers."""
+    parts = re.split(r"[.\-_+ ]", image.version)
+    key = [(0, -int(part), "") if _NUMBER.fullmatch(part) else (1, 0, part) for part in parts]
+    return key, image.environment
+
+
+def _offered_first(image: Image) -> tuple[bool, int, bool]:
+    """Return the sorting key of the image to begin with: a usable default, else what is built next."""
+    build = builds.build_of(image)
+    if build is None or build.is_usable:
+        return False, 0, not image.is_default
+    return True, build.position, not image.is_default

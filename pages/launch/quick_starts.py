@@ -1,0 +1,48 @@
+"""Launches that can be begun with one click, for pages that have nothing else to show yet."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+from urllib.parse import urlencode
+
+from django.urls import reverse
+
+from accounts.models import User
+from pages.launch.offer import LaunchOffer
+from resources.images import builds
+from resources.models import Image, Preset
+from sessions.models import Session
+
+MAX_CARDS: Final = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuickStart:
+    """A launch that only waits to be confirmed."""
+
+    url: str
+    image: Image
+    preset: Preset | None = None
+    again: Session | None = None  # what was launched last, instead of a preset
+
+
+def quick_starts(user: User) -> list[QuickStart]:
+    """Return the last launch again, and the first environments with the first preset. Nine queries."""
+    return list(_found(user))[:MAX_CARDS]
+
+
+def _found(user: User) -> Iterator[QuickStart]:
+    offer = LaunchOffer.load(user)
+    group = offer.groups[0] if offer.groups else None
+    presets = offer.presets_in(group)
+    last = Session.objects.filter(owner=user).select_related("image").order_by("-created_at").first()
+    if group and last and last.image in offer.images:
+        yield QuickStart(url=_url(again=last.pk), image=last.image, again=last)
+    for _, images in offer.environments:
+        image = next((each for each in images if each.is_default), images[0])
+        if group and presets and builds.is_usable(image) and not (last and image == last.image):
+            yield QuickStart(url=_url(image=image.reference, preset=presets[0].name), image=image, preset=presets[0])
+
+
+def _url(**query: str) -> str:
+    return f"{reverse('sessions:launch-step', args=['review'])}?{urlencode(query)}"

@@ -1,0 +1,43 @@
+"""The pages of the launch wizard, and which of them holds which field. Pure."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from django.utils.functional import Promise
+from django.utils.translation import gettext_lazy as _
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """One page of the wizard."""
+
+    slug: str
+    title: str | Promise
+    fields: tuple[str, ...] = ()  # whose messages stand on it
+
+    def shows(self, name: str) -> bool:
+        """Return whether the message of this name, as `LaunchForm.messages` names them, stands on the page."""
+        return name in self.fields or ("mounts" in self.fields and name.startswith("mount-"))
+
+
+STEPS: Final = (
+    Step(slug="environment", title=_("Environment"), fields=("image", "image_name", "name", "environment")),
+    Step(slug="folders", title=_("Data folders"), fields=("mounts",)),
+    Step(
+        slug="resources",
+        title=_("Resources"),
+        fields=(
+            *("resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "count"),
+            *("command", "time_limit", "not_before", "depends_on"),
+        ),
+    ),
+    Step(slug="review", title=_("Confirm and launch")),
+)
+BY_SLUG: Final = {step.slug: step for step in STEPS}
+
+
+def first_with(names: Iterable[str]) -> Step:
+    """Return the first page that shows one of these messages; the last page without."""
+    known = list(names)
+    return next((step for step in STEPS if any(step.shows(name) for name in known)), STEPS[-1])

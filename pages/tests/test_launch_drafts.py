@@ -1,0 +1,219 @@
+"""What the launch wizard begins with, and what it keeps."""
+
+from typing import Any
+
+import pytest
+from django.http import QueryDict
+from django.template import Context, Template
+from django.test import RequestFactory
+from pytest_django import DjangoAssertNumQueries
+
+from accounts.models import User
+from pages.launch import drafts
+from pages.launch.forms import LaunchForm
+from pages.models import LaunchDraft
+from resources.models import Host, Image
+from resources.units import GIB, MIB
+from sessions.lifecycle import Kind
+from sessions.models import Session
+from tests.factories import (
+    make_folder,
+    make_group,
+    make_host,
+    make_image,
+    make_policy,
+    make_preset,
+    make_root,
+    make_session,
+    make_user,
+)
+from tests.web import browser_of, text_of
+
+pytestmark = pytest.mark.django_db
+
+LAUNCH = "/sessions/launch/"
+CHECK = "/sessions/launch/advice/"
+
+
+@pytest.fixture
+def owner() -> User:
+    return make_user()
+
+
+@pytest.fixture
+def host() -> Host:
+    return make_host(group=make_group(name="lab", fgpu_per_gpu=2), gpus=1)
+
+
+@pytest.fixture
+def image(host: Host) -> Image:
+    return make_image(environment="Python", version="3.11", reference="example/python:3.11", is_default=True)
+
+
+def form_of(host: Host, image: Image, **changes: Any) -> dict[str, Any]:
+    typed = {"image": image.pk, "resource_group": host.group.pk, "preset": "", "name": "", "count": "1"}
+    typed |= {"cpu": "2", "memory": "4g", "shared_memory": "64m", "fgpu": "0.5", "form_key": "tab-1", "source": ""}
+    return typed | changes
+
+
+def shown(owner: User, query: str = "") -> LaunchForm:
+    form = browser_of(owner).get(f"{LAUNCH}review/{query}").context["form"]
+    assert isinstance(form, LaunchForm)
+    return form
+
+
+def value_of(form: LaunchForm, *names: str) -> list[Any]:
+    return [form[name].value() for name in names]
+
+
+def test_what_was_typed_is_there_again(owner: User, host: Host, image: Image) -> None:
+    typed = form_of(host, image, name="x y", cpu="many", variable=["A", ""], value=["1", "2"], command="a\0b")
+    assert browser_of(owner).post(CHECK, typed).status_code == 200
+    form = shown(owner)  # in another login session
+    assert value_of(form, "name", "cpu", "command") == ["x y", "many", "ab"]
+    assert form.variables == [("A", "1"), ("", "2")]
+    assert "You left off here." in text_of(browser_of(owner), LAUNCH)
+    assert shown(make_user())["name"].value() is None, "it is the owner's alone"
+
+
+def test_a_refused_launch_is_kept_too(owner: User, host: Host, image: Image) -> None:
+    assert browser_of(owner).post(LAUNCH, form_of(host, image, name="x y")).status_code == 422
+    assert shown(owner)["name"].value() == "x y"
+
+
+def test_a_launched_form_keeps_nothing_more(owner: User, host: Host, image: Image) -> None:
+    browser = browser_of(owner)
+    browser.post(CHECK, form_of(host, image, name="first"))
+    browser.post(LAUNCH, form_of(host, image, name="first"))
+    assert Session.objects.get().name == "first"
+    browser.post(CHECK, form_of(host, image, name="late"))  # what the same tab sent before it left
+    assert not LaunchDraft.objects.get().values
+    browser.post(CHECK, form_of(host, image, name="second", form_key="tab-2"))
+    assert shown(owner)["name"].value() == "second"
+
+
+def test_starting_over_forgets_draft_and_last_launch(owner: User, host: Host, image: Image) -> None:
+    make_session(owner=owner, image=image, resource_group=host.group, cpu=3)
+    browser = browser_of(owner)
+    browser.post(CHECK, form_of(host, image, cpu="7"))
+    page = browser.post("/sessions/launch/start-over/", follow=True)
+    assert page.context["form"]["cpu"].value() == 1
+
+
+def test_what_is_too_long_is_not_kept(owner: User, host: Host, image: Image) -> None:
+    data = QueryDict(mutable=True)
+    data.update({"form_key": "tab", "command": "x" * drafts.MAX_LENGTH})
+    drafts.save(owner, data)
+    assert not LaunchDraft.objects.exists()
+
+
+def test_the_last_launch_is_remembered(owner: User, host: Host, image: Image) -> None:
+    make_image(environment="Zebra")
+    preset = make_preset(cpu=2, memory=3 * GIB, fgpu=1000)
+    folder = make_folder(owner, root=make_root(host), name="data")
+    amounts = {"cpu": 2, "memory": 3 * GIB, "fgpu": 1000}
+    session = make_session(owner=owner, image=image, resource_group=host.group, name="old", **amounts)
+    session.mounts.create(folder=folder, folder_name="data", path="/home/work/data", is_read_only=True)
+    Session.objects.update(environment={"SECRET": "1"})
+    form = shown(owner)
+    assert value_of(form, "image", "preset", "cpu", "memory") == [image.pk, preset.pk, 2, "3 GiB"]
+    assert [(row.folder, row.is_read_only) for row in form.chosen_folders] == [(folder, True)]
+    assert value_of(form, "name", "environment") == [None, None]
+
+
+def test_a_session_is_launched_again_with_changes(owner: User, host: Host, image: Image) -> None:
+    session = make_session(owner=owner, image=image, resource_group=host.group, memory=GIB + MIB, fgpu=500)
+    Session.objects.update(environment={"A": "1"}, command="train", kind=Kind.BATCH, time_limit="2:00:00")
+    form = shown(owner, f"?again={session.pk}&fgpu=0.7&shared_memory={128 * MIB}")
+    names = ("image", "preset", "memory", "shared_memory", "fgpu", "command", "time_limit", "environment")
+    assert value_of(form, *names) == [image.pk, "", "1025 MiB", "128 MiB", "0.7", "train", "2h", [("A", "1")]]
+
+
+def test_a_strangers_session_is_not_launched_again(host: Host, image: Image) -> None:
+    session = make_session(image=image, resource_group=host.group, cpu=5)
+    Session.objects.update(environment={"SECRET": "1"}, command="secret", kind=Kind.BATCH)
+    assert shown(make_user(), f"?again={session.pk}")["cpu"].value() == 1
+    form = shown(make_user(is_superuser=True), f"?again={session.pk}")
+    assert value_of(form, "cpu", "environment", "command") == [5, [], ""]
+
+
+def test_a_link_names_what_is_launched(owner: User, host: Host, image: Image) -> None:
+    other = make_host(group=make_group(name="other")).group
+    preset = make_preset(name="big", cpu=4)
+    make_folder(owner, root=make_root(host), name="data")
+    form = shown(owner, "?image=example/python:3.11&group=other&preset=big&folder=data&env=A=1=2&count=3&name=exam")
+    names = ("image", "resource_group", "preset", "cpu", "count", "name", "environment")
+    assert value_of(form, *names) == [image.pk, other.pk, preset.pk, 4, "3", "exam", [("A", "1=2")]]
+    assert [row.folder.name for row in form.chosen_folders] == ["data"]
+    assert not Session.objects.exists(), "a link launches nothing"
+
+
+def test_a_link_wins_until_its_form_is_changed(owner: User, host: Host, image: Image) -> None:
+    browser = browser_of(owner)
+    browser.post(CHECK, form_of(host, image, name="draft"))
+    assert shown(owner, "?name=link")["name"].value() == "link"
+    assert shown(owner)["name"].value() == "draft", "opening a link loses nothing"
+    browser.post(CHECK, form_of(host, image, name="changed", source="name=link"))
+    assert shown(owner, "?name=link")["name"].value() == "changed"
+
+
+@pytest.mark.parametrize(
+    "query", ["?image=nothing/such:1", "?again=x", "?preset=%00", "?memory=lots", "?count=x&fgpu=9e9"]
+)
+def test_an_odd_link_still_shows_a_form(owner: User, host: Host, image: Image, query: str) -> None:
+    assert shown(owner, query)
+
+
+def test_the_copied_link_leaves_variables_out(owner: User, host: Host, image: Image) -> None:
+    typed = form_of(host, image, variable=["TOKEN"], value=["secret"], name="named", count="2")
+    page = browser_of(owner).post(CHECK, typed)
+    link = page.context["link"]
+    assert "secret" not in link
+    form = shown(owner, link.partition("/review/")[2])
+    names = ("image", "memory", "fgpu", "count", "name")
+    assert value_of(form, *names) == [image.pk, "4 GiB", "0.5", "2", "named"]
+
+
+def test_a_preset_that_cannot_be_had_says_why(host: Host, image: Image) -> None:
+    owner = make_user(policy=make_policy(cpu=4))
+    big, fine = make_preset(cpu=8, fgpu=5000), make_preset(cpu=1, fgpu=500)
+    presets = browser_of(owner).get(LAUNCH).context["facts"]["presets"]
+    assert presets[big.pk]["refusals"] == {
+        host.group.pk: "Your policy allows at most 4 CPU cores. The largest host of this group has 2 fGPU."
+    }
+    assert presets[fine.pk]["refusals"] == {}
+
+
+def test_versions_stand_newest_first(owner: User, host: Host) -> None:
+    for version in ("3.9", "3.11", "3.2"):
+        make_image(environment="Python", version=version)
+    ((name, images),) = shown(owner).offer.environments
+    assert (name, [each.version for each in images]) == ("Python", ["3.11", "3.9", "3.2"])
+
+
+@pytest.mark.parametrize("count", [1, 12])
+def test_a_page_takes_a_constant_number_of_queries(
+    owner: User, host: Host, count: int, django_assert_num_queries: DjangoAssertNumQueries
+) -> None:
+    root = make_root(host)
+    for number in range(count):
+        make_image(environment=f"Environment {number}")
+        make_preset()
+        make_folder(owner, root=root, name=f"folder-{number}")
+        make_host(group=make_group())
+        make_session(owner=owner, resource_group=host.group)
+    browser = browser_of(owner)
+    browser.get(LAUNCH)
+    with django_assert_num_queries(19):
+        browser.get(LAUNCH)
+
+
+def test_a_new_user_gets_quick_starts(owner: User, host: Host, image: Image) -> None:
+    preset = make_preset(name="small")
+    request = RequestFactory().get("/")
+    request.user = owner
+    page = Template("{% load launch %}{% quick_starts %}").render(Context({"request": request}))
+    assert f"image=example%2Fpython%3A3.11&amp;preset={preset.name}" in page
+    session = make_session(owner=owner, image=image, resource_group=host.group, name="before")
+    page = Template("{% load launch %}{% quick_starts %}").render(Context({"request": request}))
+    assert f"review/?again={session.pk}" in page

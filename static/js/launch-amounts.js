@@ -1,0 +1,132 @@
+// Presets and amounts of the launch page: sliders linked to fields, their ends, and what the fGPU are of a GPU.
+import { GIB, hint, read, scaleOf, write } from "#amounts";
+import { cellsOf, shareText } from "#gpu-share";
+import { gettext } from "#i18n";
+import { amountOf, changed, facts, field, form, group, image, kindOf } from "#launch-form";
+
+const AMOUNTS = ["cpu", "memory", "shared_memory", "fgpu"];
+const MAX_SESSIONS = 50;
+const FALLBACKS = { cpu: 64, memory: 256 * GIB, fgpu: 8000 }; // ends of sliders where no host is known
+
+const custom = form.querySelector('input[name=preset][value=""]');
+const preset = () => facts.presets[form.elements.preset.value];
+
+function largestOf(name) {
+  if (name === "count") return Math.max(1, Math.min(MAX_SESSIONS, facts.left.pending ?? MAX_SESSIONS));
+  if (name === "shared_memory") return amountOf("memory") || group()?.memory || 4 * GIB;
+  return group()?.[name] ?? FALLBACKS[name];
+}
+
+function hintOf(name) {
+  const { cpu, memory, fgpu, sessions: count } = facts.left;
+  return hint(name, kindOf(name), {
+    group: group(),
+    largest: largestOf(name),
+    least: image()?.[name],
+    left: { cpu, memory, fgpu, count }[name],
+  });
+}
+
+function fitSliders() {
+  for (const box of form.querySelectorAll("[data-amount]")) {
+    const name = box.dataset.amount;
+    const slider = box.querySelector("[data-slider]");
+    const scale = scaleOf(name, largestOf(name));
+    slider.min = scale.from;
+    slider.max = scale.to;
+    slider.disabled = scale.from === scale.to;
+    const amount = amountOf(name);
+    if (amount >= 0) slider.value = scale.fromAmount(amount);
+    box.querySelector("[data-hint]").textContent = hintOf(name);
+  }
+}
+
+// Returns why a preset cannot be had in the chosen group and environment, or "".
+function refusalOf(id) {
+  const least = image() ?? {};
+  const names = { cpu: gettext("CPU"), memory: gettext("RAM"), fgpu: gettext("fGPU") };
+  const short = Object.keys(names).filter((name) => facts.presets[id][name] < least[name]);
+  if (short.length) {
+    const amounts = short.map((name) => `${write[kindOf(name)](least[name])} ${names[name]}`).join(", ");
+    return gettext("This environment needs at least %(amounts)s.", { amounts });
+  }
+  return facts.presets[id].refusals[field("resource_group").value] ?? "";
+}
+
+function offerPresets() {
+  const groupId = field("resource_group").value;
+  for (const label of form.querySelectorAll("[data-preset]")) {
+    const radio = label.querySelector("input");
+    const refusal = refusalOf(label.dataset.preset);
+    label.hidden = Boolean(label.dataset.group) && label.dataset.group !== groupId;
+    radio.disabled = label.hidden || Boolean(refusal);
+    label.querySelector(".preset-refusal").textContent = refusal;
+    const { fgpu } = facts.presets[label.dataset.preset];
+    const share = group() && fgpu ? shareText(fgpu, group()) : "";
+    if (share) label.querySelector(".preset-gpu").textContent = gettext("%(fgpu)s fGPU: %(share)s", { fgpu: write.fgpu(fgpu), share });
+  }
+}
+
+// Moves the choice from a preset that cannot be had to the first that can.
+function leaveRefused() {
+  if (!form.querySelector("[data-preset] input:checked:disabled")) return;
+  (form.querySelector("[data-preset] input:not(:disabled)") ?? custom).checked = true;
+}
+
+function showShare() {
+  const box = document.getElementById("gpu-share");
+  const milli = amountOf("fgpu");
+  const text = group() ? shareText(milli, group()) : "";
+  box.hidden = !text;
+  if (!text) return;
+  const models = [...new Set(group().gpus.map((gpu) => gpu.name))].join(", ");
+  document.getElementById("gpu-words").textContent = gettext("%(fgpu)s fGPU = %(share)s (%(models)s)", {
+    fgpu: write.fgpu(milli),
+    share: text,
+    models,
+  });
+  document.getElementById("gpu-cells").replaceChildren(
+    ...cellsOf(milli, group().perGpu).map((part) => {
+      const cell = document.createElement("span");
+      cell.append(document.createElement("span"));
+      cell.firstChild.style.inlineSize = `${100 * part}%`;
+      return cell;
+    }),
+  );
+}
+
+// Fills in the words of the review page, which the server leaves to this page's facts.
+export function wordShares(root) {
+  for (const each of root.querySelectorAll("[data-gpu-words]")) {
+    const text = group() ? shareText(Number(each.dataset.gpuWords), group()) : "";
+    each.textContent = text && `= ${text}`;
+  }
+}
+
+export function showAmounts() {
+  offerPresets();
+  leaveRefused();
+  const chosen = preset();
+  document.getElementById("custom").hidden = Boolean(chosen);
+  if (chosen) for (const name of AMOUNTS) field(name).value = write[kindOf(name)](chosen[name]);
+  fitSliders();
+  showShare();
+}
+
+// Takes an amount that the advice proposes: the others stay as they are.
+export function choose(name, value) {
+  if (name !== "resource_group") custom.checked = true;
+  field(name).value = value;
+  changed(field(name));
+}
+
+export function bindAmounts() {
+  form.addEventListener("input", (event) => {
+    if (!event.target.matches("[data-slider]")) return;
+    const name = event.target.closest("[data-amount]").dataset.amount;
+    field(name).value = write[kindOf(name)](scaleOf(name, largestOf(name)).toAmount(Number(event.target.value)));
+    if (name === "memory" && read.size(field("shared_memory").value) > amountOf("memory")) {
+      field("shared_memory").value = field("memory").value; // it is part of the memory
+    }
+  });
+}

@@ -1,0 +1,16 @@
+// The form of the launch page, and what its other scripts ask it.
+import { read } from "#amounts";
+
+export const form = document.getElementById("launch");
+export const facts = form && JSON.parse(document.getElementById("facts").textContent);
+export const field = (name) => document.getElementById(`id_${name}`);
+export const imageName = () => field("image_name").value.trim(); // typed instead of an environment
+export const image = () => (imageName() ? undefined : facts.images[field("image").value]);
+export const group = () => facts.groups[field("resource_group").value];
+export const kindOf = (name) => form.querySelector(`[data-amount="${name}"]`).dataset.kind;
+export const amountOf = (name) => read[kindOf(name)](field(name).value);
+
+// Tells the form that a script has changed a field, as if somebody had typed.
+export function changed(element = form) {
+  element.dispatchEvent(new Event("input", { bubbles: true }));
+}

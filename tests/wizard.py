@@ -1,0 +1,15 @@
+"""What a person does in the launch wizard."""
+
+from playwright.sync_api import Page
+
+
+def open_step(page: Page, title: str) -> None:
+    """Go to one of the wizard's pages by its title in the row of pages."""
+    page.get_by_role("navigation", name="Pages of the launch").get_by_role("link", name=title).click()
+
+
+def launch_without_folder(page: Page) -> None:
+    """Launch from whatever page of the wizard, and confirm that no folder is mounted."""
+    page.locator("#launch-button").click()
+    question = page.get_by_role("dialog", name="No data folder is mounted")
+    question.get_by_role("button", name="LAUNCH").click()
