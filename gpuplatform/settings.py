@@ -238,6 +238,8 @@ SPECTACULAR_SETTINGS = {
         "AppStateEnum": "sessions.models.EndpointState.values",
         "ChangeReportStateEnum": "sessions.models.ReportState.values",
         "ConversionStateEnum": "sessions.models.ConversionState.values",
+        "NoticeKindEnum": "notifications.models.KIND_CHOICES",
+        "AnnouncementLevelEnum": "notifications.serializers.LEVELS",
         "EntryKindEnum": "folders.serializers.KINDS",
     },
 }

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Coroutine
+from datetime import datetime
 from typing import Any, Final
 
 from channels.db import database_sync_to_async
@@ -12,6 +13,7 @@ from django.db import Error
 from django.utils.translation import override
 from redis.exceptions import RedisError
 
+from accounts.language import language_of
 from accounts.models import User
 from engine.credit import Credit
 from engine.engine import ExecError
@@ -22,16 +24,21 @@ from sessions.entries import record_entry
 from sessions.lifecycle import Status
 from sessions.login_watch import LoginWatch
 from sessions.models import SESSION_ID, Session
+from sessions.terminal_freshness import Freshness
 from sessions.terminal_messages import (
-    PONG,
     Ack,
     CloseCode,
     Ping,
     Resize,
+    Seen,
     close_reason,
     message_from_text,
     text_from_ack,
+    text_from_end,
+    text_from_pong,
+    text_from_words,
 )
+from sessions.words import reason_text
 from translation.english import from_english
 from translation.languages import language_of_scope
 
@@ -44,6 +51,8 @@ BURST: Final = 1024  # bytes; after a larger read, more output is gathered befor
 GATHER_SECONDS: Final = 0.002
 RESIZE_SECONDS: Final = 3.0  # then it is tried again
 RESIZE_PAUSE_SECONDS: Final = 1.0
+REASON_CHECKS: Final = 12
+REASON_PAUSE_SECONDS: Final = 0.25
 
 
 class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channels has no types
@@ -61,6 +70,8 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         self._input_size = 0
         self._size = (80, 24)  # columns, rows
         self._resized = asyncio.Event()
+        self._freshness = Freshness()
+        self._ends_at: datetime | None = None
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
         """Serve the websocket; release everything however it ends."""
@@ -87,12 +98,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         if self._shell is None or self._is_closed:
             return
         if bytes_data is not None:
-            activity.used(self._session_id)
-            self._input_size += len(bytes_data)
-            if self._input_size > INPUT_WINDOW:
-                return await self._finish(CloseCode.PROTOCOL_BROKEN, "Input came faster than it was confirmed.")
-            self._input.put_nowait(bytes_data)
-            return
+            return await self._take_input(bytes_data)
         try:
             message = message_from_text(text_data or "")
         except ValueError:
@@ -103,8 +109,20 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             case Resize(columns, rows):
                 self._size = columns, rows
                 self._resized.set()
-            case Ping():
-                await self.send(text_data=PONG)
+            case Ping(number):
+                self._freshness.answer(number)
+                await self.send(text_data=text_from_pong(number))
+            case Seen(number):
+                self._freshness.seen(number)
+
+    async def _take_input(self, data: bytes) -> None:
+        if self._freshness.is_stale:
+            return await self._finish(CloseCode.STALE, "What was typed while the network was away was not sent.")
+        activity.used(self._session_id)
+        self._input_size += len(data)
+        if self._input_size > INPUT_WINDOW:
+            return await self._finish(CloseCode.PROTOCOL_BROKEN, "Input came faster than it was confirmed.")
+        self._input.put_nowait(data)
 
     async def login_changed(self, message: dict[str, Any]) -> None:
         """Check the login; called by a message of the channel layer (sessions.notify)."""
@@ -116,12 +134,13 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         if self._is_closed or message["session"] not in (notify.ALL, self._session_id):
             return
         try:
-            has_ended = await self._find_running() is None
+            session = await self._find_running()
+            if session is None:
+                return await self._finish_ended()
         except Error as error:  # checked again with the login
             logger.warning("session %s: its terminal could not check whether it runs: %s", self._session_id, error)
             return
-        if has_ended:
-            await self._finish(CloseCode.SESSION_ENDED, "The session has ended.")
+        await self._tell_end(session)
 
     @property
     def _session_id(self) -> str:
@@ -132,8 +151,36 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         if not re.fullmatch(SESSION_ID, self._session_id):
             return None
         user: User = self.scope["user"]
-        visible = Session.objects.visible_to(user).select_related("host")
+        visible = Session.objects.visible_to(user).select_related("host", "owner__policy")
         return visible.filter(pk=self._session_id, status=Status.RUNNING.value).first()
+
+    @database_sync_to_async  # type: ignore[untyped-decorator]
+    def _why_ended(self) -> str:
+        """Return why the session has ended, in the user's language; "" while that is not known."""
+        user: User = self.scope["user"]
+        session = Session.objects.visible_to(user).filter(pk=self._session_id).exclude(status=Status.RUNNING).first()
+        if session is None:
+            return ""
+        with language_of(user):
+            return from_english(reason_text(session.reason, session.detail))
+
+    async def _tell_end(self, session: Session) -> None:
+        """Tell the browser when the session reaches its limits, if that has changed."""
+        if session.ends_at != self._ends_at:
+            self._ends_at = session.ends_at
+            await self.send(text_data=text_from_end(session.ends_at))
+
+    async def _finish_ended(self) -> None:
+        """Close and say why. A container's end is known here before its host has noted the reason."""
+        words = await self._why_ended()
+        for _ in range(REASON_CHECKS):
+            if words:
+                break
+            await asyncio.sleep(REASON_PAUSE_SECONDS)
+            words = await self._why_ended()
+        if words and not self._is_closed:
+            await self.send(text_data=text_from_words(words))
+        await self._finish(CloseCode.SESSION_ENDED, "The session has ended.")
 
     async def _listen(self, session: Session) -> None:
         """Subscribe to changes of the session, which are sent to its owner's group; this user may be a superadmin."""
@@ -150,6 +197,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             logger.warning("session %s: no terminal: %s", session.pk, error)
             return await self._finish(CloseCode.ENGINE_TROUBLE, str(error))
         await database_sync_to_async(record_entry)(session, self.scope["user"], "the terminal")
+        await self._tell_end(session)
         logger.info("session %s: terminal opened by user %s", session.pk, self.scope["user"].pk)
         for pump in (
             self._pump_output(self._shell),
@@ -218,7 +266,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         except ExecError as error:
             return await self._finish(CloseCode.ENGINE_TROUBLE, str(error))
         if has_session_ended:
-            await self._finish(CloseCode.SESSION_ENDED, "The session has ended.")
+            await self._finish_ended()
         elif is_shell_alive:
             await self._finish(CloseCode.ENGINE_TROUBLE, "The connection to the shell broke.")
         else:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import dataclass
+from datetime import datetime
 from enum import IntEnum
 from typing import Final
 
@@ -17,6 +18,7 @@ class CloseCode(IntEnum):
     PROTOCOL_BROKEN = 1008
     SIGNED_OUT = 4401
     NOT_FOUND = 4404  # no such session, not yours, or not running: a stranger learns nothing
+    STALE = 4408  # input came that may have been typed long ago; the browser connects again
     SESSION_ENDED = 4410
     ENGINE_TROUBLE = 4502
 
@@ -40,12 +42,21 @@ class Ack:
 class Ping:
     """Is the connection still there?"""
 
+    number: int
 
-PONG: Final = json.dumps({"pong": 1})
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """The answer to this ping had arrived when the input that follows was sent."""
+
+    number: int
 
 
-def message_from_text(text: str) -> Resize | Ack | Ping:
-    """Read `{"resize": [columns, rows]}`, `{"ack": count}` or `{"ping": 1}`. Raises ValueError for anything else."""
+def message_from_text(text: str) -> Resize | Ack | Ping | Seen:
+    """Read `{"resize": [columns, rows]}`, `{"ack": count}`, `{"ping": number}` or `{"seen": number}`.
+
+    Raises ValueError for anything else.
+    """
     if len(text) > MAX_MESSAGE_LENGTH:
         raise ValueError(f"{len(text)} characters")
     match json.loads(text):
@@ -53,14 +64,31 @@ def message_from_text(text: str) -> Resize | Ack | Ping:
             return Resize(columns, rows)
         case {"ack": int(count)} if count > 0:
             return Ack(count)
-        case {"ping": _}:
-            return Ping()
+        case {"ping": int(number)}:
+            return Ping(number)
+        case {"seen": int(number)}:
+            return Seen(number)
     raise ValueError(text[:80])
 
 
 def text_from_ack(count: int) -> str:
     """Return the frame that confirms `count` bytes of input."""
     return json.dumps({"ack": count})
+
+
+def text_from_pong(number: int) -> str:
+    """Return the frame that answers a ping."""
+    return json.dumps({"pong": number})
+
+
+def text_from_end(ends_at: datetime | None) -> str:
+    """Return the frame that says when the session reaches its limits."""
+    return json.dumps({"ends_at": ends_at and ends_at.isoformat()})
+
+
+def text_from_words(words: str) -> str:
+    """Return the frame that says why the session has ended, whole where a close frame has no room for it."""
+    return json.dumps({"ended": words})
 
 
 def close_reason(words: str) -> str:

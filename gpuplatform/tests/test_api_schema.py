@@ -28,7 +28,7 @@ PATHS = {
     "/api/v1/folders/{folder_id}/text/": {"get", "put"},
     "/api/v1/storage-roots/": {"get"},
     "/api/v1/sessions/": {"get", "post"},
-    "/api/v1/sessions/{id}/": {"get"},
+    "/api/v1/sessions/{id}/": {"get", "patch"},
     "/api/v1/sessions/{id}/events/": {"get"},
     "/api/v1/sessions/{id}/logs/": {"get"},
     "/api/v1/sessions/{id}/terminate/": {"post"},

@@ -157,12 +157,21 @@ def test_a_paste_of_100_kb_arrives_whole(
     assert container.run("cat pasted.txt") == text
 
 
-def test_tmux_copies_to_the_clipboard(page: Page, server: LiveServer, session: Session) -> None:
+def test_programs_copy_only_after_a_click(page: Page, server: LiveServer, session: Session) -> None:
     open_terminal(page, server, session)
+    page.evaluate("() => navigator.clipboard.writeText('mine')")
     run(page, r"printf '\ePtmux;\e\e]52;c;aGFsbG8=\a\e\\'; printf '\e]52;c;aGFsbG8=\a'; tmux set -g set-clipboard on")
     run(page, r"clear; printf '\e]52;c;aGFsbG8=\a'; echo co''pied")
     expect(page.locator(".xterm-rows")).to_contain_text("copied")
-    assert until(lambda: page.evaluate("() => navigator.clipboard.readText()")) == "hallo"
+    request = page.locator("#terminal-copy")
+    expect(request).to_contain_text("A program wants to copy: hallo")
+    assert page.evaluate("() => navigator.clipboard.readText()") == "mine"
+    request.get_by_role("button", name="Do not copy").click()
+    expect(request).to_be_hidden()
+    run(page, r"clear; printf '\e]52;c;aGFsbG8=\a'; echo co''pied")
+    request.get_by_role("button", name="Copy to the clipboard").click()
+    until(lambda: page.evaluate("() => navigator.clipboard.readText()") == "hallo")
+    expect(page.locator(".xterm-rows")).to_contain_text("copied")
     box = page.locator(".xterm-rows > div", has_text="copied").first.bounding_box()
     assert box
     page.mouse.dblclick(box["x"] + 20, box["y"] + box["height"] / 2)
@@ -171,9 +180,12 @@ def test_tmux_copies_to_the_clipboard(page: Page, server: LiveServer, session: S
 
 def test_the_sessions_end_is_shown_without_retries(page: Page, server: LiveServer, session: Session) -> None:
     open_terminal(page, server, session)
-    session.move_to(Status.TERMINATING, Reason.USER_REQUEST)
-    expect(page.get_by_role("alertdialog")).to_contain_text("The session has ended")
-    expect(page.get_by_role("alertdialog").get_by_role("button")).to_have_count(0)
+    session.move_to(Status.TERMINATING, Reason.TIME_LIMIT, "It reached its time limit.")
+    overlay = page.get_by_role("alertdialog")
+    expect(overlay).to_contain_text("The session has ended")
+    expect(overlay).to_contain_text("It reached its time limit.")
+    expect(overlay.get_by_role("link", name="Launch again")).to_be_focused()
+    expect(overlay.get_by_role("button")).to_have_count(0)
 
 
 def test_the_log_page_shows_an_ended_sessions_output(page: Page, server: LiveServer, session: Session) -> None:

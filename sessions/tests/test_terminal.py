@@ -12,7 +12,7 @@ from django.db import connection
 
 from accounts.models import User
 from resources.models import Host
-from sessions import login_watch
+from sessions import login_watch, terminal_freshness
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.terminal import OUTPUT_WINDOW
@@ -263,3 +263,16 @@ async def test_a_message_that_is_not_understood_closes(session: Session, cookie:
     async with terminal(session.pk, cookie) as client:
         await client.tell(message)
         assert await client.closed() == (CloseCode.PROTOCOL_BROKEN, "A control message was not understood.")
+
+
+@pytest.mark.docker
+async def test_input_that_was_held_back_is_refused(
+    session: Session, cookie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(terminal_freshness, "MAX_AGE_SECONDS", -1.0)
+    async with terminal(session.pk, cookie) as client:
+        await client.type("echo $((6*7))\r")  # a client that never asks is not held to it
+        await client.read_until("42")
+        await client.tell({"ping": 1})
+        await client.type("echo unnoticed\r")
+        assert (await client.closed())[0] == CloseCode.STALE

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sessions.terminal_messages import Ack, Ping, Resize, close_reason, message_from_text
+from sessions.terminal_messages import Ack, Ping, Resize, Seen, close_reason, message_from_text
 
 
 @pytest.mark.parametrize(
@@ -11,7 +11,8 @@ from sessions.terminal_messages import Ack, Ping, Resize, close_reason, message_
         ('{"resize": [80, 24]}', Resize(80, 24)),
         ('{"resize": [1, 1000]}', Resize(1, 1000)),
         ('{"ack": 65536}', Ack(65536)),
-        ('{"ping": 1}', Ping()),
+        ('{"ping": 1}', Ping(1)),
+        ('{"seen": 4}', Seen(4)),
     ],
 )
 def test_messages_are_read(text: str, message: object) -> None:

@@ -6,7 +6,7 @@ const words = place.querySelector("[data-words]");
 const button = place.querySelector("[data-ask]");
 
 function show() {
-  const isPossible = "Notification" in window && window.isSecureContext;
+  const isPossible = window.Notification !== undefined && window.isSecureContext;
   const state = isPossible ? Notification.permission : "impossible";
   const texts = {
     granted: gettext("This browser shows notifications."),

@@ -11,6 +11,7 @@ export class Heartbeat {
   #alive;
   #dead;
   #now;
+  #asksAlways;
   #timer = null;
   #isPaused = false;
   #isSilent = false;
@@ -19,13 +20,14 @@ export class Heartbeat {
   #ticked = 0;
 
   // ask() sends a question, whose answer is to call `heard`, as all else that arrives; silent(), alive() and dead() are told
-  // when the state changes. `now` returns milliseconds.
-  constructor({ ask, silent, alive, dead }, now = () => performance.now()) {
+  // when the state changes. `now` returns milliseconds. Unless `asksAlways`, what arrives by itself spares the question.
+  constructor({ ask, silent, alive, dead }, now = () => performance.now(), { asksAlways = false } = {}) {
     this.#ask = ask;
     this.#silent = silent;
     this.#alive = alive;
     this.#dead = dead;
     this.#now = now;
+    this.#asksAlways = asksAlways;
   }
 
   // The connection is open.
@@ -93,7 +95,7 @@ export class Heartbeat {
       return;
     }
     if (silence >= SILENT_MS && !this.#isSilent) this.#fallSilent();
-    if (silence >= ASK_MS && now - this.#asked >= ASK_MS) this.#question();
+    if ((this.#asksAlways || silence >= ASK_MS) && now - this.#asked >= ASK_MS) this.#question();
   }
 
   #question() {

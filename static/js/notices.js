@@ -55,7 +55,7 @@ async function showPending() {
   const response = await fetch(bell.dataset.pending, { headers: { Accept: "application/json" } }).catch(() => null);
   if (!response?.ok || response.redirected) return; // asked for again with the next message
   const found = await response.json();
-  const mayNotify = "Notification" in window && Notification.permission === "granted";
+  const mayNotify = window.Notification !== undefined && Notification.permission === "granted";
   const { toasts: shown, browser, done } = choose(found.pending, known(), { isVisible: !document.hidden, mayNotify });
   shown.forEach(toast);
   browser.forEach(notifyByBrowser);
@@ -78,6 +78,7 @@ function schedule() {
 
 function showCount(unread) {
   const count = document.getElementById("bell-count");
+  if (!count) return; // the terminal has no bell, but toasts
   count.textContent = countText(unread);
   count.hidden = !unread;
   const words = unread ? ngettext("%(count)s new notification", "%(count)s new notifications", unread) : gettext("Notifications");
@@ -96,6 +97,7 @@ function wire() {
     if (!document.hidden) schedule();
   });
   const panel = document.getElementById("bell-panel");
+  if (!panel) return;
   document.getElementById("bell-button").addEventListener("show.bs.dropdown", () => {
     window.htmx.ajax("GET", bell.dataset.panel, { target: panel, swap: "innerHTML" });
   });

@@ -1,12 +1,16 @@
 // The websocket of one terminal: bytes and flow control both ways, and reconnection.
-// Binary frames are the terminal's bytes. Text frames are JSON: {"resize": [columns, rows]}, {"ack": bytes}, {"ping": 1}.
+// Binary frames are the terminal's bytes. Text frames are JSON: {"resize": [columns, rows]}, {"ack": bytes}, {"ping": number},
+// answered by {"pong": number}, and {"seen": number} before the first input after that answer: the server takes no input that
+// was typed long after the last answer that its user's browser saw.
 import { Backoff } from "#backoff";
+import { Heartbeat } from "#heartbeat";
 
 const FRAME = 16 * 1024; // bytes of input in one frame
-const INPUT_WINDOW = 256 * 1024; // bytes of input sent and not yet confirmed; the server bears twice that
+const INPUT_WINDOW = 64 * 1024; // bytes of input sent and not yet confirmed; the server bears eight times that
 const ACK_EVERY = 64 * 1024; // bytes drawn between two confirmations
-const PONG_MS = 5_000;
 const OPEN_MS = 20_000; // in which a handshake is over, or never will be
+const FRESH_MS = 2000; // after an answer, in which input is sent without asking first
+const HELD_MS = 2500; // for which input waits for an answer; then it is dropped, and its user told
 
 // The server's close codes (sessions/terminal_messages.py). Any other, such as 4502 or a lost network, is retried.
 export const Code = { exited: 1000, broken: 1008, signedOut: 4401, notFound: 4404, ended: 4410 };
@@ -15,19 +19,34 @@ const FINAL = new Set(Object.values(Code));
 export class Connection {
   #handlers;
   #url;
+  #now;
   #socket = null;
   #waiting = []; // input frames for which there is no room yet
+  #held = []; // input for which nobody has answered yet
   #underWay = 0; // bytes of input not yet confirmed
   #drawn = 0; // bytes of output not yet confirmed
   #backoff = new Backoff(500, 10_000);
   #retry = null;
-  #pong = null;
   #opening = null;
+  #holding = null;
+  #asked = 0; // number of the last question
+  #answered = 0; // number of the last answer
+  #told = 0; // number of the last answer that the server knows of
+  #answeredAt = 0;
+  #heartbeat;
 
-  // handlers: connecting(), opened(), output(bytes), lost(words), ended(code, words)
-  constructor(url, handlers) {
+  // handlers: connecting(), opened(), output(bytes), silent(), alive(), unsent(), told(message), lost(words), ended(code, words)
+  constructor(url, handlers, now = () => performance.now()) {
     this.#url = url;
     this.#handlers = handlers;
+    this.#now = now;
+    const beats = {
+      ask: () => this.#tell({ ping: ++this.#asked }),
+      silent: () => this.#fellSilent(),
+      alive: () => this.#handlers.alive(),
+      dead: () => this.drop(),
+    };
+    this.#heartbeat = new Heartbeat(beats, now, { asksAlways: true });
   }
 
   open() {
@@ -38,22 +57,25 @@ export class Connection {
     socket.binaryType = "arraybuffer";
     this.#socket = socket;
     this.#waiting = [];
-    this.#underWay = this.#drawn = 0;
-    let silent = true;
+    this.#underWay = this.#drawn = this.#asked = this.#answered = this.#told = 0;
+    let isFirst = true;
     clearTimeout(this.#opening);
     this.#opening = setTimeout(() => this.drop(), OPEN_MS);
     socket.onopen = () => {
       clearTimeout(this.#opening);
+      this.#answeredAt = this.#now();
+      this.#heartbeat.start();
+      this.#heartbeat.check();
       this.#handlers.opened();
     };
     socket.onmessage = (event) => {
-      clearTimeout(this.#pong);
+      this.#heartbeat.heard();
       if (typeof event.data === "string") {
         this.#control(JSON.parse(event.data));
         return;
       }
-      if (silent) this.#backoff.reset(); // only a shell that speaks is a success
-      silent = false;
+      if (isFirst) this.#backoff.reset(); // only a shell that speaks is a success
+      isFirst = false;
       this.#handlers.output(new Uint8Array(event.data));
     };
     socket.onclose = (event) => this.#closed(event.code, event.reason);
@@ -63,10 +85,20 @@ export class Connection {
     return this.#socket?.readyState === WebSocket.OPEN;
   }
 
+  // What is typed into the void must not surprise the next shell: it is sent soon after an answer, or not at all.
   send(bytes) {
-    if (!this.isOpen) return; // what is typed into the void must not surprise the next shell
-    for (let start = 0; start < bytes.length; start += FRAME) this.#waiting.push(bytes.subarray(start, start + FRAME));
-    this.#flush();
+    if (!this.isOpen || this.#heartbeat.isSilent) {
+      this.#handlers.unsent();
+      return;
+    }
+    if (this.#now() - this.#answeredAt <= FRESH_MS && !this.#held.length) {
+      this.#enqueue(bytes);
+      return;
+    }
+    this.#held.push(bytes);
+    if (this.#holding) return;
+    this.#heartbeat.check();
+    this.#holding = setTimeout(() => this.#dropHeld(), HELD_MS);
   }
 
   resize(columns, rows) {
@@ -81,22 +113,45 @@ export class Connection {
     this.#drawn = 0;
   }
 
-  // The network may have failed unnoticed: send a ping, and reconnect at once without a pong.
+  // The network may have failed, or come back, unnoticed.
   check() {
-    if (!this.isOpen) {
-      if (this.#retry) this.open();
-      return;
-    }
-    this.#tell({ ping: 1 });
-    clearTimeout(this.#pong);
-    this.#pong = setTimeout(() => this.drop(), PONG_MS);
+    if (this.isOpen) this.#heartbeat.check();
+    else if (this.#retry) this.open();
+  }
+
+  // The browser reports that it has no network.
+  wentOffline() {
+    this.#heartbeat.expectNothing();
+  }
+
+  pause() {
+    this.#heartbeat.pause();
+  }
+
+  resume() {
+    this.#heartbeat.resume();
+    this.check();
   }
 
   drop() {
+    this.#abandon();
+    this.#closed(1006, "");
+  }
+
+  // Connect at once, whatever the present connection is worth.
+  reconnect() {
+    this.#abandon();
+    this.#dropHeld();
+    this.open();
+  }
+
+  #abandon() {
+    clearTimeout(this.#retry);
+    clearTimeout(this.#opening);
+    this.#heartbeat.stop();
     const socket = this.#socket;
     socket.onopen = socket.onmessage = socket.onclose = null;
     socket.close();
-    this.#closed(1006, "");
   }
 
   #tell(message) {
@@ -104,22 +159,51 @@ export class Connection {
   }
 
   #control(message) {
-    if (!message.ack) return;
-    this.#underWay -= message.ack;
+    if (message.pong) this.#wasAnswered(message.pong);
+    else if (message.ack) {
+      this.#underWay -= message.ack;
+      this.#flush();
+    } else this.#handlers.told(message);
+  }
+
+  #wasAnswered(number) {
+    this.#answered = number;
+    this.#answeredAt = this.#now();
+    clearTimeout(this.#holding);
+    this.#holding = null;
+    for (const bytes of this.#held.splice(0)) this.#enqueue(bytes);
+  }
+
+  #enqueue(bytes) {
+    for (let start = 0; start < bytes.length; start += FRAME) this.#waiting.push(bytes.subarray(start, start + FRAME));
     this.#flush();
   }
 
   #flush() {
     while (this.#waiting.length && this.#underWay < INPUT_WINDOW) {
+      if (this.#told !== this.#answered) this.#tell({ seen: (this.#told = this.#answered) });
       const frame = this.#waiting.shift();
       this.#underWay += frame.length;
       this.#socket.send(frame);
     }
   }
 
+  #fellSilent() {
+    this.#dropHeld();
+    this.#handlers.silent();
+  }
+
+  // Give up input that was not sent.
+  #dropHeld() {
+    clearTimeout(this.#holding);
+    this.#holding = null;
+    if (this.#held.splice(0).length) this.#handlers.unsent();
+  }
+
   #closed(code, words) {
-    clearTimeout(this.#pong);
     clearTimeout(this.#opening);
+    this.#heartbeat.stop();
+    this.#dropHeld();
     if (FINAL.has(code)) {
       this.#handlers.ended(code, words);
       return;

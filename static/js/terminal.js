@@ -1,8 +1,10 @@
 // The terminal's page: xterm.js on one Connection, the buttons of its header, and what is said when it ends.
 import "#terminal-styles";
-import { gettext } from "#i18n";
-import { copyText, readText, textFromOsc52 } from "#terminal-clipboard";
+import { gettext, locale } from "#i18n";
+import { setTitle } from "#tab-title";
+import { copyText, readText } from "#terminal-clipboard";
 import { Code, Connection } from "#terminal-connection";
+import { CopyRequest } from "#terminal-copy-request";
 import { FitAddon } from "@xterm/addon-fit";
 import { Unicode11Addon } from "@xterm/addon-unicode11";
 import { WebLinksAddon } from "@xterm/addon-web-links";
@@ -38,6 +40,7 @@ const overlay = document.getElementById("terminal-overlay");
 const help = document.getElementById("terminal-help");
 const name = screen.dataset.name;
 const encoder = new TextEncoder();
+const clock = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 
 const terminal = new Terminal({
   allowProposedApi: true, // the width tables of Unicode 11
@@ -53,7 +56,9 @@ const terminal = new Terminal({
 });
 const fit = new FitAddon();
 const connection = new Connection(socketUrl(), {
-  connecting: () => show("connecting", gettext("Connecting…")),
+  connecting() {
+    if (state.dataset.state !== "lost") show("connecting", gettext("Connecting…"));
+  },
   opened() {
     if (wasConnected) leaveModes();
     connection.resize(terminal.cols, terminal.rows);
@@ -63,9 +68,15 @@ const connection = new Connection(socketUrl(), {
     wasConnected = true;
     terminal.write(bytes, () => connection.drawn(bytes.length));
   },
-  lost: (words) => show("lost", words ? gettext("%(problem)s Trying again…", { problem: words }) : gettext("Reconnecting…")),
+  silent: () => show("silent", gettext("No connection since %(time)s. What you type is not sent.", { time: clock.format(new Date()) })),
+  alive: () => show("open", gettext("Connected")),
+  unsent: () => notice(gettext("Not sent: there is no connection")),
+  told,
+  lost: (words) => show("lost", words ? gettext("%(problem)s Trying again…", { problem: words }) : gettext("No connection. What you type is not sent. Reconnecting…")),
   ended: showEnd,
 });
+const copyRequest = new CopyRequest(document.getElementById("terminal-copy"), copy, () => terminal.focus());
+let reason = ""; // why the session has ended
 let wasConnected = false;
 let noticeTimer = null;
 let resizeTimer = null;
@@ -83,6 +94,8 @@ function show(kind, text) {
   state.dataset.state = kind;
   state.querySelector("[data-text]").textContent = text;
   state.title = text;
+  screen.classList.toggle("is-out-of-date", kind === "silent" || kind === "lost");
+  document.getElementById("terminal-reconnect").hidden = kind !== "silent" && kind !== "lost";
   if (kind === "connecting" || kind === "open") overlay.hidden = true;
 }
 
@@ -98,6 +111,15 @@ function notice(text) {
   noticeTimer = setTimeout(() => (place.textContent = ""), NOTICE_MS);
 }
 
+// The server says when the session reaches its limits, or why it has ended.
+function told(message) {
+  if ("ended" in message) reason = message.ended;
+  if (!("ends_at" in message)) return;
+  const place = document.getElementById("terminal-left");
+  place.hidden = !message.ends_at;
+  place.querySelector("time").dateTime = message.ends_at ?? "";
+}
+
 const ENDS = {
   [Code.exited]: { title: gettext("The shell has ended"), action: gettext("New shell") },
   [Code.ended]: { title: gettext("The session has ended"), action: "" },
@@ -110,13 +132,15 @@ function showEnd(code, words) {
   const { title, action } = ENDS[code];
   show("ended", gettext("Closed"));
   overlay.querySelector("[data-title]").textContent = title;
-  overlay.querySelector("[data-words]").textContent = words.startsWith(title) ? "" : words;
+  overlay.querySelector("[data-words]").textContent = reason || (words.startsWith(title) ? "" : words);
+  overlay.querySelector("[data-launch]").hidden = code !== Code.ended;
   const button = overlay.querySelector("[data-again]");
   button.hidden = !action;
   button.textContent = action;
   button.onclick = () => (code === Code.signedOut ? location.reload() : again());
   overlay.hidden = false;
-  (action ? button : overlay.querySelector("a")).focus();
+  document.getElementById("terminal-left").hidden = true;
+  (action ? button : overlay.querySelector("a:not([hidden])")).focus();
 }
 
 function again() {
@@ -169,24 +193,27 @@ function ring() {
   state.classList.remove("is-ringing");
   void state.offsetWidth; // starts the animation anew
   state.classList.add("is-ringing");
-  if (document.hidden) document.title = `🔔 ${name}`;
+  if (document.hidden) setTitle(`🔔 ${name}`);
 }
 
 function wire() {
-  terminal.onData((text) => connection.send(encoder.encode(text)));
+  terminal.onData((text) => {
+    const isFocus = text === "\x1b[I" || text === "\x1b[O"; // reported by xterm.js, not typed
+    if (!isFocus || connection.isOpen) connection.send(encoder.encode(text));
+  });
   terminal.onBinary((text) => connection.send(Uint8Array.from(text, (letter) => letter.charCodeAt(0))));
   terminal.onResize(({ cols, rows }) => {
     clearTimeout(resizeTimer);
     resizeTimer = setTimeout(() => connection.resize(cols, rows), RESIZE_MS);
   });
-  terminal.onTitleChange((title) => (document.title = title ? `${title} · ${name}` : name));
+  terminal.onTitleChange((title) => setTitle(title ? `${title} · ${name}` : name));
   terminal.onBell(ring);
   terminal.attachCustomKeyEventHandler(allowKey);
   terminal.parser.registerOscHandler(52, (data) => {
-    const text = textFromOsc52(data);
-    if (text) copy(text);
+    copyRequest.ask(data);
     return true;
   });
+  copyRequest.watch(screen);
   screen.addEventListener("mouseup", () => {
     if (terminal.hasSelection()) copy(terminal.getSelection());
   });
@@ -195,9 +222,13 @@ function wire() {
     attributeFilter: ["data-bs-theme"],
   });
   addEventListener("online", () => connection.check());
-  document.addEventListener("visibilitychange", () => {
-    if (!document.hidden) connection.check();
+  addEventListener("offline", () => connection.wentOffline());
+  document.addEventListener("visibilitychange", () => (document.hidden ? connection.pause() : connection.resume()));
+  document.getElementById("terminal-reconnect").addEventListener("click", () => {
+    connection.reconnect();
+    terminal.focus();
   });
+  document.getElementById("dialog").addEventListener("close", () => terminal.focus());
 }
 
 function wireButtons() {
