@@ -122,7 +122,7 @@ def test_pages_warn_of_weaker_isolation_by_port(session: Session, settings: Sett
     pages = [(owner, reverse("endpoints:apps", args=[session.pk])), (Client(), f"/apps/shared/{link.secret}")]
     for browser, path in pages:
         assert "apart less well" in text_of(browser, path)
-    assert text_of(*pages[0]).count(f"{APP}/") == 1
+    assert text_of(*pages[0]).count(f'data-copy="{APP}/') == 1
     settings.COMPUTE_APPS_DOMAIN = "apps.localhost"
     for browser, path in pages:
         assert "apart less well" not in text_of(browser, path)

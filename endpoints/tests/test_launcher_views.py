@@ -12,7 +12,7 @@ from pytest_django import DjangoAssertNumQueries
 
 from endpoints import services
 from resources.models import App
-from sessions import app_states
+from sessions import app_addresses, app_states
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, Session, ShareLink
 from tests.factories import make_policy, make_user, run_session
@@ -72,6 +72,18 @@ def test_the_dialog_offers_terminal_apps_and_port(session: Session, browser: Cli
     for words in ("Terminal", "The lab", "By hand", "Open a port"):
         assert words in page
     assert "<html" in text_of(browser, path(session))
+
+
+def test_a_tile_says_what_its_app_shows(session: Session, browser: Client) -> None:
+    App.objects.filter(name="lab").update(hint="Reads ~/logs & more")
+    page = text_of(browser, path(session), **HTMX)
+    assert '<small class="app-hint">Reads ~/logs &amp; more</small>' in page
+    assert page.count("app-hint") == 2  # the terminal's, and no empty one
+
+
+def test_the_address_of_an_opened_app_can_be_copied(session: Session, browser: Client) -> None:
+    endpoint = opened(session)
+    assert f'data-copy="{app_addresses.first_page(endpoint)}"' in text_of(browser, path(session), **HTMX)
 
 
 def test_a_running_session_links_to_its_apps(session: Session, browser: Client) -> None:
