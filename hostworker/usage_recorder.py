@@ -36,7 +36,10 @@ class UsageRecorder:
         self._recorded_at = self._folded_at = 0.0
 
     def poll(self) -> None:
-        """Measure, and record when due. Raises EngineUnreachableError; the next poll continues."""
+        """Measure, record when due, and delete what is no longer shown.
+
+        Raises EngineUnreachableError; the next poll continues.
+        """
         now, uses = time.monotonic(), self._runtime.uses()
         self._before = {key: self._before.get(key, (now, use)) for key, use in uses.items()}
         if now - self._recorded_at < RECORD_SECONDS:
@@ -46,9 +49,10 @@ class UsageRecorder:
         if now - self._folded_at >= FOLD_SECONDS:
             self._folded_at = now
             fold_records(self._host, timezone.now())
+            SessionUsage.objects.filter(at__lt=timezone.now() - USAGE_KEPT).delete()
 
     def _record(self, uses: Mapping[Key, ContainerUse], now: float) -> None:
-        """Store what each session uses, and delete what is no longer shown; three queries."""
+        """Store what each session uses; two queries."""
         at, gpus = timezone.now(), self._gpu_readings()
         running = Session.objects.filter(host=self._host, status=Status.RUNNING).order_by()
         rows = []
@@ -60,7 +64,6 @@ class UsageRecorder:
             if use or gpu:
                 rows.append(row)
         SessionUsage.objects.bulk_create(rows)
-        SessionUsage.objects.filter(at__lt=at - USAGE_KEPT).delete()
         self._before = {key: (now, use) for key, use in uses.items()}
 
 
