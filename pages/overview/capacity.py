@@ -2,14 +2,28 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
-from django.db.models import Count, Min, OuterRef, Q, Subquery, Sum
-from django.db.models.functions import Coalesce
+from django.db import connection
+from django.db.models import Count, Q, Sum
 
-from resources.models import Gpu, Host, HostStatus, ResourceGroup
+from resources.models import Host, HostStatus, ResourceGroup
 from sessions.lifecycle import Status
-from sessions.models import GpuShare, Lease, Session
+from sessions.models import Lease, Session
+
+_GPUS: Final = """
+    SELECT device.group_id, count(*), count(*) FILTER (WHERE device.held = 0), sum(device.held)::bigint,
+        min(device.held)
+    FROM (
+        SELECT host.group_id, gpu.id, coalesce(sum(share.milli), 0) AS held
+        FROM resources_gpu gpu
+        JOIN resources_host host ON host.id = gpu.host_id
+        LEFT JOIN compute_gpushare share ON share.gpu_id = gpu.id
+        WHERE gpu.is_present AND host.status = %(ready)s AND NOT host.is_cordoned AND host.group_id = ANY(%(groups)s)
+        GROUP BY host.group_id, gpu.id
+    ) AS device
+    GROUP BY device.group_id
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,13 +85,16 @@ def stocks_of(groups: Iterable[ResourceGroup]) -> list[GroupStock]:
 
 
 def _gpus_by_group(groups: list[ResourceGroup]) -> Mapping[int, Mapping[str, Any]]:
-    held = GpuShare.objects.filter(gpu=OuterRef("pk")).order_by().values("gpu").annotate(sum=Sum("milli")).values("sum")
-    devices = Gpu.objects.filter(
-        host__group__in=groups, host__status=HostStatus.READY, host__is_cordoned=False, is_present=True
-    )
-    rows = devices.annotate(held=Coalesce(Subquery(held), 0)).order_by().values("host__group")
-    summed = rows.annotate(count=Count("pk"), whole=Count("pk", filter=Q(held=0)), taken=Sum("held"), least=Min("held"))
-    return {row["host__group"]: row for row in summed}
+    """Return {group id: how many devices there are, are wholly free, are held, and the least that one has held}.
+
+    In SQL of its own, since Django sums the shares of each device in a query of its own.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(_GPUS, {"groups": [group.pk for group in groups], "ready": HostStatus.READY.value})
+        return {
+            group: {"count": count, "whole": whole, "taken": taken, "least": least}
+            for group, count, whole, taken, least in cursor.fetchall()
+        }
 
 
 def _stock(

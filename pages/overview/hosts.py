@@ -15,7 +15,6 @@ from django.views.decorators.vary import vary_on_headers
 
 from accounts.models import User
 from accounts.requests import UserRequest
-from pages.overview.capacity import stocks_of
 from pages.overview.drain_form import DrainForm
 from pages.overview.gpu_map import rows_of, with_map
 from resources import services
@@ -23,7 +22,7 @@ from resources.models import Host, HostImage, HostStatus, Image, ResourceGroup
 from sessions import drains
 from sessions.models import Session
 
-PAGE_SIZE: Final = 20
+PAGE_SIZE: Final = 10  # of up to 16 GPUs each
 STATES: Final = {
     "ready": Q(status=HostStatus.READY, is_cordoned=False),
     "out": Q(is_cordoned=True),
@@ -53,7 +52,6 @@ def host_list(request: UserRequest) -> HttpResponse:
         "search": search,
         "is_filtered": bool(chosen or state in STATES or search),
         "counts": visible.aggregate(all=Count("pk"), **{name: Count("pk", filter=q) for name, q in STATES.items()}),
-        "stocks": stocks_of([chosen] if chosen else groups)[:4],
     }
     return render(request, "overview/_hosts.html" if request.htmx else "overview/hosts.html", context)
 
