@@ -22,7 +22,7 @@ ERRORS_SINCE: Final = timedelta(days=1)
 
 
 @dataclass(frozen=True)
-class Group:
+class AdminSection:
     """Tables that belong together on the front page, by the labels of their models."""
 
     title: str | Promise
@@ -32,17 +32,19 @@ class Group:
 
 # Tables of other packages that no administrator needs daily, such as the log of sign-ins, have no place among these.
 GROUPS: Final = (
-    Group(_("People"), "users", ("accounts.User", "accounts.ResourcePolicy", "accounts.ApiToken", "accounts.SshKey")),
-    Group(
+    AdminSection(
+        _("People"), "users", ("accounts.User", "accounts.ResourcePolicy", "accounts.ApiToken", "accounts.SshKey")
+    ),
+    AdminSection(
         _("Sessions"), "layers", ("compute.Session", "compute.Endpoint", "compute.Conversion", "compute.SessionEvent")
     ),
-    Group(
+    AdminSection(
         _("Hosts and GPUs"), "host", ("resources.ResourceGroup", "resources.Host", "resources.Gpu", "resources.Preset")
     ),
-    Group(_("Environments"), "box", ("resources.Image", "resources.Registry")),
-    Group(_("Data"), "folder", ("folders.StorageRoot", "folders.Folder")),
+    AdminSection(_("Environments"), "box", ("resources.Image", "resources.Registry")),
+    AdminSection(_("Data"), "folder", ("folders.StorageRoot", "folders.Folder")),
 )
-RARE: Final = Group(_("Rarely needed"), "dots", ())
+RARE: Final = AdminSection(_("Rarely needed"), "dots", ())
 FRONT_PAGE_APPS: Final = frozenset(label.split(".")[0] for group in GROUPS for label in group.models) | {
     "notifications"
 }
@@ -78,7 +80,7 @@ class AdministrationSite(admin.AdminSite):
             own["dashboard"] = dashboard()
         return super().index(request, own | (extra_context or {}))
 
-    def groups(self, request: HttpRequest) -> list[tuple[Group, list[dict[str, Any]]]]:
+    def groups(self, request: HttpRequest) -> list[tuple[AdminSection, list[dict[str, Any]]]]:
         """Return the tables of the front page that the user may see; tables without a group of their own come last."""
         tables = {
             table["model"]._meta.label: table

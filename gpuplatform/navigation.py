@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 @dataclass(frozen=True)
-class Entry:
+class NavigationEntry:
     """A page of the main navigation."""
 
     label: str | Promise
@@ -30,7 +30,7 @@ class Entry:
 class Link:
     """An entry as one request shows it."""
 
-    entry: Entry
+    entry: NavigationEntry
     url: str
     is_active: bool  # the request's page belongs to the entry
     is_current: bool  # the entry leads to the request's page itself
@@ -38,19 +38,19 @@ class Link:
 
 # An entry whose view has no URL is left out.
 ENTRIES: Final = (
-    Entry(_("Summary"), "home", "overview:home"),
-    Entry(_("Sessions"), "layers", "sessions:list", ("sessions:", "endpoints:"), document="sessions"),
-    Entry(_("Launch"), "play", "sessions:launch", document="launching"),
-    Entry(_("Data folders"), "folder", "folders:list", ("folders:",), document="folders"),
-    Entry(
+    NavigationEntry(_("Summary"), "home", "overview:home"),
+    NavigationEntry(_("Sessions"), "layers", "sessions:list", ("sessions:", "endpoints:"), document="sessions"),
+    NavigationEntry(_("Launch"), "play", "sessions:launch", document="launching"),
+    NavigationEntry(_("Data folders"), "folder", "folders:list", ("folders:",), document="folders"),
+    NavigationEntry(
         _("Environments"),
         "box",
         "overview:environments",
         ("overview:environment", "sessions:private-images"),
         document="images",
     ),
-    Entry(_("Hosts"), "host", "overview:hosts", ("overview:host",), document="hosts"),
-    Entry(_("Administration"), "shield", "admin:index", ("admin:", "simulation"), for_staff=True),
+    NavigationEntry(_("Hosts"), "host", "overview:hosts", ("overview:host",), document="hosts"),
+    NavigationEntry(_("Administration"), "shield", "admin:index", ("admin:", "simulation"), for_staff=True),
 )
 
 

@@ -25,7 +25,7 @@ POLL_SECONDS: Final = 5.0
 MEASURE_SECONDS: Final = 60.0  # between two walks of all layers, unless the disk fills
 WARNED_AT: Final = 0.9  # of the limit
 LAST_RESORT: Final = 0.5  # of the reserve that is left
-LEAST_BLAMED_BYTES: Final = 256 * MIB  # what a session has at least written that is ended for a full disk
+MIN_BLAMED_BYTES: Final = 256 * MIB  # what a session has at least written that is ended for a full disk
 REPEAT: Final = timedelta(hours=1)
 
 
@@ -83,7 +83,7 @@ class DiskWatch:
         """End the session that has written most, for the sake of all others."""
         sizes = [(written.get((session.pk, session.attempt), 0), session) for session in self._running()]
         used, largest = max(sizes, key=lambda pair: pair[0], default=(0, None))
-        if largest is None or used < LEAST_BLAMED_BYTES:
+        if largest is None or used < MIN_BLAMED_BYTES:
             return
         detail = (
             f"The disk of host {self._host} has only {size_text(space.free_bytes)} left, and of its sessions this one "

@@ -9,7 +9,7 @@ from django.db.models import F, Q
 from django.utils import timezone
 
 from hostworker.runtime.base import ContainerUse, Key, Runtime
-from hostworker.watchdog import GpuReading
+from hostworker.watchdog import SessionGpuUse
 from resources.models import Host
 from resources.shares import share_bytes
 from sessions.lifecycle import FINAL, Status
@@ -28,7 +28,7 @@ Moment = tuple[float, ContainerUse]  # seconds of the monotonic clock
 class UsageRecorder:
     """Records the use of one host's sessions; `gpu_readings` returns what the watchdog has seen, by session id."""
 
-    def __init__(self, runtime: Runtime, host: Host, gpu_readings: Callable[[], Mapping[str, GpuReading]]) -> None:
+    def __init__(self, runtime: Runtime, host: Host, gpu_readings: Callable[[], Mapping[str, SessionGpuUse]]) -> None:
         self._runtime = runtime
         self._host = host
         self._gpu_readings = gpu_readings

@@ -28,7 +28,7 @@ KEPT_SECONDS: Final = 3 * MEASURE_SECONDS  # an older reading says nothing about
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class GpuReading:
+class SessionGpuUse:
     """What a session uses of its GPUs; the utilisation, in percent of their time, is None where it is not known."""
 
     memory_bytes: int
@@ -54,7 +54,7 @@ class Watchdog:
         self._uuids = list(Gpu.objects.filter(host=host, is_present=True).values_list("uuid", flat=True))
         self._warned: Collection[SessionDevice] = ()
         self._measured_at = 0.0
-        self._readings: Mapping[str, GpuReading] = {}
+        self._readings: Mapping[str, SessionGpuUse] = {}
 
     def poll(self) -> None:
         """Compare processes on the GPUs with the leases, stop sessions that exceed them, and measure usage when due."""
@@ -71,7 +71,7 @@ class Watchdog:
             self._readings = self._measure(sessions.values(), uses, owners)
             self._measured_at = time.monotonic()
 
-    def readings(self) -> Mapping[str, GpuReading]:
+    def readings(self) -> Mapping[str, SessionGpuUse]:
         """Return what each session uses of its GPUs, by id; {} where that was not measured lately."""
         return self._readings if time.monotonic() - self._measured_at < KEPT_SECONDS else {}
 
@@ -107,11 +107,11 @@ class Watchdog:
 
     def _measure(
         self, sessions: Iterable[Session], uses: Mapping[SessionDevice, GpuUse], owners: Mapping[int, Session | None]
-    ) -> dict[str, GpuReading]:
+    ) -> dict[str, SessionGpuUse]:
         """Return what each session uses now."""
         busy = self._busy(uses, owners)
         return {
-            session.pk: GpuReading(
+            session.pk: SessionGpuUse(
                 memory_bytes=sum(use.memory_bytes for place, use in uses.items() if place[0] == session.pk),
                 utilisation=_mean([busy[session.pk, share.gpu.uuid] for share, _ in session.held_shares]),
             )

@@ -26,7 +26,7 @@ from notifications.texts import text_of
 logger = logging.getLogger(__name__)
 
 FIRST_PAUSE: Final = timedelta(minutes=2)  # longer than a message takes, see EMAIL_TIMEOUT
-LONGEST_PAUSE: Final = timedelta(hours=2)
+MAX_PAUSE: Final = timedelta(hours=2)
 MAX_ATTEMPTS: Final = 10  # over about half a day
 
 
@@ -45,7 +45,7 @@ def _claim() -> Notification | None:
         due = Notification.objects.filter(email_due_at__lte=now).select_related("user", "session")
         found = due.select_for_update(of=("self",), skip_locked=True).order_by("email_due_at").first()
         if found is not None:
-            pause = min(FIRST_PAUSE * 2**found.email_attempts, LONGEST_PAUSE)
+            pause = min(FIRST_PAUSE * 2**found.email_attempts, MAX_PAUSE)
             found.email_attempts += 1
             found.email_due_at = now + pause
             found.save(update_fields=("email_attempts", "email_due_at"))

@@ -12,7 +12,7 @@ from notifications.models import Notification, NotificationPreference
 from sessions import notify
 from sessions.models import Session
 
-MOST_COUNTED: Final = 99
+MAX_COUNTED: Final = 99
 
 
 def group_of(user_id: int) -> str:
@@ -80,10 +80,10 @@ def choose_ways(user: User, ways: Mapping[NoticeKind, Ways]) -> None:
 
 
 def counts_of(user_id: int) -> dict[str, int]:
-    """Return how many of the user's notifications are unread, and how many no page has shown; up to MOST_COUNTED."""
+    """Return how many of the user's notifications are unread, and how many no page has shown; up to MAX_COUNTED."""
     mine = Notification.objects.filter(user=user_id)
-    unread = mine.filter(on_page=True, read_at=None)[:MOST_COUNTED].count()
-    return {"unread": unread, "pending": mine.filter(shown_at=None)[:MOST_COUNTED].count()}
+    unread = mine.filter(on_page=True, read_at=None)[:MAX_COUNTED].count()
+    return {"unread": unread, "pending": mine.filter(shown_at=None)[:MAX_COUNTED].count()}
 
 
 def mark_read(user: User, *, up_to: int) -> None:

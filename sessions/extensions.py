@@ -17,7 +17,7 @@ from sessions.lifecycle import Reason, Status
 from sessions.models import Session, SessionEvent
 
 SHORTEST: Final = timedelta(minutes=1)
-MOST_BY_SUPERADMIN: Final = timedelta(days=30)
+MAX_BY_SUPERADMIN: Final = timedelta(days=30)
 STEPS: Final = tuple(timedelta(minutes=minutes) for minutes in (30, 60, 120, 240, 480, 1440))  # offered by the pages
 WAITS_FOR_ROOM: Final = (Reason.NO_CAPACITY.value, Reason.RESERVED.value)
 
@@ -31,7 +31,7 @@ def allowed(session: Session, actor: User) -> timedelta:
     if session.status != Status.RUNNING or session.ends_at is None or session.drained_at is not None:
         return timedelta(0)
     if actor.is_superuser:
-        return MOST_BY_SUPERADMIN
+        return MAX_BY_SUPERADMIN
     by_policy = session.extension_left
     promised = _next_promised_start(session) if by_policy >= SHORTEST else None
     return by_policy if promised is None else min(by_policy, promised)

@@ -1,14 +1,14 @@
 """A session's use over any length of time in a bounded number of points. Pure.
 
 A point stands for a step of time, and weighs in means by its number of records. When there would be more than
-MOST_POINTS, two neighbours become one and the step doubles, so that a minute and a month take the same room.
+MAX_POINTS, two neighbours become one and the step doubles, so that a minute and a month take the same room.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-MOST_POINTS: Final = 360  # the first hour at the step below
+MAX_POINTS: Final = 360  # the first hour at the step below
 FIRST_STEP_SECONDS: Final = 10  # as often as hosts record
 FIELDS: Final = ("cpu_milli", "memory", "received", "sent", "gpu_memory", "gpu_utilisation")
 PEAKS: Final = frozenset({"memory", "gpu_memory"})  # of these a point holds the most, of the others the mean
@@ -29,7 +29,7 @@ class UsagePoints:
         by_step = {int(point[0] or 0): point for point in self.points}
         step_seconds = self.step_seconds
         for seconds, values in records:
-            while seconds >= MOST_POINTS * step_seconds:
+            while seconds >= MAX_POINTS * step_seconds:
                 by_step, step_seconds = _halved(by_step), step_seconds * 2
             number = max(0, int(seconds // step_seconds))
             _add(by_step, [number, 1, *values])

@@ -13,7 +13,7 @@ from hostworker.runtime.base import ContainerUse
 from hostworker.runtime.tests.runtime_worlds import make_spec
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.usage_recorder import UsageRecorder, fold_records
-from hostworker.watchdog import GpuReading
+from hostworker.watchdog import SessionGpuUse
 from resources.models import Host
 from resources.units import GIB, MIB
 from sessions import services
@@ -72,7 +72,7 @@ def test_records_are_rates_and_what_the_watchdog_saw(
     host: Host, runtime: FaultInjectingRuntime, clock: Clock, start: Callable[..., Session]
 ) -> None:
     plain, with_gpu = start(), start(fgpu=500)
-    recorder = UsageRecorder(runtime, host, lambda: {with_gpu.pk: GpuReading(memory_bytes=GIB, utilisation=40)})
+    recorder = UsageRecorder(runtime, host, lambda: {with_gpu.pk: SessionGpuUse(memory_bytes=GIB, utilisation=40)})
     recorder.poll()
     first = plain.usages.get()
     assert (first.memory, first.cpu_milli) == (0, None)  # a rate needs two looks

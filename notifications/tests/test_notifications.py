@@ -64,7 +64,7 @@ def test_ends_are_told_by_their_kind(target: Status, reason: Reason, kind: Kind,
     assert kinds_of(session.owner)[1:] == [told]
 
 
-def test_a_cancelled_session_is_told_of_unless_its_owner_did_it() -> None:
+def test_a_session_that_others_cancelled_is_told_of() -> None:
     waiting = make_session()
     waiting.move_to(Status.CANCELLED, Reason.PENDING_TIMEOUT)
     assert kinds_of(waiting.owner) == ["ENDED"]

@@ -44,7 +44,7 @@ class Document:
 
 
 @dataclass(frozen=True)
-class Result:
+class SearchHit:
     """A section that holds all words of a search."""
 
     document: Document
@@ -73,11 +73,11 @@ def load(name: str) -> Document:
     return Document(name, sections[0].title, html.replace("<pre>", '<pre tabindex="0">'), sections)
 
 
-def search(query: str, among: Sequence[str]) -> list[Result]:
+def search(query: str, among: Sequence[str]) -> list[SearchHit]:
     """Return the sections of these documents that hold every word of the query, those with it in the title first."""
     words = query.casefold().split()
     found = [
-        Result(document, section, _excerpt(section.text, words[0]))
+        SearchHit(document, section, _excerpt(section.text, words[0]))
         for document in map(load, among)
         for section in document.sections
         if words and all(word in f"{section.title} {section.text}".casefold() for word in words)

@@ -14,7 +14,7 @@ from pages.help import documents
 
 
 @dataclass(frozen=True)
-class Group:
+class DocumentGroup:
     """Documents for one kind of reader."""
 
     title: str | Promise
@@ -23,7 +23,7 @@ class Group:
 
 
 GROUPS: Final = (
-    Group(
+    DocumentGroup(
         _("Using the platform"),
         "play",
         (
@@ -42,8 +42,8 @@ GROUPS: Final = (
             "glossary",
         ),
     ),
-    Group(_("Running the platform"), "host", ("hosts", "settings", "security")),
-    Group(_("How it works inside"), "layers", ("architecture", "proxy", "design")),
+    DocumentGroup(_("Running the platform"), "host", ("hosts", "settings", "security")),
+    DocumentGroup(_("How it works inside"), "layers", ("architecture", "proxy", "design")),
 )
 ORDER: Final = tuple(name for group in GROUPS for name in group.names)
 
@@ -75,5 +75,5 @@ def keys(request: HttpRequest) -> HttpResponse:
     return render(request, "help/_keys.html" if request.headers.get("HX-Request") else "help/keys.html")
 
 
-def _groups() -> list[tuple[Group, list[documents.Document]]]:
+def _groups() -> list[tuple[DocumentGroup, list[documents.Document]]]:
     return [(group, [documents.load(name) for name in group.names]) for group in GROUPS]

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 TIMEOUT_SECONDS: Final = 3.0
 OUTPUT_LIMIT: Final = 64 * 1024  # bytes
-MOST_PROGRAMS: Final = 6
+MAX_PROGRAMS: Final = 6
 NAME_LENGTH: Final = 60
 
 # The command lines of all processes first, then what the home folder holds on the container's own file system.
@@ -66,8 +66,8 @@ def read_losses(text: str) -> Losses:
     numbers = [int(number) if number.isdecimal() else None for number in amounts.split()] + [None, None]
     size = numbers[1]
     return Losses(
-        programs=found.most_common(MOST_PROGRAMS),
-        more_programs=max(0, len(found) - MOST_PROGRAMS),
+        programs=found.most_common(MAX_PROGRAMS),
+        more_programs=max(0, len(found) - MAX_PROGRAMS),
         file_count=numbers[0],
         size_bytes=None if size is None else size * 1024,
     )

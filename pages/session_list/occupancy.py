@@ -20,7 +20,7 @@ _VERSION: Final = "SELECT coalesce(max(xid)::text, ''), count(*) FROM compute_ch
 _DEVICES: Final = """
     WITH held AS (SELECT gpu_id, sum(milli) AS milli FROM compute_gpushare GROUP BY gpu_id)
     SELECT gpu.id, host.name, gpu.index, gpu.name, gpu.memory, gpu.is_simulated,
-           host.status = %(ready)s AND NOT host.is_cordoned, coalesce(held.milli, 0)
+           %(ready)s = host.status AND NOT host.is_cordoned, coalesce(held.milli, 0)
     FROM resources_gpu gpu
     JOIN resources_host host ON host.id = gpu.host_id
     LEFT JOIN held ON held.gpu_id = gpu.id
@@ -33,11 +33,11 @@ _HOSTS: Final = """
     FROM resources_host host
     LEFT JOIN (SELECT host_id, sum(cpu) AS cpu, sum(memory) AS memory FROM compute_lease GROUP BY host_id) leased
         ON leased.host_id = host.id
-    WHERE host.group_id = %(group)s AND host.status = %(ready)s AND NOT host.is_cordoned
+    WHERE host.group_id = %(group)s AND %(ready)s = host.status AND NOT host.is_cordoned
 """
 
 
-class Device(NamedTuple):
+class GpuOccupancy(NamedTuple):
     """A GPU of the group; `held_milli` of its milli-fGPU are held by sessions."""
 
     id: int
@@ -54,7 +54,7 @@ class Device(NamedTuple):
 class GroupOccupancy:
     """A reading of one group; `free` is that of the hosts that take sessions, without `sessions`."""
 
-    devices: tuple[Device, ...]
+    devices: tuple[GpuOccupancy, ...]
     capacity_milli: int  # of one device
     free: Amounts
 
@@ -101,7 +101,7 @@ def _read(group: ResourceGroup) -> GroupOccupancy:
     parameters: dict[str, Any] = {"group": group.pk, "ready": HostStatus.READY.value}
     with connection.cursor() as cursor:
         cursor.execute(_DEVICES, parameters)
-        devices = tuple(Device(*row) for row in cursor.fetchall())
+        devices = tuple(GpuOccupancy(*row) for row in cursor.fetchall())
         cursor.execute(_HOSTS, parameters)
         cpu, memory, cpu_held, memory_held = map(int, cursor.fetchone())
     capacity = group.gpu_capacity

@@ -12,7 +12,7 @@ from django.utils.translation import ngettext
 
 from accounts.limits import FIELDS, Amounts, PolicyLimits, lesser, remaining
 from pages.session_list.compiled import of_numbers
-from pages.session_list.occupancy import Device, GroupOccupancy
+from pages.session_list.occupancy import GpuOccupancy, GroupOccupancy
 from resources.units import fgpu_text, size_text
 from sessions.lifecycle import HOSTED
 from sessions.models import GpuShare, Session
@@ -66,7 +66,7 @@ class Bar:
 class GpuBlock:
     """One GPU: what the user holds of it, what others hold, and what is free, in milli-fGPU."""
 
-    device: Device
+    device: GpuOccupancy
     capacity_milli: int
     mine_milli: int
 
@@ -192,7 +192,7 @@ def gpu_map(occupancy: GroupOccupancy, mine: Mapping[int, int]) -> GpuMap:
     """Return the GPUs of a group for a user who holds `mine`: milli-fGPU by GPU."""
     devices = occupancy.devices
     is_whole = len(devices) <= MAX_BLOCKS
-    chosen: Sequence[Device] = devices if is_whole else [device for device in devices if device.id in mine]
+    chosen: Sequence[GpuOccupancy] = devices if is_whole else [device for device in devices if device.id in mine]
     is_open = [device for device in devices if device.is_open]
     capacity = occupancy.capacity_milli
     mine_milli = sum(mine.values())

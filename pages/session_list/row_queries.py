@@ -17,7 +17,7 @@ from sessions.lifecycle import FINAL, Reason, Status
 from sessions.models import Endpoint, GpuShare, Mount, Session, end_expression
 from sessions.words import reason_text
 
-LEAST_EXTENSION: Final = timedelta(minutes=1)
+MIN_EXTENSION: Final = timedelta(minutes=1)
 
 
 class _Session(NamedTuple):
@@ -146,4 +146,4 @@ def _row(session: _Session, shares: list[_Share], folders: list[FolderMark], pub
 def _may_be_extended(session: _Session) -> bool:
     """As `Session.may_be_extended`."""
     is_limited = session.ends_at is not None and session.drain_by is None
-    return is_limited and session.max_extension - session.extension >= LEAST_EXTENSION
+    return is_limited and session.max_extension - session.extension >= MIN_EXTENSION

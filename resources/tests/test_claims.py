@@ -80,7 +80,7 @@ def test_another_machine_takes_the_place_only_where_it_says_so() -> None:
 
 
 @pytest.mark.django_db
-def test_the_same_boot_and_an_engine_that_is_silent_are_let_in() -> None:
+def test_same_boot_and_silent_engine_are_let_in() -> None:
     bound()
     claim("alpha", FIRST)
     claim("alpha", replace(FIRST, engine_id=""))

@@ -4,14 +4,29 @@ A host that is drained may end it before that.
 """
 
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from django.db.models import DateTimeField, ExpressionWrapper, F
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Least
 
-if TYPE_CHECKING:
-    from sessions.models.session import Session
+from accounts.models import User
+
+
+class TimeBound(Protocol):
+    """What of a session bounds its life."""
+
+    owner: User
+    started_at: datetime | None
+    time_limit: timedelta | None
+    extension: timedelta
+
+    @property
+    def drained_at(self) -> datetime | None: ...
+    @property
+    def ends_at(self) -> datetime | None: ...
+    @property
+    def is_final(self) -> bool: ...
 
 
 def time_bound() -> Least:
@@ -29,7 +44,7 @@ def end_expression() -> Least:
     return Least(limit_expression(), F("host__drain_by"))
 
 
-def end_of(session: "Session") -> datetime | None:
+def end_of(session: TimeBound) -> datetime | None:
     """Return the same in Python; fetch `owner__policy` and `host` with the session."""
     if session.started_at is None:
         return None
@@ -39,7 +54,7 @@ def end_of(session: "Session") -> datetime | None:
     return min((end for end in (limit_at, session.drained_at) if end is not None), default=None)
 
 
-def extension_left(session: "Session") -> timedelta:
+def extension_left(session: TimeBound) -> timedelta:
     """Return how much longer its owner's policy lets the running session go on; zero where nothing limits it."""
     if session.ends_at is None or session.drained_at is not None or session.is_final:
         return timedelta(0)

@@ -71,7 +71,7 @@ def test_the_whole_life_is_history_and_what_came_since() -> None:
     assert [point["cpu_milli"] for point in body["points"]] == [500, 700, 250]
 
 
-def test_an_ended_session_shows_its_life_with_the_shares_it_had() -> None:
+def test_an_ended_session_shows_its_whole_life() -> None:
     session = run_session(fgpu=500)
     begun = started(session, timedelta(days=20))
     UsageHistory.objects.create(

@@ -1,6 +1,6 @@
 """Any length of a session's life in a bounded number of points."""
 
-from sessions.usage_points import MOST_POINTS, UsagePoints
+from sessions.usage_points import MAX_POINTS, UsagePoints
 
 Record = tuple[float, list[int | None]]
 
@@ -10,13 +10,13 @@ def record(seconds: float, cpu: int | None, memory: int | None = 0) -> Record:
 
 
 def test_the_first_hour_keeps_every_record() -> None:
-    points = UsagePoints([]).fold(record(10 * number, number) for number in range(MOST_POINTS))
+    points = UsagePoints([]).fold(record(10 * number, number) for number in range(MAX_POINTS))
     assert (len(points.points), points.step_seconds) == (360, 10)
     assert points.points[7] == [7, 1, 7, 0, 0, 0, None, None]
 
 
 def test_a_longer_life_has_fewer_points_with_means_and_peaks() -> None:
-    points = UsagePoints([]).fold(record(10 * number, number % 2 * 100, number) for number in range(MOST_POINTS * 3))
+    points = UsagePoints([]).fold(record(10 * number, number % 2 * 100, number) for number in range(MAX_POINTS * 3))
     assert (len(points.points), points.step_seconds) == (270, 40)
     assert points.points[-1] == [269, 4, 50, 1079, 0, 0, None, None]
 

@@ -327,9 +327,7 @@ def test_earlier_and_foreign_exits_are_not_reported(world: World, runtime: Runti
         assert exit_.result(SECONDS).session == ours.session
 
 
-def test_a_process_killed_for_memory_is_told_while_others_go_on(
-    world: World, runtime: Runtime, running: ContainerSpec
-) -> None:
+def test_a_process_killed_for_memory_is_told(world: World, runtime: Runtime, running: ContainerSpec) -> None:
     stopped, killed = threading.Event(), threading.Event()
     told: list[tuple[str, int]] = []
 
