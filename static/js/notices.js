@@ -102,7 +102,9 @@ function wire() {
     window.htmx.ajax("GET", bell.dataset.panel, { target: panel, swap: "innerHTML" });
   });
   document.addEventListener("htmx:afterSwap", ({ detail }) => {
-    const newest = detail.target === panel && panel.querySelector("[data-newest]").dataset.newest;
+    if (detail.target !== panel) return;
+    window.tabler.Dropdown.getInstance(document.getElementById("bell-button"))?.update(); // it was placed without its content
+    const { newest } = panel.querySelector("[data-newest]").dataset;
     if (newest) tell(bell.dataset.read, { up_to: newest, quiet: "1" });
   });
 }
