@@ -2,10 +2,12 @@
 
 One client asks for each page in turn, over one connection on loopback, in rounds, so that what else the machine does
 falls on all pages alike; `ratio_to_empty_view` is a page's median against that of a page with the frame alone. Then
-eight clients at once ask for the list of sessions. The last line is one JSON object.
+eight clients at once ask for the list of sessions, and a session changes while 500 lists are open. The last line is one
+JSON object.
 """
 
 import argparse
+import asyncio
 import http.client
 import json
 import os
@@ -22,6 +24,7 @@ from typing import Any, Final
 
 from bench.common import load
 from bench.files import server
+from bench.page_updates import measure
 from gpuplatform.bootstrap import services
 from tests.ports import free_port
 
@@ -72,20 +75,24 @@ def main() -> None:
     parser.add_argument("--hosts", type=int, default=1_000)
     parser.add_argument("--sessions", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=10, help="how long eight clients ask for the list")
+    parser.add_argument("--browsers", type=int, default=500, help="how many have the list open when a session changes")
     parser.add_argument("--hold", action="store_true", help="serve until Ctrl-C instead")
     options = parser.parse_args()
-    with running(options.hosts, options.sessions) as (port, made):
+    with running(options.hosts, options.sessions) as (port, made, environment):
         if options.hold:
             print(f"http://{HOST}:{port}/ with the cookies {made['cookies']}")
             threading.Event().wait()
         figures = page_figures(port, made, options.rounds)
-        figures["list_pages_per_second"] = throughput(port, made["cookies"]["administrator"], options.seconds)
+        administrator = made["cookies"]["administrator"]
+        figures["list_pages_per_second"] = throughput(port, administrator, options.seconds)
+        update = measure(f"{HOST}:{port}", administrator, options.browsers, environment)
+        figures["update_of_open_lists_ms"] = asyncio.run(update)
     sys.stdout.write(json.dumps(figures | {"load": load()}) + "\n")
 
 
 @contextmanager
-def running(hosts: int, sessions: int) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Serve a platform with that many hosts and sessions; give its port and what bench/page_world.py printed."""
+def running(hosts: int, sessions: int) -> Iterator[tuple[int, dict[str, Any], dict[str, str]]]:
+    """Serve a platform with that many hosts and sessions; give its port, bench/page_world.py's facts, the settings."""
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     environment = os.environ | {
@@ -104,7 +111,7 @@ def running(hosts: int, sessions: int) -> Iterator[tuple[int, dict[str, Any]]]:
             subprocess.run([*MANAGE, *command], env=environment, check=True)
         made = _populate(environment, hosts, sessions)
         stack.enter_context(server([*MANAGE, "web", "--address", f"{HOST}:{port}"], environment, port))
-        yield port, made
+        yield port, made, environment
     shutil.rmtree(FOLDER)
 
 

@@ -1,0 +1,90 @@
+"""The list of sessions in a real browser: live without fetching, usable at every width and by keyboard."""
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from django.utils import timezone
+from playwright.sync_api import Browser, Page, expect
+
+from accounts.models import User
+from resources.models import Host
+from sessions import notify
+from sessions.lifecycle import Reason, Status
+from sessions.models import SessionUsage
+from tests.browser import signed_in
+from tests.factories import make_host, make_session, make_user, run_session
+from tests.live import LiveServer
+
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
+WIDTHS = (360, 390, 768, 992, 1100, 1280, 1440, 2560)
+
+
+@pytest.fixture
+def admin() -> User:
+    return make_user(is_superuser=True)
+
+
+@pytest.fixture
+def host() -> Host:
+    return make_host(gpus=2, cpu=64)
+
+
+@pytest.fixture
+def page(browser: Browser, server: LiveServer, admin: User) -> Iterator[Page]:
+    """A tab of a superadmin; it must log no error."""
+    with signed_in(browser, server, admin) as context:
+        yield context.new_page()
+
+
+def test_an_open_list_follows_without_fetching(page: Page, admin: User, host: Host) -> None:
+    ending, staying = (run_session(host=host, owner=admin, fgpu=500) for _ in range(2))
+    SessionUsage.objects.create(session=staying, cpu_milli=500, memory=2**29, gpu_utilisation=20, gpu_memory=2**30)
+    page.goto("/sessions/")
+    expect(page.locator("html")).to_have_attribute("data-connection", "live")
+    expect(page.locator(f"[data-use={staying.pk}]")).to_contain_text("0.5 / 1 core")
+    expect(page.locator(f"[data-use={staying.pk}]")).to_contain_text("80 % / 0.5 fGPU")  # of its share, not of the card
+    expect(page.locator("[data-gpus=free]")).to_have_text("3")
+    fetched: list[str] = []
+    page.on("request", lambda request: fetched.append(urlsplit(request.url).path))
+    ending.move_to(Status.ERROR, Reason.OUT_OF_MEMORY)
+    expect(page.locator(f"#session-{ending.pk}")).to_have_count(0)
+    expect(page.locator("[data-count=others]")).to_have_text("1")
+    expect(page.locator("[data-gpus=free]")).to_have_text("3.5")
+    waiting = make_session(owner=admin, resource_group=host.group, name="brand-new")
+    notify.sessions_changed([(waiting.pk, admin.pk)])
+    expect(page.locator("#session-rows tr").first).to_contain_text("brand-new")
+    assert "/sessions/" not in fetched
+
+
+def test_every_control_is_in_view_at_every_width(page: Page, host: Host) -> None:
+    session = run_session(host=host, fgpu=500, owner=make_user(email="a.rather.long.address@laboratory.example.org"))
+    page.goto("/sessions/")
+    for width in WIDTHS:
+        page.set_viewport_size({"width": width, "height": 900})
+        for name in ("apps", "terminal", "logs", "end"):
+            box = page.locator(f"#{name}-{session.pk}").bounding_box()
+            assert box
+            assert 0 <= box["x"] <= width - box["width"], f"{name} at {width}"
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, width
+
+
+def test_menus_and_selection_work_by_keyboard(page: Page, host: Host) -> None:
+    for fgpu in (500, 500):
+        run_session(host=host, fgpu=fgpu, created_at=timezone.now())
+    page.goto("/sessions/")
+    page.locator("#filters summary").press("Enter")
+    expect(page.locator("#filter-environment")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#filter-environment")).to_be_hidden()
+    expect(page.locator("#filters summary")).to_be_focused()
+    page.locator("#tick-all").press("Space")
+    expect(page.locator("[data-ticked-count]")).to_have_text("2")
+    page.get_by_role("button", name="Terminate selected").press("Enter")
+    expect(page.get_by_role("dialog")).to_contain_text("2 sessions")
+    page.keyboard.press("Escape")
+    page.get_by_role("button", name="Clear").press("Enter")
+    expect(page.locator("[data-ticked-bar]")).to_be_hidden()
+    page.locator("#columns summary").press("Enter")
+    page.locator("#column-place").press("Space")
+    expect(page.locator(".td-place").first).to_contain_text(host.name)
