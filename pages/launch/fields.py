@@ -9,6 +9,7 @@ from django.utils.datastructures import MultiValueDict
 from django.utils.translation import gettext as _
 
 from folders.models import Folder
+from folders.mount_paths import absolute_path
 
 Pairs = list[tuple[str, str]]
 ChosenFolders = dict[str, tuple[str, bool]]
@@ -70,3 +71,13 @@ class FolderRow:
     path: str = ""
     is_read_only: bool = False
     problem: str = ""
+
+    @property
+    def path_in_session(self) -> str:
+        """The absolute path at which it would be mounted."""
+        return absolute_path(self.path, self.folder.name)
+
+    @property
+    def usual_path(self) -> str:
+        """The absolute path at which it is mounted where none is given."""
+        return absolute_path("", self.folder.name)

@@ -164,6 +164,13 @@ def test_an_odd_link_still_shows_a_form(owner: User, host: Host, image: Image, q
     assert shown(owner, query)
 
 
+def test_there_are_four_pages_and_no_others(owner: User, host: Host, image: Image) -> None:
+    browser = browser_of(owner)
+    for slug in ("environment", "folders", "resources", "review"):
+        assert browser.get(f"{LAUNCH}{slug}/").context["step"].slug == slug
+    assert browser.get(f"{LAUNCH}nothing/").status_code == 404
+
+
 def test_the_copied_link_leaves_variables_out(owner: User, host: Host, image: Image) -> None:
     typed = form_of(host, image, variable=["TOKEN"], value=["secret"], name="named", count="2")
     page = browser_of(owner).post(CHECK, typed)

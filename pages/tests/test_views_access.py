@@ -12,7 +12,16 @@ pytestmark = pytest.mark.django_db
 OF_ONE_SESSION = ("", "logs/", "logs/download/", "terminate/")
 
 
-@pytest.mark.parametrize("path", ["/sessions/", "/sessions/launch/", "/sessions/terminate/"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/sessions/",
+        "/sessions/launch/",
+        "/sessions/launch/review/",
+        "/sessions/launch/start-over/",
+        "/sessions/terminate/",
+    ],
+)
 @pytest.mark.parametrize("method", ["get", "post"])
 def test_nobody_is_sent_to_the_sign_in_page(client: Client, path: str, method: str) -> None:
     response = getattr(client, method)(path)
