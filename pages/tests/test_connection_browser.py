@@ -10,6 +10,7 @@ from django.utils import timezone
 from playwright.sync_api import Browser, Page, expect
 
 from accounts.models import User
+from hostworker.terminal_message import SHOW
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.browser import hold_time, signed_in
@@ -111,6 +112,8 @@ def test_the_end_is_counted_down_and_put_off_in_the_terminal(page: Page, server:
         left = page.locator("#terminal-left")
         expect(left).to_contain_text(re.compile(r"8 min \d+ s left"))
         expect(page).to_have_title(re.compile(r"^8 min \d+ s left · "))
+        container.run(f"export GP_TEXT='it ends in 9 minutes'; {SHOW}")
+        expect(page.locator(".xterm-rows")).to_contain_text("it ends in 9 minutes")
         left.get_by_role("link", name="Extend").click()
         dialog = page.get_by_role("dialog")
         expect(dialog.get_by_role("combobox")).to_be_focused()
