@@ -231,7 +231,8 @@ def gpu_shares_of(user_ids: Sequence[int], group_id: int) -> dict[int, dict[int,
 def _held(user_ids: RawSQL) -> QuerySet[Any, Any]:
     sessions = Session.objects.filter(owner__in=user_ids, status__in=HOSTED).order_by()
     amounts = Sum("cpu"), Sum("memory"), Sum("fgpu"), Count("id")
-    return sessions.values_list("owner_id", "resource_group_id", *amounts)
+    # Amounts in values_list() itself would be grouped by session.
+    return sessions.values_list("owner_id", "resource_group_id").annotate(*amounts)
 
 
 def _gpu_shares(user_ids: RawSQL) -> QuerySet[Any, Any]:

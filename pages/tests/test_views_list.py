@@ -291,3 +291,12 @@ def test_equal_rows_are_rendered_once() -> None:
     services.terminate(session, actor=session.owner)
     text_of(browser, "/sessions/")
     assert rendering.rendered_count() == before + 1
+
+
+def test_bars_add_up_all_sessions_of_the_user_in_the_group() -> None:
+    host = make_host(gpus=1)
+    user = make_user()
+    for _ in range(3):
+        run_session(host=host, owner=user, cpu=2)
+    held = held_by([user.pk])[user.pk][host.group_id]
+    assert (held.cpu, held.sessions) == (6, 3)
