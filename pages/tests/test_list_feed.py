@@ -131,12 +131,13 @@ class Browser:
 
 @pytest.mark.django_db(transaction=True)
 async def test_an_open_list_is_sent_rows_use_and_resources() -> None:
-    session = await sync_to_async(run_session)()
+    owner = await sync_to_async(make_user)()
+    session = await sync_to_async(run_session)(owner=owner)
     foreign = await sync_to_async(run_session)()
     for each in (session, foreign):
         await sync_to_async(SessionUsage.objects.create)(session=each, cpu_milli=250)
     version = version_text(await sync_to_async(change_version)())
-    browser = Browser(session.owner)
+    browser = Browser(owner)
     await browser.open()
     try:
         shown = {
