@@ -34,14 +34,20 @@ def sessions_page(browser: Browser, platform: Platform, email: str = USER) -> It
     assert errors == []
 
 
-def launch(page: Page, *, name: str, preset: str, count: int = 1) -> None:
-    """Launch sessions, and put the launcher away that opens by itself when the first of them runs."""
+def launch(page: Page, *, name: str, preset: str, count: int = 1, has_folder: bool = False) -> None:
+    """Launch sessions, and put the launcher away that opens by itself when the first of them runs.
+
+    With `has_folder`, of a user one of whose data folders is mounted always.
+    """
     page.get_by_role("link", name="START").first.click()
     page.get_by_label("Session name").fill(name)
     open_step(page, "Resources")
     page.locator(".preset", has_text=preset).click()
     page.locator("input[name=count]").fill(str(count))
-    launch_without_folder(page)
+    if has_folder:
+        page.locator("#launch-button").click()
+    else:
+        launch_without_folder(page)
     expect(page.get_by_role("dialog")).to_contain_text(f"Apps of {name}")
     page.keyboard.press("Escape")
 

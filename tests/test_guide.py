@@ -87,7 +87,7 @@ def test_a_terminal_runs_commands_and_survives_a_reload(page: Page, platform: Pl
     assert limits(session["container_id"]) == {"memory": GIB, "cpu": 1.0}
 
     end(page, "shell")
-    expect(terminal.get_by_text("ended")).to_be_visible()
+    expect(terminal.get_by_role("heading", name="The session has ended")).to_be_visible()
 
 
 def test_a_dot_folder_keeps_what_pip_installs_for_the_user(page: Page) -> None:
@@ -98,7 +98,7 @@ def test_a_dot_folder_keeps_what_pip_installs_for_the_user(page: Page) -> None:
     expect(page.get_by_text(".local").first).to_be_visible()
     page.get_by_role("link", name="Sessions", exact=True).first.click()
 
-    launch(page, name="installs", preset="small")
+    launch(page, name="installs", preset="small", has_folder=True)
     terminal = terminal_of(page, "installs")
     terminal.keyboard.type(f"touch elsewhere; {MAKE_PACKAGE} && pip install --user --no-index ./{PACKAGE}\n")
     expect(terminal.locator(".xterm-rows")).to_contain_text("Successfully installed hello-1.0")
@@ -106,7 +106,7 @@ def test_a_dot_folder_keeps_what_pip_installs_for_the_user(page: Page) -> None:
     end(page, "installs")
     expect(page.locator("tr", has_text="installs")).to_have_count(0)
 
-    launch(page, name="imports", preset="small")
+    launch(page, name="imports", preset="small", has_folder=True)
     page.get_by_role("link", name="imports", exact=True).click()
     expect(page.get_by_text("read-write, always mounted")).to_be_visible()
     page.get_by_role("link", name="Sessions", exact=True).first.click()
@@ -128,7 +128,7 @@ def test_a_user_whose_policy_allows_it_has_sudo(browser: Browser, platform: Plat
         terminal.keyboard.type("sudo pip install -q cowsay && python -m cowsay -t from-$(sudo whoami)\n")
         expect(terminal.locator(".xterm-rows")).to_contain_text("from-root")
         end(page, "tools")
-        expect(terminal.get_by_text("ended")).to_be_visible()
+        expect(terminal.get_by_role("heading", name="The session has ended")).to_be_visible()
 
 
 def limits(container_id: str) -> dict[str, float]:
