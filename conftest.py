@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 from django.core.cache import cache
+from django.db import connection
 from django.test import TransactionTestCase
 from hypothesis import HealthCheck, settings
 from playwright.sync_api import Browser
@@ -43,8 +44,10 @@ def _lent_containers() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def module_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
     """The database of a module whose tests share committed rows, such as those of a worker that runs throughout."""
-    with django_db_blocker.unblock(), keeping_rows():
-        yield
+    with django_db_blocker.unblock():
+        with keeping_rows():
+            yield
+        connection.close()  # while the browser's event loop runs, Django has a connection that nothing else would close
 
 
 @pytest.fixture(autouse=True)

@@ -15,6 +15,9 @@ from translation.english_texts import ENGLISH_TEXTS
 
 _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s")
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?]) (?=[A-Z])")
+_NUMBERS: Final = {"all", "count", "done"}  # placeholders that stand for numbers alone
+_NUMBER: Final = r"[\d.,]+"
+_ANYTHING: Final = r"(?:(?![.!?] [A-Z]).)+?"  # but the end of one sentence and the beginning of the next
 _LISTING: Final = re.compile(r", | and ")
 
 
@@ -66,10 +69,11 @@ def _patterns() -> list[tuple[re.Pattern[str], str]]:
 
 
 def _pattern(text: str) -> re.Pattern[str]:
-    # The value of a placeholder may be anything but the end of one sentence and the beginning of the next.
     literals_and_names = _PLACEHOLDER.split(text)
     parts = [
-        f"(?P<{part}>(?:(?![.!?] [A-Z]).)+?)" if number % 2 else re.escape(part.replace("%%", "%"))
+        f"(?P<{part}>{_NUMBER if part in _NUMBERS else _ANYTHING})"
+        if number % 2
+        else re.escape(part.replace("%%", "%"))
         for number, part in enumerate(literals_and_names)
     ]
     return re.compile("".join(parts), re.DOTALL)

@@ -567,4 +567,32 @@ ENGLISH_TEXTS: Final = (
     _("Editor and debugger; best with 1 GiB or more"),
     _("Reads what is logged below ~/logs"),
     _("Runs of scripts that were started at home"),
+    _("The image is on the host"),
+    _("It has written almost as much as its policy allows"),
+    _("It wrote more to its host's disk than it may"),
+    _(
+        "It has written %(size)s outside of data folders, and is ended beyond %(limit)s. Delete files, or move them to a data folder."
+    ),
+    _("%(image)s is on the host now."),
+    _("%(name)s is being saved as %(image)s."),
+    _("There is a session called %(name)s already; choose another name."),
+    _("%(image)s is in use by %(users)s; end it first."),
+    _("%(image)s is in use by %(users)s; end them first."),
+    _("What listens there has not answered on port %(port)s for %(seconds)s s."),
+    _("%(title)s runs, but has not answered on port %(port)s for %(seconds)s s."),
+    _("%(image)s is on the host now (%(size)s MB)."),
+    _("It has written %(size)s outside of data folders; its policy allows %(limit)s."),
+    _("%(title)s ended, perhaps for want of memory before it answered."),
+    _("%(title)s ended with exit code %(code)s, perhaps for want of memory before it answered."),
+    _("At most %(most)s apps and ports of a session can be open; close some."),
+    _("At most %(most)s apps and ports of your sessions can be open; close some."),
+    _("The body of the request is too large."),
+    _(
+        "The disk of host %(host)s has only %(free)s left, and of its sessions this one had written most: %(size)s outside of data folders."
+    ),
+    _("Out of memory: a process was killed, because the session had used its %(memory)s."),
+    _("What was typed while the network was away was not sent."),
+    _("Shared memory is part of the memory and cannot be above %(memory)s."),
+    _("Out of memory: a process was killed, and the session goes on"),
+    _("Its host is being taken out of service"),
 )

@@ -18,8 +18,8 @@ from translation.english import is_recognized
 
 SAME_IN_EVERY_LANGUAGE: Final = re.compile(
     r"\b(GPU Platform|fGPU|GPUs?|CPU|RAM|UTC|SSH|SFTP|API|GiB|MiB|MB|ID|URL|Jupyter|TensorBoard|VS Code|Dockerfile|apt"
-    r"|pip|conda|Python|Docker|Ctrl|Shift|Alt|Esc|Enter|Tab|Home|End|Page Up|Page Down|shm|START|LAUNCH|CSV|OK|English"
-    r"|PENDING|SCHEDULED|PREPARING|RUNNING|TERMINATING|TERMINATED|CANCELLED|ERROR|SUCCESS)\b"
+    r"|home/work|NAME|pip|conda|Python|Docker|Ctrl|Shift|Alt|Esc|Enter|Tab|Home|End|Page Up|Page Down|shm|CSV|OK"
+    r"|English|PENDING|SCHEDULED|PREPARING|RUNNING|TERMINATING|TERMINATED|CANCELLED|ERROR|SUCCESS)\b"
 )
 _WORD: Final = re.compile(r"[A-Za-z]{2,}")
 _TEXT_ATTRIBUTES: Final = {
@@ -39,7 +39,7 @@ _ENGLISH_FILTER: Final = re.compile(r"\|(?:pluralize|yesno|default(?:_if_none)?:
 def in_template(source: str) -> Iterator[str]:
     """Yield the unmarked texts of a template: between tags, in attributes, and given to included templates."""
     html, is_marked = [], False
-    source = re.sub(r"\{% block \w*class %\}[\w -]*\{% endblock %\}", "", source)
+    source = re.sub(r"\{% block (?:\w*class|coltype) %\}[\w -]*\{% endblock %\}", "", source)
     for token in Lexer(re.sub(r"\{% comment.*?endcomment %\}", "", source, flags=re.DOTALL)).tokenize():
         if token.token_type == TokenType.TEXT:
             html.append("" if is_marked else token.contents)
@@ -120,7 +120,8 @@ class _TextParser(HTMLParser):
 
 _SCRIPT_SENTENCE: Final = re.compile(r"^.?[A-Z][a-z]+( |…|\.|$)|[a-z] [a-z]+ [a-z]+ |^(%|\$\{[^}]*\})[^<#]* [a-z]{2,}")
 _SELECTOR: Final = re.compile(
-    r"[#\[\].>{]|^[a-z]+( [a-z]+)*$|^[A-Z][A-Za-z0-9]*-|^(Enter|Escape|Tab|Delete|Home|End|Files)$|^#"
+    r"[#\[\].>{]|^[a-z]+( [a-z]+)*$|^[A-Z][A-Za-z0-9]*-|^#"
+    r"|^(Enter|Escape|Tab|Delete|Home|End|Files|Insert|Notification)$"
 )
 _PROGRAM: Final = re.compile(r"^(SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|LOCK|SET) |[{}<>]|^/|==|::|=%s|: \w+=")
 

@@ -1,5 +1,7 @@
 """Sentences composed in English are recognized when they are shown."""
 
+from collections.abc import Iterator
+
 import pytest
 from django.utils import translation
 
@@ -16,9 +18,15 @@ TEXTS = {
 
 
 @pytest.fixture(autouse=True)
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
+def known(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(english, "ENGLISH_TEXTS", tuple(TEXTS))
     monkeypatch.setattr(english, "gettext", lambda text: TEXTS.get(text, text))
+    forget()
+    yield
+    forget()
+
+
+def forget() -> None:
     for cached in (english._patterns, english._translated):
         cached.cache_clear()
 

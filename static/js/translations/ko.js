@@ -10,11 +10,23 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(count)s new notification": [
 "새 알림 %(count)s개"
 ],
+"%(count)s row lacks its name or its value and is not applied.": [
+"%(count)s개 줄에 이름이나 값이 없어 적용되지 않습니다."
+],
+"%(count)s variable is set: %(names)s": [
+"변수 %(count)s개 설정됨: %(names)s"
+],
 "%(days)s d %(hours)s h": [
 "%(days)s일 %(hours)s시간"
 ],
 "%(done)s of %(count)s file uploaded, %(failed)s failed": [
 "파일 %(count)s개 중 %(done)s개 업로드됨, %(failed)s개 실패"
+],
+"%(fgpu)s fGPU = %(share)s (%(models)s)": [
+"%(fgpu)s fGPU = %(share)s (%(models)s)"
+],
+"%(fgpu)s fGPU: %(share)s": [
+"%(fgpu)s fGPU: %(share)s"
 ],
 "%(hours)s h %(minutes)s min": [
 "%(hours)s시간 %(minutes)s분"
@@ -22,11 +34,20 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(hours)s h %(minutes)s min left": [
 "%(hours)s시간 %(minutes)s분 남음"
 ],
+"%(left)s left in your policy": [
+"정책에서 %(left)s 남음"
+],
+"%(memory)s of a GPU, %(percent)s %% of its time": [
+"GPU 메모리 %(memory)s, 시간의 %(percent)s %%"
+],
 "%(minutes)s min %(seconds)s s": [
 "%(minutes)s분 %(seconds)s초"
 ],
 "%(minutes)s min left": [
 "%(minutes)s분 남음"
+],
+"%(name)s is set twice.": [
+"%(name)s이(가) 두 번 설정되었습니다."
 ],
 "%(name)s over time, now %(now)s": [
 "시간별 %(name)s, 지금 %(now)s"
@@ -45,6 +66,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "%(sent)s of %(total)s": [
 "%(total)s 중 %(sent)s"
+],
+"%(share)s of %(size)s": [
+"%(size)s 중 %(share)s"
 ],
 "%(share)s of your share, %(card)s of the GPU": [
 "할당분의 %(share)s, GPU의 %(card)s"
@@ -67,11 +91,32 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(used)s of your %(share)s; the GPU has %(card)s": [
 "할당분 %(share)s 중 %(used)s. GPU 전체는 %(card)s"
 ],
+"%(version)s (not ready)": [
+"%(version)s (준비되지 않음)"
+],
+"1 fGPU is a whole GPU here": [
+"여기서 1 fGPU는 GPU의 1/%(count)s입니다"
+],
+"1 whole GPU and %(memory)s of another, %(percent)s %% of its time": [
+"온전한 GPU %(count)s개와 다른 GPU의 메모리 %(memory)s, 시간의 %(percent)s %%"
+],
+"1 whole GPU with %(memory)s": [
+"각각 %(memory)s인 온전한 GPU %(count)s개"
+],
+"A name has letters, digits and _ and does not begin with a digit.": [
+"이름에는 영문자, 숫자와 _ 를 쓸 수 있고 숫자로 시작할 수 없습니다."
+],
 "A part of this page did not arrive, so the terminal cannot start. A filter or the network on the way may have held it back.": [
 "페이지의 일부가 도착하지 않아 터미널을 시작할 수 없습니다. 필터나 네트워크가 막았을 수 있습니다."
 ],
+"A program wants to copy: %(text)s": [
+"프로그램이 복사하려고 합니다: %(text)s"
+],
 "A proxy in front of the platform refuses so large a file.": [
 "플랫폼 앞의 프록시가 이렇게 큰 파일을 거부합니다."
+],
+"CPU": [
+"CPU"
 ],
 "Cancel all and close": [
 "모두 취소하고 닫기"
@@ -81,6 +126,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "Close": [
 "닫기"
+],
+"Close without saving": [
+"저장하지 않고 닫기"
 ],
 "Closed": [
 "닫힘"
@@ -109,6 +157,15 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "New shell": [
 "새 셸"
 ],
+"No connection since %(time)s. What you type is not sent.": [
+"%(time)s부터 연결되지 않았습니다. 입력한 내용은 전송되지 않습니다."
+],
+"No connection. What you type is not sent. Reconnecting…": [
+"연결이 없습니다. 입력한 내용은 전송되지 않습니다. 다시 연결하는 중…"
+],
+"None is set.": [
+"설정된 변수가 없습니다."
+],
 "Not connected": [
 "연결되지 않음"
 ],
@@ -118,8 +175,20 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "Not found": [
 "찾을 수 없음"
 ],
+"Not on the host yet.": [
+"아직 호스트에 없습니다."
+],
+"Not on the host yet; it is pulled first, about %(size)s.": [
+"아직 호스트에 없습니다. 먼저 약 %(size)s을(를) 가져옵니다."
+],
+"Not on the host yet; it is pulled first.": [
+"아직 호스트에 없습니다. 먼저 가져옵니다."
+],
 "Not saved yet": [
 "아직 저장되지 않음"
+],
+"Not sent: there is no connection": [
+"전송되지 않음: 연결이 없습니다"
 ],
 "Nothing uploaded": [
 "업로드된 것 없음"
@@ -127,11 +196,26 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "Notifications": [
 "알림"
 ],
+"On %(have)s of %(total)s hosts already.": [
+"호스트 %(total)s대 중 %(have)s대에 이미 있습니다."
+],
+"On %(have)s of %(total)s hosts already; the others pull it first, about %(size)s.": [
+"호스트 %(total)s대 중 %(have)s대에 이미 있습니다. 다른 호스트는 먼저 약 %(size)s을(를) 가져옵니다."
+],
+"On %(have)s of %(total)s hosts already; the others pull it first.": [
+"호스트 %(total)s대 중 %(have)s대에 이미 있습니다. 다른 호스트는 먼저 가져옵니다."
+],
+"On the host already.": [
+"호스트 %(count)s대 모두에 이미 있습니다."
+],
 "Press Ctrl+Shift+V (⌘V on a Mac) to paste": [
 "붙여넣으려면 Ctrl+Shift+V(Mac은 ⌘V)를 누르세요"
 ],
-"Reconnecting…": [
-"다시 연결하는 중…"
+"RAM": [
+"RAM"
+],
+"Save the others": [
+"나머지 저장"
 ],
 "Saved at %(time)s": [
 "%(time)s에 저장됨"
@@ -150,6 +234,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "Sign in": [
 "로그인"
+],
+"Terminal": [
+"터미널"
 ],
 "The browser did not allow copying": [
 "브라우저가 복사를 허용하지 않았습니다"
@@ -199,6 +286,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "This browser was told to show no notifications of this site; its settings change that.": [
 "이 브라우저는 이 사이트의 알림을 표시하지 않도록 설정되어 있습니다. 브라우저 설정에서 바꿀 수 있습니다."
 ],
+"This environment needs at least %(amounts)s.": [
+"이 실행 환경에는 최소 %(amounts)s이(가) 필요합니다."
+],
 "This is another file, or it was changed since. Choose the same one, or discard this and upload it anew.": [
 "다른 파일이거나 그 후에 변경된 파일입니다. 같은 파일을 선택하거나, 이것을 버리고 새로 업로드하세요."
 ],
@@ -207,6 +297,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "Uploading %(number)s of %(count)s file": [
 "파일 %(count)s개 중 %(number)s번째 업로드 중"
+],
+"What is not saved is not applied to the session. Nor are rows without a name or a value.": [
+"저장하지 않은 것은 세션에 적용되지 않습니다. 이름이나 값이 없는 줄도 적용되지 않습니다."
 ],
 "What you typed is not saved. Leave it?": [
 "입력한 내용이 저장되지 않았습니다. 나갈까요?"
@@ -235,11 +328,17 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "ending now": [
 "곧 종료"
 ],
+"fGPU": [
+"fGPU"
+],
 "less than a minute left": [
 "1분 미만 남음"
 ],
 "not measured": [
 "측정되지 않음"
+],
+"not ready yet": [
+"아직 준비되지 않음"
 ],
 "paused at %(percent)s %%": [
 "%(percent)s %%에서 일시 정지"
@@ -250,10 +349,22 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "the name exists already": [
 "같은 이름이 이미 있음"
 ],
+"this environment needs %(least)s": [
+"이 실행 환경에는 %(least)s이(가) 필요합니다"
+],
+"up to %(most)s at once": [
+"한 번에 최대 %(most)s개"
+],
+"up to %(most)s per session": [
+"세션당 최대 %(most)s"
+],
 "uploaded": [
 "업로드됨"
 ],
 "waiting": [
 "대기 중"
+],
+"your policy lets %(left)s more run now, the others wait": [
+"정책에 따라 지금 %(left)s개를 더 실행할 수 있고 나머지는 기다립니다"
 ]
 } };
