@@ -67,7 +67,7 @@ def test_four_pages_are_reached_by_arrows_and_directly(page: Page) -> None:
         page.get_by_role("link", name="Next page").click()
         assert title(page) == name
     expect(page.get_by_role("link", name="Next page")).to_be_hidden()
-    expect(page.locator("#launch-button")).to_have_text("LAUNCH")
+    expect(page.get_by_role("button", name="LAUNCH", exact=True)).to_be_visible()
     page.get_by_role("link", name="Previous page").click()
     assert title(page) == "Resources"
     page.go_back()
