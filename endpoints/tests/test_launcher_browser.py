@@ -170,7 +170,7 @@ def test_a_new_share_link_is_focused_and_copied(
     expect(page.get_by_label("Share link")).to_be_focused()
     link = page.get_by_label("Share link").input_value()
     hold_time(page)
-    page.get_by_role("button", name="Copy").click()
+    page.get_by_role("button", name="Copy", exact=True).click()
     expect(page.get_by_role("button", name="Copied")).to_be_visible()
     assert page.evaluate("navigator.clipboard.readText()") == link
 

@@ -8,7 +8,7 @@ from drf_spectacular.validation import validate_schema
 
 PATHS = {
     "/api/v1/auth/token/": {"post", "delete"},
-    "/api/v1/me/": {"get"},
+    "/api/v1/me/": {"get", "patch"},
     "/api/v1/me/limits/": {"get"},
     "/api/v1/images/": {"get"},
     "/api/v1/presets/": {"get"},
