@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy as _
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class WizardStep:
     """One page of the wizard."""
 
     slug: str
@@ -22,9 +22,9 @@ class Step:
 
 
 STEPS: Final = (
-    Step(slug="environment", title=_("Environment"), fields=("image", "image_name", "name", "environment")),
-    Step(slug="folders", title=_("Data folders"), fields=("mounts",)),
-    Step(
+    WizardStep(slug="environment", title=_("Environment"), fields=("image", "image_name", "name", "environment")),
+    WizardStep(slug="folders", title=_("Data folders"), fields=("mounts",)),
+    WizardStep(
         slug="resources",
         title=_("Resources"),
         fields=(
@@ -32,12 +32,12 @@ STEPS: Final = (
             *("command", "time_limit", "not_before", "depends_on"),
         ),
     ),
-    Step(slug="review", title=_("Confirm and launch")),
+    WizardStep(slug="review", title=_("Confirm and launch")),
 )
 BY_SLUG: Final = {step.slug: step for step in STEPS}
 
 
-def first_with(names: Iterable[str]) -> Step:
+def first_with(names: Iterable[str]) -> WizardStep:
     """Return the first page that shows one of these messages; the last page without."""
     known = list(names)
     return next((step for step in STEPS if any(step.shows(name) for name in known)), STEPS[-1])

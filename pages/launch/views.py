@@ -20,7 +20,7 @@ from pages.launch.advice import choices_of, parts_of
 from pages.launch.forms import LaunchForm
 from pages.launch.links import link_to
 from pages.launch.offer import LaunchOffer
-from pages.launch.steps import Step
+from pages.launch.steps import WizardStep
 from resources.images import builds
 from scheduler.estimate import estimate
 from sessions.errors import RejectedError
@@ -105,7 +105,7 @@ def _begun(request: UserRequest, offer: LaunchOffer) -> tuple[LaunchForm, str]:
     return LaunchForm(request.user, offer=offer, initial=initial), text
 
 
-def _page(request: UserRequest, form: LaunchForm, notice: str, step: Step) -> HttpResponse:
+def _page(request: UserRequest, form: LaunchForm, notice: str, step: WizardStep) -> HttpResponse:
     wrong = form.messages() if form.is_bound else {}
     context = {
         "form": form,

@@ -28,7 +28,7 @@ class StepState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class StartStep:
     """One step of the start; without an end it is under way, without a beginning it is still to come."""
 
     name: StepName
@@ -42,13 +42,13 @@ class Step:
         return self.ended_at - self.began_at if self.began_at and self.ended_at else None
 
 
-def start_steps(session: Session, events: Iterable[SessionEvent]) -> list[Step]:
+def start_steps(session: Session, events: Iterable[SessionEvent]) -> list[StartStep]:
     """Return the steps of the session's last attempt; the image is one only where it was pulled."""
     moments = _moments(events)
     names = [StepName.QUEUE, StepName.HOST, StepName.IMAGE, StepName.CONTAINER]
     if moments.get(StepName.IMAGE) is None and not _is_pulling(session):
         names.remove(StepName.IMAGE)
-    steps: list[Step] = []
+    steps: list[StartStep] = []
     began: datetime | None = session.created_at
     for name in names:
         ended = moments.get(name)
@@ -59,17 +59,17 @@ def start_steps(session: Session, events: Iterable[SessionEvent]) -> list[Step]:
         else:
             state = StepState.FAILED if session.is_final else StepState.CURRENT
             ended = session.ended_at
-        steps.append(Step(name=name, state=state, began_at=began, ended_at=ended))
+        steps.append(StartStep(name=name, state=state, began_at=began, ended_at=ended))
         began = ended if state == StepState.DONE else None
     return steps
 
 
-def is_started(steps: Iterable[Step]) -> bool:
+def is_started(steps: Iterable[StartStep]) -> bool:
     """Return whether every step is done."""
     return all(step.state == StepState.DONE for step in steps)
 
 
-def total(steps: list[Step]) -> timedelta | None:
+def total(steps: list[StartStep]) -> timedelta | None:
     """Return how long the whole start took; None until it has ended."""
     first, last = steps[0].began_at, steps[-1].ended_at
     return last - first if first and last and is_started(steps) else None

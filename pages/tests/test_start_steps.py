@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 import pytest
 from django.utils import timezone
 
-from pages.session.steps import Step, start_steps, total
+from pages.session.steps import StartStep, start_steps, total
 from sessions import notes
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
@@ -14,7 +14,7 @@ from tests.factories import run_session, session_in
 pytestmark = pytest.mark.django_db
 
 
-def steps_of(session: Session) -> list[Step]:
+def steps_of(session: Session) -> list[StartStep]:
     return start_steps(session, list(session.events.all()))
 
 
