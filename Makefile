@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help machine ready packages up setup test test-long fgpu lint format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-abuse
+.PHONY: screenshots help machine ready packages up setup test test-long fgpu lint format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-abuse
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -22,10 +22,10 @@ up: machine ## Set everything up, run the platform, print its address and log-in
 setup: machine ## Set everything up like `make up`, but do not run it
 	@$(PARALLEL) ready && $(MANAGE) up --setup-only
 
-test: $(DEV) $(NODE) .env fgpu ## Set everything up for the tests, then run all but the campaigns
+test: $(DEV) $(NODE_DEV) .env fgpu ## Set everything up for the tests, then run all but the campaigns
 	@$(MANAGE) prepare --tests && sh gpuplatform/bootstrap/tests.sh short
 
-test-long: $(DEV) $(NODE) .env fgpu ## Set everything up for the tests, then run the campaigns
+test-long: $(DEV) $(NODE_DEV) .env fgpu ## Set everything up for the tests, then run the campaigns
 	@$(MANAGE) prepare --tests && sh gpuplatform/bootstrap/tests.sh long
 
 machine:
@@ -80,6 +80,9 @@ bench-abuse: $(DEV) $(NODE) .env ## Measure what an honest user notices while ot
 
 bench-files: $(DEV) .env ## Measure uploads against a raw copy and downloads against nginx; ARGS="--rounds N --megabytes N"
 	@$(PYTHON) -m bench.files $(ARGS)
+
+screenshots: $(DEV) $(NODE_DEV) .env ## Take pictures of every page, in both themes and languages and four widths, into var/screenshots
+	@$(PYTHON) -m pytest -q -s tests/screenshots.py
 
 clean: ## Remove what make installed here; keeps .env and the data in var/
 	@rm -rf .venv node_modules fgpu/build var/static .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -66,4 +66,4 @@ def signed_in(browser: Browser, server: LiveServer, user: User, **options: Any) 
     note_refusals(context, server.url, errors)
     yield context
     context.close()
-    assert errors == []
+    assert errors == [], errors

@@ -1,0 +1,176 @@
+"""Rows for every page of the platform, and the addresses of all pages found by its URL patterns."""
+
+import math
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+from django.urls import NoReverseMatch, URLPattern, URLResolver, get_resolver, reverse
+from django.utils import timezone
+from playwright.sync_api import BrowserContext
+
+from accounts.models import SshKey, User
+from folders import services as folder_services
+from folders import storage
+from resources.models import Image
+from resources.units import GIB, MIB
+from sessions.lifecycle import Status
+from sessions.models import Conversion, ConversionState, Session, SessionUsage, ShareLink
+from tests.factories import (
+    make_app,
+    make_endpoint,
+    make_group,
+    make_host,
+    make_image,
+    make_policy,
+    make_preset,
+    make_root,
+    make_session,
+    make_user,
+    run_session,
+    session_in,
+)
+
+# Addresses of programs and of apps.
+OTHER: Final = re.compile(r"^/(api/(?!docs/)|healthz|apps/)")
+NOTEBOOK: Final = """{"cells": [{"cell_type": "markdown", "metadata": {}, "source": ["# Results"]},
+    {"cell_type": "code", "execution_count": 1, "metadata": {}, "outputs": [], "source": ["1 + 1"]}],
+    "metadata": {}, "nbformat": 4, "nbformat_minor": 5}"""
+
+
+@dataclass
+class PageWorld:
+    """A lab with hosts, people, sessions in every state, folders and environments."""
+
+    admin: User
+    user: User
+    arguments: dict[str, Any] = field(default_factory=dict)  # of URL patterns, by their names
+    extra: dict[str, str] = field(default_factory=dict)  # pages besides one of each pattern
+
+    def pages(self, context: BrowserContext) -> dict[str, str]:
+        """Return the paths of all pages, by names that files may have: what a GET shows as a whole HTML document."""
+        found: dict[str, str] = {}
+        for name, path in (*self._addresses(), *self.extra.items()):
+            response = context.request.get(path, max_redirects=0)
+            if response.status == 200 and "<html" in response.text()[:500]:
+                found[name] = path
+        return found
+
+    def _addresses(self) -> Iterator[tuple[str, str]]:
+        for name, pattern in _patterns(get_resolver()):
+            arguments = {key: self.argument(name, key) for key in pattern.pattern.converters} or {
+                key: self.argument(name, key) for key in getattr(pattern.pattern, "regex", re.compile("")).groupindex
+            }
+            try:
+                path = reverse(name, kwargs=arguments)
+            except NoReverseMatch:
+                continue
+            if not OTHER.match(path) and not name.startswith("admin:"):
+                yield name.replace(":", "-"), path
+
+    def argument(self, name: str, key: str) -> Any:
+        """Return what the pattern's argument `key` is here."""
+        return self.arguments.get(f"{name}.{key}", self.arguments.get(key, "1"))
+
+
+def make_page_world(directory: Path) -> PageWorld:
+    """Return rows for every page; files of data folders lie below `directory`."""
+    policy = make_policy(name="students", cpu=32, memory=128 * GIB, fgpu=8000, max_sessions=8)
+    admin = make_user(email="ada.admin@example.org", is_superuser=True)
+    user = make_user(email="mina.park@example.org", policy=policy, first_name="Mina", last_name="Park")
+    world = PageWorld(admin, user)
+    group = make_group(name="default", fgpu_per_gpu=4)
+    hosts = [make_host(name=f"gpu-{number:02d}", group=group, gpus=4, cpu=64, memory=256 * GIB) for number in (1, 2, 3)]
+    make_host(name="gpu-04", group=group, gpus=2, status="LOST")
+    image = make_image(environment="PyTorch", version="2.7 (CUDA 12.6)", reference="gpuplatform/pytorch:2.7")
+    make_app(image)
+    make_image(environment="Python", version="3.13", reference="gpuplatform/python:3.13")
+    for name, cpu, gib, fgpu in (("small", 1, 2, 0), ("medium", 4, 16, 1000), ("large", 16, 64, 8000)):
+        make_preset(name=name, cpu=cpu, memory=gib * GIB, fgpu=fgpu)
+    running = _sessions(world, hosts, image)
+    _folders(world, directory, hosts)
+    endpoint = make_endpoint(running, app="jupyter", title="Jupyter", port=8888)
+    link = ShareLink.objects.create(endpoint=endpoint, digest="0" * 43, expires_at=timezone.now() + timedelta(days=1))
+    private = make_image(environment="mine", version="1", reference="private/mine:1", owner=admin)
+    saved = {"session": running, "state": ConversionState.DONE.value, "reference": "private/mine:1"}
+    conversion = Conversion.objects.create(**saved, name="mine", tag="1", recipe="FROM scratch", image=private)
+    key = SshKey.objects.create(owner=admin, title="laptop", text="ssh-ed25519 AAAA", fingerprint="SHA256:abc")
+    world.arguments |= {
+        "endpoints:app.name": "jupyter",
+        "link_id": link.pk,
+        "image_id": private.pk,
+        "conversion_id": conversion.pk,
+        "key_id": key.pk,
+        "help:page.name": "apps",
+        "name": "gpu-01",
+        "step": "resources",
+        "uid": "0b8a6bd4-6a9f-4d37-8a53-5b6c2e0c9a11",
+    }
+    for name in ("", "accounts/user/", "accounts/user/add/", "resources/host/", "compute/session/", "resources/image/"):
+        world.extra[f"admin-{name.strip('/').replace('/', '-') or 'index'}"] = f"/admin/{name}"
+    world.extra |= {
+        "admin-user": f"/admin/accounts/user/{user.pk}/change/",
+        "admin-image": f"/admin/resources/image/{image.pk}/change/",
+        "admin-session": f"/admin/compute/session/{running.pk}/change/",
+        "admin-delete-user": f"/admin/accounts/user/{user.pk}/delete/",
+    }
+    return world
+
+
+def _sessions(world: PageWorld, hosts: list[Any], image: Image) -> Session:
+    """Make sessions in every state, and return one that runs and has used its share for an hour."""
+    common: dict[str, Any] = {"owner": world.user, "image": image, "cpu": 4, "memory": 16 * GIB, "fgpu": 1000}
+    running = run_session(host=hosts[0], name="train-resnet", **common)
+    run_session(host=hosts[1], name="notebook", **common)
+    run_session(host=hosts[0], name="evaluate-llm", **common | {"owner": world.admin, "fgpu": 4000})
+    for status in Status:
+        if status not in (Status.RUNNING, Status.PENDING):
+            ended = session_in(status, host=hosts[2], name=f"sweep-{status.lower()}", **common)
+            world.extra[f"session-{status.lower()}"] = f"/sessions/{ended.pk}/"
+    waiting = make_session(name="large-batch", resource_group=hosts[0].group, **common | {"fgpu": 16000})
+    world.extra |= {"session-pending": f"/sessions/{waiting.pk}/"}
+    world.extra |= {f"sessions-{tab}": f"/sessions/?tab={tab}" for tab in ("finished", "others")}
+    now = timezone.now()
+    Session.objects.filter(pk=running.pk).update(started_at=now - timedelta(hours=1))
+    SessionUsage.objects.bulk_create(
+        SessionUsage(
+            session=running,
+            at=now - timedelta(seconds=10 * step),
+            cpu_milli=int(2500 + 1200 * math.sin(step / 9)),
+            memory=int((8 + 3 * math.sin(step / 40)) * GIB),
+            received=int(2 * MIB * abs(math.sin(step / 17))),
+            sent=100_000,
+            gpu_memory=int(1.4 * GIB),
+            gpu_utilisation=int(60 + 30 * math.sin(step / 13)),
+        )
+        for step in range(360)
+    )
+    world.arguments["session_id"] = running.pk
+    return running
+
+
+def _folders(world: PageWorld, directory: Path, hosts: list[Any]) -> None:
+    root = make_root(*hosts, name="data", path=str(directory), is_default=True)
+    storage.prepare_root(root)
+    folder = folder_services.create(world.admin, "mnist", root)
+    files = Path(storage.root_directory(root).folder_path(folder.owner_id, folder.pk)) / "files"
+    (files / "runs").mkdir()
+    (files / "train.py").write_text("print('hello')\n")
+    (files / "results.ipynb").write_text(NOTEBOOK)
+    world.arguments["folder_id"] = folder.pk
+    world.extra |= {
+        f"file-{name.partition('.')[2]}": f"/folders/{folder.pk}/file/?path={name}"
+        for name in ("train.py", "results.ipynb")
+    }
+    world.extra["folder-edit"] = f"/folders/{folder.pk}/edit/?path=train.py"
+
+
+def _patterns(resolver: URLResolver, namespaces: tuple[str, ...] = ()) -> Iterator[tuple[str, URLPattern]]:
+    for each in resolver.url_patterns:
+        if isinstance(each, URLResolver):
+            yield from _patterns(each, (*namespaces, each.namespace) if each.namespace else namespaces)
+        elif each.name:
+            yield ":".join((*namespaces, each.name)), each

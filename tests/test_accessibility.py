@@ -1,0 +1,130 @@
+"""WCAG 2.2 AA on every page, by axe-core: both themes, wide and narrow; and no page wider than its window."""
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import pytest
+from django.conf import settings
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
+
+from tests.live import LiveServer, login_cookie
+from tests.page_world import PageWorld, make_page_world
+from tests.wait import until
+
+pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+AXE: Final = (settings.BASE_DIR / "node_modules/axe-core/axe.min.js").read_text()
+RUN: Final = """() => axe.run(document, {
+    runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"],
+    resultTypes: ["violations"], preload: false,
+})"""
+SERIOUS: Final = {"serious", "critical"}
+VIEWS: Final = (("light", 1440), ("dark", 390))
+ALL_VIEWS: Final = (("light", 1440), ("dark", 1440), ("dark", 390), ("light", 390))
+# One page of each kind; the campaign looks at all.
+SHORT: Final = frozenset(
+    {
+        "home",
+        "sessions-list",
+        "sessions-launch",
+        "sessions-detail",
+        "sessions-terminate",
+        "sessions-terminal",
+        "folders-list",
+    }
+    | {"folders-browse", "endpoints-apps", "overview-hosts", "overview-environments", "accounts-profile", "help-page"}
+    | {"api-docs", "admin-index", "admin-user"}
+)
+FITS: Final = "document.documentElement.scrollWidth <= innerWidth"
+FIT_SECONDS: Final = 5.0
+NARROW: Final[ViewportSize] = {"width": 360, "height": 800}
+# What a page is about that nobody can see, or that another program draws.
+NOT_OURS: Final = {"sessions-terminal": {"color-contrast"}}  # its screen, whose colours the shell's programs choose
+
+
+@pytest.fixture(scope="module")
+def world(module_db: None, tmp_path_factory: pytest.TempPathFactory) -> PageWorld:
+    return make_page_world(tmp_path_factory.mktemp("folders"))
+
+
+@pytest.fixture(scope="module")
+def context(browser: Browser, server: LiveServer, world: PageWorld) -> Iterator[BrowserContext]:
+    made = browser.new_context(base_url=server.url)  # axe writes styles, which the pages' policy refuses and reports
+    made.add_cookies([login_cookie(world.admin, server.url)])  # type: ignore[list-item]
+    made.add_init_script(f"if (self === top) {{ {AXE} }}")
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def pages(context: BrowserContext, world: PageWorld) -> dict[str, str]:
+    return world.pages(context)
+
+
+def faults(page: Page, name: str) -> list[str]:
+    """Return what axe finds that is serious."""
+    found: dict[str, Any] = page.evaluate(RUN)
+    return [
+        f"{each['id']}: {node['html'][:160]} ({(node['failureSummary'] or '').splitlines()[-1].strip()})"
+        for each in found["violations"]
+        if each["impact"] in SERIOUS and each["id"] not in NOT_OURS.get(name, ())
+        for node in each["nodes"][:3]
+    ]
+
+
+def check(context: BrowserContext, pages: dict[str, str], views: Any) -> dict[str, list[str]]:
+    """Return the faults of every page by page, theme and width."""
+    found: dict[str, list[str]] = {}
+    page = context.new_page()
+    for name, path in pages.items():
+        page.goto(path)
+        for theme, width in views:
+            page.set_viewport_size({"width": width, "height": 900})
+            page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+            expect(page.locator("html")).to_have_attribute("data-bs-theme", theme)
+            if problems := faults(page, name):
+                found[f"{name} {path} {theme} {width}"] = problems
+        page.set_viewport_size(NARROW)
+        try:
+            until(lambda: page.evaluate(FITS), seconds=FIT_SECONDS)  # plots follow the window after a moment
+        except AssertionError:
+            found[f"{name} {path}"] = [f"wider than a window of {NARROW['width']} px"]
+    page.close()
+    return found
+
+
+def text_of(found: dict[str, list[str]]) -> str:
+    return "\n".join(line for name, problems in found.items() for line in (f"== {name}", *problems))
+
+
+def test_main_pages_are_accessible_and_fit(context: BrowserContext, pages: dict[str, str]) -> None:
+    found = check(context, {name: path for name, path in pages.items() if name in SHORT}, VIEWS)
+    assert not found, text_of(found)
+
+
+def test_signing_in_is_accessible(browser: Browser, server: LiveServer) -> None:
+    context = browser.new_context(base_url=server.url)
+    context.add_init_script(AXE)
+    found = check(context, {"sign-in": "/accounts/sign-in/"}, VIEWS)
+    context.close()
+    assert not found, text_of(found)
+
+
+@pytest.mark.long
+def test_every_page_is_accessible_in_every_view(context: BrowserContext, pages: dict[str, str]) -> None:
+    found = check(context, pages, ALL_VIEWS)
+    assert not found, text_of(found)
+
+
+def test_pages_of_every_area_are_found(pages: dict[str, str]) -> None:
+    """The pages are found by their URL patterns; none may drop out because the rows do not fit it any more."""
+    for name in (
+        "sessions-list",
+        "sessions-launch",
+        "sessions-detail",
+        "sessions-terminal",
+        "folders-list",
+        "folders-browse",
+    ):
+        assert name in pages
+    assert {"help-index", "accounts-profile", "api-docs", "admin-index", "endpoints-apps"} <= pages.keys()
