@@ -5,6 +5,7 @@ import { PLOTS, columns, timeMark, top } from "#usage-series";
 
 const EVERY_MS = 10_000;
 const HEIGHT = 144;
+const MIN_AXIS_SECONDS = 60;
 const COLOURS = ["is-first", "is-second", "is-limit", "is-grid"];
 let card = null;
 let latest = null;
@@ -72,7 +73,10 @@ function options(name, place, width) {
     height: HEIGHT,
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, sync: { key: "usage" }, points: { size: 6 } },
-    scales: { y: { range: (_, low, high) => [0, top(most, high, least)] } },
+    scales: {
+      x: { range: (_, begin, end) => [Math.min(begin, end - MIN_AXIS_SECONDS), end] }, // one point alone has no length
+      y: { range: (_, low, high) => [0, top(most, high, least)] },
+    },
     axes: [
       { ...axis, size: 30, space: 90, values: (plot, marks) => marks.map((each) => timeMark(each, plot.scales.x.max - plot.scales.x.min)) },
       { ...axis, size: 68, space: 36, values: (_, marks) => marks.map(mark) },
