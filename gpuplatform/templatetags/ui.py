@@ -12,10 +12,21 @@ from django.utils.html import format_html
 from django.utils.safestring import SafeString, mark_safe
 
 from gpuplatform import navigation
+from sessions.lifecycle import Status
 
 register = template.Library()
 
 MAX_ICONS: Final = 512  # kept of a process; pages have about a hundred
+STATUS_ICONS: Final = {
+    Status.PENDING: "clock",
+    Status.SCHEDULED: "host",
+    Status.PREPARING: "box",
+    Status.RUNNING: "play",
+    Status.TERMINATING: "power",
+    Status.TERMINATED: "check",
+    Status.CANCELLED: "x",
+    Status.ERROR: "alert",
+}
 _XTERM: Final = "vendor/xterm"
 _PACKAGES: Final = {
     "@xterm/xterm": f"{_XTERM}/xterm/lib/xterm.mjs",
@@ -35,6 +46,12 @@ def icon(name: str, classes: str = "") -> SafeString:
         static("img/icons.svg"),
         name,
     )
+
+
+@register.simple_tag
+def status_icon(status: str) -> SafeString:
+    """Return the icon of a session's status, beside which its name stands."""
+    return icon(STATUS_ICONS[Status(status)])
 
 
 @register.simple_tag
