@@ -1,8 +1,10 @@
 """Responses to requests that the platform cannot serve at present, made without the database."""
 
 import sys
+from types import SimpleNamespace
 from typing import Any, Final
 
+from django.contrib.auth.models import AnonymousUser
 from django.db import InterfaceError, OperationalError
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.template import loader
@@ -33,5 +35,6 @@ def handle_error(request: HttpRequest) -> HttpResponse:
 
 
 def _page(name: str, request: HttpRequest | None, **context: Any) -> str:
-    """Return a page that has the request for its nonce, but nothing that asks the database."""
-    return loader.get_template(name).render({"request": request, **context})
+    """Return a page as for a stranger: it has the request's nonce, and nothing that asks the database."""
+    stranger = SimpleNamespace(user=AnonymousUser(), csp_nonce=getattr(request, "csp_nonce", ""))
+    return loader.get_template(name).render({"request": stranger, **context})

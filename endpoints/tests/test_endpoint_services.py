@@ -62,12 +62,14 @@ def test_a_failed_or_closed_app_starts_again(session: Session, state: str) -> No
 
 def test_apps_of_one_port_share_a_token(session: Session) -> None:
     session.image.apps.update(port=8888)
-    make_app(session.image, name="lab", port=8889)
-    opened = [services.open_app(session, app, actor=session.owner).endpoint for app in ("jupyter", "lab")]
-    assert opened[0].token != opened[1].token
-    Endpoint.objects.all().delete()
-    make_endpoint(session, app="other", port=8888, token="the program's")
-    assert services.open_app(session, "jupyter", actor=session.owner).endpoint.token == "the program's"
+    make_app(session.image, name="lab", port=8888)
+    make_app(session.image, name="other", port=8889)
+    names = ("jupyter", "lab", "other")
+    jupyter, lab, other = (services.open_app(session, app, actor=session.owner).endpoint.token for app in names)
+    assert jupyter == lab != other
+    elsewhere = run_reachable_session(owner=session.owner)
+    make_app(elsewhere.image, name="lab", port=8888)
+    assert services.open_app(elsewhere, "lab", actor=session.owner).endpoint.token not in (jupyter, other)
 
 
 def test_a_port_of_the_container_is_opened_by_number(session: Session) -> None:

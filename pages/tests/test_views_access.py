@@ -75,10 +75,6 @@ def test_a_stranger_ends_nothing() -> None:
     assert session.status == Status.RUNNING
 
 
-def test_the_front_page_leads_to_the_sessions(client: Client) -> None:
-    assert client.get("/").headers["Location"] == "/sessions/"
-
-
 def test_pages_are_kept_by_no_cache() -> None:
     page = browser_of(make_user()).get("/sessions/")
     assert "no-store" in page.headers["Cache-Control"]

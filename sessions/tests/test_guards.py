@@ -50,7 +50,10 @@ def check_now() -> None:
         cursor.execute("SET CONSTRAINTS ALL IMMEDIATE; SET CONSTRAINTS ALL DEFERRED")
 
 
-DELETE_SESSION = "WITH events AS (DELETE FROM compute_sessionevent) DELETE FROM compute_session WHERE id = %s"
+DELETE_SESSION = (
+    "WITH events AS (DELETE FROM compute_sessionevent), told AS (DELETE FROM notifications_notification)"
+    " DELETE FROM compute_session WHERE id = %s"
+)
 
 
 @pytest.fixture
