@@ -249,6 +249,7 @@ def test_everything_works_by_keyboard(page: Page, root: StorageRoot, owner: User
     page.keyboard.type("renamed")  # what is before the ending is selected
     page.keyboard.press("Enter")
     expect(entry(page, "renamed.txt")).to_be_visible()
+    page.wait_for_load_state()  # of the page that shows it, whose scripts handle the keys
     entry(page, "a.txt").focus()
     page.keyboard.press("Space")
     page.keyboard.press("Shift+ArrowDown")
