@@ -19,7 +19,7 @@ _GPUS: Final = """
         FROM resources_gpu gpu
         JOIN resources_host host ON host.id = gpu.host_id
         LEFT JOIN compute_gpushare share ON share.gpu_id = gpu.id
-        WHERE gpu.is_present AND host.status = %(ready)s AND NOT host.is_cordoned AND host.group_id = ANY(%(groups)s)
+        WHERE gpu.is_present AND %(ready)s = host.status AND NOT host.is_cordoned AND host.group_id = ANY(%(groups)s)
         GROUP BY host.group_id, gpu.id
     ) AS device
     GROUP BY device.group_id
