@@ -65,6 +65,7 @@ def page(context: BrowserContext) -> Page:
     """The list of sessions with one that runs, whose launcher has opened by itself."""
     (sessions,) = context.pages
     sessions.get_by_role("link", name="START").first.click()
+    sessions.wait_for_url("**/sessions/launch/**")  # loaded, with the scripts by which an environment is chosen
     sessions.locator("[data-environment=scikit-learn]").click()
     sessions.get_by_label("Session name").fill(NAME)
     open_step(sessions, "Resources")
@@ -156,9 +157,11 @@ def test_two_versions_run_side_by_side(page: Page, terminal: Page) -> None:
     page.bring_to_front()
     page.keyboard.press("Escape")
     page.get_by_role("link", name="START").first.click()
+    page.wait_for_url("**/sessions/launch/**")
     page.locator("[data-environment=scikit-learn]").click()
     page.get_by_label("Version").select_option("1.5")
     page.get_by_label("Session name").fill("older")
+    open_step(page, "Resources")
     page.locator(".preset", has_text="small").click()
     launch_without_folder(page)
     expect(page.get_by_role("dialog")).to_contain_text("Apps of older")

@@ -51,7 +51,7 @@ def test_a_waiting_session_starts_when_a_share_is_released(page: Page, platform:
         expect(page.locator("tr", has_text=name)).to_have_count(0)
     assert platform.held() == {"sessions": 0, "cpu": 0, "memory": 0, "fgpu": 0}
     page.get_by_role("link", name="FINISHED").click()
-    expect(page.locator("tr[data-status=TERMINATED]")).to_have_count(3)
+    expect(page.locator("tr[data-status=TERMINATED]", has_text="guide-")).to_have_count(3)
 
 
 def test_nvidia_smi_and_page_show_the_share(page: Page) -> None:
@@ -92,6 +92,7 @@ def test_a_terminal_runs_commands_and_survives_a_reload(page: Page, platform: Pl
 
 def test_a_dot_folder_keeps_what_pip_installs_for_the_user(page: Page) -> None:
     page.get_by_role("link", name="Data folders", exact=True).click()
+    page.wait_for_url("**/folders/")  # loaded, with the scripts that open dialogs
     page.get_by_role("link", name="New folder").first.click()
     page.get_by_role("dialog").get_by_label("Name").fill(".local")
     page.get_by_role("dialog").get_by_role("button", name="Create").click()

@@ -5,6 +5,7 @@ from playwright.sync_api import Page
 
 def open_step(page: Page, title: str) -> None:
     """Go to one of the wizard's pages by its title in the row of pages."""
+    page.wait_for_load_state()  # before that the link loads the page anew, which clears what was not kept yet
     page.get_by_role("navigation", name="Pages of the launch").get_by_role("link", name=title).click()
 
 

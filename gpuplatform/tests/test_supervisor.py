@@ -3,6 +3,7 @@
 import asyncio
 import io
 import os
+import re
 import select
 import signal
 import subprocess
@@ -39,7 +40,7 @@ def python(name: str, script: str) -> Command:
 
 def pids(output: io.StringIO) -> list[int]:
     """Return the process ids that the scripts have printed so far."""
-    return [int(line.rsplit(maxsplit=1)[1]) for line in output.getvalue().splitlines() if "ready" in line]
+    return [int(pid) for pid in re.findall(r"ready (\d+)", output.getvalue())]
 
 
 def ask_to_stop(ready: bool) -> None:
