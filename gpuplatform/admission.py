@@ -13,6 +13,7 @@ SLOTS: Final = 16  # requests under way in one process: fewer than the connectio
 QUEUE: Final = 128  # requests that wait for a slot
 WAIT_SECONDS: Final = 0.8
 BUFFER_BYTES: Final = 1024 * 1024  # of a response, which a slow client takes after the slot was released
+POLICY: Final = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"  # middleware does not see this page
 UNLIMITED: Final = frozenset({"/healthz"})
 
 
@@ -107,6 +108,7 @@ class _BufferedResponse:
 
 async def _refuse(scope: Scope, send: Send) -> None:
     response = unavailable(scope["path"], gettext("The server is busy."))
+    response["Content-Security-Policy"] = POLICY
     headers = [(name.lower().encode(), value.encode()) for name, value in response.items()]
     await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
     await send({"type": "http.response.body", "body": response.content})

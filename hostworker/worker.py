@@ -129,9 +129,11 @@ class HostWorker:
             pool.shutdown(cancel_futures=True)
 
     def heartbeat(self) -> None:
-        """Record that the host is alive; end the process if its name was given to another machine."""
+        """Record that the host is alive; end the process if the host was removed or given to another machine."""
         if not hosts.heartbeat(self.host):
-            logger.critical("host %s: another machine has this name now, so this worker ends", self.host)
+            logger.critical(
+                "host %s: it was removed, or another machine has this name now, so this worker ends", self.host
+            )
             os.kill(os.getpid(), signal.SIGTERM)
 
     def reconcile(self) -> None:

@@ -59,8 +59,9 @@ def claim(name: str, identity: HostIdentity, *, replaces: bool = False) -> None:
         )
     if not identity.is_machine_of(host) and not replaces:
         raise HostNameTakenError(
-            f"The name {name} belongs to another machine, which is silent. If this one takes its place, start it once "
-            "with `manage.py hostworker --replace`; else give it a name of its own (COMPUTE_HOST_NAME)."
+            f"The name {name} belongs to another machine or container engine, which is silent. If this one takes its "
+            "place, start it once with `manage.py hostworker --replace`; else give it a name of its own "
+            "(COMPUTE_HOST_NAME)."
         )
     _bind(host, identity)
 

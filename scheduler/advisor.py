@@ -12,6 +12,7 @@ from typing import Any, Final, Literal, NamedTuple
 from resources.units import FGPU_STEP, GIB, MIB
 from scheduler.core.cluster_state import ClusterState
 from scheduler.core.explanation import Explainer
+from scheduler.core.forecast import StartEstimate
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.types import SessionRequest, Shape, Snapshot
 
@@ -108,19 +109,17 @@ def advise_on(
     ]
     trial.withdraw(started)
     return Advice(
-        sessions=(
-            *(SessionAdvice("now") for _ in started),
-            *(
-                SessionAdvice(start.at, reason, start.eta_reason) if start else SessionAdvice(None, reason)
-                for start, reason in zip(own, reasons, strict=True)
-            ),
-        ),
+        sessions=(SessionAdvice("now"),) * len(started) + tuple(map(_session_advice, own, reasons)),
         alternatives=(
             *(_alternative(smaller, "now") for smaller in trial.smaller_requests(least)),
             *(_alternative(requests[0]._replace(group_id=group_id), "now") for group_id in elsewhere),
             *sooner,
         ),
     )
+
+
+def _session_advice(start: StartEstimate | None, reason: str) -> SessionAdvice:
+    return SessionAdvice(start.at, reason, start.eta_reason) if start else SessionAdvice(None, reason)
 
 
 def _alternative(request: SessionRequest, starts: Starts) -> Alternative:

@@ -16,7 +16,7 @@ from scheduler.advisor import Starts
 from scheduler.estimate import Estimate, estimate
 from sessions.api import by_request_field
 from sessions.errors import RejectedError
-from sessions.serializers import LaunchRequestSerializer
+from sessions.launch_serializers import LaunchRequestSerializer
 
 
 @extend_schema_field(

@@ -26,13 +26,12 @@ from resources.totals import largest_amounts
 from sessions import extensions, logs, services, usage
 from sessions.conversion_api import ConversionActions
 from sessions.errors import GENERAL, RejectedError
+from sessions.launch_serializers import AMOUNTS, LaunchRequestSerializer, group_for
 from sessions.lifecycle import TABS, Tab
 from sessions.limits_serializers import LimitsQuery, LimitsSerializer
 from sessions.models import SESSION_ID, Endpoint, Session, SessionEvent
 from sessions.serializers import (
-    AMOUNTS,
     ExtensionSerializer,
-    LaunchRequestSerializer,
     LogsQuery,
     RenameSerializer,
     SessionEventSerializer,
@@ -40,7 +39,6 @@ from sessions.serializers import (
     SessionSerializer,
     StatsQuery,
     StatsSerializer,
-    group_for,
 )
 from sessions.stats import StatsWindow, stats_of
 

@@ -14,9 +14,8 @@ from resources.units import span_text
 from sessions import notify
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import Reason, Status
-from sessions.models import Session, SessionEvent
+from sessions.models import MIN_EXTENSION, Session, SessionEvent
 
-SHORTEST: Final = timedelta(minutes=1)
 MAX_BY_SUPERADMIN: Final = timedelta(days=30)
 STEPS: Final = tuple(timedelta(minutes=minutes) for minutes in (30, 60, 120, 240, 480, 1440))  # offered by the pages
 WAITS_FOR_ROOM: Final = (Reason.NO_CAPACITY.value, Reason.RESERVED.value)
@@ -33,14 +32,14 @@ def allowed(session: Session, actor: User) -> timedelta:
     if actor.is_superuser:
         return MAX_BY_SUPERADMIN
     by_policy = session.extension_left
-    promised = _next_promised_start(session) if by_policy >= SHORTEST else None
+    promised = _next_promised_start(session) if by_policy >= MIN_EXTENSION else None
     return by_policy if promised is None else min(by_policy, promised)
 
 
 def offers(session: Session, actor: User) -> list[timedelta]:
     """Return the lengths to choose from: the STEPS that are allowed, and the most; none where nothing is."""
     most = allowed(session, actor)
-    if most < SHORTEST:
+    if most < MIN_EXTENSION:
         return []
     steps = [step for step in STEPS if step < most]
     return steps if actor.is_superuser else [*steps, most]
@@ -54,7 +53,7 @@ def refusal(session: Session, actor: User) -> str:
         return _("Nothing limits how long this session runs.")
     if session.drained_at is not None:
         return _("Its host is being taken out of service.")
-    if session.extension_left < SHORTEST and not actor.is_superuser:
+    if session.extension_left < MIN_EXTENSION and not actor.is_superuser:
         return _("Your policy does not let this session run longer.")
     return _("Another session waits and was told when it starts, which rests on the end of this one.")
 
@@ -65,10 +64,10 @@ def extend(session_id: str, by: timedelta, *, actor: User) -> Session:
         rows = Session.objects.select_for_update(of=("self",), no_key=True)
         session = rows.select_related("owner__policy", "host").get(pk=session_id)
         most = allowed(session, actor)
-        if most < SHORTEST:
+        if most < MIN_EXTENSION:
             raise RejectedError({GENERAL: refusal(session, actor)})
-        if not SHORTEST <= by <= most:
-            bounds = {"least": span_text(SHORTEST), "most": span_text(most)}
+        if not MIN_EXTENSION <= by <= most:
+            bounds = {"least": span_text(MIN_EXTENSION), "most": span_text(most)}
             raise RejectedError({"by": _("It can run longer by %(least)s to %(most)s.") % bounds})
         session.extension += by
         Session.objects.filter(pk=session.pk).update(extension=session.extension)
@@ -77,7 +76,7 @@ def extend(session_id: str, by: timedelta, *, actor: User) -> Session:
             old_status=session.status,
             new_status=session.status,
             reason=Reason.EXTENDED.value,
-            detail=_("Runs %(span)s longer.") % {"span": span_text(by)},
+            detail=f"Runs {span_text(by)} longer.",
             actor=actor,
         )
         notify.sessions_changed([(session.pk, session.owner_id)])

@@ -59,6 +59,7 @@ ENGLISH_TEXTS: Final = (
     _("%(done)s of %(all)s"),
     # short details of the timeline
     _("Running."),
+    _("Runs %(span)s longer."),
     _("Opened."),
     _("Made public"),
     _("Closed"),

@@ -105,7 +105,7 @@ class DockerRuntime:
         self._pool = SandboxPool(self._client, self._owner, self._network.ensure_anew, sandboxes, self._privileges)
         self._snapshots = DockerSnapshots(engine_url, self._owner)
         self._folders = DockerFolders(self._client, self._owner, self._privileges)
-        self._disks = DockerDisks(self._client, self._owner)
+        self._disks = DockerDisks(self._client, self._owner, engine_url)
         self._created: dict[Key, _Created] = {}  # until it is started
         self._held_images = HeldImages()
         self._uses = ContainerUses()

@@ -14,13 +14,16 @@ from hostworker.runtime.docker_states import key_of
 class DockerDisks:
     """Asks the engine, and the file system where the engine is on this machine."""
 
-    def __init__(self, client: Callable[[], APIClient], owner: Mapping[str, str]) -> None:
+    def __init__(self, client: Callable[[], APIClient], owner: Mapping[str, str], engine_url: str) -> None:
+        self._is_here = engine_url.startswith("unix://")
         self._client = client
         self._owner = owner
         self._root: Path | None = None
 
     def space(self) -> DiskSpace | None:
         """Return the space of the engine's disk, None where that is on another machine; see HostDisks."""
+        if not self._is_here:
+            return None
         with translated(EngineUnreachableError):
             self._root = self._root or Path(self._client().info()["DockerRootDir"])
         try:

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from django.db.models import QuerySet
 from django.db.models.expressions import RawSQL
@@ -14,10 +14,8 @@ from resources.models import HostStatus
 from resources.shares import share_bytes
 from resources.tiers import share_tiers
 from sessions.lifecycle import FINAL, Reason, Status
-from sessions.models import Endpoint, GpuShare, Mount, Session, end_expression
+from sessions.models import MIN_EXTENSION, Endpoint, GpuShare, Mount, Session, end_expression
 from sessions.words import reason_text
-
-MIN_EXTENSION: Final = timedelta(minutes=1)
 
 
 class _Session(NamedTuple):

@@ -101,7 +101,7 @@ def test_what_is_typed_into_a_silent_network_is_never_sent(page: Page, relay: Re
 
 
 @pytest.mark.docker
-def test_the_end_is_counted_down_and_put_off_in_the_terminal(page: Page, server: LiveServer) -> None:
+def test_a_terminal_counts_the_end_down_and_extends(page: Page, server: LiveServer) -> None:
     owner = make_user(policy=make_policy(max_lifetime=HOUR, max_extension=HOUR))
     page.context.add_cookies([login_cookie(owner, server.url)])  # type: ignore[list-item]
     with lent_container(ensure_shell_image()) as container:

@@ -293,7 +293,7 @@ def test_equal_rows_are_rendered_once() -> None:
     assert rendering.rendered_count() == before + 1
 
 
-def test_bars_add_up_all_sessions_of_the_user_in_the_group() -> None:
+def test_bars_add_up_all_sessions_of_the_user() -> None:
     host = make_host(gpus=1)
     user = make_user()
     for _ in range(3):

@@ -15,7 +15,7 @@ from pages.launch.forms import LaunchForm
 from resources.fields import FgpuField, FgpuFormField, SizeField, SizeFormField, SpanField, SpanFormField
 from resources.models import Image, Preset
 from resources.units import GIB, MIB
-from sessions.serializers import LaunchRequestSerializer
+from sessions.launch_serializers import LaunchRequestSerializer
 from tests.factories import make_user
 
 HOUR = timedelta(hours=1)

@@ -13,7 +13,7 @@ from sessions.models.endpoint import (
     ShareLinkQuerySet,
     Ticket,
 )
-from sessions.models.ends import end_expression, time_bound
+from sessions.models.ends import MIN_EXTENSION, end_expression, time_bound
 from sessions.models.event import SessionEvent
 from sessions.models.mount import Mount
 from sessions.models.session import (
@@ -33,6 +33,7 @@ from sessions.models.usage import SessionUsage, UsageHistory
 
 __all__ = [
     "ACTIVE_CONVERSIONS",
+    "MIN_EXTENSION",
     "SESSION_ID",
     "TICKET_LIFE",
     "AppPort",

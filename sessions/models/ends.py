@@ -4,13 +4,15 @@ A host that is drained may end it before that.
 """
 
 from datetime import datetime, timedelta
-from typing import Protocol
+from typing import Final, Protocol
 
 from django.db.models import DateTimeField, ExpressionWrapper, F
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Least
 
 from accounts.models import User
+
+MIN_EXTENSION: Final = timedelta(minutes=1)  # an end is put off by at least this
 
 
 class TimeBound(Protocol):

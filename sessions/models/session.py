@@ -17,7 +17,7 @@ from resources.models import Gpu, Host, Image, ResourceGroup
 from resources.tiers import Tier, share_tiers
 from sessions import lifecycle, notify
 from sessions.lifecycle import FINAL, HOSTED, LIVE, Kind, Reason, Result, Status
-from sessions.models.ends import end_of, extension_left
+from sessions.models.ends import MIN_EXTENSION, end_of, extension_left
 
 logger = logging.getLogger(__name__)
 
@@ -311,7 +311,7 @@ class Session(models.Model):
     @property
     def may_be_extended(self) -> bool:
         """True where its owner's policy lets it run longer; `extensions.allowed` knows by how much."""
-        return self.status == Status.RUNNING and self.extension_left >= timedelta(minutes=1)
+        return self.status == Status.RUNNING and self.extension_left >= MIN_EXTENSION
 
     @property
     def has_succeeded(self) -> bool:

@@ -1,0 +1,235 @@
+"""Serializers of launch requests."""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
+from rest_framework import serializers
+from rest_framework.exceptions import ValidationError
+
+from accounts.models import User
+from accounts.serializers import StrictSerializer
+from folders.mount_paths import MAX_PATH_LENGTH
+from folders.names import MAX_NAME_LENGTH
+from resources.fields import MAX_INTEGER, FgpuField, SizeField, SpanField
+from resources.models import Image, Preset, ResourceGroup
+from resources.units import MIB
+from sessions import image_choice, validation
+from sessions.errors import RejectedError
+from sessions.models import Session
+from sessions.mounts import MountRequest, folders_named
+from sessions.services import LaunchRequest
+
+AS_WRITTEN = ("name", "count", "priority", "command", "time_limit", "not_before")
+SESSION_ID = re.compile("[a-z2-7]{16}")
+AMOUNTS = ("cpu", "memory", "shared_memory", "fgpu")
+DEFAULT_SHARED_MEMORY = 64 * MIB
+DEFAULT_PRIORITY: int = Session._meta.get_field("priority").default
+MAX_PRIORITY = 100
+
+
+@extend_schema_field({"type": "object", "additionalProperties": {"type": "string"}})
+class EnvironmentField(serializers.Field[dict[str, str], Any, Any, Any]):
+    """Environment variables as an object of texts; integers are accepted as texts."""
+
+    def to_internal_value(self, data: Any) -> dict[str, str]:
+        """Return {name: value}; raise ValidationError with the name of an invalid variable."""
+        if not isinstance(data, Mapping):
+            raise ValidationError('Write an object such as {"NAME": "value"}.')
+        for name, value in data.items():
+            if isinstance(value, bool) or not isinstance(value, str | int):
+                raise ValidationError(f"The value of {name!r} must be a text.")
+        return {str(name): str(value) for name, value in data.items()}
+
+
+@extend_schema_field({"type": "array", "items": {"type": "string"}})
+class SessionsField(serializers.Field[list[str], Any, Any, Any]):
+    """Session ids."""
+
+    def to_internal_value(self, data: Any) -> list[str]:
+        """Return the ids; raise ValidationError for an invalid one."""
+        if not isinstance(data, list) or not all(isinstance(each, str) and SESSION_ID.fullmatch(each) for each in data):
+            raise ValidationError("Write a list of session ids.")
+        return data
+
+
+class MountQuery(StrictSerializer):
+    """A folder to mount."""
+
+    folder = serializers.RegexField(
+        r"^[A-Za-z0-9._-]+\Z", max_length=MAX_NAME_LENGTH, help_text="Its id, or the name of one of your own"
+    )
+    path = serializers.CharField(
+        required=False,
+        allow_blank=True,
+        max_length=MAX_PATH_LENGTH,
+        help_text="Absolute, or seen from the home folder; the folder's name when left out",
+    )
+    read_only = serializers.BooleanField(  # type: ignore[assignment]  # the metaclass collects it
+        required=False, allow_null=True, help_text="When left out, only if the folder is shared read-only"
+    )
+
+
+@extend_schema_field(MountQuery(many=True))
+class MountsField(serializers.Field[list[dict[str, Any]], Any, Any, Any]):
+    """Folders to mount; the messages of all of them are in one list."""
+
+    def to_internal_value(self, data: Any) -> list[dict[str, Any]]:
+        """Return the valid mounts; raise ValidationError with the messages of the others."""
+        if not isinstance(data, list):
+            raise ValidationError('Write a list such as [{"folder": "data"}].')
+        if len(data) > validation.MAX_MOUNTS:
+            raise ValidationError(f"A session mounts at most {validation.MAX_MOUNTS} folders.")
+        queries = [MountQuery(data=each) for each in data]
+        problems = [
+            f"Folder {number}, {field}: {message}"
+            for number, query in enumerate(queries, 1)
+            if not query.is_valid()
+            for field, messages in query.errors.items()
+            for message in messages
+        ]
+        if problems:
+            raise ValidationError(problems)
+        return [query.validated_data for query in queries]
+
+
+class LaunchRequestSerializer(StrictSerializer):
+    """A request for sessions: an image, and a preset or the amounts of resources.
+
+    The image is given by its reference (`image`), or by `environment` and `version`. The resource group may be left
+    out if the caller can use only one.
+    """
+
+    image = serializers.CharField(required=False, max_length=255, help_text="The image's reference")
+    environment = serializers.CharField(required=False, max_length=64, help_text="With `version`, instead of `image`")
+    version = serializers.CharField(required=False, max_length=64)
+    name = serializers.CharField(required=False, allow_blank=True, max_length=64, help_text="Random when left out")
+    resource_group = serializers.CharField(required=False, max_length=64)
+    preset = serializers.CharField(required=False, max_length=64, help_text="Instead of the four amounts")
+    cpu = serializers.IntegerField(required=False, min_value=1, max_value=MAX_INTEGER)
+    memory = SizeField(required=False)
+    shared_memory = SizeField(required=False, help_text="64 MiB when left out")
+    fgpu = FgpuField(required=False, help_text="0 when left out")
+    count = serializers.IntegerField(default=1, min_value=1, max_value=validation.MAX_COUNT)
+    env = EnvironmentField(required=False, help_text="Environment variables")
+    priority = serializers.IntegerField(default=DEFAULT_PRIORITY, min_value=0, max_value=MAX_PRIORITY)
+
+    command = serializers.CharField(
+        required=False,
+        max_length=validation.MAX_COMMAND_BYTES,
+        help_text="Makes it a batch session, which ends with it",
+    )
+    time_limit = SpanField(required=False, allow_null=True, help_text="The session ends this long after its start")
+    not_before = serializers.DateTimeField(required=False, allow_null=True, help_text="It starts then at the earliest")
+    depends_on = SessionsField(required=False, help_text="Ids of sessions that must succeed before it starts")
+    mounts = MountsField(required=False, help_text="Folders to mount beside those that are always mounted")
+
+    def validate_priority(self, priority: int) -> int:
+        """Return the priority; raise ValidationError above the default unless the caller is a superadmin."""
+        if priority > DEFAULT_PRIORITY and not self._user.is_superuser:
+            raise ValidationError(f"Only superadmins may ask for more than {DEFAULT_PRIORITY}.")
+        return priority
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Return the fields of `LaunchRequest`; raise ValidationError with all names that do not exist."""
+        errors: dict[str, str] = {}
+        found: dict[str, Any] = {}
+        for resolve in (self._find_image, self._find_group, _find_amounts, self._find_dependencies, self._find_mounts):
+            try:
+                found |= resolve({**attrs, **found})
+            except ValidationError as error:
+                errors |= error.detail  # type: ignore[arg-type]  # the functions above raise mappings
+        if errors:
+            raise ValidationError(errors)
+        return {
+            **{name: attrs[name] for name in AS_WRITTEN if name in attrs},
+            **{name: found[name] for name in ("image", "resource_group", "depends_on", "mounts", *AMOUNTS)},
+            "environment": attrs.get("env", {}),
+        }
+
+    def launch_request(self) -> LaunchRequest:
+        """Return the validated request."""
+        return LaunchRequest(**self.validated_data)
+
+    @property
+    def _user(self) -> User:
+        user: User = self.context["request"].user
+        return user
+
+    def _find_image(self, attrs: Mapping[str, Any]) -> dict[str, Image]:
+        reference, environment, version = (attrs.get(name) for name in ("image", "environment", "version"))
+        try:
+            if reference is not None and (environment, version) == (None, None):
+                return {"image": image_choice.find_by_name(self._user, reference)}
+            if reference is not None or environment is None:
+                raise ValidationError({"image": "Name an image, or an environment and its version."})
+            if version is None:
+                raise ValidationError({"version": "Name the version of the environment."})
+            return {"image": image_choice.find_version(self._user, environment, version)}
+        except RejectedError as error:
+            raise ValidationError(error.errors) from None
+
+    def _find_group(self, attrs: Mapping[str, Any]) -> dict[str, ResourceGroup]:
+        return {"resource_group": group_for(self._user, attrs.get("resource_group"))}
+
+    def _find_dependencies(self, attrs: Mapping[str, Any]) -> dict[str, list[Session]]:
+        ids = attrs.get("depends_on", [])
+        found = list(Session.objects.visible_to(self._user).filter(pk__in=ids)) if ids else []
+        if unknown := set(ids) - {session.pk for session in found}:
+            raise ValidationError({"depends_on": f"There is no session {min(unknown)!r} of yours."})
+        return {"depends_on": found}
+
+    def _find_mounts(self, attrs: Mapping[str, Any]) -> dict[str, list[MountRequest]]:
+        asked = attrs.get("mounts", [])
+        found = folders_named(self._user, {each["folder"] for each in asked}) if asked else {}
+        if unknown := [each["folder"] for each in asked if each["folder"] not in found]:
+            raise ValidationError(
+                {"mounts": [f"There is no folder {name!r} of yours or shared with you." for name in unknown]}
+            )
+        return {
+            "mounts": [
+                MountRequest(
+                    folder=found[each["folder"]], path=each.get("path", ""), is_read_only=each.get("read_only")
+                )
+                for each in asked
+            ]
+        }
+
+
+def group_for(user: User, name: str | None) -> ResourceGroup:
+    """Return the group of this name, or the only one that the user may use. Raises ValidationError; one query."""
+    groups = list(ResourceGroup.objects.usable_by(user))
+    wanted = [group for group in groups if name in (None, group.name)]
+    if len(wanted) == 1:
+        return wanted[0]
+    if name is not None:
+        message = f"There is no resource group {name!r} that you may use."
+    elif groups:
+        message = f"Choose one of your resource groups: {', '.join(group.name for group in groups)}."
+    else:
+        message = "You may not use any resource group yet; ask an administrator."
+    raise ValidationError({"resource_group": message})
+
+
+def _find_amounts(attrs: Mapping[str, Any]) -> dict[str, int]:
+    if "preset" in attrs:
+        return _preset_amounts(attrs)
+    if missing := [name for name in ("cpu", "memory") if name not in attrs]:
+        raise ValidationError(dict.fromkeys(missing, "Say how much, or name a preset."))
+    defaults = {"shared_memory": DEFAULT_SHARED_MEMORY, "fgpu": 0}
+    return {name: attrs.get(name, defaults.get(name)) for name in AMOUNTS}
+
+
+def _preset_amounts(attrs: Mapping[str, Any]) -> dict[str, int]:
+    """Return the amounts of the preset; one of the group takes precedence over one of all groups."""
+    if any(name in attrs for name in AMOUNTS):
+        raise ValidationError({"preset": "Name a preset or the amounts, not both."})
+    group = attrs.get("resource_group")
+    if not isinstance(group, ResourceGroup):  # invalid, and reported already
+        return {}
+    presets = {preset.group_id: preset for preset in Preset.objects.filter(name=attrs["preset"])}
+    preset = presets.get(group.pk) or presets.get(None)
+    if preset is None:
+        raise ValidationError({"preset": f"There is no preset {attrs['preset']!r} in {group}."})
+    return {name: getattr(preset, name) for name in AMOUNTS}
