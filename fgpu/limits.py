@@ -7,11 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from typing import Literal, get_args
 
 REGION_BYTES = 65536  # struct region in src/region.h
 FRAME_MS = 100  # the gate's frame: a container's turn in it begins at its phase
 LIMITS_PATH = "/run/fgpu/limits.conf"  # in the container, fixed when the hook is compiled
 REGION_PATH = "/run/fgpu/region"
+GRANT_PATH = "/run/fgpu/grant"
+ARBITER_FOLDER_PATH = "/run/fgpu/arbiter"  # where the arbiter's socket is
+
+Sharing = Literal["cap", "burst"]  # never above the share; or up to what others leave idle
+_SHARING_LINES = tuple(f"sharing={mode}" for mode in get_args(Sharing))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,20 +31,25 @@ class GpuLimit:
     context_bytes: int = 0  # charged once per process for its context
 
 
-def format_limits(limits: Sequence[GpuLimit]) -> str:
-    """Return the limits file's text. The hook refuses whatever deviates, so this is the one place that writes it."""
+def format_limits(limits: Sequence[GpuLimit], *, sharing: Sharing = "cap", pinned_bytes: int = 0) -> str:
+    """Return the limits file's text. The hook refuses whatever deviates, so this is the one place that writes it.
+
+    `pinned_bytes` bounds the page-locked host memory of the session's processes together; 0 does not.
+    """
+    head = ["version=2", "policy=enforce", f"sharing={sharing}", f"pinned_bytes={pinned_bytes}"]
     lines = [
         f"dev={limit.uuid} mem_bytes={limit.memory_bytes} sm_percent={limit.sm_percent:.2f} "
         f"phase_ms={limit.phase_ms} ctx_bytes={limit.context_bytes}"
         for limit in limits
     ]
-    return "\n".join(["version=1", "policy=enforce", *lines, "end", ""])
+    return "\n".join([*head, *lines, "end", ""])
 
 
 def parse_limits(text: str) -> list[GpuLimit]:
     """Return the limits in a text of `format_limits`. Raises ValueError for any other text."""
-    version, policy, *lines = text.splitlines()
-    if (version, policy, lines[-1:]) != ("version=1", "policy=enforce", ["end"]):
+    version, policy, sharing, pinned, *lines = text.splitlines()
+    known = (version, policy, lines[-1:]) == ("version=2", "policy=enforce", ["end"])
+    if not known or sharing not in _SHARING_LINES or not pinned.startswith("pinned_bytes="):
         raise ValueError("not a complete limits file of this version")
     return [_parse_limit(line) for line in lines[:-1]]
 
@@ -57,7 +68,9 @@ def _parse_limit(line: str) -> GpuLimit:
         raise ValueError(f"not a limit: {line}") from error
 
 
-def prepare(folder: Path, limits: Sequence[GpuLimit]) -> tuple[Path, Path]:
+def prepare(
+    folder: Path, limits: Sequence[GpuLimit], *, sharing: Sharing = "cap", pinned_bytes: int = 0
+) -> tuple[Path, Path]:
     """Write the session's limits file (read-only) and its empty accounting region, and return their paths.
 
     The region is writable for every process of the session, whatever its user. Writing twice is harmless only before
@@ -66,7 +79,7 @@ def prepare(folder: Path, limits: Sequence[GpuLimit]) -> tuple[Path, Path]:
     folder.mkdir(parents=True, exist_ok=True)
     limits_path, region_path = folder / "limits.conf", folder / "region"
     for path, data, mode in (
-        (limits_path, format_limits(limits).encode(), 0o444),
+        (limits_path, format_limits(limits, sharing=sharing, pinned_bytes=pinned_bytes).encode(), 0o444),
         (region_path, bytes(REGION_BYTES), 0o666),
     ):
         temporary = path.with_suffix(".new")

@@ -1,12 +1,13 @@
 """Which files a session's container gets, and where. Files, not folders: a bound file can be neither removed nor
-replaced inside the container, not even by root."""
+replaced inside the container, not even by root. The arbiter's socket alone is in a folder, bound read-only, since an
+arbiter that is started anew makes a new one."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from fgpu.limits import LIMITS_PATH, REGION_PATH
+from fgpu.limits import ARBITER_FOLDER_PATH, GRANT_PATH, LIMITS_PATH, REGION_PATH
 
 BUILD = Path(__file__).resolve().parent / "build"
 HOOK_PATH = "/usr/local/lib/libfgpu.so"  # the name that build/ld.so.preload has in it
@@ -26,9 +27,31 @@ class BindMount:
     read_only: bool = True
 
 
-def hook_mounts(limits: Path, region: Path, build: Path = BUILD) -> list[BindMount]:
-    """What holds a session to its share: the two files of `fgpu.limits.prepare`, and the library."""
+@dataclass(frozen=True)
+class ArbiterFiles:
+    """What a session and the arbiter of its host have in common; the session can write to neither."""
+
+    grant: Path  # 4096 bytes on a tmpfs, zero before the first start
+    socket_folder: Path
+
+
+def hook_mounts(
+    limits: Path, region: Path, build: Path = BUILD, arbiter: ArbiterFiles | None = None
+) -> list[BindMount]:
+    """What holds a session to its share: the files of `fgpu.limits.prepare`, the library, and the way to the arbiter.
+
+    Without an arbiter each session is held to its share by itself, and what others leave idle is lost.
+    """
+    arbiter_mounts = (
+        [
+            BindMount(arbiter.grant, GRANT_PATH),
+            BindMount(arbiter.socket_folder, ARBITER_FOLDER_PATH),
+        ]
+        if arbiter
+        else []
+    )
     return [
+        *arbiter_mounts,
         BindMount(limits, LIMITS_PATH),
         BindMount(region, REGION_PATH, read_only=False),
         BindMount(build / "libfgpu.so", HOOK_PATH),

@@ -203,7 +203,7 @@ API CUresult cuGetErrorName(CUresult code, const char **out)
     return CUDA_SUCCESS;
 }
 
-CUresult cuMemAlloc_v9(CUdeviceptr *, size_t), cuMemAllocHost_v2(void **, size_t);
+CUresult cuMemAlloc_v9(CUdeviceptr *, size_t);
 
 /* cuGetProcAddress: base name, the version it was introduced with, and its two flavours of default stream. */
 #define PLAIN(name, since, variant) {#name, since, (void *)(uintptr_t)variant, NULL},
@@ -216,7 +216,7 @@ static const struct { const char *name; int since; void *plain, *per_thread; } a
     PLAIN(cuDeviceGetCount, 2000, cuDeviceGetCount) PLAIN(cuCtxCreate, 3020, cuCtxCreate_v2)
     PLAIN(cuCtxCreate, 13000, cuCtxCreate_v4) PLAIN(cuDevicePrimaryCtxRetain, 7000, cuDevicePrimaryCtxRetain)
     PLAIN(cuCtxSetCurrent, 4000, cuCtxSetCurrent) PLAIN(cuMemCreate, 10020, cuMemCreate)
-    PLAIN(cuMemAllocHost, 3020, cuMemAllocHost_v2) PLAIN(cuGetProcAddress, 12000, cuGetProcAddress_v2)
+    PLAIN(cuMemAllocHost, 3020, cuMemAllocHost_v2) PLAIN(cuMemHostAlloc, 2020, cuMemHostAlloc) PLAIN(cuGetProcAddress, 12000, cuGetProcAddress_v2)
     STREAMED(cuMemAllocAsync, 11020) STREAMED(cuMemAllocFromPoolAsync, 11020) STREAMED(cuMemFreeAsync, 11020)
     STREAMED(cuLaunchKernel, 4000) STREAMED(cuLaunchKernelEx, 11060) STREAMED(cuLaunchCooperativeKernel, 9000)
     STREAMED(cuGraphLaunch, 10000)

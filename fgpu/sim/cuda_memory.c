@@ -99,8 +99,19 @@ API CUresult cuMemAllocPitch_v2(CUdeviceptr *out, size_t *pitch, size_t width, s
 
 API CUresult cuMemFree_v2(CUdeviceptr p) { NEED_CONTEXT; return release(BLOCK_POINTER, p); }
 
-CUresult cuMemAllocHost_v2(void **, size_t);
-API CUresult cuMemAllocHost_v2(void **out, size_t n) { *out = malloc(n); return CUDA_SUCCESS; }
+/* Page-locked host memory. */
+API CUresult cuMemHostAlloc(void **out, size_t n, unsigned flags)
+{
+    NEED_CONTEXT;
+    (void)flags;
+    return (*out = malloc(n)) ? CUDA_SUCCESS : CUDA_OUT_OF_MEMORY;
+}
+API CUresult cuMemAllocHost_v2(void **out, size_t n) { return cuMemHostAlloc(out, n, 0); }
+API CUresult cuMemFreeHost(void *memory) { NEED_CONTEXT; free(memory); return CUDA_SUCCESS; }
+API CUresult cuMemHostRegister_v2(void *memory, size_t n, unsigned flags) { (void)n, (void)flags; NEED_CONTEXT; return memory ? CUDA_SUCCESS : CUDA_INVALID_VALUE; }
+API CUresult cuMemHostRegister(void *memory, size_t n, unsigned flags) { return cuMemHostRegister_v2(memory, n, flags); }
+API CUresult cuMemHostUnregister(void *memory) { NEED_CONTEXT; return memory ? CUDA_SUCCESS : CUDA_INVALID_VALUE; }
+API CUresult cuMemAllocHost(void) { return CUDA_SUCCESS; }
 
 /* The first versions are there, but the hook offers none of them. */
 API CUresult cuMemAlloc(void) { return CUDA_SUCCESS; }

@@ -6,7 +6,7 @@
 
 #include "abi.h"
 
-enum { MAX_GPUS = 16, ALL_SMS = 10000 };
+enum { MAX_GPUS = 16, HOST_MEMORY = MAX_GPUS, HOLDERS = MAX_GPUS + 1, ALL_SMS = 10000 };
 
 /* A function of the driver, declared where it is wrapped or called. The linker gathers all of them in one table. */
 struct symbol {
@@ -55,13 +55,15 @@ struct limit {
 };
 struct limits {
     int count;
+    bool burst;            /* the session may use what others leave idle */
+    uint64_t pinned_bytes; /* page-locked host memory of all its processes; 0 = not bounded */
     struct limit gpu[MAX_GPUS];
 };
 /* Return NULL, or why the file is not acceptable; nothing in `out` may be used then. */
 const char *limits_load(const char *path, struct limits *out);
 int limits_find(const struct limits *limits, const char *uuid); /* -1: none */
 
-/* region.c: the accounting shared by all processes of the container. `gpu` is an index into the limits. */
+/* region.c: the accounting shared by all processes of the container. `gpu`: an index into the limits, or HOST_MEMORY. */
 const char *region_attach(const char *path);
 bool region_join(void);
 CUresult region_change(int gpu, uint64_t from, uint64_t to); /* of what this process holds; gpu -1 costs nothing */
@@ -88,7 +90,7 @@ int fgpu_index(CUdevice device); /* index into the limits, -1 for none */
 CUresult fgpu_place(CUstream stream, struct place *out); /* NULL: the current context's */
 
 /* ledger.c: what this process holds, and under which handle. */
-enum kind { HELD_POINTER, HELD_HANDLE, HELD_MAP, HELD_ARRAY, HELD_MIPMAP, HELD_POOL, HELD_GRAPH, HELD_EXEC };
+enum kind { HELD_POINTER, HELD_HANDLE, HELD_MAP, HELD_ARRAY, HELD_MIPMAP, HELD_POOL, HELD_GRAPH, HELD_EXEC, HELD_PINNED };
 struct hold {          /* a charge, shared by every handle that keeps the memory alive */
     int gpu;           /* -1: not on a GPU, never charged */
     unsigned refs;

@@ -41,14 +41,26 @@ static size_t parse_gpu(const char *line, struct limit *out) {
     return good ? (size_t)length : 0;
 }
 
+/* The same for the lines before the GPUs': version, policy, and what holds for the session as a whole. */
+static size_t parse_head(const char *text, struct limits *out) {
+    static const char form[] = "version=2\npolicy=enforce\nsharing=%s\npinned_bytes=%llu\n";
+    unsigned long long pinned = 0;
+    char sharing[6] = "", again[128];
+    sscanf(text, "version=2\npolicy=enforce\nsharing=%5[a-z]\npinned_bytes=%llu", sharing, &pinned);
+    int length = snprintf(again, sizeof again, form, sharing, pinned);
+    out->burst = strcmp(sharing, "burst") == 0;
+    out->pinned_bytes = pinned;
+    return strncmp(text, again, (size_t)length) == 0 && (out->burst || !strcmp(sharing, "cap")) ? (size_t)length : 0;
+}
+
 const char *limits_load(const char *path, struct limits *out) {
-    static const char head[] = "version=1\npolicy=enforce\n";
-    char text[MAX_FILE + 1], *line = text + strlen(head);
+    char text[MAX_FILE + 1], *line;
     size_t length;
     const char *problem = slurp(path, text);
     if (problem) return problem;
-    if (strncmp(text, head, strlen(head))) return "limits file has an unknown version or policy";
     memset(out, 0, sizeof *out);
+    if (!(length = parse_head(text, out))) return "limits file has an unknown version or policy";
+    line = text + length;
     for (; out->count < MAX_GPUS && (length = parse_gpu(line, &out->gpu[out->count])); line += length) {
         if (limits_find(out, out->gpu[out->count].uuid) >= 0) return "limits file names a GPU twice";
         out->count++;

@@ -165,7 +165,8 @@ static uint64_t total(int gpu) {
 }
 
 static bool fits(int gpu, uint64_t bytes) {
-    uint64_t used = total(gpu), limit = fgpu_limits.gpu[gpu].mem_bytes;
+    uint64_t used = total(gpu);
+    uint64_t limit = gpu == HOST_MEMORY ? fgpu_limits.pinned_bytes : fgpu_limits.gpu[gpu].mem_bytes;
     return used <= limit && bytes <= limit - used;
 }
 

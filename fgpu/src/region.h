@@ -3,7 +3,7 @@
 
 #include "fgpu.h"
 
-enum { REGION_BYTES = 65536, REGION_SLOTS = 256, REGION_SPANS = 32, REGION_VERSION = 1 };
+enum { REGION_BYTES = 65536, REGION_SLOTS = 256, REGION_SPANS = 32, REGION_VERSION = 2 };
 #define REGION_MAGIC 0x55504766u
 #define REGION_LOCK_BASE (1 << 20) /* one lockable byte per slot, past the end of the file */
 
@@ -17,7 +17,7 @@ struct region_gpu {
 struct region_slot {
     int32_t pid, pad;
     uint64_t started, stack; /* fields 22 and 28 of /proc/<pid>/stat: tell a reused pid and an exec apart */
-    uint64_t used[MAX_GPUS];
+    uint64_t used[HOLDERS];
 };
 struct region {
     uint32_t magic, version;

@@ -11,12 +11,12 @@
 
 /* What no wrapper is known for although it allocates, launches or tells sizes is kept from the program. */
 static const char *const guarded[] = {
-    "cuMemAlloc", "cuMemCreate", "cuMemPoolCreate", "cuMemGetInfo", "cuDeviceTotalMem", "cuArrayCreate",
+    "cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuMemCreate", "cuMemPoolCreate", "cuMemGetInfo", "cuDeviceTotalMem", "cuArrayCreate",
     "cuArray3DCreate", "cuMipmappedArrayCreate", "cuGraphAddMemAlloc", "cuGraphAddNode", "cuGraphInstantiate",
     "cuGraphLaunch", "cuLaunch", "cuCtxCreate", "cuGreenCtxCreate", "nvmlDeviceGetMemoryInfo",
     "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses",
     "nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetUtilizationRates"};
-static const char *const harmless[] = {"cuMemAllocHost", "cuLaunchHostFunc"}; /* host memory, host functions */
+static const char *const harmless[] = {"cuLaunchHostFunc"}; /* work of the host */
 
 /* These run inside other libraries' start-up, sanitizers' included: no libc, no instrumentation. */
 #define EARLY __attribute__((no_sanitize("address"), no_sanitize("thread"), no_sanitize("undefined")))

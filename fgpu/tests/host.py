@@ -10,12 +10,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fgpu.limits import GpuLimit, prepare
+from fgpu.limits import GpuLimit, Sharing, prepare
 from fgpu.mounts import BUILD
 from fgpu.simulated import SimulatedGpu, format_config
 
 MIB = 1 << 20
 GIB = 1 << 30
+INVALID_VALUE = 1
 OUT_OF_MEMORY = 2
 NOT_INITIALIZED = 3
 NOT_SUPPORTED = 801
@@ -135,10 +136,12 @@ class Host:
             "FGPU_SIM_STATE": str(self.folder / "state"),
         }
 
-    def session(self, *limits: GpuLimit, hook: str = "test/libfgpu.so") -> Session:
+    def session(
+        self, *limits: GpuLimit, hook: str = "test/libfgpu.so", sharing: Sharing = "cap", pinned_bytes: int = 0
+    ) -> Session:
         self.sessions += 1
         session = Session(self, self.folder / f"session{self.sessions}", hook)
-        prepare(session.folder, limits or [limit()])
+        prepare(session.folder, limits or [limit()], sharing=sharing, pinned_bytes=pinned_bytes)
         return session
 
     def bare(self) -> Session:

@@ -7,7 +7,7 @@ from pathlib import Path
 NOTE = slice(8, 128)
 HIGH = 168
 GPU_BASE, GPU_BYTES = 176, 600
-SLOT_BASE, SLOT_BYTES = GPU_BASE + 16 * GPU_BYTES, 152
+SLOT_BASE, SLOT_BYTES = GPU_BASE + 16 * GPU_BYTES, 160
 
 
 def read_note(path: Path) -> str:

@@ -10,7 +10,8 @@ from fgpu.limits import REGION_BYTES
 from fgpu.tests.host import SYSTEM_NOT_READY, UUIDS, Host, Session, limit
 from fgpu.tests.region import read_note
 
-GOOD = f"version=1\npolicy=enforce\ndev={UUIDS[0]} mem_bytes=2147483648 sm_percent=25.00 phase_ms=0 ctx_bytes=0\nend\n"
+HEAD = "version=2\npolicy=enforce\nsharing=cap\npinned_bytes=0\n"
+GOOD = f"{HEAD}dev={UUIDS[0]} mem_bytes=2147483648 sm_percent=25.00 phase_ms=0 ctx_bytes=0\nend\n"
 NO_PERMISSION = "4"
 
 
@@ -48,7 +49,12 @@ def test_the_good_file_is_accepted(host: Host) -> None:
         GOOD[: len(GOOD) // 2],
         GOOD + "more\n",
         GOOD + "end\n",
-        GOOD.replace("version=1", "version=2"),
+        GOOD.replace("version=2", "version=1"),
+        GOOD.replace("sharing=cap", "sharing=caps"),
+        GOOD.replace("sharing=cap", "sharing="),
+        GOOD.replace("sharing=cap\n", ""),
+        GOOD.replace("pinned_bytes=0", "pinned_bytes=-1"),
+        GOOD.replace("pinned_bytes=0\n", ""),
         GOOD.replace("enforce", "observe"),
         GOOD.replace("policy=enforce\n", ""),
         GOOD.replace(UUIDS[0], "0"),
@@ -67,7 +73,7 @@ def test_the_good_file_is_accepted(host: Host) -> None:
         GOOD.replace("sm_percent=25.00", "sm_percent=25.00 sm_percent=100.00"),
         GOOD.replace("phase_ms=0", "phase_ms=100"),
         GOOD.replace("ctx_bytes=0", "ctx_bytes=2147483648"),
-        GOOD.replace("end\n", GOOD.splitlines()[2] + "\nend\n"),  # the same GPU twice
+        GOOD.replace("end\n", GOOD.splitlines()[4] + "\nend\n"),  # the same GPU twice
         GOOD.replace("enforce", "enfor\0ce"),
         GOOD + "x" * 9000,
     ],

@@ -21,9 +21,11 @@ def test_formatted_limits_are_parsed_back() -> None:
     "text",
     [
         "",
-        "version=1\n",
+        "version=2\n",
         TEXT.removesuffix("end\n"),
-        TEXT.replace("version=1", "version=2"),
+        TEXT.replace("version=2", "version=1"),
+        TEXT.replace("sharing=cap", "sharing=none"),
+        TEXT.replace("pinned_bytes=0\n", ""),
         TEXT.replace("mem_bytes=1 ", "mem_bytes=one "),
         TEXT.replace("sm_percent=35.00", "sm_percent=half"),
         TEXT.replace(" phase_ms=60", ""),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fgpu.tests.host import GIB, MIB, NOT_SUPPORTED, OUT_OF_MEMORY, UUIDS, Host, limit
+from fgpu.tests.host import GIB, INVALID_VALUE, MIB, NOT_SUPPORTED, OUT_OF_MEMORY, UUIDS, Host, limit
 
 # How each way to allocate is asked for, and whether its memory comes back with the free (or only when synchronised).
 LINEAR = ["plain", "managed", "pitch"]
@@ -227,3 +227,23 @@ def test_a_launch_on_several_gated_gpus_is_refused(host: Host) -> None:
     with host.session(limit(sm="100")).probe() as free, host.session().probe() as gated:
         assert gated.code("multi 2") == NOT_SUPPORTED
         assert free.code("multi 2") == 0
+
+
+@pytest.mark.parametrize("how", ["pinned", "pinned_alloc", "pinned_registered", "pinned_old"])
+def test_page_locked_host_memory_is_charged_to_the_sessions_ram(host: Host, how: str) -> None:
+    session = host.session(pinned_bytes=64 * MIB)
+    with session.probe() as probe, session.probe() as other:
+        assert probe.alloc(48 * MIB, how) == 0
+        assert other.alloc(17 * MIB, how) == OUT_OF_MEMORY
+        assert other.alloc(16 * MIB, how, 1) == 0
+        assert probe.code("free 0") == 0
+        assert other.alloc(48 * MIB, how, 2) == 0
+        assert probe.free() == 2 * GIB  # none of it is the GPU's
+    with host.session().probe() as probe:
+        assert probe.alloc(GIB, how) == 0  # not bounded
+
+
+def test_page_locking_that_the_driver_refuses_is_not_charged(host: Host) -> None:
+    with host.session(pinned_bytes=64 * MIB).probe() as probe:
+        assert probe.alloc(64 * MIB, "pinned_bad") == INVALID_VALUE
+        assert probe.alloc(64 * MIB, "pinned", 1) == 0

@@ -84,6 +84,19 @@ static CUresult alloc_captured(struct slot *s, size_t bytes)
     return rc;
 }
 
+/* Page-locked host memory; what is registered is any address. */
+static CUresult alloc_pinned(struct slot *s, size_t bytes)
+{
+    void **out = (void **)&s->value, *own = s + 1;
+    if (!strcmp(s->how, "pinned_alloc"))
+        return CU(cuMemHostAlloc, (void **, size_t, unsigned), out, bytes, 0);
+    if (!strcmp(s->how, "pinned"))
+        return CU(cuMemAllocHost_v2, (void **, size_t), out, bytes);
+    *out = strcmp(s->how, "pinned_bad") ? own : NULL;
+    return strcmp(s->how, "pinned_old") ? CU(cuMemHostRegister_v2, (void *, size_t, unsigned), *out, bytes, 0)
+                                        : CU(cuMemHostRegister, (void *, size_t, unsigned), *out, bytes, 0);
+}
+
 static CUresult alloc(struct slot *s, size_t bytes)
 {
     size_t pitch;
@@ -108,6 +121,8 @@ static CUresult alloc(struct slot *s, size_t bytes)
         return alloc_vmm(s, bytes);
     if (!strncmp(s->how, "array", 5))
         return alloc_array(s, bytes);
+    if (!strncmp(s->how, "pinned", 6))
+        return alloc_pinned(s, bytes);
     return strcmp(s->how, "captured") ? alloc_graph(s, bytes) : alloc_captured(s, bytes);
 }
 
@@ -117,6 +132,10 @@ static CUresult release(struct slot *s)
         CU(cuGraphExecDestroy, (CUgraphExec), s->exec);
     if (s->graph)
         return CU(cuGraphDestroy, (CUgraph), s->graph);
+    if (!strcmp(s->how, "pinned") || !strcmp(s->how, "pinned_alloc"))
+        return CU(cuMemFreeHost, (void *), (void *)(uintptr_t)s->value);
+    if (!strncmp(s->how, "pinned", 6))
+        return CU(cuMemHostUnregister, (void *), (void *)(uintptr_t)s->value);
     if (!strncmp(s->how, "vmm", 3))
         return CU(cuMemRelease, (CUmemHandle), s->value);
     if (!strcmp(s->how, "array_mipmap"))
