@@ -63,7 +63,7 @@ struct limits {
 const char *limits_load(const char *path, struct limits *out);
 int limits_find(const struct limits *limits, const char *uuid); /* -1: none */
 
-/* region.c: the accounting shared by all processes of the container. `gpu`: an index into the limits, or HOST_MEMORY. */
+/* region.c: the accounting shared by all processes of the container. `gpu`: an index of the limits, or HOST_MEMORY. */
 const char *region_attach(const char *path);
 bool region_join(void);
 CUresult region_change(int gpu, uint64_t from, uint64_t to); /* of what this process holds; gpu -1 costs nothing */
@@ -90,7 +90,9 @@ int fgpu_index(CUdevice device); /* index into the limits, -1 for none */
 CUresult fgpu_place(CUstream stream, struct place *out); /* NULL: the current context's */
 
 /* ledger.c: what this process holds, and under which handle. */
-enum kind { HELD_POINTER, HELD_HANDLE, HELD_MAP, HELD_ARRAY, HELD_MIPMAP, HELD_POOL, HELD_GRAPH, HELD_EXEC, HELD_PINNED };
+enum kind {
+    HELD_POINTER, HELD_HANDLE, HELD_MAP, HELD_ARRAY, HELD_MIPMAP, HELD_POOL, HELD_GRAPH, HELD_EXEC, HELD_PINNED
+};
 struct hold {          /* a charge, shared by every handle that keeps the memory alive */
     int gpu;           /* -1: not on a GPU, never charged */
     unsigned refs;

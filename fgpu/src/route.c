@@ -11,7 +11,8 @@
 
 /* What no wrapper is known for although it allocates, launches or tells sizes is kept from the program. */
 static const char *const guarded[] = {
-    "cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuMemCreate", "cuMemPoolCreate", "cuMemGetInfo", "cuDeviceTotalMem", "cuArrayCreate",
+    "cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuMemCreate", "cuMemPoolCreate", "cuMemGetInfo",
+    "cuDeviceTotalMem", "cuArrayCreate",
     "cuArray3DCreate", "cuMipmappedArrayCreate", "cuGraphAddMemAlloc", "cuGraphAddNode", "cuGraphInstantiate",
     "cuGraphLaunch", "cuLaunch", "cuCtxCreate", "cuGreenCtxCreate", "nvmlDeviceGetMemoryInfo",
     "nvmlDeviceGetComputeRunningProcesses", "nvmlDeviceGetGraphicsRunningProcesses",

@@ -13,7 +13,7 @@ from fgpu.tests.host import Host
 
 LIBRARIES = ["libfgpu.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1", "sim/nvidia-smi"]
 OLDEST_GLIBC = (2, 17)
-MAX_LINES = 1500  # of code: what a reader who distrusts it has to go through
+MAX_LINES = 1800  # of code: what a reader who distrusts it has to go through
 SOURCES = sorted((BUILD.parent / "src").glob("*.[ch]"))
 
 
