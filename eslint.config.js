@@ -21,8 +21,8 @@ export default [
   },
   { files: ["static/js/*.js"], languageOptions: { globals: globals.browser } },
   {
-    // Plain scripts: the first two run before the page is drawn, the third on an admin page without modules.
-    files: ["static/js/theme.js", "static/js/terminal-trouble.js", "static/js/simulation.js"],
+    // Plain scripts: the first three run before the page is drawn, the last on an admin page without modules.
+    files: ["static/js/theme.js", "static/js/early-clicks.js", "static/js/terminal-trouble.js", "static/js/simulation.js"],
     languageOptions: { sourceType: "script", globals: { uPlot: "readonly" } },
   },
   { files: ["tests/js/*.js"], languageOptions: { globals: globals.node } },

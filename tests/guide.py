@@ -64,6 +64,5 @@ def end(page: Page, name: str) -> None:
     """End a session in the list."""
     row = page.locator("tr", has_text=name)
     expect(row).to_be_visible()
-    page.wait_for_load_state()  # before that the link leads to a page of its own, as without scripts
     row.get_by_role("link", name="Terminate").click()
     page.get_by_role("dialog").get_by_role("button", name="Terminate").click()

@@ -8,7 +8,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, expect
 from tests.app_windows import launched, save_a_notebook, typed
 from tests.browser import SLOW_MS
 from tests.platform import Platform
-from tests.wizard import launch_without_folder, open_step
+from tests.wizard import choose_environment, launch_without_folder, open_step
 
 pytestmark = [pytest.mark.docker, pytest.mark.browser]
 
@@ -66,7 +66,7 @@ def page(context: BrowserContext) -> Page:
     (sessions,) = context.pages
     sessions.get_by_role("link", name="START").first.click()
     sessions.wait_for_url("**/sessions/launch/**")  # loaded, with the scripts by which an environment is chosen
-    sessions.locator("[data-environment=scikit-learn]").click()
+    choose_environment(sessions, "scikit-learn")
     sessions.get_by_label("Session name").fill(NAME)
     open_step(sessions, "Resources")
     sessions.locator(".preset", has_text="medium").click()
@@ -158,8 +158,7 @@ def test_two_versions_run_side_by_side(page: Page, terminal: Page) -> None:
     page.keyboard.press("Escape")
     page.get_by_role("link", name="START").first.click()
     page.wait_for_url("**/sessions/launch/**")
-    page.locator("[data-environment=scikit-learn]").click()
-    page.get_by_label("Version").select_option("1.5")
+    choose_environment(page, "scikit-learn", "1.5")
     page.get_by_label("Session name").fill("older")
     open_step(page, "Resources")
     page.locator(".preset", has_text="small").click()

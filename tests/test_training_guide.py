@@ -11,7 +11,7 @@ from tests.guide import USER, end, sessions_page
 from tests.images import ensure_images
 from tests.platform import ROOT, Platform, running_platform
 from tests.wait import SECONDS
-from tests.wizard import open_step
+from tests.wizard import choose_environment, open_step
 
 pytestmark = [pytest.mark.long, pytest.mark.docker, pytest.mark.browser]
 
@@ -104,8 +104,7 @@ def enable_pytorch(page: Page, platform: Platform) -> None:
 def launch_pytorch(page: Page, name: str) -> None:
     """Launch a session on half of the simulated GPU, with the folder."""
     page.get_by_role("link", name="START").first.click()
-    page.locator("[data-environment=PyTorch]").click()
-    page.get_by_label("Version").select_option("2.13")
+    choose_environment(page, "PyTorch", "2.13")
     page.get_by_label("Session name").fill(name)
     open_step(page, "Data folders")
     page.locator("[data-folder=results] input[name=mount]").check()

@@ -5,8 +5,15 @@ from playwright.sync_api import Page
 
 def open_step(page: Page, title: str) -> None:
     """Go to one of the wizard's pages by its title in the row of pages."""
-    page.wait_for_load_state()  # before that the link loads the page anew, which clears what was not kept yet
     page.get_by_role("navigation", name="Pages of the launch").get_by_role("link", name=title).click()
+
+
+def choose_environment(page: Page, name: str, version: str = "") -> None:
+    """Choose the card of an environment, and a version of it."""
+    card = page.locator(f"[data-environment='{name}']")
+    card.get_by_role("radio").check(force=True)  # drawn as the card around it
+    if version:
+        card.get_by_label("Version").select_option(version)
 
 
 def launch_without_folder(page: Page) -> None:

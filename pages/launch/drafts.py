@@ -8,11 +8,12 @@ from django.utils import timezone
 from django.utils.datastructures import MultiValueDict
 
 from accounts.models import User
+from pages.launch.fields import CARD, VERSION
 from pages.launch.models import LaunchDraft
 
 FIELDS: Final = frozenset(
     (
-        *("image", "image_name", "name", "variable", "value", "mount", "mount_read_only"),
+        *(CARD, VERSION, "image", "image_name", "name", "variable", "value", "mount", "mount_read_only"),
         *("resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "count"),
         *("command", "time_limit", "not_before", "depends_on"),
     )

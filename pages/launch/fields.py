@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from django import forms
 from django.utils.datastructures import MultiValueDict
@@ -11,8 +11,23 @@ from django.utils.translation import gettext as _
 from folders.models import Folder
 from folders.mount_paths import absolute_path
 
+CARD: Final = "environment_card"  # the number of the chosen card, of which each has a select "version"
+VERSION: Final = "version"
+
 Pairs = list[tuple[str, str]]
 ChosenFolders = dict[str, tuple[str, bool]]
+
+
+class ImageInput(forms.Select):
+    """Reads the id of an image: the chosen version on the chosen card, or `image` itself."""
+
+    def value_from_datadict(self, data: Mapping[str, Any], files: Any, name: str) -> Any:
+        """Return the id, None without."""
+        card = data.get(CARD, "")
+        if name in data or not isinstance(data, MultiValueDict) or not (card.isascii() and card.isdigit()):
+            return data.get(name)
+        versions = data.getlist(VERSION)
+        return versions[int(card)] if len(card) < 5 and int(card) < len(versions) else None
 
 
 class PairsInput(forms.Widget):

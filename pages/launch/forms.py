@@ -14,7 +14,7 @@ from django.utils.translation import gettext_lazy
 from accounts.models import User
 from pages.launch import beginnings
 from pages.launch.beginnings import AMOUNTS, Initial
-from pages.launch.fields import ChosenFolders, FolderRow, FoldersField, PairsField
+from pages.launch.fields import ChosenFolders, FolderRow, FoldersField, ImageInput, PairsField
 from pages.launch.offer import LaunchOffer
 from resources.fields import FgpuFormField, SizeFormField, SpanFormField
 from resources.models import Image, Preset, ResourceGroup
@@ -44,6 +44,7 @@ class LaunchForm(forms.Form):
     image = forms.ModelChoiceField(
         Image.objects.none(),
         required=False,
+        widget=ImageInput,
         error_messages={
             "invalid_choice": gettext_lazy("This environment is not offered at present; choose another."),
         },

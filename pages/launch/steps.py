@@ -37,6 +37,12 @@ STEPS: Final = (
 BY_SLUG: Final = {step.slug: step for step in STEPS}
 
 
+def beside(step: WizardStep) -> tuple[WizardStep | None, WizardStep | None]:
+    """Return the pages before and after one; None where there is none."""
+    at = STEPS.index(step)
+    return (STEPS[at - 1] if at else None), next(iter(STEPS[at + 1 :]), None)
+
+
 def first_with(names: Iterable[str]) -> WizardStep:
     """Return the first page that shows one of these messages; the last page without."""
     known = list(names)

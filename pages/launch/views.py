@@ -15,7 +15,7 @@ from django.views.decorators.http import require_http_methods, require_POST, req
 
 from accounts.models import User
 from accounts.requests import UserRequest
-from pages.launch import beginnings, drafts, queries, steps
+from pages.launch import beginnings, cards, drafts, queries, steps
 from pages.launch.advice import choices_of, parts_of
 from pages.launch.forms import LaunchForm
 from pages.launch.links import link_to
@@ -107,12 +107,18 @@ def _begun(request: UserRequest, offer: LaunchOffer) -> tuple[LaunchForm, str]:
 
 def _page(request: UserRequest, form: LaunchForm, notice: str, step: WizardStep) -> HttpResponse:
     wrong = form.messages() if form.is_bound else {}
+    facts = queries.launch_facts(form.offer)
+    previous, following = steps.beside(step)
     context = {
         "form": form,
+        "environment_cards": cards.environment_cards(form),
+        "preset_cards": cards.preset_cards(form, facts),
         "step": step,
+        "previous": previous,
+        "next": following,
         "steps": [{"step": each, "has_problem": any(each.shows(name) for name in wrong)} for each in steps.STEPS],
         "notice": notice,
-        "facts": queries.launch_facts(form.offer),
+        "facts": facts,
         "source": request.POST.get("source", "") if form.is_bound else beginnings.link_of(request.GET),
         "form_key": secrets.token_hex(8),
         "disabled_images": queries.disabled_images(),

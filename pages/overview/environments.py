@@ -46,12 +46,6 @@ class EnvironmentCard:
     versions: tuple[VersionRow, ...]
 
     @property
-    def monogram(self) -> str:
-        """Two letters that stand for it."""
-        capitals = "".join(letter for letter in self.name if letter.isupper())
-        return capitals[:2] if len(capitals) > 1 else self.name[:2].capitalize()
-
-    @property
     def description(self) -> str:
         """What its newest version that is described says."""
         return next((row.image.description for row in self.versions if row.image.description), "")

@@ -76,10 +76,10 @@ def test_the_form_begins_with_what_is_ready(image: Image) -> None:
     make_build(image, BuildState.QUEUED, position=0)
     ready = make_image(environment="scikit-learn", version="1.7", is_default=True)
     user = make_user(is_superuser=True)
-    assert f'value="{ready.pk}" data-default selected' in text_of(browser_of(user), LAUNCH)
+    assert f'value="{ready.pk}" selected' in text_of(browser_of(user), LAUNCH)
     make_build(ready, BuildState.QUEUED, position=1)
     page = text_of(browser_of(user), LAUNCH)
-    assert f'value="{image.pk}" data-default data-unusable selected' in page
+    assert f'value="{image.pk}" selected data-unusable' in page
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ def test_the_launch_page_follows_a_build_and_then_launches(image: Image, page: P
     expect(button).to_be_disabled()
     expect(page.get_by_text("This environment is not ready yet")).to_be_visible()
     expect(page.locator("#advice")).to_be_hidden()
-    expect(page.locator("#id_image option:checked")).to_have_text("3.11 (not ready)")
+    expect(page.locator("[data-environment=Python] option:checked")).to_have_text("3.11 (not ready)")
     builds.record_step(build, 12, 23)
     expect(item).to_contain_text("step 12 of 23")
     builds.fail(build, "RUN make\nno such target")
@@ -113,7 +113,7 @@ def test_the_launch_page_follows_a_build_and_then_launches(image: Image, page: P
     expect(item).to_contain_text("waits to be built")
     builds.finish(build, None)
     expect(item).to_have_count(0)
-    expect(page.locator("#id_image option:checked")).to_have_text("3.11")
+    expect(page.locator("[data-environment=Python] option:checked")).to_have_text("3.11")
     expect(button).to_be_enabled()
     expect(page.locator("#advice")).to_contain_text("Starts now")
     launch_without_folder(page)

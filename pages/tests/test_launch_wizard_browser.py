@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from accounts.models import User
 from resources.models import Gpu, Host
@@ -23,7 +23,7 @@ from tests.factories import (
     run_session,
 )
 from tests.live import LiveServer
-from tests.wizard import launch_without_folder, open_step
+from tests.wizard import choose_environment, launch_without_folder, open_step
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
 
@@ -81,7 +81,7 @@ def test_four_pages_are_reached_by_arrows_and_directly(page: Page) -> None:
 def test_what_is_typed_survives_reload_and_sign_out(page: Page) -> None:
     page.goto(LAUNCH)
     page.get_by_label("Session name").fill("half done")
-    page.get_by_label("Version").select_option("3.9")
+    choose_environment(page, "Python", "3.9")
     open_step(page, "Data folders")
     page.get_by_role("checkbox", name="data").check()
     page.get_by_label("Path of data in the session").fill("sets")
@@ -178,6 +178,35 @@ def test_unsaved_variables_are_warned_about_on_close(page: Page) -> None:
     launch_without_folder(page)
     expect(page.get_by_text("Launched")).to_be_visible()
     assert Session.objects.get().environment == {"ONLY": "x"}
+
+
+def test_controls_work_before_the_scripts_are_loaded(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/js/launch.js", lambda route: held.append(route))
+    with page.expect_request("**/js/launch.js"):
+        page.goto(LAUNCH, wait_until="commit")
+    choose_environment(page, "Python", "3.9")
+    page.get_by_label("Session name").fill("early-bird")
+    page.get_by_role("link", name="Next page").click()
+    assert title(page) == "Environment"
+    held[0].continue_()
+    expect(page.get_by_role("heading", name="Data folders")).to_be_visible()
+    open_step(page, "Confirm and launch")
+    expect(page.locator("#review")).to_contain_text("Python 3.9")
+    expect(page.locator("#review")).to_contain_text("early-bird")
+
+
+def test_an_environment_is_chosen_without_scripts(
+    browser: Browser, server: LiveServer, owner: User, host: Host
+) -> None:
+    with signed_in(browser, server, owner, java_script_enabled=False) as context:
+        page = context.new_page()
+        page.goto(LAUNCH)
+        choose_environment(page, "Python", "3.9")
+        page.locator(".preset", has_text="small").click()
+        page.locator("#launch-button").click()
+        expect(page.get_by_text("Launched")).to_be_visible()
+    assert Session.objects.get().image.version == "3.9"
 
 
 def test_resources_are_said_in_words_and_bounded(page: Page, host: Host) -> None:

@@ -8,7 +8,7 @@ const AMOUNTS = ["cpu", "memory", "shared_memory", "fgpu"];
 const MAX_SESSIONS = 50;
 const FALLBACKS = { cpu: 64, memory: 256 * GIB, fgpu: 8000 }; // ends of sliders where no host is known
 
-const custom = form.querySelector('input[name=preset][value=""]');
+const custom = form.querySelector("[data-custom]");
 const preset = () => facts.presets[form.elements.preset.value];
 
 function largestOf(name) {
@@ -58,6 +58,7 @@ function offerPresets() {
   for (const label of form.querySelectorAll("[data-preset]")) {
     const radio = label.querySelector("input");
     const refusal = refusalOf(label.dataset.preset);
+    label.classList.remove("no-js"); // it may be of another group than when the page was opened
     label.hidden = Boolean(label.dataset.group) && label.dataset.group !== groupId;
     radio.disabled = label.hidden || Boolean(refusal);
     label.querySelector(".preset-refusal").textContent = refusal;
@@ -107,7 +108,6 @@ export function showAmounts() {
   offerPresets();
   leaveRefused();
   const chosen = preset();
-  document.getElementById("custom").hidden = Boolean(chosen);
   if (chosen) for (const name of AMOUNTS) field(name).value = write[kindOf(name)](chosen[name]);
   fitSliders();
   showShare();

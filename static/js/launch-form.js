@@ -5,7 +5,8 @@ export const form = document.getElementById("launch");
 export const facts = form && JSON.parse(document.getElementById("facts").textContent);
 export const field = (name) => document.getElementById(`id_${name}`);
 export const imageName = () => field("image_name").value.trim(); // typed instead of an environment
-export const image = () => (imageName() ? undefined : facts.images[field("image").value]);
+export const versions = () => form.querySelector("[data-environment]:has(input:checked) select"); // of the chosen environment
+export const image = () => (imageName() ? undefined : facts.images[versions()?.value]);
 export const group = () => facts.groups[field("resource_group").value];
 export const kindOf = (name) => form.querySelector(`[data-amount="${name}"]`).dataset.kind;
 export const amountOf = (name) => read[kindOf(name)](field(name).value);

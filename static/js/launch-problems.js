@@ -31,8 +31,7 @@ export function pageOf(name) {
 function goTo(name) {
   form.dispatchEvent(new CustomEvent("launch:go", { detail: { page: pageOf(name) } }));
   const input = form.querySelector(`[aria-describedby~="error-${name}"]`) ?? document.getElementById(`error-${name}`)?.closest("[data-page]")?.querySelector("input, button");
-  if (input?.closest("#custom[hidden]")) return;
-  input?.focus();
+  if (input?.checkVisibility()) input.focus(); // amounts of a preset have hidden fields
 }
 
 function summarize() {

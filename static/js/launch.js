@@ -43,6 +43,13 @@ function noteChange(event) {
   timer = setTimeout(check, CHECK_MS);
 }
 
+// Returns whether an input is no longer as the page came.
+function isChanged(input) {
+  if (input.type === "radio" || input.type === "checkbox") return input.checked !== input.defaultChecked;
+  if (input.options) return [...input.options].some((option) => option.selected !== option.defaultSelected);
+  return "defaultValue" in input && input.value !== input.defaultValue;
+}
+
 // Keeps what the server has not been sent yet, when the page is left.
 function keep() {
   if (isLaunching || asked === changes) return;
@@ -112,6 +119,7 @@ function bindAnswers() {
 }
 
 if (form) {
+  const changedBefore = [...form.elements].filter(isChanged); // while the scripts were being loaded
   bindStart();
   bindEnvironment();
   bindAmounts();
@@ -132,6 +140,7 @@ if (form) {
   document.addEventListener("click", (event) => {
     for (const help of document.querySelectorAll("details.help[open]")) if (!help.contains(event.target)) help.open = false;
   });
+  for (const input of changedBefore) noteChange({ target: input });
   addEventListener("beforeunload", keep);
   addEventListener("pagehide", keep);
   addEventListener("pageshow", () => {
