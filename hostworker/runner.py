@@ -28,6 +28,7 @@ from hostworker.runtime.base import (
 )
 from hostworker.runtime.pull import PullText
 from resources.kick import kick_scheduler
+from resources.shares import Sharing
 from resources.units import size_text
 from sessions import notes, notify
 from sessions.lifecycle import HOSTED, Reason, Status
@@ -241,6 +242,7 @@ def _spec(session: Session, folders: tuple[FolderMount, ...] = ()) -> ContainerS
             )
             for share, tier in session.held_shares
         ),
+        sharing=Sharing(session.resource_group.sharing),
         folders=folders,
         environment={
             **app_environment.variables(),

@@ -7,36 +7,41 @@ from typing import Final
 from resources.units import size_text
 from sessions.lifecycle import Reason
 
-TOLERANCE_PERCENT: Final = 5  # what the driver rounds up, and what changes between two polls
+TOLERANCE_PERCENT: Final = 5  # of the memory: what the driver rounds up, and what changes between two polls
+TIME_TOLERANCE_POINTS: Final = 10  # of a device's time: the driver's samples are whole percent and irregular
+TIME_WINDOWS: Final = 3  # in a row, until too much time is a violation
 
 SessionDevice = tuple[str, str]  # session id, GPU UUID
+Violation = tuple[Reason, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuUse:
     """What the processes of one session do on one device."""
 
-    memory_bytes: int
-    processes: int
-    unhooked: int = 0  # of the processes, those that run without the hook
+    memory_bytes: int  # of those whose memory the driver tells
+    is_partial: bool = False  # it does not tell that of all of them
+    unhooked: int = 0  # processes that run without the hook
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuAllowance:
-    """What a session may do on one device of its lease."""
+    """What a session may do on one device of its lease; None is as much as there is."""
 
-    memory_bytes: int
+    memory_bytes: int | None
     is_hooked: bool
+    percent: float | None = None  # of the device's time
+    can_burst: bool = False  # what others leave idle is its own to take
 
 
-NOTHING: Final = GpuAllowance(memory_bytes=0, is_hooked=False)  # on a device that it does not hold
+NOTHING: Final = GpuAllowance(memory_bytes=0, is_hooked=False, percent=0)  # on a device that it does not hold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Assessment:
     """Sessions to stop, as {session id: (reason, explanation)}, and devices whose next excess is a violation."""
 
-    violations: Mapping[str, tuple[Reason, str]]
+    violations: Mapping[str, Violation]
     warned: frozenset[SessionDevice]
 
 
@@ -48,10 +53,11 @@ def assess(
 ) -> Assessment:
     """Return the assessment of the current use; `warned` are the devices in excess at the previous poll.
 
-    A process without the hook ends its session at once. An excess of memory does when it lasts for two polls;
-    `context_memory` bytes per process are allowed for the driver's own use.
+    A process without the hook ends its session at once. An excess of memory does when it lasts for two polls. What the
+    driver takes beside what is charged may be 5 % or `context_memory` bytes, whichever is more, for all processes of a
+    session together: their number is the user's to choose.
     """
-    violations: dict[str, tuple[Reason, str]] = {}
+    violations: dict[str, Violation] = {}
     in_excess = set()
     for place, use in uses.items():
         allowed = allowances.get(place, NOTHING)
@@ -60,7 +66,7 @@ def assess(
                 Reason.HOOK_BYPASSED,
                 "A process of it used the GPU without the hook that limits it.",
             )
-        elif _is_excess(use, allowed, context_memory):
+        elif allowed.memory_bytes is not None and use.memory_bytes > _most_memory(allowed.memory_bytes, context_memory):
             in_excess.add(place)
             if place in warned:
                 used, share = size_text(use.memory_bytes), size_text(allowed.memory_bytes)
@@ -69,5 +75,36 @@ def assess(
     return Assessment(violations=violations, warned=frozenset(in_excess))
 
 
-def _is_excess(use: GpuUse, allowed: GpuAllowance, context_memory: int) -> bool:
-    return use.memory_bytes > allowed.memory_bytes * (100 + TOLERANCE_PERCENT) // 100 + use.processes * context_memory
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeAssessment:
+    """Sessions to stop, and {device: windows in a row} in which a session took too much of its time."""
+
+    violations: Mapping[str, Violation]
+    overruns: Mapping[SessionDevice, int]
+
+
+def assess_time(
+    percents: Mapping[SessionDevice, float | None],
+    allowances: Mapping[SessionDevice, GpuAllowance],
+    overruns: Mapping[SessionDevice, int],
+) -> TimeAssessment:
+    """Return the assessment of one window of time, in percent of each device; `overruns` are those of the last one.
+
+    Where a window's time is not known, what was counted before stays.
+    """
+    violations: dict[str, Violation] = {}
+    counts: dict[SessionDevice, int] = {}
+    for place, percent in percents.items():
+        share = allowances.get(place, NOTHING).percent
+        if percent is None:
+            counts[place] = overruns.get(place, 0)
+        elif share is not None and percent > share + TIME_TOLERANCE_POINTS:
+            counts[place] = overruns.get(place, 0) + 1
+        if share is not None and percent is not None and counts.get(place, 0) >= TIME_WINDOWS:
+            words = f"It took {percent:.0f} % of the GPU's time; its share is {share:.0f} %."
+            violations[place[0]] = (Reason.GPU_TIME_EXCEEDED, words)
+    return TimeAssessment(violations=violations, overruns={place: count for place, count in counts.items() if count})
+
+
+def _most_memory(share_bytes: int, context_bytes: int) -> int:
+    return share_bytes + max(share_bytes * TOLERANCE_PERCENT // 100, context_bytes)

@@ -6,16 +6,17 @@ It is the guarantee behind the hook, which a tenant can get around. What it sees
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from hostworker.enforcement.telemetry import GpuProcess, Telemetry
+from hostworker.gpu_times import GpuTimes
 from hostworker.privileged.base import HostPrivileges
-from hostworker.violations import GpuAllowance, GpuUse, SessionDevice, assess
+from hostworker.violations import GpuAllowance, GpuUse, SessionDevice, Violation, assess, assess_time
 from resources.models import Gpu, Host
-from resources.shares import share_bytes
-from resources.tiers import UNHOOKED
+from resources.shares import Sharing, share_bytes
+from resources.tiers import GATED, UNHOOKED
 from sessions import services
 from sessions.lifecycle import Status
 from sessions.models import Session
@@ -25,18 +26,28 @@ logger = logging.getLogger(__name__)
 POLL_INTERVAL_SECONDS: Final = 2.0
 MEASURE_SECONDS: Final = 10
 KEPT_SECONDS: Final = 3 * MEASURE_SECONDS  # an older reading says nothing about now
+NANOSECONDS: Final = 10**9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionGpuUse:
-    """What a session uses of its GPUs; the utilisation, in percent of their time, is None where it is not known."""
+    """What a session uses of its GPUs, and of their time in percent; None is what the driver does not say."""
 
-    memory_bytes: int
+    memory_bytes: int | None
     utilisation: int | None
 
 
+def nothing_charged() -> Mapping[SessionDevice, int] | None:
+    """Return None: nobody on this host keeps an account of granted time; the default of a Watchdog's `charged`."""
+    return None
+
+
 class Watchdog:
-    """Watches one host's GPUs; `hooks` returns the inodes of our hook."""
+    """Watches one host's GPUs; `hooks` returns the inodes of our hook.
+
+    `charged` returns the nanoseconds of each device that the arbiter has charged to each session so far, None where it
+    does not answer.
+    """
 
     def __init__(
         self,
@@ -45,35 +56,52 @@ class Watchdog:
         hooks: Callable[[], frozenset[int]],
         context_memory: int,
         privileges: HostPrivileges,
+        charged: Callable[[], Mapping[SessionDevice, int] | None] = nothing_charged,
     ) -> None:
         self._host = host
         self._telemetry = telemetry
         self._hooks = hooks
         self._context_memory = context_memory
         self._privileges = privileges
+        self._charged = charged
         self._uuids = list(Gpu.objects.filter(host=host, is_present=True).values_list("uuid", flat=True))
+        self._silent: frozenset[str] = frozenset()  # devices that do not answer
         self._warned: Collection[SessionDevice] = ()
+        self._overruns: Mapping[SessionDevice, int] = {}
+        self._times = GpuTimes()
+        self._owners: Mapping[int, str] = {}
+        self._charges: Mapping[SessionDevice, int] | None = None  # at the end of the last window
         self._measured_at = 0.0
         self._readings: Mapping[str, SessionGpuUse] = {}
 
     def poll(self) -> None:
         """Compare processes on the GPUs with the leases, stop sessions that exceed them, and measure usage when due."""
-        seen = self._telemetry.processes(self._uuids)
+        seen = self._look()
         is_due = time.monotonic() - self._measured_at >= MEASURE_SECONDS
         if not seen and not is_due:
             self._warned = ()
             return
         sessions = self._sessions()
-        owners = {process.pid: sessions.get(self._privileges.container_of(process.pid)) for process in seen}
+        containers = {process.pid: self._privileges.container_of(process.pid) for process in seen}
+        owners = {pid: sessions[container].pk for pid, container in containers.items() if container in sessions}
         uses = self._uses(seen, owners)
-        self._enforce(uses, sessions.values())
+        allowances = {place: each for session in sessions.values() for place, each in _allowances(session).items()}
+        assessment = assess(uses, allowances, self._warned, self._context_memory)
+        self._warned = assessment.warned
+        self._stop(assessment.violations)
+        self._note_times(uses, owners)
         if is_due:
-            self._readings = self._measure(sessions.values(), uses, owners)
-            self._measured_at = time.monotonic()
+            self._measure(sessions.values(), uses, allowances)
 
     def readings(self) -> Mapping[str, SessionGpuUse]:
         """Return what each session uses of its GPUs, by id; {} where that was not measured lately."""
         return self._readings if time.monotonic() - self._measured_at < KEPT_SECONDS else {}
+
+    def _look(self) -> list[GpuProcess]:
+        """Return the processes on all devices that answer."""
+        answers = {uuid: self._telemetry.processes(uuid) for uuid in self._uuids}
+        self._silent = frozenset(uuid for uuid, found in answers.items() if found is None)
+        return [process for found in answers.values() for process in found or ()]
 
     def _sessions(self) -> dict[str, Session]:
         """Return the running sessions of this host that hold GPUs, by container."""
@@ -81,68 +109,119 @@ class Watchdog:
         related = running.select_related("resource_group", "host").prefetch_related("lease__shares__gpu")
         return {session.container_id: session for session in related}
 
-    def _uses(self, seen: Iterable[GpuProcess], owners: Mapping[int, Session | None]) -> dict[SessionDevice, GpuUse]:
-        parts: dict[SessionDevice, list[tuple[int, bool]]] = defaultdict(list)
+    def _uses(self, seen: Iterable[GpuProcess], owners: Mapping[int, str]) -> dict[SessionDevice, GpuUse]:
+        parts: dict[SessionDevice, list[tuple[int | None, bool]]] = defaultdict(list)
         hooks = self._hooks()
         for process in seen:
-            if owner := owners[process.pid]:
+            if owner := owners.get(process.pid):
                 mapped = self._privileges.hook_inodes(process.pid)
                 is_unhooked = mapped is not None and not mapped & hooks
-                parts[owner.pk, process.uuid].append((process.memory_bytes, is_unhooked))
-        return {
-            place: GpuUse(
-                memory_bytes=sum(size for size, _ in each), processes=len(each), unhooked=sum(bad for _, bad in each)
-            )
-            for place, each in parts.items()
-        }
+                parts[owner, process.uuid].append((process.memory_bytes, is_unhooked))
+        return {place: _use(each) for place, each in parts.items()}
 
-    def _enforce(self, uses: Mapping[SessionDevice, GpuUse], sessions: Iterable[Session]) -> None:
-        allowances = {place: allowed for session in sessions for place, allowed in _allowances(session).items()}
-        assessment = assess(uses, allowances, self._warned, self._context_memory)
-        self._warned = assessment.warned
-        for session in Session.objects.filter(pk__in=assessment.violations).select_related("host"):
-            reason, words = assessment.violations[session.pk]
+    def _stop(self, violations: Mapping[str, Violation]) -> None:
+        for session in Session.objects.filter(pk__in=violations).select_related("host"):
+            reason, words = violations[session.pk]
             logger.warning("session %s: stopped by the watchdog: %s", session.pk, words)
             services.end(session, reason, words)
 
-    def _measure(
-        self, sessions: Iterable[Session], uses: Mapping[SessionDevice, GpuUse], owners: Mapping[int, Session | None]
-    ) -> dict[str, SessionGpuUse]:
-        """Return what each session uses now."""
-        busy = self._busy(uses, owners)
-        return {
-            session.pk: SessionGpuUse(
-                memory_bytes=sum(use.memory_bytes for place, use in uses.items() if place[0] == session.pk),
-                utilisation=_mean([busy[session.pk, share.gpu.uuid] for share, _ in session.held_shares]),
-            )
-            for session in sessions
-        }
+    def _note_times(self, uses: Iterable[SessionDevice], owners: Mapping[int, str]) -> None:
+        """Note what the driver recorded since the last look; it may be of processes that were only there then."""
+        known = {**self._owners, **owners}
+        self._owners = owners
+        here: dict[str, set[str]] = defaultdict(set)
+        for session, uuid in uses:
+            here[uuid].add(session)
+        for uuid, sessions in here.items():
+            if by_process := self._telemetry.busy_by_process(uuid):
+                self._times.note(uuid, sessions, by_process, known)
 
-    def _busy(
-        self, uses: Mapping[SessionDevice, GpuUse], owners: Mapping[int, Session | None]
-    ) -> dict[SessionDevice, int | None]:
-        """Return the percent of each device's time that each session uses; None where it is not known."""
-        busy: dict[SessionDevice, int | None] = defaultdict(lambda: 0)
-        for uuid in self._uuids:
-            here = [place for place in uses if place[1] == uuid]
-            by_process = self._telemetry.busy_by_process(uuid)
-            for place in here:
-                parts = [percent for pid, percent in by_process.items() if (o := owners.get(pid)) and o.pk == place[0]]
-                alone = self._telemetry.busy(uuid) if len(here) == 1 else None
-                busy[place] = min(100, sum(parts)) if by_process else alone
-        return busy
+    def _measure(
+        self,
+        sessions: Collection[Session],
+        uses: Mapping[SessionDevice, GpuUse],
+        allowances: Mapping[SessionDevice, GpuAllowance],
+    ) -> None:
+        """Close the window: store what each session uses, and stop those that took too much time for too long."""
+        now = time.monotonic()
+        percents, charged = self._times.take(), self._charged_percents(now)
+        self._readings = {session.pk: self._reading(session, uses, percents) for session in sessions}
+        self._measured_at = now
+        assessment = assess_time(
+            {place: percents.get(place) for place in {*percents, *(self._overruns.keys() & allowances.keys())}},
+            {place: _with_burst(place, allowed, charged) for place, allowed in allowances.items()},
+            self._overruns,
+        )
+        self._overruns = assessment.overruns
+        self._stop(assessment.violations)
+
+    def _charged_percents(self, now: float) -> dict[SessionDevice, float] | None:
+        """Return what the arbiter charged in this window, in percent of each device; None where that is not known."""
+        before, self._charges = self._charges, self._charged()
+        if self._charges is None or before is None:
+            return None
+        span = max(now - self._measured_at, POLL_INTERVAL_SECONDS) * NANOSECONDS
+        return {place: 100 * (total - before.get(place, 0)) / span for place, total in self._charges.items()}
+
+    def _reading(
+        self, session: Session, uses: Mapping[SessionDevice, GpuUse], percents: Mapping[SessionDevice, float]
+    ) -> SessionGpuUse:
+        """Return what the session uses now."""
+        places = [(session.pk, share.gpu.uuid) for share, _ in session.held_shares]
+        own = [use for place, use in uses.items() if place[0] == session.pk]
+        is_partial = any(use.is_partial for use in own) or any(uuid in self._silent for _, uuid in places)
+        return SessionGpuUse(
+            memory_bytes=None if is_partial else sum(use.memory_bytes for use in own),
+            utilisation=_mean([self._percent(place, uses, percents) for place in places]),
+        )
+
+    def _percent(
+        self, place: SessionDevice, uses: Iterable[SessionDevice], percents: Mapping[SessionDevice, float]
+    ) -> float | None:
+        """Return the percent of the device's time that the session takes; None where it is not known.
+
+        Without a record of its processes, the whole device's figure is that of the one session that uses it.
+        """
+        if place[1] in self._silent:
+            return None
+        if place in percents or place not in uses:
+            return percents.get(place, 0)
+        is_alone = sum(uuid == place[1] for _, uuid in uses) == 1
+        return self._telemetry.busy(place[1]) if is_alone else None
+
+
+def _use(parts: Sequence[tuple[int | None, bool]]) -> GpuUse:
+    sizes = [size for size, _ in parts]
+    return GpuUse(
+        memory_bytes=sum(size for size in sizes if size is not None),
+        is_partial=None in sizes,
+        unhooked=sum(is_unhooked for _, is_unhooked in parts),
+    )
 
 
 def _allowances(session: Session) -> dict[SessionDevice, GpuAllowance]:
     capacity = session.resource_group.gpu_capacity
     return {
         (session.pk, share.gpu.uuid): GpuAllowance(
-            memory_bytes=share_bytes(share.gpu.memory, share.milli, capacity), is_hooked=tier not in UNHOOKED
+            memory_bytes=None if tier in UNHOOKED else share_bytes(share.gpu.memory, share.milli, capacity),
+            is_hooked=tier not in UNHOOKED,
+            percent=100 * share.milli / capacity if tier in GATED else None,
+            can_burst=session.resource_group.sharing == Sharing.BURST,
         )
         for share, tier in session.held_shares
     }
 
 
-def _mean(percents: list[int | None]) -> int | None:
+def _with_burst(
+    place: SessionDevice, allowed: GpuAllowance, charged: Mapping[SessionDevice, float] | None
+) -> GpuAllowance:
+    """Return what the session may take of the device's time, with what the arbiter gave it of others' shares."""
+    if allowed.percent is None or not allowed.can_burst:
+        return allowed
+    percent = None if charged is None else max(allowed.percent, charged.get(place, 0))
+    return replace(allowed, percent=percent)
+
+
+def _mean(percents: Sequence[float | None]) -> int | None:
     known = [percent for percent in percents if percent is not None]
     return round(sum(known) / len(known)) if known else None

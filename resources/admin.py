@@ -128,7 +128,16 @@ class ResourceGroupAdmin(KickingAdmin):
     """Hosts that are scheduled together, and who may use them."""
 
     form = ResourceGroupForm
-    list_display = ("name", "fgpu_per_gpu", "placement", "queue_order", "is_active", "open_to_all", "description")
+    list_display = (
+        "name",
+        "fgpu_per_gpu",
+        "sharing",
+        "placement",
+        "queue_order",
+        "is_active",
+        "open_to_all",
+        "description",
+    )
     list_filter = ("is_active", "open_to_all")
     search_fields = ("name", "description")
     filter_horizontal = ("users",)

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 import pynvml
 
+from resources.gpu_memory import device_memory
 from resources.tiers import Tier, detect
 from resources.units import bytes_from
 
@@ -24,7 +25,7 @@ _NAMESPACE: Final = uuid.UUID("6f1cb1c5-4b54-4b0e-8d27-0a3a55a3d0f6")  # of simu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Device:
-    """A GPU as discovered: `memory` in bytes, `index` as in NVML."""
+    """A GPU as discovered: `memory` are the bytes that can be lent, `index` as in NVML."""
 
     uuid: str
     index: int
@@ -44,15 +45,25 @@ class Machine:
     architecture: str = ""  # of its CPU, as images name it; "" if not known
 
 
-def this_machine(*, host_name: str, simulated: str, cpu: int = 0, memory: str = "", can_hook: bool = True) -> Machine:
+def this_machine(
+    *,
+    host_name: str,
+    simulated: str,
+    cpu: int = 0,
+    memory: str = "",
+    can_hook: bool = True,
+    context_bytes: int = 0,
+) -> Machine:
     """Return the resources of this machine; `cpu` and `memory`, if given, limit them.
 
     `simulated` is the value of COMPUTE_SIMULATED_GPUS, for machines without real GPUs. Without the hook no GPU can be
-    divided. Raises ValueError on malformed values.
+    divided. `context_bytes`, those of a CUDA context, are kept back on each real GPU. Raises ValueError on malformed
+    values.
     """
     if cpu < 0:
         raise ValueError(f"{cpu} is not a number of CPU cores to lend")
-    devices = nvml_devices(can_hook=can_hook) or simulated_devices(simulated, host_name, can_hook=can_hook)
+    real = nvml_devices(can_hook=can_hook, context_bytes=context_bytes)
+    devices = real or simulated_devices(simulated, host_name, can_hook=can_hook)
     all_cpu, all_memory = len(os.sched_getaffinity(0)), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Machine(
         cpu=min(cpu or all_cpu, all_cpu),
@@ -62,10 +73,10 @@ def this_machine(*, host_name: str, simulated: str, cpu: int = 0, memory: str = 
     )
 
 
-def nvml_devices(*, can_hook: bool = True) -> tuple[Device, ...]:
+def nvml_devices(*, can_hook: bool = True, context_bytes: int = 0) -> tuple[Device, ...]:
     """Return the GPUs that the NVIDIA driver reports, in its order; () without a driver.
 
-    A GPU in MIG mode is replaced by its instances, with its index.
+    A GPU in MIG mode is replaced by its instances, with its index. Of each one's memory, `context_bytes` are kept back.
     """
     try:
         pynvml.nvmlInit()
@@ -73,8 +84,8 @@ def nvml_devices(*, can_hook: bool = True) -> tuple[Device, ...]:
         logger.info("no NVIDIA driver: %s", error)
         return ()
     try:
-        indices = range(pynvml.nvmlDeviceGetCount())
-        found = [_nvml_device(index, handle, can_hook) for index in indices for handle in _handles(index)]
+        handles = ((index, handle) for index in range(pynvml.nvmlDeviceGetCount()) for handle in _handles(index))
+        found = [_nvml_device(index, handle, can_hook, context_bytes) for index, handle in handles]
         return tuple(device for device in found if device)
     finally:
         pynvml.nvmlShutdown()
@@ -148,7 +159,7 @@ def _mig_instances(handle: Any) -> list[Any]:
     return instances
 
 
-def _nvml_device(index: int, handle: Any, can_hook: bool) -> Device | None:
+def _nvml_device(index: int, handle: Any, can_hook: bool, context_bytes: int) -> Device | None:
     """Return the GPU or MIG instance, or None if it fails."""
     try:
         found: str = pynvml.nvmlDeviceGetUUID(handle)
@@ -156,7 +167,7 @@ def _nvml_device(index: int, handle: Any, can_hook: bool) -> Device | None:
             uuid=found,
             index=index,
             name=pynvml.nvmlDeviceGetName(handle),
-            memory=pynvml.nvmlDeviceGetMemoryInfo(handle).total,
+            memory=device_memory(handle).allocatable_bytes(context_bytes),
             tier=Tier.MIG if can_hook and found.startswith("MIG-") else detect(handle, can_hook=can_hook),
         )
     except pynvml.NVMLError as error:

@@ -11,7 +11,7 @@ class ResourceGroupSerializer(serializers.ModelSerializer[ResourceGroup]):
 
     class Meta:
         model = ResourceGroup
-        fields = ("name", "description", "fgpu_per_gpu")
+        fields = ("name", "description", "fgpu_per_gpu", "sharing")
         read_only_fields = fields
 
 
@@ -74,11 +74,16 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
 
     capacity = FgpuTextField(source="host.group.gpu_capacity", read_only=True)
     held = FgpuTextField(read_only=True, help_text="fGPU that sessions hold now")
+    sharing = serializers.CharField(
+        source="host.group.sharing",
+        read_only=True,
+        help_text="cap or burst: whether idle GPU time may be used by others",
+    )
     reading = GpuReadingSerializer(read_only=True, default=None, allow_null=True)
 
     class Meta:
         model = Gpu
-        fields = ("uuid", "name", "index", "memory", "is_simulated", "tier", "capacity", "held", "reading")
+        fields = ("uuid", "name", "index", "memory", "is_simulated", "tier", "sharing", "capacity", "held", "reading")
         read_only_fields = fields
 
 

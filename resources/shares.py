@@ -1,4 +1,20 @@
-"""What a share of a GPU is in bytes. Pure."""
+"""What a share of a GPU is in bytes, and whether it is also the most that a session gets of the time. Pure."""
+
+from enum import StrEnum
+from typing import Final
+
+
+class Sharing(StrEnum):
+    """What becomes of GPU time that the holder of a share leaves idle."""
+
+    CAP = "cap"
+    BURST = "burst"
+
+
+SHARING_WORDS: Final[dict[Sharing, str]] = {
+    Sharing.CAP: "never more GPU time than the share",
+    Sharing.BURST: "GPU time that others leave idle may be used as well",
+}
 
 
 def share_bytes(gpu_memory_bytes: int, share_milli: int, gpu_milli: int) -> int:

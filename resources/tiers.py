@@ -22,6 +22,7 @@ class Tier(StrEnum):
 
 
 UNHOOKED: Final = frozenset({Tier.WHOLE, Tier.MIG})  # enforced outside the container
+GATED: Final = frozenset({Tier.HOOK, Tier.KERNEL})  # whose compute the hook's gate divides
 TIER_WORDS: Final[dict[Tier, str]] = {
     Tier.WHOLE: "the whole device, shared with nobody",
     Tier.MIG: "an instance cut by the hardware",

@@ -53,6 +53,7 @@ class Reason(StrEnum):
     CONTAINER_LOST = "CONTAINER_LOST"  # its container was removed by something else than the platform
     ENFORCEMENT_FAILED = "ENFORCEMENT_FAILED"  # its share of the GPU could not be enforced
     GPU_LIMIT_EXCEEDED = "GPU_LIMIT_EXCEEDED"  # the watchdog found more GPU memory in use than it holds
+    GPU_TIME_EXCEEDED = "GPU_TIME_EXCEEDED"  # the watchdog found it taking more of a GPU's time than it holds
     HOOK_BYPASSED = "HOOK_BYPASSED"  # the watchdog found a process of it on the GPU without the hook
     MOUNT_FAILED = "MOUNT_FAILED"  # a folder that it mounts is not there, or not for its owner any more
     START_FAILED = "START_FAILED"  # the engine refused the container

@@ -38,6 +38,7 @@ REASON_WORDS: Final[dict[Reason, str]] = {
     Reason.CONTAINER_LOST: "Something else than the platform removed the container",
     Reason.ENFORCEMENT_FAILED: "Its share of the GPU could not be enforced",
     Reason.GPU_LIMIT_EXCEEDED: "It used more GPU memory than its share",
+    Reason.GPU_TIME_EXCEEDED: "It took more of the GPU's time than its share",
     Reason.HOOK_BYPASSED: "One of its processes used the GPU without the limits",
     Reason.MOUNT_FAILED: "A folder could not be mounted",
     Reason.START_FAILED: "The container could not be started",

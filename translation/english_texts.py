@@ -29,6 +29,9 @@ ENGLISH_TEXTS: Final = (
     _("a day"),
     _("a week"),
     _("30 days"),
+    # resources/shares.py
+    _("never more GPU time than the share"),
+    _("GPU time that others leave idle may be used as well"),
     # resources/tiers.py
     _("the whole device, shared with nobody"),
     _("an instance cut by the hardware"),
@@ -393,6 +396,7 @@ ENGLISH_TEXTS: Final = (
     # hostworker/violations.py
     _("A process of it used the GPU without the hook that limits it."),
     _("It used %(used)s of GPU memory; its share is %(share)s."),
+    _("It took %(percent)s %% of the GPU's time; its share is %(share)s %%."),
     # resources/capacity.py
     _("No host of this group has a GPU."),
     _("The largest host of this group has %(largest)s."),
@@ -555,6 +559,7 @@ ENGLISH_TEXTS: Final = (
     _("Something else than the platform removed the container"),
     _("Its share of the GPU could not be enforced"),
     _("It used more GPU memory than its share"),
+    _("It took more of the GPU's time than its share"),
     _("One of its processes used the GPU without the limits"),
     _("A folder could not be mounted"),
     _("The container could not be started"),

@@ -64,7 +64,7 @@ class Enforcer:
         mounts: list[BindMount] = []
         try:
             if needs_hook(spec.gpus):
-                mounts += self._hook(key, spec.gpus)
+                mounts += self._hook(spec)
             if any(gpu.is_simulated for gpu in spec.gpus):
                 mounts += self._simulate(key, spec.gpus)
         except (ProgramsMissingError, OSError) as error:
@@ -100,11 +100,11 @@ class Enforcer:
         except PrivilegesError as error:
             raise EnforcementError(f"Its share of the GPU could not be verified: {error}") from error
 
-    def _hook(self, key: Key, gpus: Sequence[GpuGrant]) -> list[BindMount]:
+    def _hook(self, spec: ContainerSpec) -> list[BindMount]:
         problem = self.problem()
-        if problem or any(gpu.tier is Tier.NONE for gpu in gpus):
+        if problem or any(gpu.tier is Tier.NONE for gpu in spec.gpus):
             raise EnforcementError(f"Its host cannot divide a GPU: {problem or STALE}")
-        limits, region = self.folders.prepare(key, gpus, self.context_memory)
+        limits, region = self.folders.prepare(spec, self.context_memory)
         return hook_mounts(limits, region, self.programs.installed())
 
     def _simulate(self, key: Key, gpus: Sequence[GpuGrant]) -> list[BindMount]:

@@ -4,18 +4,19 @@ import json
 import re
 import shutil
 import threading
-from collections.abc import Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Final, Literal
 
-from fgpu.limits import REGION_BYTES, GpuLimit, format_limits, parse_limits
+from fgpu.limits import REGION_BYTES, format_limits, parse_limits
 from fgpu.limits import prepare as write_limits
 from hostworker.enforcement.programs import write_whole
 from hostworker.enforcement.shares import free_turn, limits, share_memory, share_percent, turn_length
 from hostworker.privileged.base import HostPrivileges
 from hostworker.privileged.direct import DirectPrivileges
-from hostworker.runtime.base import GpuGrant, Key
+from hostworker.runtime.base import ContainerSpec, GpuGrant, Key
+from resources.shares import Sharing
 from resources.tiers import Tier
 
 LIMITS: Final = "limits.conf"
@@ -40,21 +41,25 @@ class SessionFolders:
         matches = (_NAME.fullmatch(folder.name) for folder in self.root.glob("*-*"))
         return {(match["session"], int(match["attempt"])) for match in matches if match}
 
-    def prepare(self, key: Key, gpus: Sequence[GpuGrant], context_memory: int) -> tuple[Path, Path]:
+    def prepare(self, spec: ContainerSpec, context_memory: int) -> tuple[Path, Path]:
         """Write the files of an attempt that is about to start, or leave them where they are complete.
 
         Return the limits file and the accounting region. A container may have been started on them already, by a worker
-        that has died since: its processes have them mapped, and other files would not be theirs.
+        that has died since: its processes have them mapped, and other files would not be theirs. Page-locked memory,
+        which the NVIDIA driver takes outside of the container's cgroup, is bounded by the session's memory.
         """
+        key, gpus = (spec.session, spec.attempt), spec.gpus
         limits_path, region_path = self.path(key) / LIMITS, self.path(key) / "region"
         with self.lock:
             starts = _turn_starts(limits_path) or {gpu.uuid: self._free_start(key, gpu) for gpu in gpus}
             wanted = limits(gpus, starts, context_memory)
-            if not _is_complete(limits_path, region_path, wanted):
+            texts = [format_limits(wanted, sharing=mode, pinned_bytes=spec.memory_bytes) for mode in ("cap", "burst")]
+            if not _is_complete(limits_path, region_path, texts):
                 self.path(key).mkdir(parents=True, exist_ok=True)
                 by_driver = {gpu.uuid: share_memory(gpu) for gpu in gpus if gpu.tier is Tier.KERNEL}
                 write_whole(self.path(key) / BY_DRIVER, json.dumps(by_driver).encode(), 0o444)
-                write_limits(self.path(key), wanted)
+                sharing: Literal["cap", "burst"] = "burst" if spec.sharing is Sharing.BURST else "cap"
+                write_limits(self.path(key), wanted, sharing=sharing, pinned_bytes=spec.memory_bytes)
                 self.privileges.give_to_root(limits_path)
         return limits_path, region_path
 
@@ -86,11 +91,11 @@ def _turn_starts(limits_file: Path) -> dict[str, int]:
     return {uuid: start for uuid, start, _ in _turns(limits_file)}
 
 
-def _is_complete(limits_path: Path, region_path: Path, wanted: Sequence[GpuLimit]) -> bool:
+def _is_complete(limits_path: Path, region_path: Path, texts: Collection[str]) -> bool:
     """Return whether both files are there as they are to be; limits that are not root's, the hook refuses."""
     if not region_path.exists() or region_path.stat().st_size != REGION_BYTES:
         return False
-    return _is_of_root(limits_path) and limits_path.read_text() == format_limits(wanted)
+    return _is_of_root(limits_path) and limits_path.read_text() in texts
 
 
 def _is_of_root(path: Path) -> bool:

@@ -1,11 +1,13 @@
 """What NVML says about the processes on this host's GPUs. The simulated NVML is asked in the same way."""
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 import pynvml
+
+from resources.gpu_memory import device_memory
 
 logger = logging.getLogger(__name__)
 
@@ -14,11 +16,11 @@ Answer = TypeVar("Answer")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuProcess:
-    """A process on a device, as the host sees it."""
+    """A process on a device, as the host sees it; `memory_bytes` is None where the driver does not say."""
 
     uuid: str
     pid: int
-    memory_bytes: int
+    memory_bytes: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,14 +43,14 @@ class Sampler(Protocol):
 class Telemetry(Protocol):
     """What the watchdog asks of the driver."""
 
-    def processes(self, uuids: Iterable[str]) -> list[GpuProcess]:
-        """Return the processes on these devices; a device that does not answer is left out."""
+    def processes(self, uuid: str) -> list[GpuProcess] | None:
+        """Return the processes on the device; None where it does not answer."""
 
     def busy(self, uuid: str) -> int | None:
         """Return for how many percent of the last second the device worked; None where it does not say."""
 
-    def busy_by_process(self, uuid: str) -> dict[int, int]:
-        """Return {pid: percent of the SMs} since the last call; {} where the driver keeps no such record."""
+    def busy_by_process(self, uuid: str) -> Mapping[int, int]:
+        """Return {pid: percent of the SMs} since the last call; {} where nothing ran or no such record is kept."""
 
 
 class NvmlTelemetry:
@@ -58,21 +60,18 @@ class NvmlTelemetry:
         self._is_open = False
         self._seen: dict[str, int] = {}  # time stamp of the last sample by UUID, in microseconds
 
-    def processes(self, uuids: Iterable[str]) -> list[GpuProcess]:
-        """Return the processes on these devices, those under MPS included; see Telemetry."""
-        nothing: dict[int, int] = {}
-        found = [(uuid, self._ask(uuid, _processes, nothing)) for uuid in uuids]
-        return [
-            GpuProcess(uuid=uuid, pid=pid, memory_bytes=memory)
-            for uuid, sizes in found
-            for pid, memory in sizes.items()
-        ]
+    def processes(self, uuid: str) -> list[GpuProcess] | None:
+        """Return the processes on the device, those under MPS included; see Telemetry."""
+        sizes = self._ask(uuid, _processes, None)
+        if sizes is None:
+            return None
+        return [GpuProcess(uuid=uuid, pid=pid, memory_bytes=memory) for pid, memory in sizes.items()]
 
     def busy(self, uuid: str) -> int | None:
         """Return how busy the device was; see Telemetry."""
         return self._ask(uuid, lambda handle: int(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu), None)
 
-    def busy_by_process(self, uuid: str) -> dict[int, int]:
+    def busy_by_process(self, uuid: str) -> Mapping[int, int]:
         """Return how busy each process kept the device; see Telemetry."""
         samples: Sequence[Any] = self._ask(
             uuid, lambda handle: list(pynvml.nvmlDeviceGetProcessUtilization(handle, self._seen.get(uuid, 0))), ()
@@ -85,7 +84,7 @@ class NvmlTelemetry:
         sensor = pynvml.NVML_TEMPERATURE_GPU
         return GpuSample(
             utilisation=self.busy(uuid),
-            memory_used_bytes=self._ask(uuid, lambda handle: int(pynvml.nvmlDeviceGetMemoryInfo(handle).used), None),
+            memory_used_bytes=self._ask(uuid, lambda handle: device_memory(handle).used_bytes, None),
             temperature=self._ask(uuid, lambda handle: int(pynvml.nvmlDeviceGetTemperature(handle, sensor)), None),
             power=self._ask(uuid, lambda handle: round(pynvml.nvmlDeviceGetPowerUsage(handle) / 1000), None),
         )
@@ -103,10 +102,10 @@ class NvmlTelemetry:
             return otherwise
 
 
-def _processes(handle: Any) -> dict[int, int]:
-    """Return {pid: bytes}."""
+def _processes(handle: Any) -> dict[int, int | None] | None:
+    """Return {pid: bytes}; pynvml has None for those of which NVML says that it is "not available"."""
     found = [*pynvml.nvmlDeviceGetComputeRunningProcesses_v3(handle), *_processes_under_mps(handle)]
-    return {int(each.pid): int(each.usedGpuMemory or 0) for each in found}
+    return {int(each.pid): each.usedGpuMemory for each in found}
 
 
 def _processes_under_mps(handle: Any) -> list[Any]:

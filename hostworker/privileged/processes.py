@@ -13,7 +13,7 @@ PAUSE_SECONDS: Final = 0.001
 START_TIMEOUT_SECONDS: Final = 20.0  # for the main process to come up on a host under full load
 
 _CONTAINER = re.compile(r"(?:docker[-/])([0-9a-f]{64})")
-_HOOK_MAPPING = re.compile(rf"^\S+ \S+ \S+ \S+ ([0-9]+) +{re.escape(HOOK_PATH)}$", re.MULTILINE)
+_HOOK_MAPPING = re.compile(rf"^\S+ [r-][w-]x[ps] \S+ \S+ ([0-9]+) +{re.escape(HOOK_PATH)}$", re.MULTILINE)
 
 
 def container_of(pid: int) -> str:

@@ -10,6 +10,7 @@ from typing import Protocol
 from fgpu.mounts import BindMount
 from hostworker.conversion.base import ImageEngine
 from resources.registries.login import RegistryLogin
+from resources.shares import Sharing
 from resources.tiers import Tier
 
 Key = tuple[str, int]  # session id, attempt
@@ -103,6 +104,7 @@ class ContainerSpec:
     memory_bytes: int  # no swap on top
     shared_memory_bytes: int  # of /dev/shm, counted within `memory_bytes`
     gpus: tuple[GpuGrant, ...] = ()
+    sharing: Sharing = Sharing.CAP  # what becomes of GPU time that the holders of shares leave idle
     folders: tuple[FolderMount, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     allow_sudo: bool = False

@@ -1,6 +1,6 @@
 """The watch over a host's GPUs, with stand-ins for NVML and for /proc."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -9,8 +9,9 @@ from hostworker import watchdog as watchdog_module
 from hostworker.enforcement.telemetry import GpuProcess
 from hostworker.privileged import processes
 from hostworker.privileged.direct import DirectPrivileges
-from hostworker.watchdog import Watchdog
+from hostworker.watchdog import SessionGpuUse, Watchdog
 from resources.models import Host
+from resources.shares import Sharing
 from resources.units import GIB
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
@@ -21,6 +22,7 @@ pytestmark = pytest.mark.django_db
 HOOK_INODE = 4711
 HOOKED = f"7f00-7f01 r-xp 00006000 fe:00 {HOOK_INODE}    /usr/local/lib/libfgpu.so\n"
 FAKED = "7f00-7f01 r-xp 00006000 fe:00 4712    /usr/local/lib/libfgpu.so\n"
+READ_ONLY = f"7f00-7f01 r--p 00006000 fe:00 {HOOK_INODE}    /usr/local/lib/libfgpu.so\n"
 STRAY = f"7f00-7f01 r-xp 00006000 fe:01 {HOOK_INODE}    /tmp/libfgpu.so\n"
 PLAIN = "7f00-7f01 r-xp 00006000 fe:00 99    /usr/lib/libc.so.6\n"
 
@@ -32,9 +34,10 @@ class Driver:
         self.running: list[GpuProcess] = []
         self.busy_percent: int | None = None
         self.by_process: dict[int, int] = {}
+        self.is_silent = False
 
-    def processes(self, uuids: Iterable[str]) -> list[GpuProcess]:
-        return [process for process in self.running if process.uuid in set(uuids)]
+    def processes(self, uuid: str) -> list[GpuProcess] | None:
+        return None if self.is_silent else [process for process in self.running if process.uuid == uuid]
 
     def busy(self, uuid: str) -> int | None:
         return self.busy_percent
@@ -64,7 +67,9 @@ def run(host: Host, driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(processes, "PROC", tmp_path)
     uuid = host.gpus.get().uuid
 
-    def add(session: Session | None, pid: int, memory: int, maps: str = HOOKED, group: str = "/docker/{}") -> None:
+    def add(
+        session: Session | None, pid: int, memory: int | None, maps: str = HOOKED, group: str = "/docker/{}"
+    ) -> None:
         folder = tmp_path / str(pid)
         folder.mkdir()
         container = session.container_id if session else ""
@@ -123,7 +128,7 @@ def test_an_excess_that_was_over_in_between_is_forgiven(
     assert fate(session) == RUNS
 
 
-@pytest.mark.parametrize("maps", [PLAIN, FAKED, STRAY])
+@pytest.mark.parametrize("maps", [PLAIN, FAKED, STRAY, READ_ONLY])
 def test_unhooked_process_ends_only_its_session(host: Host, dog: Watchdog, run: Callable[..., None], maps: str) -> None:
     honest, offender = start(host), start(host)
     run(honest, 1, GIB)
@@ -197,3 +202,91 @@ def test_an_old_reading_is_not_told(host: Host, dog: Watchdog, monkeypatch: pyte
     assert dog.readings()
     monkeypatch.setattr(watchdog_module, "KEPT_SECONDS", 0)
     assert dog.readings() == {}
+
+
+def test_many_processes_earn_no_memory_beyond_the_share(host: Host, driver: Driver, run: Callable[..., None]) -> None:
+    dog = Watchdog(host, driver, lambda: frozenset({HOOK_INODE}), GIB // 2, DirectPrivileges())
+    session = start(host)
+    for pid in range(1, 141):
+        run(session, pid, GIB // 2)
+    for _ in range(2):
+        dog.poll()
+    assert fate(session) == (Status.TERMINATING, Reason.GPU_LIMIT_EXCEEDED)
+    assert session.detail == "It used 70 GiB of GPU memory; its share is 2 GiB."
+
+
+def test_memory_that_the_driver_does_not_tell_is_not_nothing(
+    host: Host, dog: Watchdog, driver: Driver, run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watchdog_module, "MEASURE_SECONDS", 0)
+    session = start(host)
+    run(session, 1, None)
+    run(session, 2, GIB)
+    dog.poll()
+    assert dog.readings()[session.pk].memory_bytes is None
+    driver.is_silent = True
+    dog.poll()
+    assert dog.readings()[session.pk] == SessionGpuUse(memory_bytes=None, utilisation=None)
+
+
+@pytest.fixture
+def windows(dog: Watchdog, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Let the watchdog look at the end of that many windows of time."""
+    monkeypatch.setattr(watchdog_module, "MEASURE_SECONDS", 0)
+
+    def pass_by(count: int) -> None:
+        for _ in range(count):
+            dog.poll()
+
+    return pass_by
+
+
+def test_time_beyond_the_share_for_three_windows_ends_the_session(
+    host: Host, driver: Driver, run: Callable[..., None], windows: Callable[[int], None]
+) -> None:
+    honest, greedy, whole = start(host, fgpu=250), start(host, fgpu=750), start(make_host(gpus=1), fgpu=2000)
+    run(honest, 1, 1)
+    run(greedy, 2, 1)
+    driver.by_process = {1: 12, 2: 60}  # shares of 12.5 and 37.5 %
+    windows(2)
+    assert fate(greedy) == RUNS
+    windows(1)
+    assert fate(greedy) == (Status.TERMINATING, Reason.GPU_TIME_EXCEEDED)
+    assert session_words(greedy) == "It took 60 % of the GPU's time; its share is 38 %."
+    assert fate(honest) == fate(whole) == RUNS
+
+
+def test_what_the_arbiter_granted_of_others_time_is_allowed(
+    host: Host, driver: Driver, run: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where sharing is `burst`; nobody is judged while the arbiter does not answer."""
+    monkeypatch.setattr(watchdog_module, "MEASURE_SECONDS", 0)
+    monkeypatch.setattr(watchdog_module, "NANOSECONDS", 1)
+    host.group.sharing = Sharing.BURST
+    host.group.save()
+    session = start(host)
+    place, account = (session.pk, host.gpus.get().uuid), Account()
+    dog = Watchdog(host, driver, lambda: frozenset({HOOK_INODE}), 0, DirectPrivileges(), account)
+    run(session, 1, 1)
+    driver.by_process = {1: 100}
+    for charged in (None, None, None, None, 0, 2, 4, 6):  # 2 in a window of 2 s: all of the time
+        account.charged = None if charged is None else {place: charged}
+        dog.poll()
+        assert fate(session) == RUNS
+    for _ in range(3):
+        dog.poll()
+    assert fate(session) == (Status.TERMINATING, Reason.GPU_TIME_EXCEEDED)
+
+
+class Account:
+    """What the arbiter would say that it has charged so far."""
+
+    charged: dict[tuple[str, str], int] | None = None
+
+    def __call__(self) -> dict[tuple[str, str], int] | None:
+        return self.charged
+
+
+def session_words(session: Session) -> str:
+    session.refresh_from_db()
+    return session.detail

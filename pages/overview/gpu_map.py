@@ -13,7 +13,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from accounts.models import User
-from resources.models import Gpu, GpuReading, Host, HostStatus
+from resources.models import Gpu, GpuReading, Host, HostStatus, ResourceGroup
+from resources.tiers import GATED
 from resources.units import fgpu_text
 from sessions.models import GpuShare, Session
 
@@ -58,6 +59,7 @@ class GpuBar:
 
     gpu: Gpu
     capacity: int  # milli-fGPU
+    sharing: str  # what becomes of idle time; "" where no gate divides it
     segments: tuple[Segment, ...]
     reading: GpuReading | None
     is_stale: bool
@@ -121,7 +123,7 @@ def _row(host: Host, viewer: User) -> HostRow:
         cpu_held=sum(lease.cpu for lease in leases),
         memory_held=sum(lease.memory for lease in leases),
         session_count=len(leases),
-        bars=tuple(_bar(gpu, host.group.gpu_capacity, viewer) for gpu in host.gpus.all()),
+        bars=tuple(_bar(gpu, host.group, viewer) for gpu in host.gpus.all()),
     )
 
 
@@ -134,11 +136,13 @@ def state_of(host: Host, *, is_empty: bool) -> HostState:
     return HostState.READY if host.status == HostStatus.READY else HostState.JOINING
 
 
-def _bar(gpu: Gpu, capacity: int, viewer: User) -> GpuBar:
+def _bar(gpu: Gpu, group: ResourceGroup, viewer: User) -> GpuBar:
+    capacity = group.gpu_capacity
     reading: GpuReading | None = getattr(gpu, "reading", None)
     return GpuBar(
         gpu=gpu,
         capacity=capacity,
+        sharing=group.sharing if gpu.tier in GATED else "",
         segments=tuple(_segments(gpu.shares.all(), capacity, viewer)),
         reading=reading,
         is_stale=reading is not None and reading.at < timezone.now() - STALE_AFTER,

@@ -131,6 +131,10 @@ def _about_reason(session: Session, reason: Reason) -> EndAdvice | None:
             _("A data folder could not be mounted"),
             _("Look whether the folder is still there and shared with you, then launch it again."),
         ),
+        Reason.GPU_TIME_EXCEEDED: (
+            _("It took more of the GPU's time than its share"),
+            _("Programs must use the CUDA libraries in the usual way, and may not keep others from the GPU for long."),
+        ),
         Reason.HOOK_BYPASSED: (
             _("A process got around the limits of the GPU"),
             _("Programs must use the CUDA libraries in the usual way. Ask for whole GPUs if yours cannot."),

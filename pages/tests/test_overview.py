@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import User
-from resources.models import BuildState, GpuReading, Host, HostImage, HostStatus, Image, ImageBuild
+from resources.models import BuildState, Gpu, GpuReading, Host, HostImage, HostStatus, Image, ImageBuild
 from resources.units import GIB
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
@@ -141,6 +141,13 @@ class TestHosts:
         assert 'part-mine" x="0.000%" width="25.000%"' in page
         assert 'x="25.000%" width="50.000%"' in page
         assert "1 of 4 fGPU free, 1 mine" in page
+
+    def test_what_becomes_of_idle_time_is_shown_where_a_gate_divides_it(self, browser: Client) -> None:
+        make_gpu(host=make_host(group=make_group(sharing="burst")))
+        words = "GPU time that others leave idle may be used as well"
+        assert words in text_of(browser, "/hosts/")
+        Gpu.objects.update(tier="mig")
+        assert words not in text_of(browser, "/hosts/")
 
     def test_readings_are_shown_with_their_age(self, browser: Client) -> None:
         gpu = make_gpu()

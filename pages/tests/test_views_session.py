@@ -62,6 +62,7 @@ def test_without_a_front_no_page_speaks_of_ssh() -> None:
     ("fgpu", "words"),
     [
         (500, "Enforcement: <strong>hook</strong>, limited by the hook, watched by the host"),
+        (500, "Idle GPU time: <strong>cap</strong>, never more GPU time than the share"),
         (2000, "Enforcement: <strong>whole</strong>, the whole device, shared with nobody"),
     ],
 )

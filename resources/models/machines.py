@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import User
+from resources.shares import SHARING_WORDS, Sharing
 from resources.tiers import Tier
 from resources.units import MIB, fgpu_text
 
@@ -81,6 +82,15 @@ class ResourceGroup(models.Model):
         default=False,
         help_text="For users who trust each other: a fault of one session can end others on the same GPU. Hosts that "
         "name an MPS folder follow when their workers start next.",
+    )
+    sharing = models.CharField(
+        "idle GPU time",
+        max_length=8,
+        choices=[(sharing.value, f"{sharing.value}: {words}") for sharing, words in SHARING_WORDS.items()],
+        default=Sharing.CAP.value,
+        help_text="What sessions leave idle of their shares of a GPU's time is lost (cap), or used by the others on "
+        "that GPU and given back within a fifth of a second (burst). It holds for running sessions within seconds. "
+        "Memory is never lent, and GPUs shared through MPS are not affected.",
     )
     placement = models.CharField(
         max_length=8,

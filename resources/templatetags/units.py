@@ -6,7 +6,8 @@ from django import template
 from django.utils.translation import ngettext
 
 from resources import units
-from resources.tiers import TIER_WORDS, Tier
+from resources.shares import SHARING_WORDS, Sharing
+from resources.tiers import GATED, TIER_WORDS, Tier
 from translation.english import from_english
 
 register = template.Library()
@@ -28,6 +29,18 @@ def fgpu(milli: int) -> str:
 def tier_words(tier: str) -> str:
     """Return the description of an enforcement tier."""
     return from_english(TIER_WORDS[Tier(tier)])
+
+
+@register.filter
+def is_gated(tier: str) -> bool:
+    """Return whether the hook's gate divides the time of GPUs in this tier."""
+    return tier in GATED
+
+
+@register.filter
+def sharing_words(sharing: str) -> str:
+    """Return what becomes of a GPU's idle time."""
+    return from_english(SHARING_WORDS[Sharing(sharing)])
 
 
 @register.filter

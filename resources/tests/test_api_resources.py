@@ -94,6 +94,7 @@ def test_a_host_shows_sums_without_names() -> None:
                     "memory": 8 * GIB,
                     "is_simulated": True,
                     "tier": "hook",
+                    "sharing": "cap",
                     "capacity": "2",
                     "held": "0.7",
                     "reading": None,

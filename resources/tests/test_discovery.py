@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pynvml
 import pytest
 
-from resources import discovery
+from resources import discovery, gpu_memory
 from resources.discovery import Device, has_nvidia_gpu, nvml_devices, simulated_devices, this_machine
 from resources.units import GIB, MIB
 
@@ -16,8 +16,13 @@ class FakeDriver:
 
     NVMLError = pynvml.NVMLError
 
-    def __init__(self, *, is_there: bool = True, broken: tuple[int, ...] = ()) -> None:
+    nvmlMemory_v2 = pynvml.nvmlMemory_v2
+    NVMLError_FunctionNotFound = pynvml.NVMLError_FunctionNotFound
+    NVMLError_NotSupported = pynvml.NVMLError_NotSupported
+
+    def __init__(self, *, is_there: bool = True, broken: tuple[int, ...] = (), is_old: bool = False) -> None:
         self.is_there = is_there
+        self.is_old = is_old
         self.broken = broken
         self.open = 0
 
@@ -46,8 +51,11 @@ class FakeDriver:
     def nvmlDeviceGetMigMode(self, handle: int) -> list[int]:
         raise pynvml.NVMLError(pynvml.NVML_ERROR_NOT_SUPPORTED)
 
-    def nvmlDeviceGetMemoryInfo(self, handle: int) -> SimpleNamespace:
-        return SimpleNamespace(total=80 * GIB, free=GIB, used=79 * GIB)
+    def nvmlDeviceGetMemoryInfo(self, handle: int, version: int | None = None) -> SimpleNamespace:
+        if version and self.is_old:
+            raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+        reserved = {"reserved": 600 * MIB} if version else {}
+        return SimpleNamespace(total=80 * GIB, free=GIB, used=79 * GIB, **reserved)
 
 
 @pytest.fixture
@@ -57,15 +65,29 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
 
 def install(monkeypatch: pytest.MonkeyPatch, driver: FakeDriver) -> FakeDriver:
     monkeypatch.setattr(discovery, "pynvml", driver)
+    monkeypatch.setattr(gpu_memory, "pynvml", driver)
     return driver
 
 
 def test_gpus_are_listed_in_the_drivers_order(driver: FakeDriver) -> None:
     assert nvml_devices() == (
-        Device(uuid="GPU-0", index=0, name="NVIDIA H100", memory=80 * GIB),
-        Device(uuid="GPU-1", index=1, name="NVIDIA H100", memory=80 * GIB),
+        Device(uuid="GPU-0", index=0, name="NVIDIA H100", memory=80 * GIB - 600 * MIB),
+        Device(uuid="GPU-1", index=1, name="NVIDIA H100", memory=80 * GIB - 600 * MIB),
     )
     assert driver.open == 0
+
+
+def test_what_is_lent_is_neither_reserved_nor_a_contexts(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, FakeDriver())
+    machine = this_machine(host_name="a", simulated="", context_bytes=512 * MIB)
+    assert [device.memory for device in machine.devices] == [80 * GIB - 1112 * MIB] * 2
+    install(monkeypatch, FakeDriver(is_old=True))  # does not say what it reserves
+    assert [device.memory for device in nvml_devices(context_bytes=512 * MIB)] == [80 * GIB - 512 * MIB] * 2
+
+
+def test_of_a_small_device_a_sixteenth_is_kept_back_at_most() -> None:
+    memory = gpu_memory.DeviceMemory(total_bytes=4 * GIB + 5, reserved_bytes=0, used_bytes=0)
+    assert memory.allocatable_bytes(GIB) == 4 * GIB - 256 * MIB
 
 
 def test_a_driver_with_gpus_is_found(driver: FakeDriver) -> None:

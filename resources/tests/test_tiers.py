@@ -47,7 +47,7 @@ def driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Non
         nvmlDeviceGetHandleByIndex="GPU-1",
         nvmlDeviceGetUUID=lambda handle: handle,
         nvmlDeviceGetName="H200",
-        nvmlDeviceGetMemoryInfo=SimpleNamespace(total=8 * GIB),
+        nvmlDeviceGetMemoryInfo=lambda handle, version=None: SimpleNamespace(total=8 * GIB, reserved=0, used=0),
         nvmlDeviceGetMigMode=NOT_SUPPORTED,
         nvmlDeviceGetMemoryLimits_v1=NO_SUCH_FUNCTION,
     )

@@ -12,6 +12,7 @@ from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import HOOK, NVML, PARTS, Programs
 from hostworker.runtime.base import ContainerSpec, EnforcementError, GpuGrant
 from hostworker.runtime.tests.runtime_worlds import make_spec
+from resources.shares import Sharing
 from resources.tiers import Tier
 from resources.units import GIB
 
@@ -73,7 +74,7 @@ def test_share_of_real_gpu_mounts_only_the_hook(enforcer: Enforcer) -> None:
     spec = spec_of(grant(is_simulated=False))
     assert mounted(enforcer, spec) == HOOK_MOUNTS
     folder = folder_of(enforcer, spec)
-    assert lines_of(enforcer, spec)[2].startswith(f"dev={UUIDS[0]} mem_bytes={2 * GIB} sm_percent=25.00 phase_ms=0 ")
+    assert lines_of(enforcer, spec)[4].startswith(f"dev={UUIDS[0]} mem_bytes={2 * GIB} sm_percent=25.00 phase_ms=0 ")
     modes = {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()}
     assert modes == {"limits.conf": 0o444, "region": 0o666, "by-driver.json": 0o444}
     assert (folder / "region").stat().st_size == REGION_BYTES
@@ -88,6 +89,14 @@ def test_simulated_gpu_mounts_driver_and_shared_state(enforcer: Enforcer) -> Non
     libraries = {mount.target: mount.source.read_text() for mount in one if mount.target.endswith(".so.1")}
     assert libraries["/usr/lib/x86_64-linux-gnu/libcuda.so.1"] == "content of sim/libcuda.so.1"
     assert libraries["/usr/lib64/libnvidia-ml.so.1"] == f"content of {NVML}"
+
+
+def test_limits_say_what_becomes_of_idle_time_and_bound_pinned_memory(enforcer: Enforcer) -> None:
+    spec = replace(spec_of(grant()), sharing=Sharing.BURST)
+    enforcer.prepare(spec)
+    assert lines_of(enforcer, spec)[2:4] == ["sharing=burst", f"pinned_bytes={spec.memory_bytes}"]
+    enforcer.prepare(replace(spec, sharing=Sharing.CAP))  # by a later worker, after the group has changed
+    assert lines_of(enforcer, spec)[2] == "sharing=burst"
 
 
 def test_a_whole_gpu_brings_no_hook(enforcer: Enforcer) -> None:
@@ -140,7 +149,7 @@ def test_the_turns_of_sessions_on_one_gpu_do_not_overlap(enforcer: Enforcer) -> 
         enforcer.prepare(spec)
     elsewhere = spec_of(grant(1))
     enforcer.prepare(elsewhere)
-    starts = [lines_of(enforcer, spec)[2].split("phase_ms=")[1].split()[0] for spec in (*specs, elsewhere)]
+    starts = [lines_of(enforcer, spec)[4].split("phase_ms=")[1].split()[0] for spec in (*specs, elsewhere)]
     assert starts == ["0", "25", "75", "0"]
 
 

@@ -54,6 +54,7 @@ class Command(BaseCommand):
                 cpu=settings.COMPUTE_HOST_CPU,
                 memory=settings.COMPUTE_HOST_MEMORY,
                 can_hook=not problem,
+                context_bytes=get_enforcer().context_memory,
             )
         except ValueError as error:
             raise CommandError(str(error)) from error
