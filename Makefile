@@ -72,7 +72,7 @@ bench-terminal: $(DEV) $(NODE) .env ## Measure a keystroke's echo in a terminal 
 bench-proxy: $(DEV) $(NODE) ## Measure the way to apps against configurable-http-proxy and nginx; ARGS="--rounds N"
 	@$(PYTHON) -m bench.proxy $(ARGS)
 
-bench-pages: $(DEV) $(NODE) .env ## Measure every page with 1,000 hosts and 10,000 sessions, and the list with 8 clients
+bench-pages: $(DEV) $(NODE) .env ## Measure every page at 1,000 hosts and 10,000 sessions, the list with 8 clients, and clicks in Chromium
 	@$(PYTHON) -m bench.pages $(ARGS)
 
 bench-abuse: $(DEV) $(NODE) .env ## Measure what an honest user notices while others attack

@@ -2,8 +2,8 @@
 
 One client asks for each page in turn, over one connection on loopback, in rounds, so that what else the machine does
 falls on all pages alike; `ratio_to_empty_view` is a page's median against that of a page with the frame alone. Then
-eight clients at once ask for the list of sessions, and a session changes while 500 lists are open. The last line is one
-JSON object.
+eight clients at once ask for the list of sessions, and a session changes while 500 lists are open. At last a user with
+Chromium clicks through the pages and dialogs: the time until each is painted. The last line is one JSON object.
 """
 
 import argparse
@@ -22,10 +22,11 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from bench import page_paint
 from bench.common import load
 from bench.files import server
 from bench.page_updates import measure
-from gpuplatform.bootstrap import services
+from gpuplatform.bootstrap import services, system_packages
 from tests.ports import free_port
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -87,6 +88,8 @@ def main() -> None:
         figures["list_pages_per_second"] = throughput(port, administrator, options.seconds)
         update = measure(f"{HOST}:{port}", administrator, options.browsers, environment)
         figures["update_of_open_lists_ms"] = asyncio.run(update)
+        system_packages.ensure({"chromium": "chromium"}, print)
+        figures |= page_paint.measure(f"http://{HOST}:{port}", made["cookies"]["user"])
     sys.stdout.write(json.dumps(figures | {"load": load()}) + "\n")
 
 

@@ -10,8 +10,11 @@ GROUP: Final = "announcements"  # of the channel layer: the browsers of everybod
 
 
 def current_for(user: User) -> list[Announcement]:
-    """Return the announcements that the user has not dismissed, the most serious first; one query."""
-    return list(Announcement.objects.current().exclude(dismissals__user=user))
+    """Return the announcements that the user has not dismissed, the most serious first; two queries at most."""
+    if not (found := list(Announcement.objects.current())):
+        return found
+    dismissed = set(Dismissal.objects.filter(user=user).values_list("announcement_id", flat=True))
+    return [announcement for announcement in found if announcement.pk not in dismissed]
 
 
 def dismiss(announcement: Announcement, user: User) -> None:

@@ -41,8 +41,8 @@ _PACKAGES: Final = {
 def icon(name: str, classes: str = "") -> SafeString:
     """Return an icon of static/img/icons.svg. It is decorative, so the element around it needs a label."""
     return format_html(
-        '<svg class="icon {}" aria-hidden="true" focusable="false"><use href="{}#{}"></use></svg>',
-        classes,
+        '<svg class="icon{}" aria-hidden="true"><use href="{}#{}"/></svg>',
+        f" {classes}" if classes else "",
         static("img/icons.svg"),
         name,
     )

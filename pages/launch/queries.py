@@ -1,7 +1,7 @@
 """Read-only queries for the launch page, each a constant number of database queries."""
 
-from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
 from django.db.models import Count, Q
@@ -37,7 +37,12 @@ def launch_facts(offer: LaunchOffer) -> dict[str, Any]:
         "left": {name: getattr(left, name) for name in FIELDS} | {"pending": pending},
         "groups": {
             group.pk: {name: lesser(getattr(limits, name), getattr(biggest[group.pk], name)) for name in FIELDS[:3]}
-            | {"name": group.name, "perGpu": group.fgpu_per_gpu, "hosts": len(ready[group.pk]), "gpus": gpus[group.pk]}
+            | {
+                "name": group.name,
+                "perGpu": group.fgpu_per_gpu,
+                "hosts": ready[group.pk].total(),
+                "gpus": gpus[group.pk],
+            }
             for group in offer.groups
         },
         "images": {image.pk: _image_facts(image, held.get(image.pk, {})) for image in offer.images},
@@ -100,23 +105,26 @@ def _hosts_with_images(groups: Sequence[ResourceGroup]) -> dict[int, dict[int, i
     return held
 
 
-def _capacities(groups: Sequence[ResourceGroup]) -> tuple[dict[int, list[Capacity]], dict[int, list[Capacity]]]:
-    """Return the capacities of the ready hosts of each group, by its id, and those of all its hosts. One query."""
+def _capacities(groups: Sequence[ResourceGroup]) -> tuple[dict[int, Counter[Capacity]], dict[int, list[Capacity]]]:
+    """Return how many ready hosts of each capacity a group has, by its id, and the capacities of all its hosts.
+
+    Hosts are many, and their capacities few. One query.
+    """
     per_gpu = {group.pk: group.gpu_capacity for group in groups}
-    ready: dict[int, list[Capacity]] = defaultdict(list)
+    ready: dict[int, Counter[Capacity]] = defaultdict(Counter)
     everywhere: dict[int, list[Capacity]] = defaultdict(list)
-    hosts = Host.objects.filter(group__in=groups)
-    for host in hosts.annotate(devices=Count("gpus", filter=Q(gpus__is_present=True))):
-        capacity = Capacity(
-            cpu=host.cpu, memory=host.memory, gpu_count=host.devices, gpu_capacity=per_gpu[host.group_id]
-        )
-        everywhere[host.group_id].append(capacity)
-        if host.status == HostStatus.READY and not host.is_cordoned:
-            ready[host.group_id].append(capacity)
+    hosts = Host.objects.filter(group__in=groups).order_by()
+    rows = hosts.annotate(devices=Count("gpus", filter=Q(gpus__is_present=True)))
+    kinds = Counter(rows.values_list("group_id", "cpu", "memory", "devices", "status", "is_cordoned"))
+    for (group_id, cpu, memory, devices, status, is_cordoned), count in kinds.items():
+        capacity = Capacity(cpu=cpu, memory=memory, gpu_count=devices, gpu_capacity=per_gpu[group_id])
+        everywhere[group_id].append(capacity)
+        if status == HostStatus.READY and not is_cordoned:
+            ready[group_id][capacity] += count
     return ready, everywhere
 
 
-def _biggest(hosts: Sequence[Capacity]) -> Amounts:
+def _biggest(hosts: Collection[Capacity]) -> Amounts:
     """Return the largest amounts of cores, bytes and milli-fGPU on one of the hosts."""
     return Amounts(
         cpu=max((host.cpu for host in hosts), default=0),

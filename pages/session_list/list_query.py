@@ -1,5 +1,6 @@
 """What a request asks of the list: tab, search, filters, order and page; and the sessions that match."""
 
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -7,6 +8,7 @@ from typing import Final
 from django.db.models import Count, Q, QuerySet
 
 from accounts.models import User
+from pages.session_list.occupancy import MAX_AGE_SECONDS, Version
 from sessions.lifecycle import TABS, Tab
 from sessions.models import Session
 
@@ -24,6 +26,8 @@ SORTS: Final = {
 }
 DEFAULT_SORT: Final = "-created"
 PAGE_SIZES: Final = (25, 50, 100)
+MAX_COUNTED: Final = 4096  # users whose counts a process keeps
+_counted: dict[int | None, tuple[Version, float, dict[Tab, int]]] = {}
 _TAB_NAMES: Final[dict[str, Tab]] = {tab.value: tab for tab in Tab}
 TAB_OF: Final = {status.value: tab for tab, statuses in TABS.items() for status in statuses}
 MINE: Final = "mine"
@@ -98,8 +102,22 @@ class ListQuery:
         return match
 
 
-def tab_counts(user: User) -> dict[Tab, int]:
-    """Return the number of sessions in each tab for this user; one query."""
+def tab_counts(user: User, version: Version | None = None) -> dict[Tab, int]:
+    """Return the number of sessions in each tab for this user: one query, none where `version` has been counted."""
+    key = None if user.is_superuser else user.pk
+    now = time.monotonic()
+    known = _counted.get(key)
+    if version and known and known[0] == version and now - known[1] < MAX_AGE_SECONDS:
+        return known[2]
+    counts = _tab_counts(user)
+    if version:
+        if len(_counted) >= MAX_COUNTED:
+            _counted.clear()
+        _counted[key] = (version, now, counts)
+    return counts
+
+
+def _tab_counts(user: User) -> dict[Tab, int]:
     by_status = Session.objects.visible_to(user).order_by().values_list("status").annotate(number=Count("pk"))
     found = dict(by_status)
     return {tab: sum(found.get(status, 0) for status in statuses) for tab, statuses in TABS.items()}

@@ -6,6 +6,7 @@ many open pages share one reading per process.
 
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
@@ -54,9 +55,12 @@ class GpuOccupancy(NamedTuple):
 class GroupOccupancy:
     """A reading of one group; `free` is that of the hosts that take sessions, without `sessions`."""
 
-    devices: tuple[GpuOccupancy, ...]
+    devices: Mapping[int, GpuOccupancy]  # by their ids, in the order of hosts and numbers
     capacity_milli: int  # of one device
     free: Amounts
+    held_milli: int
+    free_count: int  # devices that take sessions and of which nothing is held
+    partly_free_count: int
 
     @property
     def free_milli(self) -> int:
@@ -101,10 +105,18 @@ def _read(group: ResourceGroup) -> GroupOccupancy:
     parameters: dict[str, Any] = {"group": group.pk, "ready": HostStatus.READY.value}
     with connection.cursor() as cursor:
         cursor.execute(_DEVICES, parameters)
-        devices = tuple(GpuOccupancy(*row) for row in cursor.fetchall())
+        devices = {row[0]: GpuOccupancy(*row) for row in cursor.fetchall()}
         cursor.execute(_HOSTS, parameters)
         cpu, memory, cpu_held, memory_held = map(int, cursor.fetchone())
     capacity = group.gpu_capacity
-    free_milli = sum(max(0, capacity - device.held_milli) for device in devices if device.is_open)
+    is_open = [device for device in devices.values() if device.is_open]
+    free_milli = sum(max(0, capacity - device.held_milli) for device in is_open)
     free = Amounts(cpu=max(0, cpu - cpu_held), memory=max(0, memory - memory_held), fgpu=free_milli)
-    return GroupOccupancy(devices=devices, capacity_milli=capacity, free=free)
+    return GroupOccupancy(
+        devices=devices,
+        capacity_milli=capacity,
+        free=free,
+        held_milli=sum(device.held_milli for device in devices.values()),
+        free_count=sum(not device.held_milli for device in is_open),
+        partly_free_count=sum(0 < device.held_milli < capacity for device in is_open),
+    )

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 from django.db.models import Count, QuerySet, Sum
@@ -192,23 +193,26 @@ def gpu_map(occupancy: GroupOccupancy, mine: Mapping[int, int]) -> GpuMap:
     """Return the GPUs of a group for a user who holds `mine`: milli-fGPU by GPU."""
     devices = occupancy.devices
     is_whole = len(devices) <= MAX_BLOCKS
-    chosen: Sequence[GpuOccupancy] = devices if is_whole else [device for device in devices if device.id in mine]
-    is_open = [device for device in devices if device.is_open]
+    chosen = devices.values() if is_whole else sorted((devices[pk] for pk in mine if pk in devices), key=_place)
     capacity = occupancy.capacity_milli
     mine_milli = sum(mine.values())
     return GpuMap(
         blocks=tuple(
             GpuBlock(device=device, capacity_milli=capacity, mine_milli=mine.get(device.id, 0))
-            for device in chosen[:MAX_BLOCKS]
+            for device in islice(chosen, MAX_BLOCKS)
         ),
         count=len(devices),
         mine_milli=mine_milli,
-        others_milli=max(0, sum(device.held_milli for device in devices) - mine_milli),
+        others_milli=max(0, occupancy.held_milli - mine_milli),
         free_milli=occupancy.free.fgpu,
-        free_count=sum(not device.held_milli for device in is_open),
-        partly_free_count=sum(0 < device.held_milli < capacity for device in is_open),
+        free_count=occupancy.free_count,
+        partly_free_count=occupancy.partly_free_count,
         is_whole=is_whole,
     )
+
+
+def _place(device: GpuOccupancy) -> tuple[str, int]:
+    return device.host, device.number
 
 
 def held_by(user_ids: Sequence[int]) -> dict[int, dict[int, Amounts]]:

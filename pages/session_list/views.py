@@ -53,7 +53,7 @@ def session_list(request: UserRequest) -> HttpResponse:
         "kept_by_filter": [(name, value) for name, value in given if name not in FILTERS],
         "kept_by_group": [(name, value) for name, value in given if name != "group"],
         **_resources(request, version),
-        **_sessions(request, query),
+        **_sessions(request, query, version),
     }
     template = "session_list/_list.html" if request.htmx else "session_list/list.html"
     return render(request, template, context)
@@ -83,9 +83,9 @@ def choose_columns(request: UserRequest) -> HttpResponse:
     return redirect(back if is_safe else reverse("sessions:list"))
 
 
-def _sessions(request: UserRequest, query: ListQuery) -> dict[str, Any]:
+def _sessions(request: UserRequest, query: ListQuery, version: Version) -> dict[str, Any]:
     user = request.user
-    counts = tab_counts(user)
+    counts = tab_counts(user, version)
     found = query.sessions(user)
     paginator = CountedPaginator(found, query.size, counts[query.tab] if query.is_plain else found.order_by().count())
     page: Page[Session] = paginator.get_page(request.GET.get("page"))

@@ -1,0 +1,92 @@
+"""How long a person waits in a real browser, with warm caches: from a click until the page or dialog is painted."""
+
+import statistics
+from collections.abc import Mapping
+from typing import Any, Final
+
+from playwright.sync_api import Locator, Page
+
+from tests.browser import chromium
+
+ROUNDS: Final = 11
+WARM_UP: Final = 2  # rounds that do not count: the browser's cache is empty at first
+PAGES: Final = {  # name: the entry of the main navigation
+    "summary": "Summary",
+    "sessions": "Sessions",
+    "launch": "Launch",
+    "folders": "Data folders",
+    "environments": "Environments",
+    "hosts": "Hosts",
+}
+DIALOGS: Final = {"apps": "a[id^=apps-]", "terminate": "a[id^=end-]", "extend": "a[id^=extend-]"}
+CLICK: Final = "link => { const at = performance.timeOrigin + performance.now(); link.click(); return at; }"
+# The last of the first and the largest contentful paint, in milliseconds of Unix time.
+PAINTED: Final = """() => new Promise((resolve) => {
+  const at = [];
+  const note = (list) => at.push(...list.getEntries().map((entry) => entry.startTime));
+  const observe = (type) => new PerformanceObserver(note).observe({ type, buffered: true });
+  ["paint", "largest-contentful-paint"].forEach(observe);
+  const look = () => {
+    if (at.length) setTimeout(() => resolve(performance.timeOrigin + Math.max(...at)), 50);
+    else requestAnimationFrame(look);
+  };
+  requestAnimationFrame(look);
+})"""
+DIALOG_PAINTED: Final = """(link) => new Promise((resolve) => {
+  const begun = performance.now();
+  const look = () => {
+    if (!document.querySelector("dialog[open] h2")) requestAnimationFrame(look);
+    else requestAnimationFrame(() => requestAnimationFrame(() => resolve(performance.now() - begun)));
+  };
+  link.click();
+  requestAnimationFrame(look);
+})"""
+
+Figures = dict[str, dict[str, float]]
+
+
+def measure(url: str, cookie: str) -> dict[str, Figures]:
+    """Return the median and the longest time in milliseconds of each page, and of each dialog of the list."""
+    with chromium() as browser:
+        context = browser.new_context(base_url=url, viewport={"width": 1440, "height": 900})
+        context.add_cookies([{"name": "gp_session", "value": cookie, "url": url}])
+        page = context.new_page()
+        page.goto("/sessions/")
+        return {"click_to_page_painted_ms": _pages(page), "click_to_dialog_painted_ms": _dialogs(page)}
+
+
+def _pages(page: Page) -> Figures:
+    menu = page.get_by_role("navigation", name="Main")
+    times: dict[str, list[float]] = {name: [] for name in (*PAGES, "session")}
+    for _ in range(ROUNDS):
+        for name, title in PAGES.items():
+            times[name].append(_page_time(page, menu.get_by_role("link", name=title, exact=True)))
+            if name == "sessions":
+                times["session"].append(_page_time(page, page.locator(".session-name").first))
+    return _summaries(times)
+
+
+def _page_time(page: Page, link: Locator) -> float:
+    """Return the milliseconds from a click on the link until the page that it leads to is painted."""
+    with page.expect_navigation(wait_until="load"):
+        clicked = float(link.evaluate(CLICK))
+    return float(page.evaluate(PAINTED)) - clicked
+
+
+def _dialogs(page: Page) -> Figures:
+    page.goto("/sessions/")
+    times: dict[str, list[float]] = {}
+    for name, selector in DIALOGS.items():
+        link = page.locator(selector).first
+        for _ in range(ROUNDS if link.count() else 0):
+            times.setdefault(name, []).append(float(link.evaluate(DIALOG_PAINTED)))
+            page.keyboard.press("Escape")
+            page.locator("dialog[open]").wait_for(state="detached")
+    return _summaries(times)
+
+
+def _summaries(times: Mapping[str, list[float]]) -> dict[str, Any]:
+    return {
+        name: {"p50_ms": round(statistics.median(each[WARM_UP:])), "max_ms": round(max(each[WARM_UP:]))}
+        for name, each in times.items()
+    }
