@@ -19,7 +19,8 @@ class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
         model = ResourceGroup
         fields = (
             *("name", "description", "fgpu_per_gpu", "sharing", "host_loss_grace", "use_mps", "is_active"),
-            *("open_to_all", "users", "placement", "queue_order", "ageing", "reservation_delay", "pending_timeout"),
+            *("open_to_all", "users", "placement", "queue_order", "ageing", "reservation_delay", "start_allowance"),
+            "pending_timeout",
         )
         labels: ClassVar = {"fgpu_per_gpu": "fGPU per GPU"}
 

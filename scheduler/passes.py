@@ -55,7 +55,7 @@ def place() -> tuple[SchedulerState, int, datetime]:
         now = timezone.now()
         state = state_cache.take(now)
         placements = state.serve(now)
-        placed = services.assign(placements) if placements else 0
+        placed = services.assign(placements, now) if placements else 0
         if state_cache.was_reloaded:
             snapshot.delete_old_changes(state.since)
     return state, placed, now

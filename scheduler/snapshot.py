@@ -2,16 +2,16 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from functools import cache
 from operator import itemgetter
 from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from django.db import connection
-from django.db.models import Case, Count, F, IntegerField, Max, QuerySet, Value, When
+from django.db.models import Case, Count, DateTimeField, ExpressionWrapper, F, IntegerField, Max, QuerySet, Value, When
 from django.db.models.expressions import RawSQL
-from django.db.models.functions import Greatest
+from django.db.models.functions import Coalesce, Greatest, Least
 from psycopg.types.datetime import TimestamptzLoader
 
 from accounts.limits import Amounts, PolicyLimits
@@ -35,7 +35,15 @@ from scheduler.core.types import (
 )
 from scheduler.host_traits import OfferedTraits, load_traits, needed_traits, trait_names
 from sessions.lifecycle import HOSTED, Reason, Status
-from sessions.models import Session, SessionQuerySet, WaitStatus, has_succeeded, time_bound
+from sessions.models import (
+    STOP_DURATION,
+    Session,
+    SessionQuerySet,
+    WaitStatus,
+    clock_expression,
+    has_succeeded,
+    time_bound,
+)
 
 Row = TypeVar("Row")
 NO_DEPENDENCY: Final = EPOCH  # in place of the time of the last success, for sessions without dependencies
@@ -45,7 +53,6 @@ HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None
 WaitingRow = tuple[Any, ...]
 RowsOf = Callable[[SessionQuerySet], QuerySet[Any, Row]]
 _IDS: Final = object()  # placeholder of the ids in a compiled query
-STOP_DURATION: Final = timedelta(minutes=1)  # after which a session that is being stopped is assumed to have ended
 
 _CHANGED: Final = """
     WITH changed AS (
@@ -289,6 +296,7 @@ def rules_of(group_ids: set[int] | None) -> dict[int, Rules]:
             queue_order=QueueOrder(group.queue_order),
             ageing=group.ageing,
             reservation_delay=group.reservation_delay,
+            overhead=group.start_allowance + STOP_DURATION,
         )
         for group in groups
     }
@@ -309,12 +317,12 @@ def _running(ids: Collection[str] | None) -> list[RunningSession]:
 def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
     """Return the rows behind `_running`, one for each share.
 
-    A session that is being stopped ends soon; one that has not started yet, a time limit after its last change.
+    The latest end is that of its limits, and the time to stop it. One that is being stopped ends soon, but no later.
     """
-    begun = Case(When(started_at__isnull=False, then=F("started_at")), default=F("status_at"))
-    bound = time_bound() + F("extension")
-    end = Case(When(status=Status.TERMINATING, then=F("status_at") + STOP_DURATION), default=F("begun") + bound)
-    hosted = sessions.filter(status__in=HOSTED).annotate(begun=begun, end=end)
+    planned = clock_expression() + time_bound() + F("extension") + STOP_DURATION
+    stopped = Case(When(status=Status.TERMINATING, then=F("status_at") + STOP_DURATION))
+    end = Least(stopped, ExpressionWrapper(planned, output_field=DateTimeField()))  # LEAST ignores NULL
+    hosted = sessions.filter(status__in=HOSTED).annotate(begun=Coalesce("started_at", "status_at"), end=end)
     return hosted.values_list(
         *("pk", "owner_id", "host_id", "cpu", "memory", "begun", "end"),
         *("lease__shares__gpu_id", "lease__shares__milli"),

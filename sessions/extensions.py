@@ -14,7 +14,7 @@ from resources.units import span_text
 from sessions import notify
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import Reason, Status
-from sessions.models import MIN_EXTENSION, Session, SessionEvent
+from sessions.models import MIN_EXTENSION, STOP_DURATION, Session, SessionEvent
 
 MAX_BY_SUPERADMIN: Final = timedelta(days=30)
 STEPS: Final = tuple(timedelta(minutes=minutes) for minutes in (30, 60, 120, 240, 480, 1440))  # offered by the pages
@@ -85,10 +85,10 @@ def extend(session_id: str, by: timedelta, *, actor: User) -> Session:
 
 
 def _next_promised_start(session: Session) -> timedelta | None:
-    """Return the time from the session's end to the first start after it that somebody was told; None without one."""
+    """Return by how much its end may move until the first start after it that somebody was told; None without one."""
     waiting = Session.objects.filter(
         status=Status.PENDING, resource_group=session.resource_group_id, reason__in=WAITS_FOR_ROOM
     )
     end = max(session.ends_at or timezone.now(), timezone.now())
     first = waiting.filter(eta__gte=end).aggregate(first=Min("eta"))["first"]
-    return None if first is None else first - end
+    return None if first is None else first - end - STOP_DURATION

@@ -143,13 +143,15 @@ def force_end(session: Session, *, actor: User) -> None:
             session.refresh_from_db()
 
 
-def assign(placements: Sequence[Placed]) -> int:
+def assign(placements: Sequence[Placed], at: datetime | None = None) -> int:
     """Write the leases of `placements` and notify the hosts; return how many sessions were scheduled. One query.
+
+    `at` is the time of the decision, on which the latest ends that it was planned with rest; by default now.
 
     Sessions that are no longer PENDING are skipped. Call it in the transaction that read the snapshot and holds the
     scheduler's lock: capacity is then as planned, and the database refuses anything beyond it.
     """
-    scheduled = Session.objects.schedule(placements)
+    scheduled = Session.objects.schedule(placements, at or timezone.now())
     notify.send_to_hosts("start_session", [(row.host_name, row.id, row.attempt) for row in scheduled])
     return len(scheduled)
 

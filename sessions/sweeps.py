@@ -1,6 +1,7 @@
 """The deadlines of every state, so that no session stays in one for ever: run every few seconds by the scheduler."""
 
 import logging
+from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -14,7 +15,15 @@ from resources.kick import kick_scheduler
 from resources.models import HostStatus
 from sessions import conversions, services
 from sessions.lifecycle import HOSTED, IN_CONTAINER, Reason, Status
-from sessions.models import ACTIVE_CONVERSIONS, Conversion, ConversionState, Session, StaleSessionError
+from sessions.models import (
+    ACTIVE_CONVERSIONS,
+    Conversion,
+    ConversionState,
+    Session,
+    SessionQuerySet,
+    StaleSessionError,
+    clock_expression,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +53,7 @@ def requeue_unclaimed() -> None:
     on_lost_host = Session.objects.filter(status=Status.SCHEDULED, host__status=HostStatus.LOST)
     for session in (late | on_lost_host).select_related("host"):
         detail = f"Host {session.host} did not answer; waiting for another."
-        fields = {"host_id": None, "avoided_host_id": session.host_id}
+        fields = {"host_id": None, "avoided_host_id": session.host_id, "start_by": None}
         _move(session, Status.PENDING, Reason.CLAIM_TIMEOUT, detail, fields)
 
 
@@ -69,20 +78,21 @@ def end_on_lost_hosts() -> None:
 
 def end_expired() -> None:
     """End sessions that have reached the lifetime limit of their owner's policy."""
-    expired = Session.objects.filter(
-        status=Status.RUNNING, started_at__lt=timezone.now() - F("owner__policy__max_lifetime") - F("extension")
-    )
-    for session in expired.select_related("host", "owner__policy"):
+    for session in _past(F("owner__policy__max_lifetime")).select_related("host", "owner__policy"):
         services.end(session, Reason.LIFETIME, "It reached the maximum lifetime of its owner's policy.")
 
 
 def end_over_limit() -> None:
     """End sessions that have reached the time limit that their owner set."""
-    over = Session.objects.filter(
-        status=Status.RUNNING, started_at__lt=timezone.now() - F("time_limit") - F("extension")
-    )
-    for session in over.select_related("host"):
-        services.end(session, Reason.TIME_LIMIT, "It reached its time limit.")
+    for session in _past(F("time_limit")).select_related("host"):
+        detail = "It reached its time limit." if session.started_at else "Its start took longer than its time limit."
+        services.end(session, Reason.TIME_LIMIT, detail)
+
+
+def _past(limit: F) -> SessionQuerySet:
+    """Return the sessions that are past a limit on how long they run, whether they have started yet or not."""
+    begun = Session.objects.filter(status__in=(Status.PREPARING, Status.RUNNING)).annotate(clock=clock_expression())
+    return begun.filter(clock__lt=timezone.now() - limit - F("extension"))
 
 
 def end_on_drained_hosts() -> None:
@@ -126,7 +136,7 @@ def fail_stranded_conversions() -> None:
 
 
 def _move(
-    session: Session, target: Status, reason: Reason, detail: str, fields: dict[str, int | None] | None = None
+    session: Session, target: Status, reason: Reason, detail: str, fields: Mapping[str, object] | None = None
 ) -> None:
     try:
         with transaction.atomic():

@@ -497,6 +497,7 @@ ENGLISH_TEXTS: Final = (
     _("Host %(host)s did not come back."),
     _("It reached the maximum lifetime of its owner's policy."),
     _("It reached its time limit."),
+    _("Its start took longer than its time limit."),
     _("It waited for longer than its resource group allows."),
     _("It depends on %(name)s, which has ended without success."),
     _("Its host %(host)s has not begun in time."),

@@ -111,6 +111,11 @@ class ResourceGroup(models.Model):
         default=timedelta(hours=1),
         help_text="Wait after which a whole host is reserved for the first session, where time limits promise no start",
     )
+    start_allowance = models.DurationField(
+        default=timedelta(minutes=5),
+        validators=[MinValueValidator(limit_value=timedelta(0))],
+        help_text="How long a start may take before the time limit counts: what others were told rests on it",
+    )
     pending_timeout = models.DurationField(
         null=True, blank=True, validators=[SPAN], help_text="Sessions that wait for longer are cancelled; empty: never"
     )

@@ -132,7 +132,7 @@ class ClusterState:
                 group.make_head(request, now)
             return None
         self._count(request.owner_id, request.project_id, shape, -1)
-        ends_at = None if request.duration is None else now + request.duration
+        ends_at = group.latest_end(request, now)
         session_id, host_id, shares = placement
         owner_id, project_id = request.owner_id, request.project_id
         group.note_running(

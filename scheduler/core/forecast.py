@@ -65,6 +65,8 @@ class _Future:
         self._ended: dict[int, int] = {}  # by host id: sessions that run now and have ended by the virtual time
         self._free: dict[int, Shape] = {}  # by host id: what was free before the first of its sessions ended
         self.starts: dict[str, StartEstimate] = {}
+        for group in cluster.groups.values():
+            group.forget_unknown_ends(now)
 
     def next_end(self) -> datetime | None:
         """Return the next end of a session; None if there is none, or the queue is empty."""

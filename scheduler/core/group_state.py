@@ -5,13 +5,23 @@ from collections.abc import Iterable, Sequence
 from copy import copy as shallow_copy
 from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from types import MappingProxyType
 
 from scheduler.core.group_capacity import GroupCapacity
 from scheduler.core.host_capacity import HostCapacity
 from scheduler.core.placement_policy import policy_for
 from scheduler.core.reservation import Reservation, SessionEnd, reserve, reserve_whole_host
-from scheduler.core.types import EPOCH, HostView, ImageHosts, Placement, Rules, RunningSession, SessionRequest, Shape
+from scheduler.core.types import (
+    OVERDUE_GRACE,
+    HostView,
+    ImageHosts,
+    Placement,
+    Rules,
+    RunningSession,
+    SessionRequest,
+    Shape,
+)
 
 
 class GroupState:
@@ -76,8 +86,7 @@ class GroupState:
                 host = self.capacity.equal_of(host, holders, request.avoided_host_id)
             return Placement(request.id, host.host_id, self.capacity.take(host, shape))
         if self.reservation is not None:
-            ends_at = None if request.duration is None else now + request.duration
-            shares = self.reservation.backfill(self.capacity, shape, ends_at)
+            shares = self.reservation.backfill(self.capacity, shape, self.latest_end(request, now))
             if shares is not None:
                 return Placement(request.id, self.reservation.host.host_id, shares)
         return None
@@ -109,13 +118,15 @@ class GroupState:
         Where time limits promise no start, it gets a whole host once it has waited for `reservation_delay`.
         """
         self.head = request
-        self.reservation = reserve(request.shape, self.capacity, self.ends, now)
+        unknown = self._count_unknown(now)
+        self.reservation = reserve(request.shape, self.capacity, islice(self.ends, unknown, None), now)
         since = request.queued_at + self.rules.reservation_delay
         if self.reservation is None and since <= now:
-            last_starts: dict[int, datetime] = {}
-            for session in self.running.values():
-                last_starts[session.host_id] = max(session.started_at, last_starts.get(session.host_id, EPOCH))
-            self.reservation = reserve_whole_host(request, self.capacity, self.host_views, last_starts, since)
+            overdue: dict[int, list[RunningSession]] = {}
+            for _, _, session in self.ends[:unknown]:
+                overdue.setdefault(session.host_id, []).append(session)
+            running = self.running.values()
+            self.reservation = reserve_whole_host(request, self.capacity, self.host_views, running, since, overdue)
         if self.reservation is not None:
             self.capacity.set_reserved(self.reservation.host, True)
 
@@ -131,6 +142,18 @@ class GroupState:
         if self._ends is None:
             self._ends = sorted((run.ends_at, run.session_id, run) for run in self.running.values() if run.ends_at)
         return self._ends
+
+    def latest_end(self, request: SessionRequest, now: datetime) -> datetime | None:
+        """Return when what the request would hold is free again at the latest, if it is placed now; None: unknown."""
+        return None if request.duration is None else now + request.duration + self.rules.overhead
+
+    def forget_unknown_ends(self, now: datetime) -> None:
+        """Take sessions that are overdue beyond the grace as unbounded, for good: for copies that are consumed."""
+        del self.ends[: self._count_unknown(now)]
+
+    def _count_unknown(self, now: datetime) -> int:
+        """Return how many of `ends`, from the front, are overdue beyond the grace: nothing says when those end."""
+        return bisect_left(self.ends, (now - OVERDUE_GRACE,))
 
     def note_running(self, session: RunningSession) -> None:
         """Add a running session whose capacity has been taken."""

@@ -12,7 +12,7 @@ from itertools import groupby
 
 from scheduler.core.group_capacity import GroupCapacity
 from scheduler.core.host_capacity import HostCapacity
-from scheduler.core.types import EPOCH, HostView, RunningSession, SessionRequest, Shape, Shares
+from scheduler.core.types import EPOCH, GpuView, HostView, RunningSession, SessionRequest, Shape, Shares
 
 SessionEnd = tuple[datetime, str, RunningSession]  # latest end; the session's id, which makes entries distinct
 
@@ -77,29 +77,53 @@ def reserve_whole_host(
     head: SessionRequest,
     group: GroupCapacity,
     host_views: Sequence[HostView],
-    last_starts: Mapping[int, datetime],
+    running: Iterable[RunningSession],
     since: datetime,
+    unknown_ends: Mapping[int, Sequence[RunningSession]],
 ) -> Reservation | None:
     """Return a reservation of a whole host for the head, or None if no host could ever take it.
 
-    `last_starts` holds the latest start of a running session by host id; `since` is when the reservation fell due. The
-    host is one without a start since then, or else the one whose last start is longest ago: the head starts there once
-    all who run now have ended, and since nothing is placed there, the next pass finds it or a better one. Among equal
-    hosts it is the one that lacks least.
+    `since` is when the reservation fell due. The host is one without a start since then, or else the one whose last
+    start is longest ago: the head starts there once all who run now have ended, and since nothing is placed there, the
+    next pass finds it or a better one. Among equal hosts it is the one that lacks least. Sessions of `unknown_ends`, by
+    host id, are overdue: nobody knows whether they ever end, so what they hold does not count.
     """
     shape = head.shape
+    last_starts: dict[int, datetime] = {}
+    for session in running:
+        last_starts[session.host_id] = max(session.started_at, last_starts.get(session.host_id, EPOCH))
     able = [
         (max(since, last_starts.get(host.host_id, EPOCH)), *_missing(host, shape), host.index)
         for host, view in zip(group.hosts, host_views, strict=True)
-        if view.cpu >= shape.cpu
-        and view.memory_bytes >= shape.memory_bytes
-        and len(view.gpus) * host.gpu_capacity >= shape.fgpu_milli
-        and not shape.fgpu_milli % host.granularity_milli
-        and host.traits.issuperset(shape.traits)
+        if _could_hold(host, view, shape, unknown_ends.get(host.host_id, ()))
     ]
     if not able:
         return None
     return Reservation(shape=shape, host=group.hosts[min(able)[-1]], shadow=None, at=None)
+
+
+def _could_hold(host: HostCapacity, view: HostView, shape: Shape, staying: Sequence[RunningSession]) -> bool:
+    """Return whether the host could take `shape` once all but the sessions in `staying` have ended there."""
+    if staying:
+        then = HostCapacity(
+            host_id=view.id,
+            index=host.index,
+            cpu=view.cpu,
+            memory_bytes=view.memory_bytes,
+            gpus=[GpuView(gpu.id, gpu.capacity_milli, gpu.capacity_milli) for gpu in view.gpus],
+            divides=view.divides,
+            traits=view.traits,
+        )
+        for session in staying:
+            then.give_back(session.shape, session.shares, -1)
+        return then.fits(shape)
+    return (
+        view.cpu >= shape.cpu
+        and view.memory_bytes >= shape.memory_bytes
+        and len(view.gpus) * host.gpu_capacity >= shape.fgpu_milli
+        and not shape.fgpu_milli % host.granularity_milli
+        and host.traits.issuperset(shape.traits)
+    )
 
 
 def _missing(host: HostCapacity, shape: Shape) -> tuple[int, int, int]:

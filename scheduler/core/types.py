@@ -15,6 +15,7 @@ from accounts.limits import Amounts, PolicyLimits
 from sessions.lifecycle import Reason
 
 EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
+OVERDUE_GRACE: Final = timedelta(minutes=2)  # after its latest end, a session may end at any moment; then: unknown
 STORAGE_TRAIT: Final = "storage"  # of a storage root that is there
 ARCHITECTURE_TRAIT: Final = "architecture"  # of the CPU
 IMAGE_TRAIT: Final = "image"  # of an image that no registry has
@@ -112,7 +113,7 @@ class SessionRequest(NamedTuple):
 
 
 class RunningSession(NamedTuple):
-    """A session that holds a lease on a host, and the latest time at which it ends."""
+    """A session that holds a lease on a host, and the latest time at which what it holds is free again."""
 
     session_id: str
     owner_id: int
@@ -146,6 +147,7 @@ class Rules:
     queue_order: QueueOrder = QueueOrder.FIFO
     ageing: timedelta = timedelta(hours=6)  # waiting this long counts as one point of priority
     reservation_delay: timedelta = timedelta(hours=1)  # wait of a head without a bound before it gets a whole host
+    overhead: timedelta = timedelta(0)  # longest time beyond its time limit that a session holds its lease
     mix: tuple[tuple[Shape, int], ...] = ()  # usual requests and their counts; empty: running and waiting ones
 
 

@@ -153,11 +153,12 @@ class WaitQueue:
 
     def _restrict_to_backfill(self, heap: list[Candidate], request_class: RequestClass, at: datetime) -> None:
         """Serve only requests of the class that end before the head's start, if the reserved host has capacity."""
-        reservation = self._cluster.groups[request_class.group_id].reservation
+        group = self._cluster.groups[request_class.group_id]
+        reservation = group.reservation
         if request_class.longest is not None or reservation is None or reservation.at is None:
             return
         if reservation.host.fits(request_class.shape):
-            request_class.longest = reservation.at - at
+            request_class.longest = reservation.at - at - group.rules.overhead
             following = request_class.first()
             if following is not None:
                 heappush(heap, (following[0], request_class))

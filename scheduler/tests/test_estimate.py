@@ -16,7 +16,7 @@ from scheduler.passes import run_pass
 from scheduler.wait_status import round_up_to_minute
 from sessions import services
 from sessions.lifecycle import Status
-from sessions.models import Session
+from sessions.models import STOP_DURATION, Session
 from sessions.tests.launch_requests import make_launch_request
 from tests.api import client_of
 from tests.factories import make_group, make_host, make_image, make_policy, make_session, make_user, run_session
@@ -68,7 +68,7 @@ def test_a_waiting_request_gets_estimate_reason_and_alternatives(host: Host, bod
     running = run_session(host=host, fgpu=1500, time_limit=2 * HOUR)
     answer = client_of(user).post(URL, body).json()
     assert running.started_at
-    assert datetime.fromisoformat(answer["starts"]) == running.started_at + 2 * HOUR
+    assert datetime.fromisoformat(answer["starts"]) == running.started_at + 2 * HOUR + STOP_DURATION
     assert answer["reason"] == "Waiting for 1 fGPU on one GPU: the most that is free on a single GPU is 0.5."
     assert answer["eta_reason"] == "1 fGPU falls free when 1 session reaches its time limit"
     smaller = {"resource_group": host.group.name, "cpu": 1, "memory": GIB, "fgpu": "0.5", "starts": "now"}

@@ -290,7 +290,7 @@ def test_a_failed_pass_drops_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     session = make_session(resource_group=host.group, cpu=3)
     assign = services.assign
     with monkeypatch.context() as broken:
-        broken.setattr(services, "assign", lambda placements: assign(placements) / 0)
+        broken.setattr(services, "assign", lambda *decided: assign(*decided) / 0)
         with pytest.raises(ZeroDivisionError):
             passes.run_pass()
     session.refresh_from_db()

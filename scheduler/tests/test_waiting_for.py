@@ -8,7 +8,7 @@ from django.utils import timezone
 from resources.models import Host
 from scheduler.passes import run_pass
 from sessions.lifecycle import Kind, Reason, Status
-from sessions.models import Session
+from sessions.models import STOP_DURATION, Session
 from sessions.sweeps import enforce_deadlines
 from tests.factories import make_host, make_session, run_session
 
@@ -107,7 +107,7 @@ def test_estimates_are_whole_minutes_and_ignore_small_changes(host: Host) -> Non
     waiting.refresh_from_db()
     assert running.started_at
     assert waiting.eta is not None
-    assert timedelta() <= waiting.eta - (running.started_at + 2 * HOUR) < timedelta(minutes=1)
+    assert timedelta() <= waiting.eta - (running.started_at + 2 * HOUR + STOP_DURATION) < timedelta(minutes=1)
     assert waiting.eta.second == 0
     assert waiting.eta_reason == "1 fGPU falls free when 1 session reaches its time limit"
     eta = waiting.eta

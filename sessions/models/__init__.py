@@ -13,7 +13,7 @@ from sessions.models.endpoint import (
     ShareLinkQuerySet,
     Ticket,
 )
-from sessions.models.ends import MIN_EXTENSION, end_expression, time_bound
+from sessions.models.ends import MIN_EXTENSION, STOP_DURATION, clock_expression, end_expression, time_bound
 from sessions.models.event import SessionEvent
 from sessions.models.mount import Mount
 from sessions.models.session import (
@@ -35,6 +35,7 @@ __all__ = [
     "ACTIVE_CONVERSIONS",
     "MIN_EXTENSION",
     "SESSION_ID",
+    "STOP_DURATION",
     "TICKET_LIFE",
     "AppPort",
     "ChangeReport",
@@ -61,6 +62,7 @@ __all__ = [
     "Ticket",
     "UsageHistory",
     "WaitStatus",
+    "clock_expression",
     "end_expression",
     "has_succeeded",
     "new_session_id",

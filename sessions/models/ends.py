@@ -1,5 +1,7 @@
 """When a running session ends: at the earlier of its time limit and its policy's lifetime limit, extensions included.
 
+Both count from its start, but from its start deadline at the latest: the scheduler has promised others what it holds.
+
 A host that is drained may end it before that.
 """
 
@@ -8,10 +10,11 @@ from typing import Final, Protocol
 
 from django.db.models import DateTimeField, ExpressionWrapper, F
 from django.db.models.expressions import CombinedExpression
-from django.db.models.functions import Least
+from django.db.models.functions import Coalesce, Least
 
 from accounts.models import User
 
+STOP_DURATION: Final = timedelta(minutes=1)  # in which a session that is being stopped is expected to be gone
 MIN_EXTENSION: Final = timedelta(minutes=1)  # an end is put off by at least this
 
 
@@ -20,6 +23,7 @@ class TimeBound(Protocol):
 
     owner: User
     started_at: datetime | None
+    start_by: datetime | None
     time_limit: timedelta | None
     extension: timedelta
 
@@ -36,9 +40,16 @@ def time_bound() -> Least:
     return Least("time_limit", "owner__policy__max_lifetime")
 
 
+def clock_expression() -> Coalesce:
+    """Return the expression for the time from which the limits of a session that has been placed count."""
+    return Coalesce(Least("started_at", "start_by"), "status_at")  # PostgreSQL's LEAST ignores NULL
+
+
 def limit_expression() -> "ExpressionWrapper[CombinedExpression]":
     """Return the expression for the time at which a started session reaches its limits; NULL without a limit."""
-    return ExpressionWrapper(F("started_at") + time_bound() + F("extension"), output_field=DateTimeField())
+    return ExpressionWrapper(
+        Least("started_at", "start_by") + time_bound() + F("extension"), output_field=DateTimeField()
+    )
 
 
 def end_expression() -> Least:
@@ -52,7 +63,8 @@ def end_of(session: TimeBound) -> datetime | None:
         return None
     limits = (session.time_limit, session.owner.policy.max_lifetime)
     bound = min((limit for limit in limits if limit is not None), default=None)
-    limit_at = None if bound is None else session.started_at + bound + session.extension
+    clock = min(session.started_at, session.start_by or session.started_at)
+    limit_at = None if bound is None else clock + bound + session.extension
     return min((end for end in (limit_at, session.drained_at) if end is not None), default=None)
 
 

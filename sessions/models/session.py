@@ -70,9 +70,11 @@ _SCHEDULE: Final = """
     WITH moved AS (
         UPDATE compute_session session
         SET status = 'SCHEDULED', reason = 'ASSIGNED', detail = 'Placed on ' || host.name || '.',
-            status_at = %(now)s, eta = NULL, eta_reason = '', attempt = session.attempt + 1, host_id = host.id
+            status_at = %(now)s, start_by = %(now)s + pool.start_allowance, eta = NULL, eta_reason = '',
+            attempt = session.attempt + 1, host_id = host.id
         FROM unnest(%(sessions)s::varchar[], %(hosts)s::bigint[]) AS placed (session_id, host_id)
         JOIN resources_host host ON host.id = placed.host_id
+        JOIN resources_resourcegroup pool ON pool.id = host.group_id
         WHERE session.id = placed.session_id AND session.status = 'PENDING'
         RETURNING session.id, session.owner_id, session.attempt, session.cpu, session.memory, session.detail,
                   host.id AS host_id, host.name AS host_name
@@ -130,14 +132,14 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """Return the sessions as the queue serves them: higher priority first, then the longest waiting."""
         return self.order_by("-priority", "created_at", "id")
 
-    def schedule(self, placements: Sequence[Placed]) -> list["Scheduled"]:
-        """Move the sessions that are still PENDING to SCHEDULED with their leases; the set-based `move_to`.
+    def schedule(self, placements: Sequence[Placed], now: datetime) -> list["Scheduled"]:
+        """Move the sessions that are still PENDING to SCHEDULED with their leases at `now`; the set-based `move_to`.
 
         One statement for sessions, leases, shares and events: all or nothing.
         """
         shares = [(placed.session_id, *share) for placed in placements for share in placed.shares]
         parameters: dict[str, Any] = {
-            "now": timezone.now(),
+            "now": now,
             "sessions": _array(placed.session_id for placed in placements),
             "hosts": _array(placed.host_id for placed in placements),
             "holders": _array(holder for holder, _, _ in shares),
@@ -225,6 +227,9 @@ class Session(models.Model):
     log_tail = models.TextField(blank=True, editable=False, help_text="Last output, kept when the container goes")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     status_at = models.DateTimeField(default=timezone.now, editable=False, help_text="When it entered its status")
+    start_by = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Its limits count from its start, but from then at the latest"
+    )
     started_at = models.DateTimeField(null=True, blank=True, editable=False)
     ended_at = models.DateTimeField(null=True, blank=True, editable=False)
 

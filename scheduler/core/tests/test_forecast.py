@@ -14,6 +14,7 @@ Each test was seen to fail under these faults, planted in the product:
 """
 
 from dataclasses import replace
+from datetime import timedelta
 from random import Random
 
 from hypothesis import given
@@ -24,7 +25,7 @@ from scheduler.core import placement
 from scheduler.core.cluster_state import ClusterState
 from scheduler.core.tests.timelines import FOREVER, HOUR, at, job, many, random_waiting, worlds
 from scheduler.core.tests.worlds import NOW, UNLIMITED, make_host, make_request, make_snapshot, plan
-from scheduler.core.types import LimitHolder, RunningSession, Snapshot
+from scheduler.core.types import OVERDUE_GRACE, LimitHolder, RunningSession, Snapshot
 from scheduler.simulation.simulator import Job, simulate
 
 
@@ -167,7 +168,8 @@ def test_a_limited_heads_reservation_is_released_to_others() -> None:
     assert starts == {name: eta for name, eta in etas.items() if eta is not None}
 
 
-def test_overdue_sessions_may_end_at_any_moment() -> None:
-    running = (RunningSession("x", 2, 1, 1, 1, ((100, 1000),), at(-2), at(-1)),)
-    (waiting,) = plan(replace(make_snapshot([make_host(1, [0])], [make_request("a", 1000)]), running=running)).waiting
-    assert waiting.eta == NOW
+def test_overdue_sessions_may_end_at_any_moment_within_the_grace() -> None:
+    running = (RunningSession("x", 2, 1, 1, 1, ((100, 1000),), at(-2), at(0)),)
+    world = replace(make_snapshot([make_host(1, [0])], [make_request("a", 1000)]), running=running)
+    assert plan(world, NOW + OVERDUE_GRACE).waiting[0].eta == NOW + OVERDUE_GRACE
+    assert plan(world, NOW + OVERDUE_GRACE + timedelta(seconds=1)).waiting[0].eta is None
