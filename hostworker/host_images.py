@@ -40,6 +40,11 @@ def report(runtime: Runtime, host: Host) -> None:
             _complete(image, found)
 
 
+def is_here(runtime: Runtime, image: Image) -> bool:
+    """Return whether a session can start without asking a registry. Raises EngineUnreachableError."""
+    return image.source != ImageSource.UNLISTED and runtime.has_image(image.reference)
+
+
 def ensure(runtime: Runtime, image: Image, on_progress: Callable[[str], None]) -> bool:
     """Have the image of a session on this host; return whether it was pulled.
 

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from hostworker import runner
+from hostworker import host_probe, runner, starts
 from hostworker.runtime.base import ContainerPhase, ContainerState, Key, Runtime
 from resources.models import Host
 from sessions.lifecycle import HOSTED, Status
@@ -66,6 +66,8 @@ def reconcile(runtime: Runtime, host: Host, run: Callable[..., object]) -> None:
     rows, without_address = _rows(host)
     findings = decide(running_before, containers, rows, leftovers)
     for session_id, attempt in findings.orphans:
+        if host_probe.is_probing(session_id):
+            continue
         logger.warning("session %s: removing what is left of attempt %d", session_id, attempt)
         runner.clear_away(runtime, session_id, attempt)
     for state in findings.exited:
@@ -76,7 +78,7 @@ def reconcile(runtime: Runtime, host: Host, run: Callable[..., object]) -> None:
         runner.note_lost(runtime, session)
     for key in findings.to_start:
         if not runner.is_preparing(*key):
-            run(runner.start, runtime, *key)
+            run(starts.begin, runtime, *key)
     for key in findings.to_stop:
         run(runner.stop, runtime, *key)
 

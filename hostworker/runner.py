@@ -27,10 +27,11 @@ from hostworker.runtime.base import (
     StartError,
 )
 from hostworker.runtime.pull import PullText
+from resources import host_health
 from resources.kick import kick_scheduler
 from resources.shares import Sharing
 from resources.units import size_text
-from sessions import notes, notify
+from sessions import host_faults, notes, notify
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import GpuShare, Session, StaleSessionError
 from sessions.withdrawal import withdraw
@@ -52,6 +53,7 @@ MAX_CONCURRENT_STARTS: Final = 4  # more only add latency on a small host: the e
 
 _starting = threading.BoundedSemaphore(MAX_CONCURRENT_STARTS)
 _preparing: set[tuple[str, int]] = set()  # attempts whose start is under way in this process, pulls included
+_claiming = threading.Lock()
 
 
 def is_preparing(session_id: str, attempt: int) -> bool:
@@ -65,25 +67,50 @@ def is_any_preparing() -> bool:
 
 
 def start(runtime: Runtime, session_id: str, attempt: int) -> None:
-    """Bring the attempt from SCHEDULED, or from PREPARING where an earlier worker died, to RUNNING or ERROR."""
-    session = None if is_preparing(session_id, attempt) else _claim(session_id, attempt)
-    if session is None:
-        return
-    _preparing.add((session_id, attempt))
+    """Bring the attempt from SCHEDULED, or from PREPARING where an earlier worker died, to RUNNING, back or ERROR."""
+    if session := claim(session_id, attempt):
+        bring_up(runtime, session)
+
+
+def claim(session_id: str, attempt: int) -> Session | None:
+    """Return the attempt in PREPARING for `bring_up`; None where it is over, taken back, or under way here."""
+    key = (session_id, attempt)
+    with _claiming:
+        if key in _preparing:
+            return None
+        _preparing.add(key)
+    session = None
     try:
-        was_pulled = host_images.ensure(runtime, session.image, lambda text: _show_progress(session, text))
+        session = _claim(session_id, attempt)
+    finally:
+        if session is None:
+            _preparing.discard(key)
+    return session
+
+
+def give_up(session: Session) -> None:
+    """Leave a claimed session, which is not brought up after all, to the reconciler."""
+    _preparing.discard((session.pk, session.attempt))
+
+
+def bring_up(runtime: Runtime, session: Session, *, is_image_here: bool = False) -> None:
+    """Start the container of a claimed session, after a pull of its image unless that is here; see `start`."""
+    try:
+        was_pulled = not is_image_here and host_images.ensure(
+            runtime, session.image, lambda text: _show_progress(session, text)
+        )
         if was_pulled:
             _note_pull(session)
-        with _starting, container_lock(session_id):
+        with _starting, container_lock(session.pk):
             _run(runtime, session)
         if was_pulled and session.host:
             host_images.report(runtime, session.host)
     except tuple(REFUSALS) as failure:
-        _finish(runtime, session, Status.ERROR, REFUSALS[type(failure)], str(failure))
+        _note_refusal(runtime, session, REFUSALS[type(failure)], failure)
     except ContainerRuntimeError as failure:
-        logger.warning("session %s: start interrupted, the reconciler will go on: %s", session_id, failure)
+        logger.warning("session %s: start interrupted, the reconciler will go on: %s", session.pk, failure)
     finally:
-        _preparing.discard((session_id, attempt))
+        give_up(session)
 
 
 def stop(runtime: Runtime, session_id: str, attempt: int) -> None:
@@ -169,11 +196,13 @@ def _run(runtime: Runtime, session: Session) -> None:
         return
     container_id = runtime.create(_spec(session, folder_mounts.prepare(session)))
     runtime.start(session.pk, session.attempt, lambda address: _take_over(session, address))
-    fields = {"container_id": container_id, "address": runtime.address(session.pk, session.attempt)}
+    fields: dict[str, object] = {"container_id": container_id, "address": runtime.address(session.pk, session.attempt)}
     try:
         session.move_to(Status.RUNNING, Reason.STARTED, "Running.", fields=fields)
     except StaleSessionError:
         _clear_if_ended(runtime, session)
+    else:
+        host_health.note_start(session.host_id, has_gpu=bool(session.fgpu))
 
 
 def _take_over(session: Session, address: str) -> None:
@@ -189,6 +218,18 @@ def _take_over(session: Session, address: str) -> None:
         withdraw(session_id)
 
 
+def _note_refusal(runtime: Runtime, session: Session, reason: Reason, failure: ContainerRuntimeError) -> None:
+    """Return the session to the queue where its host was at fault, else end it; then remove what there is of it."""
+    if not failure.is_host_fault:
+        _finish(runtime, session, Status.ERROR, reason, str(failure))
+        return
+    try:
+        host_faults.note_failed_start(session, reason, str(failure))
+    except StaleSessionError:
+        logger.debug("session %s: moved on by another", session.pk)
+    _clear(runtime, session)
+
+
 def _finish(
     runtime: Runtime,
     session: Session,
@@ -199,6 +240,11 @@ def _finish(
 ) -> None:
     """End the session and release its lease, then remove its container, unless another worker did it first."""
     _end(session, target, reason, detail, fields)
+    _clear(runtime, session)
+
+
+def _clear(runtime: Runtime, session: Session) -> None:
+    """Remove the attempt's container as `_clear_if_ended`; a failure is left to the reconciler."""
     try:
         _clear_if_ended(runtime, session)
     except ContainerRuntimeError as failure:

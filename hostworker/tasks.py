@@ -3,7 +3,7 @@
 from celery import shared_task
 from django.conf import settings
 
-from hostworker import app_starter, converter, image_maker, runner, terminal_message
+from hostworker import app_starter, converter, image_maker, runner, starts, terminal_message
 from hostworker.runtime.factory import get_runtime
 from resources.models import Host
 
@@ -11,8 +11,7 @@ from resources.models import Host
 @shared_task
 def start_session(session_id: str, attempt: int) -> None:
     """Start this attempt on this host, and then what its image wants started with it."""
-    runner.start(get_runtime(), session_id, attempt)
-    app_starter.warm_up(get_runtime(), session_id)
+    starts.begin(get_runtime(), session_id, attempt)
 
 
 @shared_task

@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -18,12 +19,14 @@ from hostworker import (
     disk_watch,
     gpu_readings,
     host_images,
+    host_probe,
     image_maker,
     jupyter_activity,
     reconciler,
     runner,
     session_keys,
     share_watch,
+    starts,
     storage_quota,
     usage_recorder,
 )
@@ -44,10 +47,12 @@ from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host
 from resources.units import bytes_from
+from sessions import host_faults
 
 logger = logging.getLogger(__name__)
 
 RECONCILE_SECONDS: Final = 5
+ENGINE_GRACE_SECONDS: Final = 60.0  # of silence; then sessions that it was to start go elsewhere
 KEEP_WARM_SECONDS: Final = 60
 CLEAR_IMAGES_SECONDS: Final = 300
 MAX_CONCURRENT: Final = 8  # starts, and as many stops, that the reconciler resumes
@@ -70,7 +75,7 @@ class HostWorker:
         self._hold_firewall = hold_firewall
         self._stopped = threading.Event()
         self._disk = DiskWatch(runtime, host, bytes_from(settings.COMPUTE_DISK_RESERVE))
-        self._engine_answers = True
+        self._engine_silent_since: float | None = None  # by the monotonic clock; None while it answers
         self._under_way: set[tuple[object, ...]] = set()
         self._starts = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="start")
         self._stops = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="stop")
@@ -85,6 +90,7 @@ class HostWorker:
             (self._storage.check_storage, roots.CHECK_SECONDS),
             (self._storage.serve_roots, measure.POLL_SECONDS),
             (self._storage.hold_quotas, storage_quota.POLL_SECONDS),
+            (self.probe, host_probe.POLL_INTERVAL_SECONDS),
             (self.report_images, host_images.REPORT_SECONDS),
             (self.pull_images, host_images.PULL_POLL_SECONDS),
             (self.clear_images, CLEAR_IMAGES_SECONDS),
@@ -118,6 +124,7 @@ class HostWorker:
         """Stop the loops and wait for them; sessions keep running."""
         self._stopped.set()
         app_starter.end()
+        starts.end()
         converter.end()
         begun = [thread for thread in self._threads if thread.ident is not None]
         for thread in begun:
@@ -141,12 +148,9 @@ class HostWorker:
         try:
             reconciler.reconcile(self.runtime, self.host, self._act)
         except EngineUnreachableError as error:
-            hosts.declare_joining(self.host)
-            if self._engine_answers:
-                logger.error("host %s: takes no sessions, its container engine does not answer: %s", self.host, error)
-            self._engine_answers = False
+            self._bear_silence(error)
             return
-        self._engine_answers = True
+        self._engine_silent_since = None
         app_starter.resume(self.runtime, self.host)
         converter.resume(self.runtime, self.host)
         if self._disk.is_short:
@@ -154,6 +158,20 @@ class HostWorker:
         elif hosts.declare_ready(self.host):
             logger.info("host %s: ready", self.host)
             kick_scheduler()
+
+    def _bear_silence(self, error: EngineUnreachableError) -> None:
+        """Take no sessions while the engine does not answer; after a while, give up those that it was to start."""
+        hosts.declare_joining(self.host)
+        now = time.monotonic()
+        if self._engine_silent_since is None:
+            self._engine_silent_since = now
+            logger.error("host %s: takes no sessions, its container engine does not answer: %s", self.host, error)
+        elif now - self._engine_silent_since > ENGINE_GRACE_SECONDS:
+            host_faults.requeue_prepared(self.host, "Its container engine does not answer.")
+
+    def probe(self) -> None:
+        """Probe a host that was cordoned because it failed to start sessions."""
+        host_probe.poll(self.runtime, self.host)
 
     def listen(self) -> None:
         """End sessions as their containers exit; returns only by an exception or when the worker ends."""

@@ -73,4 +73,4 @@ class PreferencesView(APIView):
 
 
 def _rows(ways: dict[NoticeKind, Ways]) -> list[dict[str, object]]:
-    return [{"kind": kind.value, **asdict(ways[kind])} for kind in NoticeKind]
+    return [{"kind": kind.value, **asdict(ways[kind])} for kind in ways]

@@ -7,7 +7,7 @@ from django.utils.functional import Promise
 
 from accounts.models import User
 from notifications import services
-from notifications.kinds import WAYS, NoticeKind, Ways
+from notifications.kinds import WAYS, Ways
 from notifications.texts import KIND_NAMES
 
 
@@ -25,10 +25,11 @@ def rows_for(user: User) -> list[PreferenceRow]:
     ways = services.ways_of(user)
     return [
         PreferenceRow(kind.value, KIND_NAMES[kind], tuple((f"{kind}.{way}", getattr(ways[kind], way)) for way in WAYS))
-        for kind in NoticeKind
+        for kind in ways
     ]
 
 
 def save(user: User, data: Mapping[str, str]) -> None:
     """Store what is ticked; a box that is not sent is not ticked."""
-    services.choose_ways(user, {kind: Ways(**{way: f"{kind}.{way}" in data for way in WAYS}) for kind in NoticeKind})
+    kinds = services.ways_of(user)
+    services.choose_ways(user, {kind: Ways(**{way: f"{kind}.{way}" in data for way in WAYS}) for kind in kinds})

@@ -15,6 +15,8 @@ class NoticeKind(StrEnum):
     OUT_OF_MEMORY = "OUT_OF_MEMORY"  # a process of a session was killed, and the session goes on
     IMAGE_READY = "IMAGE_READY"  # a session was saved as an image
     IMAGE_FAILED = "IMAGE_FAILED"  # a session could not be saved as an image
+    HOST_FAULTY = "HOST_FAULTY"  # the platform has cordoned a host that failed to start sessions; for superadmins
+    HOST_BACK = "HOST_BACK"  # it takes sessions again
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,5 +32,7 @@ WAYS: Final = ("on_page", "in_browser", "by_email")
 DEFAULT_WAYS: Final[dict[NoticeKind, Ways]] = {
     **dict.fromkeys(NoticeKind, Ways()),
     NoticeKind.IMAGE_READY: Ways(by_email=True),
+    NoticeKind.HOST_FAULTY: Ways(by_email=True),
 }
-GOOD: Final = frozenset({NoticeKind.STARTED, NoticeKind.ENDED, NoticeKind.IMAGE_READY})
+GOOD: Final = frozenset({NoticeKind.STARTED, NoticeKind.ENDED, NoticeKind.IMAGE_READY, NoticeKind.HOST_BACK})
+FOR_SUPERADMINS: Final = frozenset({NoticeKind.HOST_FAULTY, NoticeKind.HOST_BACK})

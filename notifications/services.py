@@ -7,7 +7,7 @@ from django.db import transaction
 from django.utils import timezone
 
 from accounts.models import User
-from notifications.kinds import DEFAULT_WAYS, WAYS, NoticeKind, Ways
+from notifications.kinds import DEFAULT_WAYS, FOR_SUPERADMINS, WAYS, NoticeKind, Ways
 from notifications.models import Notification, NotificationPreference
 from sessions import notify
 from sessions.models import Session
@@ -60,12 +60,13 @@ def notices_changed(user_id: int) -> None:
 
 
 def ways_of(user: User) -> dict[NoticeKind, Ways]:
-    """Return how the user wants to be told of each kind; one query."""
+    """Return how the user wants to be told of each kind that they may be told of; one query."""
     chosen = {
         NoticeKind(row["kind"]): Ways(**{way: row[way] for way in WAYS})
         for row in NotificationPreference.objects.filter(user=user).values("kind", *WAYS)
     }
-    return DEFAULT_WAYS | chosen
+    all_ways = DEFAULT_WAYS | chosen
+    return {kind: ways for kind, ways in all_ways.items() if user.is_superuser or kind not in FOR_SUPERADMINS}
 
 
 def choose_ways(user: User, ways: Mapping[NoticeKind, Ways]) -> None:

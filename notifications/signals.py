@@ -6,10 +6,13 @@ from typing import Any, Final
 from django.db.models.signals import post_delete, post_save
 from django.dispatch import receiver
 
+from accounts.models import User
 from notifications import announcements
 from notifications.kinds import NoticeKind
 from notifications.models import Announcement
 from notifications.services import tell
+from resources.host_health import health_changed
+from resources.models import Host, HostHealth
 from sessions.conversions import conversion_ended
 from sessions.lifecycle import FINAL, Reason, Result, Status, result_of
 from sessions.models import Conversion, ConversionState, SessionEvent
@@ -40,6 +43,15 @@ def _conversion_has_ended(conversion: Conversion, **kwargs: Any) -> None:
         "detail": conversion.problem,
     }
     tell(session.owner, kind, f"conversion:{conversion.pk}", session=session, facts=facts)
+
+
+@receiver(health_changed)
+def _host_health_has_changed(host: Host, health: HostHealth, **kwargs: Any) -> None:
+    kind = NoticeKind.HOST_FAULTY if health.faulty_since else NoticeKind.HOST_BACK
+    at = health.faulty_since or health.returned_at or health.host.heartbeat_at
+    facts = {"host": host.name, "detail": health.problem}
+    for admin in User.objects.filter(is_superuser=True, is_active=True):
+        tell(admin, kind, f"host:{host.pk}:{kind}:{int(at.timestamp())}", facts=facts)
 
 
 @receiver((post_save, post_delete), sender=Announcement)

@@ -8,7 +8,7 @@ from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from notifications.kinds import GOOD, NoticeKind
+from notifications.kinds import FOR_SUPERADMINS, GOOD, NoticeKind
 from notifications.models import Notification
 from sessions.words import reason_text
 from translation.english import from_english
@@ -21,6 +21,8 @@ KIND_NAMES = {
     NoticeKind.OUT_OF_MEMORY: gettext_lazy("A process in a session is killed for lack of memory"),
     NoticeKind.IMAGE_READY: gettext_lazy("A session was saved as an image"),
     NoticeKind.IMAGE_FAILED: gettext_lazy("A session could not be saved as an image"),
+    NoticeKind.HOST_FAULTY: gettext_lazy("A host fails to start sessions and is cordoned"),
+    NoticeKind.HOST_BACK: gettext_lazy("A host that was cordoned for that takes sessions again"),
 }
 
 
@@ -47,24 +49,24 @@ def level_of(kind: NoticeKind) -> str:
     return "warning" if kind == NoticeKind.ENDING else "danger"
 
 
+TITLES = {
+    NoticeKind.STARTED: gettext_lazy("%(name)s is running"),
+    NoticeKind.ENDED: gettext_lazy("%(name)s has ended"),
+    NoticeKind.FAILED: gettext_lazy("%(name)s has failed"),
+    NoticeKind.OUT_OF_MEMORY: gettext_lazy("%(name)s ran out of memory"),
+    NoticeKind.IMAGE_READY: gettext_lazy("The image %(image)s is ready"),
+    NoticeKind.IMAGE_FAILED: gettext_lazy("The image %(image)s was not made"),
+    NoticeKind.HOST_FAULTY: gettext_lazy("Host %(host)s is cordoned: it fails to start sessions"),
+    NoticeKind.HOST_BACK: gettext_lazy("Host %(host)s takes sessions again"),
+}
+
+
 def _title(kind: NoticeKind, notification: Notification) -> str:
     facts = notification.facts
-    name = {"name": facts["name"]}
-    match kind:
-        case NoticeKind.STARTED:
-            return _("%(name)s is running") % name
-        case NoticeKind.ENDED:
-            return _("%(name)s has ended") % name
-        case NoticeKind.FAILED:
-            return _("%(name)s has failed") % name
-        case NoticeKind.OUT_OF_MEMORY:
-            return _("%(name)s ran out of memory") % name
-        case NoticeKind.ENDING:
-            return ending_title(facts["name"], facts["minutes"])
-        case NoticeKind.IMAGE_READY:
-            return _("The image %(image)s is ready") % {"image": facts["image"]}
-        case NoticeKind.IMAGE_FAILED:
-            return _("The image %(image)s was not made") % {"image": facts["image"]}
+    if kind == NoticeKind.ENDING:
+        return ending_title(facts["name"], facts["minutes"])
+    title: str = str(TITLES[kind]) % facts
+    return title
 
 
 def ending_title(name: str, minutes: int) -> str:
@@ -78,6 +80,12 @@ def _body(kind: NoticeKind, notification: Notification) -> str:
     match kind:
         case NoticeKind.STARTED:
             return ""
+        case NoticeKind.HOST_FAULTY:
+            return _("It is probed, and returns once it starts a container. %(problem)s") % {
+                "problem": from_english(facts["detail"])
+            }
+        case NoticeKind.HOST_BACK:
+            return _("A probe has started a container on it.")
         case NoticeKind.ENDING:
             end = parse_datetime(facts["ends_at"]) or timezone.now()
             return _("It ends at %(time)s UTC. Save what you want to keep, or extend it.") % {"time": f"{end:%H:%M}"}
@@ -90,6 +98,8 @@ def _body(kind: NoticeKind, notification: Notification) -> str:
 
 
 def _url(kind: NoticeKind, notification: Notification) -> str:
+    if kind in FOR_SUPERADMINS:
+        return reverse("overview:host", args=[notification.facts["host"]])
     if kind == NoticeKind.IMAGE_READY or notification.session_id is None:
         return reverse("sessions:private-images")
     return reverse("sessions:detail", args=[notification.session_id])

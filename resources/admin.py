@@ -22,6 +22,7 @@ from resources.models import (
     BuildState,
     Gpu,
     Host,
+    HostHealth,
     HostStatus,
     Image,
     Installation,
@@ -183,11 +184,22 @@ class HostAdmin(KickingAdmin, ReportedAdmin):
     search_fields = ("name",)
     readonly_fields = (
         *("name", "status", "cpu", memory_column("memory", "memory")),
-        *("gateway_url", "heartbeat_at", "lost_at", "drain_by"),
+        *("gateway_url", "heartbeat_at", "lost_at", "drain_by", "failed_starts"),
     )
     fields = ("group", "is_cordoned", "cordon_reason", *readonly_fields)
     inlines = (GpuInline,)
     actions = ("cordon", "uncordon")
+
+    @admin.display(description="failed starts")
+    def failed_starts(self, host: Host) -> str:
+        """Return how many starts in a row have failed by its fault, and what becomes of it."""
+        health: HostHealth | None = getattr(host, "health", None)
+        if health is None or not (health.failures or health.gpu_failures):
+            return "None"
+        if health.probe_at:
+            since, at = f"{health.faulty_since:%Y-%m-%d %H:%M}", f"{health.probe_at:%H:%M:%S}"
+            return f"Cordoned since {since} UTC, probed next at {at} UTC: {health.problem}"
+        return f"{health.failures + health.gpu_failures} in a row: {health.problem}"
 
     @admin.action(description="Cordon: place no new sessions on selected hosts", permissions=["change"])
     def cordon(self, request: HttpRequest, hosts: QuerySet[Host]) -> None:

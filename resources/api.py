@@ -55,7 +55,7 @@ class HostViewSet(ListModelMixin, GenericViewSet[Host]):
     def get_queryset(self) -> QuerySet[Host]:
         """Return the hosts visible to the caller, with their present GPUs; two queries."""
         user = user_of(self.request)
-        hosts = super().get_queryset().select_related("group").order_by("name")
+        hosts = super().get_queryset().select_related("group", "health").order_by("name")
         if not user.is_superuser:
             hosts = hosts.filter(group__in=ResourceGroup.objects.usable_by(user).values("pk"))
         gpus = Gpu.objects.filter(is_present=True).select_related("reading").order_by("index")

@@ -6,6 +6,7 @@ from django import forms
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 
+from resources import host_health
 from resources.images.references import reference_problem, registry_address_problem
 from resources.models import Host, Image, Preset, Registry, ResourceGroup
 from resources.registries.credentials import set_password
@@ -40,7 +41,9 @@ class HostForm(forms.ModelForm[Host]):
         fields = ("group", "is_cordoned", "cordon_reason")
 
     def save(self, commit: bool = True) -> Host:
-        """Save; a host that takes sessions again is not drained any more."""
+        """Save; a host that takes sessions again is not drained any more, and what the administrator says counts."""
+        if "is_cordoned" in self.changed_data:
+            host_health.forget(Host.objects.filter(pk=self.instance.pk))
         if not self.instance.is_cordoned:
             self.instance.cordon_reason, self.instance.drain_by = "", None
         return super().save(commit)

@@ -94,11 +94,21 @@ class HostSerializer(serializers.ModelSerializer[Host]):
     cpu_held = serializers.IntegerField(read_only=True, help_text="CPU cores that sessions hold now")
     memory_held = serializers.IntegerField(read_only=True, help_text="Bytes that sessions hold now")
     gpus = GpuSerializer(many=True, read_only=True)
+    faulty_since = serializers.DateTimeField(
+        source="health.faulty_since",
+        default=None,
+        read_only=True,
+        help_text="When the platform cordoned it because it failed to start sessions; null: it did not",
+    )
+    probe_at = serializers.DateTimeField(
+        source="health.probe_at", default=None, read_only=True, help_text="When it is then probed next"
+    )
 
     class Meta:
         model = Host
         fields = (
             *("name", "status", "is_cordoned", "cordon_reason", "drain_by", "resource_group"),
+            *("faulty_since", "probe_at"),
             *("cpu", "cpu_held", "memory", "memory_held", "gpus"),
         )
         read_only_fields = fields

@@ -9,6 +9,7 @@ from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
+from resources import host_health
 from resources.discovery import Device, Machine
 from resources.kick import kick_scheduler
 from resources.models import Gpu, GpuReading, Host, HostStatus, ResourceGroup
@@ -86,6 +87,7 @@ def cordon(hosts: QuerySet[Host], *, cordoned: bool) -> int:
     Uncordoning also ends a drain.
     """
     with transaction.atomic():
+        host_health.forget(hosts)
         changed = hosts.exclude(is_cordoned=cordoned).update(is_cordoned=cordoned, cordon_reason="", drain_by=None)
         kick_scheduler()
     return changed
@@ -95,6 +97,7 @@ def set_drain(host: Host, *, end_at: datetime | None, reason: str) -> None:
     """Cordon the host, say why, and store when its sessions are to end; None lets them finish."""
     host.is_cordoned, host.cordon_reason, host.drain_by = True, reason, end_at
     with transaction.atomic():
+        host_health.forget(Host.objects.filter(pk=host.pk))
         host.save(update_fields=["is_cordoned", "cordon_reason", "drain_by"])
         kick_scheduler()
 

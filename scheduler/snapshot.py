@@ -202,7 +202,7 @@ def _waiting(ids: Collection[str] | None, offered: OfferedTraits) -> list[Waitin
     rows.sort(key=itemgetter(8), reverse=True)  # by priority; the sort is stable
     return [
         WaitingSession(
-            SessionRequest._make((*row[:7], _traits(row, offered), *row[8:13])),
+            SessionRequest._make((*row[:6], tuple(row[6]), _traits(row, offered), *row[8:13])),
             row[13],
             freed.get(row[0], NO_DEPENDENCY) is not None,
             WaitStatus._make(row[17:]),
@@ -233,7 +233,7 @@ def _traits(row: WaitingRow, offered: OfferedTraits) -> Traits:
 def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
     """Return the rows behind `_waiting`."""
     return sessions.filter(status=Status.PENDING).values_list(
-        *("id", "owner_id", "resource_group_id", "cpu", "memory", "fgpu", "avoided_host_id"),
+        *("id", "owner_id", "resource_group_id", "cpu", "memory", "fgpu", "avoided_hosts"),
         *("required_roots", "priority"),
         Greatest("created_at", "not_before"),  # since when it waits for capacity, dependencies aside
         time_bound(),

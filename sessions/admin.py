@@ -78,7 +78,7 @@ class SessionAdmin(ReadOnlyAdmin):
         ("Start", {"fields": ("eta", "eta_reason", "not_before", "depends_on")}),
         ("Asked for", {"fields": ("image", "resource_group", "cpu", "memory_text", "shared_memory_text", "fgpu_text")}),
         ("Settings", {"fields": ("variables", "priority", "time_limit", "allow_sudo")}),
-        ("Life", {"fields": ("host", "attempt", "avoided_host", "container_id", "exit_code")}),
+        ("Life", {"fields": ("host", "attempt", "avoided_hosts", "container_id", "exit_code")}),
         ("Times", {"fields": ("created_at", "started_at", "ended_at")}),
         ("Output", {"fields": ("log_tail",), "classes": ("collapse",)}),
     )

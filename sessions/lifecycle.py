@@ -32,6 +32,7 @@ class Reason(StrEnum):
     DEPENDENCY = "DEPENDENCY"  # the sessions that it depends on have not succeeded yet
     ASSIGNED = "ASSIGNED"  # placed by the scheduler
     CLAIM_TIMEOUT = "CLAIM_TIMEOUT"  # its host did not respond; back in the queue
+    HOST_FAULT = "HOST_FAULT"  # its host failed to start it; back in the queue
     CLAIMED = "CLAIMED"  # its host has begun
     STARTED = "STARTED"  # its container runs
     CONVERSION = "CONVERSION"  # saved as an image, or to be; its status stays
@@ -80,7 +81,7 @@ class Result(StrEnum):
 NEXT: Final[dict[Status, frozenset[Status]]] = {
     Status.PENDING: frozenset({Status.SCHEDULED, Status.CANCELLED}),
     Status.SCHEDULED: frozenset({Status.PENDING, Status.PREPARING, Status.CANCELLED}),
-    Status.PREPARING: frozenset({Status.RUNNING, Status.TERMINATING, Status.ERROR}),
+    Status.PREPARING: frozenset({Status.PENDING, Status.RUNNING, Status.TERMINATING, Status.ERROR}),
     Status.RUNNING: frozenset({Status.TERMINATING, Status.TERMINATED, Status.ERROR}),
     Status.TERMINATING: frozenset({Status.TERMINATED, Status.ERROR}),
     Status.TERMINATED: frozenset(),

@@ -12,8 +12,8 @@ from django.utils import timezone
 
 from resources import services as hosts
 from resources.kick import kick_scheduler
-from resources.models import HostStatus
-from sessions import conversions, services
+from resources.models import Host, HostStatus
+from sessions import conversions, host_faults, services
 from sessions.lifecycle import HOSTED, IN_CONTAINER, Reason, Status
 from sessions.models import (
     ACTIVE_CONVERSIONS,
@@ -53,24 +53,32 @@ def requeue_unclaimed() -> None:
     on_lost_host = Session.objects.filter(status=Status.SCHEDULED, host__status=HostStatus.LOST)
     for session in (late | on_lost_host).select_related("host"):
         detail = f"Host {session.host} did not answer; waiting for another."
-        fields = {"host_id": None, "avoided_host_id": session.host_id, "start_by": None}
+        fields = {"host_id": None, "avoided_hosts": host_faults.avoiding(session, session.host_id), "start_by": None}
         _move(session, Status.PENDING, Reason.CLAIM_TIMEOUT, detail, fields)
 
 
 def end_unprepared() -> None:
-    """End sessions that did not start within the deadline; their host removes what it had created."""
+    """Requeue sessions that did not start within the deadline; their host removes what it had created."""
     late = Session.objects.filter(status=Status.PREPARING, status_at__lt=timezone.now() - PREPARE_DEADLINE)
-    for session in late:
-        _move(session, Status.ERROR, Reason.START_TIMEOUT, "It did not start within half an hour.")
+    for session in late.select_related("host", "image"):
+        try:
+            host_faults.note_failed_start(session, Reason.START_TIMEOUT, "It did not start within half an hour.")
+        except StaleSessionError:
+            logger.info("session %s: moved on before its deadline was enforced", session.pk)
 
 
 def end_on_lost_hosts() -> None:
-    """End sessions whose host has been silent for longer than its group's grace period, and free their leases."""
+    """End sessions whose host has been silent for longer than its group's grace period, and free their leases.
+
+    Those that it had not started yet return to the queue.
+    """
     overdue = Session.objects.filter(
         status__in=IN_CONTAINER,
         host__status=HostStatus.LOST,
         host__lost_at__lt=timezone.now() - F("host__group__host_loss_grace"),
     )
+    for host_id in set(overdue.filter(status=Status.PREPARING).values_list("host", flat=True)):
+        host_faults.requeue_prepared(Host.objects.get(pk=host_id), "It did not come back.")
     for session in overdue.select_related("host"):
         target = Status.TERMINATED if session.status == Status.TERMINATING else Status.ERROR
         _move(session, target, Reason.HOST_LOST, f"Host {session.host} did not come back.")

@@ -17,6 +17,7 @@ REASON_WORDS: Final[dict[Reason, str]] = {
     Reason.DEPENDENCY: "Waiting: sessions that it depends on have not succeeded yet",
     Reason.ASSIGNED: "Placed on a host",
     Reason.CLAIM_TIMEOUT: "The host did not respond; back in the queue",
+    Reason.HOST_FAULT: "The host could not start it; back in the queue",
     Reason.CLAIMED: "The host prepares the container",
     Reason.STARTED: "The container runs",
     Reason.CONVERSION: "Saving it as an image",

@@ -94,7 +94,7 @@ class Enforcer:
         try:
             is_hooked = self.privileges.starts_hooked(main_pid, self.programs.hook_inodes())
             if is_hooked is False:
-                raise EnforcementError(NOT_HOOKED)
+                raise EnforcementError(NOT_HOOKED, is_host_fault=False)
             if is_hooked and (by_driver := self.folders.driver_limits(key)):
                 self.privileges.limit_gpu_memory(main_pid, by_driver)
         except PrivilegesError as error:

@@ -33,7 +33,17 @@ def ignore_kill(session: str, attempt: int) -> None:
 
 
 class ContainerRuntimeError(Exception):
-    """The engine could not do what was asked; the message can be shown to the session's owner."""
+    """The engine could not do what was asked; the message can be shown to the session's owner.
+
+    `is_host_fault` says that another host may well do it.
+    """
+
+    is_host_fault = False  # unless the error is made with another value
+
+    def __init__(self, message: str = "", *, is_host_fault: bool | None = None) -> None:
+        super().__init__(message)
+        if is_host_fault is not None:
+            self.is_host_fault = is_host_fault
 
 
 class ImageUnavailableError(ContainerRuntimeError):
@@ -43,6 +53,8 @@ class ImageUnavailableError(ContainerRuntimeError):
 class StartError(ContainerRuntimeError):
     """The engine refused to create or start the container."""
 
+    is_host_fault = True
+
 
 class MountError(ContainerRuntimeError):
     """A folder that the session asked for cannot be mounted."""
@@ -50,6 +62,8 @@ class MountError(ContainerRuntimeError):
 
 class EnforcementError(ContainerRuntimeError):
     """The container would not be held to its shares of GPUs, so it may not run."""
+
+    is_host_fault = True
 
 
 class ExecutionError(ContainerRuntimeError):
@@ -219,6 +233,9 @@ class Runtime(Protocol):
         `find_login` is asked for the registry's login where a pull is needed; it goes to the engine with that request
         alone. Without one, what `docker login` stored for the worker's own user is used. Raises ImageUnavailableError.
         """
+
+    def has_image(self, reference: str) -> bool:
+        """Return whether the image is on this host."""
 
     def images(self, references: Collection[str]) -> dict[str, HeldImage]:
         """Return which of these images are on this host, by reference."""

@@ -130,6 +130,11 @@ class DockerRuntime:
             # A stream that was cut ends like one that is complete; only the image itself tells.
             client.inspect_image(reference)
 
+    def has_image(self, reference: str) -> bool:
+        """Return whether the image is on this host; one request."""
+        with translated(EngineUnreachableError):
+            return is_here(self._client(), reference)
+
     def images(self, references: Collection[str]) -> dict[str, HeldImage]:
         """Return the images of the engine's list; one request, and one for each that was not there before."""
         with translated(EngineUnreachableError):
@@ -343,7 +348,7 @@ class DockerRuntime:
         if container is None:
             raise StartError("The container is not there.")
         if PHASES[container["State"]["Status"]] is ContainerPhase.EXITED:
-            raise StartError("The container has already ended.")
+            raise StartError("The container has already ended.", is_host_fault=False)
         has_sandbox = _has_sandbox(container)
         return _Created(str(container["Id"]), has_sandbox, self._pool.address(key) if has_sandbox else None)
 

@@ -17,6 +17,12 @@ RETRY_PAUSE_SECONDS: Final = 0.02
 BAD_REQUEST: Final = 400
 NOT_FOUND: Final = 404
 CONFLICT: Final = 409
+NVIDIA: Final = "nvidia"  # its hooks run on the host, and fail in words like those of images
+IMAGE_FAULTS: Final = (  # fragments of what the engine and runc say of images that cannot run
+    *('exec: "', "exec format error", "executable file not found"),
+    *("unable to find user", "unable to find group", "no matching entries in passwd file"),
+    "are you trying to mount a directory onto a file",
+)
 
 
 @contextmanager
@@ -27,7 +33,9 @@ def translated(
     try:
         yield
     except APIError as error:
-        raise refusal(sentence(explanation(error))) from error
+        message = explanation(error)
+        is_others_fault = error.status_code == BAD_REQUEST or is_image_fault(message)
+        raise refusal(sentence(message), is_host_fault=refusal.is_host_fault and not is_others_fault) from error
     except (DockerException, RequestException, HTTPError, StreamParseError, OSError) as error:
         raise EngineUnreachableError(f"The container engine does not answer: {error}") from error
 
@@ -50,6 +58,12 @@ def retry_on_conflict() -> Iterator[None]:
     while time.monotonic() < deadline:
         yield
         time.sleep(RETRY_PAUSE_SECONDS)
+
+
+def is_image_fault(message: str) -> bool:
+    """Return whether the engine refused a container because of its image, so that no other host would start it."""
+    lowered = message.lower()
+    return NVIDIA not in lowered and any(fragment in lowered for fragment in IMAGE_FAULTS)
 
 
 def explanation(error: APIError) -> str:

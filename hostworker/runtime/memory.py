@@ -78,6 +78,11 @@ class MemoryRuntime(MemoryEngineControl):
                 )
             del self._engine.missing_images[reference]
 
+    def has_image(self, reference: str) -> bool:
+        """Return whether `remove_image` has not removed it; see Runtime."""
+        with self.operation("has_image"):
+            return reference not in self._engine.missing_images
+
     def images(self, references: Collection[str]) -> dict[str, HeldImage]:
         """Return all of them, save those of `remove_image`; see Runtime."""
         with self.operation("images"):
@@ -112,7 +117,7 @@ class MemoryRuntime(MemoryEngineControl):
             if container is None:
                 raise StartError("The container is not there.")
             if container.state.phase is ContainerPhase.EXITED:
-                raise StartError("The container has already ended.")
+                raise StartError("The container has already ended.", is_host_fault=False)
             announce(_address(container))
             if container.state.phase is ContainerPhase.CREATED:
                 container.state = replace(container.state, phase=ContainerPhase.RUNNING)

@@ -33,6 +33,11 @@ CAUSES: Final[tuple[tuple[tuple[str, ...], str], ...]] = (
 )
 
 
+def is_disk_full(message: str) -> bool:
+    """Return whether the pull failed for want of space on the host, so that another host may do."""
+    return any(fragment in message.lower() for fragment in CAUSES[0][0])
+
+
 def explain_failure(reference: str, message: str) -> str:
     """Return the sentence that tells the owner why the pull failed; an unknown cause is quoted."""
     lowered = message.lower()
@@ -158,7 +163,8 @@ def follow(
     progress, shown, shown_at = PullProgress(reference), PullText(f"Pulling {reference}"), time.monotonic()
     while (line := _next(inbox, reference, deadline, limit_seconds)) is not None:
         if "error" in line:
-            raise ImageUnavailableError(explain_failure(reference, str(line["error"])))
+            message = str(line["error"])
+            raise ImageUnavailableError(explain_failure(reference, message), is_host_fault=is_disk_full(message))
         progress.read(line)
         now = time.monotonic()
         if now - shown_at >= SECONDS_BETWEEN_SENTENCES and (sentence := progress.text(now)) != shown:

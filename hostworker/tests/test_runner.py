@@ -156,10 +156,9 @@ def test_a_killed_process_is_noted_once_a_minute(runtime: FaultInjectingRuntime)
     [
         ("ensure_image", ImageUnavailableError("No such image."), Reason.IMAGE_UNAVAILABLE),
         ("create", ImageUnavailableError("No such image."), Reason.IMAGE_UNAVAILABLE),
-        ("create", StartError("No such device."), Reason.START_FAILED),
-        ("start", StartError("x" * 1000), Reason.START_FAILED),
-        ("create", EnforcementError("No hook is built."), Reason.ENFORCEMENT_FAILED),
-        ("start", EnforcementError("No glibc in the image."), Reason.ENFORCEMENT_FAILED),
+        ("create", StartError("No such program.", is_host_fault=False), Reason.START_FAILED),
+        ("start", StartError("x" * 1000, is_host_fault=False), Reason.START_FAILED),
+        ("start", EnforcementError("No glibc in the image.", is_host_fault=False), Reason.ENFORCEMENT_FAILED),
     ],
 )
 def test_refused_start_ends_session_with_its_cause(

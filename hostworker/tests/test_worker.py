@@ -8,7 +8,7 @@ import pytest
 
 from hostworker import runner
 from hostworker import worker as worker_module
-from hostworker.runtime.base import EngineUnreachableError, FindLogin, no_login
+from hostworker.runtime.base import ContainerSpec, EngineUnreachableError
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.worker import HostWorker
 from resources import services as hosts
@@ -138,7 +138,7 @@ def test_no_exception_ends_a_loop(runtime: FaultInjectingRuntime, host: Host, ca
         until(is_in(session, Status.RUNNING))
         runtime.just_before("create", fail)
         other = session_in(Status.SCHEDULED, host=host)
-        until(lambda: "start failed" in caplog.text)
+        until(lambda: "begin failed" in caplog.text)
         until(is_in(other, Status.RUNNING))
 
 
@@ -164,28 +164,22 @@ def test_a_broken_stream_of_exits_is_opened_again(
 
 
 def test_slow_starts_delay_no_stop_nor_pile_up(runtime: FaultInjectingRuntime, host: Host) -> None:
-    """As when every start waits for one large image."""
+    """As when the engine is slow."""
     go_on = threading.Event()
     running = session_in(Status.SCHEDULED, host=host)
     runner.start(runtime, running.pk, 1)
     slow = [session_in(Status.SCHEDULED, host=host) for _ in range(worker_module.MAX_CONCURRENT + 2)]
 
     class SlowRuntime(FaultInjectingRuntime):
-        """Every image takes until `go_on`."""
+        """Every container takes until `go_on`."""
 
         def __init__(self, other: FaultInjectingRuntime) -> None:
             super().__init__()
             self._engine = other._engine
 
-        def ensure_image(
-            self,
-            reference: str,
-            on_progress: Callable[[str], None],
-            find_login: FindLogin = no_login,
-            *,
-            always_pull: bool = False,
-        ) -> None:
+        def create(self, spec: ContainerSpec) -> str:
             assert go_on.wait(SECONDS)
+            return super().create(spec)
 
     with at_work(SlowRuntime(runtime), host) as worker:
         until(lambda: Session.objects.filter(status=Status.PREPARING).count() == worker_module.MAX_CONCURRENT)

@@ -110,7 +110,7 @@ def with_map(hosts: QuerySet[Host]) -> QuerySet[Host]:
     """Return the hosts with all that a map shows; four queries once they are read."""
     shares = GpuShare.objects.select_related("lease__session__owner").order_by("pk")
     gpus = Gpu.objects.filter(is_present=True).select_related("reading").order_by("index", "pk")
-    return hosts.select_related("group").prefetch_related(
+    return hosts.select_related("group", "health").prefetch_related(
         Prefetch("gpus", gpus.prefetch_related(Prefetch("shares", shares))), "leases"
     )
 

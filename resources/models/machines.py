@@ -185,6 +185,35 @@ class Host(models.Model):
         return self.name
 
 
+class HostHealth(models.Model):
+    """Starts in a row that failed by the host's fault; where they were too many, when it is probed. Made when needed.
+
+    Sessions without a GPU cannot tell whether the host's GPUs work, so those with one are counted apart.
+    """
+
+    host = models.OneToOneField(Host, on_delete=models.CASCADE, primary_key=True, related_name="health")
+    failures = models.PositiveSmallIntegerField(default=0, help_text="In a row, of sessions without a GPU")
+    gpu_failures = models.PositiveSmallIntegerField(default=0, help_text="In a row, of sessions with a GPU")
+    problem = models.CharField(max_length=300, blank=True, help_text="What the last failure or probe said")
+    faulty_since = models.DateTimeField(
+        null=True, blank=True, help_text="When the platform cordoned it; empty: it did not"
+    )
+    probe_at = models.DateTimeField(null=True, blank=True, help_text="When it is probed next")
+    probe_pause = models.DurationField(default=timedelta(seconds=30), help_text="Between the last two probes")
+    returned_at = models.DateTimeField(null=True, blank=True, help_text="When a probe last put it back into service")
+
+    class Meta:
+        constraints = (
+            models.CheckConstraint(
+                condition=Q(faulty_since=None, probe_at=None) | Q(faulty_since__isnull=False, probe_at__isnull=False),
+                name="health_faulty_is_probed",
+            ),
+        )
+
+    def __str__(self) -> str:
+        return f"health of {self.host_id}"
+
+
 class Gpu(models.Model):
     """A physical, MIG or simulated GPU, identified by its UUID on whatever host."""
 

@@ -81,6 +81,8 @@ def test_a_host_shows_sums_without_names() -> None:
             "is_cordoned": False,
             "cordon_reason": "",
             "drain_by": None,
+            "faulty_since": None,
+            "probe_at": None,
             "resource_group": host.group.name,
             "cpu": 8,
             "cpu_held": 4,

@@ -147,7 +147,7 @@ class ClusterState:
         group = self.groups.get(request.group_id)
         if group is None or self.exceeds_limit(request):
             return False
-        return group.capacity.find(request.shape, request.avoided_host_id) is not None
+        return group.capacity.find(request.shape, request.avoided_host_ids) is not None
 
     def clear_heads(self) -> None:
         """Drop all reservations, as at the start of a pass."""

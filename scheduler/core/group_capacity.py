@@ -8,7 +8,7 @@ from typing import Final
 
 from scheduler.core.host_capacity import HostCapacity, Rank
 from scheduler.core.placement_policy import PlacementPolicy
-from scheduler.core.types import Shape, Shares
+from scheduler.core.types import HostIds, Shape, Shares
 
 MAX_COMPARED: Final = 64  # hosts, so that a tie-break takes microseconds
 _NO_SHAPE: Final = Shape(0, 0, 0)  # for policies that ignore the shape
@@ -31,7 +31,7 @@ class GroupCapacity:
         self.changed: list[dict[int, HostCapacity]] = [{} for _ in range(_size_class(largest) + 1)]  # by index
         self.order: list[Rank] = []  # initial ranks, ascending, under policies that ignore the shape
         self.first_unchanged = 0  # position in `order` before which all hosts have changed
-        self._searches: dict[tuple[Shape, int | None], _HostSearch] = {}
+        self._searches: dict[tuple[Shape, HostIds], _HostSearch] = {}
         for host in hosts:
             host.version = 0
             host.changed_in = None
@@ -40,24 +40,22 @@ class GroupCapacity:
                 host.rank = policy.rank(host, _NO_SHAPE)
             self.order = sorted(host.rank for host in hosts if not host.is_reserved)
 
-    def find(self, shape: Shape, avoided_host_id: int | None = None) -> HostCapacity | None:
-        """Return the host of the lowest rank that fits; the avoided host only if no other fits; None if none does."""
-        search = self._searches.get((shape, avoided_host_id))
+    def find(self, shape: Shape, avoided_host_ids: HostIds = ()) -> HostCapacity | None:
+        """Return the host of the lowest rank that fits; an avoided host only if no other fits; None if none does."""
+        search = self._searches.get((shape, avoided_host_ids))
         if search is None:
-            search = self._searches[shape, avoided_host_id] = _HostSearch(self, shape, avoided_host_id)
+            search = self._searches[shape, avoided_host_ids] = _HostSearch(self, shape, avoided_host_ids)
         host = search.best()
-        return self.find(shape) if host is None and avoided_host_id is not None else host
+        return self.find(shape) if host is None and avoided_host_ids else host
 
-    def equal_of(
-        self, host: HostCapacity, preferred: Collection[int], avoided_host_id: int | None = None
-    ) -> HostCapacity:
+    def equal_of(self, host: HostCapacity, preferred: Collection[int], avoided_host_ids: HostIds = ()) -> HostCapacity:
         """Return the first host at the positions `preferred` that equals `host`; `host` itself if there is none.
 
         Equal hosts have the same amounts free and the same traits, so that it makes no difference to any other request
         which of them is taken. Looks at `MAX_COMPARED` of them at most.
         """
         others = (self.hosts[index] for index in islice(preferred, MAX_COMPARED))
-        return next((other for other in others if other.equals(host) and other.host_id != avoided_host_id), host)
+        return next((other for other in others if other.equals(host) and other.host_id not in avoided_host_ids), host)
 
     def take(self, host: HostCapacity, shape: Shape, split: dict[int, int] | None = None) -> Shares:
         """Take `shape` from a host of this group on which it fits; return the shares. The policy chooses the devices.
@@ -118,17 +116,19 @@ class _HostSearch:
 
     __slots__ = ("_avoided", "_changed", "_full_at", "_group", "_order", "_position", "_seen", "_shape")
 
-    def __init__(self, group: GroupCapacity, shape: Shape, avoided_host_id: int | None) -> None:
+    def __init__(self, group: GroupCapacity, shape: Shape, avoided_host_ids: HostIds) -> None:
         self._group = group
         self._shape = shape
-        self._avoided = avoided_host_id
+        self._avoided = avoided_host_ids
         self._changed: list[Rank] = []
         self._position = 0
         self._seen = 0  # number of the latest change taken into account
         self._full_at = -1  # `release_count` when no host fitted
         if group.policy.depends_on_shape:
-            fitting = [h for h in group.hosts if h.fits(shape) and not h.is_reserved and h.host_id != avoided_host_id]
-            self._order = sorted(group.policy.rank(host, shape) for host in fitting)
+            fitting = [host for host in group.hosts if host.fits(shape) and not host.is_reserved]
+            self._order = sorted(
+                group.policy.rank(host, shape) for host in fitting if host.host_id not in avoided_host_ids
+            )
             self._seen = group.change_count
         else:
             self._order = group.order
@@ -166,7 +166,7 @@ class _HostSearch:
                     continue
                 if traits and not host.traits.issuperset(traits):
                     continue
-                if host.is_reserved or fgpu_milli % host.granularity_milli or host.host_id == avoided:
+                if host.is_reserved or fgpu_milli % host.granularity_milli or host.host_id in avoided:
                     continue
                 heappush(changed, policy.rank(host, self._shape) if policy.depends_on_shape else host.rank)
         self._seen = self._group.change_count
@@ -178,7 +178,7 @@ class _HostSearch:
         for position in range(max(self._position, skipped), len(order)):
             rank = order[position]
             host = hosts[rank[-2]]
-            if host.version == rank[-1] and host.fits(shape) and host.host_id != avoided:
+            if host.version == rank[-1] and host.fits(shape) and host.host_id not in avoided:
                 self._position = position
                 return rank
         self._position = len(order)

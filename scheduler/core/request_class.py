@@ -12,7 +12,7 @@ QueueEntry = tuple[QueueKey, SessionRequest]
 
 
 class RequestClass:
-    """Requests of one group, shape and avoided host, with a queue for each time limit: they differ in nothing else.
+    """Requests of one group, shape and avoided hosts, with a queue for each time limit: they differ in nothing else.
 
     If one of them fits on no unreserved host, none does. On the reserved host, those that end in time may still fit.
     """

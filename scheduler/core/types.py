@@ -19,11 +19,12 @@ OVERDUE_GRACE: Final = timedelta(minutes=2)  # after its latest end, a session m
 STORAGE_TRAIT: Final = "storage"  # of a storage root that is there
 ARCHITECTURE_TRAIT: Final = "architecture"  # of the CPU
 IMAGE_TRAIT: Final = "image"  # of an image that no registry has
+HostIds = tuple[int, ...]  # in the order of their failures
 Traits = tuple[str, ...]  # what a host has beside capacity, as `kind:name`; ascending
 ImageHosts = Mapping[int, frozenset[int]]  # ids of the hosts that have an image, by its id
-# Group id, cores, bytes, milli-fGPU, avoided host id, traits; bounded: and the time limit.
-ClassKey = tuple[int, int, int, int, int | None, Traits]
-BoundedClassKey = tuple[int, int, int, int, int | None, Traits, timedelta | None]
+# Group id, cores, bytes, milli-fGPU, avoided host ids, traits; bounded: and the time limit.
+ClassKey = tuple[int, int, int, int, HostIds, Traits]
+BoundedClassKey = tuple[int, int, int, int, HostIds, Traits, timedelta | None]
 Shares = tuple[tuple[int, int], ...]  # (GPU id, milli-fGPU) in device order
 
 
@@ -88,7 +89,7 @@ class SessionRequest(NamedTuple):
     cpu: int
     memory_bytes: int
     fgpu_milli: int
-    avoided_host_id: int | None = None  # did not answer an earlier attempt; used only if no other host fits
+    avoided_host_ids: HostIds = ()  # failed an earlier attempt; used only if no other host fits
     traits: Traits = ()  # which its host must have
     priority: int = 0
     queued_at: datetime = EPOCH

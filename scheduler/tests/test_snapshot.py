@@ -95,7 +95,7 @@ def test_absent_gpus_are_not_offered() -> None:
 def test_the_queue_is_ordered_by_priority_then_wait() -> None:
     late, urgent = make_session(), make_session(priority=20)
     avoided = make_host()
-    early = make_session(created_at=urgent.created_at.replace(year=2020), avoided_host=avoided, fgpu=500)
+    early = make_session(created_at=urgent.created_at.replace(year=2020), avoided_hosts=[avoided.pk], fgpu=500)
     for status in LIVE - {Status.PENDING}:
         session_in(status)
     queue = snapshot.load(timezone.now()).snapshot.queue
@@ -107,7 +107,7 @@ def test_the_queue_is_ordered_by_priority_then_wait() -> None:
         cpu=1,
         memory_bytes=GIB,
         fgpu_milli=500,
-        avoided_host_id=avoided.pk,
+        avoided_host_ids=(avoided.pk,),
         image_id=early.image_id,
         priority=10,
         queued_at=early.created_at,

@@ -214,8 +214,11 @@ class Session(models.Model):
     host = models.ForeignKey(
         Host, on_delete=models.PROTECT, null=True, blank=True, related_name="sessions", editable=False, db_index=False
     )
-    avoided_host = models.ForeignKey(
-        Host, on_delete=models.SET_NULL, null=True, blank=True, related_name="+", editable=False, db_index=False
+    avoided_hosts = ArrayField(
+        models.BigIntegerField(), default=list, editable=False, help_text="Those that failed an earlier attempt"
+    )
+    start_failures = models.PositiveSmallIntegerField(
+        default=0, editable=False, help_text="How often a host failed to start it since it was submitted"
     )
     container_id = models.CharField(max_length=64, blank=True, editable=False)
     address = models.GenericIPAddressField(null=True, editable=False, help_text="Of its container, on its host")

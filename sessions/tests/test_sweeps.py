@@ -53,7 +53,7 @@ def test_an_unclaimed_session_is_requeued_in_place(
         enforce_deadlines()
         enforce_deadlines()
     assert now(session) == (Status.PENDING, Reason.CLAIM_TIMEOUT)
-    assert (session.host, session.avoided_host) == (None, host)
+    assert (session.host, session.avoided_hosts) == (None, [host.pk])
     assert host.name in session.detail
     assert not Lease.objects.exists()
     assert session.events.count() == 2
@@ -73,7 +73,8 @@ def test_an_unresponsive_host_is_avoided() -> None:
     assert (session.host, session.attempt) == (other, 2)
     Host.objects.filter(pk=other.pk).update(status=HostStatus.LOST)
     enforce_deadlines()
-    Session.objects.update(avoided_host=silent)
+    assert silent
+    Session.objects.update(avoided_hosts=[silent.pk])
     assert run_pass() == 1
     session.refresh_from_db()
     assert (session.host, session.attempt) == (silent, 3)
@@ -87,14 +88,15 @@ def test_a_lost_hosts_sessions_are_requeued_at_once() -> None:
     assert now(session) == (Status.PENDING, Reason.CLAIM_TIMEOUT)
 
 
-def test_a_session_that_never_starts_ends() -> None:
+def test_a_session_that_never_starts_is_tried_elsewhere() -> None:
     session = session_in(Status.PREPARING)
     age(session, "status_at", PREPARE_DEADLINE - SECOND)
     enforce_deadlines()
     assert now(session) == (Status.PREPARING, Reason.CLAIMED)
     age(session, "status_at", PREPARE_DEADLINE + SECOND)
     enforce_deadlines()
-    assert now(session) == (Status.ERROR, Reason.START_TIMEOUT)
+    assert now(session) == (Status.PENDING, Reason.HOST_FAULT)
+    assert (session.start_failures, len(session.avoided_hosts)) == (1, 1)
     assert not Lease.objects.exists()
 
 
@@ -107,8 +109,9 @@ def test_lost_hosts_sessions_live_for_the_grace_period(status: Status) -> None:
     assert now(session)[0] == status
     lose(host, GRACE + SECOND)
     enforce_deadlines()
-    ended_as = Status.TERMINATED if status == Status.TERMINATING else Status.ERROR
-    assert now(session) == (ended_as, Reason.HOST_LOST)
+    ended_as = {Status.TERMINATING: Status.TERMINATED, Status.RUNNING: Status.ERROR}
+    requeued = (Status.PENDING, Reason.HOST_FAULT)
+    assert now(session) == ((ended_as[status], Reason.HOST_LOST) if status in ended_as else requeued)
     assert not Lease.objects.exists()
 
 

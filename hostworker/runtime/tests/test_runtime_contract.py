@@ -91,6 +91,7 @@ def test_present_image_needs_no_pull_nor_progress(world: World, runtime: Runtime
 
 def test_images_on_the_host_are_told(world: World, runtime: Runtime) -> None:
     assert runtime.images([world.image]).keys() == {world.image}
+    assert runtime.has_image(world.image)
 
 
 def test_a_created_container_waits_to_be_started(world: World, runtime: Runtime) -> None:
@@ -397,6 +398,7 @@ def test_an_engine_that_does_not_answer_is_told_apart(tmp_path_factory: pytest.T
     operations: list[Callable[[], object]] = [
         lambda: runtime.ensure_image(world.image, print),
         lambda: runtime.images([world.image]),
+        lambda: runtime.has_image(world.image),
         lambda: runtime.create(make_spec(world.image)),
         lambda: runtime.start("s", 1),
         lambda: runtime.address("s", 1),
@@ -418,7 +420,7 @@ def unreachable_runtime(world: World, socket_path: str) -> Runtime:
         return type(world.runtime())(world.installation, "here", f"unix://{socket_path}")
     runtime = MemoryWorld().runtime()
     names = (
-        *("ensure_image", "images", "create", "start", "address", "stop"),
+        *("ensure_image", "images", "has_image", "create", "start", "address", "stop"),
         *("remove", "containers", "logs", "execute", "uses", "exits"),
     )
     for name in names:

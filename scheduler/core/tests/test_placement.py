@@ -81,7 +81,7 @@ def test_equal_hosts_are_taken_by_name_then_id() -> None:
 
 def test_an_avoided_host_is_used_only_if_no_other_fits() -> None:
     hosts = [make_host(1, [500]), make_host(2, [1000])]
-    queue = [make_request(name, 500, avoided=1) for name in "abcd"]
+    queue = [make_request(name, 500, avoided=(1,)) for name in "abcd"]
     result = plan(make_snapshot(hosts, queue))
     assert [placed(result)[name][0] for name in "abc"] == [2, 2, 1]
     assert explanations(result)["d"][0] == "NO_CAPACITY"

@@ -12,15 +12,15 @@ Each test was seen to fail under these faults, planted in the product:
 | nothing_is_placed_on_a_host_of_another_group | the hosts of all groups are one group |
 | each_host_has_the_storage_roots_of_its_sessions | roots ignored when a host is looked at, at first or after a change |
 | placements_never_exceed_limits | what the pass places is not counted against limits |
-| images_decide_among_equal_hosts_only | an unequal host taken; the reserved or avoided host taken |
+| images_decide_among_equal_hosts_only | an unequal host taken; the reserved or an avoided host taken |
 | each_request_is_placed_or_explained_once_in_order | waiting listed from the last; one over its limit dropped; |
 | | a too long detail |
 | the_plan_does_not_depend_on_host_order | hosts are left in the order given; out-of-date ranks are not dropped |
 | requests_waiting_for_capacity_fit_nowhere_in_turn | a changed host forgotten; a size class of them left out; |
 | | the walk begins too late; |
 | | a request that does not fit stops the queue |
-| the_plan_equals_a_naive_implementation | most free GPU first; the avoided host like any other; |
-| | the avoided host never used |
+| the_plan_equals_a_naive_implementation | most free GPU first; avoided hosts like any other; |
+| | avoided hosts never used |
 | a_pass_over_its_own_outcome_changes_nothing | limits or free amounts as they were before the pass |
 """
 
@@ -64,7 +64,7 @@ def random_request(random: Random, name: str) -> SessionRequest:
         memory=random.randint(1, 3),
         owner=random.randint(1, 3),
         group=random.choice((1, 1, 1, 1, 1, 2, 2, 2, 3)),
-        avoided=random.choice((None, None, 1, 2, 3)),
+        avoided=random.choice(((), (), (1,), (2,), (3,), (1, 2), (3, 1))),
         roots=random.choice(((), (), (), (7,), (8,))),
         image=random.randint(1, 3),
     )
@@ -266,7 +266,7 @@ def naive_plan(snapshot: Snapshot) -> tuple[tuple[Placement, ...], tuple[tuple[s
     for request in snapshot.queue:
         fitting = [host for host in hosts if naive_shares(host, request) is not None]
         if fitting and naive_within(snapshot.owners[request.owner_id], [*held[request.owner_id], request]):
-            host = min(fitting, key=lambda host: (host.id == request.avoided_host_id, *naive_order(host)))
+            host = min(fitting, key=lambda host: (host.id in request.avoided_host_ids, *naive_order(host)))
             host = naive_holder(snapshot, hosts, host, request)
             placement = Placement(session_id=request.id, host_id=host.id, shares=naive_shares(host, request) or ())
             placements.append(placement)
@@ -301,7 +301,9 @@ def naive_holder(snapshot: Snapshot, hosts: Sequence[HostView], host: HostView, 
     equal = [
         other
         for other in hosts
-        if naive_amounts(other) == naive_amounts(host) and other.id in holders and other.id != request.avoided_host_id
+        if naive_amounts(other) == naive_amounts(host)
+        and other.id in holders
+        and other.id not in request.avoided_host_ids
     ]
     return host if host.id in holders else min(equal, key=naive_order, default=host)
 

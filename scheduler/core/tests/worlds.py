@@ -6,7 +6,7 @@ from datetime import datetime
 from accounts.limits import Amounts, PolicyLimits
 from resources.units import GIB
 from scheduler.core import placement
-from scheduler.core.types import EPOCH, GpuView, HostView, LimitHolder, Plan, SessionRequest, Snapshot
+from scheduler.core.types import EPOCH, GpuView, HostIds, HostView, LimitHolder, Plan, SessionRequest, Snapshot
 
 NOW = EPOCH
 UNLIMITED = LimitHolder(limits=PolicyLimits(), used=Amounts())
@@ -49,7 +49,7 @@ def make_request(
     memory: int = GIB,
     owner: int = 1,
     group: int = 1,
-    avoided: int | None = None,
+    avoided: HostIds = (),
     roots: Sequence[int] = (),
     image: int = 0,
 ) -> SessionRequest:
@@ -61,7 +61,7 @@ def make_request(
         cpu=cpu,
         memory_bytes=memory,
         fgpu_milli=fgpu,
-        avoided_host_id=avoided,
+        avoided_host_ids=avoided,
         traits=tuple(f"storage:{root}" for root in roots),
         image_id=image,
     )
