@@ -8,6 +8,9 @@ SESSION_LABEL: Final = "gpuplatform.session"
 ATTEMPT_LABEL: Final = "gpuplatform.attempt"
 HOSTNAME_LABEL: Final = "gpuplatform.hostname"
 
+VARIABLES_PATH: Final = "/run/gpuplatform/environment"  # in the container: lines of the shell that set variables
+READ_VARIABLES: Final = f"if [ -r {VARIABLES_PATH} ]; then . {VARIABLES_PATH}; fi"  # begins what is run for the user
+
 
 def container_name(session: str, attempt: int) -> str:
     """Return the engine-wide unique name of the container of a session's attempt."""

@@ -5,6 +5,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final, Self
 
+from engine.containers import READ_VARIABLES
 from engine.engine import Engine, ExecError
 from engine.exec_stream import Exec, ExecStream, is_running, run_detached
 
@@ -19,19 +20,21 @@ ENVIRONMENT: Final = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 CONFIRM: Final = b"\x04"  # the terminal's end of file, which ends a `read` and is not echoed
 # The first line is the process id of the shell: `exec` keeps it. Programs such as tmux begin by discarding what was
 # written and not read yet (tcflush), so the script waits until the line has arrived.
-START: Final = """
+START: Final = f"""
 echo $$
 read -r _
-export LANG="${LANG:-C.UTF-8}"
+{READ_VARIABLES}
+export LANG="${{LANG:-C.UTF-8}}"
 if command -v tmux >/dev/null 2>&1; then exec tmux -u new-session -A -s gp; fi
 if command -v bash >/dev/null 2>&1; then exec bash -l; fi
 exec sh -l
 """
 # Without tmux, for SSH clients, which have a terminal of their own and may send a command.
-PLAIN_START: Final = """
+PLAIN_START: Final = f"""
 echo $$
 if [ -t 0 ]; then read -r _; fi
-export LANG="${LANG:-C.UTF-8}"
+{READ_VARIABLES}
+export LANG="${{LANG:-C.UTF-8}}"
 shell=sh
 if command -v bash >/dev/null 2>&1; then shell=bash; fi
 if [ $# -gt 0 ]; then exec "$shell" -c "$1"; fi

@@ -8,6 +8,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from engine.containers import READ_VARIABLES
+
 MARK: Final = "GPUPLATFORM_APP"  # in the environment of an app's process, so that no other is taken for it
 OUTPUT_LINES: Final = 30
 OUTPUT_CHARACTERS: Final = 4000
@@ -21,7 +23,8 @@ runs() { read -r pid 2>/dev/null <"$folder/$port.pid" && grep -qs ":$port:" "/pr
 """
 # A second start finds the first: whoever runs this makes sure that no other does at the same time. The parentheses stay
 # until the app has ended, and note how.
-START: Final = f"""{_COMMON}
+START: Final = f"""{READ_VARIABLES}
+{_COMMON}
 runs && exit
 rm -f "$folder/$port.exit"
 cd "$HOME" || cd /

@@ -34,6 +34,7 @@ from resources.units import size_text
 from sessions import host_faults, notes, notify
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import GpuShare, Session, StaleSessionError
+from sessions.validation import RESERVED_PREFIX
 from sessions.withdrawal import withdraw
 
 logger = logging.getLogger(__name__)
@@ -293,10 +294,10 @@ def _spec(session: Session, folders: tuple[FolderMount, ...] = ()) -> ContainerS
         environment={
             **app_environment.variables(),
             **app_environment.thread_counts(session.cpu),
-            **session.environment,
             "GPUPLATFORM_SESSION_ID": session.pk,
             "GPUPLATFORM_SESSION_NAME": session.name,
         },
+        variables={name: value for name, value in session.environment.items() if not name.startswith(RESERVED_PREFIX)},
         allow_sudo=session.allow_sudo,
         command=session.command,
         hostname=session.name.replace("_", "-").replace(".", "-")[:63].strip("-"),

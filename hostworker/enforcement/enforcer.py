@@ -1,11 +1,13 @@
 """Prepares a container for its shares of GPUs, and checks after the start that it is held to them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from engine.containers import VARIABLES_PATH
 from fgpu.mounts import BindMount, hook_mounts, simulated_mounts
-from hostworker.enforcement import mps
+from hostworker.enforcement import mps, variables
 from hostworker.enforcement.figures import NO_FIGURES, Figures
 from hostworker.enforcement.folders import LIMITS, SessionFolders
 from hostworker.enforcement.programs import Programs, ProgramsMissingError
@@ -38,19 +40,20 @@ class Enforcer:
         context_memory: int = 0,
         mps_folder: Path | None = None,
         privileges: HostPrivileges | None = None,
-        shows_figures: bool = False,
+        sees_files: bool = False,
         pins_cpus: bool = True,
     ) -> None:
         """Without `privileges` this process must be root itself.
 
-        `shows_figures` needs an engine that sees this process's files: one on this machine.
+        With `sees_files` the engine sees this process's files, being on this machine: then containers read their own
+        figures, and get users' variables in a file.
         """
         self.programs = programs
         self.privileges = privileges or DirectPrivileges()
         self.folders = SessionFolders(root / "sessions", self.privileges)
         self.figures = Figures(self.folders, pins_cpus=pins_cpus)
         self.simulation = root / "simulation"
-        self._shows_figures = shows_figures
+        self._sees_files = sees_files
         self.context_memory = context_memory
         self._mps_folder = mps_folder
 
@@ -58,8 +61,11 @@ class Enforcer:
         """Return why this host cannot divide a GPU, as the rest of a sentence; "" where it can."""
         return self.privileges.problem() or self.programs.missing()
 
-    def prepare(self, spec: ContainerSpec) -> EnforcementSetup:
-        """Prepare the attempt's files and return what its container needs; safe to repeat. Raises EnforcementError."""
+    def prepare(self, spec: ContainerSpec, image_environment: Sequence[str] = ()) -> EnforcementSetup:
+        """Prepare the attempt's files and return what its container needs; safe to repeat. Raises EnforcementError.
+
+        `image_environment` are the image's variables, each as NAME=value, where the engine's hooks would get them.
+        """
         key = (spec.session, spec.attempt)
         mounts: list[BindMount] = []
         try:
@@ -69,18 +75,17 @@ class Enforcer:
                 mounts += self._simulate(key, spec.gpus)
         except (ProgramsMissingError, OSError) as error:
             raise EnforcementError(f"Its share of the GPU could not be prepared: {error}") from error
-        figures = self.figures.prepare(spec) if self._shows_figures else NO_FIGURES
+        figures = self.figures.prepare(spec) if self._sees_files else NO_FIGURES
         mounts += figures.mounts
+        setup = self._set_variables(spec, variables.withheld(image_environment))
+        setup = replace(setup, mounts=(*mounts, *setup.mounts), cpus=figures.cpus)
         shared_by_mps = [gpu for gpu in spec.gpus if gpu.tier is Tier.HOOK_MPS]
         if not shared_by_mps:
-            return EnforcementSetup(mounts=tuple(mounts), cpus=figures.cpus)
+            return setup
         if self._mps_folder is None:
             raise EnforcementError("Its group shares GPUs through MPS, and its host names no MPS folder.")
-        return EnforcementSetup(
-            mounts=(*mounts, *mps.mounts(self._mps_folder)),
-            environment=mps.environment(shared_by_mps),
-            cpus=figures.cpus,
-        )
+        mps_mounts = mps.mounts(self._mps_folder)
+        return replace(setup, mounts=(*setup.mounts, *mps_mounts), environment=mps.environment(shared_by_mps))
 
     def applies_to(self, key: Key) -> bool:
         """Return whether the attempt's container must run under the hook."""
@@ -106,6 +111,19 @@ class Enforcer:
             raise EnforcementError(f"Its host cannot divide a GPU: {problem or STALE}")
         limits, region = self.folders.prepare(spec, self.context_memory)
         return hook_mounts(limits, region, self.programs.installed())
+
+    def _set_variables(self, spec: ContainerSpec, of_image: Mapping[str, str]) -> EnforcementSetup:
+        """Write what sets variables inside the container alone, where the engine sees the file."""
+        wanted = {**of_image, **spec.variables}
+        if not wanted or not self._sees_files:
+            return EnforcementSetup()
+        try:
+            path = self.folders.write_variables((spec.session, spec.attempt), variables.script(wanted))
+        except OSError as error:
+            raise EnforcementError(f"Its environment variables could not be written: {error}") from error
+        return EnforcementSetup(
+            mounts=(BindMount(path, VARIABLES_PATH),), sets_variables=True, withheld=tuple(of_image)
+        )
 
     def _simulate(self, key: Key, gpus: Sequence[GpuGrant]) -> list[BindMount]:
         listing = self.folders.path(key) / "gpus.conf"

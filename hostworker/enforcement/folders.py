@@ -20,6 +20,7 @@ from resources.shares import Sharing
 from resources.tiers import Tier
 
 LIMITS: Final = "limits.conf"
+VARIABLES: Final = "environment"
 BY_DRIVER: Final = "by-driver.json"
 _NAME: Final = re.compile(r"(?P<session>.+)-(?P<attempt>[0-9]+)")
 
@@ -62,6 +63,18 @@ class SessionFolders:
                 write_limits(self.path(key), wanted, sharing=sharing, pinned_bytes=spec.memory_bytes)
                 self.privileges.give_to_root(limits_path)
         return limits_path, region_path
+
+    def write_variables(self, key: Key, script: str) -> Path:
+        """Write the lines that set the attempt's variables and return the file; others on this host cannot read it.
+
+        A container may have it mounted already, and then keeps what it had.
+        """
+        path = self.path(key) / VARIABLES
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.chmod(0o700)
+        if not path.exists():
+            write_whole(path, script.encode(), 0o444)
+        return path
 
     def driver_limits(self, key: Key) -> dict[str, int]:
         """Return {UUID: bytes} of the devices on which the driver itself is to limit the attempt's memory."""

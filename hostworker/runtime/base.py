@@ -90,12 +90,15 @@ class GpuGrant:
 class EnforcementSetup:
     """Mounts and environment variables that hold a container to its shares of GPUs, and show it its other shares.
 
-    `cpus` are those that it is pinned to, such as "0-1,4"; "" for all.
+    `cpus` are those that it is pinned to, such as "0-1,4"; "" for all. With `sets_variables` one of the mounts is a
+    file that sets the user's variables, and those of the image that are `withheld` from the engine's hooks.
     """
 
     mounts: tuple[BindMount, ...] = ()
     environment: dict[str, str] = field(default_factory=dict)
     cpus: str = ""
+    sets_variables: bool = False
+    withheld: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,7 +123,10 @@ class ContainerSpec:
     gpus: tuple[GpuGrant, ...] = ()
     sharing: Sharing = Sharing.CAP  # what becomes of GPU time that the holders of shares leave idle
     folders: tuple[FolderMount, ...] = ()
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = field(default_factory=dict)  # of the platform's
+    variables: dict[str, str] = field(
+        default_factory=dict
+    )  # of the user's, which win; no hook of the engine's gets them
     allow_sudo: bool = False
     hostname: str = ""
     command: str = ""  # a line of the shell; the container ends with it. Empty: it stays until it is stopped

@@ -1,12 +1,13 @@
 """Bodies of create requests to the container engine (Docker Engine API v1.41). Pure."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
-from engine.containers import ATTEMPT_LABEL, HOSTNAME_LABEL, SESSION_LABEL
+from engine.containers import ATTEMPT_LABEL, HOSTNAME_LABEL, READ_VARIABLES, SESSION_LABEL
 from fgpu.mounts import BindMount
 from hostworker.runtime.base import ContainerSpec, EnforcementSetup, FolderMount
+from hostworker.runtime.gpu_access import CDI_KIND, LEGACY, GpuAccess
 
 NO_ENFORCEMENT: Final = EnforcementSetup()
 
@@ -49,6 +50,7 @@ end() {
 }
 code=0
 trap 'end 2>/dev/null' TERM
+@READ_VARIABLES@
 if [ $# -gt 0 ]; then
     code=143
     /bin/sh -c "$1" &
@@ -57,14 +59,18 @@ if [ $# -gt 0 ]; then
 fi
 echo "$0 ready"
 while :; do sleep 86400 & wait $!; done
-"""
+""".replace("@READ_VARIABLES@", READ_VARIABLES)
 
 NETWORK: Final = "gpuplatform"  # of all sessions on a host
 BRIDGE_DEVICE_LIMIT: Final = 15  # characters of a network device's name (IFNAMSIZ less the NUL)
 
 
 def container_config(
-    spec: ContainerSpec, owner: Mapping[str, str], network: str, setup: EnforcementSetup = NO_ENFORCEMENT
+    spec: ContainerSpec,
+    owner: Mapping[str, str],
+    network: str,
+    setup: EnforcementSetup = NO_ENFORCEMENT,
+    access: GpuAccess = LEGACY,
 ) -> dict[str, object]:
     """Return the body of the engine's create request; `owner` are the labels of installation and host.
 
@@ -84,9 +90,9 @@ def container_config(
             ATTEMPT_LABEL: str(spec.attempt),
             HOSTNAME_LABEL: spec.hostname,
         },
-        "Env": [f"{name}={value}" for name, value in _environment(spec, setup).items()],
+        "Env": [f"{name}={value}" for name, value in _environment(spec, setup, access).items()],
         **hostname,
-        "HostConfig": _host_config(spec, network, setup),
+        "HostConfig": _host_config(spec, network, setup, access),
     }
 
 
@@ -112,19 +118,23 @@ def network_options(name: str) -> dict[str, str]:
     return {"com.docker.network.bridge.enable_icc": "false", "com.docker.network.bridge.name": device}
 
 
-def _environment(spec: ContainerSpec, setup: EnforcementSetup) -> dict[str, str]:
+def _environment(spec: ContainerSpec, setup: EnforcementSetup, access: GpuAccess) -> dict[str, str]:
     """Return the spec's environment with the devices pinned.
 
     Where NVIDIA's runtime is the engine's default, this variable alone decides which GPUs a container sees, and many
     images set it to "all"; so it is ours, whatever the image or the user says. What an image has the linker preload is
-    left out, since the engine's hooks on the host are run with the container's variables.
+    left out, since the engine's hooks on the host are run with the container's variables; and so are the user's own and
+    others of the image, where a file sets them inside. With CDI the variable is void: nothing is to add to the devices
+    that the engine was asked for.
     """
-    uuids = [gpu.uuid for gpu in spec.gpus if not gpu.is_simulated]
+    uuids = [] if access.uses_cdi else real_gpus(spec)
     hostname = {"HOSTNAME": spec.hostname} if spec.hostname else {}  # the engine's would be that of a sandbox
     return {
         **hostname,
         **spec.environment,
+        **({} if setup.sets_variables else spec.variables),
         **setup.environment,
+        **dict.fromkeys(setup.withheld, ""),
         "NVIDIA_VISIBLE_DEVICES": ",".join(uuids) or "void",
         "LD_PRELOAD": "",
         "LD_AUDIT": "",
@@ -153,8 +163,7 @@ def _folder_mount(mount: FolderMount) -> dict[str, object]:
     }
 
 
-def _host_config(spec: ContainerSpec, network: str, setup: EnforcementSetup) -> dict[str, object]:
-    uuids = [gpu.uuid for gpu in spec.gpus if not gpu.is_simulated]
+def _host_config(spec: ContainerSpec, network: str, setup: EnforcementSetup, access: GpuAccess) -> dict[str, object]:
     return {
         "NanoCpus": spec.cpu * 1_000_000_000,
         "CpusetCpus": setup.cpus,
@@ -172,7 +181,21 @@ def _host_config(spec: ContainerSpec, network: str, setup: EnforcementSetup) -> 
         "Mounts": [*map(_mount, setup.mounts), *map(_folder_mount, spec.folders)],
         "RestartPolicy": {"Name": "no"},
         "LogConfig": {"Type": "json-file", "Config": {"max-size": LOG_FILE_SIZE, "max-file": LOG_FILE_COUNT}},
-        "DeviceRequests": [{"Driver": "nvidia", "DeviceIDs": uuids, "Capabilities": [["gpu", "compute", "utility"]]}]
-        if uuids
-        else [],
+        "DeviceRequests": _device_requests(real_gpus(spec), access),
+        "Devices": [
+            {"PathOnHost": node, "PathInContainer": node, "CgroupPermissions": "rw"} for node in access.device_nodes
+        ],
     }
+
+
+def real_gpus(spec: ContainerSpec) -> list[str]:
+    """Return the UUIDs of the container's devices that are not simulated."""
+    return [gpu.uuid for gpu in spec.gpus if not gpu.is_simulated]
+
+
+def _device_requests(uuids: Sequence[str], access: GpuAccess) -> list[dict[str, object]]:
+    if not uuids:
+        return []
+    if access.uses_cdi:
+        return [{"Driver": "cdi", "DeviceIDs": [f"{CDI_KIND}={uuid}" for uuid in uuids]}]
+    return [{"Driver": "nvidia", "DeviceIDs": list(uuids), "Capabilities": [["gpu", "compute", "utility"]]}]

@@ -41,12 +41,13 @@ from hostworker.runtime.base import (
     no_login,
     no_op,
 )
-from hostworker.runtime.container_config import NETWORK, container_config, joined_network
+from hostworker.runtime.container_config import NETWORK, container_config, joined_network, real_gpus
 from hostworker.runtime.docker_client import BridgeNetwork, ProcessClient
 from hostworker.runtime.docker_disks import DockerDisks
 from hostworker.runtime.docker_events import exits_since
 from hostworker.runtime.docker_exec import execute
 from hostworker.runtime.docker_folders import DockerFolders
+from hostworker.runtime.docker_gpus import DockerGpus
 from hostworker.runtime.docker_pulls import HeldImages, is_here, pull_lines
 from hostworker.runtime.docker_requests import (
     CONFLICT,
@@ -108,6 +109,7 @@ class DockerRuntime:
         self._disks = DockerDisks(self._client, self._owner, engine_url)
         self._created: dict[Key, _Created] = {}  # until it is started
         self._held_images = HeldImages()
+        self._gpus = DockerGpus(self._client)
         self._uses = ContainerUses()
         self._addresses: dict[Key, str] = {}  # known from the start, until `address` is called
 
@@ -152,7 +154,7 @@ class DockerRuntime:
             self._network.ensure()
             sandbox = self._pool.take(key, spec.hostname)
             network = joined_network(sandbox.id) if sandbox else self._network.name
-            config = container_config(spec, self._owner, network, setup)
+            config = container_config(spec, self._owner, network, setup, self._gpus.access(real_gpus(spec)))
             for _ in retry_on_conflict():
                 try:
                     created = client.create_container_from_config(config, name)
@@ -305,7 +307,7 @@ class DockerRuntime:
 
     def _prepare_enforcement(self, spec: ContainerSpec) -> EnforcementSetup:
         if self._enforcer:
-            return self._enforcer.prepare(spec)
+            return self._enforcer.prepare(spec, self._gpus.image_environment(spec))
         if needs_hook(spec.gpus):
             raise EnforcementError("Its host cannot divide a GPU: no enforcement is set up.")
         return EnforcementSetup()

@@ -87,7 +87,7 @@ def _make_enforcer(
     context_memory: str,
     mps_folder: str,
     helper_url: str,
-    shows_figures: bool,
+    sees_files: bool,
     pins_cpus: bool,
 ) -> Enforcer:
     return Enforcer(
@@ -96,6 +96,6 @@ def _make_enforcer(
         context_memory=bytes_from(context_memory),
         mps_folder=Path(mps_folder) if mps_folder else None,
         privileges=HelperPrivileges(helper_url, {HOST_LABEL: host}, folder) if helper_url else DirectPrivileges(),
-        shows_figures=shows_figures,
+        sees_files=sees_files,
         pins_cpus=pins_cpus,
     )

@@ -91,11 +91,10 @@ def test_scheduled_session_runs_in_requested_container(runtime: FaultInjectingRu
     )
     assert (spec.allow_sudo, spec.hostname) == (True, "My-work-1")
     assert spec.environment == app_environment.variables() | app_environment.thread_counts(3) | {
-        "LANG": "C",
-        "MLFLOW_WORKERS": "4",
         "GPUPLATFORM_SESSION_ID": session.pk,
         "GPUPLATFORM_SESSION_NAME": "My_work.1",
     }
+    assert spec.variables == {"LANG": "C", "MLFLOW_WORKERS": "4"}
     first, second = (gpu.uuid for gpu in host.gpus.order_by("index"))
     assert [(gpu.uuid, gpu.share_milli) for gpu in spec.gpus] == [(first, 2000), (second, 500)]
     assert spec.gpus[0] == GpuGrant(

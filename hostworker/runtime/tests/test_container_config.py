@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from hostworker.runtime.base import ContainerSpec, FolderMount, GpuGrant
-from hostworker.runtime.container_config import container_config
+from hostworker.runtime.base import ContainerSpec, EnforcementSetup, FolderMount, GpuGrant
+from hostworker.runtime.container_config import NO_ENFORCEMENT, container_config
+from hostworker.runtime.gpu_access import LEGACY, GpuAccess
 from hostworker.runtime.tests.runtime_worlds import make_spec
 from resources.tiers import Tier
 from resources.units import GIB
@@ -16,9 +17,11 @@ def grant(number: int, is_simulated: bool) -> GpuGrant:
     )
 
 
-def asked_of_the_engine(spec: ContainerSpec) -> tuple[object, set[str]]:
+def asked_of_the_engine(
+    spec: ContainerSpec, setup: EnforcementSetup = NO_ENFORCEMENT, access: GpuAccess = LEGACY
+) -> tuple[object, set[str]]:
     """Return the device requests and the environment of the container."""
-    config = container_config(spec, {}, "gpuplatform")
+    config = container_config(spec, {}, "gpuplatform", setup, access)
     host, environment = config["HostConfig"], config["Env"]
     assert isinstance(host, dict)
     assert isinstance(environment, list)
@@ -40,6 +43,35 @@ def test_nothing_is_preloaded_into_the_hooks_of_the_engine() -> None:
     _, environment = asked_of_the_engine(make_spec("any", environment={"LD_PRELOAD": "/x.so", "LD_AUDIT": "/y.so"}))
     assert {"LD_PRELOAD=", "LD_AUDIT="} <= environment
     assert not [each for each in environment if each.endswith(".so")]
+
+
+def test_with_cdi_the_engine_alone_adds_devices() -> None:
+    one = grant(1, is_simulated=False)
+    requests, environment = asked_of_the_engine(make_spec("any", gpus=(one,)), access=GpuAccess(uses_cdi=True))
+    assert requests == [{"Driver": "cdi", "DeviceIDs": [f"nvidia.com/gpu={one.uuid}"]}]
+    assert "NVIDIA_VISIBLE_DEVICES=void" in environment
+
+
+def test_nodes_are_named_to_the_engine_beside_a_legacy_request() -> None:
+    spec = make_spec("any", gpus=(grant(1, is_simulated=False),))
+    access = GpuAccess(device_nodes=("/dev/nvidiactl", "/dev/nvidia3"))
+    host = container_config(spec, {}, "gpuplatform", access=access)["HostConfig"]
+    assert isinstance(host, dict)
+    assert [(node["PathOnHost"], node["CgroupPermissions"]) for node in host["Devices"]] == [
+        ("/dev/nvidiactl", "rw"),
+        ("/dev/nvidia3", "rw"),
+    ]
+    assert host["DeviceRequests"][0]["Driver"] == "nvidia"
+
+
+def test_variables_that_a_file_sets_are_kept_from_the_hooks_of_the_engine() -> None:
+    """A hook, run as root on the host, loads what LD_LIBRARY_PATH or XDG_CONFIG_HOME name."""
+    spec = make_spec("any", environment={"OMP_NUM_THREADS": "2"}, variables={"XDG_CONFIG_HOME": "/proc/self/cwd"})
+    _, environment = asked_of_the_engine(spec, EnforcementSetup(sets_variables=True, withheld=("LD_LIBRARY_PATH",)))
+    assert {"OMP_NUM_THREADS=2", "LD_LIBRARY_PATH="} <= environment
+    assert not [each for each in environment if "XDG_CONFIG_HOME" in each]
+    _, environment = asked_of_the_engine(spec)  # where the engine is on another machine
+    assert "XDG_CONFIG_HOME=/proc/self/cwd" in environment
 
 
 def test_folders_are_private_mounts() -> None:

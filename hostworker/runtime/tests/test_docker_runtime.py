@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from docker.errors import NotFound
 
+from hostworker.app_process import environment, start_command
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import Programs
 from hostworker.runtime.base import ContainerPhase, ContainerSpec, ImageUnavailableError, StartError
@@ -257,8 +258,23 @@ def test_an_image_that_cannot_be_pulled_is_explained(runtime: DockerRuntime, ref
         runtime.ensure_image(reference, told.append)
 
 
+def test_users_variables_are_set_inside_the_container_alone(world: DockerWorld, tmp_path: Path) -> None:
+    enforcer = Enforcer(Programs(build=tmp_path, store=tmp_path), tmp_path, sees_files=True)
+    runtime = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, enforcer=enforcer)
+    value = 'it\'s $HOME\n`id` "x" \\'
+    spec = launch(runtime, make_spec(world.image, variables={"A": value}, command='echo "$A"; sleep 100'))
+    until(lambda: "\\" in runtime.logs(spec.session, 1, 10))
+    assert runtime.logs(spec.session, 1, 10).strip() == value
+    assert not [each for each in world.inspect(spec.session, 1)["Config"]["Env"] if each.startswith("A=")]
+    started = runtime.execute(spec.session, 1, start_command(8000, 'echo "$A"'), {**environment(8000), "HOME": "/tmp"})
+    assert started.exit_code == 0
+    said = until(lambda: world.execute(spec.session, 1, "cat /tmp/.local/state/gpuplatform/8000.log")[1])
+    assert said.strip() == value
+    assert (enforcer.folders.path((spec.session, 1))).stat().st_mode & 0o777 == 0o700
+
+
 def test_programs_count_the_sessions_cpus_and_memory(world: DockerWorld, tmp_path: Path) -> None:
-    enforcer = Enforcer(Programs(build=tmp_path, store=tmp_path), tmp_path, shows_figures=True)
+    enforcer = Enforcer(Programs(build=tmp_path, store=tmp_path), tmp_path, sees_files=True)
     runtime = DockerRuntime(world.installation, "here", ENGINE_URL, network=world.network, enforcer=enforcer)
     spec = launch(runtime, make_spec(world.image, cpu=1, memory_bytes=128 * MIB))
     count = "busybox nproc; cat /sys/devices/system/cpu/online; grep -c ^processor /proc/cpuinfo; head -1 /proc/meminfo"
