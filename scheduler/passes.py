@@ -1,9 +1,10 @@
 """A scheduling pass: lock, read, plan and write leases; then explain why and until when the others wait."""
 
 import gc
+import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import connection, transaction
@@ -15,8 +16,16 @@ from scheduler.state import SchedulerState
 from scheduler.state_cache import StateCache
 from sessions import services
 
+logger = logging.getLogger(__name__)
+
 LOCK: Final = 0x47505550  # "GPUP": advisory lock under which one pass at a time reads and writes
+REFUSAL_PAUSE: Final = timedelta(minutes=5)  # until a session whose placement was refused is tried again
+MAX_ROUNDS: Final = 3
 state_cache = StateCache()
+
+
+class RefusedPlacementsError(Exception):
+    """The database goes on refusing placements although those that it refused before are left out."""
 
 
 @contextmanager
@@ -42,16 +51,46 @@ def run_pass() -> int:
     return placed
 
 
-@_gc_paused()
 def place() -> tuple[SchedulerState, int, datetime]:
     """Assign sessions to hosts; return the state after it, the number assigned, and the time of the decision.
 
     Waits for a pass of another scheduler to end, whose leases its snapshot then contains; reads what has changed,
-    plans, writes leases and commits. The hosts are notified after the commit.
+    plans, writes leases and commits. The hosts are notified after the commit. A placement that the database refuses
+    undoes the transaction; the pass is then made anew without it.
     """
+    placed = 0
+    for _ in range(MAX_ROUNDS):
+        try:
+            state, count, now = _place()
+        except services.REFUSALS as error:
+            logger.warning("a placement was refused, so all are written apart: %s", error)
+            placed += _place_each()
+        else:
+            return state, placed + count, now
+    raise RefusedPlacementsError(f"The database refused placements in {MAX_ROUNDS} passes in a row.")
+
+
+@_gc_paused()
+def _place_each() -> int:
+    """As `_place`, by a state that is read anew and without what the database refuses; return the number assigned."""
+    state_cache.clear()
     with transaction.atomic():
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+        _lock()
+        now = timezone.now()
+        placed, refused = services.assign_each(state_cache.take(now).serve(now), now)
+        services.set_aside(refused, now + REFUSAL_PAUSE)
+    return placed
+
+
+def _lock() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+
+
+@_gc_paused()
+def _place() -> tuple[SchedulerState, int, datetime]:
+    with transaction.atomic():
+        _lock()
         now = timezone.now()
         state = state_cache.take(now)
         placements = state.serve(now)

@@ -76,14 +76,17 @@ class WaitingSession(NamedTuple):
     request: SessionRequest
     not_before: datetime | None
     has_dependencies_met: bool  # all sessions that it depends on have succeeded
+    refused_until: datetime | None
     status: WaitStatus
 
     def blocked_status(self, now: datetime) -> WaitStatus | None:
-        """Return its wait status while a dependency or start time blocks it; None once it is in the queue."""
+        """Return its wait status while a dependency, start time or refusal blocks it; None once it is in the queue."""
         if not self.has_dependencies_met:
             return WaitStatus(self.request.id, Reason.DEPENDENCY.value, "")
         if self.not_before is not None and self.not_before > now:
             return WaitStatus(self.request.id, Reason.START_TIME.value, "")
+        if self.refused_until is not None and self.refused_until > now:
+            return WaitStatus(self.request.id, Reason.PLACEMENT_REFUSED.value, "")
         return None
 
 
@@ -205,7 +208,8 @@ def _waiting(ids: Collection[str] | None, offered: OfferedTraits) -> list[Waitin
             SessionRequest._make((*row[:6], tuple(row[6]), _traits(row, offered), *row[8:13])),
             row[13],
             freed.get(row[0], NO_DEPENDENCY) is not None,
-            WaitStatus._make(row[17:]),
+            row[17],
+            WaitStatus._make(row[18:]),
         )
         for row in rows
     ]
@@ -239,6 +243,7 @@ def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
         time_bound(),
         Value(None, output_field=IntegerField()),  # no project yet
         *("image_id", "not_before", "wanted_roots", "image__architecture", "image__is_local"),
+        "refused_until",
         F("id"),
         *("reason", "detail", "eta", "eta_reason"),
     )

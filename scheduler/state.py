@@ -51,7 +51,7 @@ class SchedulerState:
         waiting = {session.request.id: session for session in changes.waiting}
         for session_id in changes.ids:
             session, was = waiting.get(session_id), self.waiting.get(session_id)
-            if session is not None and was is not None and session[:3] == was[:3]:
+            if session is not None and was is not None and session[:4] == was[:4]:
                 self._apply_status(session, was.status)
                 del waiting[session_id]
             else:

@@ -30,6 +30,7 @@ class Reason(StrEnum):
     RESERVED = "RESERVED"  # the free resources are reserved for a session ahead of it
     START_TIME = "START_TIME"  # its owner requested a later start
     DEPENDENCY = "DEPENDENCY"  # the sessions that it depends on have not succeeded yet
+    PLACEMENT_REFUSED = "PLACEMENT_REFUSED"  # the database refused its placement; tried again later
     ASSIGNED = "ASSIGNED"  # placed by the scheduler
     CLAIM_TIMEOUT = "CLAIM_TIMEOUT"  # its host did not respond; back in the queue
     HOST_FAULT = "HOST_FAULT"  # its host failed to start it; back in the queue

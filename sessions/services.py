@@ -1,10 +1,12 @@
 """Operations on sessions for pages, API and scheduler: submit, assign, terminate. One transaction each."""
 
+import logging
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from typing import Final
 
-from django.db import IntegrityError, transaction
+from django.db import DataError, IntegrityError, InternalError, connection, transaction
 from django.db.models import Count, Q
 from django.utils import timezone
 
@@ -21,6 +23,14 @@ from sessions.lifecycle import FINAL, IN_CONTAINER, LIVE, Kind, Reason, Status
 from sessions.models import Mount, Placed, Session, SessionEvent, StaleSessionError
 from sessions.mounts import MountPlan, MountRequest
 from sessions.names import random_name
+
+logger = logging.getLogger(__name__)
+
+REFUSALS: Final = (
+    IntegrityError,
+    DataError,
+    InternalError,
+)  # what the database says of a write that it will never take
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,6 +164,37 @@ def assign(placements: Sequence[Placed], at: datetime | None = None) -> int:
     scheduled = Session.objects.schedule(placements, at or timezone.now())
     notify.send_to_hosts("start_session", [(row.host_name, row.id, row.attempt) for row in scheduled])
     return len(scheduled)
+
+
+def assign_each(placements: Sequence[Placed], at: datetime) -> tuple[int, dict[str, str]]:
+    """As `assign`, but leave out what the database refuses; return that as well, {session id: why}.
+
+    Halves of what is refused are tried apart, so that few refusals among many cost few statements.
+    """
+    if not placements:
+        return 0, {}
+    try:
+        with transaction.atomic():
+            count = assign(placements, at)
+            with connection.cursor() as cursor:
+                cursor.execute("SET CONSTRAINTS ALL IMMEDIATE")  # what the commit would check
+                cursor.execute("SET CONSTRAINTS ALL DEFERRED")
+            return count, {}
+    except REFUSALS as error:
+        if len(placements) == 1:
+            return 0, {placements[0].session_id: str(error).splitlines()[0]}
+    middle = len(placements) // 2
+    first, refused = assign_each(placements[:middle], at)
+    second, more = assign_each(placements[middle:], at)
+    return first + second, refused | more
+
+
+def set_aside(refused: Mapping[str, str], until: datetime) -> None:
+    """Leave these sessions, whose placement the database refused, out of the queue until then, and note it."""
+    for session in Session.objects.filter(pk__in=refused, status=Status.PENDING):
+        logger.error("session %s: the database refused its placement: %s", session.pk, refused[session.pk])
+        Session.objects.filter(pk=session.pk, status=Status.PENDING).update(refused_until=until)
+        notes.note(session, Reason.PLACEMENT_REFUSED, "", at_most_every=timedelta(hours=1))
 
 
 def problems(owner: User, request: LaunchRequest, planned: MountPlan | None = None) -> dict[str, str]:

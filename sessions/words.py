@@ -15,6 +15,7 @@ REASON_WORDS: Final[dict[Reason, str]] = {
     Reason.RESERVED: "Waiting: the free resources are reserved for a session ahead of it",
     Reason.START_TIME: "Waiting for its start time",
     Reason.DEPENDENCY: "Waiting: sessions that it depends on have not succeeded yet",
+    Reason.PLACEMENT_REFUSED: "Waiting: the database refused its placement, which is tried again in some minutes",
     Reason.ASSIGNED: "Placed on a host",
     Reason.CLAIM_TIMEOUT: "The host did not respond; back in the queue",
     Reason.HOST_FAULT: "The host could not start it; back in the queue",

@@ -549,6 +549,7 @@ ENGLISH_TEXTS: Final = (
     _("Waiting: the free resources are reserved for a session ahead of it"),
     _("Waiting for its start time"),
     _("Waiting: sessions that it depends on have not succeeded yet"),
+    _("Waiting: the database refused its placement, which is tried again in some minutes"),
     _("Placed on a host"),
     _("The host did not respond; back in the queue"),
     _("The host could not start it; back in the queue"),

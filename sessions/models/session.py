@@ -217,6 +217,9 @@ class Session(models.Model):
     avoided_hosts = ArrayField(
         models.BigIntegerField(), default=list, editable=False, help_text="Those that failed an earlier attempt"
     )
+    refused_until = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Not placed until then, as the database refused it before"
+    )
     start_failures = models.PositiveSmallIntegerField(
         default=0, editable=False, help_text="How often a host failed to start it since it was submitted"
     )
