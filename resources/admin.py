@@ -9,6 +9,7 @@ from django.forms import Field, Select
 from django.http import HttpRequest, HttpResponse
 from django.template.defaultfilters import pluralize
 from django.utils.html import format_html
+from django.utils.translation import gettext
 
 from accounts.admin import UserAdmin
 from accounts.models import ResourcePolicy, User
@@ -67,7 +68,7 @@ class AmountsAdmin(admin.ModelAdmin[Any]):
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
 
-def _amount(field: models.Field[Any, Any], form_class: type[Field], unit: str, help_text: str, name: str = "") -> Any:
+def _amount(field: models.Field[Any, Any], form_class: type[Field], unit: str, help_text: Any, name: str = "") -> Any:
     """Return a form field whose label has no unit: the typed text has one."""
     label = str(field.verbose_name).replace(unit, name).strip()
     label = label if label.startswith("fGPU") else label[:1].upper() + label[1:]
@@ -80,7 +81,7 @@ def memory_column(field: str, title: str) -> Any:
     @admin.display(description=title, ordering=field)
     def column(row: Any) -> str:
         value = getattr(row, field)
-        return "unlimited" if value is None else size_text(value)
+        return gettext("unlimited") if value is None else size_text(value)
 
     return column
 
@@ -91,7 +92,7 @@ def fgpu_column(field: str, title: str) -> Any:
     @admin.display(description=title, ordering=field)
     def column(row: Any) -> str:
         value = getattr(row, field)
-        return "unlimited" if value is None else fgpu_text(value)
+        return gettext("unlimited") if value is None else fgpu_text(value)
 
     return column
 

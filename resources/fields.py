@@ -12,6 +12,7 @@ from typing import Any, Final
 from django import forms
 from django.contrib.admin.widgets import AdminTextInputWidget
 from django.core.exceptions import ValidationError
+from django.utils.translation import gettext_lazy
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
@@ -20,8 +21,8 @@ from resources.units import bytes_from, fgpu_text, milli_fgpu_from, span_from, w
 MAX_INTEGER: Final = 2**31 - 1  # of a PostgreSQL integer
 MAX_BIG_INTEGER: Final = 2**63 - 1
 MAX_EXPONENT: Final = 30
-SIZE_HELP: Final = "With its unit, such as 512m or 8g"
-FGPU_HELP: Final = "In steps of 0.01, such as 0.5"
+SIZE_HELP: Final = gettext_lazy("With its unit, such as 512m or 8g")
+FGPU_HELP: Final = gettext_lazy("In steps of 0.01, such as 0.5")
 
 _UNITS: Final = (("t", 2**40), ("g", 2**30), ("m", 2**20), ("k", 2**10), ("b", 1))
 

@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from django import forms
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
+from django.utils.translation import gettext_lazy
 
 from resources import host_health
 from resources.images.references import reference_problem, registry_address_problem
@@ -23,7 +24,7 @@ class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
             *("open_to_all", "users", "placement", "queue_order", "ageing", "reservation_delay", "start_allowance"),
             "pending_timeout",
         )
-        labels: ClassVar = {"fgpu_per_gpu": "fGPU per GPU"}
+        labels: ClassVar = {"fgpu_per_gpu": gettext_lazy("fGPU per GPU")}
 
     def clean_fgpu_per_gpu(self) -> int:
         """Return the value; raise ValidationError on a change while sessions of the group hold leases."""
@@ -81,7 +82,7 @@ class RegistryForm(forms.ModelForm[Registry]):
         required=False,
         strip=False,
         widget=forms.PasswordInput(attrs={"autocomplete": "new-password"}),
-        help_text="Stored encrypted and never shown. Leave it empty to keep the one that is stored.",
+        help_text=gettext_lazy("Stored encrypted and never shown. Leave it empty to keep the one that is stored."),
     )
 
     class Meta:

@@ -18,6 +18,8 @@ from babel.messages.mofile import write_mo
 from babel.messages.pofile import read_po, write_po
 from django.utils.translation.template import templatize
 
+from translation import model_texts
+
 ROOT: Final = Path(__file__).resolve().parent.parent
 LANGUAGES: Final = ("ko",)  # beside English, which is the text in the sources
 SCRIPTS: Final = ROOT / "static" / "js" / "translations"
@@ -73,6 +75,7 @@ def extract(domain: str) -> Catalog:
         _add(catalog, path, _template_texts((ROOT / path).read_text(), str(path)))
     for path in python_files():
         _add(catalog, path, _python_texts((ROOT / path).read_text()))
+    _add(catalog, Path("models and their administration"), ((None, text) for text in sorted(model_texts.texts())))
     return catalog
 
 
