@@ -25,6 +25,7 @@ DEFAULT_LIMITS: Final = {
     "fgpu": 4000,
     "max_sessions": 5,
     "max_pending": 20,
+    "max_lifetime": timedelta(days=7),  # reservations and estimates need ends
     "max_extension": timedelta(hours=8),
     "disk_bytes": 50 * 2**30,
     "storage_bytes": 50 * 2**30,

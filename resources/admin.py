@@ -12,8 +12,8 @@ from django.utils.html import format_html
 from django.utils.translation import gettext
 
 from accounts.admin import UserAdmin
-from accounts.models import ResourcePolicy, User
-from resources import services
+from accounts.models import DEFAULT_LIMITS, ResourcePolicy, User
+from resources import bounds, services
 from resources.fields import FGPU_HELP, SIZE_HELP, FgpuFormField, SizeFormField
 from resources.forms import HostForm, ImageForm, PresetForm, RegistryForm, ResourceGroupForm
 from resources.images import builds, pulls
@@ -123,6 +123,22 @@ class ResourcePolicyAdmin(KickingAdmin, AmountsAdmin):
         *(memory_column("storage_bytes", "storage"), "storage_files", "allow_sudo", "allow_public_apps"),
     )
     search_fields = ("name",)
+    readonly_fields = ("reservations",)
+
+    @admin.display(description="reservations")
+    def reservations(self, policy: ResourcePolicy) -> str:
+        """Return whether starts can be reserved behind sessions under this policy."""
+        return bounds.of_policy(policy) or gettext("Every session has a latest end, so starts are reserved and told.")
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """Return the lifetime of the default policy for a new one."""
+        return {"max_lifetime": DEFAULT_LIMITS["max_lifetime"], **super().get_changeform_initial_data(request)}
+
+    def save_model(self, request: HttpRequest, obj: ResourcePolicy, form: Any, change: bool) -> None:
+        """Save, and warn where no start can be reserved behind sessions under the policy."""
+        super().save_model(request, obj, form, change)
+        if warning := bounds.of_policy(obj):
+            self.message_user(request, warning, messages.WARNING)
 
 
 @admin.register(ResourceGroup)
@@ -143,6 +159,14 @@ class ResourceGroupAdmin(KickingAdmin):
     list_filter = ("is_active", "open_to_all")
     search_fields = ("name", "description")
     filter_horizontal = ("users",)
+    readonly_fields = ("reservations",)
+
+    @admin.display(description="reservations")
+    def reservations(self, group: ResourceGroup) -> str:
+        """Return whether starts can be reserved in this group."""
+        if group.pk is None:
+            return "-"
+        return bounds.of_group(group) or gettext("Every session has a latest end, so starts are reserved and told.")
 
 
 class ReportedAdmin(admin.ModelAdmin[Any]):

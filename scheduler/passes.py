@@ -67,7 +67,7 @@ def place() -> tuple[SchedulerState, int, datetime]:
             placed += _place_each()
         else:
             return state, placed + count, now
-    raise RefusedPlacementsError(f"The database refused placements in {MAX_ROUNDS} passes in a row.")
+    raise RefusedPlacementsError(f"placements were refused in {MAX_ROUNDS} passes in a row")
 
 
 @_gc_paused()
