@@ -4,6 +4,7 @@ arbiter that is started anew makes a new one."""
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +16,7 @@ SIMULATED_CONFIG_PATH = "/run/fgpu-sim/gpus.conf"
 SIMULATED_STATE_PATH = "/run/fgpu-sim/state"
 
 # Where glibc looks without a cache and without variables: Debian and its kin, then Red Hat and its kin.
-LIBRARY_FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/usr/lib64")
+LIBRARY_FOLDERS = (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64")
 
 
 @dataclass(frozen=True)

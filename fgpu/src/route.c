@@ -5,10 +5,6 @@
 
 #include "fgpu.h"
 
-#ifndef __x86_64__
-#error "the trampolines below are written for x86-64"
-#endif
-
 /* What no wrapper is known for although it allocates, launches or tells sizes is kept from the program. */
 static const char *const guarded[] = {
     "cuMemAlloc", "cuMemHostAlloc", "cuMemHostRegister", "cuMemCreate", "cuMemPoolCreate", "cuMemGetInfo",
@@ -119,11 +115,21 @@ EARLY __attribute__((used, visibility("hidden"))) void *fgpu_pick(const char *na
     return versioned ? libc_function("dlvsym", &dlvsym_cache) : libc_function("dlsym", &dlsym_cache);
 }
 
+#if defined(__x86_64__)
+#define PICK_AND_JUMP(versioned) \
+    "push %rdi\npush %rsi\npush %rdx\nmov %rsi, %rdi\nmov $" versioned ", %esi\ncall fgpu_pick\n" \
+    "pop %rdx\npop %rsi\npop %rdi\njmp *%rax\n"
+#elif defined(__aarch64__) /* hint #34 is `bti c`: this is entered by calls from elsewhere */
+#define PICK_AND_JUMP(versioned) \
+    "hint #34\nstp x29, x30, [sp, #-48]!\nmov x29, sp\nstp x0, x1, [sp, #16]\nstr x2, [sp, #32]\n" \
+    "mov x0, x1\nmov w1, #" versioned "\nbl fgpu_pick\nmov x16, x0\n" \
+    "ldr x2, [sp, #32]\nldp x0, x1, [sp, #16]\nldp x29, x30, [sp], #48\nbr x16\n"
+#else
+#error "there is no trampoline for this architecture"
+#endif
 #define TRAMPOLINE(name, versioned) \
-    __asm__(".text\n.globl " name "\n.hidden " name "_entry\n.globl " name "_entry\n.type " name ",@function\n" \
-            ".p2align 4\n" name ":\n" name "_entry:\n" \
-            "push %rdi\npush %rsi\npush %rdx\nmov %rsi, %rdi\nmov $" versioned ", %esi\ncall fgpu_pick\n" \
-            "pop %rdx\npop %rsi\npop %rdi\njmp *%rax\n.size " name ", .-" name "\n")
+    __asm__(".text\n.globl " name "\n.hidden " name "_entry\n.globl " name "_entry\n.type " name ",%function\n" \
+            ".p2align 4\n" name ":\n" name "_entry:\n" PICK_AND_JUMP(versioned) ".size " name ", .-" name "\n")
 TRAMPOLINE("dlsym", "0");
 TRAMPOLINE("dlvsym", "1");
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -28,9 +29,20 @@ def test_nothing_newer_than_glibc_2_17_is_needed(built: Path, name: str) -> None
     assert max(versions) <= OLDEST_GLIBC
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("architecture", "machine"), [("x86_64", "X86-64"), ("aarch64", "AArch64")])
+def test_hook_and_driver_are_built_for_both_architectures(tmp_path: Path, architecture: str, machine: str) -> None:
+    variables = [f"PYTHON={sys.executable}", f"ARCH={architecture}", f"OUT={tmp_path}"]
+    subprocess.run(["make", "-s", "-C", str(BUILD.parent), *variables, "hook", "sim"], check=True)
+    for name in LIBRARIES:
+        assert machine in readelf("-h", str(tmp_path / name))
+    names = readelf("--dyn-syms", str(tmp_path / "libfgpu.so"))
+    assert {"dlsym", "dlvsym", "cuGetProcAddress_v2"} <= set(names.split())
+
+
 def test_the_hook_depends_on_libc_alone(built: Path) -> None:
     needed = set(re.findall(r"NEEDED.*\[(.+)\]", readelf("-d", str(built / "libfgpu.so"))))
-    assert needed <= {"libc.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2"}
+    assert needed <= {"libc.so.6", "libpthread.so.0", "libdl.so.2", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 
 
 def test_the_hook_has_no_constructors(built: Path) -> None:
