@@ -25,7 +25,8 @@ if (dialog) {
   document.addEventListener("htmx:beforeRequest", (event) => {
     if (event.detail.target === body) opener = event.detail.elt.matches("form") ? document.activeElement : event.detail.elt;
   });
-  document.addEventListener("htmx:afterSwap", (event) => {
+  // Not before it is settled: until then htmx hears nothing that is typed into it.
+  document.addEventListener("htmx:afterSettle", (event) => {
     if (event.detail.target === body && !dialog.open) dialog.showModal();
   });
   dialog.addEventListener("close", returnFocus);

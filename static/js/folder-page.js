@@ -205,10 +205,8 @@ function onRequest(event) {
 
 window.Idiomorph.defaults.restoreFocus = true;
 browser.addEventListener("htmx:beforeRequest", onRequest);
-document.addEventListener("htmx:afterSwap", () => {
-  onSwap();
-  selectStem();
-});
+document.addEventListener("htmx:afterSwap", onSwap);
+document.addEventListener("htmx:afterSettle", selectStem); // when dialog.js has opened the dialog
 document.addEventListener("folder:done", (event) => {
   if (event.detail.url) go(event.detail.url);
 });
