@@ -13,7 +13,7 @@ from tests.live import LiveServer, login_cookie
 from tests.wait import SECONDS
 
 STEADY_CHROMIUM: Final = Path(__file__).with_name("steady_chromium.py")
-SLOW_MS: Final = 3 * SECONDS * 1000  # Jupyter's first start, too
+SLOW_MS: Final = SECONDS * 1000  # Jupyter's first start, too
 REFUSED: Final = "Content Security Policy"  # in what Chromium says when a page breaks its own policy
 
 FLAGS = [

@@ -11,7 +11,7 @@ import socket
 import struct
 import sys
 
-CHROMIUM = "/usr/bin/chromium"
+CHROMIUM = "/usr/bin/chromium-headless-shell"
 ARCHITECTURES = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}  # AUDIT_ARCH_*, number of socket()
 LOAD, JUMP_IF_EQUAL, RETURN = 0x20, 0x15, 0x06
 ARCHITECTURE, NUMBER, FIRST_ARGUMENT = 4, 0, 16  # offsets in struct seccomp_data

@@ -177,6 +177,7 @@ def pushed(registry: LocalRegistry, reference: str) -> bool:
     return requests.head(address, headers=accept, auth=(USERNAME, PASSWORD), timeout=SECONDS).ok
 
 
+@pytest.mark.long
 def test_an_image_in_a_registry_starts_on_any_host(
     host: Host, owner: User, client: APIClient, registry: LocalRegistry
 ) -> None:

@@ -142,16 +142,16 @@ def test_a_preferred_port_is_used_only_when_written(
     assert Endpoint.objects.get().listen_port == 10202
 
 
-@pytest.mark.parametrize("typed", ["", "80", "abc"])
 def test_an_invalid_port_is_refused_in_the_dialog(
-    page: Page, context: BrowserContext, server: LiveServer, session: Session, typed: str
+    page: Page, context: BrowserContext, server: LiveServer, session: Session
 ) -> None:
     open_launcher(page, server, session)
     field = page.get_by_label("Open a port")
-    field.fill(typed)
-    field.press("Enter")
-    expect(page.locator("#id_port:invalid")).to_be_focused()
-    expect(page.get_by_role("dialog")).to_be_visible()
+    for typed in ("", "80", "abc"):
+        field.fill(typed)
+        field.press("Enter")
+        expect(page.locator("#id_port:invalid")).to_be_focused()
+        expect(page.get_by_role("dialog")).to_be_visible()
     with context.expect_page() as opening:
         page.get_by_role("button", name="The lab").click()
     expect(opening.value.get_by_role("heading", name="The lab")).to_be_visible()

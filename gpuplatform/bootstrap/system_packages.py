@@ -10,7 +10,7 @@ from gpuplatform.bootstrap.progress import SetupError
 
 FOR_IMAGES: Final = {"debootstrap": "debootstrap"}
 FOR_TESTS: Final = {
-    "chromium": "chromium",
+    "chromium-headless-shell": "chromium-headless-shell",  # Chromium without what draws windows: half the CPU time
     "docker-registry": "docker-registry",
     "git": "git",
     "ip": "iproute2",

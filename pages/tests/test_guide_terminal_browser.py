@@ -1,5 +1,6 @@
 """The guide's advanced use of the terminal, sentence by sentence (docs/guide-coverage.md), in one shell with tmux."""
 
+import itertools
 import re
 from collections.abc import Iterator
 
@@ -17,6 +18,9 @@ from tests.wait import until
 
 pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
+CLEAR = r"printf '\033[H\033[2J'"  # the image has no program for it
+NUMBERS = itertools.count()
+PROMPT = re.compile(r"^:\s*$")  # of tmux, in its status bar
 IN_HISTORY = re.compile(r"\[\d+/\d+\]")  # what tmux shows in the corner while its history is read
 
 
@@ -38,22 +42,25 @@ def terminal(browser: Browser, module_db: None, server: LiveServer) -> Iterator[
 def screen(terminal: Page) -> Locator:
     """The text of the terminal, cleared; its one shell waits for a command."""
     screen = terminal.locator(".xterm-rows")
-    terminal.keyboard.type("clear; echo re''ady\n")
-    expect(screen).to_contain_text("ready")
+    number = next(NUMBERS)
+    terminal.keyboard.type(f"{CLEAR}; echo re''ady {number}\n")
+    expect(screen).to_contain_text(f"ready {number}")  # not that of the test before
     return screen
 
 
 def tmux(terminal: Page, screen: Locator, command: str) -> None:
     """Give tmux a command after Ctrl-B and a colon, and see it in the status bar."""
     terminal.keyboard.press("Control+b")
-    terminal.keyboard.type(f":{command}")
+    terminal.keyboard.type(":")
+    expect(screen.locator("> div").last).to_have_text(PROMPT)  # what comes sooner goes to the shell
+    terminal.keyboard.type(command)
     expect(screen).to_contain_text(command)
     terminal.keyboard.press("Enter")
     expect(screen).not_to_contain_text(command)
 
 
 def fill_history(terminal: Page, screen: Locator) -> None:
-    terminal.keyboard.type("clear; seq 1 300; echo fi''lled\n")
+    terminal.keyboard.type(f"{CLEAR}; seq 1 300; echo fi''lled\n")
     expect(screen).to_contain_text("filled")
 
 
@@ -75,7 +82,7 @@ def test_the_status_bar_shows_what_is_typed_after_ctrl_b(terminal: Page, screen:
 
 def test_dragged_text_is_copied_while_the_mouse_is_off(terminal: Page, screen: Locator) -> None:
     tmux(terminal, screen, "set -g mouse off")
-    terminal.keyboard.type("clear; echo copy-''this-text\n")
+    terminal.keyboard.type(f"{CLEAR}; echo copy-''this-text\n")
     line = screen.locator("> div", has_text="copy-this-text")
     expect(line).to_be_visible()
     box = line.bounding_box()
