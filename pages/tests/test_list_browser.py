@@ -42,8 +42,9 @@ def test_an_open_list_follows_without_fetching(page: Page, admin: User, host: Ho
     SessionUsage.objects.create(session=staying, cpu_milli=500, memory=2**29, gpu_utilisation=20, gpu_memory=2**30)
     page.goto("/sessions/")
     expect(page.locator("html")).to_have_attribute("data-connection", "live")
-    expect(page.locator(f"[data-use='{staying.pk}']")).to_contain_text("0.5 / 1 core")
-    expect(page.locator(f"[data-use='{staying.pk}']")).to_contain_text("80 % / 0.5 fGPU")  # of its share, not of the card
+    use = page.locator(f"[data-use='{staying.pk}']")
+    expect(use).to_contain_text("0.5 / 1 core")
+    expect(use).to_contain_text("80 % / 0.5 fGPU")  # of its share, not of the card
     expect(page.locator("[data-gpus=free]")).to_have_text("3")
     fetched: list[str] = []
     page.on("request", lambda request: fetched.append(urlsplit(request.url).path))
