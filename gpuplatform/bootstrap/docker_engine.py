@@ -30,6 +30,7 @@ class DockerEngine:
     problem: str = ""
     version: str = ""
     cgroup_version: str = ""
+    cgroup_driver: str = ""
 
 
 def examine(url: str) -> DockerEngine:
@@ -46,7 +47,11 @@ def examine(url: str) -> DockerEngine:
             about: dict[str, Any] = client.info()
     except (DockerException, RequestException, OSError) as error:
         return DockerEngine(problem=f"the Docker Engine at {url} does not answer: {error}")
-    return DockerEngine(version=str(about["ServerVersion"]), cgroup_version=str(about.get("CgroupVersion", "1")))
+    return DockerEngine(
+        version=str(about["ServerVersion"]),
+        cgroup_version=str(about.get("CgroupVersion", "1")),
+        cgroup_driver=str(about.get("CgroupDriver", "")),
+    )
 
 
 def ensure(url: str, log: Path, report: Callable[[str], None]) -> DockerEngine:

@@ -23,16 +23,15 @@ from folders import roots
 from folders.files.layout import platform_problem
 from folders.models import HostRoot, StorageRoot
 from gpuplatform import redis_probe
-from gpuplatform.bootstrap import docker_engine, doctor_services, gpus, system_packages
+from gpuplatform.bootstrap import docker_engine, doctor_gpus, doctor_services, system_packages
 from gpuplatform.bootstrap.doctor_services import docker_client
 from gpuplatform.bootstrap.findings import Finding, Verdict
 from gpuplatform.bootstrap.progress import SetupError
 from hostworker.enforcement.figures import has_lxcfs
 from hostworker.runtime.container_config import NETWORK
-from hostworker.runtime.factory import firewall_problem, get_enforcer
-from resources.checks import check_simulated_gpus
+from hostworker.runtime.factory import firewall_problem
 from resources.images import builds
-from resources.models import Gpu, Image
+from resources.models import Image
 from resources.units import GIB, size_text
 
 OLDEST_PYTHON: Final = (3, 11)
@@ -150,7 +149,7 @@ def _restart_advice(log: str) -> str:
 def _docker() -> Finding:
     engine = docker_engine.examine(settings.COMPUTE_DOCKER_URL)
     if not engine.problem:
-        return Finding(Verdict.OK, f"{engine.version}, cgroup v{engine.cgroup_version}")
+        return Finding(Verdict.OK, f"{engine.version}, cgroup v{engine.cgroup_version} ({engine.cgroup_driver})")
     if settings.COMPUTE_DOCKER_URL == docker_engine.DEFAULT_URL and system_packages.can_install():
         return Finding(Verdict.WARN, engine.problem, "`make up` installs and starts one")
     return Finding(Verdict.FAIL, engine.problem, "install docker.io and iptables, or set COMPUTE_DOCKER_URL")
@@ -196,31 +195,6 @@ def _disk() -> Finding:
     if free < NO_DISK:
         return Finding(Verdict.FAIL, text, "images and sessions need room")
     return Finding(Verdict.OK if free >= SCARCE_DISK else Verdict.WARN, text)
-
-
-def _gpus() -> Finding:
-    models = gpus.names()
-    if models:
-        return Finding(Verdict.OK, f"{len(models)} by NVML: {', '.join(models)}")
-    wrong = check_simulated_gpus()
-    if wrong:
-        return Finding(Verdict.FAIL, wrong[0].msg, wrong[0].hint or "")
-    if settings.COMPUTE_SIMULATED_GPUS:
-        return Finding(Verdict.OK, f"SIMULATED: {settings.COMPUTE_SIMULATED_GPUS}")
-    return Finding(Verdict.WARN, "no NVIDIA driver", "`make up` simulates a GPU; or set COMPUTE_SIMULATED_GPUS")
-
-
-def _fgpu() -> Finding:
-    if problem := get_enforcer().problem():
-        return Finding(
-            Verdict.WARN,
-            f"this host lends whole GPUs only: {problem}",
-            "`make fgpu`; as root, or with the helper of docs/hosts.md",
-        )
-    if _database_problem():
-        return Finding(Verdict.OK, "the hook is built")
-    found = Gpu.objects.filter(host__name=settings.COMPUTE_HOST_NAME, is_present=True).values_list("tier", flat=True)
-    return Finding(Verdict.OK, f"the hook is built; tiers: {', '.join(sorted(set(found))) or 'no GPU registered yet'}")
 
 
 def _figures() -> Finding:
@@ -288,8 +262,10 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "iptables": _iptables,
     "firewall": _firewall,
     "network": _docker_network,
-    "GPUs": _gpus,
-    "fGPU": _fgpu,
+    "GPUs": doctor_gpus.models,
+    "GPU access": doctor_gpus.access,
+    "GPU nodes": doctor_gpus.nodes,
+    "fGPU": lambda: doctor_gpus.division(is_database_there=not _database_problem()),
     "figures": _figures,
     "database": _database,
     "Redis": _redis,

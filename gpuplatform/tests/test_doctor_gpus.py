@@ -1,0 +1,86 @@
+"""What doctor says of real GPUs; driver, engine and /dev are played by stand-ins."""
+
+import os
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpuplatform.bootstrap import doctor_gpus, gpus
+from gpuplatform.bootstrap.findings import Verdict
+from gpuplatform.bootstrap.gpus import FoundGpu
+from hostworker.runtime import gpu_access
+
+UUID = "GPU-00000000-0000-4000-8000-000000000001"
+CDI = {"DiscoveredDevices": [{"Source": "cdi", "ID": f"nvidia.com/gpu={UUID}"}]}
+
+
+class Engine:
+    """An engine that says this of itself."""
+
+    def __init__(self, info: dict[str, Any]) -> None:
+        self._info = info
+
+    def info(self) -> dict[str, Any]:
+        return self._info
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """One NVIDIA GPU, and the folder that stands for /dev."""
+    monkeypatch.setattr(gpus, "find", lambda: [FoundGpu(UUID, "NVIDIA H100", 0, True)])
+    monkeypatch.setattr(doctor_gpus, "DEV", tmp_path)
+    monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("info", "has_toolkit", "verdict", "words"),
+    [
+        (CDI, False, Verdict.OK, "by CDI"),
+        ({"CgroupDriver": "cgroupfs"}, True, Verdict.OK, "legacy request; the engine does not know them by CDI"),
+        ({"CgroupDriver": "cgroupfs", "Runtimes": {"nvidia": {}}}, False, Verdict.OK, "legacy request"),
+        ({"CgroupDriver": "cgroupfs", "Runtimes": {"runc": {}}}, False, Verdict.FAIL, "toolkit is not found"),
+        ({"CgroupDriver": "systemd"}, True, Verdict.WARN, "daemon-reload takes them away"),
+    ],
+)
+def test_doctor_says_how_containers_get_gpus(
+    machine: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    info: dict[str, Any],
+    has_toolkit: bool,
+    verdict: Verdict,
+    words: str,
+) -> None:
+    monkeypatch.setattr(doctor_gpus, "docker_client", lambda: Engine(info))
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/it" if has_toolkit else None)
+    monkeypatch.setattr(gpu_access, "_nodes", lambda uuids: ["null"])  # there on every machine, for a device node
+    finding = doctor_gpus.access()
+    assert (finding.verdict, words in finding.text) == (verdict, True), finding
+
+
+def test_links_by_which_systemd_finds_devices_are_enough(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    device = Path("/dev/null").stat().st_rdev
+    (machine / "char").mkdir()
+    (machine / "char" / f"{os.major(device)}:{os.minor(device)}").touch()
+    monkeypatch.setattr(doctor_gpus, "docker_client", lambda: Engine({"CgroupDriver": "systemd"}))
+    monkeypatch.setattr(gpu_access, "_nodes", lambda uuids: ["null"])
+    assert doctor_gpus.access().verdict is Verdict.OK
+
+
+def test_missing_nodes_and_an_unloaded_driver_are_told(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "nvidiactl is missing" in doctor_gpus.nodes().text
+    for name in ("nvidiactl", "nvidia-uvm", "nvidia0"):
+        (machine / name).touch()
+    assert doctor_gpus.nodes().verdict is Verdict.OK
+    monkeypatch.setattr(gpus, "find", lambda: [FoundGpu(UUID, "NVIDIA H100", 0, False)])
+    assert "nvidia-persistenced" in doctor_gpus.nodes().hint
+
+
+def test_without_nvidia_gpus_there_is_nothing_to_find_fault_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gpus, "find", list)
+    assert doctor_gpus.access().verdict is doctor_gpus.nodes().verdict is Verdict.OK
