@@ -125,8 +125,12 @@ def compiled_path(language: str, domain: str) -> Path:
 
 
 def untranslated(catalog: Catalog) -> list[str]:
-    """Return the texts without a translation, and those whose translation lacks a placeholder or has another one."""
-    return [_one(message.id) for message in catalog if message.id and not _is_translated(message.id, message.string)]
+    """Return the texts without a sure translation, and those whose translation lacks a placeholder or has another."""
+    return [
+        _one(message.id)
+        for message in catalog
+        if message.id and (message.fuzzy or not _is_translated(message.id, message.string))
+    ]
 
 
 _HEADER: Final = """msgid ""

@@ -611,4 +611,7 @@ ENGLISH_TEXTS: Final = (
     _("Shared memory is part of the memory and cannot be above %(memory)s."),
     _("Out of memory: a process was killed, and the session goes on"),
     _("Its host is being taken out of service"),
+    # hostworker/enforcement
+    _("Its environment variables could not be written: %(problem)s"),
+    _("%(name)s is not a variable's name"),
 )

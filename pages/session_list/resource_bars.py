@@ -129,6 +129,11 @@ class GpuMap:
     is_whole: bool
 
     @property
+    def is_simulated(self) -> bool:
+        """True if all of the shown GPUs are simulated, so that it need not be said at each."""
+        return bool(self.blocks) and all(block.device.is_simulated for block in self.blocks)
+
+    @property
     def mine_text(self) -> str:
         """What the user holds, in words; "" for nothing."""
         return _("%(mine)s mine") % {"mine": fgpu_text(self.mine_milli)} if self.mine_milli else ""

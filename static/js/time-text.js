@@ -4,6 +4,7 @@ import { gettext, locale } from "#i18n";
 const clock = new Intl.DateTimeFormat(locale, { timeStyle: "short" });
 const clockOfDay = new Intl.DateTimeFormat(locale, { weekday: "short", day: "numeric", month: "short", hour: "numeric", minute: "2-digit" });
 const moment = new Intl.DateTimeFormat(locale, { dateStyle: "medium", timeStyle: "short" });
+const momentOfYear = new Intl.DateTimeFormat(locale, { month: "short", day: "numeric", hour: "numeric", minute: "2-digit" });
 const exact = new Intl.DateTimeFormat(locale, { dateStyle: "full", timeStyle: "long" });
 
 // Returns a length of time in its two largest units.
@@ -27,7 +28,7 @@ export function secondsLeft(end, now = new Date()) {
 
 // Returns a moment as text: kind "span" is the time from it to `end` (now where there is none), "ago" says that it is
 // past, "left" the time until it, "clock" the time of the day, with the day unless it is today, and any other its date
-// and time.
+// and time, without the year if that is the present one.
 export function textOf(kind, start, { end = null, now = new Date() } = {}) {
   if (kind === "span") return lengthOfTime(((end ?? now) - start) / 1000);
   if (kind === "ago") return gettext("%(time)s ago", { time: lengthOfTime((now - start) / 1000) });
@@ -36,7 +37,7 @@ export function textOf(kind, start, { end = null, now = new Date() } = {}) {
     return seconds ? gettext("%(time)s left", { time: lengthOfTime(seconds) }) : gettext("ending now");
   }
   if (kind === "clock") return (start.toDateString() === now.toDateString() ? clock : clockOfDay).format(start);
-  return moment.format(start);
+  return (start.getFullYear() === now.getFullYear() ? momentOfYear : moment).format(start);
 }
 
 // Returns a moment to the second, with its zone.

@@ -22,6 +22,12 @@ def test_what_the_platform_reads_is_compiled(language: str, domain: str) -> None
     assert catalogs.compiled_path(language, domain).read_bytes() == catalogs.compiled(language, domain)
 
 
+def test_an_unsure_translation_is_refused() -> None:
+    catalog = Catalog(locale="ko")
+    catalog.add("%(count)s core", "코어 %(count)s개", flags=["fuzzy"])  # compiled catalogues leave it out
+    assert catalogs.untranslated(catalog) == ["%(count)s core"]
+
+
 def test_a_translation_that_loses_a_placeholder_is_refused() -> None:
     catalog = Catalog(locale="ko")
     catalog.add("%(count)s files", "파일 %(number)s개")
