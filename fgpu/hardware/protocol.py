@@ -1,8 +1,9 @@
 """The hook on a real GPU, in one command and a few minutes, without Docker: fgpu/hardware/run [--dry-run].
 
-Every check says what was measured and whether it passes; the report is printed and written as JSON. It needs Python 3,
-the built test hook (make -C fgpu tests) and the NVIDIA driver; PyTorch's part runs where PyTorch can be imported. The
-dry run does the same on the simulated driver and its virtual clock.
+Every check says what was measured and whether it passes; the report is printed, and written as JSON after each one, so
+that what was measured before a failure is kept. It needs Python 3, the built test hook (make -C fgpu tests) and the
+NVIDIA driver; the parts of PyTorch, JAX and NCCL run where these can be imported. The dry run does the same on the
+simulated driver and its virtual clock.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ OVERHEAD_TOLERANCE = 2.0  # percent
 STUCK_SECONDS = 300  # a program that takes longer will not end
 SHARES = (100, 50, 25)
 PATTERNS = ("sync", "async", "graph", "tiny")
-TORCH_ALLOCATORS = {
-    "native": "backend:native",
-    "cudaMallocAsync": "backend:cudaMallocAsync",
-    "expandable_segments": "expandable_segments:True",
+CONTEXT_BYTES = 512 << 20  # as in production: COMPUTE_GPU_CONTEXT_MEMORY
+PINNED_BYTES = 1 << 30
+TORCH_ALLOCATORS = {  # setting, and what PyTorch is to say of itself: backend, and whether segments expand
+    "native": ("backend:native", ["native", False]),
+    "cudaMallocAsync": ("backend:cudaMallocAsync", ["cudaMallocAsync", False]),
+    "expandable_segments": ("expandable_segments:True", ["native", True]),
 }
 
 
@@ -52,6 +55,7 @@ class Bench:
     seconds: float
     gpu: dict[str, Any] = field(default_factory=dict)
     rounds: int = 0
+    out: Path | None = None  # where the report is written
     checks: list[dict[str, Any]] = field(default_factory=list)
     sessions: int = 0
 
@@ -66,7 +70,9 @@ class Bench:
             }
         return dict(os.environ) | shared
 
-    def session(self, percent: int, phase_ms: int = 0) -> dict[str, str]:
+    def session(
+        self, percent: int, phase_ms: int = 0, pinned_bytes: int = 0, context_bytes: int = CONTEXT_BYTES
+    ) -> dict[str, str]:
         """The environment of a session with that share of memory and SMs."""
         self.sessions += 1
         limit = GpuLimit(
@@ -74,13 +80,22 @@ class Bench:
             memory_bytes=self.gpu["total"] * percent // 100,
             sm_percent=Decimal(percent),
             phase_ms=phase_ms,
+            context_bytes=context_bytes,
         )
-        limits, region = prepare(self.folder / str(self.sessions), [limit])
+        limits, region = prepare(self.folder / str(self.sessions), [limit], pinned_bytes=pinned_bytes)
         return self.base() | {"LD_PRELOAD": str(HOOK), "FGPU_LIMITS": str(limits), "FGPU_REGION": str(region)}
 
     def check(self, name: str, passed: bool, **figures: object) -> None:
         self.checks.append({"check": name, "passed": passed, **figures})
+        self.report()
         say(f"{'ok  ' if passed else 'FAIL'} {name}: {json.dumps(figures)}")
+
+    def report(self) -> None:
+        if self.out:
+            report = {"simulated": self.dry, "gpu": self.gpu, "checks": self.checks}
+            temporary = self.out / "report.new"
+            temporary.write_text(json.dumps(report, indent=1) + "\n")
+            temporary.replace(self.out / "report.json")
 
 
 def start(environment: dict[str, str], *command: str) -> subprocess.Popen[str]:
@@ -139,8 +154,9 @@ def check_views(bench: Bench) -> None:
 
 
 def is_held(result: dict[str, Any], limit: int) -> bool:
-    allocated = result.get("allocated", 0)
-    return result.get("code") == 2 and result["total"] == limit and 0.9 * limit <= allocated <= limit
+    """Whether "out of memory" came within the last tenth of the share, of which a context has its part."""
+    allocated, most = result.get("allocated", 0), limit - CONTEXT_BYTES
+    return result.get("code") == 2 and result["total"] == limit and 0.9 * most <= allocated <= most
 
 
 def check_memory(bench: Bench) -> None:
@@ -152,8 +168,11 @@ def check_memory(bench: Bench) -> None:
 
 
 def check_shared_cap(bench: Bench) -> None:
-    """A second process of the session finds nothing left, until the first is killed."""
-    session = bench.session(25)
+    """A second process of the session finds nothing left, until the first is killed.
+
+    Contexts are not charged here: the second would not even get one.
+    """
+    session = bench.session(25, context_bytes=0)
     session.pop("FGPU_SIM_CLOCK", None)  # its clock would wait for the sleeping process
     first = start(session, "workload.py", "hold", "plain")
     held = json.loads((first.stdout.readline() if first.stdout else "") or "{}").get("allocated", 0)
@@ -164,6 +183,14 @@ def check_shared_cap(bench: Bench) -> None:
     first.communicate()
     third = run(session, "workload.py", "fill", "plain")
     bench.check("a killed process gives its memory back", 0 < held == third.get("allocated"), third=third)
+
+
+def check_pinned_memory(bench: Bench) -> None:
+    """Page-locked host memory is refused beyond its bound; whether the kernel charges it to the cgroup is recorded."""
+    result = run(bench.session(25, pinned_bytes=PINNED_BYTES), "workload.py", "pin")
+    allocated = result.get("allocated", 0)
+    held = result.get("code") == 2 and 0.9 * PINNED_BYTES <= allocated <= PINNED_BYTES
+    bench.check("page-locked memory is capped", held, limit=PINNED_BYTES, **result)
 
 
 def percent_of(plain: dict[str, Any], seen: dict[str, Any], key: str) -> float:
@@ -214,10 +241,11 @@ def check_overhead(bench: Bench) -> None:
 
 def check_torch(bench: Bench) -> None:
     limit = bench.gpu["total"] * 25 // 100
-    for name, setting in TORCH_ALLOCATORS.items():
+    for name, (setting, allocator) in TORCH_ALLOCATORS.items():
         environment = bench.session(25) | {"PYTORCH_CUDA_ALLOC_CONF": setting}
         result = run(environment, "workload_torch.py", "memory")
-        bench.check(f"PyTorch memory is capped: {name}", is_held(result, limit), limit=limit, **result)
+        held = is_held(result, limit) and result["allocator"] == allocator
+        bench.check(f"PyTorch memory is capped: {name}", held, limit=limit, **result)
     for pattern in ("eager", "graph"):
         plain = run(bench.base(), "workload_torch.py", "matmul", pattern)
         for percent in SHARES:
@@ -229,8 +257,38 @@ def check_torch(bench: Bench) -> None:
             )
 
 
-def has_torch() -> bool:
-    command = [sys.executable, "-c", "import torch; assert torch.cuda.is_available()"]
+def check_nccl(bench: Bench) -> None:
+    """A process group of one: NCCL allocates and registers in ways of its own. Two on one GPU it refuses by itself."""
+    result = run(bench.session(25), "workload_torch.py", "nccl")
+    bench.check("NCCL works in a share", result.get("sum") == 1, **result)
+
+
+def check_jax(bench: Bench) -> None:
+    limit = bench.gpu["total"] * 25 // 100
+    environment = bench.session(25) | {"XLA_PYTHON_CLIENT_PREALLOCATE": "false"}
+    result = run(environment, "workload_jax.py", "memory")
+    held = result.get("code") == 2 and 0.8 * limit <= result["allocated"] + CONTEXT_BYTES <= limit
+    bench.check("JAX memory is capped", held, limit=limit, **result)
+    plain = run(bench.base(), "workload_jax.py", "matmul")
+    for percent in SHARES:
+        seen = run(bench.session(percent), "workload_jax.py", "matmul")
+        ratio = percent_of(plain, seen, "tflops")
+        passed = abs(ratio - percent) <= SM_TOLERANCE
+        bench.check(f"JAX matmul at {percent} %", passed, percent_of_plain=ratio, plain=plain, seen=seen)
+
+
+FRAMEWORKS = {
+    "PyTorch": ("import torch; assert torch.cuda.is_available()", check_torch),
+    "NCCL": (
+        "import torch.distributed as d, torch; assert torch.cuda.is_available() and d.is_nccl_available()",
+        check_nccl,
+    ),
+    "JAX": ("import jax; assert jax.default_backend() == 'gpu'", check_jax),
+}
+
+
+def is_usable(condition: str) -> bool:
+    command = [sys.executable, "-c", condition]
     return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
 
@@ -239,13 +297,15 @@ def measure(bench: Bench) -> None:
     check_views(bench)
     check_memory(bench)
     check_shared_cap(bench)
+    check_pinned_memory(bench)
     check_share_of_time(bench)
     check_two_sessions(bench)
     check_overhead(bench)
-    if not bench.dry and has_torch():
-        check_torch(bench)
-    else:
-        say("PyTorch: not measured")
+    for name, (condition, check) in FRAMEWORKS.items():
+        if not bench.dry and is_usable(condition):
+            check(bench)
+        else:
+            say(f"{name}: not measured")
 
 
 def main() -> int:
@@ -258,11 +318,9 @@ def main() -> int:
         sys.exit("Build first: make -C fgpu tests")
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="fgpu-hardware-") as folder:
-        bench = Bench(Path(folder), options.dry_run, options.seconds)
+        bench = Bench(Path(folder), options.dry_run, options.seconds, out=options.out)
         (bench.folder / "gpus.conf").write_text(format_config([SIMULATED]))
         measure(bench)
-    report = {"simulated": bench.dry, "gpu": bench.gpu, "checks": bench.checks}
-    (options.out / "report.json").write_text(json.dumps(report, indent=1) + "\n")
     return 0 if all(check["passed"] for check in bench.checks) else 1
 
 

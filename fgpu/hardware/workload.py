@@ -6,6 +6,7 @@ small PTX kernel does the work) and on the simulated one (a kernel takes as long
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import json
 import os
@@ -18,6 +19,7 @@ KERNEL_NS = 1_000_000
 TINY_NS = 20_000
 GRAPH_LAUNCHES = 10
 CHUNK = 64 << 20
+MOST_PINNED = 4 << 30  # of the host's memory, where nothing refuses
 ROUTED = (
     "cuMemAlloc",
     "cuMemAllocAsync",
@@ -160,6 +162,28 @@ def fill(gpu: CudaDevice, allocator: str) -> dict[str, int]:
         return {"total": total, "free_before": free, "allocated": allocated, "code": error.code}
 
 
+def cgroup_bytes() -> int | None:
+    """Return what the kernel charges to this process' cgroup, v2 or v1; None where it does not say."""
+    for path in ("/sys/fs/cgroup/memory.current", "/sys/fs/cgroup/memory/memory.usage_in_bytes"):
+        with contextlib.suppress(OSError, ValueError), open(path) as file:
+            return int(file.read())
+    return None
+
+
+def pin(gpu: CudaDevice, _: str) -> dict[str, int | None]:
+    """Allocate page-locked host memory until the driver refuses."""
+    before, allocated = cgroup_bytes(), 0
+    try:
+        while allocated < MOST_PINNED:
+            gpu.call("cuMemHostAlloc", byref(c_void_p()), c_size_t(CHUNK), 0)
+            allocated += CHUNK
+    except DriverError as error:
+        after = cgroup_bytes()
+        charged = after - before if before is not None and after is not None else None
+        return {"allocated": allocated, "code": error.code, "charged_to_cgroup": charged}
+    return {"allocated": allocated, "code": 0, "charged_to_cgroup": None}
+
+
 def hold(gpu: CudaDevice, allocator: str) -> dict[str, int]:
     """Allocate until refused, say so, and keep it until killed."""
     say(fill(gpu, allocator))
@@ -277,6 +301,7 @@ def main(what: str, how: str = "") -> None:
         "about": about,
         "fill": fill,
         "hold": hold,
+        "pin": pin,
         "throughput": throughput,
         "cost": cost,
         "routes": routes,

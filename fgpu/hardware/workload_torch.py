@@ -6,12 +6,14 @@ Prints one JSON object. The allocator is chosen by PYTORCH_CUDA_ALLOC_CONF, set 
 import json
 import os
 import sys
+import tempfile
 import time
+from collections.abc import Callable
 
 import torch  # type: ignore[import-not-found]
 
 
-def memory() -> dict[str, int]:
+def memory() -> dict[str, object]:
     free, total = torch.cuda.mem_get_info()
     chunks, refused = [], 0
     while not refused:
@@ -19,7 +21,26 @@ def memory() -> dict[str, int]:
             chunks.append(torch.empty(256 << 20, dtype=torch.uint8, device="cuda"))
         except torch.cuda.OutOfMemoryError:
             refused = 2
-    return {"total": total, "free_before": free, "allocated": len(chunks) * (256 << 20), "code": refused}
+    allocated = len(chunks) * (256 << 20)
+    return {"total": total, "free_before": free, "allocated": allocated, "code": refused, "allocator": allocator()}
+
+
+def allocator() -> list[object]:
+    """Return which allocator has run: its backend, and whether its segments expand."""
+    backend = torch.cuda.memory.get_allocator_backend()
+    segments = torch.cuda.memory_snapshot() if backend == "native" else []
+    return [backend, any(segment.get("is_expandable", False) for segment in segments)]
+
+
+def nccl() -> dict[str, float]:
+    """Return the sum over a process group of one, made by NCCL."""
+    with tempfile.TemporaryDirectory() as folder:
+        torch.distributed.init_process_group("nccl", init_method=f"file://{folder}/store", rank=0, world_size=1)
+        value = torch.ones(1 << 20, device="cuda")
+        torch.distributed.all_reduce(value)
+        torch.cuda.synchronize()
+        torch.distributed.destroy_process_group()
+        return {"sum": float(value[0])}
 
 
 def matmul(pattern: str) -> dict[str, float]:
@@ -50,4 +71,5 @@ def matmul(pattern: str) -> dict[str, float]:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(memory() if sys.argv[1] == "memory" else matmul(sys.argv[2])) + "\n")
+    parts: dict[str, Callable[..., object]] = {"memory": memory, "nccl": nccl, "matmul": matmul}
+    sys.stdout.write(json.dumps(parts[sys.argv[1]](*sys.argv[2:])) + "\n")

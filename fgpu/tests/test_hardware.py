@@ -15,6 +15,7 @@ CHECKS = [
     *(f"memory is capped: {allocator}" for allocator in ("plain", "async", "vmm")),
     "two processes share the cap",
     "a killed process gives its memory back",
+    "page-locked memory is capped",
     *(f"{share} % of the SMs: {load}" for load in ("sync", "async", "graph", "tiny") for share in (100, 50, 25)),
     "25 % and 75 % together",
     "launches cost no more",
