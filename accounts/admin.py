@@ -39,7 +39,10 @@ class UserForm(UniqueEmailForm, UserChangeForm[User]):
 
     class Meta:
         model = User
-        fields = ("email", "password", "first_name", "last_name", "policy", "is_active", "is_superuser", "is_staff")
+        fields = (
+            *("email", "password", "first_name", "last_name", "policy", "share_weight"),
+            *("is_active", "is_superuser", "is_staff"),
+        )
 
 
 class UserAdmin(DjangoUserAdmin[User]):
@@ -56,7 +59,7 @@ class UserAdmin(DjangoUserAdmin[User]):
     readonly_fields = ("last_login", "date_joined")
     fieldsets = (
         (None, {"fields": ("email", "password", "first_name", "last_name")}),
-        ("Rights", {"fields": ("policy", "is_active", "is_superuser", "is_staff")}),
+        ("Rights", {"fields": ("policy", "share_weight", "is_active", "is_superuser", "is_staff")}),
         ("History", {"fields": ("last_login", "date_joined")}),
     )
     add_fieldsets = (

@@ -6,7 +6,7 @@ from typing import Any, ClassVar, Final
 
 from django.contrib.auth.models import AbstractUser, BaseUserManager
 from django.contrib.sessions.models import Session
-from django.core.validators import MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
@@ -19,6 +19,8 @@ from accounts.user_agents import AGENT_LENGTH, browser_of, system_of
 
 TOKEN_LIFETIME: Final = timedelta(days=30)
 DEFAULT_POLICY = "default"
+DEFAULT_WEIGHT: Final = 100
+WEIGHT_VALIDATORS: Final = [MinValueValidator(1), MaxValueValidator(10_000)]
 DEFAULT_LIMITS: Final = {
     "cpu": 8,
     "memory": 32 * 2**30,
@@ -52,6 +54,11 @@ class ResourcePolicy(models.Model):
         default=timedelta(0),
         validators=[MinValueValidator(limit_value=timedelta(0))],
         help_text="Owners may let a running session go on for this much longer than its limits, in all; 0: not at all",
+    )
+    share_weight = models.PositiveSmallIntegerField(
+        default=DEFAULT_WEIGHT,
+        validators=WEIGHT_VALIDATORS,
+        help_text="In resource groups of fair order: 200 is due twice as much as 100",
     )
     allow_sudo = models.BooleanField(default=False, help_text="Sessions may gain root inside their container")
     allow_public_apps = models.BooleanField(
@@ -130,6 +137,9 @@ class User(AbstractUser):
     email = models.EmailField("e-mail address", unique=True)
     policy = models.ForeignKey(ResourcePolicy, on_delete=models.PROTECT, related_name="users")
     language = models.CharField(max_length=16, blank=True, help_text="Of pages and mails; empty: the browser's")
+    share_weight = models.PositiveSmallIntegerField(
+        null=True, blank=True, validators=WEIGHT_VALIDATORS, help_text="In place of the policy's; empty: the policy's"
+    )
 
     USERNAME_FIELD = "email"
     REQUIRED_FIELDS: ClassVar[list[str]] = []

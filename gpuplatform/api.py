@@ -17,7 +17,7 @@ from folders.api import FolderViewSet, StorageRootViewSet
 from folders.api_urls import urlpatterns as folder_patterns
 from notifications.api import AnnouncementViewSet, NotificationViewSet, PreferencesView
 from resources.api import HostViewSet, ImageViewSet, PresetViewSet, ResourceGroupViewSet
-from scheduler.api import EstimateView
+from scheduler.api import EstimateView, PlaceView
 from sessions.api import LimitsView, SessionViewSet
 from sessions.conversion_api import PrivateImageViewSet
 from sessions.host_api import HostDrainView
@@ -64,6 +64,7 @@ v1_patterns = [
     path("hosts/<str:name>/drain/", HostDrainView.as_view()),
     path("notifications/preferences/", PreferencesView.as_view()),
     path("sessions/estimate/", EstimateView.as_view()),
+    path("sessions/<str:session_id>/place/", PlaceView.as_view()),
     path("", include(app_patterns)),
     path("", include(folder_patterns)),
     *router.urls,

@@ -119,7 +119,8 @@ class ResourcePolicyAdmin(KickingAdmin, AmountsAdmin):
 
     list_display = (
         *("name", "cpu", memory_column("memory", "memory"), fgpu_column("fgpu", "fGPU")),
-        *("max_sessions", "max_pending", "max_lifetime", "max_extension", "disk_bytes", "max_folders"),
+        *("max_sessions", "max_pending", "max_lifetime", "max_extension", "share_weight"),
+        *("disk_bytes", "max_folders"),
         *(memory_column("storage_bytes", "storage"), "storage_files", "allow_sudo", "allow_public_apps"),
     )
     search_fields = ("name",)

@@ -21,8 +21,8 @@ class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
         model = ResourceGroup
         fields = (
             *("name", "description", "fgpu_per_gpu", "sharing", "host_loss_grace", "use_mps", "is_active"),
-            *("open_to_all", "users", "placement", "queue_order", "ageing", "reservation_delay", "start_allowance"),
-            "pending_timeout",
+            *("open_to_all", "users", "placement", "queue_order", "ageing", "half_life", "starvation_limit"),
+            *("reservation_delay", "start_allowance", "pending_timeout"),
         )
         labels: ClassVar = {"fgpu_per_gpu": gettext_lazy("fGPU per GPU")}
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from django.shortcuts import get_object_or_404
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_field
 from rest_framework import serializers
@@ -13,10 +14,13 @@ from rest_framework.views import APIView
 from accounts.api import user_of
 from resources.units import fgpu_text
 from scheduler.advisor import Starts
+from scheduler.core.types import QueueOrder
 from scheduler.estimate import Estimate, estimate
+from scheduler.place import place_of
 from sessions.api import by_request_field
 from sessions.errors import RejectedError
 from sessions.launch_serializers import LaunchRequestSerializer
+from sessions.models import Session
 
 
 @extend_schema_field(
@@ -77,6 +81,28 @@ class EstimateView(APIView):
         except RejectedError as refusal:
             raise ValidationError(by_request_field(refusal.errors, body.initial_data)) from refusal
         return Response(EstimateSerializer(as_data(found)).data)
+
+
+class PlaceSerializer(serializers.Serializer[Any]):
+    """Place of a session in its group's queue; all null where it does not wait for its turn."""
+
+    ahead = serializers.IntegerField(allow_null=True, help_text="Sessions of its group that are served before it")
+    own_ahead = serializers.IntegerField(allow_null=True, help_text="Of these, the same owner's")
+    order = serializers.ChoiceField([order.value for order in QueueOrder], allow_null=True)
+    used_percent = serializers.IntegerField(allow_null=True, help_text="Fair order: its owner's part of recent use")
+    fair_percent = serializers.IntegerField(allow_null=True, help_text="Fair order: the part due by weight")
+
+
+class PlaceView(APIView):
+    """Place of a waiting session in its group's queue."""
+
+    @extend_schema(responses=PlaceSerializer)
+    def get(self, request: Request, session_id: str) -> Response:
+        """Return how many are served before it, and in fair order what its owner used and is due."""
+        session = get_object_or_404(Session.objects.visible_to(user_of(request)), pk=session_id)
+        found = place_of(session)
+        names: list[str] = list(PlaceSerializer().fields)
+        return Response(PlaceSerializer({name: getattr(found, name, None) for name in names}).data)
 
 
 def as_data(found: Estimate) -> dict[str, Any]:

@@ -23,7 +23,7 @@ DEPENDENCY_TEXT: Final = "It waits until the sessions that it depends on have su
 START_TIME_TEXT: Final = "It waits for its start time."
 
 state_cache = StateCache()
-_cache_lock = threading.Lock()
+cache_lock = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +68,7 @@ def _state_after_pass(owner: User, now: datetime) -> tuple[IncrementalState, Off
 
     All threads share this process's cache.
     """
-    with _cache_lock:
+    with cache_lock:
         state = state_cache.take(now)
         state.add_limits({owner.pk: owner.policy.limits()})
         state.serve(now)  # its placements stay unconfirmed, and are read again the next time

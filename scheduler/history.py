@@ -35,7 +35,10 @@ def recorded(
         *("started_at", Coalesce("ended_at", now)),
     )
     jobs = [
-        Job(SessionRequest._make((*row[:6], (), (), *row[6:9], None, 0)), max(row[10] - row[9], timedelta(seconds=1)))
+        Job(
+            SessionRequest._make((*row[:6], (), (), *row[6:9], None, 0, 100)),
+            max(row[10] - row[9], timedelta(seconds=1)),
+        )
         for row in rows[:limit]
     ]
     owners = User.objects.filter(pk__in={job.request.owner_id for job in jobs}).select_related("policy")

@@ -33,6 +33,7 @@ from scheduler.core.types import (
     Snapshot,
     Traits,
 )
+from scheduler.fair_use import Used, has_fair_group, load_used, load_weights, used_by_owners_of
 from scheduler.host_traits import OfferedTraits, load_traits, needed_traits, trait_names
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import (
@@ -49,7 +50,7 @@ Row = TypeVar("Row")
 NO_DEPENDENCY: Final = EPOCH  # in place of the time of the last success, for sessions without dependencies
 NOTHING: Final = Amounts()
 CHANGE_RETENTION_SECONDS: Final = 300  # longer than the interval at which every reader reads everything again
-HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None, int | None]
+HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None, int | None, int]
 WaitingRow = tuple[Any, ...]
 RowsOf = Callable[[SessionQuerySet], QuerySet[Any, Row]]
 _IDS: Final = object()  # placeholder of the ids in a compiled query
@@ -108,11 +109,12 @@ class StateChanges:
     waiting: Sequence[WaitingSession] = ()
     running: Sequence[RunningSession] = ()
     limits: Mapping[int, PolicyLimits] = field(default_factory=dict)
+    used: Used = field(default_factory=dict)
     since: str
 
 
 def load(now: datetime) -> FullState:
-    """Return the whole state; takes thirteen queries. Inactive groups offer no host."""
+    """Return the whole state; takes thirteen queries, two more with a fair group. Inactive groups offer no host."""
     since = oldest_open_transaction()
     traits = load_traits()
     waiting = _waiting(None, traits.offered)
@@ -121,6 +123,8 @@ def load(now: datetime) -> FullState:
     limits = limits_of({session.request.owner_id for session in waiting})
     held = usage_of(running)
     hosts, closed_groups = hosts_of(None, running, traits.of_host)
+    rules = rules_of(None)
+    is_fair = has_fair_group(rules)
     snapshot = Snapshot(
         hosts=hosts,
         queue=queue,
@@ -128,19 +132,24 @@ def load(now: datetime) -> FullState:
             owner_id: LimitHolder(limits=its, used=held.get(owner_id, NOTHING)) for owner_id, its in limits.items()
         },
         running=tuple(running),
-        rules=rules_of(None),
+        rules=rules,
         closed_groups=closed_groups,
         trait_names=trait_names(),
         image_hosts=traits.image_hosts,
+        used=load_used() if is_fair else {},
+        weights=load_weights() if is_fair else {},
     )
     return FullState(snapshot=snapshot, waiting=tuple(waiting), offered=traits.offered, since=since)
 
 
-def load_changes(since: str, also_ids: Iterable[str], offered: OfferedTraits) -> StateChanges | None:
+def load_changes(
+    since: str, also_ids: Iterable[str], offered: OfferedTraits, *, is_fair: bool = True
+) -> StateChanges | None:
     """Return what has changed since, and the sessions of `also_ids`; None where the whole state must be read.
 
     `offered` is what the groups offered in the whole state: a change of these has everything read again.
-    Takes one query without changes, else three to five. A concurrent commit is read now or the next time, possibly
+    `is_fair`: whether a group has fair order, in which what ended sessions have used matters.
+    Takes one query without changes, else three to seven. A concurrent commit is read now or the next time, possibly
     twice, but never missed.
     """
     with connection.cursor() as cursor:
@@ -157,6 +166,7 @@ def load_changes(since: str, also_ids: Iterable[str], offered: OfferedTraits) ->
         waiting=waiting,
         running=_running(ids),
         limits=limits_of({session.request.owner_id for session in waiting}) if waiting else {},
+        used=used_by_owners_of(ids) if is_fair else {},
         since=next_since,
     )
 
@@ -205,11 +215,11 @@ def _waiting(ids: Collection[str] | None, offered: OfferedTraits) -> list[Waitin
     rows.sort(key=itemgetter(8), reverse=True)  # by priority; the sort is stable
     return [
         WaitingSession(
-            SessionRequest._make((*row[:6], tuple(row[6]), _traits(row, offered), *row[8:13])),
-            row[13],
+            SessionRequest._make((*row[:6], tuple(row[6]), _traits(row, offered), *row[8:14])),
+            row[14],
             freed.get(row[0], NO_DEPENDENCY) is not None,
-            row[17],
-            WaitStatus._make(row[18:]),
+            row[18],
+            WaitStatus._make(row[19:]),
         )
         for row in rows
     ]
@@ -227,10 +237,10 @@ def _traits(row: WaitingRow, offered: OfferedTraits) -> Traits:
         offered,
         shape=Shape(*row[3:6]),
         required_roots=row[7],
-        wanted_roots=row[14],
+        wanted_roots=row[15],
         image_id=row[12],
-        architecture=row[15],
-        is_local=row[16],
+        architecture=row[16],
+        is_local=row[17],
     )
 
 
@@ -242,7 +252,7 @@ def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
         Greatest("created_at", "not_before"),  # since when it waits for capacity, dependencies aside
         time_bound(),
         Value(None, output_field=IntegerField()),  # no project yet
-        *("image_id", "not_before", "wanted_roots", "image__architecture", "image__is_local"),
+        *("image_id", "charge_percent", "not_before", "wanted_roots", "image__architecture", "image__is_local"),
         "refused_until",
         F("id"),
         *("reason", "detail", "eta", "eta_reason"),
@@ -302,6 +312,8 @@ def rules_of(group_ids: set[int] | None) -> dict[int, Rules]:
             ageing=group.ageing,
             reservation_delay=group.reservation_delay,
             overhead=group.start_allowance + STOP_DURATION,
+            half_life=group.half_life,
+            starvation_limit=group.starvation_limit,
         )
         for group in groups
     }
@@ -316,7 +328,10 @@ def _running(ids: Collection[str] | None) -> list[RunningSession]:
         limits_of[session_id] = row
         if row[7] is not None and row[8] is not None:
             shares[session_id] = (*shares.get(session_id, ()), (row[7], row[8]))
-    return [RunningSession(*row[:5], shares.get(session_id, ()), *row[5:7]) for session_id, row in limits_of.items()]
+    return [
+        RunningSession(*row[:5], shares.get(name, ()), *row[5:7], charge_percent=row[9])
+        for name, row in limits_of.items()
+    ]
 
 
 def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
@@ -330,7 +345,7 @@ def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
     hosted = sessions.filter(status__in=HOSTED).annotate(begun=Coalesce("started_at", "status_at"), end=end)
     return hosted.values_list(
         *("pk", "owner_id", "host_id", "cpu", "memory", "begun", "end"),
-        *("lease__shares__gpu_id", "lease__shares__milli"),
+        *("lease__shares__gpu_id", "lease__shares__milli", "charge_percent"),
     )
 
 

@@ -14,6 +14,7 @@ from scheduler.core.forecast import StartEstimate
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import LOOK_AHEAD
 from scheduler.core.types import LimitHolder, Placement, RunningSession, SessionRequest, Shape, Traits
+from scheduler.fair_use import has_fair_group
 from scheduler.snapshot import NOTHING, FullState, StateChanges, WaitingSession, usage_of
 from scheduler.wait_status import as_stored, needs_update
 from sessions.models import WaitStatus
@@ -29,6 +30,7 @@ class SchedulerState:
         """Begin with the whole state."""
         self.since = loaded.since
         self.offered = loaded.offered
+        self.is_fair = has_fair_group(loaded.snapshot.rules)
         self.incremental = IncrementalState(loaded.snapshot)
         self.waiting = {session.request.id: session for session in loaded.waiting}
         self.unconfirmed: set[str] = set()  # placed here and not read since: another process may have been faster
@@ -63,6 +65,7 @@ class SchedulerState:
             [running for running in gone if running.session_id not in same],
             [running for name, running in here.items() if name not in same],
         )
+        self.incremental.cluster.set_used(changes.used)
         self.add_limits(changes.limits)
         for session_id, session in waiting.items():
             self._store(session)

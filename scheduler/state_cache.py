@@ -23,7 +23,7 @@ class StateCache:
         """Take the state out of the cache, brought up to date; a caller that fails thereby leaves the cache empty."""
         state, self._state = self._state, None
         if state is not None and time.monotonic() < self._expires_at:
-            changes = snapshot.load_changes(state.since, state.unconfirmed, state.offered)
+            changes = snapshot.load_changes(state.since, state.unconfirmed, state.offered, is_fair=state.is_fair)
             if changes is not None:
                 state.apply_changes(changes)
                 self.was_reloaded = False

@@ -207,6 +207,7 @@ def test_an_empty_limit_is_unlimited(superadmin: Client) -> None:
         "cpu": "",
         "max_sessions": "3",
         "max_extension": "0",
+        "share_weight": "100",
     }
     superadmin.post(url(ResourcePolicy, "change", policy.pk), form)
     policy.refresh_from_db()
@@ -215,7 +216,12 @@ def test_an_empty_limit_is_unlimited(superadmin: Client) -> None:
 
 def group_form(group: ResourceGroup, **changes: object) -> dict[str, object]:
     rules = {"placement": "pack", "queue_order": "fifo", "ageing": "06:00:00", "reservation_delay": "01:00:00"}
-    rules |= {"start_allowance": "00:05:00", "sharing": "cap"}
+    rules |= {
+        "start_allowance": "00:05:00",
+        "half_life": "1 00:00:00",
+        "starvation_limit": "1 00:00:00",
+        "sharing": "cap",
+    }
     return {"name": group.name, "fgpu_per_gpu": 2, "host_loss_grace": "00:10:00", "is_active": "on"} | rules | changes
 
 

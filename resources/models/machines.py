@@ -54,10 +54,10 @@ class PlacementChoice(models.TextChoices):
 
 
 class QueueOrderChoice(models.TextChoices):
-    """The queue order among sessions of equal priority."""
+    """Which session a group serves next."""
 
     FIFO = "fifo", "fifo: who waits longest"
-    DRF = "drf", "drf: the user who holds the smallest part of the group"
+    FAIR = "fair", "fair: the user who has used least for their weight"
 
 
 SPAN = MinValueValidator(limit_value=timedelta(minutes=1))
@@ -105,11 +105,23 @@ class ResourceGroup(models.Model):
         help_text="Who is served first",
     )
     ageing = models.DurationField(
-        default=timedelta(hours=6), validators=[SPAN], help_text="Waiting this long counts as one point of priority"
+        default=timedelta(hours=6),
+        validators=[SPAN],
+        help_text="In fifo order: waiting this long counts as one point of priority",
     )
     reservation_delay = models.DurationField(
         default=timedelta(hours=1),
         help_text="Wait after which a whole host is reserved for the first session, where time limits promise no start",
+    )
+    half_life = models.DurationField(
+        default=timedelta(days=1),
+        validators=[SPAN],
+        help_text="In fair order: after this long, use counts half",
+    )
+    starvation_limit = models.DurationField(
+        default=timedelta(days=1),
+        validators=[SPAN],
+        help_text="In fair order: who has held nothing for this long, and waited, is served first",
     )
     start_allowance = models.DurationField(
         default=timedelta(minutes=5),
@@ -130,6 +142,7 @@ class ResourceGroup(models.Model):
         constraints = (
             models.CheckConstraint(condition=Q(fgpu_per_gpu__gte=1), name="group_cuts_a_gpu_into_at_least_one"),
             models.CheckConstraint(condition=Q(ageing__gt=timedelta(0)), name="group_ages_by_a_span"),
+            models.CheckConstraint(condition=Q(half_life__gt=timedelta(0)), name="group_halves_use_after_a_span"),
         )
 
     def __str__(self) -> str:

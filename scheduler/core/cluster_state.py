@@ -3,15 +3,25 @@
 A pass changes it once; forecast and simulation go on with it through time.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from copy import copy as shallow_copy
 from datetime import datetime
 from itertools import chain
 
+from scheduler.core.fair_share import FairShares
 from scheduler.core.group_state import GroupState
 from scheduler.core.queue_order import DEFAULT
-from scheduler.core.remaining_limits import UNLIMITED, DominantShares, RemainingLimits
-from scheduler.core.types import HostView, LimitHolder, Placement, RunningSession, SessionRequest, Shape, Snapshot
+from scheduler.core.remaining_limits import UNLIMITED, RemainingLimits
+from scheduler.core.types import (
+    HostView,
+    LimitHolder,
+    Placement,
+    RunningSession,
+    SessionRequest,
+    Shape,
+    Snapshot,
+    Usage,
+)
 
 
 class ClusterState:
@@ -21,7 +31,8 @@ class ClusterState:
         """Set up the state of `snapshot`."""
         self._users = {owner_id: RemainingLimits(holder) for owner_id, holder in snapshot.owners.items()}
         self._projects = {project_id: RemainingLimits(holder) for project_id, holder in snapshot.projects.items()}
-        self._shares: dict[int, DominantShares] = {}  # of groups in which they were asked for
+        self._shares: dict[int, FairShares] = {}  # of fair groups, once asked for
+        self._used, self._weights = dict(snapshot.used), snapshot.weights
         self.groups: dict[int, GroupState] = {}
         self.closed_groups = snapshot.closed_groups
         self.trait_names = snapshot.trait_names
@@ -47,6 +58,7 @@ class ClusterState:
         copy = shallow_copy(self)
         copy._users = {owner_id: shallow_copy(remaining) for owner_id, remaining in self._users.items()}
         copy._projects = {project_id: shallow_copy(remaining) for project_id, remaining in self._projects.items()}
+        copy._used = self._used | self._used_now()
         copy._shares = {}
         copy.groups = {group_id: group.copy() for group_id, group in self.groups.items()}
         copy._outside_groups = self._outside_groups.copy()
@@ -74,7 +86,7 @@ class ClusterState:
             return
         self.groups[group_id].add_running(session)
         if group_id in self._shares:
-            self._shares[group_id].add(session.owner_id, session.shape, 1)
+            self._shares[group_id].add(session)
 
     def remove_running(self, session: RunningSession) -> None:
         """Remove a running session, on whatever host, and free what it held."""
@@ -135,11 +147,13 @@ class ClusterState:
         ends_at = group.latest_end(request, now)
         session_id, host_id, shares = placement
         owner_id, project_id = request.owner_id, request.project_id
-        group.note_running(
-            RunningSession(session_id, owner_id, host_id, shape[0], shape[1], shares, now, ends_at, project_id)
+        charged = request.charge_percent
+        session = RunningSession(
+            session_id, owner_id, host_id, shape[0], shape[1], shares, now, ends_at, project_id, charged
         )
+        group.note_running(session)
         if self._shares and request.group_id in self._shares:
-            self._shares[request.group_id].add(owner_id, shape, 1)
+            self._shares[request.group_id].add(session)
         return placement
 
     def could_start(self, request: SessionRequest) -> bool:
@@ -154,19 +168,37 @@ class ClusterState:
         for group in self.groups.values():
             group.clear_head()
 
-    def end(self, group_id: int, session_id: str) -> RunningSession:
-        """End a session of a group: free its capacity, and what it counted against limits."""
+    def end(self, group_id: int, session_id: str, ended_at: datetime | None = None) -> RunningSession:
+        """End a session of a group: free its capacity, and what it counted against limits.
+
+        With `ended_at`, what it has used by then counts on in fair share; without, as if it had not been.
+        """
         session = self.groups[group_id].end(session_id)
         self._count(session.owner_id, session.project_id, session.shape, 1)
         if group_id in self._shares:
-            self._shares[group_id].add(session.owner_id, session.shape, -1)
+            self._shares[group_id].remove(session, ended_at)
         return session
 
-    def dominant_share(self, group_id: int, owner_id: int) -> int:
-        """Return the user's dominant share of a group in billionths; 0 for groups without hosts."""
+    def fair_shares(self, group_id: int) -> FairShares | None:
+        """Return the use of a group by its users; None for groups without hosts."""
         group = self.groups.get(group_id)
-        if group is None:
-            return 0
-        if group_id not in self._shares:
-            self._shares[group_id] = DominantShares(group.host_views, group.running.values())
-        return self._shares[group_id].of(owner_id)
+        if group is not None and group_id not in self._shares:
+            used = {owner_id: usage for (pool, owner_id), usage in self._used.items() if pool == group_id}
+            running = group.running.values()
+            self._shares[group_id] = FairShares(group.host_views, group.rules, running, used, self._weights)
+        return self._shares.get(group_id)
+
+    def set_used(self, used: Mapping[tuple[int, int], Usage]) -> None:
+        """Replace what ended sessions have used, of these groups by these users."""
+        self._used.update(used)
+        for (group_id, owner_id), usage in used.items():
+            if group_id in self._shares:
+                self._shares[group_id].set_used(owner_id, usage)
+
+    def _used_now(self) -> dict[tuple[int, int], Usage]:
+        """Return what ended sessions have used, those included that ended in this state."""
+        return {
+            (group_id, owner_id): usage
+            for group_id, shares in self._shares.items()
+            for owner_id, usage in shares.used.items()
+        }

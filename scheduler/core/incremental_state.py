@@ -3,17 +3,19 @@
 A pass places exactly what `placement.plan`, its specification, places on the whole state: the same requests in the same
 order on the same devices. It evaluates few of them, since a refused request can start only if a host has gained
 capacity, a limit no longer forbids it, or the reserved host is another, and waiting does not change which request is
-first. In fair groups it does, so those are served in full.
+first. In fair groups use changes with time, so those are served in full.
 """
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from itertools import takewhile
 from types import MappingProxyType
 
 from scheduler.core.cluster_state import ClusterState
+from scheduler.core.fair_share import FairShares
 from scheduler.core.forecast import StartEstimate, advance_through_ends
 from scheduler.core.placement import serve
-from scheduler.core.queue_order import DEFAULT, bonus_of
+from scheduler.core.queue_order import DEFAULT, bonus_of, fair_sequence
 from scheduler.core.request_class import QueueKey
 from scheduler.core.types import Placement, QueueOrder, RunningSession, SessionRequest, Snapshot
 from scheduler.core.wait_queue import WaitQueue
@@ -30,7 +32,7 @@ class IncrementalState:
         self._queue = WaitQueue(self.cluster)
         self.requests: dict[str, SessionRequest] = {}
         self._fair: dict[str, SessionRequest] = {}  # requests of fair groups
-        self._fair_groups = {group for group, rules in snapshot.rules.items() if rules.queue_order == QueueOrder.DRF}
+        self._fair_groups = {group for group, rules in snapshot.rules.items() if rules.queue_order == QueueOrder.FAIR}
         self._bonus: dict[tuple[int, int], timedelta] = {}  # by group and priority
         self._left: list[SessionRequest] = []  # requests of fair groups that still wait, in the order served last
         for request in snapshot.queue:
@@ -96,6 +98,25 @@ class IncrementalState:
         for placement in placements:
             del self.requests[placement.session_id]
         return placements
+
+    def ahead_of(self, session_id: str, now: datetime) -> list[SessionRequest]:
+        """Return the requests of its group that are served before a request, in no order."""
+        mine = self.requests[session_id]
+        group = [request for request in self.requests.values() if request.group_id == mine.group_id]
+        shares = self.fair_shares_of(mine.group_id)
+        if shares is None:
+            key = self._queue_key(mine)
+            return [request for request in group if self._queue_key(request) < key]
+        served = fair_sequence(sorted(group, key=self._queue_key), shares, now)
+        return list(takewhile(lambda request: request.id != session_id, served))
+
+    def fair_shares_of(self, group_id: int) -> FairShares | None:
+        """Return the use of a fair group; None for others, and for groups without hosts."""
+        return self.cluster.fair_shares(group_id) if group_id in self._fair_groups else None
+
+    def owners_in(self, group_id: int) -> set[int]:
+        """Return the users who wait in a group."""
+        return {request.owner_id for request in self.requests.values() if request.group_id == group_id}
 
     def starts(self, now: datetime, look_ahead: int) -> dict[str, StartEstimate]:
         """Return the estimated starts of waiting requests, by session id, over at most `look_ahead` ends."""

@@ -39,7 +39,7 @@ def serve(
     placements: list[Placement] = []
     left: list[SessionRequest] = []
     refused: set[BoundedClassKey] = set()  # a pass only takes capacity: what was refused once stays refused
-    for request in sequence(queue, rules, cluster.dominant_share, now):
+    for request in sequence(queue, rules, cluster.fair_shares, now):
         if (refused and request.bounded_class_key in refused) or cluster.exceeds_limit(request):
             left.append(request)
         elif placement := cluster.place(request, now):

@@ -1,14 +1,12 @@
-"""What limits leave to users and projects, and what users hold of a group. Pure."""
+"""What limits leave to users and projects. Pure."""
 
-from collections.abc import Iterable
 from math import inf
 from typing import Final
 
 from accounts.limits import PolicyLimits
-from scheduler.core.types import HostView, LimitHolder, RunningSession, SessionRequest, Shape
+from scheduler.core.types import LimitHolder, SessionRequest, Shape
 
 UNLIMITED: Final = PolicyLimits()
-DOMINANT_SHARE_SCALE: Final = 10**9  # dominant shares are compared in billionths of a group
 
 
 class RemainingLimits:
@@ -40,33 +38,3 @@ class RemainingLimits:
         self.memory_bytes += sign * shape.memory_bytes
         self.fgpu_milli += sign * shape.fgpu_milli
         self.sessions += sign
-
-
-class DominantShares:
-    """What each user holds of a group, for dominant-resource fairness (Ghodsi et al., NSDI 2011)."""
-
-    def __init__(self, hosts: Iterable[HostView], running: Iterable[RunningSession]) -> None:
-        """Take the hosts of the group and the sessions that run there."""
-        hosts = tuple(hosts)
-        self._totals = (
-            sum(host.cpu for host in hosts),
-            sum(host.memory_bytes for host in hosts),
-            sum(gpu.capacity_milli for host in hosts for gpu in host.gpus),
-        )
-        self._held: dict[int, list[int]] = {}
-        for session in running:
-            self.add(session.owner_id, session.shape, 1)
-
-    def add(self, owner_id: int, shape: Shape, sign: int) -> None:
-        """Count a session that started (1) or ended (-1)."""
-        held = self._held.setdefault(owner_id, [0, 0, 0])
-        for position, amount in enumerate(shape[:3]):
-            held[position] += sign * amount
-
-    def of(self, owner_id: int) -> int:
-        """Return the user's dominant share: the largest part, in billionths, that they hold of any resource."""
-        held = self._held.get(owner_id, (0, 0, 0))
-        parts = (
-            amount * DOMINANT_SHARE_SCALE // total for amount, total in zip(held, self._totals, strict=True) if total
-        )
-        return max(parts, default=0)

@@ -38,10 +38,10 @@ class PlacementPolicyName(StrEnum):
 
 
 class QueueOrder(StrEnum):
-    """How a group orders sessions of equal priority."""
+    """Which session a group serves next."""
 
     FIFO = "fifo"  # longest wait first
-    DRF = "drf"  # lowest dominant share of the group first (dominant-resource fairness)
+    FAIR = "fair"  # least use of the group for the weight first, decayed: `fair_share`
 
 
 class Shape(NamedTuple):
@@ -96,6 +96,7 @@ class SessionRequest(NamedTuple):
     duration: timedelta | None = None  # time limit: the longest it may run once started; None: unbounded
     project_id: int | None = None  # project whose limits apply as well
     image_id: int = 0  # breaks ties: among equal hosts, one that has it is preferred
+    charge_percent: int = 100  # part of its use that counts in fair share
 
     @property
     def shape(self) -> Shape:
@@ -125,6 +126,7 @@ class RunningSession(NamedTuple):
     started_at: datetime = EPOCH
     ends_at: datetime | None = None  # None: unbounded
     project_id: int | None = None
+    charge_percent: int = 100  # part of its use that counts in fair share
 
     @property
     def shape(self) -> Shape:
@@ -140,6 +142,15 @@ class LimitHolder:
     used: Amounts
 
 
+class Usage(NamedTuple):
+    """What ended sessions of a user have used of a group, decayed to `at`; in seconds of cores, bytes, milli-fGPU."""
+
+    cpu_seconds: float
+    memory_byte_seconds: float
+    fgpu_milli_seconds: float
+    at: datetime
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rules:
     """Scheduling settings of a resource group."""
@@ -149,6 +160,9 @@ class Rules:
     ageing: timedelta = timedelta(hours=6)  # waiting this long counts as one point of priority
     reservation_delay: timedelta = timedelta(hours=1)  # wait of a head without a bound before it gets a whole host
     overhead: timedelta = timedelta(0)  # longest time beyond its time limit that a session holds its lease
+    half_life: timedelta = timedelta(days=1)  # after which use counts half, in fair order
+    starvation_limit: timedelta = timedelta(days=1)  # wait after which who holds nothing goes first, in fair order
+    default_weight: int = 100  # of users whom the snapshot does not name
     mix: tuple[tuple[Shape, int], ...] = ()  # usual requests and their counts; empty: running and waiting ones
 
 
@@ -158,7 +172,8 @@ class Snapshot:
 
     `hosts` are those that may take sessions. `closed_groups` have ready hosts, all cordoned; only explanations read
     it. `owners` has an entry for every user in the queue, `projects` for every project, `rules` for each group that
-    differs from the default, `trait_names` for each storage root and image among the traits. `image_hosts` breaks ties
+    differs from the default, `trait_names` for each storage root and image among the traits. `used`, by group and user,
+    and `weights`, by user where they differ from the default, matter in fair groups. `image_hosts` breaks ties
     only. Requests of equal rank are served in the order of `queue`.
     """
 
@@ -171,6 +186,8 @@ class Snapshot:
     closed_groups: frozenset[int] = frozenset()
     trait_names: Mapping[str, str] = field(default_factory=dict)
     image_hosts: ImageHosts = field(default_factory=dict)
+    used: Mapping[tuple[int, int], Usage] = field(default_factory=dict)
+    weights: Mapping[int, int] = field(default_factory=dict)
 
 
 class Placement(NamedTuple):

@@ -75,7 +75,7 @@ class _Replay:
             self._meter.pass_time(at, counts=until is not None)
             while self._ends and self._ends[0][0] == at:
                 _, group_id, session_id = heappop(self._ends)
-                self._meter.note(group_id, self._cluster.end(group_id, session_id).host_id)
+                self._meter.note(group_id, self._cluster.end(group_id, session_id, at).host_id)
             if at != until:
                 self._serve(at)
         if until is not None:

@@ -95,7 +95,7 @@ class Lab:
     def __init__(self, random: Random, soon: timedelta) -> None:
         self.random = random
         self.soon = soon  # within which sessions may ask to start
-        self.groups = [make_group(), make_group(queue_order="drf")]
+        self.groups = [make_group(), make_group(queue_order="fair")]
         self.hosts = [make_host(group=group, gpus=2, cpu=6) for group in self.groups for _ in range(2)]
         self.users = [make_user(), make_user(policy=make_policy(max_sessions=3, max_lifetime=60 * MINUTE))]
         self.images = [make_image(), make_image(architecture="arm64"), make_image(is_local=True)]

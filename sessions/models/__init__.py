@@ -15,6 +15,7 @@ from sessions.models.endpoint import (
 )
 from sessions.models.ends import MIN_EXTENSION, STOP_DURATION, clock_expression, end_expression, time_bound
 from sessions.models.event import SessionEvent
+from sessions.models.fair_use import FairUse
 from sessions.models.mount import Mount
 from sessions.models.session import (
     SESSION_ID,
@@ -45,6 +46,7 @@ __all__ = [
     "EndpointEvent",
     "EndpointQuerySet",
     "EndpointState",
+    "FairUse",
     "GpuShare",
     "Lease",
     "Mount",

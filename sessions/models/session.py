@@ -183,6 +183,9 @@ class Session(models.Model):
     environment = models.JSONField(default=dict, blank=True, help_text="Environment variables")
     priority = models.SmallIntegerField(default=10)
     allow_sudo = models.BooleanField(default=False, editable=False)
+    charge_percent = models.PositiveSmallIntegerField(
+        default=100, editable=False, help_text="Part of its use that counts in fair share"
+    )
     kind = models.CharField(
         max_length=16, choices=[(kind.value, kind.value) for kind in Kind], default=Kind.INTERACTIVE.value
     )

@@ -141,7 +141,7 @@ def test_incremental_passes_equal_the_specification(random: Random, hosts: int, 
         limited=True,
         placement_policy=random.choice(list(PlacementPolicyName)),
     )
-    orders = [random.choice((QueueOrder.FIFO, QueueOrder.FIFO, QueueOrder.DRF)) for _ in world.rules]
+    orders = [random.choice((QueueOrder.FIFO, QueueOrder.FIFO, QueueOrder.FAIR)) for _ in world.rules]
     rules = {
         group_id: replace(rules, queue_order=order, mix=random.choice((rules.mix, ())))
         for (group_id, rules), order in zip(world.rules.items(), orders, strict=True)

@@ -1,0 +1,164 @@
+"""Fair share with history: who used less for their weight goes first, nobody starves, nobody is locked out.
+
+Each test was seen to fail under these faults, planted in the product:
+
+| test_... | planted faults |
+|---|---|
+| use_follows_the_weights_over_a_month | weights are ignored; ended sessions do not count; nothing decays |
+| an_old_flood_does_not_hold_up_a_newcomer | who waits longest goes first; the bands of six hours that were there |
+| past_use_locks_nobody_out | nothing is assured |
+| a_large_session_of_a_heavy_user_starts_in_time | nobody is starving |
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timedelta
+from heapq import heappop, heappush
+from random import Random
+
+import pytest
+
+from scheduler.core.cluster_state import ClusterState
+from scheduler.core.fair_share import FairShares
+from scheduler.core.placement import serve
+from scheduler.core.tests.timelines import HOUR, at, job
+from scheduler.core.tests.worlds import NOW, UNLIMITED, make_host, make_request, make_snapshot, placed, plan
+from scheduler.core.types import HostView, QueueOrder, Rules, RunningSession, SessionRequest, Snapshot, Usage
+from scheduler.simulation.simulator import Job, simulate
+
+DAY = 24 * HOUR
+FAIR = Rules(queue_order=QueueOrder.FAIR)
+
+
+def fair_world(hosts: list[HostView], queue: list[SessionRequest]) -> Snapshot:
+    return replace(make_snapshot(hosts, queue), rules={1: FAIR})
+
+
+def hosts_of(count: int) -> list[HostView]:
+    return [make_host(number, [1000] * 8, cpu=64) for number in range(1, count + 1)]
+
+
+def gpu_hours(hours: float, moment: datetime = NOW) -> Usage:
+    return Usage(0, 0, 1000 * 3600 * hours, moment)
+
+
+class Month:
+    """A month in which each user always has eight sessions waiting."""
+
+    def __init__(self, random: Random, hosts: int, weights: dict[int, int], half_life: timedelta) -> None:
+        self.random = random
+        rules = replace(FAIR, half_life=half_life)
+        world = Snapshot(
+            hosts=tuple(hosts_of(hosts)),
+            queue=(),
+            owners=dict.fromkeys(weights, UNLIMITED),
+            weights=weights,
+            rules={1: rules},
+        )
+        self.rules = world.rules
+        self.cluster = ClusterState(world)
+        self.ends: list[tuple[datetime, str]] = []
+        self.run_times: dict[str, timedelta] = {}
+        self.waiting = [self.next_request(owner_id, NOW) for owner_id in weights for _ in range(8)]
+
+    def next_request(self, owner_id: int, now: datetime) -> SessionRequest:
+        name = f"s{len(self.run_times):06}"
+        self.run_times[name] = self.random.randint(1, 12) * HOUR / 2
+        return make_request(name, self.random.choice((250, 500, 1000, 1000, 2000)), owner=owner_id)._replace(
+            queued_at=now, duration=self.run_times[name]
+        )
+
+    def days(self, count: int) -> Iterator[FairShares]:
+        """Yield the shares at the end of each day."""
+        now, midnight = NOW, NOW + DAY
+        while midnight <= NOW + count * DAY:
+            self.cluster.clear_heads()
+            owner_of = {request.id: request.owner_id for request in self.waiting}
+            placements, self.waiting = serve(self.cluster, self.waiting, self.rules, now)
+            for placement in placements:
+                heappush(self.ends, (now + self.run_times[placement.session_id], placement.session_id))
+                self.waiting.append(self.next_request(owner_of[placement.session_id], now))
+            while self.ends and self.ends[0][0] > midnight:
+                shares = self.cluster.fair_shares(1)
+                assert shares is not None
+                shares.base(1, midnight)
+                yield shares
+                midnight += DAY
+            now = self.ends[0][0]
+            while self.ends and self.ends[0][0] == now:
+                self.cluster.end(1, heappop(self.ends)[1], now)
+
+
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 5))])
+def test_use_follows_the_weights_over_a_month(seed: int) -> None:
+    weights = {owner_id: 50 * (1 + owner_id % 4) for owner_id in range(1, 41)}
+    worst = 0.0
+    for day, shares in enumerate(Month(Random(seed), 8, weights, 7 * DAY).days(30), 1):
+        used = {owner_id: shares.base(owner_id, NOW + day * DAY)[2] for owner_id in weights}
+        parts = {owner_id: amount / sum(used.values()) for owner_id, amount in used.items()}
+        fair = {owner_id: weight / sum(weights.values()) for owner_id, weight in weights.items()}
+        if day >= 7:
+            worst = max(worst, *(abs(parts[owner_id] / fair[owner_id] - 1) for owner_id in weights))
+    assert worst < 0.1
+
+
+def test_an_old_flood_does_not_hold_up_a_newcomer() -> None:
+    flood = [make_request(f"a{n:03}", 1000, owner=1)._replace(queued_at=at(-7)) for n in range(400)]
+    late = [make_request(f"b{n}", 1000, owner=2)._replace(queued_at=at(0.5)) for n in range(16)]
+    jobs = [Job(request, 2 * HOUR + n % 16 * timedelta(minutes=7)) for n, request in enumerate(flood)]
+    starts = simulate(fair_world(hosts_of(2), flood), [*jobs, *(Job(request, 8 * HOUR) for request in late)]).starts
+    first = [starts[request.id] for request in late[:12]]  # a quarter of the group is assured to the other
+    assert max(first) <= at(0.5) + 4 * HOUR
+
+
+def test_past_use_locks_nobody_out() -> None:
+    queue = [make_request(f"{owner}{n}", 1000, owner=owner) for owner in (1, 2) for n in range(16)]
+    world = replace(fair_world(hosts_of(2), queue), used={(1, 1): gpu_hours(10_000)})
+    owners = [name[0] for name in placed(plan(world))]
+    assert owners.count("1") == 4  # half of a half of 16
+    assert owners.count("2") == 12
+
+
+def test_a_large_session_of_a_heavy_user_starts_in_time() -> None:
+    large = make_request("large", 8000, owner=1)
+    small = [make_request(f"s{n:03}", 1000, owner=2 + n % 7) for n in range(700)]
+    world = replace(fair_world(hosts_of(1), [large, *small]), used={(1, 1): gpu_hours(10_000)})
+    jobs = [job(large), *(Job(request._replace(duration=HOUR), HOUR) for request in small)]
+    starts = simulate(world, jobs).starts
+    assert at(24) <= starts["large"] <= at(26)
+
+
+def test_use_decays_by_half_each_half_life() -> None:
+    rules = replace(FAIR, half_life=DAY)
+    running = RunningSession("x", 1, 1, 1, 1, ((100, 1000),), NOW - DAY)
+    shares = FairShares(hosts_of(1), rules, [running], {2: gpu_hours(100, NOW - 2 * DAY)}, {})
+    assert shares.base(2, NOW)[2] == pytest.approx(25 * 3600 * 1000)
+    assert shares.base(1, NOW)[2] == pytest.approx(1000 * 86400 * 0.5 / 0.693147, rel=1e-6)
+    shares.remove(running, NOW)
+    assert shares.used[1].fgpu_milli_seconds == pytest.approx(1000 * 86400 * 0.5 / 0.693147, rel=1e-6)
+    assert shares.base(1, NOW + DAY)[2] == pytest.approx(1000 * 86400 * 0.25 / 0.693147, rel=1e-6)
+
+
+def test_the_largest_part_of_any_resource_counts() -> None:
+    host = make_host(1, [1000] * 4, cpu=18)
+    cores = [make_request(f"c{n}", cpu=2, owner=1) for n in range(8)]
+    gpus = [make_request(f"g{n}", 1000, owner=2) for n in range(4)]
+    names = list(placed(plan(replace(fair_world([host], [*cores, *gpus])))))
+    assert names[:6] == ["c0", "g0", "c1", "c2", "g1", "c3"]  # 2 of 18 cores against 1 of 4 GPUs
+
+
+def test_weights_and_charges_change_how_much_counts() -> None:
+    queue = [make_request(f"{owner}{n}", 1000, owner=owner) for owner in (1, 2) for n in range(16)]
+    world = replace(fair_world(hosts_of(2), queue), weights={1: 300})
+    owners = [name[0] for name in placed(plan(world))]
+    assert (owners.count("1"), owners.count("2")) == (12, 4)
+    cheap = [request._replace(charge_percent=100 if request.owner_id == 2 else 50) for request in queue]
+    owners = [name[0] for name in placed(plan(fair_world(hosts_of(1), cheap)))]
+    assert owners.count("1") > owners.count("2")
+
+
+def test_priority_goes_before_use() -> None:
+    urgent = make_request("urgent", 1000, owner=1)._replace(priority=11)
+    queue = [make_request("other", 1000, owner=2)._replace(priority=10), urgent]
+    world = replace(fair_world([make_host(1, [1000])], queue), used={(1, 1): gpu_hours(50)})
+    assert list(placed(plan(world))) == ["urgent"]

@@ -1,0 +1,59 @@
+"""Place of a waiting session in its group's queue, by the state of this process. Writes nothing."""
+
+from dataclasses import dataclass
+
+from django.utils import timezone
+
+from scheduler import estimate
+from scheduler.core.types import QueueOrder
+from sessions.lifecycle import Status
+from sessions.models import Session
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueuePlace:
+    """How many sessions are ahead, and in fair order the parts of the group's use, in percent."""
+
+    ahead: int
+    own_ahead: int  # of the same owner
+    order: QueueOrder
+    used_percent: int | None = None  # of all that was used lately, by its owner
+    fair_percent: int | None = None  # of what all who wait or run there are due, by weight
+
+    @property
+    def is_fair(self) -> bool:
+        """Whether use decides who is next."""
+        return self.order == QueueOrder.FAIR
+
+
+def place_of(session: Session) -> QueuePlace | None:
+    """Return the place of a session; None where it waits for something else than its turn, or not at all.
+
+    Takes a few queries, as it reads only what has changed.
+    """
+    if session.status != Status.PENDING:
+        return None
+    now = timezone.now()
+    with estimate.cache_lock:
+        state = estimate.state_cache.take(now)
+        state.serve(now)  # its placements stay unconfirmed, and are read again the next time
+        estimate.state_cache.put_back(state)
+        queue = state.incremental
+        if session.pk not in queue.requests:
+            return None
+        ahead = queue.ahead_of(session.pk, now)
+        shares = queue.fair_shares_of(session.resource_group_id)
+        own = sum(request.owner_id == session.owner_id for request in ahead)
+        if shares is None:
+            return QueuePlace(ahead=len(ahead), own_ahead=own, order=QueueOrder.FIFO)
+        waiting = queue.owners_in(session.resource_group_id)
+        parts = shares.parts(now)
+        used = parts.get(session.owner_id, 0.0) / (sum(parts.values()) or 1.0)
+        fair = shares.weight(session.owner_id) / shares.active_weight(waiting)
+    return QueuePlace(
+        ahead=len(ahead),
+        own_ahead=own,
+        order=QueueOrder.FAIR,
+        used_percent=round(100 * used),
+        fair_percent=round(100 * fair),
+    )
