@@ -1,5 +1,10 @@
-"""The documentation as pages: which documents there are, their HTML, and a search over their sections. No Django."""
+"""The documentation as pages: which documents there are, their HTML, and a search over their sections. No Django.
 
+The documents are written in English. A translation lies at the same path below docs/<language>/ and begins with the
+digest of the English text that it translates; where that has changed since, the page says so.
+"""
+
+import hashlib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,9 +17,12 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 FOLDER: Final = Path(__file__).resolve().parents[2] / "docs"
+ORIGINAL: Final = "en"
+LANGUAGES: Final = ("ko",)  # of translations
 MAX_RESULTS: Final = 30
 EXCERPT_CHARACTERS: Final = 180
 _MARKDOWN: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
+_TRANSLATES: Final = re.compile(r"<!-- translates ([0-9a-f]{16}) -->\n")
 _FOREIGN: Final = re.compile(r"[a-z][a-z0-9+.-]*:|/", re.IGNORECASE)  # addresses that lead out of the documents
 
 
@@ -36,6 +44,8 @@ class Document:
     title: str
     html: str
     sections: tuple[Section, ...]
+    language: str = ORIGINAL
+    is_outdated: bool = False  # a translation of which the English document has changed since
 
     @property
     def summary(self) -> str:
@@ -53,32 +63,53 @@ class SearchHit:
 
 
 def names() -> frozenset[str]:
-    """Return the names of all documents."""
-    return frozenset(path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.md"))
+    """Return the names of all documents, without translations."""
+    found = (path.relative_to(FOLDER).with_suffix("") for path in FOLDER.rglob("*.md"))
+    return frozenset(path.as_posix() for path in found if path.parts[0] not in LANGUAGES)
+
+
+def digest_of(name: str) -> str:
+    """Return the digest of the English text by which a translation names it."""
+    return hashlib.sha256((FOLDER / f"{name}.md").read_bytes()).hexdigest()[:16]
 
 
 @cache
-def load(name: str) -> Document:
-    """Return the document. Raises KeyError if there is none of this name."""
+def load(name: str, language: str = ORIGINAL) -> Document:
+    """Return the document in a language, in English where it is not translated. Raises KeyError without one."""
     if name not in names():
         raise KeyError(name)
-    tokens = _MARKDOWN.parse((FOLDER / f"{name}.md").read_text())
-    sections = tuple(_sections(tokens))
+    path = FOLDER / language / f"{name}.md"
+    if language not in LANGUAGES or not path.exists():
+        return _document(name, (FOLDER / f"{name}.md").read_text())
+    text = path.read_text()
+    source = _TRANSLATES.match(text)
+    is_outdated = source is None or source[1] != digest_of(name)
+    anchors = [section.anchor for section in load(name).sections]
+    return _document(name, text[source.end() if source else 0 :], anchors, language, is_outdated)
+
+
+def _document(
+    name: str, text: str, anchors: Sequence[str] = (), language: str = ORIGINAL, is_outdated: bool = False
+) -> Document:
+    """Return the document of a text; the headings of a translation have the `anchors` of the original's."""
+    tokens = _MARKDOWN.parse(text)
+    sections = tuple(_sections(tokens, anchors))
     for token in tokens:
         _lead_to_pages(token.children or (), name)
         if token.type == "fence" and token.info.strip() == "mermaid":
             token.hidden, token.type, token.content = True, "html_block", ""  # a drawing, which needs a program
     html = str(_MARKDOWN.renderer.render(tokens, _MARKDOWN.options, {}))
     html = html.replace("<table>", '<div class="help-table" tabindex="0"><table>').replace("</table>", "</table></div>")
-    return Document(name, sections[0].title, html.replace("<pre>", '<pre tabindex="0">'), sections)
+    html = html.replace("<pre>", '<pre tabindex="0">')
+    return Document(name, sections[0].title, html, sections, language, is_outdated)
 
 
-def search(query: str, among: Sequence[str]) -> list[SearchHit]:
+def search(query: str, among: Sequence[str], language: str = ORIGINAL) -> list[SearchHit]:
     """Return the sections of these documents that hold every word of the query, those with it in the title first."""
     words = query.casefold().split()
     found = [
         SearchHit(document, section, _excerpt(section.text, words[0]))
-        for document in map(load, among)
+        for document in (load(name, language) for name in among)
         for section in document.sections
         if words and all(word in f"{section.title} {section.text}".casefold() for word in words)
     ]
@@ -86,13 +117,14 @@ def search(query: str, among: Sequence[str]) -> list[SearchHit]:
     return found[:MAX_RESULTS]
 
 
-def _sections(tokens: Sequence[Token]) -> list[Section]:
-    """Return the sections, and give each heading the anchor that it has on code forges."""
+def _sections(tokens: Sequence[Token], anchors: Sequence[str]) -> list[Section]:
+    """Return the sections, and give each heading the next of the anchors, else the one that it has on code forges."""
     found: list[tuple[str, str, int, list[str]]] = []
+    given = iter(anchors)
     for index, token in enumerate(tokens):
         if token.type == "heading_open":
             title = _plain(tokens[index + 1])
-            anchor = re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-")
+            anchor = next(given, re.sub(r"[^\w -]", "", title.lower()).replace(" ", "-"))
             token.attrSet("id", anchor)
             found.append((title, anchor, int(token.tag[1:]), []))
         elif token.type == "inline" and tokens[index - 1].type != "heading_open":

@@ -7,6 +7,7 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils.functional import Promise
+from django.utils.translation import get_language
 from django.utils.translation import gettext_lazy as _
 from django.views.decorators.http import require_safe
 
@@ -38,6 +39,7 @@ GROUPS: Final = (
             "scheduling",
             "fgpu",
             "isolation",
+            "notifications",
             "api",
             "glossary",
         ),
@@ -53,7 +55,11 @@ ORDER: Final = tuple(name for group in GROUPS for name in group.names)
 def index(request: HttpRequest) -> HttpResponse:
     """List the documents, or what a search `q` finds in them."""
     query = request.GET.get("q", "").strip()
-    context = {"groups": _groups(), "query": query, "results": documents.search(query, ORDER) if query else []}
+    context = {
+        "groups": _groups(),
+        "query": query,
+        "results": documents.search(query, ORDER, get_language() or "") if query else [],
+    }
     return render(request, "help/index.html", context)
 
 
@@ -62,7 +68,7 @@ def index(request: HttpRequest) -> HttpResponse:
 def page(request: HttpRequest, name: str) -> HttpResponse:
     """Show a document."""
     try:
-        document = documents.load(name)
+        document = documents.load(name, documents.ORIGINAL if "original" in request.GET else get_language() or "")
     except KeyError:
         raise Http404 from None
     return render(request, "help/page.html", {"document": document, "groups": _groups()})
@@ -76,4 +82,5 @@ def keys(request: HttpRequest) -> HttpResponse:
 
 
 def _groups() -> list[tuple[DocumentGroup, list[documents.Document]]]:
-    return [(group, [documents.load(name) for name in group.names]) for group in GROUPS]
+    language = get_language() or ""
+    return [(group, [documents.load(name, language) for name in group.names]) for group in GROUPS]

@@ -1,6 +1,7 @@
 """The help: every document and link of it, the search, and the keys."""
 
 import re
+from pathlib import Path
 from urllib.parse import urljoin
 
 import pytest
@@ -41,6 +42,38 @@ def test_help_search_finds_sections_by_all_words() -> None:
     assert "Nothing in the help" in text_of(client, "/help/?q=%3Cb%3Exyzzy")
     assert "&lt;b&gt;xyzzy" in text_of(client, "/help/?q=%3Cb%3Exyzzy")
     assert client.get("/help/../settings/").status_code == client.get("/help/nothing/").status_code == 404
+
+
+@pytest.mark.django_db
+def test_translated_documents_have_the_originals_sections_and_links() -> None:
+    client = browser_of(make_user())
+    for name in documents.names():
+        original, korean = documents.load(name), documents.load(name, "ko")
+        if korean.language == "ko" and not korean.is_outdated:
+            assert [each.level for each in korean.sections] == [each.level for each in original.sections], name
+            assert [each.anchor for each in korean.sections] == [each.anchor for each in original.sections], name
+            assert _links(korean.html) == _links(original.html), name
+            assert korean.html.count("<code>") >= original.html.count("<code>") * 0.9, name
+    page = text_of(client, "/help/launching/", **{"accept-language": "ko"})
+    assert '<article class="help-document" lang="ko">' in page
+
+
+def test_an_outdated_translation_is_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(documents, "FOLDER", tmp_path)
+    (tmp_path / "ko").mkdir()
+    (tmp_path / "x.md").write_text("# One\n")
+    (tmp_path / "ko/x.md").write_text(f"<!-- translates {documents.digest_of('x')} -->\n# 하나\n")
+    documents.load.cache_clear()
+    assert (documents.load("x", "ko").title, documents.load("x", "ko").is_outdated) == ("하나", False)
+    (tmp_path / "x.md").write_text("# Two\n")
+    documents.load.cache_clear()
+    assert documents.load("x", "ko").is_outdated
+    assert documents.load("x", "en").title == documents.load("x").title == "Two"
+    documents.load.cache_clear()
+
+
+def _links(html: str) -> list[str]:
+    return sorted(re.findall(r'href="([^"]+)"', html))
 
 
 @pytest.mark.django_db

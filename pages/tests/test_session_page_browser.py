@@ -66,6 +66,12 @@ def test_use_is_plotted_with_one_cursor_within_the_page(
             expect(each).to_contain_text(": ")
         page.mouse.move(0, 0)
         expect(now["cpu"]).to_have_text("0.50 of 1 core")
+        slider = page.get_by_role("slider", name="CPU over time")
+        slider.press("ArrowLeft")
+        for each in now.values():
+            expect(each).to_contain_text(": ")
+        slider.press("Escape")
+        expect(now["cpu"]).to_have_text("0.50 of 1 core")
         page.get_by_role("button", name="Whole life").click()
         expect(page.get_by_role("button", name="Whole life")).to_have_attribute("aria-pressed", "true")
         page.evaluate("localStorage.setItem('gpuplatform.theme', 'dark'); dispatchEvent(new Event('storage'))")

@@ -1,6 +1,7 @@
 // The plots of a session's use: one cursor for all of them, the last hour or the whole life, asked for again every ten
 // seconds while the session runs and the page is seen.
 import { gettext } from "#i18n";
+import { bindCursor } from "#plot-cursor";
 import { PLOTS, columns, timeMark, top } from "#usage-series";
 
 const EVERY_MS = 10_000;
@@ -50,7 +51,11 @@ function limitLine(limit, colour) {
 function say(place, name, index) {
   const point = latest.points.at(index) ?? latest.points.at(-1);
   const when = index === -1 ? "" : `${timeMark(Date.parse(point.at) / 1000, lengthShown())}: `;
-  place.querySelector("[data-now]").textContent = `${when}${PLOTS[name].text(point, latest)}`;
+  const text = `${when}${PLOTS[name].text(point, latest)}`;
+  place.querySelector("[data-now]").textContent = text;
+  const last = latest.points.length - 1;
+  const values = { valuemin: 0, valuemax: last, valuenow: index < 0 ? last : index, valuetext: text };
+  for (const [key, value] of Object.entries(values)) place.querySelector("[data-area]").setAttribute(`aria-${key}`, value);
 }
 
 function lengthShown() {
@@ -104,14 +109,15 @@ function draw(anew) {
     if (each.plot) each.plot.setData(data);
     else each.plot = new window.uPlot(options(each.name, each.place, area.clientWidth), data, area);
     if (each.plot.cursor.idx === null || each.plot.cursor.left < 0) say(each.place, each.name, -1);
-    describe(each, area);
   }
 }
 
-function describe({ name, place }, area) {
-  area.setAttribute("role", "img");
-  const label = place.querySelector(".usage-name").textContent;
-  area.setAttribute("aria-label", gettext("%(name)s over time, now %(now)s", { name: label, now: PLOTS[name].text(latest.points.at(-1), latest) }));
+// What moves the cursor: the moment and its figures are the value of a slider.
+function makeSlider({ place }, plotOf) {
+  const area = place.querySelector("[data-area]");
+  area.setAttribute("role", "slider");
+  area.setAttribute("aria-label", gettext("%(name)s over time", { name: place.querySelector(".usage-name").textContent }));
+  bindCursor(area, plotOf);
 }
 
 async function ask() {
@@ -138,6 +144,7 @@ function attach() {
   if (!found || found === card) return;
   card = found;
   drawn = [...card.querySelectorAll("[data-plot]")].map((place) => ({ place, name: place.dataset.plot, plot: null }));
+  for (const each of drawn) makeSlider(each, () => each.plot);
   card.addEventListener("click", choose);
   new ResizeObserver(() => {
     for (const { plot, place } of drawn) plot?.setSize({ width: place.querySelector("[data-area]").clientWidth, height: HEIGHT });

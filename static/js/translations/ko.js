@@ -49,8 +49,8 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "%(name)s is set twice.": [
 "%(name)s이(가) 두 번 설정되었습니다."
 ],
-"%(name)s over time, now %(now)s": [
-"시간별 %(name)s, 지금 %(now)s"
+"%(name)s over time": [
+"시간에 따른 %(name)s"
 ],
 "%(number)s of %(count)s": [
 "%(count)s개 중 %(number)s번째"
