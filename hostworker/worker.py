@@ -15,6 +15,7 @@ from django.db import close_old_connections, connections
 from folders import measure, roots
 from hostworker import (
     app_starter,
+    arbiter_watch,
     converter,
     disk_watch,
     gpu_readings,
@@ -31,7 +32,9 @@ from hostworker import (
     usage_recorder,
 )
 from hostworker import watchdog as gpu_watchdog
+from hostworker.arbiter_watch import ArbiterWatch
 from hostworker.disk_watch import DiskWatch
+from hostworker.enforcement.arbiter import Arbiter
 from hostworker.folder_storage import FolderStorage
 from hostworker.gpu_readings import GpuReadings
 from hostworker.jupyter_activity import JupyterActivity
@@ -69,10 +72,12 @@ class HostWorker:
         hold_firewall: Callable[[], None] | None = None,
         privileges: HostPrivileges | None = None,
         readings: GpuReadings | None = None,
+        arbiter: Arbiter | None = None,
     ) -> None:
         self.runtime = runtime
         self.host = host
         self._hold_firewall = hold_firewall
+        self._arbiter = arbiter
         self._stopped = threading.Event()
         self._disk = DiskWatch(runtime, host, bytes_from(settings.COMPUTE_DISK_RESERVE))
         self._engine_silent_since: float | None = None  # by the monotonic clock; None while it answers
@@ -103,6 +108,8 @@ class HostWorker:
             loops.append((watchdog.poll, gpu_watchdog.POLL_INTERVAL_SECONDS))
         if readings:
             loops.append((readings.poll, gpu_readings.POLL_INTERVAL_SECONDS))
+        if arbiter:
+            loops.append((ArbiterWatch(host, arbiter).poll, arbiter_watch.POLL_INTERVAL_SECONDS))
         if hold_firewall:
             loops.append((self.apply_firewall, RECONCILE_SECONDS))
         self._threads = [
@@ -134,6 +141,8 @@ class HostWorker:
             self._once(self.keep_warm)
         for pool in (self._starts, self._stops):
             pool.shutdown(cancel_futures=True)
+        if self._arbiter:
+            self._once(self._arbiter.end)
 
     def heartbeat(self) -> None:
         """Record that the host is alive; end the process if the host was removed or given to another machine."""

@@ -22,6 +22,7 @@ from tests.containers import remove_containers
 from tests.images import ensure_images
 from tests.ports import free_port
 from tests.wait import SECONDS, until
+from tests.workers import end_arbiter
 
 ROOT = Path(__file__).resolve().parent.parent
 ANNOUNCED = "Ctrl-C stops it."
@@ -64,6 +65,7 @@ def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
     port, host_name = free_port(), f"e2e-{uuid4().hex[:8]}"
     environment = os.environ | {
         "COMPUTE_VAR_DIR": str(var_dir),
+        "COMPUTE_ARBITER_DIR": str(var_dir / "arbiter"),
         "COMPUTE_HTTP_ADDRESS": f"127.0.0.1:{port}",
         "COMPUTE_SSH_ADDRESS": f"127.0.0.1:{free_port()}",
         "COMPUTE_HOST_NAME": host_name,
@@ -90,6 +92,7 @@ def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
         process.send_signal(signal.SIGINT)
         process.wait(2 * SECONDS)
         remove_containers(f"{HOST_LABEL}={host_name}")
+        end_arbiter(var_dir / "arbiter")
 
 
 def announced(process: "subprocess.Popen[bytes]", log: Path, var_dir: Path, environment: Mapping[str, str]) -> Platform:

@@ -12,6 +12,9 @@ from pathlib import Path
 from django.conf import settings
 from django.db import connection
 
+from hostworker.enforcement.arbiter import Arbiter
+from hostworker.enforcement.arbiter_folder import ArbiterFolder
+from hostworker.enforcement.programs import Programs
 from resources.models import Host, HostStatus
 from tests.wait import SECONDS, until
 
@@ -30,9 +33,11 @@ def host_worker(name: str, *, on: Sequence[str] = (), **environment: str) -> Ite
 
     `on` are words before the command that run it on another machine.
     """
+    arbiter = Path(settings.COMPUTE_VAR_DIR) / "arbiter" / name
     variables = os.environ | {
         "DATABASE_URL": database_url(),
         "COMPUTE_VAR_DIR": str(settings.COMPUTE_VAR_DIR),
+        "COMPUTE_ARBITER_DIR": str(arbiter),
         "COMPUTE_HOST_NAME": name,
         "COMPUTE_RUNTIME": "hostworker.runtime.docker.DockerRuntime",
     }
@@ -45,6 +50,15 @@ def host_worker(name: str, *, on: Sequence[str] = (), **environment: str) -> Ite
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
         process.wait(SECONDS)
+        end_arbiter(arbiter)
+
+
+def end_arbiter(folder: Path) -> None:
+    """End the arbiter of this folder, which outlives its host worker, and remove the folder."""
+    arbiter = Arbiter(Programs(build=folder, store=folder), ArbiterFolder(folder))
+    for key in sorted(arbiter.folder.keys()):
+        arbiter.folder.discard(key)
+    arbiter.end()
 
 
 @contextmanager

@@ -266,6 +266,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "GPU access": doctor_gpus.access,
     "GPU nodes": doctor_gpus.nodes,
     "fGPU": lambda: doctor_gpus.division(is_database_there=not _database_problem()),
+    "GPU time": doctor_gpus.turns,
     "figures": _figures,
     "database": _database,
     "Redis": _redis,

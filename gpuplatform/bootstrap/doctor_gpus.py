@@ -83,6 +83,17 @@ def division(*, is_database_there: bool) -> Finding:
     return Finding(Verdict.OK, f"the hook is built; tiers: {', '.join(sorted(set(found))) or 'no GPU registered yet'}")
 
 
+def turns() -> Finding:
+    """Return whether an arbiter shares out GPU time on this host."""
+    arbiter = get_enforcer().arbiter
+    if arbiter is None or not arbiter.folder.keys():
+        return Finding(Verdict.OK, "no session here shares a GPU; its arbiter starts with the first")
+    if found := arbiter.running():
+        return Finding(Verdict.OK, f"shared out by the arbiter, pid {found.pid}, at {arbiter.folder.root}")
+    text = "the arbiter does not run: sessions keep to their shares, and what others leave idle is lost"
+    return Finding(Verdict.WARN, text, f"the host worker starts it; why it ends is in {arbiter.folder.root}/log")
+
+
 def _has_link(node: Path) -> bool:
     """Return whether systemd finds the device by its numbers."""
     try:

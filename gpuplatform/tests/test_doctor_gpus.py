@@ -1,5 +1,6 @@
 """What doctor says of real GPUs; driver, engine and /dev are played by stand-ins."""
 
+import fcntl
 import os
 import shutil
 from pathlib import Path
@@ -10,6 +11,10 @@ import pytest
 from gpuplatform.bootstrap import doctor_gpus, gpus
 from gpuplatform.bootstrap.findings import Verdict
 from gpuplatform.bootstrap.gpus import FoundGpu
+from hostworker.enforcement.arbiter import Arbiter
+from hostworker.enforcement.arbiter_folder import ArbiterFolder
+from hostworker.enforcement.enforcer import Enforcer
+from hostworker.enforcement.programs import Programs
 from hostworker.runtime import gpu_access
 
 UUID = "GPU-00000000-0000-4000-8000-000000000001"
@@ -84,3 +89,17 @@ def test_missing_nodes_and_an_unloaded_driver_are_told(machine: Path, monkeypatc
 def test_without_nvidia_gpus_there_is_nothing_to_find_fault_with(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gpus, "find", list)
     assert doctor_gpus.access().verdict is doctor_gpus.nodes().verdict is Verdict.OK
+
+
+def test_doctor_knows_whether_an_arbiter_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    programs = Programs(build=tmp_path, store=tmp_path)
+    arbiter = Arbiter(programs, ArbiterFolder(tmp_path / "arbiter"))
+    monkeypatch.setattr(doctor_gpus, "get_enforcer", lambda: Enforcer(programs, tmp_path, arbiter=arbiter))
+    assert doctor_gpus.turns().verdict is Verdict.OK
+    arbiter.folder.prepare(("session", 1), "")
+    assert "the arbiter does not run" in doctor_gpus.turns().text
+    with (arbiter.folder.root / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock.write("pid=7 build=x\n")
+        lock.flush()
+        assert "by the arbiter, pid 7" in doctor_gpus.turns().text

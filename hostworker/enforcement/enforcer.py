@@ -1,13 +1,16 @@
 """Prepares a container for its shares of GPUs, and checks after the start that it is held to them."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from engine.containers import VARIABLES_PATH
-from fgpu.mounts import BindMount, hook_mounts, simulated_mounts
+from fgpu.limits import parse_limits
+from fgpu.mounts import ArbiterFiles, BindMount, hook_mounts, simulated_mounts
 from hostworker.enforcement import mps, variables
+from hostworker.enforcement.arbiter import Arbiter
 from hostworker.enforcement.figures import NO_FIGURES, Figures
 from hostworker.enforcement.folders import LIMITS, SessionFolders
 from hostworker.enforcement.programs import Programs, ProgramsMissingError
@@ -18,6 +21,9 @@ from hostworker.privileged.direct import DirectPrivileges
 from hostworker.runtime.base import ContainerSpec, EnforcementError, EnforcementSetup, GpuGrant, Key
 from resources.tiers import Tier
 
+logger = logging.getLogger(__name__)
+
+ALL: Final = 100  # percent of a device's SMs
 STALE: Final = "it could not when its worker registered; start the worker anew."
 NOT_HOOKED: Final = (
     "The image does not run under the hook that divides a GPU: it must be built on glibc. Ask for whole GPUs, or use "
@@ -40,16 +46,18 @@ class Enforcer:
         context_memory: int = 0,
         mps_folder: Path | None = None,
         privileges: HostPrivileges | None = None,
+        arbiter: Arbiter | None = None,
         sees_files: bool = False,
         pins_cpus: bool = True,
     ) -> None:
-        """Without `privileges` this process must be root itself.
+        """Without `privileges` this process must be root itself, and without an `arbiter` idle GPU time is lost.
 
         With `sees_files` the engine sees this process's files, being on this machine: then containers read their own
         figures, and get users' variables in a file.
         """
         self.programs = programs
         self.privileges = privileges or DirectPrivileges()
+        self.arbiter = arbiter
         self.folders = SessionFolders(root / "sessions", self.privileges)
         self.figures = Figures(self.folders, pins_cpus=pins_cpus)
         self.simulation = root / "simulation"
@@ -87,6 +95,16 @@ class Enforcer:
         mps_mounts = mps.mounts(self._mps_folder)
         return replace(setup, mounts=(*setup.mounts, *mps_mounts), environment=mps.environment(shared_by_mps))
 
+    def keys(self) -> set[Key]:
+        """Return the attempts of which there are files."""
+        return self.folders.keys() | (self.arbiter.folder.keys() if self.arbiter else set())
+
+    def discard(self, key: Key) -> None:
+        """Remove the attempt's files; gone already is success."""
+        if self.arbiter:
+            self.arbiter.folder.discard(key)
+        self.folders.discard(key)
+
     def applies_to(self, key: Key) -> bool:
         """Return whether the attempt's container must run under the hook."""
         return (self.folders.path(key) / LIMITS).exists()
@@ -110,7 +128,23 @@ class Enforcer:
         if problem or any(gpu.tier is Tier.NONE for gpu in spec.gpus):
             raise EnforcementError(f"Its host cannot divide a GPU: {problem or STALE}")
         limits, region = self.folders.prepare(spec, self.context_memory)
-        return hook_mounts(limits, region, self.programs.installed())
+        return hook_mounts(limits, region, self.programs.installed(), self._join_arbiter(spec, limits))
+
+    def _join_arbiter(self, spec: ContainerSpec, limits: Path) -> ArbiterFiles | None:
+        """Return what the session needs to get turns; None where nothing of it is gated, or it is to go without.
+
+        Without turns a session keeps to its share by itself, so a failure here is not one of its start.
+        """
+        lease = limits.read_text()
+        if self.arbiter is None or all(limit.sm_percent == ALL for limit in parse_limits(lease)):
+            return None
+        try:
+            files = self.arbiter.folder.prepare((spec.session, spec.attempt), lease)
+        except OSError as error:
+            logger.error("session %s: gets no turns on its GPUs, only its share: %s", spec.session, error)
+            return None
+        self.arbiter.hold()
+        return files
 
     def _set_variables(self, spec: ContainerSpec, of_image: Mapping[str, str]) -> EnforcementSetup:
         """Write what sets variables inside the container alone, where the engine sees the file."""

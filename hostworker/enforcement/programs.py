@@ -2,12 +2,14 @@
 
 import hashlib
 import os
+import platform
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 HOOK: Final = "libfgpu.so"
 NVML: Final = "sim/libnvidia-ml.so.1"
+ARBITER: Final = f"arbiter-{platform.machine()}"
 PARTS: Final = ("ld.so.preload", "sim/libcuda.so.1", NVML, "sim/nvidia-smi", HOOK)  # the hook is copied last
 
 
@@ -44,6 +46,23 @@ class Programs:
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 write_whole(folder / name, content, 0o755)
         return folder
+
+    def installed_arbiter(self) -> tuple[Path, str]:
+        """Return a copy of the arbiter as it is built now, and what tells it from other builds.
+
+        Raises ProgramsMissingError, OSError.
+        """
+        built = self.build / ARBITER
+        try:
+            content = built.read_bytes()
+        except FileNotFoundError:
+            raise ProgramsMissingError(f"{built} is missing; `make fgpu` builds it.") from None
+        name = hashlib.sha256(content).hexdigest()[:16]
+        copy = self.store / "arbiters" / name
+        if not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            write_whole(copy, content, 0o755)
+        return copy, name
 
     def hook_inodes(self) -> frozenset[int]:
         """Return the inodes of our copies of the hook, by which a process is known to have one of them mapped.

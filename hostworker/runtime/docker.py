@@ -236,7 +236,7 @@ class DockerRuntime:
                 self._pool.discard_container(container["Id"])
             self._pool.discard((session, attempt))
         if self._enforcer:
-            self._enforcer.folders.discard((session, attempt))
+            self._enforcer.discard((session, attempt))
 
     def containers(self) -> list[ContainerState]:
         """Return the state of every container of this installation and host; one request, and one per ended one.
@@ -254,7 +254,7 @@ class DockerRuntime:
         """Return the attempts that have files of the enforcer or a sandbox; see Runtime."""
         with translated(EngineUnreachableError):
             sandboxes = self._pool.keys()
-        return sandboxes | (self._enforcer.folders.keys() if self._enforcer else set())
+        return sandboxes | (self._enforcer.keys() if self._enforcer else set())
 
     def keep_warm(self, stopped: threading.Event) -> None:
         """Keep sandboxes ready; see Runtime."""

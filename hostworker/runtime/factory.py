@@ -13,6 +13,8 @@ from docker.errors import DockerException
 from requests.exceptions import RequestException
 
 from engine.containers import HOST_LABEL
+from hostworker.enforcement.arbiter import Arbiter
+from hostworker.enforcement.arbiter_folder import ArbiterFolder, folder_for
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import Programs
 from hostworker.privileged.base import HostPrivileges
@@ -56,6 +58,7 @@ def get_enforcer() -> Enforcer:
         helper_url,
         settings.COMPUTE_DOCKER_URL.startswith("unix://"),
         settings.COMPUTE_PIN_CPUS,
+        settings.COMPUTE_ARBITER_DIR,
     )
 
 
@@ -89,13 +92,16 @@ def _make_enforcer(
     helper_url: str,
     sees_files: bool,
     pins_cpus: bool,
+    arbiter_folder: str,
 ) -> Enforcer:
+    programs = Programs(build=Path(settings.BASE_DIR) / "fgpu" / "build", store=folder / "programs")
     return Enforcer(
-        Programs(build=Path(settings.BASE_DIR) / "fgpu" / "build", store=folder / "programs"),
+        programs,
         folder / host,
         context_memory=bytes_from(context_memory),
         mps_folder=Path(mps_folder) if mps_folder else None,
         privileges=HelperPrivileges(helper_url, {HOST_LABEL: host}, folder) if helper_url else DirectPrivileges(),
         sees_files=sees_files,
         pins_cpus=pins_cpus,
+        arbiter=Arbiter(programs, ArbiterFolder(folder_for(arbiter_folder, folder / host))),
     )

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from fgpu.limits import REGION_BYTES
+from hostworker.enforcement.arbiter import Arbiter
+from hostworker.enforcement.arbiter_folder import ArbiterFolder
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import HOOK, NVML, PARTS, Programs
 from hostworker.runtime.base import ContainerSpec, EnforcementError, GpuGrant
@@ -68,6 +70,9 @@ HOOK_MOUNTS = {
     "/usr/local/lib/libfgpu.so": False,
     "/etc/ld.so.preload": False,
 }
+
+
+ARBITER_MOUNTS = {"/run/fgpu/grant": False, "/run/fgpu/arbiter": False}
 
 
 def test_share_of_real_gpu_mounts_only_the_hook(enforcer: Enforcer) -> None:
@@ -208,3 +213,37 @@ def test_session_folders_are_listed_until_discarded(enforcer: Enforcer) -> None:
     enforcer.folders.discard((spec.session, 1))
     enforcer.folders.discard((spec.session, 1))
     assert enforcer.folders.keys() == {(spec.session, 2)}
+
+
+@pytest.fixture
+def arbitrated(programs: Programs, tmp_path: Path) -> Enforcer:
+    """An enforcer whose arbiter is not built."""
+    arbiter = Arbiter(programs, ArbiterFolder(tmp_path / "arbiter"))
+    return Enforcer(programs, tmp_path / "host", arbiter=arbiter)
+
+
+def test_a_session_with_a_part_of_a_gpu_gets_turns(arbitrated: Enforcer) -> None:
+    spec = replace(spec_of(grant(), grant(1, 2000)), sharing=Sharing.BURST)
+    mounts = mounted(arbitrated, spec)
+    assert {path: mounts[path] for path in ARBITER_MOUNTS} == ARBITER_MOUNTS
+    assert arbitrated.keys() == {(spec.session, spec.attempt)}
+    assert arbitrated.arbiter
+    folder = arbitrated.arbiter.folder.root / f"{spec.session}-{spec.attempt}"
+    assert (folder / "lease.conf").read_text().splitlines() == lines_of(arbitrated, spec)
+    arbitrated.discard((spec.session, spec.attempt))
+    assert arbitrated.keys() == set()
+
+
+@pytest.mark.parametrize("gpus", [(), (grant(0, 2000, Tier.WHOLE),), (grant(tier=Tier.HOOK_MPS, is_simulated=False),)])
+def test_a_session_that_no_gate_holds_gets_none(arbitrated: Enforcer, gpus: tuple[GpuGrant, ...]) -> None:
+    arbitrated._mps_folder = Path("/mps")
+    assert not ARBITER_MOUNTS.keys() & mounted(arbitrated, spec_of(*gpus)).keys()
+
+
+def test_without_a_folder_for_turns_a_session_starts_all_the_same(
+    arbitrated: Enforcer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "arbiter").mkdir()
+    (tmp_path / "arbiter").chmod(0o777)  # anybody's
+    assert mounted(arbitrated, spec_of(grant())).keys() >= HOOK_MOUNTS.keys()
+    assert "gets no turns on its GPUs, only its share" in caplog.text

@@ -19,7 +19,7 @@ from hostworker.enforcement.telemetry import NvmlTelemetry
 from hostworker.gpu_readings import GpuReadings
 from hostworker.runtime.container_config import NETWORK, bridge_device
 from hostworker.runtime.factory import engine_id, firewall_problem, get_enforcer, get_privileges, get_runtime
-from hostworker.watchdog import Watchdog
+from hostworker.watchdog import Watchdog, nothing_charged
 from hostworker.worker import HostWorker
 from resources.claims import HostNameTakenError, claim, this_identity
 from resources.discovery import Machine, this_machine
@@ -73,7 +73,8 @@ class Command(BaseCommand):
         )
         watchdog = _watchdog(host, machine)
         readings = GpuReadings(host, NvmlTelemetry()) if watchdog else None  # where NVML can be asked
-        worker = HostWorker(get_runtime(), host, watchdog, _firewall(host), get_privileges(), readings)
+        arbiter = get_enforcer().arbiter if machine.devices else None
+        worker = HostWorker(get_runtime(), host, watchdog, _firewall(host), get_privileges(), readings, arbiter)
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())  # until Celery takes it over
         try:
             worker.begin()
@@ -117,4 +118,5 @@ def _watchdog(host: Host, machine: Machine) -> Watchdog | None:
             logger.warning("host %s: its simulated GPUs are not watched: %s", host, error)
             return None
     hooks, privileges = enforcer.programs.hook_inodes, enforcer.privileges
-    return Watchdog(host, NvmlTelemetry(), hooks, enforcer.context_memory, privileges)
+    charged = enforcer.arbiter.charged if enforcer.arbiter else nothing_charged
+    return Watchdog(host, NvmlTelemetry(), hooks, enforcer.context_memory, privileges, charged)
