@@ -54,7 +54,7 @@ def module_db(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iter
 def _no_left_over_kick() -> None:
     """Forget the scheduler's kick flag and other cached facts of the test before."""
     cache.clear()
-    for state_cache in (passes.state_cache, estimate.state_cache):
+    for state_cache in (passes.caches, estimate.state_cache):
         state_cache.clear()  # the database is rolled back, which no commit tells
 
 

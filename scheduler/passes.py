@@ -1,7 +1,12 @@
-"""A scheduling pass: lock, read, plan and write leases; then explain why and until when the others wait."""
+"""A scheduling pass over a resource group: lock, read, plan and write leases; then explain why the others wait.
+
+Each group has a lock, a state and passes of its own, so that none waits for another. What groups share are the limits
+of users: before a pass writes, it locks the users whose limits apply, and checks them against what is held by then.
+"""
 
 import gc
 import logging
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
@@ -11,17 +16,20 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from resources.kick import clear_kick
-from scheduler import snapshot, wait_status
+from resources.models import ResourceGroup
+from scheduler import shared_limits, snapshot, wait_status
 from scheduler.state import SchedulerState
-from scheduler.state_cache import StateCache
+from scheduler.state_cache import GroupCaches
 from sessions import services
 
 logger = logging.getLogger(__name__)
 
-LOCK: Final = 0x47505550  # "GPUP": advisory lock under which one pass at a time reads and writes
+LOCK: Final = 0x47505550  # "GPUP": advisory lock, of each group, under which one pass at a time reads and writes
 REFUSAL_PAUSE: Final = timedelta(minutes=5)  # until a session whose placement was refused is tried again
 MAX_ROUNDS: Final = 3
-state_cache = StateCache()
+caches = GroupCaches()
+_gc_lock = threading.Lock()
+_passes_under_way = 0
 
 
 class RefusedPlacementsError(Exception):
@@ -31,79 +39,115 @@ class RefusedPlacementsError(Exception):
 @contextmanager
 def _gc_paused() -> Iterator[None]:
     """Pause the garbage collector, which would traverse the whole cached state; it may run between passes."""
-    was_enabled = gc.isenabled()
-    gc.disable()
+    global _passes_under_way  # the collector is one for all threads, and so is their count
+    with _gc_lock:
+        _passes_under_way += 1
+        gc.disable()
     try:
         yield
     finally:
-        if was_enabled:
-            gc.enable()
+        with _gc_lock:
+            _passes_under_way -= 1
+            if not _passes_under_way:
+                gc.enable()
 
 
 def run_pass() -> int:
-    """Place every waiting session that fits and explain the rest; return the number placed.
+    """Make a pass over every group, one after the other; return the number of sessions placed.
 
-    The kick is cleared first, so that a commit from now on asks for another pass.
+    The kick is cleared first, so that a commit from now on asks for another pass. A group that fails does not keep the
+    others from theirs: its error is raised after them.
     """
     clear_kick()
-    state, placed, now = place()
-    explain(state, now)
+    placed, errors = 0, []
+    for group_id in group_ids():
+        try:
+            placed += run_group_pass(group_id)
+        except Exception as error:
+            logger.exception("the pass over group %d failed", group_id)
+            errors.append(error)
+    if errors:
+        raise errors[0]
     return placed
 
 
-def place() -> tuple[SchedulerState, int, datetime]:
+def group_ids() -> list[int]:
+    """Return the ids of all groups; inactive ones have waiting sessions to be explained, too."""
+    return list(ResourceGroup.objects.order_by("pk").values_list("pk", flat=True))
+
+
+def run_group_pass(group_id: int) -> int:
+    """Place every waiting session of the group that fits and explain the rest; return the number placed."""
+    state, placed, now = place(group_id)
+    explain(group_id, state, now)
+    return placed
+
+
+def place(group_id: int) -> tuple[SchedulerState, int, datetime]:
     """Assign sessions to hosts; return the state after it, the number assigned, and the time of the decision.
 
-    Waits for a pass of another scheduler to end, whose leases its snapshot then contains; reads what has changed,
-    plans, writes leases and commits. The hosts are notified after the commit. A placement that the database refuses
-    undoes the transaction; the pass is then made anew without it.
+    Waits for a pass over this group by another scheduler to end, whose leases its snapshot then contains; reads what
+    has changed, plans, writes leases and commits. The hosts are notified after the commit. A placement that the
+    database refuses, or that another group's pass has left no limit for, undoes the transaction; the pass is then made
+    anew.
     """
-    placed = 0
+    placed, is_alone = 0, False
     for _ in range(MAX_ROUNDS):
         try:
-            state, count, now = _place()
+            state, count, now = _place(group_id, is_alone=is_alone)
+        except shared_limits.ExceededLimitError as error:
+            logger.info("group %d: the pass is made anew: %s", group_id, error)
+            is_alone = True
         except services.REFUSALS as error:
             logger.warning("a placement was refused, so all are written apart: %s", error)
-            placed += _place_each()
+            placed += _place_each(group_id)
         else:
             return state, placed + count, now
     raise RefusedPlacementsError(f"placements were refused in {MAX_ROUNDS} passes in a row")
 
 
 @_gc_paused()
-def _place_each() -> int:
-    """As `_place`, by a state that is read anew and without what the database refuses; return the number assigned."""
-    state_cache.clear()
+def _place(group_id: int, *, is_alone: bool) -> tuple[SchedulerState, int, datetime]:
+    cache = caches.of(group_id)
     with transaction.atomic():
-        _lock()
+        _lock(group_id)
+        if is_alone:
+            shared_limits.hold_alone()
         now = timezone.now()
-        placed, refused = services.assign_each(state_cache.take(now).serve(now), now)
-        services.set_aside(refused, now + REFUSAL_PAUSE)
-    return placed
-
-
-def _lock() -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
-
-
-@_gc_paused()
-def _place() -> tuple[SchedulerState, int, datetime]:
-    with transaction.atomic():
-        _lock()
-        now = timezone.now()
-        state = state_cache.take(now)
+        state = cache.take(now)
         placements = state.serve(now)
+        if placements:
+            shared_limits.hold(state, placements)
         placed = services.assign(placements, now) if placements else 0
-        if state_cache.was_reloaded:
+        if cache.was_reloaded:
             snapshot.delete_old_changes(state.since)
     return state, placed, now
 
 
 @_gc_paused()
-def explain(state: SchedulerState, now: datetime) -> None:
+def _place_each(group_id: int) -> int:
+    """As `_place`, by a state that is read anew and without what the database refuses; return the number assigned."""
+    cache = caches.of(group_id)
+    cache.clear()
+    with transaction.atomic():
+        _lock(group_id)
+        shared_limits.hold_alone()
+        now = timezone.now()
+        placements = cache.take(now).serve(now)
+        placed, refused = services.assign_each(placements, now)
+        services.set_aside(refused, now + REFUSAL_PAUSE)
+    return placed
+
+
+def _lock(group_id: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK, group_id])
+
+
+@_gc_paused()
+def explain(group_id: int, state: SchedulerState, now: datetime) -> None:
     """Write why the remaining sessions wait, in a transaction of its own: no start waits for explanations."""
     with transaction.atomic():
         statuses = state.update_wait_statuses(now)
         wait_status.write(statuses, lambda session_id: state.waiting[session_id].request.owner_id)
-    state_cache.put_back(state)
+    caches.of(group_id).put_back(state)

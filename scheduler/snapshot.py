@@ -113,16 +113,20 @@ class StateChanges:
     since: str
 
 
-def load(now: datetime) -> FullState:
-    """Return the whole state; takes thirteen queries, two more with a fair group. Inactive groups offer no host."""
+def load(now: datetime, group_id: int | None = None) -> FullState:
+    """Return the whole state, or that of a group; thirteen queries, two more with a fair group.
+
+    Inactive groups offer no host. The state of a group has its hosts, those who wait for it, and all that runs:
+    elsewhere it counts against limits alone.
+    """
     since = oldest_open_transaction()
     traits = load_traits()
-    waiting = _waiting(None, traits.offered)
+    waiting = _waiting(None, traits.offered, group_id)
     queue = tuple(session.request for session in waiting if session.blocked_status(now) is None)
     running = _running(None)
     limits = limits_of({session.request.owner_id for session in waiting})
     held = usage_of(running)
-    hosts, closed_groups = hosts_of(None, running, traits.of_host)
+    hosts, closed_groups = hosts_of(None if group_id is None else {group_id}, running, traits.of_host)
     rules = rules_of(None)
     is_fair = has_fair_group(rules)
     snapshot = Snapshot(
@@ -143,9 +147,16 @@ def load(now: datetime) -> FullState:
 
 
 def load_changes(
-    since: str, also_ids: Iterable[str], offered: OfferedTraits, *, is_fair: bool = True
+    since: str,
+    also_ids: Iterable[str],
+    offered: OfferedTraits,
+    *,
+    is_fair: bool = True,
+    group_id: int | None = None,
 ) -> StateChanges | None:
     """Return what has changed since, and the sessions of `also_ids`; None where the whole state must be read.
+
+    Of a group as `load`.
 
     `offered` is what the groups offered in the whole state: a change of these has everything read again.
     `is_fair`: whether a group has fair order, in which what ended sessions have used matters.
@@ -160,7 +171,7 @@ def load_changes(
     ids = frozenset(changed)
     if not ids:
         return StateChanges(ids=ids, since=next_since)
-    waiting = _waiting(ids, offered)
+    waiting = _waiting(ids, offered, group_id)
     return StateChanges(
         ids=ids,
         waiting=waiting,
@@ -205,9 +216,9 @@ def oldest_open_transaction() -> str:
         return str(cursor.fetchone()[0])
 
 
-def _waiting(ids: Collection[str] | None, offered: OfferedTraits) -> list[WaitingSession]:
+def _waiting(ids: Collection[str] | None, offered: OfferedTraits, group_id: int | None = None) -> list[WaitingSession]:
     """Return the waiting sessions, or those of `ids`, in the order of the queue; takes two queries."""
-    rows = _fetch(_waiting_rows, ids)
+    rows = [row for row in _fetch(_waiting_rows, ids) if group_id in (None, row[2])]
     freed = _dependencies(ids) if rows else {}
     if freed:
         rows = [_since_freed(row, freed) for row in rows]

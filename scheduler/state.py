@@ -101,6 +101,10 @@ class SchedulerState:
             self.unconfirmed.add(request.id)
         return placements
 
+    def placed(self, session_id: str) -> RunningSession:
+        """Return a session that runs or was placed, by the state as it is known."""
+        return self._running[session_id]
+
     def update_wait_statuses(self, now: datetime) -> list[WaitStatus]:
         """Return the wait statuses that say something new, to be written; from now on they count as written."""
         explainer = Explainer(self.incremental.cluster)

@@ -11,10 +11,15 @@ FULL_RELOAD_SECONDS: Final = 60.0  # interval at which everything is read again,
 
 
 class StateCache:
-    """Scheduler state between two uses in this process, for at most `FULL_RELOAD_SECONDS` since it was read in full."""
+    """Scheduler state between two uses in this process, for at most `FULL_RELOAD_SECONDS` since it was read in full.
 
-    def __init__(self) -> None:
+    Of one resource group where `group_id` says which: its hosts and those who wait for it; what sessions hold
+    elsewhere counts against limits alone.
+    """
+
+    def __init__(self, group_id: int | None = None) -> None:
         """Begin empty."""
+        self._group_id = group_id
         self._state: SchedulerState | None = None
         self._expires_at = 0.0  # by the monotonic clock
         self.was_reloaded = False  # whether the last `take` read everything
@@ -23,14 +28,16 @@ class StateCache:
         """Take the state out of the cache, brought up to date; a caller that fails thereby leaves the cache empty."""
         state, self._state = self._state, None
         if state is not None and time.monotonic() < self._expires_at:
-            changes = snapshot.load_changes(state.since, state.unconfirmed, state.offered, is_fair=state.is_fair)
+            changes = snapshot.load_changes(
+                state.since, state.unconfirmed, state.offered, is_fair=state.is_fair, group_id=self._group_id
+            )
             if changes is not None:
                 state.apply_changes(changes)
                 self.was_reloaded = False
                 return state
         self._expires_at = time.monotonic() + FULL_RELOAD_SECONDS
         self.was_reloaded = True
-        return SchedulerState(snapshot.load(now))
+        return SchedulerState(snapshot.load(now, self._group_id))
 
     def put_back(self, state: SchedulerState) -> None:
         """Put a state back whose decisions have all been written."""
@@ -39,3 +46,19 @@ class StateCache:
     def clear(self) -> None:
         """Empty the cache: the next `take` reads everything."""
         self._state = None
+
+
+class GroupCaches:
+    """The caches of a process by resource group, made as they are asked for."""
+
+    def __init__(self) -> None:
+        """Begin empty."""
+        self._caches: dict[int, StateCache] = {}
+
+    def of(self, group_id: int) -> StateCache:
+        """Return the cache of a group, the same one each time; thread-safe."""
+        return self._caches.setdefault(group_id, StateCache(group_id))
+
+    def clear(self) -> None:
+        """Empty them all."""
+        self._caches.clear()

@@ -83,7 +83,7 @@ def test_who_used_less_starts_next() -> None:
     assert passes.run_pass() == 1
     states = [Session.objects.get(pk=session.pk).status for session in waiting]
     assert states == [Status.PENDING, Status.SCHEDULED]
-    known = passes.state_cache.take(timezone.now()).incremental.cluster.fair_shares(group.pk)
+    known = passes.caches.of(group.pk).take(timezone.now()).incremental.cluster.fair_shares(group.pk)
     assert known is not None
     used = snapshot.load(timezone.now()).snapshot.used
     assert {(group.pk, owner_id): usage for owner_id, usage in known.used.items()} == used
@@ -102,6 +102,6 @@ def test_weights_are_the_users_or_their_policys() -> None:
     assert (started.count(by_policy.pk), started.count(own.pk)) == (3, 1)
     own.share_weight = 900
     own.save()
-    shares = passes.state_cache.take(timezone.now()).incremental.cluster.fair_shares(host.group_id)
+    shares = passes.caches.of(host.group_id).take(timezone.now()).incremental.cluster.fair_shares(host.group_id)
     assert shares is not None
     assert shares.weight(own.pk) == 900

@@ -6,7 +6,7 @@ from django.utils import timezone
 from resources.models import Host, HostImage, Image, ResourceGroup
 from scheduler import passes
 from scheduler.estimate import estimate
-from scheduler.state_cache import StateCache
+from scheduler.state_cache import GroupCaches, StateCache
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.tests.launch_requests import make_launch_request
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def fresh_cache(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(passes, "state_cache", StateCache())
+    monkeypatch.setattr(passes, "caches", GroupCaches())
     monkeypatch.setattr("scheduler.estimate.state_cache", StateCache())
 
 

@@ -132,7 +132,7 @@ def test_a_commit_during_a_pass_requests_another() -> None:
 
     def hold_the_lock() -> None:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [passes.LOCK])
+            cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [passes.LOCK, host.group_id])
             holder_has_it.set()
             assert may_go_on.wait(SECONDS)
         connection.close()
@@ -179,7 +179,7 @@ def test_concurrent_passes_place_each_session_once() -> None:
 
 def _wait_for_a_waiter() -> None:
     """Return once another connection waits for the lock of passes."""
-    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = %s AND NOT granted"
+    waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND NOT granted"
     with connection.cursor() as cursor:
         for _ in range(100_000):
             cursor.execute(waiting, [passes.LOCK])

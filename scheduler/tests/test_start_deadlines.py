@@ -47,7 +47,7 @@ def age(session: Session, by: timedelta) -> None:
 
 
 def test_the_pass_and_the_database_plan_the_same_end(placed: Session) -> None:
-    state = passes.state_cache.take(timezone.now())
+    state = passes.caches.of(placed.resource_group_id).take(timezone.now())
     ((_, _, decided),) = state.incremental.cluster.groups[placed.resource_group_id].ends
     assert placed.start_by == placed.status_at + 10 * MINUTE
     assert decided.ends_at == planned_end() == placed.status_at + 10 * MINUTE + HOUR + STOP_DURATION

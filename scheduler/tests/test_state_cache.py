@@ -22,7 +22,7 @@ from resources.tiers import Tier
 from resources.units import GIB
 from scheduler import passes, snapshot
 from scheduler.state import SchedulerState
-from scheduler.state_cache import StateCache
+from scheduler.state_cache import GroupCaches
 from sessions import services
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import Session
@@ -81,12 +81,14 @@ def known(state: SchedulerState) -> dict[str, Any]:
 def check() -> None:
     """Compare the cached state, brought up to date, with one read afresh."""
     now = timezone.now()
-    state, afresh = passes.state_cache.take(now), SchedulerState(snapshot.load(now))
-    for known_state in (state, afresh):
-        known_state.incremental.cluster.clear_heads()
-        known_state.enqueue_due(now)
-    assert known(state) == known(afresh)
-    passes.state_cache.put_back(state)
+    for group_id in passes.group_ids():
+        cache = passes.caches.of(group_id)
+        state, afresh = cache.take(now), SchedulerState(snapshot.load(now, group_id))
+        for known_state in (state, afresh):
+            known_state.incremental.cluster.clear_heads()
+            known_state.enqueue_due(now)
+        assert known(state) == known(afresh)
+        cache.put_back(state)
 
 
 class Lab:
@@ -195,20 +197,21 @@ def test_the_cached_state_equals_a_fresh_read(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_two_schedulers_write_what_a_full_reload_would(seed: int) -> None:
     random = Random(100 + seed)
-    lab, caches = Lab(random, timedelta(0)), [StateCache(), StateCache()]
+    lab, caches = Lab(random, timedelta(0)), [GroupCaches(), GroupCaches()]
     for _ in range(30):
         for _ in range(random.randint(0, 3)):
             lab.happen()
-        passes.state_cache = random.choice(caches)
+        passes.caches = random.choice(caches)
         passes.run_pass()
         written = dict(Session.objects.filter(status=Status.PENDING).values_list("pk", "detail"))
-        state = SchedulerState(snapshot.load(timezone.now()))
-        assert state.serve(timezone.now()) == []
-        assert [
-            status
-            for status in state.update_wait_statuses(timezone.now())
-            if status.detail != written[status.session_id]
-        ] == []
+        for group_id in passes.group_ids():
+            state = SchedulerState(snapshot.load(timezone.now(), group_id))
+            assert state.serve(timezone.now()) == []
+            assert [
+                status
+                for status in state.update_wait_statuses(timezone.now())
+                if status.detail != written[status.session_id]
+            ] == []
 
 
 def test_a_late_commit_is_not_missed() -> None:
@@ -240,9 +243,10 @@ def test_unwritten_decisions_are_dropped() -> None:
     passes.run_pass()
     session = make_session(resource_group=host.group, cpu=3)
     now = timezone.now()
-    state = passes.state_cache.take(now)
+    cache = passes.caches.of(host.group_id)
+    state = cache.take(now)
     assert [placement.session_id for placement in state.serve(now)] == [session.pk]
-    passes.state_cache.put_back(state)
+    cache.put_back(state)
     check()
     assert passes.run_pass() == 1
 
@@ -328,7 +332,7 @@ def test_a_pass_without_changes_reads_no_sessions(django_assert_num_queries: Dja
         make_session(resource_group=host.group)
     passes.run_pass()
     passes.run_pass()
-    with django_assert_num_queries(6):
+    with django_assert_num_queries(7):
         passes.run_pass()
 
 
@@ -343,6 +347,6 @@ def test_only_old_change_notes_are_deleted() -> None:
     assert notes() > 0
     with connection.cursor() as cursor:
         cursor.execute("UPDATE compute_change SET at = at - interval '1 hour'")
-    passes.state_cache.clear()
+    passes.caches.clear()
     passes.run_pass()
     assert notes() == 0
