@@ -165,7 +165,11 @@ def serve(operations: Operations) -> None:
     lock = threading.Lock()
 
     def answer(line: str) -> None:
-        text = operations.answer(line)
+        try:
+            text = operations.answer(line)
+        except (TypeError, ValueError) as error:
+            sys.stderr.write(f"not a request: {error}\n")  # in the log of the helper's container
+            return
         with lock:
             sys.stdout.write(text)
             sys.stdout.flush()

@@ -1,5 +1,6 @@
 """What the helper does and refuses, asked line by line as a worker would; a stand-in does it."""
 
+import io
 import json
 import os
 from collections.abc import Collection, Mapping
@@ -12,6 +13,7 @@ from hostworker.privileged import server
 from hostworker.privileged.base import ContainerFiles
 from hostworker.privileged.firewall import FirewallError
 from hostworker.privileged.server import Operations
+from tests.wait import until
 
 ID = "a" * 64
 SANDBOX_ID = "b" * 64
@@ -205,3 +207,13 @@ def test_only_storage_roots_are_limited(operations: Operations, root: Recorded, 
     for amounts in ((-1, 9, None, None), ("7", 9, None, None), (7, 9, -1, None), (7, True, None, None)):
         with pytest.raises(AssertionError, match="no amount"):
             ask(operations, "limit_storage", str(tmp_path), *amounts)
+
+
+def test_a_line_that_is_no_request_is_told_and_the_next_is_answered(
+    operations: Operations, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(server, "AT_ONCE", 1)
+    monkeypatch.setattr("sys.stdin", io.StringIO('garbage\n7\n[1, "nothing", []]\n'))
+    server.serve(operations)
+    said = until(lambda: capsys.readouterr().out)
+    assert json.loads(said)[0] == 1
