@@ -11,12 +11,15 @@ import argparse
 import gc
 import json
 import os
+import subprocess
+import sys
 import time
 import tracemalloc
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from bench import scale
 from bench.calibration import calibrate
 from bench.database import measure_database
 from bench.trace import Trace, read_trace, synthetic_trace
@@ -26,6 +29,7 @@ from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import plan
 from scheduler.core.types import EPOCH, PlacementPolicyName
 from scheduler.simulation.simulator import simulate
+from scheduler.simulation.trace import ignored
 
 SIZES = ((100, 1_000), (1_000, 10_000), (5_000, 10_000))  # hosts x waiting
 Figures = dict[str, float]
@@ -123,6 +127,15 @@ def measure_estimates(trace: Trace, limit: int) -> Figures:
     return found
 
 
+def measure_scale() -> Figures:
+    """Return the times at the size of a large site, each in a process of its own, the last one on PostgreSQL."""
+    done = subprocess.run([sys.executable, "-m", "bench.scale"], check=True, stdout=subprocess.PIPE, text=True)
+    figures: Figures = json.loads(done.stdout)
+    say(f"{scale.HOSTS} x {scale.WAITING}: {figures}")
+    found = measure_database(scale.HOSTS, scale.WAITING, say)
+    return figures | {"db_pass_after_release_seconds": found["db_pass_after_release_seconds"]}
+
+
 def freeze() -> None:
     """Exempt the snapshot from garbage collection."""
     gc.collect()
@@ -142,17 +155,23 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=10, help="orders of arrival for the allocation (default 10)")
     parser.add_argument("--runs", type=int, default=5, help="runs of which the quickest counts (default 5)")
     parser.add_argument("--loop", type=int, default=2000, help="sessions in the closed loop (default 2000)")
+    parser.add_argument("--no-scale", action="store_true", help="leave out 100,000 waiting on 5,000 hosts")
     options = parser.parse_args()
     if (options.nodes is None) != (options.pods is None):
         parser.error("--nodes and --pods go together")
     trace = read_trace(options.nodes, options.pods) if options.nodes else synthetic_trace()
-    figures: dict[str, object] = {"snapshot_mib": measure_memory()}
+    if said := ignored(trace.pods):
+        say(said)
+    calibration = partial(sum, range(10**6))
+    figures: dict[str, object] = {"calibration_s": round(best_of(20, calibration), 5), "snapshot_mib": measure_memory()}
     figures |= measure_passes(options.runs)
     figures["release_milliseconds"] = measure_release(options.runs)
     figures["openb_allocation"] = measure_allocation(trace, options.seeds)
     figures["openb_closed_loop"] = measure_closed_loop(trace, options.loop)
     figures["estimates"] = measure_estimates(trace, options.loop)
     figures |= measure_database(*SIZES[1], say)
+    if not options.no_scale:
+        figures["scale_100k"] = measure_scale()
     figures["load_averages"] = os.getloadavg()
     print(json.dumps(figures))
 

@@ -18,6 +18,7 @@ from django.utils import timezone
 from resources.kick import clear_kick
 from resources.models import ResourceGroup
 from scheduler import shared_limits, snapshot, wait_status
+from scheduler.forecasts import Forecasters
 from scheduler.state import SchedulerState
 from scheduler.state_cache import GroupCaches
 from sessions import services
@@ -28,6 +29,7 @@ LOCK: Final = 0x47505550  # "GPUP": advisory lock, of each group, under which on
 REFUSAL_PAUSE: Final = timedelta(minutes=5)  # until a session whose placement was refused is tried again
 MAX_ROUNDS: Final = 3
 caches = GroupCaches()
+forecasters = Forecasters()
 _gc_lock = threading.Lock()
 _passes_under_way = 0
 
@@ -119,7 +121,7 @@ def _place(group_id: int, *, is_alone: bool) -> tuple[SchedulerState, int, datet
         if placements:
             shared_limits.hold(state, placements)
         placed = services.assign(placements, now) if placements else 0
-        if cache.was_reloaded:
+        if cache.may_tidy():
             snapshot.delete_old_changes(state.since)
     return state, placed, now
 
@@ -147,7 +149,8 @@ def _lock(group_id: int) -> None:
 @_gc_paused()
 def explain(group_id: int, state: SchedulerState, now: datetime) -> None:
     """Write why the remaining sessions wait, in a transaction of its own: no start waits for explanations."""
+    starts = forecasters.of(group_id).starts(state.incremental, now)
     with transaction.atomic():
-        statuses = state.update_wait_statuses(now)
+        statuses = state.update_wait_statuses(now, starts)
         wait_status.write(statuses, lambda session_id: state.waiting[session_id].request.owner_id)
     caches.of(group_id).put_back(state)

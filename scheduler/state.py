@@ -12,7 +12,6 @@ from accounts.limits import PolicyLimits
 from scheduler.core.explanation import Explainer, ReasonText
 from scheduler.core.forecast import StartEstimate
 from scheduler.core.incremental_state import IncrementalState
-from scheduler.core.placement import LOOK_AHEAD
 from scheduler.core.types import LimitHolder, Placement, RunningSession, SessionRequest, Shape, Traits
 from scheduler.fair_use import has_fair_group
 from scheduler.snapshot import NOTHING, FullState, StateChanges, WaitingSession, usage_of
@@ -105,17 +104,23 @@ class SchedulerState:
         """Return a session that runs or was placed, by the state as it is known."""
         return self._running[session_id]
 
-    def update_wait_statuses(self, now: datetime) -> list[WaitStatus]:
-        """Return the wait statuses that say something new, to be written; from now on they count as written."""
+    def update_wait_statuses(self, now: datetime, starts: Mapping[str, StartEstimate] | None) -> list[WaitStatus]:
+        """Return the wait statuses that say something new, to be written; from now on they count as written.
+
+        `starts` are new estimates, perhaps of a state before this; None: those that are written stand.
+        """
         explainer = Explainer(self.incremental.cluster)
-        starts = self.incremental.starts(now, LOOK_AHEAD)
         outdated = self._outdated(explainer)
-        outdated.update(starts)
-        outdated.update(self._with_eta.intersection(self.incremental.requests))
+        if starts is not None:
+            outdated.update(self.incremental.requests.keys() & (starts.keys() | self._with_eta))
         found = []
         for session_id in outdated:
-            reason, detail = explainer.explain(self.waiting[session_id].request)[1:3]
-            found.append(_status_of(session_id, reason.value, detail, starts.get(session_id)))
+            session = self.waiting[session_id]
+            reason, detail = explainer.explain(session.request)[1:3]
+            if starts is None:
+                found.append(session.status._replace(reason=reason.value, detail=detail))
+            else:
+                found.append(_status_of(session_id, reason.value, detail, starts.get(session_id)))
         for session_id in self._blocked:
             blocked = self.waiting[session_id].blocked_status(now)
             if blocked is not None:

@@ -7,7 +7,9 @@ from typing import Final
 from scheduler import snapshot
 from scheduler.state import SchedulerState
 
-FULL_RELOAD_SECONDS: Final = 60.0  # interval at which everything is read again, whatever the change notes say
+FULL_RELOAD_SECONDS: Final = 3600.0  # interval at which everything is read again, whatever the change notes say
+MAX_GAP_SECONDS: Final = 240.0  # between two uses; after longer, notes may have been deleted, and everything is read
+TIDY_SECONDS: Final = 60.0  # interval at which old notes are deleted
 
 
 class StateCache:
@@ -21,23 +23,31 @@ class StateCache:
         """Begin empty."""
         self._group_id = group_id
         self._state: SchedulerState | None = None
-        self._expires_at = 0.0  # by the monotonic clock
-        self.was_reloaded = False  # whether the last `take` read everything
+        self._expires_at = self._stale_at = self._tidy_at = 0.0  # by the monotonic clock
 
     def take(self, now: datetime) -> SchedulerState:
         """Take the state out of the cache, brought up to date; a caller that fails thereby leaves the cache empty."""
         state, self._state = self._state, None
-        if state is not None and time.monotonic() < self._expires_at:
+        clock = time.monotonic()
+        is_usable = clock < min(self._expires_at, self._stale_at)
+        self._stale_at = clock + MAX_GAP_SECONDS
+        if state is not None and is_usable:
             changes = snapshot.load_changes(
                 state.since, state.unconfirmed, state.offered, is_fair=state.is_fair, group_id=self._group_id
             )
             if changes is not None:
                 state.apply_changes(changes)
-                self.was_reloaded = False
                 return state
-        self._expires_at = time.monotonic() + FULL_RELOAD_SECONDS
-        self.was_reloaded = True
+        self._expires_at = clock + FULL_RELOAD_SECONDS
         return SchedulerState(snapshot.load(now, self._group_id))
+
+    def may_tidy(self) -> bool:
+        """Return whether it is time to delete old notes; then not again for `TIDY_SECONDS`."""
+        clock = time.monotonic()
+        is_time = clock >= self._tidy_at
+        if is_time:
+            self._tidy_at = clock + TIDY_SECONDS
+        return is_time
 
     def put_back(self, state: SchedulerState) -> None:
         """Put a state back whose decisions have all been written."""
@@ -46,6 +56,7 @@ class StateCache:
     def clear(self) -> None:
         """Empty the cache: the next `take` reads everything."""
         self._state = None
+        self._tidy_at = 0.0
 
 
 class GroupCaches:

@@ -27,7 +27,7 @@ class WaitQueue:
         self._cluster = cluster
         self._hypothetical_ids: set[str] = set()
         self._classes: dict[int, dict[ClassKey, RequestClass]] = {group_id: {} for group_id in cluster.groups}
-        self._over_limit: dict[tuple[int, int | None], list[QueueEntry]] = {}  # by user and project
+        self._over_limit: dict[tuple[int, int | None], dict[QueueKey, SessionRequest]] = {}  # by user and project
         self._grown = {group_id: GrownHosts() for group_id in cluster.groups}
         self._complete: set[int] = set()  # groups whose classes are all in the heap
         self.over_limit_ids: set[str] = set()  # requests that were above a limit at any time
@@ -52,7 +52,7 @@ class WaitQueue:
                         copy._set_aside((key, request))
                         copy._drop_head(request, [])
         for entries in self._over_limit.values():
-            for key, request in entries:
+            for key, request in entries.items():
                 copy.add(key, request, is_new=False)
         return copy
 
@@ -91,7 +91,7 @@ class WaitQueue:
                 del classes[request.class_key]
             return
         holder_ids = request.owner_id, request.project_id
-        self._over_limit[holder_ids] = [entry for entry in self._over_limit[holder_ids] if entry[0] != key]
+        del self._over_limit[holder_ids][key]
         if not self._over_limit[holder_ids]:
             del self._over_limit[holder_ids]
 
@@ -104,7 +104,7 @@ class WaitQueue:
         owners = {running.owner_id for running in freed}
         projects = {running.project_id for running in freed} - {None}
         for holder_ids in [ids for ids in self._over_limit if ids[0] in owners or ids[1] in projects]:
-            for key, request in self._over_limit.pop(holder_ids):
+            for key, request in self._over_limit.pop(holder_ids).items():
                 self.add(key, request)
 
     def serve(self, at: datetime) -> list[tuple[SessionRequest, Placement]]:
@@ -180,8 +180,8 @@ class WaitQueue:
 
     def _set_aside(self, entry: QueueEntry) -> None:
         """Keep a request that is above a limit apart until the limit allows it."""
-        request = entry[1]
-        self._over_limit.setdefault((request.owner_id, request.project_id), []).append(entry)
+        key, request = entry
+        self._over_limit.setdefault((request.owner_id, request.project_id), {})[key] = request
         self.over_limit_ids.add(request.id)
 
     def _first(self, group_id: int) -> RequestClass:

@@ -14,6 +14,7 @@ from resources.models import Host
 from scheduler.core.types import PlacementPolicyName
 from scheduler.history import recorded
 from scheduler.simulation.comparison import Scenario, compare, vary
+from scheduler.simulation.trace import read_pods
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.factories import make_host, make_user, run_session
@@ -94,6 +95,19 @@ def test_the_command_replays_a_trace(tmp_path: Path) -> None:
     pods.write_text("name\nx\n")
     with pytest.raises(CommandError, match="cannot be read"):
         simulate(nodes=nodes, pods=pods)
+
+
+def test_a_trace_without_times_is_replayed_and_says_what_is_ignored(tmp_path: Path) -> None:
+    nodes, pods = tmp_path / "nodes.csv", tmp_path / "pods.csv"
+    nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,32000,100000,8,T4\n")
+    rows = "p0,1000,1000,2,1000,T4|V100M16\np1,1000,1000,1,500,\n"
+    pods.write_text("name,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec\n" + rows)
+    text = simulate(nodes=nodes, pods=pods)
+    assert "gpu_spec of 1 sessions is ignored: all hosts are one group." in text
+    assert "2 sessions on 1 hosts" in text
+    first, second = read_pods(pods)
+    assert (first.arrival_seconds, second.arrival_seconds) == (0, 60)
+    assert min(first.duration_seconds, second.duration_seconds) >= 600
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def test_two_schedulers_write_what_a_full_reload_would(seed: int) -> None:
             assert state.serve(timezone.now()) == []
             assert [
                 status
-                for status in state.update_wait_statuses(timezone.now())
+                for status in state.update_wait_statuses(timezone.now(), None)
                 if status.detail != written[status.session_id]
             ] == []
 

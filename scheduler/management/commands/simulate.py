@@ -67,7 +67,10 @@ class Command(BaseCommand):
                 hosts, pods = trace.read_hosts(options["nodes"]), trace.read_pods(options["pods"])
             except (OSError, KeyError, ValueError) as error:
                 raise CommandError(f"The trace cannot be read: {error}") from error
-            return trace.world(hosts[: options["hosts"]], pods[: options["limit"]])
+            pods = pods[: options["limit"]]
+            if said := trace.ignored(pods):
+                self.stdout.write(said)
+            return trace.world(hosts[: options["hosts"]], pods)
         group = None
         if options["group"] is not None:
             group = ResourceGroup.objects.filter(name=options["group"]).first()
