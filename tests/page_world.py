@@ -106,11 +106,12 @@ def make_page_world(directory: Path) -> PageWorld:
         "key_id": key.pk,
         "help:page.name": "apps",
         "name": "gpu-01",
-        "step": "resources",
+        "slug": "resources",
         "uid": "0b8a6bd4-6a9f-4d37-8a53-5b6c2e0c9a11",
     }
     for name in ("", "accounts/user/", "accounts/user/add/", "resources/host/", "compute/session/", "resources/image/"):
         world.extra[f"admin-{name.strip('/').replace('/', '-') or 'index'}"] = f"/admin/{name}"
+    world.extra |= {f"launch-{slug}": f"/sessions/launch/{slug}/" for slug in ("folders", "review")}
     world.extra |= {
         "admin-user": f"/admin/accounts/user/{user.pk}/change/",
         "admin-image": f"/admin/resources/image/{image.pk}/change/",

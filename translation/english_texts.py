@@ -614,4 +614,6 @@ ENGLISH_TEXTS: Final = (
     # hostworker/enforcement
     _("Its environment variables could not be written: %(problem)s"),
     _("%(name)s is not a variable's name"),
+    _("GPU time of this host's sessions is not arbitrated: %(problem)s"),
+    _("%(path)s is not a folder of the host worker's own"),
 )

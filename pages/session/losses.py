@@ -8,7 +8,7 @@ from typing import Final
 
 from asgiref.sync import async_to_sync
 
-from engine.containers import container_name
+from engine.containers import VARIABLES_PATH, container_name
 from engine.engine import ExecError
 from engine.run import run
 from sessions.engine_address import HostUnreachableError, engine_of
@@ -32,7 +32,8 @@ cd "$HOME" 2>/dev/null || cd /home/work || exit 0
 find . -xdev -type f ! -path '*/.*' ! -name id_container | wc -l
 du -skx . | cut -f1
 """
-# What every session runs: init, the entry script and what it waits for, this program, terminals with their shells.
+# What every session runs: init, the entry script and what it waits for, this program, terminals with their shells. A
+# shell that reads the session's variables only waits for what it has started.
 _OWN: Final = ("/sbin/docker-init ", "/dev/init ", "/bin/sh -c  end()", "sh -c  for process", "sleep 86400", "tmux")
 _SHELLS: Final = frozenset({"bash", "dash", "fish", "sh", "zsh"})
 
@@ -76,7 +77,7 @@ def read_losses(text: str) -> Losses:
 def _is_program(line: str) -> bool:
     """Return whether the command line is a program of the user's; a shell that only waits is none."""
     is_idle_shell = " " not in line and line.rpartition("/")[2].lstrip("-") in _SHELLS
-    return bool(line) and not is_idle_shell and not line.startswith(_OWN)
+    return bool(line) and not is_idle_shell and not line.startswith(_OWN) and VARIABLES_PATH not in line
 
 
 def _name(line: str) -> str:

@@ -49,6 +49,7 @@ def test_only_programs_of_the_user_are_named() -> None:
     text = (
         "/sbin/docker-init -- /bin/sh -c  end() {     trap\n/bin/sh -c  end() {     trap\nsleep 86400 \n"
         "sh -c  for process in /proc\n-bash \n/bin/bash \ntmux -u attach \n"
+        "sh -c if [ -r /run/gpuplatform/environment ]; then . \n"
         "/opt/python/bin/python3 train.py --epochs 5 \npython3 worker.py \npython3 worker.py \n--\n12\n2048\n"
     )
     losses = read_losses(text)
