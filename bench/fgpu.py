@@ -17,8 +17,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fgpu.limits import Sharing
 from fgpu.mounts import BUILD
 from fgpu.tests.host import Host, Session, limit
+from fgpu.tests.sharing import Load, contend, run_beside, sessions_of
 
 ROUNDS = 21
 CALLS = 50_000
@@ -26,6 +28,12 @@ STARTS = 200
 GATE_MS = 5000
 SHARES = ("10", "25", "50")
 PATTERNS = ("sync", "async", "graph")
+CONTENTION_MS = 10_000  # of virtual time
+CONTENDERS: tuple[tuple[float, ...], ...] = ((50,) * 2, (25,) * 4, (12.5,) * 8, (10,) * 10, (10, 20, 30, 40))
+LAUNCHES_MS = (0.02, 1, 5, 20, 50)
+GRAPHS_MS = (10, 40)  # of ten kernels
+LONE_PERCENT = 25
+OWNER_PERCENT = 60
 
 
 @contextmanager
@@ -70,6 +78,68 @@ def gate_error(percent: str, pattern: str, processes: int) -> float:
     return round(max(max(errors), -min(errors)), 2)
 
 
+def loads() -> dict[str, Load]:
+    """Return what is launched, by the name that the figures have."""
+    launches = {f"{ms:g}": Load("async", round(ms * 1000), CONTENTION_MS) for ms in LAUNCHES_MS}
+    return launches | {f"graph {ms:g}": Load("graph", ms * 100, CONTENTION_MS) for ms in GRAPHS_MS}
+
+
+def contention() -> list[dict[str, object]]:
+    """Return each session's part of the GPU's time under `cap`, and how busy it was, with and without any gate."""
+    found: list[dict[str, object]] = []
+    for shares in CONTENDERS:
+        for name, load in loads().items():
+            with simulated_host() as host:
+                each, total = contend(host, shares, load)
+            with simulated_host() as host:
+                _, ungated = contend(host, shares, load, gated=False)
+            share = shares[0] if len(set(shares)) == 1 else list(shares)
+            found.append(
+                {
+                    "sessions": len(shares),
+                    "share": share,
+                    "launch_ms": name,
+                    "each": [round(part, 2) for part in each],
+                    "total": round(total, 2),
+                    "ungated": round(ungated, 2),
+                }
+            )
+    return found
+
+
+def lone(sharing: Sharing) -> dict[str, float]:
+    """Return the part of the GPU's time that a session has which is alone on it, in percent, by what it launches."""
+    figures: dict[str, float] = {}
+    for name, load in loads().items():
+        with simulated_host() as host:
+            [part], _ = contend(host, [LONE_PERCENT], load, sharing)
+        figures[name] = round(part, 2)
+    return figures
+
+
+def handback() -> dict[str, dict[str, float]]:
+    """Return how long an owner's first kernel waits for a `burst` neighbour, and its part of the first 200 ms."""
+    figures: dict[str, dict[str, float]] = {}
+    for name, load in loads().items():
+        with simulated_host() as host:
+            owner, neighbour = sessions_of(host, [OWNER_PERCENT, 100 - OWNER_PERCENT], "burst")
+            wake = Load("wake", 1000, 1000, 500_000)
+            first_ms, early, _ = run_beside([(owner, wake), (neighbour, load)])[0]
+        figures[name] = {"first_ms": round(first_ms, 2), "percent_of_first_200_ms": round(early, 1)}
+    return figures
+
+
+def short_lived() -> dict[str, float]:
+    """Return how busy processes with one kernel of 200 ms each, one after the other, keep the GPU at 10 %."""
+    figures: dict[str, float] = {}
+    for pattern in ("once", "drop"):
+        with simulated_host() as host:
+            [session] = sessions_of(host, [10])
+            [[busy, *_]] = run_beside([(session, Load(f"short-{pattern}", 200_000, CONTENTION_MS * 2))])
+        figures[pattern] = round(busy, 2)
+    return figures
+
+
 def main() -> None:
     subprocess.run(["make", "-s", "-C", str(BUILD.parent), f"PYTHON={sys.executable}", "tests"], check=True)
     with simulated_host() as host:
@@ -98,6 +168,13 @@ def main() -> None:
             percent: {pattern: gate_error(percent, pattern, processes) for pattern in PATTERNS} for percent in SHARES
         }
         for processes in (1, 4)
+    }
+    figures |= {
+        "contention": contention(),
+        "lone_burst": lone("burst"),
+        "lone_cap": lone("cap"),
+        "handback_ms": handback(),
+        "short_lived_at_10_percent": short_lived(),
     }
     sys.stdout.write(json.dumps(figures) + "\n")
 

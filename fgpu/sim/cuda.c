@@ -16,7 +16,36 @@ void fgpuSimSleepUntil(uint64_t when);
 uint64_t fgpuSimBusy(int device);
 API uint64_t fgpuSimNow(void) { return sim_now(); }
 API void fgpuSimSleepUntil(uint64_t when) { sim_sleep_until(when); }
-API uint64_t fgpuSimBusy(int device) { return sim->gpu[sim_config.gpu[visible[device]].shared].busy_total; }
+
+/* Time in which the GPU worked for all, and for this process. */
+API uint64_t fgpuSimBusy(int device)
+{
+    int gpu = sim_config.gpu[visible[device]].shared;
+    sim_lock();
+    sim_advance(gpu);
+    uint64_t ns = sim->gpu[gpu].busy_total;
+    sim_unlock();
+    return ns;
+}
+uint64_t fgpuSimExecuted(int device);
+API uint64_t fgpuSimExecuted(int device) { return sim_executed(visible[device]); }
+
+/* For the hook and the arbiter on the virtual clock. */
+void fgpuSimWait(uint64_t key, const uint32_t *word, uint32_t seen, uint64_t until), fgpuSimWake(uint64_t key);
+int fgpuSimReserve(void), fgpuSimJoin(void);
+uint32_t fgpuSimKnocks(void), fgpuSimDeaths(void), fgpuSimJoined(void);
+void fgpuSimKnock(void), fgpuSimWaitForKnock(uint32_t seen, uint64_t until);
+void fgpuSimBecome(int sleeper);
+API void fgpuSimWait(uint64_t key, const uint32_t *word, uint32_t seen, uint64_t until) { sim_wait(key, word, seen, until); }
+API void fgpuSimWake(uint64_t key) { sim_wake(key); }
+API int fgpuSimReserve(void) { return sim_reserve_sleeper(); }
+API void fgpuSimBecome(int sleeper) { sim_become_sleeper(sleeper); }
+API uint32_t fgpuSimKnocks(void) { return __atomic_load_n(&sim->knocks, __ATOMIC_ACQUIRE); }
+API uint32_t fgpuSimJoined(void) { return (uint32_t)__atomic_load_n(&sim->joined, __ATOMIC_ACQUIRE); }
+API uint32_t fgpuSimDeaths(void) { return __atomic_load_n(&sim->deaths, __ATOMIC_ACQUIRE); }
+API void fgpuSimKnock(void) { __atomic_fetch_add(&sim->knocks, 1, __ATOMIC_RELEASE); sim_wake(SIM_KNOCK); }
+API void fgpuSimWaitForKnock(uint32_t seen, uint64_t until) { sim_wait(SIM_KNOCK, &sim->knocks, seen, until); }
+API int fgpuSimJoin(void) { return sim_open() && sim_join() ? 0 : -1; }
 
 static void in_child(void)
 {

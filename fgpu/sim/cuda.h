@@ -12,8 +12,8 @@ enum { BAD_HANDLE = 400 };
 
 struct context { int device, primary_refs; };
 struct graph { uint64_t ns, bytes; int device, launched; };
-struct stream { uint64_t end; struct graph *capture; struct context *context; }; /* NULL: whichever is current */
-struct event { uint64_t at; int device; };
+struct stream { struct sim_ticket last; uint64_t ready; struct graph *capture; struct context *context; }; /* NULL: whichever is current */
+struct event { struct sim_ticket ticket; uint64_t at; int device; };
 struct pool { int device, host; uint64_t reserved, used, keep; };
 
 extern pthread_mutex_t big; /* guards everything of this process */

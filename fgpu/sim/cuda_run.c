@@ -2,9 +2,9 @@
  * says (64-bit nanoseconds), a millisecond without one. */
 #include "cuda.h"
 
-enum { LAUNCH_NS = 4000, QUERY_NS = 1000, QUEUE_NS = 500000000, DEFAULT_KERNEL_NS = 1000000 };
+enum { LAUNCH_NS = 4000, DEFAULT_KERNEL_NS = 1000000 };
 
-static uint64_t gpu_end[SIM_GPUS], graph_idle[SIM_GPUS];
+static uint64_t graph_idle[SIM_GPUS];
 static struct stream legacy_stream;
 static __thread struct stream thread_stream;
 static __thread int capture_mode;
@@ -37,12 +37,14 @@ API CUresult cuStreamGetCtx(CUstream s, CUcontext *out)
     return CUDA_SUCCESS;
 }
 API CUresult cuStreamDestroy_v2(CUstream s) { free(s); return CUDA_SUCCESS; }
-API CUresult cuStreamQuery(CUstream s) { return sim_now() >= stream_of(s, false)->end ? CUDA_SUCCESS : CUDA_NOT_READY; }
+CUresult cuStreamDestroy(CUstream);
+API CUresult cuStreamDestroy(CUstream s) { return cuStreamDestroy_v2(s); }
+API CUresult cuStreamQuery(CUstream s) { return sim_is_done(stream_of(s, false)->last, NULL) ? CUDA_SUCCESS : CUDA_NOT_READY; }
 
 API CUresult cuStreamSynchronize(CUstream s)
 {
     NEED_CONTEXT;
-    sim_sleep_until(stream_of(s, false)->end);
+    sim_wait_for(stream_of(s, false)->last);
     pools_synchronised();
     return CUDA_SUCCESS;
 }
@@ -51,7 +53,7 @@ CUresult cuCtxSynchronize(void);
 API CUresult cuCtxSynchronize(void)
 {
     NEED_CONTEXT;
-    sim_sleep_until(gpu_end[current->device]);
+    sim_wait_for_all(visible[current->device]);
     pools_synchronised();
     return CUDA_SUCCESS;
 }
@@ -103,15 +105,10 @@ static CUresult run(struct stream *stream, uint64_t ns)
         return CUDA_SUCCESS;
     }
     sim_spend(LAUNCH_NS);
-    if (stream->end > sim_now() + QUEUE_NS) /* a full queue of launches makes the program wait */
-        sim_sleep_until(stream->end - QUEUE_NS);
     uint64_t now = sim_now();
-    int device = device_of(stream);
-    stream->end = sim_run(visible[device], stream->end > now ? stream->end : now, ns);
-    pthread_mutex_lock(&big);
-    if (stream->end > gpu_end[device])
-        gpu_end[device] = stream->end;
-    pthread_mutex_unlock(&big);
+    stream->ready = stream->ready > now ? stream->ready : now;
+    struct sim_ticket ticket = sim_launch(visible[device_of(stream)], stream->ready, ns);
+    stream->last = ticket.context ? ticket : stream->last;
     return CUDA_SUCCESS;
 }
 
@@ -120,8 +117,12 @@ void fgpuSimHold(CUstream s, uint64_t until);
 API void fgpuSimHold(CUstream s, uint64_t until)
 {
     struct stream *stream = stream_of(s, false);
-    stream->end = stream->end > until ? stream->end : until;
+    stream->ready = stream->ready > until ? stream->ready : until;
 }
+
+/* A kernel of the stream launches more work itself: it is not done before that is. */
+void fgpuSimLaunchOnDevice(CUstream s, uint64_t ns);
+API void fgpuSimLaunchOnDevice(CUstream s, uint64_t ns) { sim_grow(stream_of(s, false)->last, ns); }
 
 static uint64_t duration(void **params)
 {
@@ -248,26 +249,37 @@ API CUresult cuEventRecord(CUevent e, CUstream s)
         stream->capture = NULL;
         return BAD_HANDLE;
     }
-    uint64_t now = sim_now();
-    event->at = stream->end > now ? stream->end : now;
+    event->ticket = stream->last;
+    event->at = sim_now(); /* on a stream with nothing to do, or later where it waits for something */
+    event->at = stream->ready > event->at ? stream->ready : event->at;
+    if (sim_is_done(event->ticket, NULL))
+        event->ticket.context = 0;
     return CUDA_SUCCESS;
+}
+
+/* Whether the event has happened, and when. */
+static bool happened(struct event *event)
+{
+    if (!sim_is_done(event->ticket, &event->at))
+        return false;
+    event->ticket.context = 0;
+    return sim_now() >= event->at;
 }
 
 API CUresult cuEventQuery(CUevent e)
 {
     if (!e)
         return BAD_HANDLE;
-    if (sim_now() >= ((struct event *)e)->at)
-        return CUDA_SUCCESS;
-    sim_spend(QUERY_NS);
-    return CUDA_NOT_READY;
+    return happened(e) ? CUDA_SUCCESS : CUDA_NOT_READY; /* costs no time: it may be asked with a lock held */
 }
 
 API CUresult cuEventSynchronize(CUevent e)
 {
     if (!e)
         return BAD_HANDLE;
-    sim_sleep_until(((struct event *)e)->at);
+    sim_wait_for(((struct event *)e)->ticket);
+    if (!happened(e))
+        sim_sleep_until(((struct event *)e)->at);
     return CUDA_SUCCESS;
 }
 
@@ -275,6 +287,8 @@ API CUresult cuEventElapsedTime(float *ms, CUevent a, CUevent b)
 {
     if (!a || !b)
         return BAD_HANDLE;
+    if (!happened(a) || !happened(b))
+        return CUDA_NOT_READY;
     *ms = (float)((double)((struct event *)b)->at - (double)((struct event *)a)->at) / 1e6f;
     return CUDA_SUCCESS;
 }

@@ -153,9 +153,14 @@ NVML(nvmlDeviceGetMemoryInfo_v3, nvmlDevice d, nvmlMemoryV2 *out) { return nvmlD
 API int nvmlDeviceGetUtilizationRates(nvmlDevice d, nvmlUtilization *out)
 {
     NEED(d);
-    const struct sim_gpu *g = &sim->gpu[sim_config.gpu[INDEX(d)].shared];
+    int shared = sim_config.gpu[INDEX(d)].shared;
+    const struct sim_gpu *g = &sim->gpu[shared];
     uint64_t second = sim_now() / 1000000000u - 1;
+    sim_lock();
+    sim_sweep();
+    sim_advance(shared);
     uint64_t busy = g->second[second % 4] == second ? g->busy_ns[second % 4] : 0;
+    sim_unlock();
     out->gpu = (unsigned)(busy / 10000000u);
     out->memory = out->gpu / 2;
     return NVML_SUCCESS;
@@ -230,8 +235,32 @@ NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses)
 NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v2)
 NO_PROCESSES(nvmlDeviceGetMPSComputeRunningProcesses_v3)
 
-/* Nothing was sampled. The accounting of processes is missing, as in a driver without it. */
-NVML(nvmlDeviceGetProcessUtilization, void) { return NVML_NOT_FOUND; }
+/* Of the last full second, in whole percent, as far as it was later than `since` (in microseconds of this clock). */
+NVML(nvmlDeviceGetProcessUtilization, nvmlDevice d, sample *out, unsigned *count, unsigned long long since)
+{
+    NEED(d);
+    unsigned found = 0, room = out ? *count : 0;
+    int shared = sim_config.gpu[INDEX(d)].shared;
+    uint64_t second = sim_now() / 1000000000u - 1;
+    sim_lock();
+    sim_sweep();
+    sim_advance(shared);
+    for (int i = 0; i < SIM_CONTEXTS; i++) {
+        const struct sim_context *c = &sim->context[i];
+        bool worked = c->process && c->gpu == shared && c->second[second % 4] == second && (second + 1) * 1000000 > since;
+        int pid = worked ? sim_pid(c->process - 1) : 0;
+        if (pid <= 0)
+            continue;
+        if (found < room)
+            out[found] = (sample){(unsigned)pid, (second + 1) * 1000000, (unsigned)(c->busy_ns[second % 4] / 10000000u), 0, 0, 0};
+        found++;
+    }
+    sim_unlock();
+    *count = found;
+    return !found ? NVML_NOT_FOUND : found > room ? NVML_INSUFFICIENT_SIZE : NVML_SUCCESS;
+}
+
+/* The accounting of processes is missing, as in a driver without it. */
 NVML(nvmlDeviceGetProcessesUtilizationInfo, void) { return NVML_NOT_FOUND; }
 NVML(nvmlDeviceGetRunningProcessDetailList, void) { return NVML_NOT_FOUND; }
 NVML(nvmlDeviceGetSamples, void) { return NVML_NOT_FOUND; }

@@ -1,20 +1,17 @@
-/* Shared state of the simulated host. Time is the real monotonic clock, or with FGPU_SIM_CLOCK=virtual a clock that
- * moves on only when all FGPU_SIM_PARTIES processes wait, so that tests of timing do not depend on the machine's load. */
+/* Shared state of the simulated host: its configuration, its processes, and the memory that they hold. */
 #include "state.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/futex.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
-#define SIM_MAGIC 0x53504746u
+#define SIM_MAGIC 0x53504747u
 
 struct sim_config sim_config;
 struct sim_state *sim;
@@ -47,16 +44,22 @@ static bool read_config(void)
     FILE *file = fopen(setting("FGPU_SIM_CONFIG", "/run/fgpu-sim/gpus.conf"), "re");
     if (!file)
         return false;
+    unsigned slice = 2000, cost = 100, yield = 0;
     snprintf(sim_config.driver, sizeof sim_config.driver, "simulated");
+    sim_config.preempt = 1;
     while (fgets(line, sizeof line, file)) {
         line[strcspn(line, "\n")] = 0;
         sscanf(line, "driver %31s", sim_config.driver);
         sscanf(line, "cuda %d.%d", &major, &minor);
+        sscanf(line, "timeslice slice_us=%u switch_us=%u yield_us=%u preempt=%d", &slice, &cost, &yield, &sim_config.preempt);
         sim_config.memory_limits |= strcmp(line, "memory_limits") == 0;
         read_gpu(line);
     }
     fclose(file);
     sim_config.cuda = major * 1000 + minor * 10;
+    sim_config.slice_ns = (slice ? slice : 1) * 1000ull;
+    sim_config.switch_ns = cost * 1000ull;
+    sim_config.yield_ns = yield * 1000ull;
     return true;
 }
 
@@ -65,6 +68,8 @@ static void prepare(void)
     pthread_mutexattr_t attr;
     if (sim->magic == SIM_MAGIC)
         return;
+    if (sim->magic) /* of another version */
+        memset(sim, 0, offsetof(struct sim_state, item));
     pthread_mutexattr_init(&attr);
     pthread_mutexattr_setpshared(&attr, PTHREAD_PROCESS_SHARED);
     pthread_mutexattr_setrobust(&attr, PTHREAD_MUTEX_ROBUST);
@@ -81,8 +86,8 @@ static bool map_state(void)
         return false;
     int high = fcntl(state_fd, F_DUPFD_CLOEXEC, 300);
     state_fd = high >= 0 ? high : state_fd;
-    if (ftruncate(state_fd, SIM_STATE_BYTES) == 0) {
-        void *map = mmap(NULL, SIM_STATE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, state_fd, 0);
+    if (ftruncate(state_fd, sizeof *sim) == 0) {
+        void *map = mmap(NULL, sizeof *sim, PROT_READ | PROT_WRITE, MAP_SHARED, state_fd, 0);
         sim = map == MAP_FAILED ? NULL : map;
     }
     if (sim)
@@ -144,25 +149,14 @@ int sim_pid(int process)
 void sim_sweep(void)
 {
     for (int i = 0; i < SIM_PROCESSES; i++)
-        if (sim->process[i].taken && sim_pid(i) == -1)
+        if (sim->process[i].taken && sim_pid(i) == -1) {
+            sim_end_work(i);
+            sim_forget_sleepers(i);
             memset(&sim->process[i], 0, sizeof sim->process[i]);
-}
-
-static bool is_virtual(void)
-{
-    return getenv("FGPU_SIM_CLOCK") != NULL;
-}
-
-static void leave(void)
-{
-    if (!me)
-        return;
-    sim_lock();
-    memset(me, 0, sizeof *me);
-    me = NULL;
-    sim->sequence++;
-    sim_unlock();
-    syscall(SYS_futex, &sim->sequence, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
+            sim->deaths++;
+            sim->knocks++;
+            sim_wake_all(SIM_KNOCK);
+        }
 }
 
 bool sim_join(void)
@@ -177,13 +171,17 @@ bool sim_join(void)
         me = &sim->process[i];
         memset(me, 0, sizeof *me);
         me->taken = 1;
-        me->party = is_virtual();
-        sim->joined += is_virtual();
-        if (is_virtual())
-            atexit(leave);
+        me->party = sim_is_virtual();
+        sim->joined += me->party;
+        me->own_sleeper = me->party ? sim_take_sleeper() + 1 : 0;
     }
     sim_unlock();
     return me != NULL;
+}
+
+int sim_me(void)
+{
+    return me ? (int)(me - sim->process) : -1;
 }
 
 void sim_after_fork(void)
@@ -222,94 +220,4 @@ void sim_release(int gpu, uint64_t bytes)
     if (me)
         me->used[sim_config.gpu[gpu].shared] -= bytes;
     sim_unlock();
-}
-
-static uint64_t real_now(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
-}
-
-uint64_t sim_now(void)
-{
-    return is_virtual() ? __atomic_load_n(&sim->now, __ATOMIC_ACQUIRE) : real_now();
-}
-
-/* Move the virtual clock to the earliest sleeper, if every party sleeps. The caller holds the lock. */
-static void step(void)
-{
-    uint64_t earliest = UINT64_MAX;
-    if (sim->joined < atoi(setting("FGPU_SIM_PARTIES", "1")))
-        return;
-    for (int i = 0; i < SIM_PROCESSES; i++) {
-        const struct sim_process *p = &sim->process[i];
-        if (!p->taken || !p->party)
-            continue;
-        if (!p->waiting)
-            return;
-        earliest = p->wake < earliest ? p->wake : earliest;
-    }
-    if (earliest == UINT64_MAX || earliest <= sim->now)
-        return;
-    __atomic_store_n(&sim->now, earliest, __ATOMIC_RELEASE);
-    sim->sequence++;
-    syscall(SYS_futex, &sim->sequence, FUTEX_WAKE, INT32_MAX, NULL, NULL, 0);
-}
-
-static void virtual_sleep(uint64_t when)
-{
-    const struct timespec patience = {0, 20000000};
-    sim_lock();
-    me->wake = when;
-    me->waiting = 1;
-    for (step(); sim->now < when; step()) {
-        uint32_t seen = sim->sequence;
-        sim_unlock();
-        long rc = syscall(SYS_futex, &sim->sequence, FUTEX_WAIT, seen, &patience, NULL, 0);
-        bool timed_out = rc && errno == ETIMEDOUT;
-        sim_lock();
-        if (timed_out)
-            sim_sweep(); /* a party that died would be waited for for ever */
-    }
-    me->waiting = 0;
-    sim_unlock();
-}
-
-void sim_sleep_until(uint64_t when)
-{
-    if (is_virtual() && me) {
-        virtual_sleep(when);
-        return;
-    }
-    for (uint64_t now = real_now(); now < when; now = real_now()) {
-        struct timespec t = {(time_t)((when - now) / 1000000000u), (long)((when - now) % 1000000000u)};
-        nanosleep(&t, NULL);
-    }
-}
-
-void sim_spend(uint64_t ns)
-{
-    if (is_virtual() && me)
-        virtual_sleep(sim_now() + ns);
-}
-
-uint64_t sim_run(int gpu, uint64_t earliest, uint64_t ns)
-{
-    struct sim_gpu *g = &sim->gpu[sim_config.gpu[gpu].shared];
-    sim_lock();
-    uint64_t start = earliest > g->busy_until ? earliest : g->busy_until, second;
-    if (earliest <= g->busy_until || earliest <= sim_now())
-        g->busy_until = start + ns; /* work that starts later, after a wait, stands in nobody's way until then */
-    g->busy_total += ns;
-    for (uint64_t at = start; at < start + ns; at = (second + 1) * 1000000000u) {
-        second = at / 1000000000u;
-        uint64_t end = (second + 1) * 1000000000u < start + ns ? (second + 1) * 1000000000u : start + ns;
-        if (g->second[second % 4] != second)
-            g->busy_ns[second % 4] = 0;
-        g->second[second % 4] = second;
-        g->busy_ns[second % 4] += end - at;
-    }
-    sim_unlock();
-    return start + ns;
 }

@@ -17,11 +17,17 @@ static CUresult pay(CUdevice device) {
 }
 
 static CUresult gone(CUresult rc, CUcontext context) {
-    if (!rc && context) {
+    if (!rc && context)
         ledger_drop_context(context);
-        gate_forget_context(context);
-    }
     return rc;
+}
+
+/* The events of a context go with it: nobody may ask for them from now on. */
+static CUcontext doomed(CUcontext context) {
+    gate_hold();
+    flight_forget_context(context);
+    gate_let_go();
+    return context;
 }
 
 #define CREATE(name, params, args) \
@@ -38,7 +44,7 @@ CREATE(cuGreenCtxCreate, (CUgreenCtx *out, CUresourceDesc desc, CUdevice device,
        (out, desc, device, flags))
 
 #define DESTROY(name) \
-    WRAP(name, (CUcontext context)) { return gone(CALL(name, (context)), context); }
+    WRAP(name, (CUcontext context)) { return gone(CALL(name, (doomed(context))), context); }
 DESTROY(cuCtxDestroy)
 DESTROY(cuCtxDestroy_v2)
 DESTROY(cuGreenCtxDestroy)
@@ -54,13 +60,21 @@ WRAP(cuDevicePrimaryCtxRetain, (CUcontext *out, CUdevice device)) {
 static CUresult released(CUresult rc, CUdevice device) {
     unsigned flags;
     int active = 0, gpu = fgpu_index(device);
-    if (!rc && gpu >= 0 && (CALL(cuDevicePrimaryCtxGetState, (device, &flags, &active)) || !active))
+    if (!rc && gpu >= 0 && (CALL(cuDevicePrimaryCtxGetState, (device, &flags, &active)) || !active)) {
+        flight_forget_context(primary[gpu]);
         gone(rc, primary[gpu]);
+    }
+    gate_let_go();
     return rc;
 }
 
+static CUdevice held(CUdevice device) {
+    gate_hold();
+    return device;
+}
+
 #define RELEASE(name) \
-    WRAP(name, (CUdevice device)) { return released(CALL(name, (device)), device); }
+    WRAP(name, (CUdevice device)) { return released(CALL(name, (held(device))), device); }
 RELEASE(cuDevicePrimaryCtxRelease)
 RELEASE(cuDevicePrimaryCtxRelease_v2)
 RELEASE(cuDevicePrimaryCtxReset)

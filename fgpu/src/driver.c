@@ -28,6 +28,7 @@ static bool attached;
 static signed char index_of[MAX_ORDINALS]; /* plus one */
 
 static void in_child(void) {
+    turn_in_child();
     memset(__start_fgpu_process, 0, (size_t)(__stop_fgpu_process - __start_fgpu_process));
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdbool.h>
 
 #include "abi.h"
@@ -72,7 +73,7 @@ int region_processes(int gpu, nvmlProcessV2 *out, int room); /* -1: the region i
 void region_note(const char *text);
 /* The gate's budget: how long to wait before launching (0 = go), and what the GPU was seen to do. */
 bool region_gate_wait(int gpu, uint64_t now, uint64_t *wait_ns);
-void region_gate_busy(int gpu, uint64_t start, uint64_t end);
+void region_gate_busy(int gpu, uint64_t start, uint64_t end, bool charge);
 unsigned region_gate_percent(int gpu, uint64_t now);
 
 /* driver.c: the real driver behind us, and whether this process may use it. */
@@ -114,8 +115,33 @@ void ledger_each(enum kind kind, CUresult (*visit)(struct hold *, bool), bool ho
 /* pools.c: charge every pool what it has reserved. */
 void pools_reconcile(bool and_trim);
 
-/* gate.c: the events of a context went with it. */
-void gate_forget_context(CUcontext context);
+/* flight.c: what this process has in flight, read from events around its launches. The caller holds the gate's lock. */
+struct queue;
+struct queue *flight_of(const struct place *here, CUstream stream, uint64_t now); /* NULL: no memory for it */
+void flight_poll(int gpu, struct queue *queue, uint64_t now);  /* this queue; now and then all of the GPU's */
+void flight_poll_all(uint64_t now);                            /* and put events behind what has none */
+bool flight_is_full(const struct queue *queue);
+bool flight_is_alone(const struct queue *queue);               /* nothing else of the GPU is in flight */
+bool flight_any(int gpu);                                      /* on the GPU, or about to be */
+bool flight_is_held(int gpu);                                  /* or waiting for something else */
+uint64_t flight_ahead(int gpu, uint64_t now);                  /* ns until all is done, as far as can be told */
+void flight_enter(struct queue *queue, uint64_t now);
+void flight_leave(struct queue *queue);
+void flight_forget_stream(CUstream stream);
+void flight_forget_context(CUcontext context);
+bool flight_is_capturing(CUstream stream);
+
+/* turn.c: the arbiter of the host, and when it lets this session launch. The caller holds the gate's lock. */
+bool turn_is_governed(uint64_t now);        /* an arbiter lives and is connected; looked for once a second */
+bool turn_allows(int gpu, uint64_t at);     /* a kernel that begins then */
+void turn_tell(int gpu, unsigned flags);    /* STATE_..., sent where it has changed */
+unsigned turn_told(int gpu);
+uint32_t turn_word(int gpu);
+void turn_sleep(int gpu, uint32_t word, uint64_t until); /* without the lock: until the turn changes, or until then */
+void turn_in_child(void);
+
+/* gate.c: nobody touches the driver's events and streams meanwhile. */
+void gate_hold(void), gate_let_go(void);
 
 /* route.c: glibc's own lookup, past ours. */
 #define CUDA_LIBRARY "libcuda.so.1"
@@ -124,6 +150,12 @@ void *fgpu_real_dlsym(void *handle, const char *name);
 
 /* system.c */
 extern const char *system_limits_path(void), *system_region_path(void);
+extern const char *system_grant_path(void), *system_socket_path(void);
 bool system_trusts(unsigned owner);
 uint64_t clock_now(void);
 void clock_sleep(uint64_t ns);
+/* Sleep while the word is `seen`, at most until then; the key names it on the simulated clock. */
+void system_sleep_on(const _Atomic uint32_t *word, uint32_t seen, uint64_t until, uint64_t key);
+void system_wake(_Atomic uint32_t *word, uint64_t key);
+void system_sent(void);                     /* a message to the arbiter */
+bool system_thread(void *(*run)(void *));   /* detached, no signals */

@@ -1,217 +1,208 @@
-/* The SM share. Launches wait while the container's GPU time of the current 100 ms frame is used up. How long the GPU
- * worked is read from events around the launches; the time is added up for the container as the union of what its
- * processes saw, and overdrawn time is paid back from the next frames, so kernels longer than a frame come out right.
+/* The SM share: whether a launch may go ahead now. The arbiter of the host says so by turns (turn.c); where none is,
+ * the session's own budget of GPU time per frame of 100 ms does, in which overdrawn time is paid back from the next
+ * frames. Either way little is in flight at a time, and nothing is launched that would begin after the turn.
  *
- * A queue belongs to a stream of a context. Its launches are measured in batches, each closed by an event. At most a
- * few batches are in flight, which bounds how far a program can run ahead of its budget. A batch starts where the one
- * before it ended if the stream was still busy then, otherwise at an event of its own, so a pause of the program is
- * free. */
-#include <string.h>
+ * A thread of the hook, made at the first gated launch, looks when work in flight is about to end: it tells the
+ * arbiter, and charges the budget, also when the program does something else meanwhile. */
+#include <stdlib.h>
 
 #include "fgpu.h"
+#include "grant.h"
 
 HELPER(cuThreadExchangeStreamCaptureMode, (int *));
-HELPER(cuStreamIsCapturing, (CUstream, int *));
-HELPER(cuCtxPushCurrent_v2, (CUcontext));
-HELPER(cuCtxPopCurrent_v2, (CUcontext *));
-HELPER(cuEventCreate, (CUevent *, unsigned));
-HELPER(cuEventDestroy_v2, (CUevent));
-HELPER(cuEventRecord, (CUevent, CUstream));
-HELPER(cuEventQuery, (CUevent));
-HELPER(cuEventElapsedTime, (float *, CUevent, CUevent));
 
-enum { QUEUES = 32, RING = 5, MAX_LAUNCHES = 64, BATCH_NS = 1000000, POLL_NS = 200000, FULL_NS = 250000 };
+enum { AHEAD_NS = 4000000, FULL_NS = 250000, SLACK_NS = 10000, IDLE_NS = 50000, LEAST_NAP_NS = 50000 };
+enum { MOST_NAP_NS = 800000, DRAIN_LOOK_NS = 500000, LOOK_NS = 100000000 };
 #define PATIENCE_NS 10000000000ull
 #define SLICE_NS 200000000u
-
-struct batch {
-    CUevent begin, end;
-    uint64_t start; /* host time */
-    unsigned launches;
-    bool chained; /* starts at the end of the batch before */
-};
-struct queue {
-    CUcontext context;
-    CUstream stream;
-    pthread_t thread; /* the per-thread stream is another one in every thread */
-    int gpu;
-    uint64_t last_end, touched;
-    unsigned entering;    /* threads between the gate and the end of their launch */
-    uint64_t first, next; /* batches in flight: ring[first % RING] ... ring[next % RING - 1] */
-    bool open;            /* ring[next % RING] has launches that no event closes yet */
-    struct batch ring[RING];
-};
+#define NEVER UINT64_MAX
 
 PER_PROCESS static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
-PER_PROCESS static struct queue queues[QUEUES];
-static uint64_t launch_ns[MAX_GPUS]; /* running mean of the GPU time per launch */
-static uint64_t polled[MAX_GPUS];
+PER_PROCESS static struct { /* of one GPU */
+    unsigned waiting;      /* threads that wait for a turn */
+    unsigned pausing;      /* and those that wait until less is in flight */
+    uint64_t launched, seen; /* when last, and when last as the helper saw it */
+    uint64_t nap;
+} state[MAX_GPUS];
+PER_PROCESS static struct {
+    bool started, stopped;
+    uint64_t until;        /* asleep till then */
+    _Atomic uint32_t word; /* changed to wake it */
+} helper;
 
-static struct batch *at(struct queue *queue, uint64_t position) { return &queue->ring[position % RING]; }
+void gate_hold(void) { pthread_mutex_lock(&gate); }
+void gate_let_go(void) { pthread_mutex_unlock(&gate); }
 
-static void report(struct queue *queue, uint64_t start, uint64_t end) {
-    region_gate_busy(queue->gpu, start, end);
-    queue->last_end = most(queue->last_end, end);
-}
-
-static void finish(struct queue *queue, const struct batch *batch, uint64_t now) {
-    float ms = 0;
-    CUevent from = batch->chained ? at(queue, queue->first + RING - 1)->end : batch->begin;
-    uint64_t start = batch->chained ? queue->last_end : most(batch->start, queue->last_end);
-    uint64_t busy = CALL(cuEventElapsedTime, (&ms, from, batch->end)) ? now - start : (uint64_t)((double)ms * 1e6);
-    report(queue, start, least(start + busy, now));
-    launch_ns[queue->gpu] = (launch_ns[queue->gpu] * 3 + busy / batch->launches) / 4;
-}
-
-/* Report what is finished, and of what is not, the time so far. */
-static void poll_queue(struct queue *queue, uint64_t now) {
-    for (; queue->first < queue->next; queue->first++) {
-        struct batch *batch = at(queue, queue->first);
-        if (CALL(cuEventQuery, (batch->end)) == CUDA_NOT_READY) {
-            bool begun = batch->chained || CALL(cuEventQuery, (batch->begin)) != CUDA_NOT_READY;
-            if (begun) /* otherwise the stream waits for something else */
-                region_gate_busy(queue->gpu, most(batch->start, queue->last_end), now);
-            return;
-        }
-        finish(queue, batch, now);
+/* Tell the arbiter what has become of this process' work; return when to look again. */
+static uint64_t look_after(int gpu, uint64_t now) {
+    bool governed = turn_is_governed(now), active = state[gpu].launched != state[gpu].seen;
+    state[gpu].seen = state[gpu].launched;
+    bool goes_on = active && !state[gpu].waiting && turn_told(gpu) & STATE_BUSY; /* no need to look so often */
+    state[gpu].nap = goes_on ? least(state[gpu].nap * 2, MOST_NAP_NS) : LEAST_NAP_NS;
+    if (flight_any(gpu)) {
+        if (governed && !(turn_told(gpu) & STATE_BUSY)) /* to an arbiter that was started anew */
+            turn_tell(gpu, STATE_BUSY | STATE_WANTS);
+        uint64_t ahead = flight_ahead(gpu, now);
+        if (state[gpu].waiting && ahead) /* the next session waits for this, and it may end sooner than expected */
+            return now + least(ahead + SLACK_NS, DRAIN_LOOK_NS);
+        return now + most(ahead ? ahead + SLACK_NS : 0, state[gpu].nap);
     }
-    if (!queue->open || queue->entering) return;
-    struct batch *tail = at(queue, queue->next); /* the program has stopped running ahead: no event will tell when */
-    uint64_t start = most(tail->start, queue->last_end);
-    report(queue, start, least(start + tail->launches * launch_ns[queue->gpu], now));
-    queue->open = false;
+    if (state[gpu].waiting || state[gpu].pausing)
+        turn_tell(gpu, STATE_WANTS);
+    else if (now - state[gpu].launched >= IDLE_NS)
+        turn_tell(gpu, 0);
+    else
+        return state[gpu].launched + IDLE_NS;
+    return flight_is_held(gpu) ? now + MOST_NAP_NS : state[gpu].waiting || turn_told(gpu) ? now + LOOK_NS : NEVER;
 }
 
-static void poll_gpu(int gpu, struct queue *queue, uint64_t now) {
-    bool all = now - polled[gpu] >= POLL_NS;
-    if (all)
-        polled[gpu] = now;
-    for (struct queue *each = queues; each < queues + QUEUES; each++)
-        if (each == queue || (all && each->context && each->gpu == gpu))
-            poll_queue(each, now);
-}
-
-static void destroy_events(const struct queue *queue) {
-    for (int i = 0; i < RING && queue->ring[i].end; i++) {
-        CALL(cuEventDestroy_v2, (queue->ring[i].begin));
-        CALL(cuEventDestroy_v2, (queue->ring[i].end));
+static void *help(void *unused) {
+    int mode = CAPTURE_MODE_RELAXED; /* our calls must not spoil a capture */
+    gate_hold();
+    CALL(cuThreadExchangeStreamCaptureMode, (&mode));
+    while (!helper.stopped) {
+        uint64_t now = clock_now(), until = NEVER;
+        flight_poll_all(now);
+        for (int gpu = 0; gpu < fgpu_limits.count; gpu++)
+            if (fgpu_limits.gpu[gpu].sm_points < ALL_SMS)
+                until = least(until, look_after(gpu, now));
+        helper.until = until;
+        uint32_t word = atomic_load(&helper.word);
+        gate_let_go();
+        system_sleep_on(&helper.word, word, until, KEY(&helper));
+        gate_hold();
     }
+    gate_let_go();
+    return unused;
 }
 
-static struct queue *queue_of(const struct place *here, CUstream stream, uint64_t now) {
-    struct queue *oldest = &queues[0];
-    for (struct queue *queue = queues; queue < queues + QUEUES; queue++) {
-        bool mine = stream != STREAM_PER_THREAD || pthread_equal(queue->thread, pthread_self());
-        if (queue->context == here->context && queue->stream == stream && mine) {
-            queue->touched = now;
-            return queue;
-        }
-        if (queue->touched < oldest->touched)
-            oldest = queue;
+static void stop_helping(void) {
+    gate_hold();
+    helper.stopped = true; /* the driver is about to be taken down */
+    for (int gpu = 0; gpu < fgpu_limits.count; gpu++)
+        if (!flight_any(gpu))
+            turn_tell(gpu, 0);
+    gate_let_go();
+}
+
+/* The helper shall look no later than that. */
+static void have_looked_at(uint64_t when) {
+    if (!helper.started) {
+        helper.started = true; /* without one, what ends is seen at the next launch */
+        helper.until = 0;
+        if (system_thread(help))
+            atexit(stop_helping);
+    } else if (helper.until > when) {
+        helper.until = when;
+        atomic_fetch_add(&helper.word, 1);
+        system_wake(&helper.word, KEY(&helper));
     }
-    destroy_events(oldest);
-    *oldest = (struct queue){.context = here->context, .stream = stream, .thread = pthread_self(), .gpu = here->gpu,
-                            .touched = now};
-    return oldest;
-}
-
-static void open_batch(struct queue *queue, uint64_t now) {
-    struct batch *batch = at(queue, queue->next);
-    if (!batch->end && !CALL(cuCtxPushCurrent_v2, (queue->context))) {
-        CALL(cuEventCreate, (&batch->begin, EVENT_BLOCKING_SYNC));
-        CALL(cuEventCreate, (&batch->end, EVENT_BLOCKING_SYNC));
-        CALL(cuCtxPopCurrent_v2, (&queue->context));
-    }
-    batch->start = now;
-    batch->launches = 0;
-    batch->chained = queue->first < queue->next;
-    if (!batch->chained)
-        CALL(cuEventRecord, (batch->begin, queue->stream));
-    queue->open = true;
-}
-
-static bool capturing(CUstream stream) {
-    int status = 0;
-    return CALL(cuStreamIsCapturing, (stream, &status)) || status; /* an error: another stream's capture forbids us */
 }
 
 struct pass { /* of one launch through the gate */
     struct queue *queue;
     uint64_t wait_ns; /* 0: go, with a batch open if there is room for one */
+    bool for_turn;    /* wait for the arbiter, not for the time to pass */
     bool blocked;     /* work on another stream is unfinished, and might be waiting for this launch */
+    uint32_t word;
     int mode;
 };
 
+/* How long to wait, by the arbiter's word. */
+static void ask_arbiter(int gpu, uint64_t ahead, uint64_t now, struct pass *pass) {
+    pass->word = turn_word(gpu);
+    pass->for_turn = !turn_allows(gpu, now + ahead);
+    pass->wait_ns = pass->for_turn ? LOOK_NS : 0;
+    if (!pass->for_turn) return;
+    turn_tell(gpu, (turn_told(gpu) & STATE_BUSY) | STATE_WANTS);
+    have_looked_at(now + ahead + SLACK_NS);
+}
+
 /* One look at the gate. `force`: go whatever it says. */
-static CUresult look(const struct place *here, CUstream stream, bool force, struct pass *pass) {
-    LOCKED(gate);
-    uint64_t now = clock_now();
-    struct queue *queue = queue_of(here, stream, now);
-    poll_gpu(here->gpu, queue, now);
-    bool full = queue->next - queue->first == RING - 1;
-    CUresult rc = region_gate_wait(here->gpu, now, &pass->wait_ns) ? CUDA_SUCCESS : CUDA_SYSTEM_NOT_READY;
-    pass->blocked = !pass->wait_ns;
-    for (int i = 0; i < QUEUES && queue->first == queue->next; i++)
-        pass->blocked |= queues[i].context && queues[i].gpu == here->gpu && queues[i].first < queues[i].next;
+static CUresult look(int gpu, struct queue *queue, bool force, uint64_t now, struct pass *pass) {
+    bool governed = turn_is_governed(now), full = flight_is_full(queue);
+    uint64_t ahead = flight_ahead(gpu, now);
+    pass->for_turn = false;
+    if (governed)
+        ask_arbiter(gpu, ahead, now, pass);
+    else if (!region_gate_wait(gpu, now, &pass->wait_ns))
+        return CUDA_SYSTEM_NOT_READY;
+    pass->blocked = (!pass->wait_ns && !governed) || !flight_is_alone(queue);
+    if (!pass->wait_ns && ahead > AHEAD_NS)
+        pass->wait_ns = (ahead - AHEAD_NS / 2) / 2; /* it may be done sooner than expected */
     if (!pass->wait_ns && full)
         pass->wait_ns = FULL_NS;
-    pass->wait_ns = force ? 0 : least(pass->wait_ns, SLICE_NS);
-    if (!rc && !pass->wait_ns) {
-        if (!queue->open && !full)
-            open_batch(queue, now);
-        queue->entering++;
+    if (force)
+        pass->wait_ns = 0;
+    if (pass->wait_ns) {
+        pass->wait_ns = least(pass->wait_ns, SLICE_NS);
+        return CUDA_SUCCESS;
     }
-    pass->queue = queue;
+    bool begins = governed && !(turn_told(gpu) & STATE_BUSY);
+    flight_enter(queue, now);
+    state[gpu].launched = now;
+    if (governed)
+        turn_tell(gpu, STATE_BUSY | STATE_WANTS);
+    if (begins || !helper.started || helper.until == NEVER)
+        have_looked_at(now + LEAST_NAP_NS);
+    return CUDA_SUCCESS;
+}
+
+static unsigned *waiters(int gpu, const struct pass *pass) {
+    return pass->for_turn ? &state[gpu].waiting : &state[gpu].pausing;
+}
+
+static CUresult try_to_pass(const struct place *here, CUstream stream, bool force, struct pass *pass) {
+    LOCKED(gate);
+    uint64_t now = clock_now();
+    pass->queue = flight_of(here, stream, now);
+    if (!pass->queue) return CUDA_OUT_OF_MEMORY;
+    flight_poll(here->gpu, pass->queue, now);
+    CUresult rc = look(here->gpu, pass->queue, force, now, pass);
+    if (!rc && pass->wait_ns)
+        ++*waiters(here->gpu, pass);
     return rc;
+}
+
+static void wait(int gpu, const struct pass *pass) {
+    if (pass->for_turn)
+        turn_sleep(gpu, pass->word, clock_now() + pass->wait_ns);
+    else
+        clock_sleep(pass->wait_ns);
+    gate_hold();
+    --*waiters(gpu, pass);
+    gate_let_go();
 }
 
 /* Wait for the container's turn. Work recorded into a graph passes: it is gated when the graph is launched. A launch
  * that has waited long while work on another stream is still running goes ahead, since that may be waiting for it. */
 static CUresult enter(CUstream stream, struct pass *pass) {
     struct place here;
-    uint64_t waited = 0;
+    uint64_t began;
     *pass = (struct pass){.mode = CAPTURE_MODE_RELAXED}; /* our own calls must not spoil a capture elsewhere */
     CUresult rc = fgpu_ready();
     if (rc || !fgpu_gated) return rc;
     rc = fgpu_place(stream, &here);
-    if (rc || fgpu_limits.gpu[here.gpu].sm_points == ALL_SMS || capturing(stream)) return rc;
+    if (rc || fgpu_limits.gpu[here.gpu].sm_points == ALL_SMS || flight_is_capturing(stream)) return rc;
     CALL(cuThreadExchangeStreamCaptureMode, (&pass->mode));
-    while (!(rc = look(&here, stream, pass->blocked && waited > PATIENCE_NS, pass)) && pass->wait_ns) {
-        clock_sleep(pass->wait_ns);
-        waited += pass->wait_ns;
+    rc = try_to_pass(&here, stream, false, pass);
+    for (began = !rc && pass->wait_ns ? clock_now() : 0; !rc && pass->wait_ns;) {
+        wait(here.gpu, pass);
+        rc = try_to_pass(&here, stream, pass->blocked && clock_now() - began > PATIENCE_NS, pass);
     }
-    if (rc)
+    if (rc) {
         CALL(cuThreadExchangeStreamCaptureMode, (&pass->mode));
+        pass->queue = NULL;
+    }
     return rc;
 }
 
-/* Close the batch if the stream had nothing else to do, or if it holds about a millisecond of work. */
 static CUresult leave(CUresult rc, struct pass *pass) {
-    struct queue *queue = pass->queue;
-    if (!queue) return rc;
+    if (!pass->queue) return rc;
     LOCKED(gate);
-    struct batch *batch = at(queue, queue->next);
-    queue->entering -= queue->entering > 0;
-    if (queue->open) { /* another thread may have closed it, or the context may be gone */
-        uint64_t mean = launch_ns[queue->gpu];
-        uint64_t enough = mean ? least(BATCH_NS / mean, MAX_LAUNCHES) : 1;
-        batch->launches++;
-        if (queue->first == queue->next || batch->launches >= enough) {
-            CALL(cuEventRecord, (batch->end, queue->stream));
-            queue->next++;
-            queue->open = false;
-        }
-    }
+    flight_leave(pass->queue);
     CALL(cuThreadExchangeStreamCaptureMode, (&pass->mode));
     return rc;
-}
-
-/* The events went with their context. */
-void gate_forget_context(CUcontext context) {
-    LOCKED(gate);
-    for (int i = 0; i < QUEUES; i++)
-        if (queues[i].context == context)
-            memset(&queues[i], 0, sizeof queues[i]);
 }
 
 /* Launches of every kind. The second variant of each sends NULL to the calling thread's own stream. */
@@ -242,3 +233,24 @@ WRAP(cuLaunchCooperativeKernelMultiDevice, (CUlaunchParams *list, unsigned count
     CUresult rc = fgpu_ready();
     return rc ? rc : fgpu_gated ? CUDA_NOT_SUPPORTED : CALL(cuLaunchCooperativeKernelMultiDevice, (list, count, flags));
 }
+
+/* The helper asks streams and records events: not on one that is being destroyed or begins to record a graph. */
+#define DESTROY(name) \
+    WRAP(name, (CUstream stream)) { \
+        gate_hold(); \
+        flight_forget_stream(stream); \
+        gate_let_go(); \
+        return CALL(name, (stream)); \
+    }
+DESTROY(cuStreamDestroy)
+DESTROY(cuStreamDestroy_v2)
+
+#define RECORD(name, params, args) \
+    WRAP(name, params) { \
+        LOCKED(gate); \
+        return CALL(name, args); \
+    }
+RECORD(cuStreamBeginCapture, (CUstream stream), (stream))
+RECORD(cuStreamBeginCapture_ptsz, (CUstream stream), (stream))
+RECORD(cuStreamBeginCapture_v2, (CUstream stream, int mode), (stream, mode))
+RECORD(cuStreamBeginCapture_v2_ptsz, (CUstream stream, int mode), (stream, mode))

@@ -1,6 +1,6 @@
 /* Page-locked host memory: charged against the session's RAM, since what the driver allocates need not be charged to
- * the container's cgroup. Memory of the program's own that is registered is in its cgroup already, and counts all the same:
- * no more can be page-locked than the session has RAM. */
+ * the container's cgroup. Memory of the program's own that is registered is in its cgroup already, and counts all the
+ * same: no more can be page-locked than the session has RAM. */
 #include "fgpu.h"
 
 static CUresult claim(uint64_t bytes, struct hold **hold) {

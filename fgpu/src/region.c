@@ -23,7 +23,7 @@ PER_PROCESS static struct region_slot *mine; /* NULL until this process joins */
 PER_PROCESS static struct region_slot own;   /* what `mine` must say; the file may be tampered with, this cannot */
 
 /* Hold the region's lock until the end of the block; `locked` says whether it could be had and the region is sound. */
-#define LOCKED_REGION bool locked __attribute__((cleanup(unlock))) = lock()
+#define LOCKED_REGION bool locked __attribute__((cleanup(unlock))) = lock(true)
 
 static const char *prepare(struct region *r) {
     pthread_mutexattr_t attr;
@@ -62,9 +62,9 @@ void region_note(const char *text) {
         snprintf(region->note, sizeof region->note, "pid %d: %s", (int)getpid(), text);
 }
 
-static bool lock(void) {
+static bool lock(bool patiently) {
     int rc = region ? pthread_mutex_trylock(&region->lock) : EINVAL;
-    if (rc == EBUSY) {
+    if (rc == EBUSY && patiently) {
         struct timespec until;
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec += LOCK_SECONDS;
@@ -249,14 +249,15 @@ static uint64_t cover(struct region_gpu *state, uint64_t start, uint64_t end) {
     return fresh;
 }
 
-void region_gate_busy(int gpu, uint64_t start, uint64_t end) {
-    LOCKED_REGION;
+/* Where an arbiter charges, this is for the view alone, and a stopped process must not hold up the others' launches. */
+void region_gate_busy(int gpu, uint64_t start, uint64_t end, bool charge) {
+    bool locked __attribute__((cleanup(unlock))) = lock(charge);
     if (!locked || end <= start) return;
     struct region_gpu *state = &region->gpu[gpu];
     if (state->spans > REGION_SPANS)
         state->spans = 0;
     uint64_t fresh = cover(state, start, end), second = end / 1000000000u;
-    state->budget_ns -= (int64_t)fresh;
+    state->budget_ns -= charge ? (int64_t)fresh : 0;
     if (state->second[second % 4] != second) {
         state->second[second % 4] = second;
         state->busy_ns[second % 4] = 0;

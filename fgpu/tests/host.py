@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from fgpu.limits import GpuLimit, Sharing, prepare
+from fgpu.limits import GRANT_BYTES, GpuLimit, Sharing, prepare
 from fgpu.mounts import BUILD
-from fgpu.simulated import SimulatedGpu, format_config
+from fgpu.simulated import SimulatedGpu, TimeSlicing, format_config
 
 MIB = 1 << 20
 GIB = 1 << 30
@@ -88,9 +88,16 @@ class Session:
     def region(self) -> Path:
         return self.folder / "region"
 
+    @property
+    def meeting_place(self) -> Path:
+        """The folder by which the session and the arbiter know each other."""
+        return self.host.arbiter_folder / self.folder.name
+
     def environment(self) -> dict[str, str]:
         hook = str(BUILD / self.hook) if self.hook else ""
         files = {"FGPU_LIMITS": str(self.limits), "FGPU_REGION": str(self.region)}
+        files |= {"FGPU_GRANT": str(self.meeting_place / "grant")}
+        files |= {"FGPU_SOCKET": str(self.meeting_place / "socket" / "arbiter")}
         return self.host.environment() | files | {"LD_PRELOAD": hook} | self.extra
 
     def start(self, *command: str, **environment: str) -> subprocess.Popen[str]:
@@ -121,12 +128,16 @@ class Host:
     def __init__(self, folder: Path, gpus: int = 1) -> None:
         self.folder = folder
         self.processes: list[subprocess.Popen[str]] = []
+        self.arbiter_folder = folder / "arbiter"
+        self.arbiter_folder.mkdir()
         self.sessions = 0
         self.configure(gpus)
 
-    def configure(self, gpus: int, memory_limits: bool = False) -> None:
+    def configure(self, gpus: int, *, memory_limits: bool = False, slicing: TimeSlicing | None = None) -> None:
         simulated = [SimulatedGpu(uuid=uuid, name="Simulated GPU 8 GiB", memory=8 * GIB) for uuid in UUIDS[:gpus]]
-        (self.folder / "gpus.conf").write_text(format_config(simulated, memory_limits=memory_limits))
+        (self.folder / "gpus.conf").write_text(
+            format_config(simulated, memory_limits=memory_limits, slicing=slicing or TimeSlicing())
+        )
 
     def environment(self) -> dict[str, str]:
         return {
@@ -142,7 +153,24 @@ class Host:
         self.sessions += 1
         session = Session(self, self.folder / f"session{self.sessions}", hook)
         prepare(session.folder, limits or [limit()], sharing=sharing, pinned_bytes=pinned_bytes)
+        (session.meeting_place / "socket").mkdir(parents=True)
+        (session.meeting_place / "grant").write_bytes(bytes(GRANT_BYTES))
+        (session.meeting_place / "lease.conf").write_bytes(session.limits.read_bytes())
+        (session.meeting_place / "lease.conf").chmod(0o444)
         return session
+
+    def arbiter(self, program: str = "test/arbiter", **environment: str) -> subprocess.Popen[str]:
+        """Start the arbiter of the sessions made so far, and of those to come."""
+        arbiter = subprocess.Popen(
+            [str(BUILD / program), "--dir", str(self.arbiter_folder), "--build", "test"],
+            stdout=subprocess.PIPE,
+            text=True,
+            env=self.environment() | environment,
+        )
+        self.processes.append(arbiter)
+        assert arbiter.stdout
+        assert arbiter.stdout.readline() == "ready\n"
+        return arbiter
 
     def bare(self) -> Session:
         """Programs on the host itself, without the hook."""

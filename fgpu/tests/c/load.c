@@ -1,6 +1,10 @@
 /* A GPU load on the simulated clock: load <pattern> <kernel us> <for ms> [pause us]. Prints the share of the time that
- * the GPU was busy for all processes together, as seen by this one from its start to its end, and its own part of it. */
+ * the GPU was busy for all processes together, as seen by this one from its start to its end, and for it alone, and how many ms
+ * the longest step took. */
 #include <stdbool.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "driver.h"
 
@@ -11,8 +15,9 @@
 #define COOPERATIVE_TYPES \
     (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **)
 
-static uint64_t kernel_ns, pause_ns, own_ns;
-static CUstream streams[4];
+enum { CROWD = 100 };
+static uint64_t kernel_ns, pause_ns, longest_ns; /* `longest`: wait for a launch */
+static CUstream streams[CROWD];
 static CUgraphExec exec;
 
 static uint64_t now(void)
@@ -25,6 +30,11 @@ static uint64_t busy(void)
     return ((uint64_t(*)(int))(uintptr_t)by_dlsym("fgpuSimBusy"))(0);
 }
 
+static uint64_t executed(void)
+{
+    return ((uint64_t(*)(int))(uintptr_t)by_dlsym("fgpuSimExecuted"))(0);
+}
+
 static void rest(uint64_t ns)
 {
     if (ns)
@@ -34,7 +44,6 @@ static void rest(uint64_t ns)
 static CUresult launch(CUstream stream, uint64_t ns)
 {
     void *params[] = {&ns};
-    own_ns += ns;
     return CU(cuLaunchKernel, LAUNCH_TYPES, NULL, 1, 1, 1, 1, 1, 1, 0, stream, params, NULL);
 }
 
@@ -83,12 +92,40 @@ static void held(void)
     CU(cuCtxSynchronize, (void));
 }
 
+/* Kernels that launch three times as much themselves: no launch function is called for that. */
+static void device(uint64_t ns)
+{
+    launch(NULL, ns);
+    ((void (*)(CUstream, uint64_t))(uintptr_t)by_dlsym("fgpuSimLaunchOnDevice"))(NULL, 3 * ns);
+}
+
+/* One process after the other, each with one kernel: of the pattern `once`, which waits for it, or `drop`, which exits
+ * while it runs. The clock stands still while a process is made. */
+static void short_lived(char **argv)
+{
+    uint32_t (*joined)(void) = (uint32_t(*)(void))(uintptr_t)by_dlsym("fgpuSimJoined");
+    uint32_t before = joined();
+    pid_t child = fork();
+    if (!child) {
+        execl("/proc/self/exe", argv[0], argv[1] + 6, argv[2], "0", NULL);
+        _exit(5);
+    }
+    while (joined() == before)
+        usleep(200);
+    while (waitpid(child, NULL, WNOHANG) == 0)
+        rest(1000000);
+}
+
 static void step(const char *pattern, unsigned i)
 {
     if (!strcmp(pattern, "graph") || !strcmp(pattern, "elsewhere"))
         CU(cuGraphLaunch, (CUgraphExec, CUstream), exec, streams[0]);
     else if (!strcmp(pattern, "streams"))
         launch(streams[i % 4], kernel_ns);
+    else if (!strcmp(pattern, "crowd"))
+        launch(streams[i % CROWD], kernel_ns);
+    else if (!strcmp(pattern, "device"))
+        device(kernel_ns);
     else if (!strcmp(pattern, "held"))
         held();
     else if (launch_by(pattern))
@@ -113,6 +150,24 @@ static void stuck(void)
     printf("%.3f\n", (double)(now() - start) / 1e6);
 }
 
+/* After a pause, work for so long: prints ms until the first kernel is done, beyond its own time, and its part of the
+ * first 200 ms and of all of it, in percent. */
+static void wake(uint64_t ns)
+{
+    rest(pause_ns);
+    uint64_t start = now(), own = executed(), early = 0;
+    launch(NULL, kernel_ns);
+    CU(cuCtxSynchronize, (void));
+    double first = (double)(now() - start - kernel_ns) / 1e6;
+    while (now() < start + ns) {
+        launch(NULL, kernel_ns);
+        if (!early && now() >= start + 200000000)
+            early = executed();
+    }
+    double elapsed = (double)(now() - start);
+    printf("%.3f %.3f %.3f\n", first, (double)(early - own) / 2e6, (double)(executed() - own) / elapsed * 100);
+}
+
 int main(int argc, char **argv)
 {
     CUcontext context;
@@ -120,7 +175,7 @@ int main(int argc, char **argv)
     if (argc < 4 || CU(cuInit, (unsigned), 0) || CU(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice), &context, 0))
         return 1;
     CU(cuCtxSetCurrent, (CUcontext), context);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < CROWD; i++)
         CU(cuStreamCreate, (CUstream *, unsigned), &streams[i], 0);
     kernel_ns = strtoull(argv[2], NULL, 10) * 1000;
     pause_ns = argc > 4 ? strtoull(argv[4], NULL, 10) * 1000 : 0;
@@ -129,18 +184,38 @@ int main(int argc, char **argv)
         CU(cuDevicePrimaryCtxRetain, (CUcontext *, CUdevice), &context, 1);
         CU(cuCtxSetCurrent, (CUcontext), context);
     }
-    own_ns = 0;
     rest(1000); /* on the virtual clock: until all parties are here */
     if (!strcmp(argv[1], "stuck")) {
         stuck();
         return 0;
     }
-    uint64_t start = now(), before = busy(), end = start + strtoull(argv[3], NULL, 10) * 1000000;
-    for (unsigned i = 0; now() < end; i++)
-        step(argv[1], i);
+    if (!strcmp(argv[1], "once") || !strcmp(argv[1], "drop") || !strcmp(argv[1], "die")) {
+        launch(NULL, kernel_ns);
+        if (!strcmp(argv[1], "once"))
+            CU(cuCtxSynchronize, (void));
+        else
+            rest(10000000); /* it runs */
+        if (!strcmp(argv[1], "die"))
+            kill(getpid(), SIGKILL);
+        return 0;
+    }
+    if (!strcmp(argv[1], "wake")) {
+        wake(strtoull(argv[3], NULL, 10) * 1000000);
+        return 0;
+    }
+    uint64_t start = now(), before = busy(), own = executed(), end = start + strtoull(argv[3], NULL, 10) * 1000000;
+    for (unsigned i = 0; now() < end; i++) {
+        uint64_t began = now();
+        if (strncmp(argv[1], "short-", 6))
+            step(argv[1], i);
+        else
+            short_lived(argv);
+        longest_ns = now() - began > longest_ns ? now() - began : longest_ns;
+    }
     CU(cuStreamSynchronize, (CUstream), streams[0]);
     CU(cuCtxSynchronize, (void));
     double elapsed = (double)(now() - start) / 100;
-    printf("%.3f %.3f\n", (double)(busy() - before) / elapsed, (double)own_ns / elapsed);
+    printf("%.3f %.3f %.3f\n", (double)(busy() - before) / elapsed, (double)(executed() - own) / elapsed,
+           (double)longest_ns / 1e6);
     return 0;
 }

@@ -230,12 +230,14 @@ static int nvml(char *out, size_t room)
 }
 
 /* Die with the region's lock held, as a process killed in the middle of an allocation would. */
-static void lock_and_die(void)
+/* Be killed or stopped while it holds the region's lock. */
+static int lock_and(int signal)
 {
     int fd = open(getenv("FGPU_REGION"), O_RDWR);
     struct region *region = mmap(NULL, REGION_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     pthread_mutex_lock(&region->lock);
-    kill(getpid(), SIGKILL);
+    kill(getpid(), signal);
+    return pthread_mutex_unlock(&region->lock);
 }
 
 static const char *owner(void *address)
@@ -375,8 +377,15 @@ static void answer(char *line, char *out, size_t room)
         rc = CU(cuLaunchCooperativeKernelMultiDevice, (CUlaunchParams *, unsigned, unsigned), list, (unsigned)number, 0);
     } else if (!strcmp(verb, "exec"))
         rc = execlp("sleep", "sleep", "60", NULL);
+    else if (!strcmp(verb, "kernel")) {
+        uint64_t ns = 1000000;
+        void *params[] = {&ns};
+        rc = CU(cuLaunchKernel, (CUfunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, CUstream, void **, void **),
+                NULL, 1, 1, 1, 1, 1, 1, 0, NULL, params, NULL);
+    } else if (!strcmp(verb, "lockstop"))
+        rc = lock_and(SIGSTOP);
     else if (!strcmp(verb, "lockdie"))
-        lock_and_die();
+        lock_and(SIGKILL);
     snprintf(out, room, "%d", rc);
 }
 

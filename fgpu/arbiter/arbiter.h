@@ -1,0 +1,72 @@
+/* What the files of the arbiter share. */
+#pragma once
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/epoll.h>
+
+#include "../src/fgpu.h"
+#include "../src/grant.h"
+#include "run_queue.h"
+
+enum { MAX_QUEUES = 64, MAX_PROCESSES = 512, NAME_BYTES = 128 };
+
+enum source_kind { SOURCE_SESSION, SOURCE_PROCESS, SOURCE_DEATH };
+struct source { enum source_kind kind; void *of; }; /* what an event of the epoll set is about */
+
+struct share { /* a session's part of one GPU; on one that is all its own, `queue` is NULL */
+    struct member member;
+    struct run_queue *queue;
+    struct session *session;
+    int gpu; /* index into its limits */
+};
+struct session {
+    struct session *next;
+    char name[NAME_BYTES];
+    struct limits limits;
+    struct share share[MAX_GPUS];
+    struct grant_page *page;
+    uint64_t page_key;
+    int socket;
+    unsigned processes;
+    bool seen; /* by the last scan */
+    struct source source;
+};
+struct process {
+    struct process *next;
+    struct session *session;
+    int socket, pidfd, pid; /* -1 where there is none any more */
+    uint64_t hung_up; /* when its connection ended; it may be alive */
+    uint8_t flags[MAX_GPUS];
+    struct source source, death;
+    bool gone;
+};
+
+/* sessions.c: the folders that the host worker makes, and the GPUs' queues */
+struct arbiter {
+    int folder, epoll;
+    struct session *sessions;
+    struct process *processes;
+    struct { char uuid[48]; struct run_queue run; uint64_t look; } queue[MAX_QUEUES];
+    int queues;
+};
+extern struct arbiter arbiter;
+void sessions_scan(uint64_t now);
+void sessions_beat(uint64_t now);
+void sessions_run(uint64_t now);
+uint64_t sessions_next_look(void);
+void sessions_close(void);
+bool sessions_report(const char *path);
+
+/* processes.c: their connections */
+void process_accept(struct session *session, uint64_t now);
+void process_read(struct process *process, uint64_t now);
+void process_died(struct process *process, uint64_t now);
+void processes_drop(const struct session *session, uint64_t now);
+void processes_expire(uint64_t now);
+void processes_free(void); /* those that are gone: no event speaks of them any more */
+
+/* system.c; tests/c/arbiter_system.c stands in for it in the test build. */
+int system_wait(int epoll, struct epoll_event *events, int room, uint64_t until); /* for an event, or until then */
+void system_wake(_Atomic uint32_t *word, uint64_t key); /* whoever sleeps on it, in any process */

@@ -1,0 +1,53 @@
+"""Sessions that use one simulated GPU at the same time, under the arbiter and the virtual clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fgpu.limits import Sharing
+from fgpu.tests.host import Host, Session, limit
+
+CLOCK = {"FGPU_SIM_CLOCK": "virtual"}
+
+
+@dataclass(frozen=True)
+class Load:
+    """What test/load runs: its pattern, the kernels' length, for how long."""
+
+    pattern: str
+    kernel_us: int
+    for_ms: int = 4000
+    pause_us: int = 0
+
+    def arguments(self) -> list[str]:
+        return [self.pattern, str(self.kernel_us), str(self.for_ms), str(self.pause_us)]
+
+
+def run_beside(loads: Sequence[tuple[Session, Load]], *, arbiter: bool = True, **environment: str) -> list[list[float]]:
+    """Run every load in its session, at once; return the figures that each prints.
+
+    `environment` is the arbiter's; without one each session has its local budget alone.
+    """
+    host = loads[0][0].host
+    clock = CLOCK | {"FGPU_SIM_PARTIES": str(len(loads) + arbiter)}
+    if arbiter:
+        host.arbiter(**clock, **environment)
+    processes = [session.start("test/load", *load.arguments(), **clock) for session, load in loads]
+    return [[float(word) for word in process.communicate(timeout=120)[0].split()] for process in processes]
+
+
+def sessions_of(host: Host, shares: Sequence[float], sharing: Sharing = "cap", *, hooked: bool = True) -> list[Session]:
+    sessions = [host.session(limit(sm=f"{share:g}"), sharing=sharing) for share in shares]
+    for session in sessions:
+        session.hook = session.hook if hooked else ""
+    return sessions
+
+
+def contend(
+    host: Host, shares: Sequence[float], load: Load, sharing: Sharing = "cap", *, gated: bool = True
+) -> tuple[list[float], float]:
+    """Return each session's part of the GPU's time in percent, and how busy the GPU was for all of them."""
+    loads = [(session, load) for session in sessions_of(host, shares, sharing, hooked=gated)]
+    figures = run_beside(loads, arbiter=gated)
+    return [figure[1] for figure in figures], min(figure[0] for figure in figures)
