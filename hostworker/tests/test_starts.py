@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from hostworker import host_images, starts
+from hostworker import app_starter, host_images, starts
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from sessions.lifecycle import Status
 from sessions.models import Session
@@ -43,4 +43,5 @@ def test_slow_pulls_hold_up_no_image_that_is_here(monkeypatch: pytest.MonkeyPatc
     finally:
         gate.set()
         starts.end()
+        app_starter.end()  # warm-ups
     assert len(runtime.containers()) == 41

@@ -12,7 +12,7 @@ from docker.errors import NotFound
 from hostworker.app_process import environment, start_command
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.programs import Programs
-from hostworker.runtime.base import ContainerPhase, ContainerSpec, ImageUnavailableError, StartError
+from hostworker.runtime.base import ContainerPhase, ContainerSpec, GpuGrant, ImageUnavailableError, StartError
 from hostworker.runtime.container_config import LOG_FILE_COUNT, LOG_FILE_SIZE, PIDS_LIMIT, SUDO_CAPABILITIES
 from hostworker.runtime.docker import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import (
@@ -23,6 +23,7 @@ from hostworker.runtime.tests.runtime_worlds import (
     hand_made_labels,
     make_spec,
 )
+from resources.units import GIB
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, until
 
@@ -220,8 +221,17 @@ def test_a_network_that_was_removed_is_made_again(world: DockerWorld, own_networ
 
 
 def test_what_the_engine_refuses_is_explained(world: DockerWorld, runtime: DockerRuntime) -> None:
-    with pytest.raises(StartError, match="memory"):
+    with pytest.raises(StartError, match="memory") as refused:
         runtime.create(make_spec(world.image, memory_bytes=1024))
+    assert not refused.value.is_host_fault
+
+
+def test_a_host_without_nvidia_runtime_is_to_blame(world: DockerWorld, runtime: DockerRuntime) -> None:
+    gpu = GpuGrant(uuid="GPU-1", share_milli=1000, gpu_milli=1000, memory_bytes=GIB, is_simulated=False)
+    spec = make_spec(world.image, gpus=(gpu,))
+    with pytest.raises(StartError) as refused:
+        launch(runtime, spec)
+    assert refused.value.is_host_fault
 
 
 def test_image_without_shell_ends_with_explaining_log(runtime: DockerRuntime, empty_image: str) -> None:
