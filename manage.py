@@ -4,6 +4,7 @@
 import os
 import sys
 import traceback
+from pathlib import Path
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import execute_from_command_line
@@ -22,6 +23,11 @@ def read_settings() -> None:
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["join"]:  # before there are any settings
+        from hostaccess.host_file import main
+
+        main(sys.argv[2:], Path(__file__).resolve().parent / "host.env")
+        sys.exit()
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
     try:
         read_settings()

@@ -65,7 +65,9 @@ def check_networks(**kwargs: Any) -> list[CheckMessage]:
 
 
 def check_apps_keys(**kwargs: Any) -> list[CheckMessage]:
-    """Return an error if COMPUTE_APPS_KEYS contains no valid keys."""
+    """Return an error if COMPUTE_APPS_KEYS contains no valid keys, where browsers are served."""
+    if settings.COMPUTE_HOST_KEY:
+        return []  # a host that has joined serves no browsers
     try:
         Keys(settings.COMPUTE_APPS_KEYS)
     except ValueError as error:

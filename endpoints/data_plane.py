@@ -9,7 +9,8 @@ from channels.db import database_sync_to_async
 from django.conf import settings
 
 from endpoints import tickets
-from endpoints.feed import RouteFeed, synchronized
+from endpoints.feed import PlatformRoutes, RouteFeed, RouteSource, synchronized
+from hostaccess.keys import gateway_keys
 from proxy.authorization import BrowserAuthorizer
 from proxy.counters import ConnectionCounters
 from proxy.data_plane import DataPlane
@@ -64,14 +65,17 @@ def data_plane(
 def gateway_plane() -> DataPlane:
     """Return a new data plane for a gateway, without routes yet."""
     subnets = [ip_network(each) for each in settings.COMPUTE_SESSION_SUBNETS]
-    authorizer = GatewayAuthorizer(table=RouteTable(), keys=signing_keys(), subnets=subnets)
+    authorizer = GatewayAuthorizer(table=RouteTable(), keys=gateway_keys(settings.COMPUTE_HOST_NAME), subnets=subnets)
     return DataPlane(authorizer, DatabaseControlPlane(), GATEWAY_LIMITS)
 
 
 @asynccontextmanager
-async def running(plane: DataPlane) -> AsyncIterator[None]:
-    """Synchronize the plane's routes and enforce its deadlines while the block runs; then end its connections."""
-    async with synchronized(plane.authorizer.table):
+async def running(plane: DataPlane, source: RouteSource | None = None) -> AsyncIterator[None]:
+    """Synchronize the plane's routes and enforce its deadlines while the block runs; then end its connections.
+
+    Its routes are those of `source`, by default all.
+    """
+    async with synchronized(plane.authorizer.table, source):
         plane.start()
         try:
             yield
@@ -97,7 +101,7 @@ class LazyDataPlane:
 
     async def _start(self) -> DataPlane:
         plane = data_plane(DecodingResponseParser)
-        self._feed = RouteFeed(plane.authorizer.table)
+        self._feed = RouteFeed(plane.authorizer.table, PlatformRoutes())
         await self._feed.start()
         plane.start()
         return plane

@@ -14,9 +14,9 @@ import asyncio
 import contextlib
 import json
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, Protocol, TypeVar
 
 from channels.db import database_sync_to_async
 from django.conf import settings
@@ -43,16 +43,58 @@ POLL_SECONDS: Final = 5.0  # after which a silent connection to Redis is probed
 Read = TypeVar("Read")
 
 
-class _Snapshot(NamedTuple):
+class RouteSnapshot(NamedTuple):
+    """All that a table holds."""
+
     routes: list[Route]
-    logins: list[tuple[str, float]]  # digest, and until when its cookies are void in Unix seconds
-    users: list[tuple[int, float]]
+    logins: list[tuple[str, float]] = []  # digest, and until when its cookies are void in Unix seconds
+    users: list[tuple[int, float]] = []
+
+
+class RouteSource(Protocol):
+    """Which routes a process has; called in a thread."""
+
+    def read(self, sessions: Collection[str]) -> list[Route]:
+        """Return the routes of these sessions."""
+
+    def read_all(self) -> RouteSnapshot:
+        """Return everything."""
+
+
+class PlatformRoutes:
+    """All routes, and what was revoked: of processes that browsers reach."""
+
+    def read(self, sessions: Collection[str]) -> list[Route]:
+        """Return the routes of these sessions; one query."""
+        return routes.read(sessions)
+
+    def read_all(self) -> RouteSnapshot:
+        """Return all routes and revocations, in two queries."""
+        revoked = Revocation.objects.filter(at__gt=timezone.now() - RETENTION).values_list("login", "user", "at")
+        rows = list(revoked)
+        return RouteSnapshot(
+            logins=[(login, at.timestamp()) for login, user, at in rows if user is None],
+            users=[(user, at.timestamp()) for _, user, at in rows if user is not None],
+            routes=routes.read(),  # last, so that it lacks routes withdrawn meanwhile
+        )
+
+
+class HostRoutes:
+    """The routes to containers of this host: of its gateway, which knows neither users nor cookies."""
+
+    def read(self, sessions: Collection[str]) -> list[Route]:
+        """Return the routes of these sessions; one query."""
+        return routes.read_here(sessions)
+
+    def read_all(self) -> RouteSnapshot:
+        """Return the routes of the host; one query."""
+        return RouteSnapshot(routes.read_here())
 
 
 @contextlib.asynccontextmanager
-async def synchronized(table: RouteTable) -> AsyncIterator[None]:
-    """Load all routes into the table, and keep it synchronized until the block ends."""
-    feed = RouteFeed(table)
+async def synchronized(table: RouteTable, source: RouteSource | None = None) -> AsyncIterator[None]:
+    """Load the routes of `source`, by default all, into the table, and keep it synchronized until the block ends."""
+    feed = RouteFeed(table, source or PlatformRoutes())
     await feed.start()
     try:
         yield
@@ -63,8 +105,9 @@ async def synchronized(table: RouteTable) -> AsyncIterator[None]:
 class RouteFeed:
     """A task that listens for messages and one that reads the database. Belongs to one event loop."""
 
-    def __init__(self, table: RouteTable) -> None:
+    def __init__(self, table: RouteTable, source: RouteSource) -> None:
         self._table = table
+        self._source = source
         self._sessions: set[str] = set()  # to be read again
         self._is_full_read_due = True
         self._wake = asyncio.Event()
@@ -112,7 +155,7 @@ class RouteFeed:
             if everything:
                 await self._read_everything()
             elif sessions:
-                self._replace(await self._in_background(lambda: routes.read(sessions)), sessions)
+                self._replace(await self._in_background(lambda: self._source.read(sessions)), sessions)
         except Error as error:
             self._is_full_read_due = True  # at the next reconciliation
             if str(error) != self._failure:
@@ -123,7 +166,7 @@ class RouteFeed:
 
     async def _read_everything(self) -> None:
         known = set(self._withdrawn)
-        found = await self._in_background(_read_snapshot)
+        found = await self._in_background(self._source.read_all)
         self._table.forget_revocations(timezone.now().timestamp() - RETENTION.total_seconds())
         for login, at in found.logins:
             self._table.revoke_login(login, at)
@@ -200,14 +243,3 @@ def _report_failure(task: "asyncio.Task[None]") -> None:
 
 def _redis() -> Redis:
     return Redis.from_url(settings.CHANNEL_REDIS_URL, socket_connect_timeout=2, health_check_interval=int(POLL_SECONDS))
-
-
-def _read_snapshot() -> _Snapshot:
-    """Return all routes and revocations, in two queries."""
-    revoked = Revocation.objects.filter(at__gt=timezone.now() - RETENTION).values_list("login", "user", "at")
-    rows = list(revoked)
-    return _Snapshot(
-        logins=[(login, at.timestamp()) for login, user, at in rows if user is None],
-        users=[(user, at.timestamp()) for _, user, at in rows if user is not None],
-        routes=routes.read(),  # last, so that it lacks routes withdrawn meanwhile
-    )

@@ -11,7 +11,7 @@ from engine.containers import container_name
 from engine.engine import ExecError
 from engine.run import run
 from hostworker.app_process import LISTENING, listening_ports
-from sessions.engine_address import HostUnreachableError, engine_of
+from sessions.engine_address import HostUnreachableError, find_engine
 from sessions.lifecycle import Status
 from sessions.models import Session
 
@@ -51,5 +51,5 @@ def found_ports(session: Session) -> list[FoundPort]:
 async def _read(session: Session) -> str:
     command, container = ["/bin/sh", "-c", LISTENING], container_name(session.pk, session.attempt)
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        _, output = await run(engine_of(session.host), container, command, {}, limit=OUTPUT_LIMIT)
+        _, output = await run(await find_engine(session.host), container, command, {}, limit=OUTPUT_LIMIT)
     return output.decode(errors="replace")

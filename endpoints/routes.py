@@ -1,17 +1,25 @@
 """Computes the proxies' routes from the rows of endpoints and sessions."""
 
 import ipaddress
+import logging
 from collections.abc import Collection
 from datetime import datetime
 from functools import lru_cache
+from typing import Any
 
 from django.conf import settings
+from django.db.models import OuterRef, Subquery
 from django.utils import timezone
 
+from hostaccess import keys
+from hostaccess.models import HostAccess
 from proxy.routes import Route
+from resources.models import Host
 from sessions.engine_address import HostUnreachableError, gateway_of
 from sessions.lifecycle import Status
-from sessions.models import Endpoint, EndpointState, Session
+from sessions.models import Endpoint, EndpointQuerySet, EndpointState, Session
+
+logger = logging.getLogger(__name__)
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -24,14 +32,45 @@ def read(sessions: Collection[str] | None = None) -> list[Route]:
     if sessions is not None:
         ready = ready.filter(session__in=sessions)
     now = timezone.now()
-    found = (route_of(endpoint, now) for endpoint in ready.select_related("session__owner__policy", "session__host"))
+    found = (route_of(endpoint, now, bytes(endpoint.host_key or b"")) for endpoint in _with_keys(ready))
     return [route for route in found if route]
 
 
-def route_of(endpoint: Endpoint, now: datetime) -> Route | None:
-    """Return the route to the endpoint of a running session; None if it is unreachable, see `obstacle`."""
+def read_here(sessions: Collection[str] | None = None) -> list[Route]:
+    """Return the routes to containers of this host, of these sessions or of all, for its gateway. One query."""
+    ready = Endpoint.objects.filter(
+        state=EndpointState.READY,
+        session__status=Status.RUNNING,
+        session__address__isnull=False,
+        session__host__name=settings.COMPUTE_HOST_NAME,
+    )
+    if sessions is not None:
+        ready = ready.filter(session__in=sessions)
+    rows = ready.values_list("app", "session_id", "session__address", "port")
+    return [
+        Route(label=f"{app}--{pk}", session=pk, owner=0, address=str(address), port=port, epoch=0)
+        for app, pk, address, port in rows
+    ]
+
+
+def _with_keys(endpoints: EndpointQuerySet) -> Any:
+    """Return the endpoints with all that a route needs, no user's password among it; `host_key` as it is stored."""
+    key = HostAccess.objects.filter(name=OuterRef("session__host__name")).values("encrypted_key")
+    related = endpoints.select_related("session__owner__policy", "session__host").defer("session__owner__password")
+    return related.annotate(host_key=Subquery(key))
+
+
+def route_of(endpoint: Endpoint, now: datetime, host_key: bytes) -> Route | None:
+    """Return the route to the endpoint of a running session; None if it is unreachable, see `obstacle`.
+
+    `host_key` is what is stored of the key of its host.
+    """
     session = endpoint.session
     if session.address is None or session.host is None or obstacle(session):
+        return None
+    gateway = gateway_of(session.host)
+    key = _gateway_key(session.host, host_key) if gateway else ""
+    if key is None:
         return None
     return Route(
         label=endpoint.label,
@@ -42,9 +81,19 @@ def route_of(endpoint: Endpoint, now: datetime) -> Route | None:
         epoch=endpoint.epoch,
         is_public=is_public(endpoint, now),
         token=endpoint.token,
-        gateway=gateway_of(session.host),
+        gateway=gateway,
+        gateway_key=key,
         listen_port=endpoint.listen_port,
     )
+
+
+def _gateway_key(host: Host, stored: bytes) -> str | None:
+    """Return the key of a gateway, None where it cannot be decrypted: the log says so, and all other routes work."""
+    try:
+        return keys.decrypted(host.name, stored)
+    except keys.HostKeyError as error:
+        logger.error("host %s: its apps are out of reach: %s", host.name, error)
+        return None
 
 
 def obstacle(session: Session) -> str:

@@ -199,7 +199,9 @@ def _offer(session: Session, app: str) -> _Offer:
 def _prepare(endpoint: Endpoint, offer: _Offer, actor: User) -> None:
     """Save the endpoint as STARTING: a new one, or one that failed, was closed or is starting already."""
     endpoint.title, endpoint.port = offer.title, offer.port
-    endpoint.token = app_states.token_of(endpoint.session_id, offer.port) if offer.takes_token else ""
+    host = endpoint.session.host
+    takes_token = offer.takes_token and host is not None
+    endpoint.token = app_states.token_of(str(host), endpoint.session_id, offer.port) if takes_token else ""
     if endpoint.pk is None or endpoint.state != EndpointState.STARTING:
         endpoint.state, endpoint.detail, endpoint.output = EndpointState.STARTING.value, "", ""
         endpoint.opened_by, endpoint.opened_at = actor, timezone.now()

@@ -76,7 +76,7 @@ def _due(root: StorageRoot, now: datetime) -> list[Folder]:
     is_due = Q(measure_due_at__lte=now) | Q(Exists(writing), measured_at__lte=now - WRITABLE_INTERVAL)
     free = Q(measuring_since=None) | Q(measuring_since__lt=now - CLAIM)
     found = Folder.objects.filter(waits, is_due, free, root=root, deleting_at=None)
-    return list(found.select_related("owner", "root").order_by("measure_due_at")[:AT_ONCE])
+    return list(found.select_related("root").order_by("measure_due_at")[:AT_ONCE])
 
 
 def _claim(folder: Folder) -> bool:

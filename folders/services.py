@@ -3,7 +3,7 @@
 import logging
 from typing import Final
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from accounts.models import User
@@ -94,10 +94,18 @@ def restore(folder: Folder, name: str = "") -> None:
 
 
 def delete_forever(folder: Folder) -> None:
-    """Delete a folder that is in the trash with all its files.
+    """Delete a folder that is in the trash with all its files, now where its root is on this machine.
 
-    Its files are removed by `purge`: now where the root is on this machine, else by a host that has it. Raises
-    FolderStateError unless it is in the trash, FolderInUseError while a session still mounts it.
+    Raises FolderStateError unless it is in the trash, FolderInUseError while a session still mounts it.
+    """
+    mark_for_deletion(folder)
+    purge(folder)
+
+
+def mark_for_deletion(folder: Folder) -> None:
+    """Have the files of a folder in the trash removed by a host that has its root; see `purge`.
+
+    Only the platform knows the sessions of all hosts, so hosts do not decide this. Raises as `delete_forever` does.
     """
     with transaction.atomic():
         current = _locked(folder)
@@ -108,7 +116,6 @@ def delete_forever(folder: Folder) -> None:
         current.save(update_fields=["deleting_at"])
         logger.info("folder %s: its files are being deleted for ever", folder.pk)
     folder.deleting_at = current.deleting_at
-    purge(folder)
 
 
 def purge(folder: Folder) -> bool:
@@ -124,12 +131,18 @@ def purge(folder: Folder) -> bool:
     directory = storage.root_directory(folder.root)
     try:
         directory.expunge(folder.owner_id, folder.pk)
-        Folder.objects.deleting().filter(pk=folder.pk).delete()
+        _forget(folder)
         directory.purge(PURGE_ENTRIES)
     except FilesError as error:
         logger.warning("folder %s: its files are not removed yet: %s", folder.pk, error)
         return False
     return True
+
+
+def _forget(folder: Folder) -> None:
+    """Delete the row of a folder that is being deleted, by a function that also knows the sessions of other hosts."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT folders_forget_folder(%s)", [folder.pk])
 
 
 def share(folder: Folder, user: User, *, is_read_only: bool = True) -> FolderShare:

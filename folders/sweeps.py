@@ -1,6 +1,6 @@
-"""Removes what has lasted too long on the storage roots of this machine.
+"""Removes what has lasted too long: rows by the platform, files by every host on the storage roots of its machine.
 
-Every host runs these; what another host does meanwhile, or has done already, is no error.
+What another host does meanwhile, or has done already, is no error.
 """
 
 import logging
@@ -22,16 +22,14 @@ PURGE_ENTRIES: Final = 10_000  # removed from the disk at a time
 
 
 def sweep(root: StorageRoot) -> None:
-    """Delete what has expired on a root of this machine, and finish the removals that were begun.
+    """Delete expired uploads on a root of this machine, and the files of folders that are being deleted.
 
-    Uploads that nobody continued, folders that were in the trash for COMPUTE_TRASH_DAYS, and files of folders that were
-    deleted. What lies in the trash of a folder goes when the folder is measured.
+    What lies in the trash of a folder goes when the folder is measured.
     """
     try:
         uploads.remove_expired(root)
     except (FilesError, FolderError) as error:
         logger.info("storage root %s: not all expired uploads are removed yet: %s", root, error)
-    delete_expired(root)
     for folder in Folder.objects.deleting().filter(root=root).select_related("root"):
         services.purge(folder)
     try:
@@ -41,16 +39,19 @@ def sweep(root: StorageRoot) -> None:
         logger.info("storage root %s: not all is removed yet: %s", root, error)
 
 
-def delete_expired(root: StorageRoot) -> int:
-    """Delete the folders of the root whose time in the trash is over; return how many."""
+def delete_expired() -> int:
+    """Have the folders deleted that were in the trash for COMPUTE_TRASH_DAYS; return how many.
+
+    A task of the platform: hosts, which remove the files, do not know each other's sessions.
+    """
     if not settings.COMPUTE_TRASH_DAYS:
         return 0
     limit = timezone.now() - timedelta(days=settings.COMPUTE_TRASH_DAYS)
-    expired = Folder.objects.filter(trashed_at__lt=limit, deleting_at=None, root=root)
+    expired = Folder.objects.filter(trashed_at__lt=limit, deleting_at=None)
     count = 0
-    for folder in expired.select_related("root", "owner"):
+    for folder in expired:
         try:
-            services.delete_forever(folder)
+            services.mark_for_deletion(folder)
         except (FolderInUseError, FolderStateError) as reason:  # mounted, restored or deleted
             logger.info("folder %s: stays in the trash: %s", folder.pk, reason)
             continue

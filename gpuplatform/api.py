@@ -15,6 +15,7 @@ from accounts.api import ApiTokenViewSet, LoginViewSet, MeView, PasswordView, Ss
 from endpoints.api_urls import urlpatterns as app_patterns
 from folders.api import FolderViewSet, StorageRootViewSet
 from folders.api_urls import urlpatterns as folder_patterns
+from hostaccess.api import JoinView
 from notifications.api import AnnouncementViewSet, NotificationViewSet, PreferencesView
 from resources.api import HostViewSet, ImageViewSet, PresetViewSet, ResourceGroupViewSet
 from scheduler.api import EstimateView, PlaceView
@@ -61,6 +62,7 @@ v1_patterns = [
     path("me/", MeView.as_view()),
     path("me/password/", PasswordView.as_view()),
     path("me/limits/", LimitsView.as_view()),
+    path("hosts/join/", JoinView.as_view()),
     path("hosts/<str:name>/drain/", HostDrainView.as_view()),
     path("notifications/preferences/", PreferencesView.as_view()),
     path("sessions/estimate/", EstimateView.as_view()),

@@ -20,11 +20,13 @@ django_stubs_ext.monkeypatch()  # so that generics such as ModelAdmin[Host] work
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 env = environ.FileAwareEnv()
+env.read_env(BASE_DIR / "host.env")  # of a GPU host that has joined; `manage.py join` writes it, and it wins over .env
 env.read_env(BASE_DIR / ".env")
 
-# --- the web site
-SECRET_KEY = env("SECRET_KEY")
-SECRET_KEY_FALLBACKS = env.list("SECRET_KEY_FALLBACKS", default=[])
+# --- the web site; a host that has joined has a key of its own in place of the platform's
+COMPUTE_HOST_KEY = env("COMPUTE_HOST_KEY", default="")
+SECRET_KEY = "" if COMPUTE_HOST_KEY else env("SECRET_KEY")
+SECRET_KEY_FALLBACKS = [] if COMPUTE_HOST_KEY else env.list("SECRET_KEY_FALLBACKS", default=[])
 DEBUG = env.bool("DEBUG", default=False)
 ALLOWED_HOSTS = env.list("ALLOWED_HOSTS", default=["localhost", "127.0.0.1", "[::1]"])
 CSRF_TRUSTED_ORIGINS = env.list("CSRF_TRUSTED_ORIGINS", default=[])
@@ -39,6 +41,10 @@ COMPUTE_TRASH_DAYS = env.int("COMPUTE_TRASH_DAYS", default=30)
 COMPUTE_UPLOAD_HOURS = env.int("COMPUTE_UPLOAD_HOURS", default=168)
 DATABASE_URL = env("DATABASE_URL", default="")
 REDIS_URL = env("REDIS_URL", default="")
+COMPUTE_HOSTS_DATABASE_ADDRESS = env("COMPUTE_HOSTS_DATABASE_ADDRESS", default="")
+COMPUTE_HOSTS_REDIS_ADDRESS = env("COMPUTE_HOSTS_REDIS_ADDRESS", default="")
+COMPUTE_REDIS_SEND_URL = env("COMPUTE_REDIS_SEND_URL", default="")
+COMPUTE_REGISTRY_KEYS = env.list("COMPUTE_REGISTRY_KEYS", default=[])
 
 # --- this host, where a host worker runs
 COMPUTE_HOST_NAME = env("COMPUTE_HOST_NAME", default="") or socket.gethostname()
@@ -62,7 +68,7 @@ COMPUTE_LOG_LEVEL = env("COMPUTE_LOG_LEVEL", default="INFO")
 # --- apps of sessions, each on an origin of its own: below the apps' domain, or where there is none at a port
 COMPUTE_PUBLIC_URL = env("COMPUTE_PUBLIC_URL", default="") or f"http://{COMPUTE_HTTP_ADDRESS}"
 COMPUTE_APPS_DOMAIN = env("COMPUTE_APPS_DOMAIN", default="apps.localhost")
-COMPUTE_APPS_KEYS = env.list("COMPUTE_APPS_KEYS", default=[]) or [f"default:{SECRET_KEY}"]
+COMPUTE_APPS_KEYS = env.list("COMPUTE_APPS_KEYS", default=[]) or ([f"default:{SECRET_KEY}"] if SECRET_KEY else [])
 COMPUTE_APP_PORTS = env("COMPUTE_APP_PORTS", default="")
 COMPUTE_SESSION_SUBNETS = env.list("COMPUTE_SESSION_SUBNETS", default=["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"])
 COMPUTE_TRUSTED_PROXIES = env.list("COMPUTE_TRUSTED_PROXIES", default=[])
@@ -90,6 +96,7 @@ INSTALLED_APPS = [
     "translation",
     "accounts",
     "resources",
+    "hostaccess",
     "folders",
     "sessions",
     "scheduler",
@@ -157,7 +164,10 @@ _redis_socket = quote(str(embedded.redis_socket(COMPUTE_VAR_DIR)))
 CHANNEL_REDIS_URL = REDIS_URL or f"unix://{_redis_socket}"
 # The channel layer keeps idle connections open. Retries reopen one that Redis has closed, so that the first message
 # after an outage does not fail.
-_redis_host = {"address": CHANNEL_REDIS_URL, "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=3)}
+_redis_host = {
+    "address": COMPUTE_REDIS_SEND_URL or CHANNEL_REDIS_URL,
+    "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=3),
+}
 CHANNEL_LAYERS = {
     "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [_redis_host]}}
 }
@@ -166,11 +176,18 @@ CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
         "LOCATION": CHANNEL_REDIS_URL,
-        "OPTIONS": {"socket_connect_timeout": 2, "socket_timeout": 2},
+        "OPTIONS": {
+            "serializer": "gpuplatform.cache_values.JsonSerializer",
+            "socket_connect_timeout": 2,
+            "socket_timeout": 2,
+        },
     }
 }
 
-CELERY_BROKER_URL = REDIS_URL or f"redis+socket://{_redis_socket}"
+CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://") or f"redis+socket://{_redis_socket}"
+CELERY_BROKER_WRITE_URL = COMPUTE_REDIS_SEND_URL.replace("unix://", "redis+socket://") or CELERY_BROKER_URL
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = False  # who could send to Redis could end every worker
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_ACKS_LATE = True
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1

@@ -109,15 +109,19 @@ def warm_up_apps(runtime: Runtime, session_id: str) -> None:
     apps = App.objects.filter(image__sessions__in=interactive, warm_up=True).exclude(command="")
     for app in apps.order_by("port").distinct("port"):
         with runner.container_lock(session_id):
-            session = interactive.filter(status=Status.RUNNING).first()
+            session = interactive.filter(status=Status.RUNNING).select_related("host").first()
             if session is None:
                 return
             output = runtime.execute(session_id, session.attempt, status_command(app.port), {}).output
             status = read_status(output, app.port)
             if not (status.runs or status.is_listening):
-                token = {app.token_variable: app_states.token_of(session_id, app.port)} if app.token_variable else {}
+                token = _token(session, app) if app.token_variable else {}
                 command = start_command(app.port, app.command)
                 runtime.execute(session_id, session.attempt, command, environment(app.port) | token)
+
+
+def _token(session: Session, app: App) -> dict[str, str]:
+    return {app.token_variable: app_states.token_of(str(session.host), session.pk, app.port)}
 
 
 def open_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -> None:
@@ -232,7 +236,7 @@ def _report(endpoint: Endpoint, state: EndpointState, detail: str = "", output: 
 def _read(endpoint_id: int) -> Endpoint | None:
     """Return the endpoint while it is open and its session runs."""
     current = Endpoint.objects.unclosed().filter(pk=endpoint_id, session__status=Status.RUNNING)
-    return current.select_related("session__image", "session__owner").first()
+    return current.select_related("session__image").first()
 
 
 @lru_cache

@@ -41,7 +41,7 @@ class Converter:
         for pk in waiting.values_list("pk", flat=True):
             self.begin(runtime, str(pk))
         begun = Conversion.objects.filter(host=host, state__in=ACTIVE_CONVERSIONS).exclude(state=ConversionState.QUEUED)
-        for conversion in begun.select_related("session__owner"):
+        for conversion in begun.select_related("session"):
             clear_if_dead(runtime, conversion)
         if HostImage.objects.filter(host=host, image__removed_at__isnull=False).exists():
             remove_deleted(runtime, host)

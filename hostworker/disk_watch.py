@@ -59,7 +59,7 @@ class DiskWatch:
 
     def _running(self) -> list[Session]:
         running = Session.objects.filter(host=self._host, status=Status.RUNNING)
-        return list(running.select_related("owner__policy", "host"))
+        return list(running.select_related("owner__policy", "host").defer("owner__password"))
 
     def _hold_to_limits(self, written: Mapping[Key, int]) -> None:
         for session in self._running():

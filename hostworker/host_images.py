@@ -8,7 +8,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
-from django.db import transaction
+from django.db import connection, transaction
 from django.utils import timezone
 
 from hostworker.runtime.base import ContainerRuntimeError, HeldImage, ImageUnavailableError, Runtime
@@ -117,10 +117,9 @@ def _record(host: Host, here: dict[int, HeldImage], begun: datetime) -> bool:
 
 
 def _complete(image: Image, found: HeldImage) -> None:
-    """Enter what the engine knows where a scan has entered nothing."""
-    rows = Image.objects.filter(pk=image.pk)
-    rows.filter(architecture="").update(architecture=found.architecture)
-    rows.filter(size=None).update(size=found.size_bytes)
+    """Enter what the engine knows where nothing is entered yet; a host has no right to change images otherwise."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT resources_complete_image(%s, %s, %s)", [image.pk, found.architecture, found.size_bytes])
 
 
 def _is_registered(image: Image) -> bool:

@@ -50,7 +50,9 @@ class StorageQuotas:
             HostRoot.objects.filter(host=self._host, quota_support=QuotaSupport.ENFORCED).values_list("root", flat=True)
         )
         uses: dict[int, dict[int, StorageUse]] = {}  # by owner, then root
-        for mount in mounts.select_related("session", "folder__owner__policy", "folder__root"):
+        for mount in mounts.select_related("session", "folder__owner__policy", "folder__root").defer(
+            "folder__owner__password"
+        ):
             folder = mount.folder
             if folder is None or not (mount.is_held_read_only or _has_limit(folder)):
                 continue
@@ -63,7 +65,7 @@ class StorageQuotas:
 
     def limit_owners(self, root: StorageRoot) -> None:
         """Pass the limits of all owners of folders on the root to its file system. Raises OSError."""
-        for owner in User.objects.filter(folders__root=root).select_related("policy").distinct():
+        for owner in User.objects.filter(folders__root=root).select_related("policy").defer("password").distinct():
             key, limits = (root.pk, owner.pk), (owner.policy.storage_bytes, owner.policy.storage_files)
             if self._limits.get(key) == limits:
                 continue

@@ -50,7 +50,7 @@ def _announce(session: Session, key: str, now: datetime) -> bool:
     minutes = max(1, round((end - now).total_seconds() / 60))
     facts = {"name": session.name, "minutes": minutes, "ends_at": end.isoformat()}
     with transaction.atomic():
-        is_new = tell(session.owner, NoticeKind.ENDING, key, session=session, facts=facts)
+        is_new = tell(session.owner_id, NoticeKind.ENDING, key, session=session, facts=facts)
         if is_new:
             with language_of(session.owner):
                 text = ending_title(session.name, minutes)

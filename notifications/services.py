@@ -21,7 +21,7 @@ def group_of(user_id: int) -> str:
 
 
 def tell(
-    user: User,
+    user_id: int,
     kind: NoticeKind,
     key: str,
     *,
@@ -33,10 +33,10 @@ def tell(
 
     `is_seen`: the user sees it happen, so it is only listed.
     """
-    ways = ways_of(user)[kind]
+    ways = _all_ways(user_id)[kind]
     now = timezone.now()
     _, is_new = Notification.objects.get_or_create(
-        user=user,
+        user_id=user_id,
         key=key,
         defaults={
             "kind": kind.value,
@@ -48,7 +48,7 @@ def tell(
         },
     )
     if is_new:
-        notices_changed(user.pk)
+        notices_changed(user_id)
         if ways.by_email and not is_seen:
             notify.send_to_scheduler("notifications.tasks.deliver_mail")
     return is_new
@@ -61,12 +61,8 @@ def notices_changed(user_id: int) -> None:
 
 def ways_of(user: User) -> dict[NoticeKind, Ways]:
     """Return how the user wants to be told of each kind that they may be told of; one query."""
-    chosen = {
-        NoticeKind(row["kind"]): Ways(**{way: row[way] for way in WAYS})
-        for row in NotificationPreference.objects.filter(user=user).values("kind", *WAYS)
-    }
-    all_ways = DEFAULT_WAYS | chosen
-    return {kind: ways for kind, ways in all_ways.items() if user.is_superuser or kind not in FOR_SUPERADMINS}
+    ways = _all_ways(user.pk)
+    return {kind: each for kind, each in ways.items() if user.is_superuser or kind not in FOR_SUPERADMINS}
 
 
 def choose_ways(user: User, ways: Mapping[NoticeKind, Ways]) -> None:
@@ -100,3 +96,11 @@ def mark_read(user: User, *, up_to: int) -> None:
 def mark_shown(user: User, ids: list[int]) -> None:
     """Note that a page or a browser has shown these; those of others are ignored."""
     Notification.objects.filter(user=user, pk__in=ids, shown_at=None).update(shown_at=timezone.now())
+
+
+def _all_ways(user_id: int) -> dict[NoticeKind, Ways]:
+    chosen = {
+        NoticeKind(row["kind"]): Ways(**{way: row[way] for way in WAYS})
+        for row in NotificationPreference.objects.filter(user=user_id).values("kind", *WAYS)
+    }
+    return DEFAULT_WAYS | chosen

@@ -29,7 +29,7 @@ def _session_has_changed(instance: SessionEvent, created: bool, **kwargs: Any) -
     session = instance.session
     is_seen = kind == NoticeKind.STARTED and instance.at - session.created_at < SEEN_WITHIN
     facts = {"name": session.name, "reason": instance.reason, "detail": instance.detail}
-    tell(session.owner, kind, f"event:{instance.pk}", session=session, facts=facts, is_seen=is_seen)
+    tell(session.owner_id, kind, f"event:{instance.pk}", session=session, facts=facts, is_seen=is_seen)
 
 
 @receiver(conversion_ended)
@@ -42,7 +42,7 @@ def _conversion_has_ended(conversion: Conversion, **kwargs: Any) -> None:
         "reference": conversion.reference,
         "detail": conversion.problem,
     }
-    tell(session.owner, kind, f"conversion:{conversion.pk}", session=session, facts=facts)
+    tell(session.owner_id, kind, f"conversion:{conversion.pk}", session=session, facts=facts)
 
 
 @receiver(health_changed)
@@ -50,7 +50,7 @@ def _host_health_has_changed(host: Host, health: HostHealth, **kwargs: Any) -> N
     kind = NoticeKind.HOST_FAULTY if health.faulty_since else NoticeKind.HOST_BACK
     at = health.faulty_since or health.returned_at or health.host.heartbeat_at
     facts = {"host": host.name, "detail": health.problem}
-    for admin in User.objects.filter(is_superuser=True, is_active=True):
+    for admin in User.objects.filter(is_superuser=True, is_active=True).values_list("pk", flat=True):
         tell(admin, kind, f"host:{host.pk}:{kind}:{int(at.timestamp())}", facts=facts)
 
 

@@ -13,7 +13,7 @@ from typing import Final
 
 from proxy import responses
 from proxy.control_plane import ControlPlane
-from proxy.gateway_tokens import GatewayTokens
+from proxy.gateway_tokens import IssuedTokens
 from proxy.headers import (
     UPGRADE_HEADERS,
     ClassifiedHeaders,
@@ -107,7 +107,7 @@ class BrowserAuthorizer:
         self._now = now
         self._login_flow = LoginFlow(site, table, keys, control_plane, now)
         self._principals: dict[tuple[bytes, bytes], Principal] = {}
-        self._gateway_tokens = GatewayTokens(keys)
+        self._gateway_tokens = IssuedTokens()
         self._scheme = site.scheme.encode()
 
     def authorize(self, request: RequestHead, peer: str, listen_port: int | None = None) -> Decision:
@@ -280,7 +280,7 @@ class BrowserAuthorizer:
         client = self._client(peer, known)
         headers.append((b"X-Forwarded-For", client.encode()))
         if route.gateway:
-            headers.append((b"X-GP-Gateway", self._gateway_tokens.issue(route.label)))
+            headers.append((b"X-GP-Gateway", self._gateway_tokens.issue(route.label, route.gateway_key)))
         return to_forward(request, known, headers, principal, client)
 
     def _client(self, peer: str, known: dict[bytes, bytes]) -> str:

@@ -18,7 +18,7 @@ from proxy.authorization import (
     is_inside,
     to_forward,
 )
-from proxy.gateway_tokens import GatewayTokens
+from proxy.gateway_tokens import VerifiedTokens
 from proxy.headers import Header, MalformedRequestError, RequestHead, classify, strip_hop_by_hop
 from proxy.login_flow import AGAIN, ReservedRequest
 from proxy.responses import LocalResponse
@@ -31,7 +31,7 @@ class GatewayAuthorizer:
 
     def __init__(self, *, table: RouteTable, keys: Keys, subnets: Sequence[Network]) -> None:
         self.table = table
-        self._gateway_tokens = GatewayTokens(keys)
+        self._gateway_tokens = VerifiedTokens(keys)
         self._subnets = subnets
         self._principals: dict[str, Principal] = {}
 

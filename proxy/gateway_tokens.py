@@ -35,22 +35,29 @@ def verify(keys: Keys, token: str) -> list[str]:
     return fields
 
 
-class GatewayTokens:
-    """Tokens for endpoints, whose only field is the label; issued and verified once for many requests."""
+class IssuedTokens:
+    """Tokens for endpoints, whose only field is the label; each issued once for many requests."""
+
+    def __init__(self) -> None:
+        self._issued: dict[tuple[str, str], tuple[float, bytes]] = {}
+
+    def issue(self, label: str, key: str) -> bytes:
+        """Return a token for the endpoint, signed by its gateway's key, that is valid for RENEWAL_SECONDS at least."""
+        now = unix_time()
+        issued = self._issued.get((label, key))
+        if issued is None or issued[0] < now:
+            self._issued = {name: each for name, each in self._issued.items() if each[0] >= now}
+            token = issue(Keys([f"host:{key}"]), [label]).encode()
+            issued = self._issued[label, key] = (now + RENEWAL_SECONDS, token)
+        return issued[1]
+
+
+class VerifiedTokens:
+    """The same on the gateway's side: each verified once for many requests."""
 
     def __init__(self, keys: Keys) -> None:
         self._keys = keys
-        self._issued: dict[str, tuple[float, bytes]] = {}
         self._verified: dict[bytes, tuple[float, str]] = {}
-
-    def issue(self, label: str) -> bytes:
-        """Return a token for the endpoint that is valid for RENEWAL_SECONDS at least."""
-        now = unix_time()
-        issued = self._issued.get(label)
-        if issued is None or issued[0] < now:
-            self._issued = {name: each for name, each in self._issued.items() if each[0] >= now}
-            issued = self._issued[label] = (now + RENEWAL_SECONDS, issue(self._keys, [label]).encode())
-        return issued[1]
 
     def verify(self, token: bytes) -> str | None:
         """Return the label of the endpoint that a token is for; None unless it is valid."""

@@ -20,6 +20,7 @@ class Route:
     is_public: bool = False
     token: str = ""  # sent to the app in `Authorization: token`; empty: the browser's own header is forwarded
     gateway: str = ""  # http://host:port of the gateway of its host; empty: the container is on this machine
+    gateway_key: str = ""  # which that gateway knows
     listen_port: int | None = None  # of this endpoint alone, beside the host name or in its place
 
 

@@ -35,6 +35,6 @@ def clear_kick() -> None:
 def _kick() -> None:
     try:
         if cache.add(KICKED, True, KICKED_SECONDS):
-            current_app.send_task("scheduler.tasks.run_pass", queue="scheduler")
+            current_app.send_task("scheduler.tasks.run_pass", queue="scheduler", declare=())
     except (OperationalError, RedisError, OSError) as error:
         logger.warning("could not request a scheduling pass: %s; the periodic one runs soon", error)

@@ -18,6 +18,9 @@ from resources.tiers import Tier
 logger = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS: Final = 5
+REGISTERED: Final = (  # what a host says of itself; all else is the platform's to change
+    *("cpu", "memory", "gateway_url", "architecture", "status", "machine_id", "engine_id", "boot_id"),
+)
 SILENCE: Final = timedelta(seconds=20)  # a host without a heartbeat for this long is LOST
 
 
@@ -43,7 +46,7 @@ def register_host(
         host.status = HostStatus.JOINING.value
         for field, value in (identity or {}).items():
             setattr(host, field, value)
-        host.save()
+        host.save(update_fields=REGISTERED)
         Host.objects.filter(pk=host.pk).update(heartbeat_at=Now())
         host.refresh_from_db(fields=["heartbeat_at"])
         host.gpus.exclude(uuid__in=[device.uuid for device in machine.devices]).update(is_present=False)

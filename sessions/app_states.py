@@ -3,6 +3,7 @@
 from django.db import transaction
 from django.utils.crypto import salted_hmac
 
+from hostaccess import keys
 from sessions import notify
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState
@@ -21,9 +22,13 @@ def report(endpoint: Endpoint, state: EndpointState, detail: str = "", output: s
     return is_current
 
 
-def token_of(session_id: str, port: int) -> str:
-    """Return the token of the session's app on this port, known before anybody opens it: 64 hexadecimal digits."""
-    return salted_hmac("sessions.app_states.token_of", f"{session_id}:{port}", algorithm="sha256").hexdigest()
+def token_of(host_name: str, session_id: str, port: int) -> str:
+    """Return the token of the session's app on this port, known before anybody opens it: 64 hexadecimal digits.
+
+    It follows from the key of the session's host, which starts apps before they are opened. At most one query.
+    """
+    key, about = keys.key_of(host_name), f"{session_id}:{port}"
+    return salted_hmac("sessions.app_states.token_of", about, secret=key, algorithm="sha256").hexdigest()
 
 
 def announce(endpoint: Endpoint) -> None:

@@ -141,7 +141,7 @@ def begin(conversion_id: str) -> Conversion | None:
     if not waiting.update(state=ConversionState.SAVING, progress="Saving what changed"):
         return None
     related = ("session__owner", "session__image", "host")
-    conversion = Conversion.objects.select_related(*related).get(pk=conversion_id)
+    conversion = Conversion.objects.select_related(*related).defer("session__owner__password").get(pk=conversion_id)
     notify.sessions_changed([(conversion.session_id, conversion.session.owner_id)])
     return conversion
 

@@ -136,7 +136,7 @@ def _send_tasks(messages: Iterable[tuple[str, tuple[object, ...], str]]) -> None
 
 def _send_task(name: str, args: tuple[object, ...], queue: str) -> None:
     try:
-        current_app.send_task(name, args=args, queue=queue)
+        current_app.send_task(name, args=args, queue=queue, declare=())  # hosts may send, but bind no queue
     except (OperationalError, RedisError, OSError) as error:
         logger.warning("could not send %s%r: %s; a periodic task repeats it", name, args, error)
 

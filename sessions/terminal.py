@@ -19,7 +19,7 @@ from engine.credit import Credit
 from engine.engine import ExecError
 from engine.shell import Shell
 from sessions import activity, notify
-from sessions.engine_address import HostUnreachableError, engine_of
+from sessions.engine_address import HostUnreachableError, find_engine
 from sessions.entries import record_entry
 from sessions.lifecycle import Status
 from sessions.login_watch import LoginWatch
@@ -192,7 +192,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
 
     async def _start(self, session: Session, login: LoginWatch) -> None:
         try:
-            self._shell = await Shell.start(engine_of(session.host), session.container_id)
+            self._shell = await Shell.start(await find_engine(session.host), session.container_id)
         except (HostUnreachableError, ExecError) as error:
             logger.warning("session %s: no terminal: %s", session.pk, error)
             return await self._finish(CloseCode.ENGINE_TROUBLE, str(error))

@@ -1,4 +1,7 @@
-"""Two hosts with an engine, a host worker and a session each: the first beside the web process, the second far away."""
+"""Two hosts with an engine, a host worker and a session each: the first beside the web process, the second far away.
+
+The second one has joined: its worker and its gateway have credentials of their own, and none of the platform's.
+"""
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack, asynccontextmanager, contextmanager
@@ -13,6 +16,7 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 
 from engine.containers import HOST_LABEL, INSTALLATION_LABEL
+from hostaccess import services
 from resources.models import Installation
 from resources.units import MIB
 from sessions.lifecycle import Status
@@ -21,6 +25,7 @@ from tests.containers import ENGINE_URL, remove_containers
 from tests.far_machine import FarMachine, far_machine
 from tests.fgpu_sessions import group_of, submit, wait_for
 from tests.gateways import Gateway, running_gateway
+from tests.joined_hosts import NOT_OF_A_HOST, hosts_may_join, join
 from tests.live import LiveServer, login_cookie, serving
 from tests.wait import SECONDS
 from tests.web_terminal import WebTerminal, web_terminal
@@ -67,11 +72,13 @@ def two_hosts(folder: Path, image: str, *, memory: int = 256 * MIB) -> Iterator[
         stack.callback(remove_containers, *own)
         stack.enter_context(host_worker(names[0], COMPUTE_HOST_GROUP=f"near-{token}", **QUIET))
         machine = stack.enter_context(far_machine())
-        there = {**QUIET, "COMPUTE_DOCKER_URL": machine.engine_url}
-        gateway = stack.enter_context(running_gateway(names[1], folder / "gateway.log", machine=machine, **there))
-        there |= {"COMPUTE_GATEWAY_URL": gateway.url, "COMPUTE_HOST_GROUP": f"far-{token}"}
-        stack.enter_context(host_worker(names[1], on=machine.on_it, **there))
         web = stack.enter_context(serving(folder / "web.log", COMPUTE_RUNTIME=REAL))
+        stack.enter_context(hosts_may_join())
+        joined = join(web.url, services.add(names[1], f"far-{token}").token, folder / "host.env")
+        there = {**QUIET, **NOT_OF_A_HOST, **joined, "COMPUTE_DOCKER_URL": machine.engine_url}
+        gateway = stack.enter_context(running_gateway(names[1], folder / "gateway.log", machine=machine, **there))
+        there |= {"COMPUTE_GATEWAY_URL": gateway.url}
+        stack.enter_context(host_worker(names[1], on=machine.on_it, **there))
         machine.take_image(image)
         for name in names:
             wait_until_ready(name)

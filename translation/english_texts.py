@@ -8,6 +8,7 @@ from typing import Final
 from django.utils.translation import gettext_noop as _
 
 ENGLISH_TEXTS: Final = (
+    _("Its credentials were revoked"),
     # amounts and lists
     _("%(count)s CPU core"),
     _("%(count)s CPU cores"),

@@ -103,7 +103,7 @@ def gateway() -> Finding:
     try:
         answer = asyncio.run(engine.request("GET", "/containers/gp-none-0/json"))
     except ExecError as failure:
-        hint = "run `manage.py gateway` here, with the COMPUTE_APPS_KEYS and COMPUTE_HOST_NAME of this .env"
+        hint = "run `manage.py gateway` here, with the settings of this machine"
         return Finding(Verdict.FAIL, f"{settings.COMPUTE_GATEWAY_URL}: {failure}", hint)
     if answer.status == 404:
         return Finding(Verdict.OK, f"passes requests on at {settings.COMPUTE_GATEWAY_URL}")

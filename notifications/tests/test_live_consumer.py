@@ -40,8 +40,8 @@ async def test_a_page_hears_of_its_users_notices_and_announcements() -> None:
     await wire.send_input({"type": "websocket.connect"})
     assert (await wire.receive_output(SECONDS))["type"] == "websocket.accept"
     assert await received(wire) == {"notices": {"unread": 0, "pending": 0}}
-    await sync_to_async(services.tell)(other, NoticeKind.FAILED, "event:1")
-    await sync_to_async(services.tell)(user, NoticeKind.FAILED, "event:1")
+    await sync_to_async(services.tell)(other.pk, NoticeKind.FAILED, "event:1")
+    await sync_to_async(services.tell)(user.pk, NoticeKind.FAILED, "event:1")
     assert await received(wire) == {"notices": {"unread": 1, "pending": 1}}
     await Announcement.objects.acreate(text="Hello")
     assert await received(wire) == {"announcements": True}

@@ -28,7 +28,7 @@ def user() -> User:
 
 
 def tell(user: User, key: str = "event:1", kind: NoticeKind = NoticeKind.FAILED, **facts: Any) -> None:
-    services.tell(user, kind, key, facts=FACTS | facts)
+    services.tell(user.pk, kind, key, facts=FACTS | facts)
 
 
 def make_due() -> None:

@@ -30,7 +30,7 @@ def client(user: User) -> Client:
 
 
 def tell(user: User, number: int = 1) -> Notification:
-    services.tell(user, NoticeKind.FAILED, f"event:{number}", facts=FACTS)
+    services.tell(user.pk, NoticeKind.FAILED, f"event:{number}", facts=FACTS)
     return Notification.objects.latest("id")
 
 

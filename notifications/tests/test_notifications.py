@@ -111,8 +111,8 @@ def test_the_same_is_told_once_and_as_chosen() -> None:
     user = make_user()
     services.choose_ways(user, {NoticeKind.FAILED: Ways(on_page=False, in_browser=False, by_email=True)})
     services.choose_ways(user, {NoticeKind.FAILED: Ways(on_page=False, in_browser=False, by_email=False)})
-    assert services.tell(user, NoticeKind.FAILED, "event:1", facts={"name": "a"})
-    assert not services.tell(user, NoticeKind.FAILED, "event:1", facts={"name": "a"})
+    assert services.tell(user.pk, NoticeKind.FAILED, "event:1", facts={"name": "a"})
+    assert not services.tell(user.pk, NoticeKind.FAILED, "event:1", facts={"name": "a"})
     told = Notification.objects.get()
     assert (told.on_page, told.by_email, told.email_due_at) == (False, False, None)
     assert told.shown_at is not None
@@ -123,7 +123,7 @@ def test_the_api_lists_marks_and_chooses(django_assert_num_queries: Any) -> None
     user, other = make_user(), make_user()
     for number in range(3):
         services.tell(
-            user, NoticeKind.FAILED, f"event:{number}", facts={"name": "a", "reason": "HOST_LOST", "detail": ""}
+            user.pk, NoticeKind.FAILED, f"event:{number}", facts={"name": "a", "reason": "HOST_LOST", "detail": ""}
         )
     client = client_of(user)
     with django_assert_num_queries(2):

@@ -11,7 +11,7 @@ from asgiref.sync import async_to_sync
 from engine.containers import VARIABLES_PATH, container_name
 from engine.engine import ExecError
 from engine.run import run
-from sessions.engine_address import HostUnreachableError, engine_of
+from sessions.engine_address import HostUnreachableError, find_engine
 from sessions.lifecycle import Status
 from sessions.models import Session
 
@@ -90,5 +90,5 @@ def _name(line: str) -> str:
 async def _count(session: Session) -> str:
     container = container_name(session.pk, session.attempt)
     async with asyncio.timeout(TIMEOUT_SECONDS):
-        _, output = await run(engine_of(session.host), container, ["sh", "-c", COUNT], {}, limit=OUTPUT_LIMIT)
+        _, output = await run(await find_engine(session.host), container, ["sh", "-c", COUNT], {}, limit=OUTPUT_LIMIT)
     return output.decode(errors="replace")

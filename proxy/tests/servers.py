@@ -18,7 +18,7 @@ from proxy.limits import GATEWAY_LIMITS, ProxyLimits
 from proxy.response_parser import DecodingResponseParser, ResponseParser
 from proxy.routes import Route, RouteTable
 from proxy.tests.app import App, running_app
-from proxy.tests.site import BY_PORT, KEYS, SITE, SUBNETS, FakeControlPlane, authorizer, route
+from proxy.tests.site import BY_PORT, GATEWAY_KEY, GATEWAY_KEYS, SITE, SUBNETS, FakeControlPlane, authorizer, route
 
 SERVERS = ("splice", "asgi", "gateway")
 
@@ -42,7 +42,7 @@ class RunningProxy:
         """Return the route to the app with these changes."""
         known = self.table.get("echo--s1")
         gateway = known.gateway if known else ""
-        return route(**({"port": self.app.port, "gateway": gateway} | changes))
+        return route(**({"port": self.app.port, "gateway": gateway, "gateway_key": GATEWAY_KEY} | changes))
 
 
 @asynccontextmanager
@@ -58,11 +58,12 @@ async def running(
         if name == "gateway":
             table = RouteTable()
             table.replace([route(**({"port": app.port} | changes))])
-            gateway_authorizer = GatewayAuthorizer(table=table, keys=KEYS, subnets=SUBNETS)
+            gateway_authorizer = GatewayAuthorizer(table=table, keys=GATEWAY_KEYS, subnets=SUBNETS)
             planes.append(DataPlane(gateway_authorizer, FakeControlPlane(), GATEWAY_LIMITS))
             gateway = f"http://127.0.0.1:{await stack.enter_async_context(_spliced(planes[0]))}"
         authorizer_ = authorizer(
-            route(**({"port": app.port, "gateway": gateway} | changes)), control_plane=control_plane
+            route(**({"port": app.port, "gateway": gateway, "gateway_key": GATEWAY_KEY} | changes)),
+            control_plane=control_plane,
         )
         parser = DecodingResponseParser if name == "asgi" else ResponseParser
         plane = DataPlane(authorizer_, control_plane, limits, parser, trusted_proxies)

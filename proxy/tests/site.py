@@ -13,6 +13,8 @@ SITE = Site(platform_url="http://platform.localhost:8000", apps_domain="apps.loc
 BY_PORT = Site(platform_url="http://127.0.0.1:8000", apps_domain="")
 SUBNETS = (ip_network("127.0.0.0/8"),)
 KEYS = Keys(["first:0123456789abcdef"])
+GATEWAY_KEY = "a-key-of-one-host"
+GATEWAY_KEYS = Keys([f"host:{GATEWAY_KEY}"])
 LOGIN = digest("a login session")
 HOST = "echo--s1.apps.localhost:8000"
 ORIGIN = f"http://{HOST}"

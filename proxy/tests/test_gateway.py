@@ -5,12 +5,12 @@ import pytest
 from proxy import gateway_tokens
 from proxy.authorization import Decision, ForwardDecision, Network
 from proxy.gateway import GatewayAuthorizer
-from proxy.gateway_tokens import GatewayTokens
+from proxy.gateway_tokens import IssuedTokens, VerifiedTokens
 from proxy.headers import RequestHead
 from proxy.responses import LocalResponse
 from proxy.routes import Route, RouteTable
-from proxy.signing import COOKIE, Keys
-from proxy.tests.site import HOST, KEYS, SUBNETS, cookie, route
+from proxy.signing import COOKIE
+from proxy.tests.site import GATEWAY_KEY, GATEWAY_KEYS, HOST, SUBNETS, cookie, route
 
 
 def authorize(signed: bytes, *routes: Route, subnets: tuple[Network, ...] = SUBNETS) -> Decision:
@@ -27,13 +27,13 @@ def authorize(signed: bytes, *routes: Route, subnets: tuple[Network, ...] = SUBN
         (b"X-Forwarded-Proto", b"https"),
         (b"Keep-Alive", b"x"),
     ]
-    return GatewayAuthorizer(table=table, keys=KEYS, subnets=subnets).authorize(
+    return GatewayAuthorizer(table=table, keys=GATEWAY_KEYS, subnets=subnets).authorize(
         RequestHead(b"GET", b"/", headers), "10.0.0.1"
     )
 
 
 def test_valid_token_is_forwarded_without_it() -> None:
-    decision = authorize(GatewayTokens(KEYS).issue("echo--s1"))
+    decision = authorize(IssuedTokens().issue("echo--s1", GATEWAY_KEY))
     assert isinstance(decision, ForwardDecision)
     assert dict(decision.headers) == {
         b"Host": HOST.encode(),
@@ -50,12 +50,12 @@ def test_valid_token_is_forwarded_without_it() -> None:
         b"",
         b"nonsense",
         cookie().encode(),
-        KEYS.sign(COOKIE, ("echo--s1", "9e9")).encode(),
-        KEYS.sign("gateway", ("echo--s1",)).encode(),
-        KEYS.sign("gateway", ("echo--s1", "soon")).encode(),
-        GatewayTokens(Keys(["first:another-key-of-16"])).issue("echo--s1"),
-        KEYS.sign("gateway", ("echo--s1", "1")).encode(),
-        gateway_tokens.issue(KEYS, ("echo--s1", "another")).encode(),
+        GATEWAY_KEYS.sign(COOKIE, ("echo--s1", "9e9")).encode(),
+        GATEWAY_KEYS.sign("gateway", ("echo--s1",)).encode(),
+        GATEWAY_KEYS.sign("gateway", ("echo--s1", "soon")).encode(),
+        IssuedTokens().issue("echo--s1", "another-key-of-16"),
+        GATEWAY_KEYS.sign("gateway", ("echo--s1", "1")).encode(),
+        gateway_tokens.issue(GATEWAY_KEYS, ("echo--s1", "another")).encode(),
     ],
     ids=["none", "nonsense", "cookie", "purpose", "no end", "no moment", "key", "expired", "endpoint"],
 )
@@ -66,7 +66,7 @@ def test_invalid_token_is_refused(signed: bytes) -> None:
 
 
 def test_gateway_reaches_containers_of_its_own_host_only() -> None:
-    signed = GatewayTokens(KEYS).issue("echo--s1")
+    signed = IssuedTokens().issue("echo--s1", GATEWAY_KEY)
     for away in (route(label="other--s1"), route(gateway="http://10.0.0.2:9000"), route(address="169.254.169.254")):
         decision = authorize(signed, away)
         assert isinstance(decision, LocalResponse)
@@ -76,12 +76,12 @@ def test_gateway_reaches_containers_of_its_own_host_only() -> None:
 def test_token_is_renewed_at_half_its_lifetime(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [1000.0]
     monkeypatch.setattr(gateway_tokens, "unix_time", lambda: clock[0])
-    ours = GatewayTokens(KEYS)
-    first = ours.issue("echo--s1")
+    ours, theirs = IssuedTokens(), VerifiedTokens(GATEWAY_KEYS)
+    first = ours.issue("echo--s1", GATEWAY_KEY)
     clock[0] += gateway_tokens.RENEWAL_SECONDS - 1
-    assert ours.issue("echo--s1") == first
+    assert ours.issue("echo--s1", GATEWAY_KEY) == first
     clock[0] += 2
-    assert ours.issue("echo--s1") != first
-    assert ours.verify(first) == "echo--s1"
+    assert ours.issue("echo--s1", GATEWAY_KEY) != first
+    assert theirs.verify(first) == "echo--s1"
     clock[0] += gateway_tokens.LIFETIME_SECONDS + gateway_tokens.MAX_CLOCK_SKEW_SECONDS
-    assert ours.verify(first) is None
+    assert theirs.verify(first) is None

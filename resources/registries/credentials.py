@@ -75,10 +75,20 @@ def _password(registry: Registry) -> str:
         ) from None
 
 
+def registry_keys() -> list[str]:
+    """Return the keys under which passwords are stored, the current one first; hosts that have joined were given them.
+
+    Nothing but these passwords can be read with them.
+    """
+    if settings.COMPUTE_REGISTRY_KEYS:
+        return list(settings.COMPUTE_REGISTRY_KEYS)
+    return [_derived(secret) for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
+
+
 def _cipher() -> MultiFernet:
-    return MultiFernet([Fernet(_key(secret)) for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)])
+    return MultiFernet([Fernet(key) for key in registry_keys()])
 
 
-def _key(secret: str) -> bytes:
+def _derived(secret: str) -> str:
     derived = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=_PURPOSE).derive(secret.encode())
-    return base64.urlsafe_b64encode(derived)
+    return base64.urlsafe_b64encode(derived).decode()

@@ -9,7 +9,6 @@ import pytest
 import pytest_asyncio
 from asgiref.sync import sync_to_async
 from django.db import connections
-from pytest_django import Settings
 
 from accounts.models import User
 from endpoints import routes
@@ -17,6 +16,8 @@ from engine.containers import ATTEMPT_LABEL, HOST_LABEL, INSTALLATION_LABEL, SES
 from engine.engine import Engine
 from engine.gateway import EngineGateway
 from engine.http import HEAD_LIMIT
+from hostaccess.keys import encrypted, gateway_keys
+from hostaccess.models import HostAccess
 from resources.models import Host, Installation
 from sessions import engine_address, login_watch, logs
 from sessions.lifecycle import Reason, Status
@@ -45,7 +46,7 @@ def labels() -> dict[str, str]:
 @pytest.fixture
 def engine_gateway(labels: dict[str, str]) -> EngineGateway:
     """What the gateway in this process serves."""
-    return EngineGateway(Engine(ENGINE_URL), engine_address.signing_keys(), FAR, labels)
+    return EngineGateway(Engine(ENGINE_URL), gateway_keys(FAR), FAR, labels)
 
 
 @pytest_asyncio.fixture
@@ -196,9 +197,10 @@ async def test_terminals_reopen_after_a_gateway_restart(
 
 
 async def test_mismatched_gateway_keys_are_reported(
-    session: Session, cookie: str, container: Container, settings: Settings, caplog: pytest.LogCaptureFixture
+    session: Session, cookie: str, container: Container, caplog: pytest.LogCaptureFixture
 ) -> None:
-    settings.COMPUTE_APPS_KEYS = ["other:" + "x" * 32]
+    access = HostAccess(name=FAR, group_id=session.resource_group_id, role="another", encrypted_key=encrypted("x" * 32))
+    await sync_to_async(access.save)()  # the host has joined again, and its gateway was not restarted
     async with terminal(session.pk, cookie) as client:
         code, words = await client.closed()
     assert code == CloseCode.ENGINE_TROUBLE

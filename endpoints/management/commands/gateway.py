@@ -10,16 +10,17 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from endpoints.data_plane import gateway_plane, running
+from endpoints.feed import HostRoutes
 from engine.containers import HOST_LABEL, INSTALLATION_LABEL
 from engine.engine import GATEWAY_PREFIX, Engine
 from engine.gateway import EngineGateway
 from engine.http import HEAD_LIMIT
+from hostaccess.keys import gateway_keys
 from proxy.client_connection import ClientConnection
 from proxy.data_plane import DataPlane
 from proxy.dispatch import FirstRequestDispatcher
 from proxy.limits import raise_open_file_limit
 from resources.models import Installation
-from sessions.engine_address import signing_keys
 
 logger = logging.getLogger(__name__)
 
@@ -36,7 +37,7 @@ class Command(BaseCommand):
         if not settings.COMPUTE_GATEWAY_ADDRESS:
             raise CommandError("COMPUTE_GATEWAY_ADDRESS is not set, so there is nothing to listen on")
         labels = {INSTALLATION_LABEL: Installation.current_key(), HOST_LABEL: settings.COMPUTE_HOST_NAME}
-        keys = signing_keys()
+        keys = gateway_keys(settings.COMPUTE_HOST_NAME)
         engine_gateway = EngineGateway(Engine(settings.COMPUTE_DOCKER_URL), keys, settings.COMPUTE_HOST_NAME, labels)
         raise_open_file_limit()
         try:
@@ -58,7 +59,7 @@ async def _serve(engine_gateway: EngineGateway, plane: DataPlane, address: str) 
         return ClientConnection(plane)
 
     host, _, port = address.rpartition(":")
-    async with running(plane):
+    async with running(plane, HostRoutes()):
         server = await loop.create_server(
             lambda: FirstRequestDispatcher(plane, choose), host.strip("[]"), int(port), backlog=BACKLOG
         )

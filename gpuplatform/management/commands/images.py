@@ -12,6 +12,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Count, QuerySet
 
 from accounts.models import User
+from hostaccess import keys
 from resources.images import pulls
 from resources.images.references import spellings
 from resources.images.scan import EnteredImage, ScanError, ScannedImage, enter, record, scan
@@ -51,7 +52,7 @@ class Command(BaseCommand):
         puller.add_argument("--no-wait", action="store_true", help="do not wait for the hosts")
         remover = verbs.add_parser("remove", help="take an image out of the list; refused while sessions use it")
         remover.add_argument("reference")
-        verbs.add_parser("rekey", help="encrypt the passwords of registries with the current SECRET_KEY")
+        verbs.add_parser("rekey", help="encrypt passwords of registries and keys of hosts with the current SECRET_KEY")
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         """Run the subcommand; raise CommandError with what is wrong."""
@@ -157,7 +158,9 @@ class Command(BaseCommand):
         self.stdout.write(f"{image} is no longer offered. Hosts keep what they have of an image that a registry has.")
 
     def _rekey(self, **options: Any) -> None:
-        self.stdout.write(f"{rekey()} passwords of registries are encrypted with the current SECRET_KEY.")
+        self.stdout.write(
+            f"{rekey()} passwords of registries and {keys.rekey()} keys of hosts are encrypted with this SECRET_KEY."
+        )
 
     def _print(self, rows: Sequence[Sequence[str]]) -> None:
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -7,6 +7,7 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import asdict
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 from celery import current_app
@@ -73,6 +74,7 @@ class Command(BaseCommand):
         )
         watchdog = _watchdog(host, machine)
         readings = GpuReadings(host, NvmlTelemetry()) if watchdog else None  # where NVML can be asked
+        _take_messages_of(name)
         arbiter = get_enforcer().arbiter if machine.devices else None
         worker = HostWorker(get_runtime(), host, watchdog, _firewall(host), get_privileges(), readings, arbiter)
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())  # until Celery takes it over
@@ -81,6 +83,14 @@ class Command(BaseCommand):
             current_app.worker_main(_celery_arguments(name))
         finally:
             worker.end()
+
+
+def _take_messages_of(name: str) -> None:
+    """Register the tasks of hosts, and keep what is taken and unfinished under keys that this host alone may use."""
+    import_module("hostworker.tasks")
+    queue = host_queue(name)
+    keys = {f"unacked{suffix}_key": f"{queue}.unacked{suffix}" for suffix in ("", "_index", "_mutex")}
+    current_app.conf.broker_transport_options = {**settings.CELERY_BROKER_TRANSPORT_OPTIONS, **keys}
 
 
 def _celery_arguments(host_name: str) -> list[str]:

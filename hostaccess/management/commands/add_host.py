@@ -1,0 +1,37 @@
+"""`manage.py add_host NAME`: lets a GPU host join."""
+
+from argparse import ArgumentParser
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+
+from hostaccess import services
+from hostaccess.roles import RolesUnavailableError
+
+
+class Command(BaseCommand):
+    """Prints a token with which the host joins once."""
+
+    help = "Let a GPU host of this name join, and print the token that it takes; a host that joins again is replaced."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        """Declare the options."""
+        parser.add_argument("name", help="of the host, such as gpu7")
+        parser.add_argument("--group", default=settings.COMPUTE_HOST_GROUP, help="resource group that a new host joins")
+
+    def handle(self, *args: Any, name: str, group: str, **options: Any) -> None:
+        """Print what is to be run on the host."""
+        try:
+            invitation = services.add(name, group)
+        except ValidationError as error:
+            raise CommandError(" ".join(error.messages)) from error
+        except RolesUnavailableError as error:
+            raise CommandError(str(error)) from error
+        if problem := services.reach_problem():
+            self.stderr.write(f"Hosts on other machines cannot work yet. {problem}.")
+        self.stdout.write(
+            f"On {name}, in a clone of this version of the platform, within an hour and once:\n\n"
+            f"    .venv/bin/python manage.py join {settings.COMPUTE_PUBLIC_URL} --token {invitation.token}\n"
+        )

@@ -1,0 +1,145 @@
+"""Add a host, let it join, and revoke it."""
+
+import logging
+import secrets
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+from django.conf import settings
+from django.db import connection, transaction
+from django.utils import timezone
+
+from hostaccess import keys, redis_users, roles
+from hostaccess.models import HostAccess
+from proxy.signing import digest
+from resources.models import Host, ResourceGroup
+from resources.registries.credentials import registry_keys
+
+logger = logging.getLogger(__name__)
+
+TOKEN_LIFETIME: Final = timedelta(hours=1)
+REVOKED: Final = "Its credentials were revoked"
+DATABASE_OPTIONS: Final = ("host", "sslmode", "sslrootcert", "channel_binding")  # that hosts need too
+SHARED: Final = ("COMPUTE_PUBLIC_URL", "COMPUTE_APPS_DOMAIN", "COMPUTE_SSH_ADDRESS")  # settings, equal on every host
+
+
+class JoinRefusedError(Exception):
+    """The token is none, was used, or has expired."""
+
+
+@dataclass(frozen=True, slots=True)
+class Invitation:
+    """A token to join with, which is stored nowhere."""
+
+    token: str
+    expires_at: Any
+
+
+def add(name: str, group_name: str) -> Invitation:
+    """Let a host of this name join once, into this group, and return the token that it takes.
+
+    A host that has joined keeps its credentials until it joins again. Raises ValidationError,
+    roles.RolesUnavailableError.
+    """
+    roles.ensure_grants()
+    token = secrets.token_urlsafe(32)
+    with transaction.atomic():
+        group, _ = ResourceGroup.objects.get_or_create(name=group_name)
+        access = HostAccess.objects.filter(name=name).first() or HostAccess(name=name, role=secrets.token_hex(8))
+        access.group, access.token_digest = group, digest(token)
+        access.token_expires_at = timezone.now() + TOKEN_LIFETIME
+        Host._meta.get_field("name").clean(name, None)
+        access.full_clean()
+        access.save()
+        HostAccess.objects.filter(pk=access.pk).update(role=roles.role_name(access.pk))
+    return Invitation(token, access.token_expires_at)
+
+
+def join(token: str) -> dict[str, str]:
+    """Exchange a token for the settings with which its host works, credentials included; each token once.
+
+    Raises JoinRefusedError, roles.RolesUnavailableError, redis_users.RedisUsersUnavailableError.
+    """
+    password, key = secrets.token_urlsafe(32), secrets.token_hex(32)
+    with transaction.atomic():
+        waiting = HostAccess.objects.select_for_update().select_related("group")
+        access = waiting.filter(token_digest=digest(token), token_expires_at__gt=timezone.now()).first()
+        if access is None:
+            raise JoinRefusedError("There is no such token, or it was used, or it has expired. Ask for another one.")
+        roles.make_role(access.role, password)
+        access.token_digest, access.token_expires_at, access.joined_at = "", None, timezone.now()
+        access.redis_digest, access.encrypted_key = digest(password), keys.encrypted(key)
+        access.save()
+        redis_users.set_users(access)
+    logger.info("host %s: has joined", access.name)
+    return {
+        "COMPUTE_HOST_NAME": access.name,
+        "COMPUTE_HOST_GROUP": access.group.name,
+        "COMPUTE_HOST_KEY": key,
+        "COMPUTE_REGISTRY_KEYS": ",".join(registry_keys()),
+        "DATABASE_URL": _database_url(access.role, password),
+        "REDIS_URL": _redis_url(access.role, password),
+        "COMPUTE_REDIS_SEND_URL": _redis_url(f"{access.role}{redis_users.SENDER}", password),
+        "COMPUTE_SESSION_SUBNETS": ",".join(settings.COMPUTE_SESSION_SUBNETS),
+        **{name: str(getattr(settings, name)) for name in SHARED},
+    }
+
+
+def revoke(name: str) -> bool:
+    """Take its credentials from a host, end its connections, and place nothing on it; False if it has none.
+
+    Its sessions end as those of a lost host do. Safe to repeat after a failure. Raises roles.RolesUnavailableError,
+    redis_users.RedisUsersUnavailableError.
+    """
+    access = HostAccess.objects.filter(name=name).first()
+    if access is None:
+        return False
+    HostAccess.objects.filter(pk=access.pk).update(token_digest="", redis_digest="")  # what is repeated makes no user
+    Host.objects.filter(name=name).update(is_cordoned=True, cordon_reason=REVOKED, gateway_url="")
+    roles.drop_role(access.role)
+    redis_users.drop_users(access.role)
+    access.delete()
+    logger.warning("host %s: its credentials were revoked", name)
+    return True
+
+
+def reach_problem() -> str:
+    """Return why hosts on other machines cannot reach PostgreSQL or Redis by the settings; "" where they can."""
+    texts = []
+    if _is_socket(_database_url("name", "password")):
+        texts.append("PostgreSQL listens on no network: set DATABASE_URL")
+    if _is_socket(_redis_url("name", "password")):
+        texts.append("Redis listens on no network: set REDIS_URL")
+    return "; ".join(texts)
+
+
+def _database_url(user: str, password: str) -> str:
+    """Return the URL of the platform's database for another user, as hosts reach it."""
+    own = connection.settings_dict
+    options = {name: str(value) for name, value in own["OPTIONS"].items() if name in DATABASE_OPTIONS}
+    address = settings.COMPUTE_HOSTS_DATABASE_ADDRESS
+    if not address and str(own["HOST"]).startswith("/"):
+        options["host"] = str(own["HOST"])
+    elif not address:
+        address = ":".join(part for part in (str(own["HOST"]), str(own["PORT"])) if part)
+    if address:
+        options.pop("host", None)
+    query = f"?{urlencode(options)}" if options else ""
+    return f"postgresql://{quote(user)}:{quote(password)}@{address}/{quote(str(own['NAME']))}{query}"
+
+
+def _redis_url(user: str, password: str) -> str:
+    """Return the URL of the platform's Redis for another user, as hosts reach it."""
+    own = urlsplit(settings.CHANNEL_REDIS_URL)
+    credentials = f"{quote(user)}:{quote(password)}@"
+    if own.scheme == "unix":
+        return f"unix://{credentials}{own.path}"
+    address = settings.COMPUTE_HOSTS_REDIS_ADDRESS or own.netloc.rpartition("@")[2]
+    return f"{own.scheme}://{credentials}{address}{own.path}" + (f"?{own.query}" if own.query else "")
+
+
+def _is_socket(url: str) -> bool:
+    parts = urlsplit(url)
+    return parts.scheme == "unix" or not parts.hostname

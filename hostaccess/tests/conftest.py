@@ -1,0 +1,25 @@
+"""Fixtures of the tests of hosts' access."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.factories import make_group
+from tests.joined_hosts import connected, hosts_may_join, joined_host
+
+
+@pytest.fixture
+def variables(transactional_db: None) -> Iterator[dict[str, str]]:
+    """The host `gpu7`, which has joined the group `lab`: what it was given."""
+    make_group(name="lab")
+    with hosts_may_join(), joined_host("gpu7", "lab") as given:
+        yield given
+
+
+@pytest.fixture
+def host_connection(variables: dict[str, str]) -> Iterator[psycopg.Connection[Any]]:
+    """A connection to PostgreSQL with the credentials of `gpu7`."""
+    with connected(variables) as opened:
+        yield opened

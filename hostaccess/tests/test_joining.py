@@ -1,0 +1,114 @@
+"""A host joins once with a token; what it is given is its own."""
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.management import call_command
+from django.core.management.base import CommandError
+from django.utils import timezone
+from pytest_django import Settings
+from pytest_django.live_server_helper import LiveServer
+
+from hostaccess import host_file, keys, services
+from hostaccess.host_file import JoinError
+from hostaccess.models import HostAccess
+from resources.models import Host
+from sessions import app_states
+from tests.api import client_of
+from tests.factories import make_host, make_user
+from tests.joined_hosts import hosts_may_join, joined_host
+
+JOIN = "/api/v1/hosts/join/"
+
+
+@pytest.fixture(autouse=True)
+def _roles(transactional_db: None) -> Any:
+    with hosts_may_join():
+        yield
+
+
+def test_a_token_is_good_once_and_for_an_hour(client: Any) -> None:
+    token = services.add("gpu7", "lab").token
+    assert token not in str(HostAccess.objects.values().get())
+    assert client.get(JOIN).status_code == 405
+    assert client.post(JOIN, {}, "application/json").status_code == 400
+    assert client.post(JOIN, {"token": "x" * 43}, "application/json").status_code == 403
+    given = client.post(JOIN, {"token": token}, "application/json")
+    assert given.status_code == 200
+    assert given["Cache-Control"] == "no-store"
+    assert given.json()["COMPUTE_HOST_NAME"] == "gpu7"
+    assert client.post(JOIN, {"token": token}, "application/json").status_code == 403
+    late = services.add("gpu8", "lab").token
+    HostAccess.objects.filter(name="gpu8").update(token_expires_at=timezone.now())
+    assert client.post(JOIN, {"token": late}, "application/json").status_code == 403
+    signed_in = client_of(make_user())
+    assert signed_in.get("/api/v1/hosts/").json()["results"] == [], "a host is known once its worker has registered"
+
+
+def test_each_host_has_a_key_of_its_own_and_none_of_the_platform(settings: Settings) -> None:
+    with joined_host("gpu7") as one, joined_host("gpu8") as other:
+        assert one["COMPUTE_HOST_KEY"] != other["COMPUTE_HOST_KEY"]
+        assert keys.key_of("gpu7") == one["COMPUTE_HOST_KEY"]
+        assert settings.SECRET_KEY not in str(one)
+        assert one["COMPUTE_HOST_KEY"].encode() not in bytes(HostAccess.objects.get(name="gpu7").encrypted_key)
+        token = app_states.token_of("gpu7", "session", 8888)
+        assert token != app_states.token_of("gpu8", "session", 8888)
+        settings.SECRET_KEY_FALLBACKS, settings.SECRET_KEY = [settings.SECRET_KEY], "another" * 10
+        assert keys.rekey() == 2
+        settings.SECRET_KEY_FALLBACKS = []
+        assert keys.key_of("gpu7") == one["COMPUTE_HOST_KEY"]
+        settings.SECRET_KEY, settings.COMPUTE_HOST_NAME = "none of the platform" * 3, "gpu7"
+        settings.COMPUTE_HOST_KEY = one["COMPUTE_HOST_KEY"]
+        assert app_states.token_of("gpu7", "session", 8888) == token, "the host knows the tokens of its apps"
+        settings.COMPUTE_HOST_KEY, settings.SECRET_KEY = "", "another" * 10
+
+
+def test_joining_again_replaces_the_credentials() -> None:
+    with joined_host("gpu7") as first:
+        second = services.join(services.add("gpu7", "lab").token)
+        assert {name for name in first if first[name] != second[name]} >= {"DATABASE_URL", "COMPUTE_HOST_KEY"}
+        assert HostAccess.objects.count() == 1
+
+
+def test_the_commands_say_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("add_host", "gpu7", "--group", "lab")
+    said = capsys.readouterr()
+    assert "manage.py join" in said.out
+    assert "PostgreSQL listens on no network" in said.err
+    make_host(name="gpu7", gateway_url="http://10.0.0.7:8010")
+    call_command("revoke_host", "gpu7")
+    host = Host.objects.get(name="gpu7")
+    assert (host.is_cordoned, host.gateway_url) == (True, "")
+    with pytest.raises(CommandError, match="no credentials"):
+        call_command("revoke_host", "gpu7")
+    with pytest.raises(CommandError):
+        call_command("add_host", "x" * 65)
+
+
+@pytest.mark.loopback
+def test_join_writes_a_file_for_its_owner_alone(live_server: LiveServer, tmp_path: Path) -> None:
+    target, token = tmp_path / "host.env", services.add("gpu7", "lab").token
+    found = host_file.credentials(live_server.url, token)
+    host_file.write(target, found)
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+    assert host_file.read(target) == found
+    assert list(tmp_path.iterdir()) == [target]
+    with pytest.raises(JoinError, match="it was used"):
+        host_file.credentials(live_server.url, token)
+
+
+def test_join_sends_no_token_in_the_clear(tmp_path: Path) -> None:
+    for url in ("http://gpu.example.org", "ftp://127.0.0.1", "http://127.0.0.1.example.org"):
+        with pytest.raises(JoinError, match="https"):
+            host_file.credentials(url, "token")
+
+
+def test_hosts_reach_the_database_by_the_address_that_is_set(settings: Settings) -> None:
+    settings.COMPUTE_HOSTS_DATABASE_ADDRESS = "db.internal:5432"
+    settings.COMPUTE_HOSTS_REDIS_ADDRESS = "db.internal:6379"
+    settings.CHANNEL_REDIS_URL = "redis://:secret@127.0.0.1:6379/0"
+    assert services.reach_problem() == ""
+    assert "@db.internal:5432/" in services._database_url("role", "password")
+    assert services._redis_url("role", "password") == "redis://role:password@db.internal:6379/0"

@@ -1,0 +1,83 @@
+"""The Redis users of a host reach its own queue, and no message of anybody else's."""
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+from django.core.cache import cache
+from django.db import transaction
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
+
+from gpuplatform import cache_values
+from hostaccess import redis_users, services, tasks
+from hostaccess.models import HostAccess
+from sessions.notify import proxies_redis, send_to_host
+from tests.joined_hosts import joined_host
+from tests.queues import take_all
+
+
+@pytest.fixture
+def taker(variables: dict[str, str]) -> Iterator[redis.Redis]:
+    """A connection with the user of `gpu7` that takes messages."""
+    with redis.Redis.from_url(variables["REDIS_URL"]) as client:
+        yield client
+
+
+@pytest.fixture
+def sender(variables: dict[str, str]) -> Iterator[redis.Redis]:
+    """A connection with the user of `gpu7` that sends messages."""
+    with redis.Redis.from_url(variables["COMPUTE_REDIS_SEND_URL"]) as client:
+        yield client
+
+
+def test_other_hosts_queues_cannot_be_consumed(taker: redis.Redis, sender: redis.Redis) -> None:
+    with transaction.atomic():
+        send_to_host("gpu8", "stop_session", "abc", 1)
+    for client in (taker, sender):
+        for queue in ("host.gpu8", "scheduler", "host.gpu7x", "host.gpu70", "unacked"):
+            for command in (("BRPOP", queue, "1"), ("DEL", queue), ("LRANGE", queue, "0", "-1"), ("RPOP", queue)):
+                with pytest.raises(NoPermissionError):
+                    client.execute_command(*command)
+        for words in ("KEYS *", "SCAN 0", "FLUSHALL", "CONFIG GET *", "ACL LIST", "MONITOR", "CLIENT LIST"):
+            with pytest.raises(NoPermissionError):
+                client.execute_command(*words.split())
+    with pytest.raises(NoPermissionError):
+        sender.lpush("host.gpu8", "x")
+    with pytest.raises(NoPermissionError):
+        taker.publish("asgi__group__superadmins", "x")
+    for client in (taker, sender):
+        with pytest.raises(NoPermissionError):
+            client.execute_command("SUBSCRIBE", "asgi__group__superadmins")
+    assert take_all("host.gpu8") == [("hostworker.tasks.stop_session", ("abc", 1))]
+
+
+def test_redis_users_come_back_after_redis_lost_them(variables: dict[str, str], taker: redis.Redis) -> None:
+    access = HostAccess.objects.get(name="gpu7")
+    proxies_redis().acl_deluser(access.role, f"{access.role}{redis_users.SENDER}")
+    with pytest.raises(RedisError):
+        taker.ping()
+    tasks.hold_redis_users()
+    with redis.Redis.from_url(variables["REDIS_URL"]) as again:
+        assert again.ping()
+
+
+def test_a_revoked_host_is_out_of_redis_at_once(transactional_db: None) -> None:
+    with joined_host("gone") as variables:
+        client = redis.Redis.from_url(variables["REDIS_URL"])
+        assert client.ping()
+        services.revoke("gone")
+        with pytest.raises((AuthenticationError, NoPermissionError, redis.ConnectionError)):
+            client.ping()
+        tasks.hold_redis_users()
+        with pytest.raises(AuthenticationError):
+            redis.Redis.from_url(variables["REDIS_URL"]).ping()
+
+
+def test_no_pickle_is_in_the_cache() -> None:
+    cache.set("some", {"a": [1, None, "x"]}, 5)
+    assert proxies_redis().get(":1:some") == b'{"a": [1, null, "x"]}'
+    assert cache.get("some") == {"a": [1, None, "x"]}
+    cache.set("count", 1, 5)
+    assert cache.incr("count") == 2
+    with pytest.raises(TypeError):
+        cache_values.JsonSerializer().dumps(object())
