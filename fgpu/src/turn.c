@@ -80,11 +80,11 @@ static bool is_alive(uint64_t now) {
 }
 
 bool turn_is_governed(uint64_t now) {
+    if (!wire.connected && tried && now - tried < RETRY_NS) return false;
     bool alive = is_alive(now);
     if (wire.connected && (!alive || atomic_load_explicit(&page->epoch, memory_order_acquire) != epoch))
         hang_up();
     if (wire.connected) return true;
-    if (tried && now - tried < RETRY_NS) return false;
     tried = now;
     if (alive)
         dial();

@@ -33,8 +33,9 @@ def status(host: Host) -> dict[str, dict[str, str]]:
     return {row["session"]: row for row in rows}
 
 
-@pytest.mark.parametrize("sharing", ["cap", "burst"])
-@pytest.mark.parametrize("shares", [[50] * 2, [25] * 4, [10] * 10, UNEQUAL], ids=str)
+@pytest.mark.parametrize(
+    ("shares", "sharing"), [([50] * 2, "cap"), ([10] * 10, "cap"), (UNEQUAL, "cap"), (UNEQUAL, "burst")], ids=str
+)
 @pytest.mark.parametrize(
     "load", [Load("async", 20, 2000), Load("async", 1000), Load("async", 50_000), Load("graph", 1000)], ids=str
 )
