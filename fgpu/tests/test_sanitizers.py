@@ -29,7 +29,9 @@ def sanitized(host: Host, kind: str, sm: str = "25") -> Session:
 
 @pytest.mark.parametrize("kind", RUNTIMES)
 def test_threads_that_allocate_launch_and_free_leave_a_clean_account(host: Host, kind: str) -> None:
-    process = sanitized(host, kind, sm="99").start("test/threads")
+    session = sanitized(host, kind, sm="99")
+    host.arbiter()
+    process = session.start("test/threads")
     output, _ = process.communicate(timeout=200)
     assert process.returncode == 0
     assert output.split() == [str(2 * GIB), str(2 * GIB)]
@@ -49,10 +51,14 @@ def test_every_allocator_is_clean(host: Host, kind: str) -> None:
     assert probe.process.returncode == 0
 
 
+@pytest.mark.parametrize("governed", [False, True])
 @pytest.mark.parametrize("kind", RUNTIMES)
-def test_the_gate_is_clean(host: Host, kind: str) -> None:
+def test_the_gate_is_clean(host: Host, kind: str, governed: bool) -> None:
     session = sanitized(host, kind)
-    process = session.start("test/load", "streams", "200", "500", FGPU_SIM_CLOCK="virtual")
+    clock = {"FGPU_SIM_CLOCK": "virtual", "FGPU_SIM_PARTIES": str(1 + governed)}
+    if governed:
+        host.arbiter(**clock)
+    process = session.start("test/load", "streams", "200", "500", **clock)
     output, _ = process.communicate(timeout=200)
     assert process.returncode == 0
     assert float(output.split()[0]) == pytest.approx(25, abs=3)
