@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from playwright.sync_api import Locator, Page
 
+import bench.apps_ready  # noqa: F401  # before what imports models
 from tests.browser import chromium
 
 ROUNDS: Final = 11
