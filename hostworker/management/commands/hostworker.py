@@ -14,6 +14,7 @@ from celery import current_app
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from hostaccess.pooler import pooler_problem
 from hostworker.enforcement.programs import NVML, ProgramsMissingError
 from hostworker.enforcement.simulation import load_nvml
 from hostworker.enforcement.telemetry import NvmlTelemetry
@@ -46,6 +47,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, replace: bool, **options: Any) -> None:
         """Run until SIGTERM or Ctrl-C."""
         name = settings.COMPUTE_HOST_NAME
+        if pooler := pooler_problem():
+            raise CommandError(pooler)
         if problem := get_enforcer().problem():
             logger.warning("host %s: lends whole GPUs only: %s", name, problem)
         try:
