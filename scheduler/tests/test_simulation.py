@@ -97,7 +97,7 @@ def test_the_command_replays_a_trace(tmp_path: Path) -> None:
         simulate(nodes=nodes, pods=pods)
 
 
-def test_a_trace_without_times_is_replayed_and_says_what_is_ignored(tmp_path: Path) -> None:
+def test_a_trace_without_times_says_what_it_ignores(tmp_path: Path) -> None:
     nodes, pods = tmp_path / "nodes.csv", tmp_path / "pods.csv"
     nodes.write_text("sn,cpu_milli,memory_mib,gpu,model\na,32000,100000,8,T4\n")
     rows = "p0,1000,1000,2,1000,T4|V100M16\np1,1000,1000,1,500,\n"
