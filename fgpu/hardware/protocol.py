@@ -10,115 +10,29 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from fgpu.limits import GpuLimit, prepare
+from fgpu.hardware.common import CONTEXT_BYTES, HOOK, ROOT, Bench, percent_of, run, say, start
+from fgpu.hardware.contention import check_contention
 from fgpu.simulated import SimulatedGpu, format_config
 
-ROOT = Path(__file__).resolve().parent.parent
-HOOK = ROOT / "build" / "test" / "libfgpu.so"
 SIMULATED = SimulatedGpu(uuid="GPU-00000000-0000-4000-8000-000000000001", name="Simulated GPU 8 GiB", memory=8 << 30)
 SM_TOLERANCE = 5.0  # percentage points
 OVERHEAD_TOLERANCE = 2.0  # percent
-STUCK_SECONDS = 300  # a program that takes longer will not end
 SHARES = (100, 50, 25)
 PATTERNS = ("sync", "async", "graph", "tiny")
-CONTEXT_BYTES = 512 << 20  # as in production: COMPUTE_GPU_CONTEXT_MEMORY
 PINNED_BYTES = 1 << 30
 TORCH_ALLOCATORS = {  # setting, and what PyTorch is to say of itself: backend, and whether segments expand
     "native": ("backend:native", ["native", False]),
     "cudaMallocAsync": ("backend:cudaMallocAsync", ["cudaMallocAsync", False]),
     "expandable_segments": ("expandable_segments:True", ["native", True]),
 }
-
-
-def say(line: str) -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
-@dataclass
-class Bench:
-    """Where the programs run, and what was found."""
-
-    folder: Path
-    dry: bool
-    seconds: float
-    gpu: dict[str, Any] = field(default_factory=dict)
-    rounds: int = 0
-    out: Path | None = None  # where the report is written
-    checks: list[dict[str, Any]] = field(default_factory=list)
-    sessions: int = 0
-
-    def base(self) -> dict[str, str]:
-        shared = {"FGPU_SECONDS": str(self.seconds), "FGPU_ROUNDS": str(self.rounds), "FGPU_SIM_PARTIES": "1"}
-        if self.dry:
-            shared |= {
-                "LD_LIBRARY_PATH": str(ROOT / "build" / "sim"),
-                "FGPU_SIM_CONFIG": str(self.folder / "gpus.conf"),
-                "FGPU_SIM_STATE": str(self.folder / "state"),
-                "FGPU_SIM_CLOCK": "virtual",
-            }
-        return dict(os.environ) | shared
-
-    def session(
-        self, percent: int, phase_ms: int = 0, pinned_bytes: int = 0, context_bytes: int = CONTEXT_BYTES
-    ) -> dict[str, str]:
-        """The environment of a session with that share of memory and SMs."""
-        self.sessions += 1
-        limit = GpuLimit(
-            uuid=self.gpu["uuid"],
-            memory_bytes=self.gpu["total"] * percent // 100,
-            sm_percent=Decimal(percent),
-            phase_ms=phase_ms,
-            context_bytes=context_bytes,
-        )
-        limits, region = prepare(self.folder / str(self.sessions), [limit], pinned_bytes=pinned_bytes)
-        return self.base() | {"LD_PRELOAD": str(HOOK), "FGPU_LIMITS": str(limits), "FGPU_REGION": str(region)}
-
-    def check(self, name: str, passed: bool, **figures: object) -> None:
-        self.checks.append({"check": name, "passed": passed, **figures})
-        self.report()
-        say(f"{'ok  ' if passed else 'FAIL'} {name}: {json.dumps(figures)}")
-
-    def report(self) -> None:
-        if self.out:
-            report = {"simulated": self.dry, "gpu": self.gpu, "checks": self.checks}
-            temporary = self.out / "report.new"
-            temporary.write_text(json.dumps(report, indent=1) + "\n")
-            temporary.replace(self.out / "report.json")
-
-
-def start(environment: dict[str, str], *command: str) -> subprocess.Popen[str]:
-    program = [sys.executable, str(ROOT / "hardware" / command[0]), *command[1:]]
-    return subprocess.Popen(program, env=environment, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-
-
-def finish(process: subprocess.Popen[str]) -> dict[str, Any]:
-    """Return what the program found, or {"failed": why}; what it said of its failure is on our standard error."""
-    try:
-        output, _ = process.communicate(timeout=STUCK_SECONDS)
-    except subprocess.TimeoutExpired:
-        process.kill()
-        process.communicate()
-        return {"failed": "it did not end"}
-    if process.returncode:
-        return {"failed": process.returncode}
-    result: dict[str, Any] = json.loads(output.splitlines()[-1])
-    return result
-
-
-def run(environment: dict[str, str], *command: str) -> dict[str, Any]:
-    return finish(start(environment, *command))
 
 
 def ask_smi(bench: Bench, environment: dict[str, str], field: str) -> list[str]:
@@ -193,11 +107,6 @@ def check_pinned_memory(bench: Bench) -> None:
     bench.check("page-locked memory is capped", held, limit=PINNED_BYTES, **result)
 
 
-def percent_of(plain: dict[str, Any], seen: dict[str, Any], key: str) -> float:
-    """Return what was seen in percent of the plain figure; 0 where either run failed."""
-    return round(100 * seen.get(key, 0) / plain[key], 2) if plain.get(key) else 0.0
-
-
 def check_share_of_time(bench: Bench) -> None:
     """Throughput against that of the same load without the hook."""
     for pattern in PATTERNS:
@@ -208,17 +117,6 @@ def check_share_of_time(bench: Bench) -> None:
             bench.check(
                 f"{percent} % of the SMs: {pattern}", abs(ratio - percent) <= SM_TOLERANCE, percent_of_plain=ratio
             )
-
-
-def check_two_sessions(bench: Bench) -> None:
-    """A quarter and three quarters of one GPU, at the same time."""
-    plain = run(bench.base(), "workload.py", "throughput", "async")
-    both = {"FGPU_SIM_PARTIES": "2"}
-    quarter = start(bench.session(25) | both, "workload.py", "throughput", "async")
-    rest = start(bench.session(75, phase_ms=25) | both, "workload.py", "throughput", "async")
-    shares = [percent_of(plain, finish(process), "busy") for process in (quarter, rest)]
-    passed = abs(shares[0] - 25) <= SM_TOLERANCE and abs(shares[1] - 75) <= SM_TOLERANCE
-    bench.check("25 % and 75 % together", passed, percent_of_plain=shares)
 
 
 def check_overhead(bench: Bench) -> None:
@@ -299,7 +197,7 @@ def measure(bench: Bench) -> None:
     check_shared_cap(bench)
     check_pinned_memory(bench)
     check_share_of_time(bench)
-    check_two_sessions(bench)
+    check_contention(bench)
     check_overhead(bench)
     for name, (condition, check) in FRAMEWORKS.items():
         if not bench.dry and is_usable(condition):

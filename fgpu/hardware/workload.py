@@ -239,6 +239,24 @@ def calibrate(gpu: CudaDevice) -> dict[str, int]:
         rounds *= 4
 
 
+def contend(gpu: CudaDevice, kernel_us: str) -> dict[str, float]:
+    """Keep the GPU busy with kernels of this length beside others; return the same as `throughput`.
+
+    On a real GPU it begins when a line is read, so that all that contend do so at the same time.
+    """
+    seconds, length_ns = float(os.environ["FGPU_SECONDS"]), int(kernel_us) * 1000
+    rounds = c_uint64(max(1, gpu.rounds.value * length_ns // KERNEL_NS))
+    if "FGPU_SIM_CLOCK" not in os.environ:
+        say({"ready": True})
+        sys.stdin.readline()
+    done_ns, began = 0, gpu.now()
+    while gpu.now() - began < seconds:
+        gpu.launch(length_ns, rounds)
+        done_ns += length_ns
+    gpu.synchronize()
+    return {"busy": done_ns / 1e9 / (gpu.now() - began)}
+
+
 def cost(gpu: CudaDevice, _: str) -> dict[str, float]:
     """Return ns per allocation and free, and per launch of an empty kernel, from Python: compare, do not quote."""
     calls = int(os.environ.get("FGPU_CALLS", "20000"))
@@ -303,6 +321,7 @@ def main(what: str, how: str = "") -> None:
         "hold": hold,
         "pin": pin,
         "throughput": throughput,
+        "contend": contend,
         "cost": cost,
         "routes": routes,
         "calibrate": lambda gpu, _: calibrate(gpu),

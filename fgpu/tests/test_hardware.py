@@ -17,7 +17,8 @@ CHECKS = [
     "a killed process gives its memory back",
     "page-locked memory is capped",
     *(f"{share} % of the SMs: {load}" for load in ("sync", "async", "graph", "tiny") for share in (100, 50, 25)),
-    "25 % and 75 % together",
+    *(f"{shares} with kernels of 1000 us" for shares in ("2 of 25 %", "4 of 25 %")),
+    *(f"25 % alone, {sharing}, 1000 us" for sharing in ("cap", "burst")),
     "launches cost no more",
 ]
 
