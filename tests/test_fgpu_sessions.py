@@ -1,6 +1,8 @@
 """Shares of GPUs in real sessions: started through the platform, on simulated GPUs, under the real hook."""
 
+import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -10,6 +12,9 @@ import pytest
 from django.conf import settings
 
 from engine.containers import HOST_LABEL
+from hostworker.enforcement.arbiter import Arbiter
+from hostworker.enforcement.arbiter_folder import ArbiterFolder
+from hostworker.enforcement.programs import Programs
 from resources.models import ResourceGroup
 from resources.units import GIB, MIB
 from sessions import services
@@ -20,6 +25,7 @@ from tests.containers import remove_containers
 from tests.fgpu_sessions import (
     NOT_READY,
     OUT_OF_MEMORY,
+    ROOT,
     ensure_hook_built,
     ensure_python_image,
     group_of,
@@ -107,6 +113,25 @@ def test_two_sessions_share_one_simulated_gpu(group: ResourceGroup) -> None:
     assert device.split(", ") == ["6144", "8192\n"]
     fill = ["init", "enter 0", f"alloc plain {2 * GIB} 0", "alloc plain 1 1"]
     assert one.cuda(*fill) == ["0", "0", "0", OUT_OF_MEMORY]
+
+
+def test_sessions_get_turns_from_an_arbiter_that_is_kept_running(group: ResourceGroup, name: str) -> None:
+    session = running(group, "0.5")
+    arbiter = Arbiter(Programs(build=ROOT, store=ROOT), ArbiterFolder(settings.COMPUTE_VAR_DIR / "arbiter" / name))
+    first = until(arbiter.running)
+    assert first
+    until(lambda: session.run("test -S /run/fgpu/arbiter/arbiter")[0] == 0)
+    for attack in ("echo > /run/fgpu/grant", "touch /run/fgpu/arbiter/x", "rm -f /run/fgpu/arbiter/arbiter"):
+        assert session.run(f"sudo sh -c '{attack}'")[0] != 0, attack
+    lease = arbiter.folder.root / f"{session.session.pk}-1" / "lease.conf"
+    assert "sharing=cap" in lease.read_text()
+    ResourceGroup.objects.filter(pk=group.pk).update(sharing="burst")
+    until(lambda: "sharing=burst" in lease.read_text())
+    ResourceGroup.objects.filter(pk=group.pk).update(sharing="cap")
+    os.kill(first.pid, signal.SIGKILL)
+    until(lambda: (found := arbiter.running()) is not None and found.pid != first.pid)
+    services.terminate(session.session, actor=session.session.owner)
+    until(lambda: not lease.parent.exists())
 
 
 def test_a_fifth_of_a_gpu_cut_into_five(group: ResourceGroup, name: str) -> None:
