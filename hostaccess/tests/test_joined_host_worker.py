@@ -10,12 +10,23 @@ from pathlib import Path
 from django.conf import settings
 
 from hostaccess.models import HostAccess
+from notifications.models import Notification
+from resources.models import Image
 from scheduler.passes import run_pass
 from sessions import services
 from sessions.lifecycle import Reason, Status
-from sessions.models import Mount, Session
+from sessions.models import Conversion, Mount, Session
 from sessions.notify import proxies_redis
-from tests.factories import make_folder, make_root, make_session, make_user
+from tests.factories import (
+    make_app,
+    make_folder,
+    make_host,
+    make_image,
+    make_root,
+    make_session,
+    make_user,
+    run_session,
+)
 from tests.joined_hosts import environment
 from tests.wait import SECONDS, until
 from tests.workers import is_ready
@@ -66,3 +77,23 @@ def test_sessions_run_with_a_hosts_own_credentials(variables: dict[str, str], tm
         until(lambda: proxies_redis().exists("host.gpu7", "host.gpu7.unacked") == 0)
     text = log.read_text()
     assert not [line for line in text.splitlines() if any(word in line for word in DENIED)], text
+
+
+def test_all_that_a_host_worker_writes_is_granted(variables: dict[str, str], tmp_path: Path) -> None:
+    make_user(is_superuser=True)  # is told of hosts that fail
+    group, image = HostAccess.objects.get(name="gpu7").group, make_image(size=None)
+    make_app(image)
+    session = run_session(host=make_host(name="gpu7", group=group, gpus=1), fgpu=1000, image=image)
+    make_folder(session.owner, root=make_root(path=str(tmp_path)))
+    Conversion.objects.create(
+        session=session, attempt=session.attempt, host=session.host, name="mine", tag="1", reference="own/mine:1"
+    )
+    program = [sys.executable, "-m", "hostaccess.tests.host_work"]
+    subprocess.run(
+        program, cwd=ROOT, env=environment(variables) | {"DJANGO_SETTINGS_MODULE": "gpuplatform.settings"}, check=True
+    )
+    image.refresh_from_db()
+    assert (image.size, image.apps.count()) == (5, 1)
+    assert Image.objects.get(reference="own/mine:1").apps.count() == 1
+    told = set(Notification.objects.values_list("kind", "user__is_superuser"))
+    assert told >= {("HOST_FAULTY", True), ("HOST_BACK", True), ("IMAGE_READY", False), ("FAILED", False)}

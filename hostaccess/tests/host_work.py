@@ -1,0 +1,51 @@
+"""What host workers write, one after the other, as a program that a test runs with a host's own credentials."""
+
+import threading
+
+import django
+
+django.setup()
+
+from django.db import transaction  # noqa: E402  # models can be imported only once Django is set up
+from django.utils import timezone  # noqa: E402
+
+from folders import measure, roots, sweeps  # noqa: E402
+from folders.models import StorageRoot  # noqa: E402
+from hostworker import host_images  # noqa: E402
+from hostworker.runtime.base import HeldImage  # noqa: E402
+from hostworker.usage_recorder import fold_records  # noqa: E402
+from resources import host_health  # noqa: E402
+from resources import services as hosts  # noqa: E402
+from resources.models import Gpu, GpuReading, Host  # noqa: E402
+from sessions import conversions, notes  # noqa: E402
+from sessions.lifecycle import Reason, Status  # noqa: E402
+from sessions.models import Conversion, Session, SessionUsage  # noqa: E402
+
+
+def work() -> None:
+    """Do it all; what is refused raises."""
+    host = Host.objects.get()
+    session = Session.objects.select_related("host", "image").get()
+    assert hosts.heartbeat(host)
+    hosts.declare_joining(host)
+    hosts.record_readings([GpuReading(gpu=gpu) for gpu in Gpu.objects.filter(host=host)])
+    notes.note(session, Reason.PROCESS_OUT_OF_MEMORY, "A process was killed.")
+    roots.check(host)
+    measure.measure_due(StorageRoot.objects.get(), threading.Event())
+    sweeps.sweep(StorageRoot.objects.get())
+    SessionUsage.objects.create(session=session)
+    fold_records(host, timezone.now())
+    SessionUsage.objects.all().delete()
+    host_images._complete(session.image, HeldImage(size_bytes=5, architecture="amd64"))
+    conversion = conversions.begin(str(Conversion.objects.get().pk))
+    assert conversion
+    conversions.finish(conversion, host, size_bytes=1, registry_digest="", recipe="FROM x")
+    with transaction.atomic():
+        for _ in range(host_health.MAX_FAILURES):
+            host_health.note_failure(host, "Its disk is full.", has_gpu=False)
+    host_health.note_probe(host, "")
+    session.move_to(Status.ERROR, Reason.CONTAINER_LOST, "Gone.")
+
+
+if __name__ == "__main__":
+    work()
