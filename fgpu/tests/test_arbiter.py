@@ -15,7 +15,7 @@ from fgpu.mounts import BUILD
 from fgpu.simulated import TimeSlicing
 from fgpu.tests.host import GIB, Host, Session, limit
 from fgpu.tests.sharing import CLOCK, Load, contend, run_beside, sessions_of
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 TOLERANCE = 3.0  # percentage points
 FALLBACK_MS = 250
@@ -103,10 +103,18 @@ def test_four_processes_of_a_session_have_one_share(host: Host) -> None:
     assert figures[4][1] == pytest.approx(75, abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("pattern", ["crowd", "device", "streams", "cuLaunchKernel_ptsz"])
-def test_many_streams_and_launches_on_the_device_are_charged(host: Host, pattern: str) -> None:
-    seen, _ = contend(host, [25, 75], Load(pattern, 1000))
+@pytest.mark.parametrize(
+    ("pattern", "kernel_us"),
+    [("crowd", 1000), ("device", 1000), ("streams", 1000), ("cuLaunchKernel_ptsz", 1000)],
+)
+def test_many_streams_and_launches_on_the_device_are_charged(host: Host, pattern: str, kernel_us: int) -> None:
+    seen, _ = contend(host, [25, 75], Load(pattern, kernel_us, 2000))
     assert seen == pytest.approx([25, 75], abs=TOLERANCE)
+
+
+def test_short_kernels_on_a_hundred_streams_are_charged(host: Host) -> None:
+    seen, _ = contend(host, [25], Load("crowd", 20, 2000))
+    assert seen == pytest.approx([25], abs=TOLERANCE)
 
 
 def test_a_hundred_streams_are_charged_without_an_arbiter(host: Host) -> None:
@@ -184,6 +192,7 @@ def test_a_folder_that_is_not_complete_is_left_alone(host: Host, spoil: str) -> 
 
 def connect(session: Session) -> socket.socket:
     line = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    line.settimeout(SECONDS)
     line.connect(os.fspath(session.meeting_place / "socket" / "arbiter"))
     return line
 
