@@ -18,5 +18,5 @@ class ArbiterWatch:
     def poll(self) -> None:
         """Bring the leases to what the group says, and have an arbiter run where sessions need one."""
         if self._arbiter.folder.keys():
-            self._arbiter.folder.set_sharing(ResourceGroup.objects.get(hosts=self._host).sharing)
+            self._arbiter.set_sharing(ResourceGroup.objects.get(hosts=self._host).sharing)
         self._arbiter.hold()

@@ -77,6 +77,15 @@ class Arbiter:
         elif found is None and time.monotonic() - self._started_at >= self._pause_seconds:
             self._start(program, build)
 
+    def set_sharing(self, sharing: str) -> None:
+        """Have every session's lease say what becomes of idle time.
+
+        An arbiter reads a lease once, so one that runs is ended where a lease has changed; `hold` starts the next.
+        """
+        with self._lock:
+            if self.folder.set_sharing(sharing) and (found := self.running()):
+                self._signal(found, signal.SIGTERM)
+
     def running(self) -> RunningArbiter | None:
         """Return the arbiter that holds the lock; None where none does."""
         try:

@@ -59,8 +59,9 @@ class ArbiterFolder:
         matches = (_NAME.fullmatch(folder.name) for folder in self.root.glob("*-*"))
         return {(match["session"], int(match["attempt"])) for match in matches if match}
 
-    def set_sharing(self, sharing: str) -> None:
-        """Have every session's lease say what becomes of idle time."""
+    def set_sharing(self, sharing: str) -> bool:
+        """Have every session's lease say what becomes of idle time; return whether one has changed."""
+        has_changed = False
         for key in self.keys():
             path = self._of(key) / LEASE
             try:
@@ -68,8 +69,10 @@ class ArbiterFolder:
                 changed = _SHARING.sub(f"sharing={sharing}", lease)
                 if changed != lease:
                     write_whole(path, changed.encode(), 0o444)
+                    has_changed = True
             except OSError as error:  # it has just ended
                 logger.debug("session %s: its lease is left as it is: %s", key[0], error)
+        return has_changed
 
     def discard(self, key: Key) -> None:
         """Remove the attempt's files; gone already is success."""

@@ -110,6 +110,22 @@ def test_one_of_another_build_is_replaced(arbiter: Arbiter, folder: ArbiterFolde
     until(is_replaced)
 
 
+def test_one_is_started_anew_when_leases_change(arbiter: Arbiter, folder: ArbiterFolder) -> None:
+    folder.prepare(KEY, LEASE)
+    arbiter.hold()
+    pid = running(arbiter).pid
+    arbiter.set_sharing("cap")
+    assert running(arbiter).pid == pid
+    arbiter.set_sharing("burst")
+
+    def runs_again() -> bool:
+        arbiter.hold()
+        found = arbiter.running()
+        return found is not None and found.pid != pid
+
+    until(runs_again)
+
+
 def test_one_that_hangs_is_killed(programs: Programs, folder: ArbiterFolder, tmp_path: Path) -> None:
     now = 10**12
     arbiter = Arbiter(programs, folder, clock=lambda: now)
