@@ -6,10 +6,10 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Coalesce
 
 from accounts.models import DEFAULT_WEIGHT, User
-from scheduler.core.types import QueueOrder, Rules, Usage
+from scheduler.core.types import DecayedUsage, QueueOrder, Rules
 from sessions.models import FairUse, Session
 
-Used = dict[tuple[int, int], Usage]  # by group and user
+Used = dict[tuple[int, int], DecayedUsage]  # by group and user
 
 
 def has_fair_group(rules: Mapping[int, Rules]) -> bool:
@@ -37,4 +37,6 @@ def load_weights() -> dict[int, int]:
 
 def _rows(uses: QuerySet[FairUse]) -> Used:
     amounts = ("cpu_seconds", "memory_byte_seconds", "fgpu_milli_seconds", "at")
-    return {(row[0], row[1]): Usage(*row[2:]) for row in uses.order_by().values_list("group_id", "user_id", *amounts)}
+    return {
+        (row[0], row[1]): DecayedUsage(*row[2:]) for row in uses.order_by().values_list("group_id", "user_id", *amounts)
+    }

@@ -13,6 +13,7 @@ from scheduler.core.group_state import GroupState
 from scheduler.core.queue_order import DEFAULT
 from scheduler.core.remaining_limits import UNLIMITED, RemainingLimits
 from scheduler.core.types import (
+    DecayedUsage,
     HostView,
     LimitHolder,
     Placement,
@@ -20,7 +21,6 @@ from scheduler.core.types import (
     SessionRequest,
     Shape,
     Snapshot,
-    Usage,
 )
 
 
@@ -188,14 +188,14 @@ class ClusterState:
             self._shares[group_id] = FairShares(group.host_views, group.rules, running, used, self._weights)
         return self._shares.get(group_id)
 
-    def set_used(self, used: Mapping[tuple[int, int], Usage]) -> None:
+    def set_used(self, used: Mapping[tuple[int, int], DecayedUsage]) -> None:
         """Replace what ended sessions have used, of these groups by these users."""
         self._used.update(used)
         for (group_id, owner_id), usage in used.items():
             if group_id in self._shares:
                 self._shares[group_id].set_used(owner_id, usage)
 
-    def _used_now(self) -> dict[tuple[int, int], Usage]:
+    def _used_now(self) -> dict[tuple[int, int], DecayedUsage]:
         """Return what ended sessions have used, those included that ended in this state."""
         return {
             (group_id, owner_id): usage

@@ -12,7 +12,7 @@ from math import exp, fsum, log
 from operator import add
 from typing import Final
 
-from scheduler.core.types import EPOCH, HostView, Rules, RunningSession, SessionRequest, Usage
+from scheduler.core.types import EPOCH, DecayedUsage, HostView, Rules, RunningSession, SessionRequest
 
 AHEAD_SECONDS: Final = 3600.0  # of what is held now, counted as used already
 ASSURED_PART: Final = 0.5  # of a user's fair share, which no past use takes away
@@ -29,7 +29,7 @@ class FairShares:
         hosts: Iterable[HostView],
         rules: Rules,
         running: Iterable[RunningSession],
-        used: Mapping[int, Usage],
+        used: Mapping[int, DecayedUsage],
         weights: Mapping[int, int],
     ) -> None:
         """Take the group's hosts and running sessions, and by user id what ended sessions have used, and weights."""
@@ -68,9 +68,9 @@ class FairShares:
         if ended_at is not None:
             before = self._decayed(session.owner_id, ended_at)
             cpu, memory, fgpu = map(add, before, self._use_of(session, ended_at))
-            self.used[session.owner_id] = Usage(cpu, memory, fgpu, ended_at)
+            self.used[session.owner_id] = DecayedUsage(cpu, memory, fgpu, ended_at)
 
-    def set_used(self, owner_id: int, usage: Usage) -> None:
+    def set_used(self, owner_id: int, usage: DecayedUsage) -> None:
         """Replace what ended sessions of a user have used."""
         self.used[owner_id] = usage
         self._bases.pop(owner_id, None)

@@ -142,7 +142,7 @@ class LimitHolder:
     used: Amounts
 
 
-class Usage(NamedTuple):
+class DecayedUsage(NamedTuple):
     """What ended sessions of a user have used of a group, decayed to `at`; in seconds of cores, bytes, milli-fGPU."""
 
     cpu_seconds: float
@@ -186,7 +186,7 @@ class Snapshot:
     closed_groups: frozenset[int] = frozenset()
     trait_names: Mapping[str, str] = field(default_factory=dict)
     image_hosts: ImageHosts = field(default_factory=dict)
-    used: Mapping[tuple[int, int], Usage] = field(default_factory=dict)
+    used: Mapping[tuple[int, int], DecayedUsage] = field(default_factory=dict)
     weights: Mapping[int, int] = field(default_factory=dict)
 
 

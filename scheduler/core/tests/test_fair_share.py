@@ -23,7 +23,7 @@ from scheduler.core.fair_share import FairShares
 from scheduler.core.placement import serve
 from scheduler.core.tests.timelines import HOUR, at, job
 from scheduler.core.tests.worlds import NOW, UNLIMITED, make_host, make_request, make_snapshot, placed, plan
-from scheduler.core.types import HostView, QueueOrder, Rules, RunningSession, SessionRequest, Snapshot, Usage
+from scheduler.core.types import DecayedUsage, HostView, QueueOrder, Rules, RunningSession, SessionRequest, Snapshot
 from scheduler.simulation.simulator import Job, simulate
 
 DAY = 24 * HOUR
@@ -38,8 +38,8 @@ def hosts_of(count: int) -> list[HostView]:
     return [make_host(number, [1000] * 8, cpu=64) for number in range(1, count + 1)]
 
 
-def gpu_hours(hours: float, moment: datetime = NOW) -> Usage:
-    return Usage(0, 0, 1000 * 3600 * hours, moment)
+def gpu_hours(hours: float, moment: datetime = NOW) -> DecayedUsage:
+    return DecayedUsage(0, 0, 1000 * 3600 * hours, moment)
 
 
 class Month:
