@@ -9,6 +9,7 @@ from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
 from django.http import HttpRequest
+from django.utils.translation import gettext
 
 from accounts.models import ApiToken, ResourcePolicy, SshKey, User
 
@@ -22,7 +23,7 @@ class UniqueEmailForm(forms.ModelForm[User]):
         """Return the normalised address; raise ValidationError if it is in use."""
         email = User.objects.normalize_email(self.cleaned_data["email"])
         if User.objects.filter(email__iexact=email).exclude(pk=self.instance.pk).exists():
-            raise ValidationError("A user with this e-mail address exists already.")
+            raise ValidationError(gettext("A user with this e-mail address exists already."))
         return email
 
 

@@ -6,6 +6,7 @@ from django.contrib import admin, messages
 from django.db.models import Count, OuterRef, QuerySet, Subquery
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
+from django.utils.translation import gettext, ngettext
 
 from accounts.models import User
 from endpoints import services
@@ -82,9 +83,8 @@ class EndpointAdmin(ReadOnlyAdmin):
         public = list(chosen.filter(is_public=True))
         for endpoint in public:
             services.unpublish(endpoint, actor=cast(User, request.user))
-        self.message_user(
-            request, f"{len(public)} of {len(chosen)} were public and are so no longer.", messages.SUCCESS
-        )
+        text = gettext("Of the selected apps, %(count)s of %(all)s were public and are so no longer.")
+        self.message_user(request, text % {"count": len(public), "all": len(chosen)}, messages.SUCCESS)
 
     @admin.action(description="Void the share links of selected apps", permissions=["end"])
     def revoke_links(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
@@ -92,14 +92,16 @@ class EndpointAdmin(ReadOnlyAdmin):
         links = list(ShareLink.objects.filter(endpoint__in=chosen, revoked_at=None))
         for link in links:
             services.revoke(link, actor=cast(User, request.user))
-        self.message_user(request, f"{len(links)} links are void.", messages.SUCCESS)
+        text = ngettext("%(count)s link is void.", "%(count)s links are void.", len(links))
+        self.message_user(request, text % {"count": len(links)}, messages.SUCCESS)
 
     @admin.action(description="Close selected apps to everybody", permissions=["end"])
     def close(self, request: HttpRequest, chosen: QuerySet[Endpoint]) -> None:
         """Close these apps to everybody until they are opened again."""
         for endpoint in chosen:
             services.close(endpoint, actor=cast(User, request.user))
-        self.message_user(request, f"{len(chosen)} closed.", messages.SUCCESS)
+        text = ngettext("%(count)s app closed.", "%(count)s apps closed.", len(chosen))
+        self.message_user(request, text % {"count": len(chosen)}, messages.SUCCESS)
 
     def has_end_permission(self, request: HttpRequest) -> bool:
         """Return whether the user is a superadmin."""

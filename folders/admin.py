@@ -6,13 +6,14 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db.models import Count, QuerySet, Sum
 from django.http import HttpRequest
-from django.template.defaultfilters import pluralize
+from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from folders import roots, services, storage
 from folders.errors import FolderError
 from folders.files.roots import NotEmptyError
 from folders.models import Folder, FolderShare, HostRoot, StorageRoot
 from resources.units import size_text
+from translation.english import from_english
 
 
 class OnHostsInline(admin.TabularInline[HostRoot, StorageRoot]):
@@ -26,7 +27,10 @@ class OnHostsInline(admin.TabularInline[HostRoot, StorageRoot]):
     @admin.display(description="free")
     def free(self, row: HostRoot) -> str:
         """Return the free space of the root's file system."""
-        return "-" if row.free_bytes is None else f"{size_text(row.free_bytes)} of {size_text(row.total_bytes or 0)}"
+        if row.free_bytes is None:
+            return "-"
+        sizes = {"free": size_text(row.free_bytes), "total": size_text(row.total_bytes or 0)}
+        return gettext("%(free)s of %(total)s") % sizes
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return False: host workers write these rows."""
@@ -52,7 +56,7 @@ class StorageRootAdmin(admin.ModelAdmin[StorageRoot]):
         """Show the roots, and which of them a host lacks."""
         if request.method == "GET":
             for text in roots.warnings():
-                self.message_user(request, text, messages.WARNING)
+                self.message_user(request, from_english(text), messages.WARNING)
         return super().changelist_view(request, extra_context)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[StorageRoot]:
@@ -80,10 +84,11 @@ class StorageRootAdmin(admin.ModelAdmin[StorageRoot]):
     def make_default(self, request: HttpRequest, selected: QuerySet[StorageRoot]) -> None:
         """Make one root the default."""
         if len(selected) != 1:
-            self.message_user(request, "Select one storage root.", messages.WARNING)
+            self.message_user(request, gettext("Select one storage root."), messages.WARNING)
             return
         storage.make_default(selected[0])
-        self.message_user(request, f"New folders are created on {selected[0]}.", messages.SUCCESS)
+        text = gettext("New folders are created on %(root)s.") % {"root": selected[0]}
+        self.message_user(request, text, messages.SUCCESS)
 
     @admin.action(description="Write the marker file on the web server's machine", permissions=["change"])
     def write_marker(self, request: HttpRequest, selected: QuerySet[StorageRoot]) -> None:
@@ -92,9 +97,10 @@ class StorageRootAdmin(admin.ModelAdmin[StorageRoot]):
             try:
                 roots.mark(root)
             except (NotEmptyError, OSError) as error:
-                self.message_user(request, f"{root}: {error}", messages.ERROR)
+                self.message_user(request, f"{root}: {from_english(str(error))}", messages.ERROR)
             else:
-                self.message_user(request, f"{root.path} is marked as {root}.", messages.SUCCESS)
+                text = gettext("%(path)s is marked as %(root)s.") % {"path": root.path, "root": root}
+                self.message_user(request, text, messages.SUCCESS)
 
 
 class FolderShareInline(admin.TabularInline[FolderShare, Folder]):
@@ -113,12 +119,16 @@ class FolderShareInline(admin.TabularInline[FolderShare, Folder]):
 class FolderStateFilter(admin.SimpleListFilter):
     """Folders by whether they are in the trash."""
 
-    title = "state"
+    title = gettext_lazy("state")
     parameter_name = "state"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         """Return the choices."""
-        return [("live", "in use"), ("trash", "in the trash"), ("deleting", "being deleted")]
+        return [
+            ("live", gettext("in use")),
+            ("trash", gettext("in the trash")),
+            ("deleting", gettext("being deleted")),
+        ]
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
         """Return the chosen folders."""
@@ -151,20 +161,41 @@ class FolderAdmin(admin.ModelAdmin[Folder]):
     @admin.action(description="Move selected folders to the trash", permissions=["view"])
     def move_to_trash(self, request: HttpRequest, folders: QuerySet[Folder]) -> None:
         """Move the folders to the trash."""
-        self._each(request, folders, services.trash, "moved to the trash")
+        self._each(
+            request,
+            folders,
+            services.trash,
+            lambda count: ngettext(
+                "%(count)s folder moved to the trash.", "%(count)s folders moved to the trash.", count
+            ),
+        )
 
     @admin.action(description="Restore selected folders from the trash", permissions=["view"])
     def restore(self, request: HttpRequest, folders: QuerySet[Folder]) -> None:
         """Take the folders out of the trash."""
-        self._each(request, folders, services.restore, "restored")
+        self._each(
+            request,
+            folders,
+            services.restore,
+            lambda count: ngettext("%(count)s folder restored.", "%(count)s folders restored.", count),
+        )
 
     @admin.action(description="Delete selected folders, which are in the trash, for ever", permissions=["view"])
     def delete_forever(self, request: HttpRequest, folders: QuerySet[Folder]) -> None:
         """Delete the folders with all their files."""
-        self._each(request, folders, services.delete_forever, "deleted")
+        self._each(
+            request,
+            folders,
+            services.delete_forever,
+            lambda count: ngettext("%(count)s folder deleted.", "%(count)s folders deleted.", count),
+        )
 
     def _each(
-        self, request: HttpRequest, folders: QuerySet[Folder], operation: Callable[[Folder], object], done: str
+        self,
+        request: HttpRequest,
+        folders: QuerySet[Folder],
+        operation: Callable[[Folder], object],
+        done: Callable[[int], str],
     ) -> None:
         """Call the operation with each folder, and say what came of it."""
         count = 0
@@ -172,11 +203,12 @@ class FolderAdmin(admin.ModelAdmin[Folder]):
             try:
                 operation(folder)
             except FolderError as error:
-                self.message_user(request, f"{folder} of {folder.owner}: {error}", messages.ERROR)
+                names = {"folder": folder, "owner": folder.owner, "problem": from_english(str(error))}
+                self.message_user(request, gettext("%(folder)s of %(owner)s: %(problem)s") % names, messages.ERROR)
             else:
                 count += 1
         if count:
-            self.message_user(request, f"{count} folder{pluralize(count)} {done}.", messages.SUCCESS)
+            self.message_user(request, done(count) % {"count": count}, messages.SUCCESS)
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return False: users create their folders."""

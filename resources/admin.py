@@ -7,14 +7,13 @@ from django.db import IntegrityError, models
 from django.db.models import Count, QuerySet
 from django.forms import Field, Select
 from django.http import HttpRequest, HttpResponse
-from django.template.defaultfilters import pluralize
 from django.utils.html import format_html
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 
 from accounts.admin import UserAdmin
 from accounts.models import DEFAULT_LIMITS, ResourcePolicy, User
 from resources import bounds, services
-from resources.fields import FGPU_HELP, SIZE_HELP, FgpuFormField, SizeFormField
+from resources.admin_amounts import AmountsAdmin, fgpu_column, memory_column
 from resources.forms import HostForm, ImageForm, PresetForm, RegistryForm, ResourceGroupForm
 from resources.images import builds, pulls
 from resources.kick import kick_scheduler
@@ -31,10 +30,9 @@ from resources.models import (
     Registry,
     ResourceGroup,
 )
-from resources.units import fgpu_text, size_text
+from translation.english import from_english
 
 APP_ICONS = ("notebook", "lab", "chart", "flask", "terminal", "book", "globe", "gpu", "layers")
-FGPU_FIELDS = ("fgpu", "min_fgpu")
 
 
 class KickingAdmin(admin.ModelAdmin[Any]):
@@ -54,47 +52,6 @@ class KickingAdmin(admin.ModelAdmin[Any]):
             return super().changeform_view(request, *args, **kwargs)
         except IntegrityError:
             return super().changeform_view(request, *args, **kwargs)
-
-
-class AmountsAdmin(admin.ModelAdmin[Any]):
-    """An admin in which memory is written as "8g" and fGPU as "0.5"."""
-
-    def formfield_for_dbfield(self, db_field: models.Field[Any, Any], request: HttpRequest, **kwargs: Any) -> Any:
-        """Return the form field of a model field, from `resources.fields` for memory and fGPU."""
-        if isinstance(db_field, models.PositiveBigIntegerField) and "(bytes)" in str(db_field.verbose_name):
-            return _amount(db_field, SizeFormField, "(bytes)", SIZE_HELP)
-        if db_field.name in FGPU_FIELDS:
-            return _amount(db_field, FgpuFormField, "milli-fGPU", FGPU_HELP, "fGPU")
-        return super().formfield_for_dbfield(db_field, request, **kwargs)
-
-
-def _amount(field: models.Field[Any, Any], form_class: type[Field], unit: str, help_text: Any, name: str = "") -> Any:
-    """Return a form field whose label has no unit: the typed text has one."""
-    label = str(field.verbose_name).replace(unit, name).strip()
-    label = label if label.startswith("fGPU") else label[:1].upper() + label[1:]
-    return field.formfield(form_class=form_class, label=label, help_text=help_text)
-
-
-def memory_column(field: str, title: str) -> Any:
-    """Return a list column of memory as text such as "8 GiB"; "unlimited" for None."""
-
-    @admin.display(description=title, ordering=field)
-    def column(row: Any) -> str:
-        value = getattr(row, field)
-        return gettext("unlimited") if value is None else size_text(value)
-
-    return column
-
-
-def fgpu_column(field: str, title: str) -> Any:
-    """Return a list column of milli-fGPU as a decimal of fGPU; "unlimited" for None."""
-
-    @admin.display(description=title, ordering=field)
-    def column(row: Any) -> str:
-        value = getattr(row, field)
-        return gettext("unlimited") if value is None else fgpu_text(value)
-
-    return column
 
 
 class GrantedGroupInline(admin.TabularInline[Any, Any]):
@@ -221,23 +178,31 @@ class HostAdmin(KickingAdmin, ReportedAdmin):
         """Return how many starts in a row have failed by its fault, and what becomes of it."""
         health: HostHealth | None = getattr(host, "health", None)
         if health is None or not (health.failures or health.gpu_failures):
-            return "None"
+            return gettext("None")
+        facts = {"problem": from_english(health.problem)}
         if health.probe_at:
-            since, at = f"{health.faulty_since:%Y-%m-%d %H:%M}", f"{health.probe_at:%H:%M:%S}"
-            return f"Cordoned since {since} UTC, probed next at {at} UTC: {health.problem}"
-        return f"{health.failures + health.gpu_failures} in a row: {health.problem}"
+            facts |= {"since": f"{health.faulty_since:%Y-%m-%d %H:%M}", "at": f"{health.probe_at:%H:%M:%S}"}
+            return gettext("Cordoned since %(since)s UTC, probed next at %(at)s UTC: %(problem)s") % facts
+        facts["count"] = str(health.failures + health.gpu_failures)
+        return gettext("%(count)s in a row: %(problem)s") % facts
 
     @admin.action(description="Cordon: place no new sessions on selected hosts", permissions=["change"])
     def cordon(self, request: HttpRequest, hosts: QuerySet[Host]) -> None:
         """Place no new sessions on these hosts; running ones continue."""
         changed = services.cordon(hosts, cordoned=True)
-        self.message_user(request, f"{changed} cordoned.", messages.SUCCESS)
+        text = ngettext("%(count)s host cordoned.", "%(count)s hosts cordoned.", changed)
+        self.message_user(request, text % {"count": changed}, messages.SUCCESS)
 
     @admin.action(description="Uncordon: place sessions on selected hosts again", permissions=["change"])
     def uncordon(self, request: HttpRequest, hosts: QuerySet[Host]) -> None:
         """Place sessions on these hosts again."""
         changed = services.cordon(hosts, cordoned=False)
-        self.message_user(request, f"{changed} uncordoned; waiting sessions are placed in a moment.", messages.SUCCESS)
+        text = ngettext(
+            "%(count)s host uncordoned; waiting sessions are placed in a moment.",
+            "%(count)s hosts uncordoned; waiting sessions are placed in a moment.",
+            changed,
+        )
+        self.message_user(request, text % {"count": changed}, messages.SUCCESS)
 
 
 @admin.register(Gpu)
@@ -280,7 +245,7 @@ class AppInline(admin.StackedInline[App, Image]):
     def formfield_for_dbfield(self, db_field: models.Field[Any, Any], request: Any, **kwargs: Any) -> Field | None:
         """Return the form field; that of the icon is a choice, with the plug for none."""
         if db_field.name == "icon":
-            kwargs["widget"] = Select(choices=[("", "plug"), *((name, name) for name in APP_ICONS)])
+            kwargs["widget"] = Select(choices=[("", gettext("plug")), *((name, name) for name in APP_ICONS)])
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
 
@@ -321,11 +286,19 @@ class ImageAdmin(AmountsAdmin):
         for image in pulled:
             pulls.request(image, hosts)
         if left := len(images) - len(pulled):
-            text = f"{left} image{pluralize(left)} left out: no registry has what is built here or made from a session."
-            self.message_user(request, text, messages.WARNING)
+            text = ngettext(
+                "%(count)s image left out: no registry has what is built here or made from a session.",
+                "%(count)s images left out: no registry has what is built here or made from a session.",
+                left,
+            )
+            self.message_user(request, text % {"count": left}, messages.WARNING)
         if pulled:
-            text = f"{len(hosts)} host{pluralize(len(hosts))} will pull {len(pulled)} image{pluralize(len(pulled))}."
-            self.message_user(request, text, messages.SUCCESS)
+            text = ngettext(
+                "%(count)s image will be pulled; ready hosts: %(hosts)s.",
+                "%(count)s images will be pulled; ready hosts: %(hosts)s.",
+                len(pulled),
+            )
+            self.message_user(request, text % {"count": len(pulled), "hosts": len(hosts)}, messages.SUCCESS)
 
     @admin.display(description="build", ordering="build__state")
     def build_state(self, image: Image) -> str:
@@ -334,10 +307,10 @@ class ImageAdmin(AmountsAdmin):
         if build is None:
             return "-"
         if not image.is_enabled and build.state == BuildState.QUEUED:
-            return "waits until it is enabled"
+            return gettext("waits until it is enabled")
         if build.state == BuildState.BUILDING and build.steps:
-            return f"building, step {build.step} of {build.steps}"
-        return str(BuildState(build.state).label)
+            return gettext("building, step %(step)s of %(steps)s") % {"step": build.step, "steps": build.steps}
+        return from_english(str(BuildState(build.state).label))
 
     @admin.display(description="why the build failed")
     def build_problem(self, image: Image) -> str:
@@ -350,21 +323,27 @@ class ImageAdmin(AmountsAdmin):
         """Enable the images, and say which of them are built first."""
         enabled = images.filter(is_enabled=False).update(is_enabled=True)
         building = images.filter(build__state__in=builds.ACTIVE).count()
-        text = f"{enabled} image{pluralize(enabled)} enabled."
+        text = ngettext("%(count)s image enabled.", "%(count)s images enabled.", enabled) % {"count": enabled}
         if building:
-            text += (
-                f" {building} will be built by the image builder, which `make up` runs; the launch page shows how far."
+            to_build = gettext(
+                "%(count)s will be built by the image builder, which `make up` runs; the launch page shows how far."
             )
+            text = f"{text} {to_build % {'count': building}}"
         self.message_user(request, text, messages.SUCCESS)
 
     @admin.action(description="Build selected images again whose build failed", permissions=["change"])
     def build_again(self, request: HttpRequest, images: QuerySet[Image]) -> None:
         """Queue the failed builds again."""
         if queued := builds.retry(images):
-            text = f"{queued} image{pluralize(queued)} will be built by the image builder, which `make up` runs."
-            self.message_user(request, text, messages.SUCCESS)
+            text = ngettext(
+                "%(count)s image will be built by the image builder, which `make up` runs.",
+                "%(count)s images will be built by the image builder, which `make up` runs.",
+                queued,
+            )
+            self.message_user(request, text % {"count": queued}, messages.SUCCESS)
         else:
-            self.message_user(request, "None of these images has a build that failed.", messages.WARNING)
+            text = gettext("None of these images has a build that failed.")
+            self.message_user(request, text, messages.WARNING)
 
 
 @admin.register(Registry)

@@ -17,6 +17,7 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from resources.units import bytes_from, fgpu_text, milli_fgpu_from, span_from, with_unit
+from translation.english import from_english
 
 MAX_INTEGER: Final = 2**31 - 1  # of a PostgreSQL integer
 MAX_BIG_INTEGER: Final = 2**63 - 1
@@ -40,7 +41,7 @@ class TypedAmountField(forms.IntegerField):
         try:
             return type(self).read(str(value))
         except ValueError as error:
-            raise ValidationError(str(error)) from error
+            raise ValidationError(from_english(str(error))) from error
 
 
 class SizeFormField(TypedAmountField):
@@ -49,7 +50,7 @@ class SizeFormField(TypedAmountField):
     @staticmethod
     def read(text: str) -> int:
         """Return the bytes; raise ValueError for a number without a unit too."""
-        return bytes_from(with_unit(text, "4g or 512m"))
+        return bytes_from(with_unit(text))
 
     def prepare_value(self, value: Any) -> Any:
         """Return an integer in the largest unit that shows it exactly, and a text as it is."""

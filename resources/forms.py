@@ -5,13 +5,14 @@ from typing import Any, ClassVar
 from django import forms
 from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext, gettext_lazy
 
 from resources import host_health
 from resources.images.references import reference_problem, registry_address_problem
 from resources.models import Host, Image, Preset, Registry, ResourceGroup
 from resources.registries.credentials import set_password
 from resources.units import MIB, size_text
+from translation.english import from_english
 
 
 class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
@@ -30,7 +31,9 @@ class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
         """Return the value; raise ValidationError on a change while sessions of the group hold leases."""
         value: int = self.cleaned_data["fgpu_per_gpu"]
         if "fgpu_per_gpu" in self.changed_data and _are_leased(Host.objects.filter(group=self.instance.pk)):
-            raise ValidationError("This cannot change while sessions hold resources of the group; end them first.")
+            raise ValidationError(
+                gettext("This cannot change while sessions hold resources of the group; end them first.")
+            )
         return value
 
 
@@ -53,7 +56,9 @@ class HostForm(forms.ModelForm[Host]):
         """Return the group; raise ValidationError on a change while sessions hold leases on the host."""
         group: ResourceGroup = self.cleaned_data["group"]
         if "group" in self.changed_data and _are_leased(Host.objects.filter(pk=self.instance.pk)):
-            raise ValidationError("A host cannot change its group while sessions hold its resources; end them first.")
+            raise ValidationError(
+                gettext("A host cannot change its group while sessions hold its resources; end them first.")
+            )
         return group
 
 
@@ -69,9 +74,10 @@ class PresetForm(forms.ModelForm[Preset]):
         shared: int = self.cleaned_data["shared_memory"]
         memory = self.cleaned_data.get("memory")
         if memory is not None and shared > memory:
-            raise ValidationError(f"Shared memory is part of the memory and cannot be above {size_text(memory)}.")
+            text = gettext("Shared memory is part of the memory and cannot be above %(memory)s.")
+            raise ValidationError(text % {"memory": size_text(memory)})
         if shared < MIB:
-            raise ValidationError(f"Shared memory is at least {size_text(MIB)}.")
+            raise ValidationError(gettext("Shared memory is at least %(least)s.") % {"least": size_text(MIB)})
         return shared
 
 
@@ -93,7 +99,7 @@ class RegistryForm(forms.ModelForm[Registry]):
         """Return the address as references begin with it; raise ValidationError if it is none."""
         address: str = self.cleaned_data["address"].strip().lower()
         if problem := registry_address_problem(address):
-            raise ValidationError(f"{problem}.")
+            raise ValidationError(f"{from_english(problem)}.")
         return address
 
     def clean_is_push_target(self) -> bool:
@@ -102,7 +108,8 @@ class RegistryForm(forms.ModelForm[Registry]):
         if is_push_target and (
             other := Registry.objects.filter(is_push_target=True).exclude(pk=self.instance.pk).first()
         ):
-            raise ValidationError(f"{other} is the push target already; take the mark from it first.")
+            text = gettext("%(registry)s is the push target already; take the mark from it first.")
+            raise ValidationError(text % {"registry": other})
         return is_push_target
 
     def clean(self) -> dict[str, Any]:
@@ -111,9 +118,9 @@ class RegistryForm(forms.ModelForm[Registry]):
         username, password = cleaned.get("username"), cleaned.get("password")
         moved = {"address", "username"} & set(self.changed_data)
         if password and not username:
-            self.add_error("username", "A password needs a user name.")
+            self.add_error("username", gettext("A password needs a user name."))
         if username and not password and (moved or not self.instance.encrypted_password):
-            self.add_error("password", "Enter the password of this user at this registry.")
+            self.add_error("password", gettext("Enter the password of this user at this registry."))
         return cleaned
 
     def save(self, commit: bool = True) -> Registry:
@@ -139,7 +146,7 @@ class ImageForm(forms.ModelForm[Image]):
         """Return the reference; raise ValidationError if it is malformed."""
         reference: str = self.cleaned_data["reference"]
         if problem := reference_problem(reference):
-            raise ValidationError(f"{problem}.")
+            raise ValidationError(f"{from_english(problem)}.")
         return reference
 
     def clean_is_default(self) -> bool:
@@ -147,7 +154,8 @@ class ImageForm(forms.ModelForm[Image]):
         is_default: bool = self.cleaned_data["is_default"]
         others = Image.objects.filter(environment=self.cleaned_data.get("environment"), is_default=True)
         if is_default and (other := others.exclude(pk=self.instance.pk).first()):
-            raise ValidationError(f"{other} is already the default; make it no default first.")
+            text = gettext("%(image)s is already the default; make it no default first.")
+            raise ValidationError(text % {"image": other})
         return is_default
 
 

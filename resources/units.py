@@ -25,10 +25,10 @@ def bytes_from(text: str) -> int:
     return int(Decimal(match["number"]) * _FACTORS[match["unit"].lower()])
 
 
-def with_unit(text: str, examples: str) -> str:
-    """Return `text` as it is; raise ValueError, naming `examples`, for a number that lacks its unit."""
+def with_unit(text: str) -> str:
+    """Return `text` as it is; raise ValueError for a number, which is a size without its unit."""
     if text.strip().replace(".", "", 1).isdecimal():
-        raise ValueError(f"{text.strip()[:40]!r} has no unit; write for example {examples}.")
+        raise ValueError(f"{text.strip()[:40]!r} has no unit; write for example 4g or 512m.")
     return text
 
 

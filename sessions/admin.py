@@ -7,6 +7,7 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
+from django.utils.translation import gettext
 
 from accounts.models import User
 from resources.units import fgpu_text, size_text
@@ -111,7 +112,7 @@ class SessionAdmin(ReadOnlyAdmin):
         chosen = list(sessions[:2])
         if len(chosen) == 1 and chosen[0].status == Status.RUNNING:
             return redirect("sessions:convert", chosen[0].pk)
-        self.message_user(request, "Choose one session, which runs.", messages.ERROR)
+        self.message_user(request, gettext("Choose one session, which runs."), messages.ERROR)
         return None
 
     @admin.action(description="End selected sessions", permissions=["end"])
@@ -132,7 +133,8 @@ class SessionAdmin(ReadOnlyAdmin):
         live = [session for session in sessions.select_related("owner", "host") if not session.is_final]
         for session in live:
             verb(session, actor=request.user)
-        self.message_user(request, f"{len(live)} of {len(sessions)} were live and are ended.", messages.SUCCESS)
+        text = gettext("Of the selected sessions, %(count)s of %(all)s were live and are ended.")
+        self.message_user(request, text % {"count": len(live), "all": len(sessions)}, messages.SUCCESS)
 
 
 @admin.register(Lease)

@@ -424,7 +424,7 @@ ENGLISH_TEXTS: Final = (
     ),
     # resources/units.py
     _("%(text)s is not a size; write for example 4g or 512m."),
-    _("%(text)s has no unit; write for example %(examples)s."),
+    _("%(text)s has no unit; write for example 4g or 512m."),
     _("%(text)s is not a number of fGPU; write for example 0.5."),
     _("%(text)s is not a length of time; write for example 90m, 4h or 2d."),
     _("%(amount)s of memory"),

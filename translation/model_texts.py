@@ -1,4 +1,4 @@
-"""The English texts of models and of their administration: names of fields, help, choices, columns and actions.
+"""The English texts of models and of their administration: names of fields, help, choices, columns, actions, refusals.
 
 They stand in the classes in plain English. `install` has them translated where they are shown, so that no model or
 migration knows of languages; `make messages` and the tests of the catalogues find them by `texts`.
@@ -32,6 +32,8 @@ def install(configs: Iterable[AppConfig], site: AdminSite) -> None:
             _install_names(each)
             for field in each._meta.local_fields + each._meta.local_many_to_many:
                 _install_field(field)
+            for constraint in each._meta.constraints:  # its own default is translated by Django
+                constraint.violation_error_message = _translated(constraint.violation_error_message)
 
 
 def texts() -> frozenset[str]:

@@ -153,6 +153,7 @@ _MARKING: Final = {
     "pgettext_lazy",
 }
 _FOR_PROGRAMS: Final = {"debug", "info", "warning", "error", "exception", "critical", "log"}  # methods of loggers
+_BY_MODEL_TEXTS: Final = {"action", "display"}  # of Django's `admin`: translation.model_texts translates what they say
 _FOR_OPERATORS: Final = {
     *("RuntimeError", "TypeError", "AssertionError", "NotImplementedError", "CommandError", "SetupError"),
     *("OpenApiParameter", "OpenApiResponse", "OpenApiExample", "extend_schema", "extend_schema_field"),
@@ -177,6 +178,8 @@ def _strings(node: ast.AST) -> Iterator[str]:
 def _is_exempt(call: ast.Call) -> bool:
     function = call.func
     if isinstance(function, ast.Attribute):
-        is_logger = isinstance(function.value, ast.Name) and function.value.id in {"logger", "log"}
-        return (is_logger and function.attr in _FOR_PROGRAMS) or function.attr in _FOR_OPERATORS
+        owner = function.value.id if isinstance(function.value, ast.Name) else ""
+        if owner == "admin" and function.attr in _BY_MODEL_TEXTS:
+            return True
+        return (owner in {"logger", "log"} and function.attr in _FOR_PROGRAMS) or function.attr in _FOR_OPERATORS
     return isinstance(function, ast.Name) and function.id in _MARKING | _FOR_OPERATORS

@@ -143,8 +143,8 @@ def test_admin_actions_unpublish_and_close_apps(superadmin: Client) -> None:
     link, _ = share(endpoint, expires=timezone.now() + timedelta(hours=1), actor=endpoint.session.owner)
     told = {
         "unpublish": "1 of 1 were public and are so no longer",
-        "revoke_links": "1 links are void",
-        "close": "1 closed",
+        "revoke_links": "1 link is void",
+        "close": "1 app closed",
     }
     for action, words in told.items():
         body = {"action": action, "_selected_action": [endpoint.pk]}
@@ -161,6 +161,16 @@ def test_hosts_are_cordoned_and_uncordoned(superadmin: Client) -> None:
     for action, cordoned in (("cordon", True), ("uncordon", False)):
         superadmin.post(url(Host, "changelist"), {"action": action, "_selected_action": [host.pk]})
         assert Host.objects.get().is_cordoned is cordoned
+
+
+def test_messages_and_errors_are_in_the_readers_language(superadmin: Client) -> None:
+    korean = {"accept-language": "ko"}
+    body = {"action": "cordon", "_selected_action": [make_host().pk]}
+    page = superadmin.post(url(Host, "changelist"), body, follow=True, headers=korean)
+    assert "호스트 1개를 차단했습니다." in text_of(page)
+    form = {"name": "p", "cpu": "1", "memory": "8", "shared_memory": "64m", "fgpu": "0.5"}
+    refused = superadmin.post(url(Preset, "add"), form, headers=korean)
+    assert refused.context["adminform"].form.errors["memory"] == ["'8'에 단위가 없습니다. 예: 4g 또는 512m."]
 
 
 NO_APPS = {"apps-TOTAL_FORMS": "0", "apps-INITIAL_FORMS": "0"}
@@ -369,7 +379,7 @@ def test_images_are_pulled_to_ready_hosts_on_request(superadmin: Client) -> None
     pulled, built, host = make_image(), make_image(source="catalog"), make_host()
     chosen = {"action": "pull", "_selected_action": [pulled.pk, built.pk]}
     page = superadmin.post(url(Image, "changelist"), chosen, follow=True)
-    assert "1 host will pull 1 image." in text_of(page)
+    assert "1 image will be pulled; ready hosts: 1." in text_of(page)
     assert "1 image left out" in text_of(page)
     assert [(pull.host, pull.image) for pull in ImagePull.objects.all()] == [(host, pulled)]
 

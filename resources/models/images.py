@@ -7,6 +7,7 @@ from django.core.validators import MaxValueValidator, MinValueValidator, RegexVa
 from django.db import models
 from django.db.models import Q
 from django.utils import timezone
+from django.utils.translation import gettext
 
 from accounts.models import User
 from resources.units import MIB
@@ -140,7 +141,7 @@ class Image(models.Model):
         """Raise ValidationError at the reference where another image has it; the constraint names no field."""
         others = Image.objects.exclude(pk=self.pk).exclude(source=ImageSource.UNLISTED.value)
         if self.source != ImageSource.UNLISTED and others.filter(reference=self.reference).exists():
-            raise ValidationError({"reference": "Image with this Reference already exists."})
+            raise ValidationError({"reference": gettext("Image with this reference already exists.")})
 
 
 class App(models.Model):

@@ -10,14 +10,14 @@ import pytest
 from translation import catalogs, unmarked
 
 LEFT = Path(__file__).with_name("unmarked.txt")  # how many each file may still have; only ever fewer
-# Sentences of these modules are for operators, API clients, SSH clients or the administration, which are in English.
+# Sentences of these modules are for operators, API or SSH clients, who read English; `model_texts` has those of models.
 NOT_FOR_PAGES: Final = re.compile(
     r"(management|bootstrap|models|privileged|images|tests)/|^(proxy|fgpu|sshserver|translation)/|serializers\.py"
-    r"|(^|_|/)api\.py|admin\.py|models\.py|checks\.py|conftest|manage\.py|accounts/authentication|hostworker/conversion/recipe"
+    r"|(^|_|/)api\.py|models\.py|checks\.py|conftest|manage\.py|accounts/authentication|hostworker/conversion/recipe"
     r"|^gpuplatform/(request_bodies|settings|middleware|rest|log)|hostworker/enforcement/programs|pages/help"
     r"|hostworker/runtime/(sandbox|memory|docker_events)|folders/(files/(direct|staging|archive)|transfers/outgoing)"
     r"|^hostaccess/"  # administrators alone read it, at a terminal
-    r"|resources/(discovery|fields|claims|forms)|pages/session_list/occupancy"
+    r"|resources/(discovery|fields|claims)|pages/session_list/occupancy"
 )
 # Composed of parts, which stand as whole sentences in translation/english_texts.py.
 COMPOSED: Final = (
@@ -127,6 +127,8 @@ def test_unmarked_texts_of_scripts_are_found() -> None:
 def test_sentences_in_python_are_marked_or_known_when_shown() -> None:
     lines = (
         '"""A docstring of three words."""',
+        '@admin.action(description="End those which run")',
+        "def end(): pass",
         'logger.info("It was not found.")',
         'add(_("It was marked here."))',
         'add("Not one of those.")',
