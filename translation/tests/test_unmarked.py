@@ -19,7 +19,7 @@ NOT_FOR_PAGES: Final = re.compile(
     r"|^hostaccess/"  # administrators alone read it, at a terminal
     r"|resources/(discovery|fields|claims)|pages/session_list/occupancy"
 )
-# Composed of parts, which stand as whole sentences in translation/english_texts.py.
+# Composed of parts, which stand as whole sentences in translation/english_texts.
 COMPOSED: Final = (
     *(
         "Port 7 7; it has",
