@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from django.db.models import QuerySet
 from django.db.models.expressions import RawSQL
@@ -17,35 +17,33 @@ from sessions.lifecycle import FINAL, Reason, Status
 from sessions.models import MIN_EXTENSION, Endpoint, GpuShare, Mount, Session, end_expression
 from sessions.words import reason_text
 
+# Fields of a row that show a column as it is, by that column's name; `_sessions` selects them first.
+_COLUMNS: Final = {
+    "pk": "id",
+    "owner": "owner__email",
+    "environment": "image__environment",
+    "version": "image__version",
+    "group": "resource_group__name",
+} | {
+    name: name
+    for name in (
+        *("name", "status", "result", "exit_code", "eta_reason", "cpu", "memory", "shared_memory", "fgpu"),
+        *("created_at", "started_at", "ended_at"),
+    )
+}
 
-class _Session(NamedTuple):
-    """A session with what belongs to it once, as `_sessions` selects it."""
 
-    pk: str
-    name: str
-    owner: str
-    status: str
+class _Facts(NamedTuple):
+    """What else is known of a session, from which fields of its row are derived, as `_sessions` selects it."""
+
     reason: str
     detail: str
-    result: str
-    exit_code: int | None
     eta: datetime | None
-    eta_reason: str
     not_before: datetime | None
-    environment: str
-    version: str
-    cpu: int
-    memory: int
-    shared_memory: int
-    fgpu: int
-    group: str
     fgpu_per_gpu: int
     host: str | None
     host_status: str | None
     drain_by: datetime | None
-    created_at: datetime
-    started_at: datetime | None
-    ended_at: datetime | None
     extension: timedelta
     max_extension: timedelta
     ends_at: datetime | None
@@ -64,7 +62,7 @@ class _Share(NamedTuple):
 
 def load_rows(session_ids: Sequence[str]) -> list[Row]:
     """Return the rows of those of these sessions that exist, in the order of the ids; four queries."""
-    found = {session.pk: session for session in map(_Session._make, of_sessions(_sessions, session_ids))}
+    found = {values[0]: values for values in of_sessions(_sessions, session_ids)}
     shares: defaultdict[str, list[_Share]] = defaultdict(list)
     for share in map(_Share._make, of_sessions(_shares, session_ids)):
         shares[share.session_id].append(share)
@@ -78,13 +76,16 @@ def load_rows(session_ids: Sequence[str]) -> list[Row]:
 
 
 def _sessions(ids: RawSQL) -> QuerySet[Any, Any]:
-    return Session.objects.filter(pk__in=ids).order_by().values_list(
-        *("id", "name", "owner__email", "status", "reason", "detail", "result", "exit_code", "eta", "eta_reason"),
-        *("not_before", "image__environment", "image__version", "cpu", "memory", "shared_memory", "fgpu"),
-        *("resource_group__name", "resource_group__fgpu_per_gpu", "host__name", "host__status", "host__drain_by"),
-        *("created_at", "started_at", "ended_at", "extension", "owner__policy__max_extension"),
-        end_expression(),
-    )  # fmt: skip
+    return (
+        Session.objects.filter(pk__in=ids)
+        .order_by()
+        .values_list(
+            *_COLUMNS.values(),
+            *("reason", "detail", "eta", "not_before", "resource_group__fgpu_per_gpu", "host__name", "host__status"),
+            *("host__drain_by", "extension", "owner__policy__max_extension"),
+            end_expression(),
+        )
+    )
 
 
 def _shares(ids: RawSQL) -> QuerySet[Any, Any]:
@@ -102,46 +103,32 @@ def _public_apps(ids: RawSQL) -> QuerySet[Any, Any]:
     return opened.order_by("title").values_list("session_id", "title")
 
 
-def _row(session: _Session, shares: list[_Share], folders: list[FolderMark], public_apps: list[str]) -> Row:
-    status, capacity = Status(session.status), session.fgpu_per_gpu * 1000
+def _row(values: tuple[Any, ...], shares: list[_Share], folders: list[FolderMark], public_apps: list[str]) -> Row:
+    columns: dict[str, Any] = dict(zip(_COLUMNS, values, strict=False))
+    facts = _Facts._make(values[len(_COLUMNS) :])
+    status, capacity = Status(columns["status"]), facts.fgpu_per_gpu * 1000
     tiers = share_tiers([(share.milli, share.tier) for share in shares], capacity)
     is_running = status is Status.RUNNING
     return Row(
-        pk=session.pk,
-        name=session.name,
-        owner=session.owner,
-        status=session.status,
-        reason="" if is_running else reason_text(session.reason, session.detail),
-        is_host_lost=status not in FINAL and session.host_status == HostStatus.LOST,
-        result=session.result,
-        exit_code=session.exit_code,
-        eta=session.eta if status is Status.PENDING else None,
-        eta_reason=session.eta_reason,
-        not_before=session.not_before if session.reason == Reason.START_TIME else None,
-        environment=session.environment,
-        version=session.version,
-        cpu=session.cpu,
-        memory=session.memory,
-        shared_memory=session.shared_memory,
-        fgpu=session.fgpu,
+        **columns,
+        reason="" if is_running else reason_text(facts.reason, facts.detail),
+        is_host_lost=status not in FINAL and facts.host_status == HostStatus.LOST,
+        eta=facts.eta if status is Status.PENDING else None,
+        not_before=facts.not_before if facts.reason == Reason.START_TIME else None,
         gpu_memory=sum(share_bytes(share.gpu_memory, share.milli, capacity) for share in shares),
-        gpu_milli=1000 * session.fgpu // (capacity * len(shares)) if shares else 0,
+        gpu_milli=1000 * columns["fgpu"] // (capacity * len(shares)) if shares else 0,
         gpu_names=tuple(share.gpu for share in shares),
         is_simulated=any(share.is_simulated for share in shares),
         tier=tiers[0].value if tiers else "",
-        group=session.group,
-        host=session.host or "",
+        host=facts.host or "",
         folders=tuple(folders),
         public_apps=tuple(public_apps),
-        created_at=session.created_at,
-        started_at=session.started_at,
-        ended_at=session.ended_at,
-        ends_at=session.ends_at if is_running else None,
-        may_be_extended=is_running and _may_be_extended(session),
+        ends_at=facts.ends_at if is_running else None,
+        may_be_extended=is_running and _may_be_extended(facts),
     )
 
 
-def _may_be_extended(session: _Session) -> bool:
+def _may_be_extended(facts: _Facts) -> bool:
     """As `Session.may_be_extended`."""
-    is_limited = session.ends_at is not None and session.drain_by is None
-    return is_limited and session.max_extension - session.extension >= MIN_EXTENSION
+    is_limited = facts.ends_at is not None and facts.drain_by is None
+    return is_limited and facts.max_extension - facts.extension >= MIN_EXTENSION
