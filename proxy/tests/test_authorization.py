@@ -11,7 +11,19 @@ from proxy.responses import LocalResponse
 from proxy.routes import Route
 from proxy.signing import Keys, digest
 from proxy.site import Site
-from proxy.tests.site import BY_PORT, HOST, KEYS, LOGIN, ORIGIN, SITE, authorizer, cookie, route
+from proxy.tests.site import (
+    BY_PORT,
+    GATEWAY_KEY,
+    GATEWAY_KEYS,
+    HOST,
+    KEYS,
+    LOGIN,
+    ORIGIN,
+    SITE,
+    authorizer,
+    cookie,
+    route,
+)
 
 PEER = "192.0.2.1"
 OTHER_KEYS = Keys(["first:another-key-of-16"])
@@ -250,8 +262,9 @@ def test_addresses_outside_session_subnets_are_refused(address: str) -> None:
 
 
 def test_request_through_gateway_carries_gateway_token() -> None:
-    decision = ask(authorizer(route(gateway="http://10.1.1.1:9000", address="10.0.0.1")), Cookie=cookie())
-    assert KEYS.fields("gateway", sent(decision)["x-gp-gateway"])[0] == "echo--s1"
+    far = route(gateway="http://10.1.1.1:9000", gateway_key=GATEWAY_KEY, address="10.0.0.1")
+    decision = ask(authorizer(far), Cookie=cookie())
+    assert GATEWAY_KEYS.fields("gateway", sent(decision)["x-gp-gateway"])[0] == "echo--s1"
 
 
 def test_own_port_serves_only_its_own_app() -> None:

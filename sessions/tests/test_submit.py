@@ -269,7 +269,7 @@ def redis_down(closed_port: int, settings: Settings, monkeypatch: pytest.MonkeyP
     settings.CHANNEL_LAYERS = {"default": layer | {"CONFIG": {"hosts": [url]}}}
     without_broker = Celery("without broker", set_as_current=False)
     without_broker.config_from_object("django.conf:settings", namespace="CELERY")
-    without_broker.conf.update(broker_url=url)
+    without_broker.conf.update(broker_url=url, broker_write_url=url)
     without_broker.set_current()
     yield
     celery_app.set_current()
