@@ -12,5 +12,6 @@ else
     sh gpuplatform/bootstrap/step.sh "Tests of the JavaScript" sh gpuplatform/bootstrap/with_node.sh --test tests/js/*.test.js ||
         failed=1
 fi
-.venv/bin/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder -m "$selected" --durations 25 || failed=1
+# Three processes on two cores: a third of the time goes by in waiting for containers.
+.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "$selected" --durations 25 || failed=1
 exit $failed

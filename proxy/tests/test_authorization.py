@@ -16,7 +16,6 @@ from proxy.tests.site import (
     GATEWAY_KEY,
     GATEWAY_KEYS,
     HOST,
-    KEYS,
     LOGIN,
     ORIGIN,
     SITE,
