@@ -22,6 +22,7 @@ class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
         model = ResourceGroup
         fields = (
             *("name", "description", "fgpu_per_gpu", "sharing", "host_loss_grace", "use_mps", "is_active"),
+            "deny_private_networks",
             *("open_to_all", "users", "placement", "queue_order", "ageing", "half_life", "starvation_limit"),
             *("reservation_delay", "start_allowance", "pending_timeout"),
         )

@@ -11,7 +11,7 @@ class ResourceGroupSerializer(serializers.ModelSerializer[ResourceGroup]):
 
     class Meta:
         model = ResourceGroup
-        fields = ("name", "description", "fgpu_per_gpu", "sharing")
+        fields = ("name", "description", "fgpu_per_gpu", "sharing", "deny_private_networks")
         read_only_fields = fields
 
 

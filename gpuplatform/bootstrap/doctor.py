@@ -43,6 +43,9 @@ CLOCK_LIMIT: Final = timedelta(seconds=2)
 ANSWER_SECONDS: Final = 3
 START: Final = "`make up` starts it"
 START_BUILDS: Final = "the running platform builds them, or `make images`"
+UNWALLED: Final = (
+    "sessions reach what this host binds to all interfaces, and private networks even if their group denies them"
+)
 
 
 def examine() -> list[tuple[str, Finding]]:
@@ -177,10 +180,10 @@ def _iptables() -> Finding:
 
 def _firewall() -> Finding:
     if not settings.COMPUTE_FIREWALL:
-        text = "off: sessions reach what this host binds to all interfaces"
+        text = f"off: {UNWALLED}"
         return Finding(Verdict.WARN, text, "COMPUTE_FIREWALL=true, unless rules of your own keep them away")
     if problem := firewall_problem():
-        text = f"sessions reach what this host binds to all interfaces: {problem}"
+        text = f"{UNWALLED}: {problem}"
         return Finding(
             Verdict.WARN, text, "run the host worker as root, or let it have its helper, and install iptables"
         )

@@ -78,8 +78,11 @@ class HostPrivileges(Protocol):
     def firewall_problem(self) -> str:
         """Return why no packet filter rules can be kept on this host, or "" where they can."""
 
-    def hold_firewall(self, device: str) -> None:
-        """Have the rules for the bridge in place; changes nothing where they are. Raises FirewallError."""
+    def hold_firewall(self, device: str, deny_private: bool) -> None:
+        """Have the rules for the bridge in place; changes nothing where they are. Raises FirewallError.
+
+        With `deny_private`, they keep containers from private networks too.
+        """
 
     def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
         """Have the file system of a storage root limit what the owner's directory on it holds, None: not at all.

@@ -2,7 +2,8 @@
 
 A container reaches whatever its host binds to all interfaces, by the bridge's own address, and what a cloud tells the
 host at addresses of its own. Both are dropped here; answers to what the host itself began pass, and so does everything
-that goes on to other machines. The rules name the bridge, so they hold before it exists; they are never removed.
+that goes on to other machines. Where the host's resource group denies private networks, these are dropped as well. The
+rules name the bridge, so they hold before it exists; they are never removed.
 """
 
 import os
@@ -11,7 +12,7 @@ import socket
 import subprocess
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from ipaddress import IPv4Address, IPv4Network, ip_address
+from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address
 from pathlib import Path
 from typing import Final
 
@@ -23,8 +24,16 @@ METADATA_IPV4: Final = (
     IPv4Network("168.63.129.16/32"),  # Azure's agent, and its name server
     IPv4Network("100.100.100.200/32"),  # Alibaba Cloud's metadata
 )
+PRIVATE_IPV4: Final = (  # beside link-local addresses, which METADATA_IPV4 has
+    IPv4Network("10.0.0.0/8"),  # RFC 1918
+    IPv4Network("172.16.0.0/12"),
+    IPv4Network("192.168.0.0/16"),
+    IPv4Network("100.64.0.0/10"),  # RFC 6598: behind a carrier's NAT; overlay networks use it too
+)
+PRIVATE_IPV6: Final = (IPv6Network("fc00::/7"),)  # RFC 4193: unique local; METADATA_IPV6 has link-local addresses
 DNS: Final = 53
 REPLIES: Final = "-m conntrack --ctstate RELATED,ESTABLISHED -j RETURN"
+ANSWERS: Final = "-m conntrack --ctdir REPLY -j RETURN"  # unlike REPLIES, no connection that a container began
 NEIGHBOURS: Final = range(133, 137)  # the ICMPv6 messages without which an address cannot even be found
 METADATA_IPV6: Final = ("fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128")  # Amazon's and Google's
 FOLDERS: Final = "/usr/local/sbin:/usr/sbin:/sbin"  # where the tools are, also for those who have not these on PATH
@@ -45,10 +54,16 @@ class Chain:
 
 
 class Firewall:
-    """The rules for one bridge; `nameservers` are those that the host asks, which its containers may ask too."""
+    """The rules for one bridge; `nameservers` are those that the host asks, which its containers may ask too.
 
-    def __init__(self, device: str, nameservers: Callable[[], Iterable[str]] | None = None) -> None:
+    With `deny_private`, containers reach no private networks but these name servers.
+    """
+
+    def __init__(
+        self, device: str, nameservers: Callable[[], Iterable[str]] | None = None, *, deny_private: bool = False
+    ) -> None:
         self._device = device
+        self._deny_private = deny_private
         self._nameservers = nameservers or nameservers_of_host
 
     def hold(self) -> None:
@@ -90,18 +105,34 @@ class Firewall:
         to_host = [rule for address in resolvers if _is_of_host(address) for rule in _dns_rules(address)]
         to_cloud = [rule for address in resolvers if _is_metadata(address) for rule in _dns_rules(address)]
         metadata = [f"-d {network} -j DROP" for network in METADATA_IPV4]
+        to_private, private = self._private(PRIVATE_IPV4, resolvers)
         return [
             Chain(f"{OWN}IN-{self._device}", "INPUT", (REPLIES, *to_host, "-j DROP")),
-            Chain(f"{OWN}FWD-{self._device}", forward, (*to_cloud, *metadata)),
+            Chain(f"{OWN}FWD-{self._device}", forward, (*to_cloud, *to_private, *metadata, *private)),
         ]
 
     def _chains_ipv6(self) -> list[Chain]:
         found = [f"-p ipv6-icmp -m icmp6 --icmpv6-type {number} -j RETURN" for number in NEIGHBOURS]
         metadata = [f"-d {target} -j DROP" for target in METADATA_IPV6]
+        resolvers = [address for text in self._nameservers() if isinstance(address := ip_address(text), IPv6Address)]
+        to_private, private = self._private(PRIVATE_IPV6, resolvers)
         return [
             Chain(f"{OWN}IN-{self._device}", "INPUT", (REPLIES, *found, "-j DROP")),
-            Chain(f"{OWN}FWD-{self._device}", "FORWARD", tuple(metadata)),
+            Chain(f"{OWN}FWD-{self._device}", "FORWARD", (*to_private, *metadata, *private)),
         ]
+
+    def _private(
+        self, networks: Iterable[IPv4Network | IPv6Network], resolvers: Iterable[IPv4Address | IPv6Address]
+    ) -> tuple[list[str], list[str]]:
+        """Return the rules that let name servers in private networks be asked, and those that deny the rest of these.
+
+        A connection that was open as the rules came is cut too: of connections that containers began, nothing passes.
+        """
+        if not self._deny_private:
+            return [], []
+        asked = [address for address in resolvers if any(address in network for network in networks)]
+        names = [rule for address in asked for rule in _dns_rules(address)]
+        return names, [ANSWERS, *(f"-d {network} -j DROP" for network in networks)]
 
 
 def problem() -> str:
@@ -130,8 +161,9 @@ def nameservers_of_host() -> list[str]:
     return list(found)
 
 
-def _dns_rules(address: IPv4Address) -> list[str]:
-    return [f"-d {address}/32 -p {kind} -m {kind} --dport {DNS} -j RETURN" for kind in ("udp", "tcp")]
+def _dns_rules(address: IPv4Address | IPv6Address) -> list[str]:
+    target = f"{address}/{address.max_prefixlen}"
+    return [f"-d {target} -p {kind} -m {kind} --dport {DNS} -j RETURN" for kind in ("udp", "tcp")]
 
 
 def _is_metadata(address: IPv4Address) -> bool:

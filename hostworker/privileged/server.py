@@ -98,10 +98,12 @@ class Operations:
             raise PrivilegesError(f"{hostname!r} is no host name")
         self._privileges.give_name(_container(container), hostname)
 
-    def _hold_firewall(self, device: str) -> None:
+    def _hold_firewall(self, device: str, deny_private: object) -> None:
         if not _DEVICE.fullmatch(device):
             raise PrivilegesError(f"{device!r} is no bridge of the platform's")
-        self._privileges.hold_firewall(device)
+        if not isinstance(deny_private, bool):
+            raise PrivilegesError(f"{deny_private!r} is neither true nor false")
+        self._privileges.hold_firewall(device, deny_private)
 
     def _limit_storage(
         self, root: object, owner: object, project: object, max_bytes: object, max_files: object

@@ -92,6 +92,12 @@ class ResourceGroup(models.Model):
         "that GPU and given back within a fifth of a second (burst). It holds for running sessions within seconds. "
         "Memory is never lent, and GPUs shared through MPS are not affected.",
     )
+    deny_private_networks = models.BooleanField(
+        default=False,
+        help_text="Sessions reach the internet, but no machines at private addresses (10.x, 172.16-31.x, 192.168.x, "
+        "100.64-127.x, and fc00::/7 of IPv6) other than the host's name servers. It holds for running sessions within "
+        "seconds and cuts their open connections. It takes the hosts' firewall rules (COMPUTE_FIREWALL).",
+    )
     placement = models.CharField(
         max_length=8,
         choices=PlacementChoice.choices,

@@ -6,7 +6,6 @@ import sys
 from argparse import ArgumentParser
 from collections.abc import Callable
 from dataclasses import asdict
-from functools import partial
 from importlib import import_module
 from typing import Any
 
@@ -18,6 +17,7 @@ from hostaccess.pooler import pooler_problem
 from hostworker.enforcement.programs import NVML, ProgramsMissingError
 from hostworker.enforcement.simulation import load_nvml
 from hostworker.enforcement.telemetry import NvmlTelemetry
+from hostworker.firewall_watch import FirewallWatch
 from hostworker.gpu_readings import GpuReadings
 from hostworker.runtime.container_config import NETWORK, bridge_device
 from hostworker.runtime.factory import engine_id, firewall_problem, get_enforcer, get_privileges, get_runtime
@@ -113,9 +113,10 @@ def _firewall(host: Host) -> Callable[[], None] | None:
     if not settings.COMPUTE_FIREWALL:
         return None
     if problem := firewall_problem():
-        logger.error("host %s: sessions can reach what the host binds to all interfaces: %s", host, problem)
+        text = "host %s: sessions can reach what the host binds to all interfaces, and all private networks: %s"
+        logger.error(text, host, problem)
         return None
-    return partial(get_privileges().hold_firewall, bridge_device(NETWORK))
+    return FirewallWatch(host, get_privileges(), bridge_device(NETWORK)).hold
 
 
 def _watchdog(host: Host, machine: Machine) -> Watchdog | None:

@@ -3,7 +3,7 @@
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
@@ -33,7 +33,9 @@ pytestmark = pytest.mark.docker
 NETWORK = "gp-walled"
 OUTSIDE = "203.0.113.2"  # of TEST-NET-3: nobody's
 METADATA = ("169.254.169.254", "168.63.129.16", "100.100.100.200")  # of Amazon and others, Azure, Alibaba
+PRIVATE = ("10.255.77.2", "172.31.77.2", "192.168.77.2", "100.127.77.2")  # one of each private network
 PORT = 8099
+DNS_PORT = 53
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,14 @@ class Walled:
     def is_cut_off(self, address: str, port: int, said: str = "hello") -> bool:
         """Return whether nothing answers the container there."""
         return self.answer(address, port, said, seconds=1) == ""
+
+    def reached(self, addresses: Sequence[str], port: int = PORT, seconds: int = 60) -> list[str]:
+        """Return those of the addresses that answer the container within so long, asked all at once."""
+        asked = [
+            f"(printf hello | nc -w {seconds} {each} {port} | grep -q heard && echo {each}) &" for each in addresses
+        ]
+        answered = self.world.execute(self.spec.session, 1, f"({' '.join(asked)} wait) 2>/dev/null")[1].split()
+        return [address for address in addresses if address in answered]
 
 
 @pytest.fixture
@@ -115,7 +125,7 @@ def serving(address: str = "0.0.0.0", port: int = 0, handler: type[BaseRequestHa
 
 @contextmanager
 def outside() -> Iterator[None]:
-    """Have a machine beyond this one that answers at OUTSIDE, and at those of METADATA as clouds' do."""
+    """Have a machine beyond this one that answers at OUTSIDE, at those of METADATA as clouds' do, and at PRIVATE."""
     name, link = "gp-outside", "gp-link"
     subprocess.run(["ip", "netns", "delete", name], capture_output=True, check=False)
     run("ip", "netns", "add", name)
@@ -123,15 +133,15 @@ def outside() -> Iterator[None]:
         run("ip", "link", "add", link, "type", "veth", "peer", "name", "eth0", "netns", name)
         run("ip", "address", "add", "203.0.113.1/30", "dev", link)
         run("ip", "link", "set", link, "up")
-        for address in (f"{OUTSIDE}/30", *METADATA):
+        for address in (f"{OUTSIDE}/30", *METADATA, *PRIVATE):
             run("ip", "-n", name, "address", "add", address, "dev", "eth0")
         run("ip", "-n", name, "link", "set", "eth0", "up")
         run("ip", "-n", name, "route", "add", "default", "via", "203.0.113.1")
-        for address in METADATA:
+        for address in (*METADATA, *PRIVATE):
             run("ip", "route", "add", address, "via", OUTSIDE)
         with subprocess.Popen(["ip", "netns", "exec", name, sys.executable, "-c", SERVER]) as process:
             try:
-                until(lambda: all(can_connect(address) for address in (OUTSIDE, *METADATA)))
+                until(lambda: all(can_connect(address) for address in (OUTSIDE, *METADATA, *PRIVATE)))
                 yield
             finally:
                 process.kill()
@@ -140,11 +150,15 @@ def outside() -> Iterator[None]:
 
 
 SERVER = f"""
-import socketserver
+import socketserver, threading
 class Echo(socketserver.BaseRequestHandler):
     def handle(self):
         self.request.sendall(b"heard " + self.request.recv(1000))
-socketserver.ThreadingTCPServer(("", {PORT}), Echo).serve_forever()
+class Server(socketserver.ThreadingTCPServer):
+    request_queue_size = 100  # with the default of 5, connections at once wait for a second
+names = Server(("", {DNS_PORT}), Echo)
+threading.Thread(target=names.serve_forever, daemon=True).start()
+Server(("", {PORT}), Echo).serve_forever()
 """
 
 
@@ -207,17 +221,44 @@ def test_session_reaches_internet_but_no_cloud_metadata(walled: Walled) -> None:
         assert walled.answer(OUTSIDE, PORT) == "heard hello"
 
 
+def test_private_networks_are_out_of_reach_where_denied(walled: Walled, monkeypatch: pytest.MonkeyPatch) -> None:
+    device, name_server = bridge_device(NETWORK), PRIVATE[0]
+    denying = Firewall(device, lambda: [name_server, "fd00::53"], deny_private=True)
+    runtime = DockerRuntime(walled.world.installation, "here", ENGINE_URL, network=NETWORK)
+    with outside():
+        walled.wall.hold()
+        assert walled.reached(PRIVATE) == [*PRIVATE], "this is what is denied"
+        denying.hold()
+        assert walled.reached((*PRIVATE, *METADATA), seconds=1) == []
+        assert walled.answer(OUTSIDE, PORT) == "heard hello"
+        assert walled.answer(name_server, DNS_PORT) == "heard hello"
+        assert walled.is_cut_off(PRIVATE[1], DNS_PORT)
+        address = serve_inside(walled.world, runtime, walled.spec)
+        assert until(lambda: heard_from_host(address, 8000)) == b"heard\n", "the platform itself reaches its apps"
+        walled.wall.hold()
+        assert walled.reached(PRIVATE) == [*PRIVATE], "the setting was taken back"
+    denying.hold()
+    with monkeypatch.context() as patched:
+        patched.setattr("hostworker.privileged.firewall._run", lambda tool, *listed: run(tool, "-w", *listed))
+        denying.hold()  # changes nothing where the rules are: it would give the lines to `run`, which takes none
+
+
 def test_sessions_reach_each_other_neither_with_the_rules_nor_without(walled: Walled) -> None:
     runtime = DockerRuntime(walled.world.installation, "here", ENGINE_URL, network=NETWORK)
-    other = launch(runtime, walled.world)
-    served = walled.world.client.exec_create(f"gp-{other.session}-1", ["sh", "-c", "echo heard | nc -l -p 8000"])
-    walled.world.client.exec_start(served["Id"], detach=True)
-    address = runtime.address(other.session, 1)
-    assert address
+    address = serve_inside(walled.world, runtime, launch(runtime, walled.world))
     assert walled.is_cut_off(address, 8000)
     walled.wall.hold()
     assert walled.is_cut_off(address, 8000)
     assert until(lambda: heard_from_host(address, 8000)) == b"heard\n", "while the platform itself reaches them"
+
+
+def serve_inside(world: DockerWorld, runtime: DockerRuntime, spec: ContainerSpec) -> str:
+    """Have the container say a line to the first who connects to its port 8000; return its address."""
+    served = world.client.exec_create(f"gp-{spec.session}-1", ["sh", "-c", "echo heard | nc -l -p 8000"])
+    world.client.exec_start(served["Id"], detach=True)
+    address = runtime.address(spec.session, 1)
+    assert address
+    return address
 
 
 def heard_from_host(address: str, port: int) -> bytes:
@@ -276,7 +317,7 @@ def test_where_rules_cannot_be_kept_doctor_says_what_that_means(
     assert firewall_problem() == "the container engine is on another machine"
     settings.COMPUTE_DOCKER_URL = ENGINE_URL
     settings.COMPUTE_FIREWALL = False
-    assert doctor.CHECKS["firewall"]().text == "off: sessions reach what this host binds to all interfaces"
+    assert doctor.CHECKS["firewall"]().text == f"off: {doctor.UNWALLED}"
     settings.COMPUTE_FIREWALL = True
     settings.COMPUTE_PRIVILEGED_HELPER = False
     monkeypatch.setattr("os.geteuid", lambda: 1000)
