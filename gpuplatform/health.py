@@ -12,6 +12,7 @@ from django.db import connection
 from django.utils.crypto import salted_hmac
 
 from gpuplatform import redis_probe
+from gpuplatform.database_silence import WatchedConnection
 
 TIMEOUT_SECONDS: Final = 1.5
 KEPT_SECONDS: Final = 1.0
@@ -52,7 +53,7 @@ def database_responds() -> bool:
     parameters = {**connection.get_connection_params(), "connect_timeout": CONNECT_SECONDS}
     parameters.pop("pool", None)
     try:
-        with psycopg.connect(**parameters) as session:
+        with WatchedConnection.connect(**parameters) as session:  # a thread that waits for ever would check no more
             session.execute("SELECT 1")
     except psycopg.Error:
         return False

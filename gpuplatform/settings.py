@@ -14,7 +14,7 @@ from csp.constants import NONCE, NONE, SELF
 from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 
-from gpuplatform import embedded
+from gpuplatform import database_silence, embedded
 
 django_stubs_ext.monkeypatch()  # so that generics such as ModelAdmin[Host] work at run time
 
@@ -145,7 +145,7 @@ TEMPLATES = [
 DATABASES = {"default": env.db_url_config(DATABASE_URL or embedded.database_url(COMPUTE_VAR_DIR))}
 # Under ASGI every request has its own thread, so connections are pooled per process, not per thread. A server that says
 # nothing more, since packets are dropped or it is frozen, is given up within seconds, and gives up its clients and what
-# they had locked likewise. A pooler of transactions refuses `options`, as it must: connections own advisory locks.
+# they had locked likewise. pgbouncer refuses `options`, as it must: connections own advisory locks.
 DATABASES["default"]["OPTIONS"] = {
     "connect_timeout": 3,
     "keepalives_idle": 5,
@@ -153,9 +153,18 @@ DATABASES["default"]["OPTIONS"] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 8000,
     "options": "-c tcp_keepalives_idle=5 -c tcp_keepalives_interval=2 -c tcp_keepalives_count=3"
-    " -c tcp_user_timeout=8000 -c lock_timeout=60s -c idle_in_transaction_session_timeout=5min",
+    " -c tcp_user_timeout=8000 -c client_connection_check_interval=5s -c lock_timeout=60s"
+    " -c idle_in_transaction_session_timeout=5min",
     **DATABASES["default"].get("OPTIONS", {}),
-    "pool": {"min_size": 1, "max_size": 40, "timeout": 3},
+    # An attempt to connect is given up soon, since the pauses between its repetitions double: after an outage the next
+    # one would come as late as the outage was long.
+    "pool": {
+        "min_size": 1,
+        "max_size": 40,
+        "timeout": 3,
+        "reconnect_timeout": 3,
+        "connection_class": database_silence.WatchedConnection,
+    },
 }
 DATABASES["default"]["CONN_HEALTH_CHECKS"] = True  # or a restart of PostgreSQL fails one request for each connection
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
