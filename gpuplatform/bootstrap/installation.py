@@ -17,6 +17,7 @@ from gpuplatform import embedded, redis_probe
 from gpuplatform.bootstrap import demo, docker_engine, gpus, helper, services, static_files, system_packages
 from gpuplatform.bootstrap.progress import Progress, SetupError
 from gpuplatform.bootstrap.supervisor import Service
+from hostaccess import pooler
 from resources.images import background, builds
 from resources.images.catalog import CatalogError
 
@@ -39,6 +40,8 @@ def own_services(progress: Progress, *, take_over: bool) -> Iterator[None]:
             running.enter_context(wanted)
             if not redis and redis_probe.version(settings.CHANNEL_REDIS_URL) is None:
                 raise SetupError("REDIS_URL does not answer; check it in .env")
+            if not postgres and (problem := pooler.pooler_problem()):
+                raise SetupError(problem)
         if postgres:
             connections["default"].settings_dict["OPTIONS"]["host"] = embedded.socket_folder(var_dir)
         progress.note(f"PostgreSQL: {'embedded' if postgres else 'DATABASE_URL'}")

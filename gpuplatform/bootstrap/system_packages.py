@@ -17,6 +17,7 @@ FOR_TESTS: Final = {
     "mkfs.btrfs": "btrfs-progs",
     "mkfs.xfs": "xfsprogs",
     "nginx": "nginx-light",
+    "pgbouncer": "pgbouncer",
     "sftp-server": "openssh-sftp-server",
     "ssh": "openssh-client",
     "tmux": "tmux",
