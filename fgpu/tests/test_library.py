@@ -32,10 +32,10 @@ def test_nothing_newer_than_glibc_2_17_is_needed(built: Path, name: str) -> None
 
 @pytest.mark.long
 @pytest.mark.parametrize(("architecture", "machine"), [("x86_64", "X86-64"), ("aarch64", "AArch64")])
-def test_hook_and_driver_are_built_for_both_architectures(tmp_path: Path, architecture: str, machine: str) -> None:
+def test_all_parts_are_built_for_both_architectures(tmp_path: Path, architecture: str, machine: str) -> None:
     variables = [f"PYTHON={sys.executable}", f"ARCH={architecture}", f"OUT={tmp_path}"]
-    subprocess.run(["make", "-s", "-C", str(BUILD.parent), *variables, "hook", "sim"], check=True)
-    for name in LIBRARIES:
+    subprocess.run(["make", "-s", "-C", str(BUILD.parent), *variables, "hook", "sim", "arbiter"], check=True)
+    for name in (*LIBRARIES, f"arbiter-{architecture}"):
         assert machine in readelf("-h", str(tmp_path / name))
     names = readelf("--dyn-syms", str(tmp_path / "libfgpu.so"))
     assert {"dlsym", "dlvsym", "cuGetProcAddress_v2"} <= set(names.split())
