@@ -88,7 +88,7 @@ def main() -> None:
         figures["list_pages_per_second"] = throughput(port, administrator, options.seconds)
         update = measure(f"{HOST}:{port}", administrator, options.browsers, environment)
         figures["update_of_open_lists_ms"] = asyncio.run(update)
-        system_packages.ensure({"chromium": "chromium"}, print)
+        system_packages.ensure(system_packages.CHROMIUM, print)
         figures |= page_paint.measure(f"http://{HOST}:{port}", made["cookies"]["user"])
     sys.stdout.write(json.dumps(figures | {"load": load()}) + "\n")
 

@@ -9,8 +9,10 @@ from typing import Final
 from gpuplatform.bootstrap.progress import SetupError
 
 FOR_IMAGES: Final = {"debootstrap": "debootstrap"}
+# Without what draws windows it takes half the processor time.
+CHROMIUM: Final = {"chromium-headless-shell": "chromium-headless-shell"}
 FOR_TESTS: Final = {
-    "chromium-headless-shell": "chromium-headless-shell",  # Chromium without what draws windows: half the CPU time
+    **CHROMIUM,
     "docker-registry": "docker-registry",
     "git": "git",
     "ip": "iproute2",
