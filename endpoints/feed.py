@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 RECONCILE_SECONDS: Final = 10.0
 REDIS_DOWN_SECONDS: Final = 1.0  # between reads, and between attempts to connect, while Redis is down
 CANCEL_SECONDS: Final = 0.2  # between cancellations of a task that ends
+REFRESH_SECONDS: Final = 2.0  # that somebody waits for a route which may be on its way
 POLL_SECONDS: Final = 5.0  # after which a silent connection to Redis is probed
 
 
@@ -114,6 +115,7 @@ class RouteFeed:
         self._is_subscribed = False  # to the Redis channel
         self._withdrawn: set[str] = set()  # since the last full read began: an older read may contain them
         self._failure = ""
+        self._waiting: list[asyncio.Future[None]] = []  # for the next read to end
         self._tasks: list[asyncio.Task[None]] = []
         self._reader = ThreadPoolExecutor(
             1, thread_name_prefix="routes"
@@ -124,14 +126,29 @@ class RouteFeed:
         self._run(self._listen())
         await self._read()
         self._run(self._keep_reading())
+        self._table.read_by(self.refresh)
 
     async def stop(self) -> None:
         """Stop the background tasks."""
+        self._table.read_by(None)
         while left := [task for task in self._tasks if not task.done()]:
             for task in left:  # more than once: a connection that fails in its turn replaces the cancellation
                 task.cancel()
             await asyncio.wait(left, timeout=CANCEL_SECONDS)
         self._reader.shutdown(wait=False)
+
+    async def refresh(self, session: str) -> None:
+        """Read the routes of this session again; return after that, or after REFRESH_SECONDS.
+
+        Requests are served by one query after the other, however many there are at once.
+        """
+        read = asyncio.get_running_loop().create_future()
+        self._waiting.append(read)
+        self._sessions.add(session)
+        self._wake.set()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(REFRESH_SECONDS):
+                await read
 
     def _run(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.create_task(work)
@@ -151,6 +168,7 @@ class RouteFeed:
         """Read what is due into the table; after an error, a full read is due."""
         sessions, self._sessions = self._sessions, set()
         everything, self._is_full_read_due = self._is_full_read_due, False
+        waiting, self._waiting = self._waiting, []
         try:
             if everything:
                 await self._read_everything()
@@ -163,6 +181,10 @@ class RouteFeed:
             self._failure = str(error)
         else:
             self._failure = ""
+        finally:
+            for read in waiting:
+                if not read.done():
+                    read.set_result(None)
 
     async def _read_everything(self) -> None:
         known = set(self._withdrawn)

@@ -6,7 +6,6 @@ from typing import Any, Final, Protocol, cast
 from proxy.authorization import ForwardDecision
 from proxy.data_plane import ConnectionSlot, DataPlane, ManagedConnection
 from proxy.headers import RequestHead
-from proxy.login_flow import ReservedRequest
 from proxy.responses import LocalResponse
 
 Scope = MutableMapping[str, Any]
@@ -46,10 +45,10 @@ async def authorize_and_run(
 ) -> LocalResponse | None:
     """Decide about the request and have a handler forward it; return the response if the app sends none."""
     decision = plane.authorizer.authorize(request, scope["client"][0] if scope.get("client") else "")
-    if isinstance(decision, ReservedRequest):
-        return await plane.authorizer.serve(decision)
     if isinstance(decision, LocalResponse):
         return decision
+    if not isinstance(decision, ForwardDecision):
+        return await plane.authorizer.serve(decision)
     slot = plane.acquire_slot(decision.principal, decision.client)
     if isinstance(slot, LocalResponse):
         return slot

@@ -27,7 +27,8 @@ from proxy.headers import (
     without_caching,
 )
 from proxy.login_flow import RESERVED_PATHS, RESERVED_PREFIX, LoginFlow, ReservedRequest
-from proxy.responses import LocalResponse, PageContent
+from proxy.missing_apps import UnknownApp, no_such_app
+from proxy.responses import LocalResponse
 from proxy.routes import Route, RouteTable
 from proxy.signing import Grant, InvalidSignatureError, Keys
 from proxy.site import Site
@@ -81,7 +82,8 @@ class ForwardDecision:
         return self.method + b" " + self.target + version + b"\r\n".join(lines) + b"\r\n\r\n"
 
 
-Decision = ForwardDecision | LocalResponse | ReservedRequest
+Deferred = ReservedRequest | UnknownApp  # answered by `serve`, which may wait
+Decision = ForwardDecision | LocalResponse | Deferred
 
 
 class BrowserAuthorizer:
@@ -121,9 +123,11 @@ class BrowserAuthorizer:
         except MalformedRequestError as error:
             return responses.text(400, f"Bad request: {error}", closes=True)
 
-    async def serve(self, reserved: ReservedRequest) -> LocalResponse:
-        """Return the response at a reserved path."""
-        return await self._login_flow.serve(reserved)
+    async def serve(self, deferred: Deferred) -> LocalResponse:
+        """Return the response at a reserved path, or for an app that this process does not know yet."""
+        if isinstance(deferred, UnknownApp):
+            return await deferred.response(self.table)
+        return await self._login_flow.serve(deferred)
 
     def response_headers(self, principal: Principal, headers: list[Header]) -> list[Header]:
         """Return the headers of an app's response for the browser, without framing."""
@@ -146,7 +150,7 @@ class BrowserAuthorizer:
         if principal is None or not self.is_current(principal):
             check_host(known)
             found = self._find(request, classified, host, listen_port)
-            if isinstance(found, LocalResponse):
+            if not isinstance(found, Route):
                 return found
             route = found
             principal = self._look_up(route, host, cookie)
@@ -171,8 +175,8 @@ class BrowserAuthorizer:
 
     def _find(
         self, request: RequestHead, classified: ClassifiedHeaders, host: bytes, listen_port: int | None
-    ) -> Route | LocalResponse:
-        """Return the route of a host, or the response if there is none."""
+    ) -> Route | LocalResponse | UnknownApp:
+        """Return the route of a host, or what to do if there is none."""
         if self.site.is_by_port:
             return self._find_at(host, listen_port)
         if listen_port is not None and self.site.is_of_ports(host):
@@ -180,6 +184,8 @@ class BrowserAuthorizer:
         label = self.site.label_of(host)
         route = self.table.get(label) if label else None
         launch_url = self.site.launch_url(label) if label else ""
+        if label and not route and self.table.has_source and is_navigation(request, classified.known):
+            return UnknownApp(label, request.target, launch_url)
         return route or no_such_app(is_app_host=self.site.is_of_apps(host), launch_url=launch_url)
 
     def _find_at(self, host: bytes, listen_port: int | None) -> Route | LocalResponse:
@@ -243,11 +249,7 @@ class BrowserAuthorizer:
         self, request: RequestHead, classified: ClassifiedHeaders, route: Route, cookie: bytes, listen_port: int | None
     ) -> LocalResponse:
         """Return the redirect to the login for navigations, and 401 for other requests."""
-        known = classified.known
-        mode = known.get(b"sec-fetch-mode")
-        accepts_html = b"text/html" in known.get(b"accept", b"")
-        is_navigation = mode == b"navigate" if mode is not None else accepts_html and b"upgrade" not in known
-        if request.method in (b"GET", b"HEAD") and is_navigation:
+        if is_navigation(request, classified.known):
             return self._login_flow.start(route, request.target, cookie, listen_port)
         login = (b"X-GP-Login", f"{self.site.origin(route.label, listen_port)}/".encode())
         return responses.text(401, "Log in to open this app.", login, closes=has_body(classified))
@@ -356,29 +358,12 @@ def has_body(classified: ClassifiedHeaders) -> bool:
     return known.get(b"content-length", b"0").strip(b"0") != b"" or b"transfer-encoding" in known or b"upgrade" in known
 
 
-def no_such_app(*, is_app_host: bool, launch_url: str = "") -> LocalResponse:
-    """Return the response for a host without an app: 421 if it is not an apps' host at all.
-
-    `launch_url` is the page where its owner starts it again; whether there was such an app is not disclosed.
-    """
-    if not is_app_host:
-        return responses.text(421, "This address serves the apps of sessions only.", closes=True)
-    if not launch_url:
-        return responses.page(404, PageContent(title="No such app", text="This is no address of an app."), closes=True)
-    return gone(launch_url)
-
-
-def gone(launch_url: str) -> LocalResponse:
-    """Return 410 for an app that is not there, with a link to the page where its owner starts it again.
-
-    JupyterLab would take 404 for a missing folder, and ask for it hundreds of times a second.
-    """
-    content = PageContent(
-        title="This app is gone",
-        text="It was closed, or its session has ended.",
-        link=(launch_url, "Look in its session"),
-    )
-    return responses.page(410, content, closes=True)
+def is_navigation(request: RequestHead, known: dict[bytes, bytes]) -> bool:
+    """Return whether a browser asks for a page to show."""
+    mode = known.get(b"sec-fetch-mode")
+    accepts_html = b"text/html" in known.get(b"accept", b"")
+    is_page = mode == b"navigate" if mode is not None else accepts_html and b"upgrade" not in known
+    return request.method in (b"GET", b"HEAD") and is_page
 
 
 def _check_upgrade(request: RequestHead, known: dict[bytes, bytes]) -> None:

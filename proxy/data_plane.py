@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from proxy import responses
-from proxy.authorization import Decision, Network, Principal
+from proxy.authorization import Decision, Deferred, Network, Principal
 from proxy.control_plane import ControlPlane
 from proxy.counters import ConnectionCounters, LocalCounters
 from proxy.headers import Header, RequestHead
 from proxy.limits import ProxyLimits
-from proxy.login_flow import ReservedRequest
 from proxy.pending import RETRY_AFTER, PendingConnections, source_of
 from proxy.response_parser import ResponseParser
 from proxy.responses import LocalResponse
@@ -32,7 +31,7 @@ class Authorizer(Protocol):
         """Return what to do with a request."""
         ...
 
-    async def serve(self, reserved: ReservedRequest) -> LocalResponse:
+    async def serve(self, deferred: Deferred) -> LocalResponse:
         """Return the response at a reserved path."""
         ...
 

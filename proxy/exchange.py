@@ -5,11 +5,10 @@ from enum import Enum
 from typing import Final, Protocol
 
 from proxy import responses
-from proxy.authorization import ForwardDecision
+from proxy.authorization import Deferred, ForwardDecision
 from proxy.data_plane import Authorizer, ConnectionSlot
 from proxy.headers import UPGRADE_HEADERS, Header, RequestHead
 from proxy.limits import ProxyLimits
-from proxy.login_flow import ReservedRequest
 from proxy.response_parser import SWITCHING_PROTOCOLS, BodyFraming, ResponseHead
 from proxy.responses import LocalResponse
 from proxy.upstream_connection import UpstreamConnection
@@ -163,9 +162,9 @@ class Exchange:
             self._send(forward, upstream)
             self._client.update_reading()
 
-    async def _serve(self, reserved: ReservedRequest) -> None:
+    async def _serve(self, deferred: Deferred) -> None:
         try:
-            response = await self._client.authorizer.serve(reserved)
+            response = await self._client.authorizer.serve(deferred)
         except Exception:
             self.task = None
             self.respond(responses.INTERNAL_ERROR)

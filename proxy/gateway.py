@@ -10,17 +10,19 @@ from proxy import responses
 from proxy.authorization import (
     ANONYMOUS,
     Decision,
+    Deferred,
     Network,
     Principal,
     check_framing,
     check_host,
-    gone,
     is_inside,
+    is_navigation,
     to_forward,
 )
 from proxy.gateway_tokens import VerifiedTokens
 from proxy.headers import Header, MalformedRequestError, RequestHead, classify, strip_hop_by_hop
-from proxy.login_flow import AGAIN, ReservedRequest
+from proxy.login_flow import AGAIN
+from proxy.missing_apps import UnknownApp, gone
 from proxy.responses import LocalResponse
 from proxy.routes import RouteTable
 from proxy.signing import Keys
@@ -49,7 +51,10 @@ class GatewayAuthorizer:
             return responses.text(403, "A gateway serves the platform only.", closes=True)
         principal = self._principal(label)
         if principal is None:
-            return gone(AGAIN.decode())  # which the web process redirects to the launcher
+            launch_url = AGAIN.decode()  # which the web process redirects to the launcher
+            if self.table.has_source and is_navigation(request, known):
+                return UnknownApp(label, request.target, launch_url)
+            return gone(launch_url)
         for name, own in ((b"Host", b"host"), (b"Cookie", b"cookie"), (b"Authorization", b"authorization")):
             if own in known:
                 headers.append((name, known[own]))
@@ -57,8 +62,10 @@ class GatewayAuthorizer:
             headers.append((b"X-Forwarded-For", known[b"x-forwarded-for"]))
         return to_forward(request, known, headers, principal, peer)
 
-    async def serve(self, reserved: ReservedRequest) -> LocalResponse:
-        """Return 404: a gateway has no reserved paths."""
+    async def serve(self, deferred: Deferred) -> LocalResponse:
+        """Return the response for an app that this process has no route to; 404 otherwise: it has no reserved paths."""
+        if isinstance(deferred, UnknownApp):
+            return await deferred.response(self.table)
         return responses.text(404, "A gateway has no such path.")
 
     def response_headers(self, principal: Principal, headers: list[Header]) -> list[Header]:

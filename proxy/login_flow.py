@@ -99,10 +99,15 @@ class LoginFlow:
         if not ticket or len(states) != 1 or not STATE.fullmatch(states[0]):
             return self._refuse()
         redeemed = await self._control_plane.redeem(ticket[1].decode(), request.label, digest(states[0].decode()))
-        route = self._table.get(request.label)  # looked up after the wait, in which it may have gone
-        if redeemed is None or route is None:
+        if redeemed is None:
             return self._refuse()
         grant, path = redeemed
+        route = self._table.get(request.label)  # looked up after the wait, in which it may have gone
+        if route is None or route.epoch != grant.epoch:
+            await self._table.refresh(request.label)
+            route = self._table.get(request.label)
+        if route is None:
+            return self._refuse()
         if (grant.label, grant.epoch) != (route.label, route.epoch) or not NEXT.fullmatch(path):
             return self._refuse()
         return self._set_grant(request, grant, route, states[0], path)

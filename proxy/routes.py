@@ -1,9 +1,9 @@
 """The routes to the endpoints and the revocations of cookies: a table in memory, filled by the control plane.
 
-It is read for every request of the data plane, without any I/O.
+It is read for every request of the data plane, without any I/O; a route that is missing may be asked for.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -26,6 +26,7 @@ class Route:
 
 ConnectionFilter = Callable[[Route, str, int], bool]  # matches route, login digest and user id of a connection
 RevocationObserver = Callable[[ConnectionFilter], None]
+RouteReader = Callable[[str], Awaitable[None]]  # reads the routes of a session into the table
 
 
 class RouteTable:
@@ -41,6 +42,7 @@ class RouteTable:
         self._users: dict[int, float] = {}
         self._observers: list[RevocationObserver] = []
         self._change_observers: list[Callable[[], None]] = []
+        self._reader: RouteReader | None = None
 
     def __iter__(self) -> Iterator[Route]:
         return iter(list(self._routes.values()))
@@ -52,6 +54,20 @@ class RouteTable:
     def on_change(self, observer: Callable[[], None]) -> None:
         """Call `observer` whenever routes were replaced, by equal ones perhaps."""
         self._change_observers.append(observer)
+
+    def read_by(self, reader: RouteReader | None) -> None:
+        """Have `refresh` call `reader`; None: nothing fills this table any more."""
+        self._reader = reader
+
+    @property
+    def has_source(self) -> bool:
+        """Whether `refresh` can find a route that is not here yet."""
+        return self._reader is not None
+
+    async def refresh(self, label: str) -> None:
+        """Read the routes of the label's session again: a message that one has changed may still be on its way."""
+        if self._reader is not None:
+            await self._reader(label.rpartition("--")[2])
 
     def get(self, label: str) -> Route | None:
         """Return the route with this label."""

@@ -224,6 +224,15 @@ async def test_waiting_tickets_do_not_delay_route_changes(endpoint: Endpoint, ow
 
 
 @pytest.mark.usefixtures("fed")
+async def test_a_route_whose_message_was_lost_is_found(endpoint: Endpoint, table: RouteTable) -> None:
+    table.replace([])
+    await table.refresh(endpoint.label)
+    assert [route.label for route in table] == [endpoint.label]
+    await table.refresh("jupyter--unknown")
+    assert [route.label for route in table] == [endpoint.label]
+
+
+@pytest.mark.usefixtures("fed")
 async def test_a_malformed_message_is_ignored(endpoint: Endpoint, owner: User, table: RouteTable) -> None:
     for nonsense in ("", "[]", "1", "{}", '{"withdraw": "x"}', '{"login": "x"}', '{"user": "x", "at": 1}', "\udcff"):
         notify.proxies_redis().publish(notify.ROUTES_CHANNEL, nonsense.encode(errors="surrogateescape"))

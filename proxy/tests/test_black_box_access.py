@@ -260,3 +260,21 @@ async def test_gateway_refuses_requests_without_token() -> None:
         assert port
         async with connected(port) as client:
             assert (await client.ask(request(**log_in()))).status == 403
+
+
+async def test_39_route_that_is_late_is_waited_for(proxy: RunningProxy) -> None:
+    plane = proxy.planes[-1]  # of the gateway, where there is one
+    table, known = plane.authorizer.table, list(plane.authorizer.table)
+    table.replace([])
+
+    async def read(session: str) -> None:
+        table.replace(known, session=session)
+
+    table.read_by(read)
+    async with connected(proxy.port) as client:
+        fetched = await client.ask(request("GET", "/echo", Sec_Fetch_Mode="cors", **log_in()))
+        assert fetched.status == 410
+    async with connected(proxy.port) as client:
+        reply = await client.ask(request("GET", "/echo?a=1", Sec_Fetch_Mode="navigate", **log_in()))
+        assert (reply.status, reply.all("location")) == (303, ["/echo?a=1"])
+        assert (await client.ask(request("GET", "/echo?a=1", **log_in()))).status == 200

@@ -6,10 +6,10 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from proxy.authorization import BrowserAuthorizer
+from proxy.authorization import BrowserAuthorizer, Decision, ForwardDecision
 from proxy.headers import RequestHead
-from proxy.login_flow import ReservedRequest
 from proxy.responses import UPSTREAM_UNREACHABLE, LocalResponse
+from proxy.routes import Route, RouteTable
 from proxy.signing import Grant, digest
 from proxy.tests.site import HOST, KEYS, FakeControlPlane, authorizer, cookie, grant, route
 
@@ -19,6 +19,12 @@ def values(response: LocalResponse, name: str) -> list[str]:
     return [value.decode() for key, value in response.headers if key.decode() == name]
 
 
+async def serve(authorizer_: BrowserAuthorizer, decision: Decision) -> LocalResponse:
+    """Return the response to a request that is not forwarded."""
+    assert not isinstance(decision, LocalResponse | ForwardDecision)
+    return await authorizer_.serve(decision)
+
+
 async def visit(
     authorizer_: BrowserAuthorizer, target: str, cookies: str = "", port: int | None = None
 ) -> LocalResponse:
@@ -26,8 +32,7 @@ async def visit(
     host = HOST if port is None else HOST.replace("8000", str(port))
     pairs = [(b"Host", host.encode()), (b"Cookie", cookies.encode()), (b"Sec-Fetch-Mode", b"navigate")]
     decision = authorizer_.authorize(RequestHead(b"GET", target.encode(), pairs), "192.0.2.1", port)
-    response = await authorizer_.serve(decision) if isinstance(decision, ReservedRequest) else decision
-    assert isinstance(response, LocalResponse)
+    response = decision if isinstance(decision, LocalResponse) else await serve(authorizer_, decision)
     return response
 
 
@@ -150,3 +155,39 @@ async def test_status_requires_access() -> None:
     response = await visit(authorizer(), "/.gp/status", cookie())
     assert (response.status, b'"app": "echo--s1"' in response.body) == (200, True)
     assert b'"expires_at": null' in (await visit(authorizer(route(is_public=True)), "/.gp/status")).body
+
+
+def late(table: RouteTable, *arriving: Route) -> None:
+    """Make the routes of `s1` arrive when they are read again."""
+
+    async def read(session: str) -> None:
+        table.replace([each for each in arriving if each.session == session], session=session)
+
+    table.read_by(read)
+
+
+async def test_page_of_app_whose_route_is_late_is_opened() -> None:
+    authorizer_ = authorizer()
+    authorizer_.table.replace([])
+    late(authorizer_.table, route())
+    response = await visit(authorizer_, "/lab?x=1")
+    assert (response.status, values(response, "Location")) == (303, ["/lab?x=1"])
+    assert "/apps/authorize?" in values(await visit(authorizer_, "/lab?x=1"), "Location")[0]
+
+
+async def test_unknown_app_is_gone_after_a_second_read() -> None:
+    authorizer_ = authorizer()
+    authorizer_.table.replace([])
+    late(authorizer_.table)
+    assert (await visit(authorizer_, "/")).status == 410
+
+
+@pytest.mark.parametrize("known", [[], [route(epoch=1)]])
+async def test_ticket_is_exchanged_though_the_route_is_late(known: list[Route]) -> None:
+    control_plane = FakeControlPlane()
+    authorizer_ = authorizer(control_plane=control_plane)
+    kept, asked = await begin(authorizer_)
+    put_ticket(control_plane, asked["s"], grant(epoch=2))
+    authorizer_.table.replace(known)
+    late(authorizer_.table, route(epoch=2))
+    assert (await visit(authorizer_, "/.gp/callback?t=t1", kept)).status == 303
