@@ -5,7 +5,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from sessions import notify
-from sessions.models import Session, WaitStatus
+from sessions.models import WaitStatus, write_wait_statuses
 
 MIN_ETA_CHANGE: Final = timedelta(minutes=2)  # smaller changes of an estimate are not written
 MIN_ETA_CHANGE_RATIO: Final = 0.1  # nor those smaller than this part of the time until it
@@ -29,7 +29,7 @@ def as_stored(status: WaitStatus) -> WaitStatus:
 def write(statuses: Sequence[WaitStatus], owner_of: Callable[[str], int]) -> None:
     """Write the statuses in one statement and notify the owners' browsers; without statuses, do nothing."""
     if statuses:
-        Session.objects.write_wait_statuses(statuses)
+        write_wait_statuses(statuses)
         notify.sessions_changed([(status.session_id, owner_of(status.session_id)) for status in statuses])
 
 

@@ -20,7 +20,7 @@ from resources.units import amount_text, span_text
 from sessions import image_choice, mounts, notes, notify, usage, validation
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import FINAL, IN_CONTAINER, LIVE, Kind, Reason, Status
-from sessions.models import Mount, Placed, Session, SessionEvent, StaleSessionError
+from sessions.models import Mount, Placed, Session, SessionEvent, StaleSessionError, schedule
 from sessions.mounts import MountPlan, MountRequest
 from sessions.names import random_name
 
@@ -161,7 +161,7 @@ def assign(placements: Sequence[Placed], at: datetime | None = None) -> int:
     Sessions that are no longer PENDING are skipped. Call it in the transaction that read the snapshot and holds the
     scheduler's lock: capacity is then as planned, and the database refuses anything beyond it.
     """
-    scheduled = Session.objects.schedule(placements, at or timezone.now())
+    scheduled = schedule(placements, at or timezone.now())
     notify.send_to_hosts("start_session", [(row.host_name, row.id, row.attempt) for row in scheduled])
     return len(scheduled)
 

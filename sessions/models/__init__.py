@@ -16,17 +16,14 @@ from sessions.models.endpoint import (
 from sessions.models.ends import MIN_EXTENSION, STOP_DURATION, clock_expression, end_expression, time_bound
 from sessions.models.event import SessionEvent
 from sessions.models.fair_use import FairUse
+from sessions.models.lease import GpuShare, Lease
 from sessions.models.mount import Mount
+from sessions.models.placement import Placed, Scheduled, WaitStatus, schedule, write_wait_statuses
 from sessions.models.session import (
     SESSION_ID,
-    GpuShare,
-    Lease,
-    Placed,
-    Scheduled,
     Session,
     SessionQuerySet,
     StaleSessionError,
-    WaitStatus,
     has_succeeded,
     new_session_id,
 )
@@ -68,5 +65,7 @@ __all__ = [
     "end_expression",
     "has_succeeded",
     "new_session_id",
+    "schedule",
     "time_bound",
+    "write_wait_statuses",
 ]

@@ -1,23 +1,24 @@
-"""Sessions, the leases they hold, and the record of every change of status."""
+"""Sessions, and the record of every change of their status."""
 
 import base64
 import logging
 import secrets
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import Any, ClassVar, Final
 
 from django.contrib.postgres.fields import ArrayField
-from django.db import connection, models, transaction
+from django.db import models, transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
 from accounts.models import User
-from resources.models import Gpu, Host, Image, ResourceGroup
+from resources.models import Host, Image, ResourceGroup
 from resources.tiers import Tier, share_tiers
 from sessions import lifecycle, notify
 from sessions.lifecycle import FINAL, HOSTED, LIVE, Kind, Reason, Result, Status
 from sessions.models.ends import MIN_EXTENSION, end_of, extension_left
+from sessions.models.lease import GpuShare, Lease
 
 logger = logging.getLogger(__name__)
 
@@ -34,78 +35,6 @@ SESSION_ID: Final = "[a-z2-7]{16}"  # what `new_session_id` makes, as a regular 
 def new_session_id() -> str:
     """Return 80 random bits as 16 lower-case base32 characters: safe in URLs, host names and container names."""
     return base64.b32encode(secrets.token_bytes(10)).decode().lower()
-
-
-class Placed(Protocol):
-    """A decision of the scheduler: the session, its host, and shares as (gpu id, milli-fGPU)."""
-
-    @property
-    def session_id(self) -> str: ...
-    @property
-    def host_id(self) -> int: ...
-    @property
-    def shares(self) -> tuple[tuple[int, int], ...]: ...
-
-
-class Scheduled(NamedTuple):
-    """What the scheduler's write returns of each session."""
-
-    id: str
-    owner_id: int
-    attempt: int
-    host_name: str
-
-
-class WaitStatus(NamedTuple):
-    """Why a session waits, in words for its owner; the latest time at which it starts, and why not earlier."""
-
-    session_id: str
-    reason: str
-    detail: str  # at most 300 characters, as `eta_reason`
-    eta: datetime | None = None
-    eta_reason: str = ""
-
-
-_SCHEDULE: Final = """
-    WITH moved AS (
-        UPDATE compute_session session
-        SET status = 'SCHEDULED', reason = 'ASSIGNED', detail = 'Placed on ' || host.name || '.',
-            status_at = %(now)s, start_by = %(now)s + pool.start_allowance, eta = NULL, eta_reason = '',
-            attempt = session.attempt + 1, host_id = host.id
-        FROM unnest(%(sessions)s::varchar[], %(hosts)s::bigint[]) AS placed (session_id, host_id)
-        JOIN resources_host host ON host.id = placed.host_id
-        JOIN resources_resourcegroup pool ON pool.id = host.group_id
-        WHERE session.id = placed.session_id AND session.status = 'PENDING'
-        RETURNING session.id, session.owner_id, session.attempt, session.cpu, session.memory, session.detail,
-                  host.id AS host_id, host.name AS host_name
-    ), leased AS (
-        INSERT INTO compute_lease (session_id, host_id, cpu, memory) SELECT id, host_id, cpu, memory FROM moved
-    ), shared AS (
-        INSERT INTO compute_gpushare (lease_id, gpu_id, milli)
-        SELECT share.session_id, share.gpu_id, share.milli
-        FROM unnest(%(holders)s::varchar[], %(gpus)s::bigint[], %(millis)s::integer[])
-            AS share (session_id, gpu_id, milli)
-        JOIN moved ON moved.id = share.session_id
-    ), recorded AS (
-        INSERT INTO compute_sessionevent (session_id, at, old_status, new_status, reason, detail)
-        SELECT id, %(now)s, 'PENDING', 'SCHEDULED', 'ASSIGNED', detail FROM moved
-    )
-    SELECT id, owner_id, attempt, host_name FROM moved
-"""
-
-_EXPLAIN: Final = """
-    UPDATE compute_session session
-    SET reason = texts.reason, detail = texts.detail, eta = texts.eta, eta_reason = texts.eta_reason
-    FROM unnest(%(sessions)s::varchar[], %(numbers)s::integer[]) AS numbered (session_id, number)
-    JOIN unnest(%(reasons)s::varchar[], %(details)s::varchar[], %(etas)s::timestamptz[], %(eta_reasons)s::varchar[])
-        WITH ORDINALITY AS texts (reason, detail, eta, eta_reason, number) USING (number)
-    WHERE session.id = numbered.session_id AND session.status = 'PENDING'
-"""
-
-
-def _array(values: Iterable[str | int]) -> str:
-    """Return an array of ids or numbers as PostgreSQL writes it, which takes the driver ten times as long."""
-    return "{" + ",".join(map(str, values)) + "}"
 
 
 def has_succeeded(path: str = "") -> Q:
@@ -131,41 +60,6 @@ class SessionQuerySet(models.QuerySet["Session"]):
     def in_queue_order(self) -> "SessionQuerySet":
         """Return the sessions as the queue serves them: higher priority first, then the longest waiting."""
         return self.order_by("-priority", "created_at", "id")
-
-    def schedule(self, placements: Sequence[Placed], now: datetime) -> list["Scheduled"]:
-        """Move the sessions that are still PENDING to SCHEDULED with their leases at `now`; the set-based `move_to`.
-
-        One statement for sessions, leases, shares and events: all or nothing.
-        """
-        shares = [(placed.session_id, *share) for placed in placements for share in placed.shares]
-        parameters: dict[str, Any] = {
-            "now": now,
-            "sessions": _array(placed.session_id for placed in placements),
-            "hosts": _array(placed.host_id for placed in placements),
-            "holders": _array(holder for holder, _, _ in shares),
-            "gpus": _array(gpu_id for _, gpu_id, _ in shares),
-            "millis": _array(milli for _, _, milli in shares),
-        }
-        with connection.cursor() as cursor:
-            cursor.execute(_SCHEDULE, parameters)
-            scheduled = [Scheduled(*row) for row in cursor.fetchall()]
-        notify.sessions_changed([(row.id, row.owner_id) for row in scheduled])
-        return scheduled
-
-    def write_wait_statuses(self, statuses: Sequence[WaitStatus]) -> None:
-        """Write the wait statuses of those sessions that are still PENDING, in one statement.
-
-        Many sessions share a text: each distinct one is sent to the database once.
-        """
-        numbers: dict[tuple[Any, ...], int] = {}
-        parameters: dict[str, Any] = {
-            "sessions": _array(one.session_id for one in statuses),
-            "numbers": _array([numbers.setdefault(one[1:], len(numbers) + 1) for one in statuses]),
-        }
-        columns = zip(*numbers, strict=True)
-        parameters |= zip(("reasons", "details", "etas", "eta_reasons"), map(list, columns), strict=True)
-        with connection.cursor() as cursor:
-            cursor.execute(_EXPLAIN, parameters)
 
 
 class Session(models.Model):
@@ -300,7 +194,7 @@ class Session(models.Model):
         return self.status in FINAL
 
     @property
-    def held_shares(self) -> list[tuple["GpuShare", Tier]]:
+    def held_shares(self) -> list[tuple[GpuShare, Tier]]:
         """The shares of its lease with what holds each apart, in the devices' order; none without a lease."""
         lease = getattr(self, "lease", None)
         shares = sorted(lease.shares.all(), key=lambda share: share.gpu.index) if lease else []
@@ -369,40 +263,3 @@ class Session(models.Model):
         for name, value in changes.items():
             setattr(self, name, value)
         logger.info("session %s: %s -> %s (%s) %s", self.pk, old, target, reason, detail)
-
-
-class Lease(models.Model):
-    """The stored fact that a session holds CPU and memory of a host; GPU shares hang on it.
-
-    Database triggers refuse leases beyond what the host has, a live hosted session without one, and one without its
-    session and host; foreign keys would be checked row by row (`migrations/0003_grant_guard.py`).
-    """
-
-    session = models.OneToOneField(
-        Session, on_delete=models.CASCADE, primary_key=True, related_name="lease", db_constraint=False
-    )
-    host = models.ForeignKey(Host, on_delete=models.PROTECT, related_name="leases", db_constraint=False)
-    cpu = models.PositiveIntegerField("CPU cores")
-    memory = models.PositiveBigIntegerField("memory (bytes)")
-
-    def __str__(self) -> str:
-        return f"{self.session_id} on {self.host_id}"
-
-
-class GpuShare(models.Model):
-    """The part of one device that a lease holds; a database trigger refuses shares beyond the device."""
-
-    lease = models.ForeignKey(
-        Lease, on_delete=models.CASCADE, related_name="shares", db_index=False, db_constraint=False
-    )
-    gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, related_name="shares", db_constraint=False)
-    milli = models.PositiveIntegerField("milli-fGPU")
-
-    class Meta:
-        constraints = (
-            models.UniqueConstraint(fields=("lease", "gpu"), name="share_one_per_device"),
-            models.CheckConstraint(condition=Q(milli__gt=0), name="share_is_not_empty"),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.milli} of {self.gpu_id}"

@@ -1,0 +1,43 @@
+"""What sessions hold of their hosts: CPU cores, memory and shares of GPUs."""
+
+from django.db import models
+from django.db.models import Q
+
+from resources.models import Gpu, Host
+
+
+class Lease(models.Model):
+    """The stored fact that a session holds CPU and memory of a host; GPU shares hang on it.
+
+    Database triggers refuse leases beyond what the host has, a live hosted session without one, and one without its
+    session and host; foreign keys would be checked row by row (`migrations/0003_grant_guard.py`).
+    """
+
+    session = models.OneToOneField(
+        "compute.Session", on_delete=models.CASCADE, primary_key=True, related_name="lease", db_constraint=False
+    )
+    host = models.ForeignKey(Host, on_delete=models.PROTECT, related_name="leases", db_constraint=False)
+    cpu = models.PositiveIntegerField("CPU cores")
+    memory = models.PositiveBigIntegerField("memory (bytes)")
+
+    def __str__(self) -> str:
+        return f"{self.session_id} on {self.host_id}"
+
+
+class GpuShare(models.Model):
+    """The part of one device that a lease holds; a database trigger refuses shares beyond the device."""
+
+    lease = models.ForeignKey(
+        Lease, on_delete=models.CASCADE, related_name="shares", db_index=False, db_constraint=False
+    )
+    gpu = models.ForeignKey(Gpu, on_delete=models.PROTECT, related_name="shares", db_constraint=False)
+    milli = models.PositiveIntegerField("milli-fGPU")
+
+    class Meta:
+        constraints = (
+            models.UniqueConstraint(fields=("lease", "gpu"), name="share_one_per_device"),
+            models.CheckConstraint(condition=Q(milli__gt=0), name="share_is_not_empty"),
+        )
+
+    def __str__(self) -> str:
+        return f"{self.milli} of {self.gpu_id}"

@@ -1,0 +1,118 @@
+"""What the scheduler writes: placements of sessions that wait, and why the others go on waiting."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple, Protocol
+
+from django.db import connection
+
+from sessions import notify
+
+
+class Placed(Protocol):
+    """A decision of the scheduler: the session, its host, and shares as (gpu id, milli-fGPU)."""
+
+    @property
+    def session_id(self) -> str: ...
+    @property
+    def host_id(self) -> int: ...
+    @property
+    def shares(self) -> tuple[tuple[int, int], ...]: ...
+
+
+class Scheduled(NamedTuple):
+    """What the scheduler's write returns of each session."""
+
+    id: str
+    owner_id: int
+    attempt: int
+    host_name: str
+
+
+class WaitStatus(NamedTuple):
+    """Why a session waits, in words for its owner; the latest time at which it starts, and why not earlier."""
+
+    session_id: str
+    reason: str
+    detail: str  # at most 300 characters, as `eta_reason`
+    eta: datetime | None = None
+    eta_reason: str = ""
+
+
+_SCHEDULE: Final = """
+    WITH moved AS (
+        UPDATE compute_session session
+        SET status = 'SCHEDULED', reason = 'ASSIGNED', detail = 'Placed on ' || host.name || '.',
+            status_at = %(now)s, start_by = %(now)s + pool.start_allowance, eta = NULL, eta_reason = '',
+            attempt = session.attempt + 1, host_id = host.id
+        FROM unnest(%(sessions)s::varchar[], %(hosts)s::bigint[]) AS placed (session_id, host_id)
+        JOIN resources_host host ON host.id = placed.host_id
+        JOIN resources_resourcegroup pool ON pool.id = host.group_id
+        WHERE session.id = placed.session_id AND session.status = 'PENDING'
+        RETURNING session.id, session.owner_id, session.attempt, session.cpu, session.memory, session.detail,
+                  host.id AS host_id, host.name AS host_name
+    ), leased AS (
+        INSERT INTO compute_lease (session_id, host_id, cpu, memory) SELECT id, host_id, cpu, memory FROM moved
+    ), shared AS (
+        INSERT INTO compute_gpushare (lease_id, gpu_id, milli)
+        SELECT share.session_id, share.gpu_id, share.milli
+        FROM unnest(%(holders)s::varchar[], %(gpus)s::bigint[], %(millis)s::integer[])
+            AS share (session_id, gpu_id, milli)
+        JOIN moved ON moved.id = share.session_id
+    ), recorded AS (
+        INSERT INTO compute_sessionevent (session_id, at, old_status, new_status, reason, detail)
+        SELECT id, %(now)s, 'PENDING', 'SCHEDULED', 'ASSIGNED', detail FROM moved
+    )
+    SELECT id, owner_id, attempt, host_name FROM moved
+"""
+
+_EXPLAIN: Final = """
+    UPDATE compute_session session
+    SET reason = texts.reason, detail = texts.detail, eta = texts.eta, eta_reason = texts.eta_reason
+    FROM unnest(%(sessions)s::varchar[], %(numbers)s::integer[]) AS numbered (session_id, number)
+    JOIN unnest(%(reasons)s::varchar[], %(details)s::varchar[], %(etas)s::timestamptz[], %(eta_reasons)s::varchar[])
+        WITH ORDINALITY AS texts (reason, detail, eta, eta_reason, number) USING (number)
+    WHERE session.id = numbered.session_id AND session.status = 'PENDING'
+"""
+
+
+def _array(values: Iterable[str | int]) -> str:
+    """Return an array of ids or numbers as PostgreSQL writes it, which takes the driver ten times as long."""
+    return "{" + ",".join(map(str, values)) + "}"
+
+
+def schedule(placements: Sequence[Placed], now: datetime) -> list[Scheduled]:
+    """Move the sessions that are still PENDING to SCHEDULED with their leases at `now`; the set-based `move_to`.
+
+    One statement for sessions, leases, shares and events: all or nothing.
+    """
+    shares = [(placed.session_id, *share) for placed in placements for share in placed.shares]
+    parameters: dict[str, Any] = {
+        "now": now,
+        "sessions": _array(placed.session_id for placed in placements),
+        "hosts": _array(placed.host_id for placed in placements),
+        "holders": _array(holder for holder, _, _ in shares),
+        "gpus": _array(gpu_id for _, gpu_id, _ in shares),
+        "millis": _array(milli for _, _, milli in shares),
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_SCHEDULE, parameters)
+        scheduled = [Scheduled(*row) for row in cursor.fetchall()]
+    notify.sessions_changed([(row.id, row.owner_id) for row in scheduled])
+    return scheduled
+
+
+def write_wait_statuses(statuses: Sequence[WaitStatus]) -> None:
+    """Write the wait statuses of those sessions that are still PENDING, in one statement.
+
+    Many sessions share a text: each distinct one is sent to the database once.
+    """
+    numbers: dict[tuple[Any, ...], int] = {}
+    parameters: dict[str, Any] = {
+        "sessions": _array(one.session_id for one in statuses),
+        "numbers": _array([numbers.setdefault(one[1:], len(numbers) + 1) for one in statuses]),
+    }
+    columns = zip(*numbers, strict=True)
+    parameters |= zip(("reasons", "details", "etas", "eta_reasons"), map(list, columns), strict=True)
+    with connection.cursor() as cursor:
+        cursor.execute(_EXPLAIN, parameters)
