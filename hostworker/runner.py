@@ -67,12 +67,6 @@ def is_any_preparing() -> bool:
     return bool(_preparing)
 
 
-def start(runtime: Runtime, session_id: str, attempt: int) -> None:
-    """Bring the attempt from SCHEDULED, or from PREPARING where an earlier worker died, to RUNNING, back or ERROR."""
-    if session := claim(session_id, attempt):
-        bring_up(runtime, session)
-
-
 def claim(session_id: str, attempt: int) -> Session | None:
     """Return the attempt in PREPARING for `bring_up`; None where it is over, taken back, or under way here."""
     key = (session_id, attempt)
@@ -95,7 +89,11 @@ def give_up(session: Session) -> None:
 
 
 def bring_up(runtime: Runtime, session: Session, *, is_image_here: bool = False) -> None:
-    """Start the container of a claimed session, after a pull of its image unless that is here; see `start`."""
+    """Start the container of a claimed session, after a pull of its image unless that is here.
+
+    The session ends RUNNING, PENDING for another host, or ERROR; after an error of the engine it stays PREPARING for
+    the reconciler.
+    """
     try:
         was_pulled = not is_image_here and host_images.ensure(
             runtime, session.image, lambda text: _show_progress(session, text)

@@ -7,7 +7,7 @@ import pynvml
 
 from resources.units import MIB
 
-MOST_KEPT_BACK: Final = 16  # of a small device, at most this part is kept back for contexts
+MAX_RESERVED_PART: Final = 16  # of a small device, at most this part is kept back for contexts
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class DeviceMemory:
         driver's own processes; so one context of `context_bytes` is kept back.
         """
         usable = self.total_bytes - self.reserved_bytes
-        kept = min(context_bytes, usable // MOST_KEPT_BACK)
+        kept = min(context_bytes, usable // MAX_RESERVED_PART)
         return (usable - kept) // MIB * MIB
 
 

@@ -25,6 +25,7 @@ from hostworker.runtime.base import (
     StartError,
 )
 from hostworker.tests.fault_injection import FaultInjectingRuntime
+from hostworker.tests.starting import start_session
 from resources import services as hosts
 from resources.models import Gpu, Host
 from resources.units import GIB, MIB
@@ -144,7 +145,7 @@ class Platform(RuleBasedStateMachine):
     # What reaches the host workers, once, late or twice, and how they fail
 
     def start(self, which: int, amount: int, fault: Fault) -> None:
-        self._deliver(runner.start, which, amount % 8 == 0, fault)
+        self._deliver(start_session, which, amount % 8 == 0, fault)
 
     def stop(self, which: int, amount: int, fault: Fault) -> None:
         self._deliver(runner.stop, which, False, fault)

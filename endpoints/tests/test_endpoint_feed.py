@@ -21,6 +21,7 @@ from endpoints.feed import synchronized
 from endpoints.services import close, publish
 from hostworker import runner
 from hostworker.tests.fault_injection import FaultInjectingRuntime
+from hostworker.tests.starting import start_session
 from proxy.routes import RouteTable
 from proxy.signing import digest
 from sessions import notify, services, withdrawal
@@ -124,7 +125,7 @@ def started(runtime: FaultInjectingRuntime) -> Session:
     session = session_in(Status.SCHEDULED)
     session.host.gateway_url = "http://10.0.0.5:8010"  # type: ignore[union-attr]
     session.host.save()  # type: ignore[union-attr]
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     report(make_endpoint(session), EndpointState.READY)
     session.refresh_from_db()
     return session

@@ -13,8 +13,8 @@ from fgpu.hardware.common import ROOT, Bench, finish, percent_of, run, start
 from fgpu.limits import Sharing
 
 SHARING_TOLERANCE = 3.0  # percentage points
-LEAST_SECONDS = 6.0  # what a session has saved up at its start is little of it
-LEAST_BUSY = 95.0  # percent of what is busy without a gate
+MIN_SECONDS = 6.0  # what a session has saved up at its start is little of it
+MIN_BUSY_PERCENT = 95.0  # percent of what is busy without a gate
 SHARES: tuple[tuple[Decimal | int, ...], ...] = (
     *((100,), (50, 50), (25, 75)),
     *((25,) * 4, (Decimal("12.5"),) * 8),
@@ -44,7 +44,7 @@ def arbiter(bench: Bench, parties: int) -> Iterator[Path]:
 
 def together(bench: Bench, environments: Sequence[dict[str, str]], kernel_us: int, parties: int) -> list[float]:
     """Return what part of the time each kept the GPU busy, all at once; 0 for one that failed."""
-    settings = {"FGPU_SIM_PARTIES": str(parties), "FGPU_SECONDS": str(max(LEAST_SECONDS, bench.seconds))}
+    settings = {"FGPU_SIM_PARTIES": str(parties), "FGPU_SECONDS": str(max(MIN_SECONDS, bench.seconds))}
     running = [start(each | settings, "workload.py", "contend", str(kernel_us)) for each in environments]
     if not bench.dry:
         for process in running:  # each has its context by then
@@ -75,14 +75,14 @@ def check_contention(bench: Bench) -> None:
             busy = round(100 * sum(seen) / sum(ungated), 2) if sum(ungated) else 0.0
             errors = [abs(part - float(share)) for part, share in zip(parts, shares, strict=True)]
             name = f"{len(shares)} of {float(shares[0]):g} % with kernels of {kernel_us} us"
-            is_busy = bench.dry or busy >= LEAST_BUSY  # the dry run's processes do not begin at the same moment
+            is_busy = bench.dry or busy >= MIN_BUSY_PERCENT  # the dry run's processes do not begin at the same moment
             bench.check(
                 name,
                 max(errors) <= SHARING_TOLERANCE and is_busy,
                 percent_of_plain=parts,
                 percent_of_ungated=busy,
             )
-        for sharing, least in (("cap", ALONE - SHARING_TOLERANCE), ("burst", LEAST_BUSY)):
+        for sharing, least in (("cap", ALONE - SHARING_TOLERANCE), ("burst", MIN_BUSY_PERCENT)):
             [seen_alone] = contend(bench, [ALONE], kernel_us, "burst" if sharing == "burst" else "cap")
             ratio = percent_of(alone, {"busy": seen_alone}, "busy")
             most = ALONE + SHARING_TOLERANCE if sharing == "cap" else 200.0

@@ -19,7 +19,7 @@ KERNEL_NS = 1_000_000
 TINY_NS = 20_000
 GRAPH_LAUNCHES = 10
 CHUNK = 64 << 20
-MOST_PINNED = 4 << 30  # of the host's memory, where nothing refuses
+MAX_PINNED_BYTES = 4 << 30  # of the host's memory, where nothing refuses
 ROUTED = (
     "cuMemAlloc",
     "cuMemAllocAsync",
@@ -174,7 +174,7 @@ def pin(gpu: CudaDevice, _: str) -> dict[str, int | None]:
     """Allocate page-locked host memory until the driver refuses."""
     before, allocated = cgroup_bytes(), 0
     try:
-        while allocated < MOST_PINNED:
+        while allocated < MAX_PINNED_BYTES:
             gpu.call("cuMemHostAlloc", byref(c_void_p()), c_size_t(CHUNK), 0)
             allocated += CHUNK
     except DriverError as error:

@@ -239,7 +239,7 @@ def test_a_process_stopped_in_the_regions_lock_stops_no_launches(host: Host) -> 
         assert other.alloc(GIB) == 0
 
 
-def test_a_child_of_fork_and_a_closed_connection_are_no_trouble(host: Host) -> None:
+def test_forked_children_and_closed_connections_are_harmless(host: Host) -> None:
     session = host.session()
     host.arbiter()
     with session.probe() as probe:

@@ -65,14 +65,14 @@ def test_the_hook_uses_no_signals_or_output(source: Path) -> None:
     assert not re.search(forbidden, source.read_text())
 
 
-def test_the_hook_makes_one_thread_and_only_in_processes_whose_launches_are_gated() -> None:
+def test_hook_starts_one_thread_in_gated_processes_only() -> None:
     text = "\n".join(source.read_text() for source in SOURCES)
     assert len(re.findall(r"\bpthread_create\s*\(", text)) == 1
     assert len(re.findall(r"\bsystem_thread\(help\)", text)) == 1
 
 
 @pytest.mark.parametrize(("folder", "most"), [("src", MAX_LINES), ("arbiter", MAX_ARBITER_LINES)])
-def test_the_hook_and_the_arbiter_are_small_enough_to_be_read(folder: str, most: int) -> None:
+def test_hook_and_arbiter_stay_small(folder: str, most: int) -> None:
     text = "\n".join(source.read_text() for source in sorted((BUILD.parent / folder).glob("*.[ch]")))
     code = re.sub(r"/\*.*?\*/", "", text, flags=re.DOTALL)
     assert len([line for line in code.splitlines() if line.strip()]) < most

@@ -47,7 +47,7 @@ def test_a_token_is_good_once_and_for_an_hour(client: Any) -> None:
     assert signed_in.get("/api/v1/hosts/").json()["results"] == [], "a host is known once its worker has registered"
 
 
-def test_each_host_has_a_key_of_its_own_and_none_of_the_platform(settings: Settings) -> None:
+def test_each_host_has_its_own_key_and_no_platform_key(settings: Settings) -> None:
     with joined_host("gpu7") as one, joined_host("gpu8") as other:
         assert one["COMPUTE_HOST_KEY"] != other["COMPUTE_HOST_KEY"]
         assert keys.key_of("gpu7") == one["COMPUTE_HOST_KEY"]

@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 LOG: Final = "log"
 LOG_BYTES: Final = 1 << 20
 STALE_NS: Final = 5 * 10**9  # an arbiter that has not written its beat for so long hangs
-LONGEST_PAUSE_SECONDS: Final = 60.0  # between starts of one that keeps ending
+MAX_PAUSE_SECONDS: Final = 60.0  # between starts of one that keeps ending
 STEADY_SECONDS: Final = 60.0  # after which an end is not one of a row
 _PAGE_HEAD: Final = struct.Struct("=IIQ")  # magic, version, beat: fgpu/src/grant.h
 _OWNER: Final = re.compile(r"pid=([0-9]+) build=(\S*)")
@@ -127,7 +127,7 @@ class Arbiter:
                 stderr=output,
                 start_new_session=True,
             )
-        self._pause_seconds = min(max(1.0, 2 * self._pause_seconds), LONGEST_PAUSE_SECONDS)
+        self._pause_seconds = min(max(1.0, 2 * self._pause_seconds), MAX_PAUSE_SECONDS)
         self._started_at, self._problem = time.monotonic(), ""
         logger.info("the arbiter of this host's GPUs runs: pid %d", self._process.pid)
 

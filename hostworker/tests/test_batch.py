@@ -9,6 +9,7 @@ from hostworker.runtime.base import ContainerPhase, ContainerState
 from hostworker.runtime.docker import DockerRuntime
 from hostworker.runtime.memory import MemoryRuntime
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
+from hostworker.tests.starting import start_session
 from scheduler.passes import run_pass
 from sessions import services
 from sessions.lifecycle import Kind, Reason, Result, Status
@@ -42,7 +43,7 @@ def launched(runtime: MemoryRuntime) -> Session:
     (session,) = services.submit(make_user(), make_launch_request(host, command="python train.py", name="train"))
     assert (session.kind, session.result) == (Kind.BATCH, "")
     assert run_pass() == 1
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     spec = runtime.spec(session.pk, 1)
     assert spec
     assert spec.command == "python train.py"

@@ -7,10 +7,10 @@ import pytest
 
 from folders.models import Folder, FolderShare, StorageRoot
 from folders.roots import mark
-from hostworker import runner
 from hostworker.runtime.base import FolderMount, MountError
 from hostworker.runtime.memory import MemoryRuntime
 from hostworker.share_watch import ShareWatch
+from hostworker.tests.starting import start_session
 from resources.models import Host
 from sessions import services
 from sessions.lifecycle import Reason, Status
@@ -51,7 +51,7 @@ def started(runtime: MemoryRuntime, host: Host, folder: Folder, *asked: MountReq
     """Start a session of the folder's owner."""
     (session,) = services.submit(folder.owner, make_launch_request(host, mounts=asked))
     lease_session(session, host)
-    runner.start(runtime, session.pk, session.attempt)
+    start_session(runtime, session.pk, session.attempt)
     session.refresh_from_db()
     return session
 

@@ -6,7 +6,7 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from hostworker import host_probe, reconciler, runner
+from hostworker import host_probe, reconciler
 from hostworker.runtime.base import (
     ContainerRuntimeError,
     ContainerState,
@@ -16,6 +16,7 @@ from hostworker.runtime.base import (
 )
 from hostworker.runtime.docker_requests import is_image_fault
 from hostworker.tests.fault_injection import FaultInjectingRuntime
+from hostworker.tests.starting import start_session
 from notifications.models import Notification
 from notifications.texts import text_of
 from resources import host_health
@@ -37,7 +38,7 @@ def fail_start(host: Host, failure: ContainerRuntimeError = BROKEN, **overrides:
     session = session_in(Status.SCHEDULED, host=host, **overrides)
     runtime = FaultInjectingRuntime()
     runtime.fail_next("ensure_image" if isinstance(failure, ImageUnavailableError) else "start", failure)
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     session.refresh_from_db()
     assert runtime.containers() == []
     return session
@@ -48,7 +49,7 @@ def start_all(runtime: FaultInjectingRuntime, broken: Host) -> None:
     for session in Session.objects.filter(status=Status.SCHEDULED).order_by("created_at"):
         if session.host_id == broken.pk:
             runtime.fail_next("start", BROKEN)
-        runner.start(runtime, session.pk, session.attempt)
+        start_session(runtime, session.pk, session.attempt)
 
 
 def test_a_broken_ready_host_loses_no_waiting_session() -> None:
@@ -97,10 +98,10 @@ def test_only_three_failures_in_a_row_cordon_a_host() -> None:
     host = make_host(gpus=4)
     for fgpu in (1000, 1000, 0, 0):  # two with a GPU, two without: not three of either
         fail_start(host, fgpu=fgpu)
-    runner.start(FaultInjectingRuntime(), session_in(Status.SCHEDULED, host=host).pk, 1)
+    start_session(FaultInjectingRuntime(), session_in(Status.SCHEDULED, host=host).pk, 1)
     fail_start(host, fgpu=0)  # the first in a row again
     assert not Host.objects.get().is_cordoned
-    runner.start(FaultInjectingRuntime(), session_in(Status.SCHEDULED, host=host, fgpu=1000).pk, 1)
+    start_session(FaultInjectingRuntime(), session_in(Status.SCHEDULED, host=host, fgpu=1000).pk, 1)
     for _ in range(2):
         fail_start(host, fgpu=1000)
     assert not Host.objects.get().is_cordoned

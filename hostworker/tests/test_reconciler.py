@@ -9,6 +9,7 @@ from hostworker import runner
 from hostworker.reconciler import Findings, decide, reconcile
 from hostworker.runtime.base import ContainerPhase, ContainerState, EngineUnreachableError, Key
 from hostworker.tests.fault_injection import FaultInjectingRuntime
+from hostworker.tests.starting import start_session
 from resources.models import Host
 from sessions import services
 from sessions.lifecycle import HOSTED, Reason, Status
@@ -96,7 +97,7 @@ def at_once(function: Callable[..., object], *arguments: object) -> None:
 
 def started(runtime: FaultInjectingRuntime, host: Host) -> Session:
     session = session_in(Status.SCHEDULED, host=host)
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     return Session.objects.get(pk=session.pk)
 
 
@@ -109,7 +110,7 @@ def test_whatever_was_interrupted_is_taken_up_again(runtime: FaultInjectingRunti
     scheduled, preparing = session_in(Status.SCHEDULED, host=host), session_in(Status.PREPARING, host=host)
     half_started = session_in(Status.SCHEDULED, host=host)
     runtime.fail_next("start", EngineUnreachableError("away"), happens_after=True)
-    runner.start(runtime, half_started.pk, 1)
+    start_session(runtime, half_started.pk, 1)
     stopping, going_on = started(runtime, host), started(runtime, host)
     services.terminate(stopping, actor=stopping.owner)
     reconcile(runtime, host, at_once)
@@ -159,7 +160,7 @@ def test_changes_during_a_reconciliation_are_not_mistaken(runtime: FaultInjectin
     scheduled, running = session_in(Status.SCHEDULED, host=host), started(runtime, host)
 
     def both() -> None:
-        runner.start(runtime, scheduled.pk, 1)
+        start_session(runtime, scheduled.pk, 1)
         Session.objects.get(pk=running.pk).move_to(Status.TERMINATING, Reason.USER_REQUEST)
         runner.stop(runtime, running.pk, 1)
 

@@ -15,6 +15,7 @@ from hostworker.runtime.base import (
     StartError,
 )
 from hostworker.tests.fault_injection import FaultInjectingRuntime
+from hostworker.tests.starting import start_session
 from resources.units import GIB
 from sessions import services
 from sessions.lifecycle import Reason, Status
@@ -35,7 +36,7 @@ def runtime() -> FaultInjectingRuntime:
 
 def started(runtime: FaultInjectingRuntime) -> Session:
     session = session_in(Status.SCHEDULED)
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     return fresh(session)
 
 
@@ -74,7 +75,7 @@ def test_scheduled_session_runs_in_requested_container(runtime: FaultInjectingRu
         environment={"LANG": "C", "GPUPLATFORM_SESSION_ID": "forged", "MLFLOW_WORKERS": "4"},
         allow_sudo=True,
     )
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     stored = fresh(session)
     assert (stored.status, stored.reason) == (Status.RUNNING, Reason.STARTED)
     assert [event.new_status for event in session.events.all()] == ["SCHEDULED", "PREPARING", "RUNNING"]
@@ -112,7 +113,7 @@ def test_reused_address_leads_to_no_earlier_session(
     session = session_in(Status.SCHEDULED, host=host)
     withdrawn: list[tuple[str, list[ContainerPhase]]] = []
     monkeypatch.setattr(runner, "withdraw", lambda pk: withdrawn.append((pk, phases(runtime))))
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     assert fresh(session).address == "10.255.0.1"
     assert withdrawn == [(before.pk, [ContainerPhase.CREATED])]
     assert (fresh(before).address, fresh(elsewhere).address) == (None, "10.255.0.1")
@@ -123,7 +124,7 @@ def test_a_pull_is_shown_while_it_lasts(runtime: FaultInjectingRuntime) -> None:
     runtime.remove_image(session.image.reference, can_pull=True)
     seen: list[str] = []
     runtime.just_before("create", lambda: seen.append(fresh(session).detail))
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     assert seen == [f"Pulling {session.image.reference}"]
     assert fresh(session).detail == "Running."
 
@@ -131,7 +132,7 @@ def test_a_pull_is_shown_while_it_lasts(runtime: FaultInjectingRuntime) -> None:
 def test_a_finished_pull_is_on_the_timeline(runtime: FaultInjectingRuntime) -> None:
     session = session_in(Status.SCHEDULED)
     runtime.remove_image(session.image.reference, can_pull=True)
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     stored = fresh(session)
     assert (stored.pulled_bytes, stored.pull_bytes) == (0, None)  # how much is not known here
     reasons = [event.reason for event in session.events.all()]
@@ -171,7 +172,7 @@ def test_refused_start_ends_session_with_its_cause(
     session = session_in(Status.SCHEDULED)
     runtime.fail_next(operation, failure)
     with django_capture_on_commit_callbacks(execute=True):
-        runner.start(runtime, session.pk, 1)
+        start_session(runtime, session.pk, 1)
     stored = fresh(session)
     assert (stored.status, stored.reason, stored.detail) == (Status.ERROR, reason, str(failure)[:300])
     assert not has_lease(session)
@@ -186,10 +187,10 @@ def test_a_start_that_was_interrupted_is_taken_up_again(
 ) -> None:
     session = session_in(Status.SCHEDULED)
     runtime.fail_next(operation, EngineUnreachableError("away"), happens_after=happens_after)
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     assert fresh(session).status == Status.PREPARING
     assert has_lease(session)
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     assert fresh(session).status == Status.RUNNING
     assert phases(runtime) == [ContainerPhase.RUNNING]
     assert not runner.is_preparing(session.pk, 1)
@@ -197,7 +198,7 @@ def test_a_start_that_was_interrupted_is_taken_up_again(
 
 def test_a_start_told_twice_starts_once(runtime: FaultInjectingRuntime) -> None:
     session = started(runtime)
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     assert fresh(session).container_id == session.container_id
     assert runtime.logs(session.pk, 1, 10).count("ready") == 1
 
@@ -205,13 +206,13 @@ def test_a_start_told_twice_starts_once(runtime: FaultInjectingRuntime) -> None:
 @pytest.mark.parametrize("status", [Status.PENDING, Status.TERMINATING, Status.TERMINATED, Status.CANCELLED])
 def test_a_start_that_comes_too_late_does_nothing(runtime: FaultInjectingRuntime, status: Status) -> None:
     session = session_in(status)
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     assert fresh(session).status == status
     assert runtime.containers() == []
 
 
 def test_a_start_or_stop_of_an_earlier_attempt_does_nothing(runtime: FaultInjectingRuntime) -> None:
-    for status, act in ((Status.SCHEDULED, runner.start), (Status.TERMINATING, runner.stop)):
+    for status, act in ((Status.SCHEDULED, start_session), (Status.TERMINATING, runner.stop)):
         session = session_in(status)
         act(runtime, session.pk, 0)
         assert fresh(session).status == status
@@ -220,7 +221,7 @@ def test_a_start_or_stop_of_an_earlier_attempt_does_nothing(runtime: FaultInject
 def test_start_of_withdrawn_assignment_does_nothing(runtime: FaultInjectingRuntime) -> None:
     session = session_in(Status.SCHEDULED)
     end(session)
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     assert fresh(session).status == Status.CANCELLED
 
 
@@ -228,7 +229,7 @@ def test_start_of_withdrawn_assignment_does_nothing(runtime: FaultInjectingRunti
 def test_session_ended_during_start_leaves_no_container(runtime: FaultInjectingRuntime, operation: str) -> None:
     session = session_in(Status.SCHEDULED)
     runtime.just_before(operation, lambda: end(session))
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     assert fresh(session).status == Status.TERMINATING
     assert len(runtime.containers()) == (operation != "ensure_image")  # else the stop takes it away
     runner.stop(runtime, session.pk, 1)
@@ -240,7 +241,7 @@ def test_session_ended_during_start_leaves_no_container(runtime: FaultInjectingR
 def test_session_freed_during_start_leaves_no_container(runtime: FaultInjectingRuntime) -> None:
     session = session_in(Status.SCHEDULED)
     runtime.just_before("start", lambda: fresh(session).move_to(Status.ERROR, Reason.START_TIMEOUT))
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     assert fresh(session).reason == Reason.START_TIMEOUT
     assert runtime.containers() == []
 
@@ -265,7 +266,7 @@ def test_overtaken_worker_spares_the_other_workers_container(
             runtime.fail_next(operation, failure)
 
     runtime.just_before(operation, overtake)
-    runner.start(runtime, session.pk, 1)
+    start_session(runtime, session.pk, 1)
     assert fresh(session).status == Status.RUNNING
     assert phases(runtime) == [ContainerPhase.RUNNING]
 

@@ -55,7 +55,7 @@ def test_a_session_with_the_whole_device_needs_no_hook(memory: int) -> None:
     assert assessment.violations == {}
 
 
-def test_too_much_time_ends_the_session_after_three_windows_in_a_row() -> None:
+def test_session_ends_after_three_windows_above_its_share() -> None:
     counts: list[int] = []
     overruns: Mapping[tuple[str, str], int] = {}
     violations: Mapping[str, tuple[Reason, str]] = {}
@@ -71,5 +71,5 @@ def test_too_much_time_ends_the_session_after_three_windows_in_a_row() -> None:
     )
 
 
-def test_whole_devices_and_those_without_a_gate_have_all_of_their_time() -> None:
+def test_whole_and_ungated_devices_have_no_time_limit() -> None:
     assert assess_time({HERE: 100.0}, WHOLE, {HERE: 5}).violations == {}

@@ -6,10 +6,10 @@ from contextlib import contextmanager
 
 import pytest
 
-from hostworker import runner
 from hostworker import worker as worker_module
 from hostworker.runtime.base import ContainerSpec, EngineUnreachableError
 from hostworker.tests.fault_injection import FaultInjectingRuntime
+from hostworker.tests.starting import start_session
 from hostworker.worker import HostWorker
 from resources import services as hosts
 from resources.models import Host, HostStatus
@@ -167,7 +167,7 @@ def test_slow_starts_delay_no_stop_nor_pile_up(runtime: FaultInjectingRuntime, h
     """As when the engine is slow."""
     go_on = threading.Event()
     running = session_in(Status.SCHEDULED, host=host)
-    runner.start(runtime, running.pk, 1)
+    start_session(runtime, running.pk, 1)
     slow = [session_in(Status.SCHEDULED, host=host) for _ in range(worker_module.MAX_CONCURRENT + 2)]
 
     class SlowRuntime(FaultInjectingRuntime):

@@ -142,7 +142,7 @@ class TestHosts:
         assert 'x="25.000%" width="50.000%"' in page
         assert "1 of 4 fGPU free, 1 mine" in page
 
-    def test_what_becomes_of_idle_time_is_shown_where_a_gate_divides_it(self, browser: Client) -> None:
+    def test_sharing_mode_is_shown_where_a_gate_applies(self, browser: Client) -> None:
         make_gpu(host=make_host(group=make_group(sharing="burst")))
         words = "GPU time that others leave idle may be used as well"
         assert words in text_of(browser, "/hosts/")

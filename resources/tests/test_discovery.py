@@ -85,7 +85,7 @@ def test_what_is_lent_is_neither_reserved_nor_a_contexts(monkeypatch: pytest.Mon
     assert [device.memory for device in nvml_devices(context_bytes=512 * MIB)] == [80 * GIB - 512 * MIB] * 2
 
 
-def test_of_a_small_device_a_sixteenth_is_kept_back_at_most() -> None:
+def test_at_most_a_sixteenth_of_a_device_is_reserved() -> None:
     memory = gpu_memory.DeviceMemory(total_bytes=4 * GIB + 5, reserved_bytes=0, used_bytes=0)
     assert memory.allocatable_bytes(GIB) == 4 * GIB - 256 * MIB
 

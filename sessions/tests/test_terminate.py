@@ -10,6 +10,7 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 
 from hostworker import runner
 from hostworker.runtime.memory import MemoryRuntime
+from hostworker.tests.starting import start_session
 from sessions import services
 from sessions.lifecycle import FINAL, Reason, Status
 from sessions.models import Lease, Session
@@ -103,7 +104,7 @@ def test_terminate_during_start_leaves_nothing_behind(round_: int) -> None:
 
     def begin() -> None:
         together.wait()
-        runner.start(runtime, session.pk, 1)
+        start_session(runtime, session.pk, 1)
         connection.close()
 
     def end() -> None:

@@ -96,7 +96,7 @@ def test_simulated_gpu_mounts_driver_and_shared_state(enforcer: Enforcer) -> Non
     assert libraries["/usr/lib64/libnvidia-ml.so.1"] == f"content of {NVML}"
 
 
-def test_limits_say_what_becomes_of_idle_time_and_bound_pinned_memory(enforcer: Enforcer) -> None:
+def test_limits_carry_sharing_mode_and_pinned_memory_bound(enforcer: Enforcer) -> None:
     spec = replace(spec_of(grant()), sharing=Sharing.BURST)
     enforcer.prepare(spec)
     assert lines_of(enforcer, spec)[2:4] == ["sharing=burst", f"pinned_bytes={spec.memory_bytes}"]
@@ -240,7 +240,7 @@ def test_a_session_that_no_gate_holds_gets_none(arbitrated: Enforcer, gpus: tupl
     assert not ARBITER_MOUNTS.keys() & mounted(arbitrated, spec_of(*gpus)).keys()
 
 
-def test_without_a_folder_for_turns_a_session_starts_all_the_same(
+def test_session_starts_without_arbiter_folder(
     arbitrated: Enforcer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "arbiter").mkdir()

@@ -49,7 +49,7 @@ def test_memory_that_is_not_available_is_none_and_not_zero(answer: Any) -> None:
 
 
 @pytest.mark.parametrize("failure", [NOT_SUPPORTED, GPU_IS_LOST])
-def test_a_device_that_does_not_answer_is_not_an_idle_one(answer: Any, failure: pynvml.NVMLError) -> None:
+def test_unresponsive_device_is_not_idle(answer: Any, failure: pynvml.NVMLError) -> None:
     assert NvmlTelemetry().processes("GPU-1") == []
     answer(GetComputeRunningProcesses_v3=failure)
     assert NvmlTelemetry().processes("GPU-1") is None

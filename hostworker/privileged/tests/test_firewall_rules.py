@@ -59,7 +59,7 @@ def test_link_local_addresses_are_dropped_in_any_case(address: str) -> None:
     assert all(dropped(forwarded(deny_private=denied)[family], address) for denied in (False, True))
 
 
-def test_private_name_servers_of_the_host_come_before_what_is_dropped() -> None:
+def test_private_name_servers_are_accepted_before_the_drops() -> None:
     four, six = forwarded(deny_private=True)
     assert four[:4] == [*asked("10.1.2.3/32"), *asked("100.100.2.136/32")]
     assert six[:2] == asked("fd00::53/128")

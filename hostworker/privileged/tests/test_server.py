@@ -210,7 +210,7 @@ def test_only_storage_roots_are_limited(operations: Operations, root: Recorded, 
             ask(operations, "limit_storage", str(tmp_path), *amounts)
 
 
-def test_a_line_that_is_no_request_is_told_and_the_next_is_answered(
+def test_malformed_line_is_an_error_and_the_next_is_served(
     operations: Operations, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(server, "AT_ONCE", 1)

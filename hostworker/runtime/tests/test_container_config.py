@@ -64,7 +64,7 @@ def test_nodes_are_named_to_the_engine_beside_a_legacy_request() -> None:
     assert host["DeviceRequests"][0]["Driver"] == "nvidia"
 
 
-def test_variables_that_a_file_sets_are_kept_from_the_hooks_of_the_engine() -> None:
+def test_variables_set_by_file_never_reach_engine_hooks() -> None:
     """A hook, run as root on the host, loads what LD_LIBRARY_PATH or XDG_CONFIG_HOME name."""
     spec = make_spec("any", environment={"OMP_NUM_THREADS": "2"}, variables={"XDG_CONFIG_HOME": "/proc/self/cwd"})
     _, environment = asked_of_the_engine(spec, EnforcementSetup(sets_variables=True, withheld=("LD_LIBRARY_PATH",)))

@@ -36,9 +36,7 @@ kind: nvidia.com/gpu
 @pytest.mark.parametrize(
     ("name", "text"), [("nvidia.yaml", YAML), ("nvidia.json", json.dumps(SPEC, indent=1)), ("n.json", json.dumps(SPEC))]
 )
-def test_an_engine_from_25_on_is_asked_by_cdi_for_what_its_folders_specify(
-    tmp_path: Path, name: str, text: str
-) -> None:
+def test_engine_from_25_uses_cdi_where_its_folders_have_it(tmp_path: Path, name: str, text: str) -> None:
     (tmp_path / name).write_text(text)
     (tmp_path / "other.json").write_text(json.dumps(SPEC | {"kind": "vendor.com/net", "devices": [{"name": OTHER}]}))
     info = {"CDISpecDirs": [str(tmp_path), "/nonexistent"]}
