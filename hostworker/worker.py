@@ -61,6 +61,9 @@ CLEAR_IMAGES_SECONDS: Final = 300
 MAX_CONCURRENT: Final = 8  # starts, and as many stops, that the reconciler resumes
 
 
+Loop = tuple[Callable[[], None], float]  # what is called, and the seconds between its calls
+
+
 class HostWorker:
     """Runs one host's background loops in threads of their own, from `begin` to `end`."""
 
@@ -85,8 +88,16 @@ class HostWorker:
         self._starts = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="start")
         self._stops = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="stop")
         self._storage = FolderStorage(runtime, host, privileges or DirectPrivileges(), self._stopped)
-        usage = UsageRecorder(runtime, host, watchdog.readings if watchdog else dict)
-        loops: list[tuple[Callable[[], None], float]] = [
+        loops = [*self._own_loops(), *self._gpu_loops(watchdog, readings, arbiter)]
+        if hold_firewall:
+            loops.append((self.apply_firewall, RECONCILE_SECONDS))
+        self._threads = [
+            threading.Thread(target=self._repeat, args=loop, name=loop[0].__name__, daemon=True) for loop in loops
+        ]
+
+    def _own_loops(self) -> list[Loop]:
+        """Return what every host needs done."""
+        return [
             (self.heartbeat, hosts.HEARTBEAT_SECONDS),
             (self.reconcile, RECONCILE_SECONDS),
             (self.listen, 1),
@@ -99,22 +110,24 @@ class HostWorker:
             (self.report_images, host_images.REPORT_SECONDS),
             (self.pull_images, host_images.PULL_POLL_SECONDS),
             (self.clear_images, CLEAR_IMAGES_SECONDS),
-            (ShareWatch(runtime, host).poll, share_watch.POLL_INTERVAL_SECONDS),
-            (SessionKeys(runtime, host).poll, session_keys.POLL_INTERVAL_SECONDS),
-            (usage.poll, usage_recorder.POLL_INTERVAL_SECONDS),
-            (JupyterActivity(host).poll, jupyter_activity.POLL_INTERVAL_SECONDS),
+            (ShareWatch(self.runtime, self.host).poll, share_watch.POLL_INTERVAL_SECONDS),
+            (SessionKeys(self.runtime, self.host).poll, session_keys.POLL_INTERVAL_SECONDS),
+            (JupyterActivity(self.host).poll, jupyter_activity.POLL_INTERVAL_SECONDS),
         ]
+
+    def _gpu_loops(
+        self, watchdog: Watchdog | None, readings: GpuReadings | None, arbiter: Arbiter | None
+    ) -> list[Loop]:
+        """Return what is read of the GPUs and their sessions, and done with it; usage is recorded without GPUs too."""
+        usage = UsageRecorder(self.runtime, self.host, watchdog.readings if watchdog else dict)
+        loops: list[Loop] = [(usage.poll, usage_recorder.POLL_INTERVAL_SECONDS)]
         if watchdog:
             loops.append((watchdog.poll, gpu_watchdog.POLL_INTERVAL_SECONDS))
         if readings:
             loops.append((readings.poll, gpu_readings.POLL_INTERVAL_SECONDS))
         if arbiter:
-            loops.append((ArbiterWatch(host, arbiter).poll, arbiter_watch.POLL_INTERVAL_SECONDS))
-        if hold_firewall:
-            loops.append((self.apply_firewall, RECONCILE_SECONDS))
-        self._threads = [
-            threading.Thread(target=self._repeat, args=loop, name=loop[0].__name__, daemon=True) for loop in loops
-        ]
+            loops.append((ArbiterWatch(self.host, arbiter).poll, arbiter_watch.POLL_INTERVAL_SECONDS))
+        return loops
 
     def begin(self) -> None:
         """Reconcile once, so that the host is ready if its engine is, then start the loops."""
