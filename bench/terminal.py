@@ -58,8 +58,9 @@ def two_sessions(platform: Platform) -> list[str]:
     with psycopg.connect(embedded.database_url(platform.var_dir)) as database:
         database.execute(
             "INSERT INTO resources_image (environment, version, reference, description, is_enabled, is_default,"
-            " min_cpu, min_memory, min_fgpu, source, architecture, accelerators, enable_hint, is_local, created_at)"
-            " VALUES ('Tiny', '1', %s, '', true, true, 1, 67108864, 0, 'registry', '', '', '', false, now())",
+            " min_cpu, min_memory, min_fgpu, min_gpu_memory, source, architecture, accelerators, enable_hint, is_local,"
+            " created_at)"
+            " VALUES ('Tiny', '1', %s, '', true, true, 1, 67108864, 0, 0, 'registry', '', '', '', false, now())",
             (image,),
         )
     client = Client(platform)

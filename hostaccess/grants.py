@@ -102,6 +102,15 @@ GRANTS: Final = (
         written=OF_HOST,
     ),
     TableGrant(
+        table="resources_gpulink",
+        read="id gpu_id peer_id path nvlinks",
+        may_insert=True,
+        may_delete=True,
+        rows="EXISTS (SELECT FROM resources_gpu gpu WHERE gpu.id = gpu_id AND gpu.host_id = @HOST@)",
+        written="(SELECT count(*) FROM resources_gpu gpu WHERE gpu.id IN (gpu_id, peer_id) AND gpu.host_id = @HOST@)"
+        " = 2",
+    ),
+    TableGrant(
         table="resources_gpureading",
         read="gpu_id at utilisation memory_used temperature power",
         update="at utilisation memory_used temperature power",
@@ -116,9 +125,11 @@ GRANTS: Final = (
     TableGrant(
         table="resources_image",
         read="id environment version reference description is_enabled is_default min_cpu min_memory min_fgpu owner_id"
-        " source architecture accelerators size enable_hint is_local registry_digest removed_at created_at",
+        " min_gpu_memory source architecture accelerators size enable_hint is_local registry_digest removed_at"
+        " created_at",
         update="environment version reference description is_enabled is_default min_cpu min_memory min_fgpu owner_id"
-        " source architecture accelerators size enable_hint is_local registry_digest removed_at created_at",
+        " min_gpu_memory source architecture accelerators size enable_hint is_local registry_digest removed_at"
+        " created_at",
         may_insert=True,
         rows=ALL_ROWS,
         changed=_OWN_CONVERSION,
@@ -169,7 +180,7 @@ GRANTS: Final = (
         " kind command time_limit extension not_before required_roots wanted_roots status reason detail eta eta_reason"
         " result attempt host_id avoided_hosts refused_until start_failures start_by container_id address"
         " last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail created_at status_at started_at"
-        " ended_at charge_percent",
+        " ended_at charge_percent group_choices group_waits gpu_model min_gpu_memory",
         update="status reason detail eta eta_reason result host_id avoided_hosts start_failures start_by container_id"
         " address last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail status_at started_at"
         " ended_at",

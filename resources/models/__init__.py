@@ -14,6 +14,7 @@ from resources.models.images import (
 )
 from resources.models.machines import (
     Gpu,
+    GpuLink,
     GpuReading,
     Host,
     HostHealth,
@@ -34,6 +35,7 @@ __all__ = [
     "App",
     "BuildState",
     "Gpu",
+    "GpuLink",
     "GpuReading",
     "Host",
     "HostHealth",

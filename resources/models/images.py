@@ -86,6 +86,9 @@ class Image(models.Model):
     min_cpu = models.PositiveIntegerField("least CPU cores", default=1)
     min_memory = models.PositiveBigIntegerField("least memory (bytes)", default=64 * MIB)
     min_fgpu = models.PositiveIntegerField("least milli-fGPU", default=0)
+    min_gpu_memory = models.PositiveBigIntegerField(
+        "least GPU memory (bytes)", default=0, help_text="That a session gets on one GPU; 0: any"
+    )
     owner = models.ForeignKey(
         User,
         on_delete=models.PROTECT,

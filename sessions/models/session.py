@@ -57,6 +57,13 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """Return the sessions that have ended, but not as they should."""
         return self.filter(~has_succeeded(), status__in=FINAL)
 
+    def waiting_in(self, group_id: int) -> "SessionQuerySet":
+        """Return the sessions that wait to start in a resource group, be it one of several."""
+        return self.filter(
+            Q(resource_group=group_id, group_choices=[]) | Q(group_choices__contains=[group_id]),
+            status=Status.PENDING,
+        )
+
     def in_queue_order(self) -> "SessionQuerySet":
         """Return the sessions as the queue serves them: higher priority first, then the longest waiting."""
         return self.order_by("-priority", "created_at", "id")
@@ -79,6 +86,21 @@ class Session(models.Model):
     allow_sudo = models.BooleanField(default=False, editable=False)
     charge_percent = models.PositiveSmallIntegerField(
         default=100, editable=False, help_text="Part of its use that counts in fair share"
+    )
+    group_choices = ArrayField(
+        models.BigIntegerField(),
+        default=list,
+        editable=False,
+        help_text="Resource groups in which it may start, the preferred first; empty: its own alone",
+    )
+    group_waits = models.JSONField(
+        default=dict, editable=False, help_text="Why it waits in each of several resource groups, by id"
+    )
+    gpu_model = models.CharField(
+        "GPU model", max_length=96, blank=True, editable=False, help_text="Of all GPUs of its host; empty: any"
+    )
+    min_gpu_memory = models.PositiveBigIntegerField(
+        "least GPU memory (bytes)", default=0, editable=False, help_text="That it gets on one GPU; 0: any"
     )
     kind = models.CharField(
         max_length=16, choices=[(kind.value, kind.value) for kind in Kind], default=Kind.INTERACTIVE.value
