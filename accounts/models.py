@@ -1,12 +1,13 @@
-"""Users, their resource policies, API tokens, SSH keys and login sessions."""
+"""Users, their resource policies and projects, API tokens, SSH keys and login sessions."""
 
 import uuid
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, ClassVar, Final
 
 from django.contrib.auth.models import AbstractUser, BaseUserManager
 from django.contrib.sessions.models import Session
-from django.core.validators import MaxValueValidator, MinValueValidator
+from django.core.validators import MaxValueValidator, MinValueValidator, RegexValidator
 from django.db import models
 from django.db.models.functions import Lower
 from django.utils import timezone
@@ -19,6 +20,7 @@ from accounts.user_agents import AGENT_LENGTH, browser_of, system_of
 
 TOKEN_LIFETIME: Final = timedelta(days=30)
 DEFAULT_POLICY = "default"
+PROJECT_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z"
 DEFAULT_WEIGHT: Final = 100
 WEIGHT_VALIDATORS: Final = [MinValueValidator(1), MaxValueValidator(10_000)]
 DEFAULT_LIMITS: Final = {
@@ -36,7 +38,10 @@ DEFAULT_LIMITS: Final = {
 
 
 class ResourcePolicy(models.Model):
-    """Limits for a user's sessions together. An empty limit means unlimited."""
+    """Limits for the sessions of a user, or of a project's members, together. An empty limit means unlimited.
+
+    A session of a project is bound by two policies, its owner's and the project's: see `accounts.policies`.
+    """
 
     name = models.CharField(max_length=64, unique=True)
     cpu = models.PositiveIntegerField("CPU cores", null=True, blank=True)
@@ -44,6 +49,16 @@ class ResourcePolicy(models.Model):
     fgpu = models.PositiveIntegerField("milli-fGPU", null=True, blank=True, help_text="1000 is 1 fGPU")
     max_sessions = models.PositiveIntegerField("concurrent sessions", null=True, blank=True)
     max_pending = models.PositiveIntegerField("pending sessions", null=True, blank=True)
+    max_per_launch = models.PositiveIntegerField(
+        "sessions per launch", null=True, blank=True, help_text="Started by one click or request"
+    )
+    max_priority = models.SmallIntegerField(
+        "highest priority",
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(0), MaxValueValidator(100)],
+        help_text="Of a session, from 0 to 100; those that name none have 10, or this where it is lower",
+    )
     max_lifetime = models.DurationField(
         null=True,
         blank=True,
@@ -59,6 +74,11 @@ class ResourcePolicy(models.Model):
         default=DEFAULT_WEIGHT,
         validators=WEIGHT_VALIDATORS,
         help_text="In resource groups of fair order: 200 is due twice as much as 100",
+    )
+    preemptible_only = models.BooleanField(
+        "preemptible sessions only",
+        default=False,
+        help_text="Every session may be ended for others that wait, after a warning",
     )
     allow_sudo = models.BooleanField(default=False, help_text="Sessions may gain root inside their container")
     allow_public_apps = models.BooleanField(
@@ -151,6 +171,92 @@ class User(AbstractUser):
 
     def __str__(self) -> str:
         return self.email
+
+
+class ProjectQuerySet(models.QuerySet["Project"]):
+    """Questions about projects."""
+
+    def visible_to(self, user: User) -> "ProjectQuerySet":
+        """Return the projects that `user` is a member of, or all for a superadmin."""
+        return self if user.is_superuser else self.filter(memberships__user=user)
+
+    def usable_by(self, user: User) -> "ProjectQuerySet":
+        """Return the active projects for which `user` may start sessions: those that they are a member of."""
+        return self.filter(is_active=True, memberships__user=user)
+
+    def managed_by(self, user: User) -> "ProjectQuerySet":
+        """Return the projects that `user` manages, inactive ones included, or all for a superadmin."""
+        if user.is_superuser:
+            return self
+        return self.filter(memberships__user=user, memberships__role=ProjectRole.MANAGER.value)
+
+
+class Project(models.Model):
+    """A team, with limits for the sessions of its members together and a weight of its own in fair share."""
+
+    name = models.CharField(
+        max_length=64,
+        unique=True,
+        validators=[RegexValidator(PROJECT_NAME, "Use letters, digits and . _ - and begin with a letter or digit.")],
+        help_text="Letters, digits and . _ -, such as vision-lab",
+    )
+    description = models.CharField(max_length=200, blank=True)
+    policy = models.ForeignKey(
+        ResourcePolicy,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="projects",
+        help_text="Limits for the sessions of all members together; empty: those of each member's own policy alone",
+    )
+    share_weight = models.PositiveSmallIntegerField(
+        default=DEFAULT_WEIGHT,
+        validators=WEIGHT_VALIDATORS,
+        help_text="In resource groups of fair order, where its sessions count for the project: 200 is due twice as "
+        "much as 100",
+    )
+    is_active = models.BooleanField(
+        "active", default=True, help_text="An inactive project starts no sessions; those that run go on"
+    )
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    members = models.ManyToManyField(User, through="Membership", related_name="projects")
+
+    objects: ClassVar[ProjectQuerySet] = ProjectQuerySet.as_manager()  # type: ignore[assignment]
+
+    class Meta:
+        ordering = ("name",)
+        constraints = (models.UniqueConstraint(Lower("name"), name="project_name_unique_in_any_case"),)
+
+    def __str__(self) -> str:
+        return self.name
+
+    def limits(self) -> PolicyLimits:
+        """Return the limits of all members' sessions together; an inactive project may hold none."""
+        limits = self.policy.limits() if self.policy else PolicyLimits()
+        return limits if self.is_active else replace(limits, sessions=0)
+
+
+class ProjectRole(models.TextChoices):
+    """What a member may do in a project."""
+
+    MEMBER = "member", "member: starts sessions"
+    MANAGER = "manager", "manager: also sees and ends the sessions of all members, and chooses the members"
+
+
+class Membership(models.Model):
+    """The fact that a user belongs to a project."""
+
+    project = models.ForeignKey(Project, on_delete=models.CASCADE, related_name="memberships")
+    user = models.ForeignKey(User, on_delete=models.CASCADE, related_name="memberships")
+    role = models.CharField(max_length=8, choices=ProjectRole.choices, default=ProjectRole.MEMBER.value)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ("project", "user")
+        constraints = (models.UniqueConstraint(fields=("user", "project"), name="membership_unique"),)
+
+    def __str__(self) -> str:
+        return f"{self.user} in {self.project}"
 
 
 class SshKey(models.Model):

@@ -72,7 +72,7 @@ GRANTS: Final = (
         table="resources_resourcegroup",
         read="id name description fgpu_per_gpu host_loss_grace use_mps placement queue_order ageing"
         " reservation_delay pending_timeout is_active open_to_all sharing start_allowance"
-        " half_life starvation_limit deny_private_networks",
+        " half_life starvation_limit deny_private_networks allow_interactive allow_batch",
         rows=ALL_ROWS,
     ),
     TableGrant(
@@ -162,8 +162,13 @@ GRANTS: Final = (
         table="accounts_resourcepolicy",
         read="id name cpu memory fgpu max_sessions max_pending max_lifetime max_extension allow_sudo"
         " allow_public_apps disk_bytes max_folders storage_bytes storage_files max_private_images allow_conversion"
-        " allow_unlisted_images share_weight",
+        " allow_unlisted_images share_weight max_per_launch max_priority preemptible_only",
         rows=ALL_ROWS,
+    ),
+    TableGrant(
+        table="accounts_project",
+        read="id name description policy_id share_weight is_active created_at",
+        rows="EXISTS (SELECT FROM compute_session mine WHERE mine.project_id = accounts_project.id)",
     ),
     TableGrant(
         table="accounts_user",
@@ -176,9 +181,9 @@ GRANTS: Final = (
     ),
     TableGrant(
         table="compute_session",
-        read="id owner_id name image_id resource_group_id cpu memory shared_memory fgpu environment priority allow_sudo"
-        " kind command time_limit extension not_before required_roots wanted_roots status reason detail eta eta_reason"
-        " result attempt host_id avoided_hosts refused_until start_failures start_by container_id address"
+        read="id owner_id project_id name image_id resource_group_id cpu memory shared_memory fgpu environment priority"
+        " allow_sudo kind command time_limit extension not_before required_roots wanted_roots status reason detail eta"
+        " eta_reason result attempt host_id avoided_hosts refused_until start_failures start_by container_id address"
         " last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail created_at status_at started_at"
         " ended_at charge_percent group_choices group_waits gpu_model min_gpu_memory",
         update="status reason detail eta eta_reason result host_id avoided_hosts start_failures start_by container_id"

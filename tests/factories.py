@@ -1,13 +1,14 @@
 """Plain makers of test rows: one object each, valid by default; keyword arguments replace any field."""
 
 import itertools
+from collections.abc import Iterable
 from typing import Any, Final
 
 from django.conf import settings
 from django.db import transaction
 from django.db.models import Sum
 
-from accounts.models import ResourcePolicy, User
+from accounts.models import Membership, Project, ProjectRole, ResourcePolicy, User
 from folders.models import Folder, HostRoot, StorageRoot
 from resources.models import App, Gpu, Host, HostStatus, Image, Preset, ResourceGroup
 from resources.units import GIB, MIB
@@ -31,6 +32,14 @@ def make_user(**overrides: Any) -> User:
     if "policy" not in fields:
         fields["policy"] = make_policy()
     return User.objects.create_user(**fields)
+
+
+def make_project(*members: User, managers: Iterable[User] = (), **overrides: Any) -> Project:
+    """Return an active project without limits of its own."""
+    project = Project.objects.create(**{"name": f"project-{next(_numbers)}"} | overrides)
+    roles = [(user, ProjectRole.MEMBER) for user in members] + [(user, ProjectRole.MANAGER) for user in managers]
+    Membership.objects.bulk_create(Membership(project=project, user=user, role=role.value) for user, role in roles)
+    return project
 
 
 def make_group(**overrides: Any) -> ResourceGroup:

@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from accounts.models import User
+from accounts.models import Project, User
 from resources.shares import SHARING_WORDS, Sharing
 from resources.tiers import Tier
 from resources.topology import GPU_PATH_WORDS, GpuPath, closeness_of
@@ -38,11 +38,37 @@ class ResourceGroupQuerySet(models.QuerySet["ResourceGroup"]):
     """Queries of resource groups."""
 
     def usable_by(self, user: User) -> "ResourceGroupQuerySet":
-        """Return the active groups in which `user` may start sessions; superadmins may use all of them."""
+        """Return the active groups in which `user` may start sessions, for themselves or for one of their projects.
+
+        Superadmins may use all of them.
+        """
         groups = self.filter(is_active=True)
         if user.is_superuser:
             return groups
-        return groups.filter(Q(open_to_all=True) | Q(users=user)).distinct()
+        return groups.filter(
+            Q(open_to_all=True)
+            | Q(pk__in=self.model.users.through.objects.filter(user=user).values("resourcegroup"))
+            | Q(
+                pk__in=self.model.projects.through.objects.filter(project__in=Project.objects.usable_by(user)).values(
+                    "resourcegroup"
+                )
+            )
+        )
+
+    def usable_for(self, user: User, project: Project | None) -> "ResourceGroupQuerySet":
+        """Return the active groups in which a session of `user` for `project`, or for none, may start.
+
+        A grant to a project is for its sessions alone; what is granted to a user is for all of theirs.
+        """
+        groups = self.filter(is_active=True)
+        if user.is_superuser:
+            return groups
+        granted = Q(open_to_all=True) | Q(
+            pk__in=self.model.users.through.objects.filter(user=user).values("resourcegroup")
+        )
+        if project is not None:
+            granted |= Q(pk__in=project.resource_groups.values("pk"))
+        return groups.filter(granted)
 
 
 class PlacementChoice(models.TextChoices):
@@ -141,6 +167,18 @@ class ResourceGroup(models.Model):
     is_active = models.BooleanField(default=True, help_text="Inactive groups start no sessions")
     open_to_all = models.BooleanField(default=False, help_text="Every user may use this group")
     users = models.ManyToManyField(User, blank=True, related_name="resource_groups")
+    projects = models.ManyToManyField(
+        Project,
+        blank=True,
+        related_name="resource_groups",
+        help_text="Whose sessions may start here, whoever of the members starts them",
+    )
+    allow_interactive = models.BooleanField(
+        "interactive sessions", default=True, help_text="Sessions without a command of their own may start here"
+    )
+    allow_batch = models.BooleanField(
+        "batch sessions", default=True, help_text="Sessions that run a command and end with it may start here"
+    )
 
     objects: ClassVar[ResourceGroupQuerySet] = ResourceGroupQuerySet.as_manager()  # type: ignore[assignment]
 
@@ -150,6 +188,9 @@ class ResourceGroup(models.Model):
             models.CheckConstraint(condition=Q(fgpu_per_gpu__gte=1), name="group_cuts_a_gpu_into_at_least_one"),
             models.CheckConstraint(condition=Q(ageing__gt=timedelta(0)), name="group_ages_by_a_span"),
             models.CheckConstraint(condition=Q(half_life__gt=timedelta(0)), name="group_halves_use_after_a_span"),
+            models.CheckConstraint(
+                condition=Q(allow_interactive=True) | Q(allow_batch=True), name="group_allows_a_kind_of_session"
+            ),
         )
 
     def __str__(self) -> str:

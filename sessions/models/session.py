@@ -12,7 +12,8 @@ from django.db import models, transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
-from accounts.models import User
+from accounts.models import Project, ResourcePolicy, User
+from accounts.policies import policies_of
 from resources.models import Host, Image, ResourceGroup
 from resources.tiers import Tier, share_tiers
 from sessions import lifecycle, notify
@@ -74,6 +75,15 @@ class Session(models.Model):
 
     id = models.CharField(primary_key=True, max_length=16, default=new_session_id, editable=False)
     owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="compute_sessions", db_index=False)
+    project = models.ForeignKey(
+        Project,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="sessions",
+        db_index=False,
+        help_text="Whose limits apply as well, and whose managers see and end it",
+    )
     name = models.CharField(max_length=64)
     image = models.ForeignKey(Image, on_delete=models.PROTECT, related_name="sessions", db_index=False)
     resource_group = models.ForeignKey(ResourceGroup, on_delete=models.PROTECT, related_name="sessions", db_index=False)
@@ -167,6 +177,9 @@ class Session(models.Model):
         indexes = (
             models.Index(fields=("owner", "-created_at"), name="session_owner_created"),
             models.Index(
+                fields=("project", "-created_at"), condition=Q(project__isnull=False), name="session_project_created"
+            ),
+            models.Index(
                 F("priority").desc(),
                 "created_at",
                 "id",
@@ -214,6 +227,11 @@ class Session(models.Model):
     def is_final(self) -> bool:
         """True once the session has ended."""
         return self.status in FINAL
+
+    @property
+    def policies(self) -> tuple[ResourcePolicy, ...]:
+        """The policies that bind it, its owner's first; fetch `owner__policy` and `project__policy` with it."""
+        return policies_of(self.owner, self.project)
 
     @property
     def held_shares(self) -> list[tuple[GpuShare, Tier]]:
