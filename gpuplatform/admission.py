@@ -1,37 +1,60 @@
 """Bounds the requests that Django works on at once, so that overload is a quick 503 and never an error of the pool."""
 
 import asyncio
+import logging
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
+from django.db import connection
+from django.http import HttpResponse
 from django.utils.translation import gettext
 
-from gpuplatform.unavailable import unavailable
+from gpuplatform.database_silence import server_of
+from gpuplatform.unavailable import database_away, unavailable
 from proxy.asgi import Application
 from proxy.asgi_request import Message, Receive, Scope, Send
 
 SLOTS: Final = 16  # requests under way in one process: fewer than the connections of its pool
 QUEUE: Final = 128  # requests that wait for a slot
 WAIT_SECONDS: Final = 0.8
+PATIENCE_SECONDS: Final = 1.0  # with a request, after which the database is asked whether it answers at all
+ANSWER_SECONDS: Final = 1.0  # for its answer
 BUFFER_BYTES: Final = 1024 * 1024  # of a response, which a slow client takes after the slot was released
 POLICY: Final = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"  # middleware does not see this page
 UNLIMITED: Final = frozenset({"/healthz"})
+
+
+logger = logging.getLogger(__name__)
 
 
 class Admission:
     """ASGI middleware that gives each request a slot while Django works on it; refuses with 503 what waits too long.
 
     A response is buffered up to BUFFER_BYTES, so that neither its slot nor its database connection depends on how fast
-    the client reads. One that is larger keeps its slot until it is sent.
+    the client reads. One that is larger keeps its slot until it is sent. Where the database has fallen silent, clients
+    get 503 at once, however long the threads of their requests wait for it, which keep their slots meanwhile.
     """
 
     def __init__(
-        self, application: Application, *, slots: int = SLOTS, queue: int = QUEUE, wait_seconds: float = WAIT_SECONDS
+        self,
+        application: Application,
+        *,
+        slots: int = SLOTS,
+        queue: int = QUEUE,
+        wait_seconds: float = WAIT_SECONDS,
+        patience_seconds: float = PATIENCE_SECONDS,
+        database_answers: Callable[[], bool] | None = None,
     ) -> None:
         self._application = application
         self._slots = asyncio.Semaphore(slots)
         self._waiting = 0
         self._queue = queue
         self._wait_seconds = wait_seconds
+        self._patience_seconds = patience_seconds
+        self._database_answers = database_answers or _database_answers
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="admission")
+        self._abandoned: set[asyncio.Task[None]] = set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve the request, or refuse it; its body is received first, as slowly as the client sends it."""
@@ -40,14 +63,52 @@ class Admission:
             return
         request = await _BufferedRequest.received(receive)
         if not await self._acquire():
-            await _refuse(scope, send)
+            path, is_silent = scope["path"], bool(self._abandoned)
+            refusal = database_away(path) if is_silent else unavailable(path, gettext("The server is busy."))
+            await _send(refusal, send)
             return
         response = _BufferedResponse(send)
+        work = asyncio.create_task(self._work(scope, request, response))
+        try:
+            is_stuck = await self._is_stuck(work, response)
+        except asyncio.CancelledError:
+            work.cancel()
+            raise
+        if is_stuck:
+            self._abandon(work, response)
+            await _send(database_away(scope["path"]), send)
+            return
+        await work
+        await response.flush()
+
+    async def _work(self, scope: Scope, request: "_BufferedRequest", response: "_BufferedResponse") -> None:
+        """Have the request worked on in its slot."""
         try:
             await self._application(scope, request.receive, response.send)
         finally:
             self._slots.release()
-        await response.flush()
+
+    async def _is_stuck(self, work: asyncio.Task[None], response: "_BufferedResponse") -> bool:
+        """Return True once the request waits for a silent database, False once it is done."""
+        while True:
+            timeout = None if response.has_begun else self._patience_seconds
+            done, _ = await asyncio.wait({work}, timeout=timeout)
+            if done:
+                return False
+            loop = asyncio.get_running_loop()
+            if not response.has_begun and not await loop.run_in_executor(self._executor, self._database_answers):
+                return not (work.done() or response.has_begun)
+
+    def _abandon(self, work: asyncio.Task[None], response: "_BufferedResponse") -> None:
+        """Let the request end by itself; nobody waits for its response any more."""
+        response.discard()
+        self._abandoned.add(work)
+        work.add_done_callback(self._end_abandoned)
+
+    def _end_abandoned(self, work: asyncio.Task[None]) -> None:
+        self._abandoned.discard(work)
+        if not work.cancelled() and (error := work.exception()):
+            logger.warning("a request that waited for the database ended with %r", error)
 
     async def _acquire(self) -> bool:
         """Return whether there was a slot in time."""
@@ -91,13 +152,23 @@ class _BufferedResponse:
         self._send = send
         self._messages: list[Message] = []
         self._buffered_bytes = 0
+        self._is_discarded = False
+        self.has_begun = False
 
     async def send(self, message: Message) -> None:
         """Take the next message."""
+        if self._is_discarded:
+            return
+        self.has_begun = True
         self._messages.append(message)
         self._buffered_bytes += len(message.get("body", b""))
         if self._buffered_bytes > BUFFER_BYTES:
             await self.flush()
+
+    def discard(self) -> None:
+        """Send nothing, neither what is kept nor what comes."""
+        self._is_discarded = True
+        self._messages = []
 
     async def flush(self) -> None:
         """Send what is kept."""
@@ -106,9 +177,15 @@ class _BufferedResponse:
             await self._send(message)
 
 
-async def _refuse(scope: Scope, send: Send) -> None:
-    response = unavailable(scope["path"], gettext("The server is busy."))
+async def _send(response: HttpResponse, send: Send) -> None:
+    """Send a response that Django has not worked on."""
     response["Content-Security-Policy"] = POLICY
     headers = [(name.lower().encode(), value.encode()) for name, value in response.items()]
     await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
     await send({"type": "http.response.body", "body": response.content})
+
+
+def _database_answers() -> bool:
+    """Return whether the database answers a new connection within ANSWER_SECONDS."""
+    server = server_of(connection.get_connection_params())
+    return server is None or server.answers(ANSWER_SECONDS)

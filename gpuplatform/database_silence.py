@@ -1,30 +1,95 @@
 """Connections to PostgreSQL that give up a server which is silent while TCP still finds it in order."""
 
+import functools
+import socket
 import threading
 import time
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
-from psycopg.conninfo import make_conninfo
 from psycopg.rows import TupleRow
 
 SILENCE_SECONDS: Final = 2.0  # of a query, after which its connection asks whether the server answers at all
-CONNECT_SECONDS: Final = 2  # libpq's least
-KEPT_SECONDS: Final = 1.0
-REFUSED: Final = "FATAL"  # how a server begins that answers, and does not take one more connection
+ANSWER_SECONDS: Final = 2.0  # for an answer until a query is given up: a lost packet is sent again after one
+KEPT_SECONDS: Final = 0.5  # for which an answer, or its lack, counts for all threads
 READ_INTERVAL_SECONDS: Final = 0.1
+DEFAULT_PORT: Final = 5432
+SSL_REQUEST: Final = bytes.fromhex("0000000804d2162f")  # of the protocol; answered before a client says who it is
 
 Value = TypeVar("Value")
+
+
+class DatabaseServer:
+    """Whether a PostgreSQL server answers, asked once for all threads of this process that want to know.
+
+    `is_silent` holds from the first question without an answer until the next one with an answer. While it holds,
+    nobody needs to wait for the server, nor for a connection of the pool.
+    """
+
+    def __init__(self, host: str, port: int) -> None:
+        """`host` is a name, an address, or the folder of a Unix socket."""
+        self.is_silent = False
+        self._host = host
+        self._port = port
+        self._lock = threading.Lock()
+        self._asked_at = float("-inf")
+
+    def answers(self, within_seconds: float) -> bool:
+        """Return whether it answers, or did within KEPT_SECONDS; False while another thread asks a silent one."""
+        if not self._lock.acquire(blocking=not self.is_silent):
+            return False
+        try:
+            if time.monotonic() - self._asked_at > KEPT_SECONDS:
+                self.is_silent = not self._responds(within_seconds)
+                self._asked_at = time.monotonic()
+            return not self.is_silent
+        finally:
+            self._lock.release()
+
+    def _responds(self, within_seconds: float) -> bool:
+        """Ask whether it does TLS, which needs neither a role nor one of the server's connections."""
+        try:
+            with self._connected(within_seconds) as connection:
+                connection.sendall(SSL_REQUEST)
+                return bool(connection.recv(1))
+        except OSError:
+            return False
+
+    def _connected(self, within_seconds: float) -> socket.socket:
+        if not self._host.startswith("/"):
+            return socket.create_connection((self._host, self._port), within_seconds)
+        connection = socket.socket(socket.AF_UNIX)
+        connection.settimeout(within_seconds)
+        try:
+            connection.connect(f"{self._host}/.s.PGSQL.{self._port}")
+        except OSError:
+            connection.close()
+            raise
+        return connection
+
+
+@functools.cache
+def server_at(host: str, port: int) -> DatabaseServer:
+    """Return the server at an address, the same one for all threads."""
+    return DatabaseServer(host, port)
+
+
+def server_of(parameters: Mapping[str, Any]) -> DatabaseServer | None:
+    """Return the server that connections with libpq's `parameters` go to; None where libpq chooses among several."""
+    host, port = str(parameters.get("host") or ""), str(parameters.get("port") or DEFAULT_PORT)
+    return server_at(host, int(port)) if host and "," not in host else None
 
 
 class WatchedConnection(psycopg.Connection[TupleRow]):
     """A connection whose queries may take any time as long as the server answers others.
 
     A frozen server, or one behind a network that drops packets, leaves a query without an answer, and neither
-    keepalive nor tcp_user_timeout tells it where the kernel goes on acknowledging. After SILENCE_SECONDS a new
-    connection is tried; where that gets no answer within CONNECT_SECONDS either, the query ends with OperationalError
-    and its connection is closed. Whether the server still commits what it was sent is open, as with any lost one.
+    keepalive nor tcp_user_timeout tells it where the kernel goes on acknowledging. After SILENCE_SECONDS the server is
+    asked over a new connection; where that gets no answer within ANSWER_SECONDS either, the query ends with
+    OperationalError and its connection is closed. Whether the server still commits what it was sent is open, as with
+    any lost one.
     """
 
     def wait(self, gen: PQGen[Value], interval: float = READ_INTERVAL_SECONDS, timeout: float | None = None) -> Value:
@@ -50,36 +115,6 @@ class WatchedConnection(psycopg.Connection[TupleRow]):
 
     def _demand_answer(self) -> None:
         """Raise OperationalError where the server does not answer a new connection; this one is then closed."""
-        password = {"password": self.info.password} if self.info.password else {}
-        parameters: dict[str, str | int | None] = {**self.info.get_parameters(), **password}
-        if not _sign_of_life.seen(make_conninfo("", **parameters | {"connect_timeout": CONNECT_SECONDS})):
+        if not server_at(self.info.host, self.info.port).answers(ANSWER_SECONDS):
             self.close()
             raise psycopg.OperationalError("the server does not answer; the connection is closed")
-
-
-class _SignOfLife:
-    """Whether a server answers, asked once for all threads that want to know."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._answers: dict[str, tuple[float, bool]] = {}
-
-    def seen(self, conninfo: str) -> bool:
-        """Return whether it answered within CONNECT_SECONDS, at most KEPT_SECONDS ago."""
-        with self._lock:
-            asked_at, answered = self._answers.get(conninfo, (float("-inf"), False))
-            if time.monotonic() - asked_at > KEPT_SECONDS:
-                answered = _answers(conninfo)
-                self._answers[conninfo] = (time.monotonic(), answered)
-            return answered
-
-
-def _answers(conninfo: str) -> bool:
-    try:
-        psycopg.connect(conninfo).close()
-    except psycopg.Error as error:
-        return REFUSED in str(error)
-    return True
-
-
-_sign_of_life: Final = _SignOfLife()

@@ -143,6 +143,7 @@ TEMPLATES = [
 ]
 
 DATABASES = {"default": env.db_url_config(DATABASE_URL or embedded.database_url(COMPUTE_VAR_DIR))}
+DATABASES["default"]["ENGINE"] = "gpuplatform.database"
 # Under ASGI every request has its own thread, so connections are pooled per process, not per thread. A server that says
 # nothing more, since packets are dropped or it is frozen, is given up within seconds, and gives up its clients and what
 # they had locked likewise. pgbouncer refuses `options`, as it must: connections own advisory locks.

@@ -25,10 +25,15 @@ def unavailable(path: str, reason: str, request: HttpRequest | None = None) -> H
     return response
 
 
+def database_away(path: str, request: HttpRequest | None = None) -> HttpResponse:
+    """Return the response to a request while the database is away."""
+    return unavailable(path, gettext("The database does not answer at present."), request)
+
+
 def handle_error(request: HttpRequest) -> HttpResponse:
     """Return the response to an unhandled exception: 503 while the database is away, else 500; for `handler500`."""
     if isinstance(sys.exc_info()[1], OperationalError | InterfaceError):
-        return unavailable(request.path, gettext("The database does not answer at present."), request)
+        return database_away(request.path, request)
     if request.path.startswith(API):
         return JsonResponse({"detail": gettext("An error occurred and was logged.")}, status=500)
     return HttpResponse(_page("500.html", request), status=500)

@@ -118,6 +118,32 @@ async def test_a_slow_client_holds_no_slot(blocked: str) -> None:
     slow.cancel()
 
 
+async def test_clients_do_not_wait_for_threads_that_wait_for_a_silent_database() -> None:
+    release, is_silent = asyncio.Event(), True
+    admission = Admission(held(release), slots=2, patience_seconds=0.01, database_answers=lambda: not is_silent)
+    statuses = await asyncio.gather(status_of(admission), status_of(admission, "/api/v1/me/"))
+    assert Counter(statuses) == {503: 2}
+    is_silent = False
+    third = asyncio.create_task(status_of(admission))  # the slots are not free yet
+    await asyncio.sleep(0)
+    release.set()
+    assert await third == 200
+
+
+async def test_slow_requests_are_waited_for_while_the_database_answers() -> None:
+    release, asked = asyncio.Event(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def answers() -> bool:
+        loop.call_soon_threadsafe(asked.set)
+        return True
+
+    slow = asyncio.create_task(status_of(Admission(held(release), patience_seconds=0.01, database_answers=answers)))
+    await asked.wait()
+    release.set()
+    assert await slow == 200
+
+
 @pytest.mark.loopback
 @pytest.mark.django_db(transaction=True)
 def test_overload_is_never_an_error(server: LiveServer) -> None:

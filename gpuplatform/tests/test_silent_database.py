@@ -1,12 +1,18 @@
 """PostgreSQL away without a word: frozen, or behind a network that drops packets; its connections stay open."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psycopg
 import pytest
+import requests
 from django.db import OperationalError, connection
+from psycopg_pool import ConnectionPool
 
 from gpuplatform import database_silence
+from gpuplatform.admission import SLOTS
+from gpuplatform.database_silence import server_at
 from hostworker import worker as worker_module
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.worker import HostWorker
@@ -15,10 +21,11 @@ from resources.models import Host, HostStatus
 from sessions import sweeps
 from sessions.lifecycle import Status
 from sessions.models import Session
-from tests.factories import make_host, session_in
-from tests.relay import Relay
-from tests.silent_database import connecting_at, database_relay, direct_connection
-from tests.wait import until
+from tests.factories import make_host, make_user, session_in
+from tests.live import login_cookie, serving
+from tests.relay import Relay, relaying
+from tests.silent_database import connecting_at, database_relay, direct_connection, tcp_server, url_at
+from tests.wait import SECONDS, until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.loopback]
 
@@ -27,6 +34,29 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.loopback]
 def relay() -> Iterator[Relay]:
     with database_relay() as running:
         yield running
+
+
+def test_pages_and_api_say_so_while_the_database_is_silent(relay: Relay, tmp_path: Path) -> None:
+    paths = ["/sessions/", "/api/v1/me/"] * SLOTS
+    settings = "tests.settings_without_debug"
+    with serving(tmp_path / "web.log", DATABASE_URL=url_at(relay.port), DJANGO_SETTINGS_MODULE=settings) as web:
+        cookie = login_cookie(make_user(), web.url)
+
+        def ask(path: str) -> requests.Response:
+            return requests.get(web.url + path, cookies={cookie["name"]: cookie["value"]}, timeout=SECONDS)
+
+        with ThreadPoolExecutor(len(paths)) as clients:
+            assert {response.status_code for response in clients.map(ask, paths[:2])} == {200}
+            relay.freeze()
+            waiting = [clients.submit(ask, path) for path in paths]
+            assert ask("/healthz").json() == {"database": "unreachable", "redis": "ok"}
+            assert {request.result().status_code for request in waiting} == {503}
+            page, api = clients.map(ask, paths[:2])
+            assert (page.status_code, api.status_code) == (503, 503)
+            assert "Your sessions keep running" in page.text
+            assert api.json() == {"detail": "The database does not answer at present."}
+            relay.thaw()
+            until(lambda: {response.status_code for response in clients.map(ask, paths[:4])} == {200})
 
 
 def test_a_host_worker_beats_again_once_packets_come_through(
@@ -66,8 +96,10 @@ def test_a_slow_query_is_no_silent_server(monkeypatch: pytest.MonkeyPatch) -> No
         assert cursor.fetchone() == ("", 1)
 
 
-def test_a_query_to_a_silent_server_ends_with_its_connection(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_query_to_a_silent_server_ends_and_no_thread_waits(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_silence, "SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(database_silence, "ANSWER_SECONDS", 0.1)
+    server = database_silence.server_at("127.0.0.1", relay.port)
     with connecting_at(relay.port):
         with connection.cursor() as cursor:
             relay.freeze()
@@ -75,7 +107,36 @@ def test_a_query_to_a_silent_server_ends_with_its_connection(relay: Relay, monke
                 cursor.execute("SELECT 1")
         assert isinstance(connection.connection, psycopg.Connection)
         assert connection.connection.closed
-        relay.thaw()
         connection.close()
+        assert server.is_silent
+        with monkeypatch.context() as patched:
+            patched.setattr(ConnectionPool, "getconn", lambda _: pytest.fail("waits for a connection"))
+            with pytest.raises(OperationalError, match="does not answer"):
+                connection.cursor()
+        relay.thaw()
+        until(lambda: server.answers(SECONDS))
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
+
+
+@pytest.mark.long
+def test_locks_of_a_machine_that_vanished_end(tmp_path: Path) -> None:
+    with tcp_server(tmp_path) as server, relaying(server) as relay:
+        options = {
+            name: value for name, value in connection.settings_dict["OPTIONS"].items() if name not in ("pool", "host")
+        }
+
+        def connect(port: int) -> psycopg.Connection[tuple[object, ...]]:
+            return psycopg.connect(host="127.0.0.1", port=port, user="postgres", autocommit=True, **options)
+
+        until(lambda: server_at("127.0.0.1", server).answers(SECONDS))
+        idle, busy, other = connect(relay.port), connect(relay.port), connect(server)
+        idle.execute("SELECT pg_advisory_lock(1)")
+        busy.execute("SELECT pg_advisory_lock(2)")
+        busy.pgconn.send_query(b"SELECT pg_sleep(3600)")
+        held = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'"
+        assert other.execute(held).fetchone() == (2,)
+        relay.drop()
+        until(lambda: other.execute(held).fetchone() == (0,))
+        for session in (idle, busy, other):
+            session.close()

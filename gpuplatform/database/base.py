@@ -1,0 +1,30 @@
+"""The database backend, in the module where Django looks for it."""
+
+from typing import Any, Final
+
+import psycopg
+from django.db.backends.postgresql import base
+
+from gpuplatform.database_silence import server_of
+
+ANSWER_SECONDS: Final = 1.0  # for an answer of a server that was silent a moment ago
+
+
+class DatabaseWrapper(base.DatabaseWrapper):
+    """Django's, which takes no connection of the pool while the server is silent.
+
+    Each of them would have to be found dead, and a new one waited for, by every request and again by each middleware
+    that asks for the login session.
+    """
+
+    def get_new_connection(self, conn_params: dict[str, Any]) -> Any:
+        """Return a connection of the pool. Raises OperationalError."""
+        server = server_of(conn_params)
+        if server and server.is_silent and not server.answers(ANSWER_SECONDS):
+            raise psycopg.OperationalError("the server does not answer")
+        try:
+            return super().get_new_connection(conn_params)
+        except psycopg.OperationalError:
+            if server:
+                server.answers(ANSWER_SECONDS)  # the others need not wait as long
+            raise
