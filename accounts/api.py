@@ -21,8 +21,6 @@ from rest_framework.permissions import AllowAny, BasePermission, IsAuthenticated
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
-from rest_framework.views import APIView
-from rest_framework.viewsets import GenericViewSet
 
 from accounts import logins, services, tokens
 from accounts.authentication import ApiTokenAuthentication
@@ -42,6 +40,7 @@ from accounts.serializers import (
     TokenSerializer,
 )
 from accounts.throttling import TokenThrottle
+from restapi.views import ApiView, ApiViewSet
 
 
 class ApiTokenScheme(KnoxTokenScheme):
@@ -58,7 +57,7 @@ def user_of(request: Request) -> User:
     return request.user
 
 
-class TokenView(APIView):
+class TokenView(ApiView):
     """API tokens: POST exchanges e-mail and password for one, DELETE revokes it; each expires."""
 
     throttle_scope = "token"
@@ -81,7 +80,6 @@ class TokenView(APIView):
         responses={
             200: TokenSerializer,
             400: OpenApiResponse(description="Wrong or malformed e-mail address or password"),
-            429: OpenApiResponse(description="Too many attempts; Retry-After says when to come back"),
         },
         auth=[],
     )
@@ -121,7 +119,7 @@ def _locked_out(wait: timedelta) -> str:
     return f"Too many failed attempts. Try again in {math.ceil(wait.total_seconds() / 60)} minutes."
 
 
-class MeView(APIView):
+class MeView(ApiView):
     """The current user."""
 
     @extend_schema(responses=MeSerializer)
@@ -140,7 +138,7 @@ class MeView(APIView):
         return Response(MeSerializer(user).data)
 
 
-class PasswordView(APIView):
+class PasswordView(ApiView):
     """The current user's password."""
 
     throttle_scope = "token"
@@ -148,10 +146,7 @@ class PasswordView(APIView):
 
     @extend_schema(
         request=NewPasswordSerializer,
-        responses={
-            204: None,
-            429: OpenApiResponse(description="Too many attempts; Retry-After says when to come back"),
-        },
+        responses={204: None},
     )
     def post(self, request: Request) -> Response:
         """Change the password, which ends all tokens, SSH keys and login sessions of the user."""
@@ -170,7 +165,7 @@ class PasswordView(APIView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class SshKeyViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, GenericViewSet[SshKey]):
+class SshKeyViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiViewSet[SshKey]):
     """The caller's public SSH keys, for access to the caller's sessions."""
 
     queryset = SshKey.objects.all()
@@ -183,7 +178,7 @@ class SshKeyViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Gener
 
     @extend_schema(
         request=NewSshKeySerializer,
-        responses={201: SshKeySerializer, 400: OpenApiResponse(description="What is wrong: {field: [message, ...]}")},
+        responses={201: SshKeySerializer},
     )
     def create(self, request: Request) -> Response:
         """Add a public key."""
@@ -201,7 +196,7 @@ class SshKeyViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Gener
         services.delete_ssh_key(instance)
 
 
-class ApiTokenViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, GenericViewSet[ApiToken]):
+class ApiTokenViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiViewSet[ApiToken]):
     """The caller's API tokens."""
 
     queryset = ApiToken.objects.all()
@@ -233,7 +228,7 @@ class ApiTokenViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, Gen
         tokens.revoke(instance)
 
 
-class LoginViewSet(ListModelMixin, DestroyModelMixin, GenericViewSet[LoginSession]):
+class LoginViewSet(ListModelMixin, DestroyModelMixin, ApiViewSet[LoginSession]):
     """The browsers in which the caller is signed in."""
 
     queryset = LoginSession.objects.all()

@@ -15,6 +15,8 @@ from accounts.tokens import MAX_LIFETIME
 class StrictSerializer(serializers.Serializer[Any]):
     """A serializer that refuses unknown fields instead of ignoring them."""
 
+    is_strict = True  # for the API's schema
+
     def to_internal_value(self, data: Any) -> Any:
         """Return the validated data; raise ValidationError with the messages of invalid and unknown fields."""
         unknown = {}
@@ -92,7 +94,9 @@ class LoginSessionSerializer(serializers.ModelSerializer[LoginSession]):
 class PolicySerializer(serializers.ModelSerializer[ResourcePolicy]):
     """A user's policy without its amounts, which are in `/me/limits/`, and in `/storage-roots/` for storage."""
 
-    max_lifetime = serializers.DurationField(help_text="A session ends this long after it started running.")
+    max_lifetime = serializers.DurationField(
+        allow_null=True, help_text="A session ends this long after it started running."
+    )
 
     max_extension = serializers.DurationField(help_text="Owners may extend a running session by this much in all.")
 

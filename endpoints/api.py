@@ -6,13 +6,11 @@ from typing import Any, cast
 
 from django.db import transaction
 from django.shortcuts import get_object_or_404
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import GenericViewSet
 
 from accounts.api import user_of
 from endpoints import addresses, services
@@ -23,11 +21,10 @@ from endpoints.serializers import (
     ShareLinkSerializer,
     ShareSerializer,
 )
+from restapi.views import ApiViewSet
 from sessions.app_serializers import EndpointSerializer
 from sessions.errors import RejectedError
 from sessions.models import Endpoint, EndpointState, Session, ShareLink
-
-REFUSED = OpenApiResponse(OpenApiTypes.OBJECT, description="What is wrong: {field: [message, ...]}, or {detail}")
 
 
 @contextmanager
@@ -40,7 +37,7 @@ def refusals() -> Iterator[None]:
         raise ValidationError(by_field) from refusal
 
 
-class AppViewSet(GenericViewSet[Endpoint]):
+class AppViewSet(ApiViewSet[Endpoint]):
     """The apps of one session."""
 
     queryset = Endpoint.objects.none()
@@ -57,7 +54,7 @@ class AppViewSet(GenericViewSet[Endpoint]):
         """Show an app that was opened."""
         return Response(EndpointSerializer(self._endpoint(session_id, app)).data)
 
-    @extend_schema(request=OpenSerializer, responses={200: OpenedSerializer, 400: REFUSED})
+    @extend_schema(request=OpenSerializer, responses={200: OpenedSerializer})
     def create(self, request: Request, session_id: str, app: str) -> Response:
         """Open an app, or change the options of an open one."""
         session, actor = self._session(session_id), user_of(request)
@@ -86,7 +83,7 @@ class AppViewSet(GenericViewSet[Endpoint]):
         page = self.paginate_queryset(cast(Any, links))
         return self.get_paginated_response(ShareLinkSerializer(page, many=True).data)
 
-    @extend_schema(request=ShareSerializer, responses={201: SharedSerializer, 400: REFUSED})
+    @extend_schema(request=ShareSerializer, responses={201: SharedSerializer})
     def share(self, request: Request, session_id: str, app: str) -> Response:
         """Create a link whose holders may use the app until it expires."""
         endpoint = self._endpoint(session_id, app)

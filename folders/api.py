@@ -1,18 +1,16 @@
 """API of data folders, their shares, and the storage roots on which they lie."""
 
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from django.db.models import Count, QuerySet
 from django.shortcuts import get_object_or_404
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
+from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import status
 from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import GenericViewSet
 
 from accounts.api import user_of
 from folders import quota, roots, services, storage
@@ -29,12 +27,12 @@ from folders.serializers import (
     RestoredFolderSerializer,
     StorageRootSerializer,
 )
+from restapi.views import ApiViewSet
 
-REJECTED = OpenApiResponse(OpenApiTypes.OBJECT, description="What is wrong: {field: [message, ...]}")
-CONFLICT = OpenApiResponse(OpenApiTypes.OBJECT, description="Not now: in use, or in the trash; the detail says it")
+CONFLICT = OpenApiResponse(description="Not now: in use, or in the trash; the detail says it")
 
 
-class StorageRootViewSet(ListModelMixin, GenericViewSet[StorageRoot]):
+class StorageRootViewSet(ListModelMixin, ApiViewSet[StorageRoot]):
     """Where folders are kept, which hosts have it, and what the caller uses there."""
 
     queryset = StorageRoot.objects.all()
@@ -55,13 +53,13 @@ class StorageRootViewSet(ListModelMixin, GenericViewSet[StorageRoot]):
         }
 
 
-@extend_schema_view(list=extend_schema(parameters=[FolderQuery]))
-class FolderViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Folder]):
+class FolderViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Folder]):
     """The caller's data folders and those shared with the caller; superadmins see what there is, but no files."""
 
     queryset = Folder.objects.all()
     serializer_class = FolderSerializer
     lookup_value_regex = FOLDER_ID
+    query_serializers: ClassVar = {"list": FolderQuery}
 
     def get_queryset(self) -> QuerySet[Folder]:
         """Return the folders visible to the caller with what their serializer needs; one query for any number."""
@@ -73,10 +71,8 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Folder]):
         return related.annotate(share_count=Count("shares")).order_by("name", "id")
 
     def _asked_for(self) -> FolderQuerySet:
-        """Return the folders that match the query string. Raises ValidationError."""
-        query = FolderQuery(data=self.request.query_params)
-        query.is_valid(raise_exception=True)
-        asked, user = query.validated_data, user_of(self.request)
+        """Return the folders that match the query string."""
+        asked, user = self.query, user_of(self.request)
         found = Folder.objects.visible_to(user) if asked["scope"] == "all" else Folder.objects.readable_by(user)
         if asked["scope"] == "own":
             found = found.filter(owner=user)
@@ -85,7 +81,7 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Folder]):
         found = found.live() if asked["state"] == "live" else found.trashed()
         return found.filter(name__icontains=asked["name"]) if "name" in asked else found
 
-    @extend_schema(request=NewFolderSerializer, responses={201: FolderSerializer, 400: REJECTED}, filters=False)
+    @extend_schema(request=NewFolderSerializer, responses={201: FolderSerializer})
     def create(self, request: Request) -> Response:
         """Create a folder."""
         body = NewFolderSerializer(data=request.data)
@@ -94,7 +90,7 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Folder]):
         folder = services.create(user_of(request), body.validated_data["name"], root)
         return self._shown(folder, status.HTTP_201_CREATED)
 
-    @extend_schema(request=RenamedFolderSerializer, responses={200: FolderSerializer, 400: REJECTED, 409: CONFLICT})
+    @extend_schema(request=RenamedFolderSerializer, responses={200: FolderSerializer, 409: CONFLICT})
     def partial_update(self, request: Request, pk: str) -> Response:
         """Rename the folder; for its owner. Sessions keep the path at which it is mounted."""
         folder = self.get_object()
@@ -112,7 +108,7 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Folder]):
         services.trash(folder)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
-    @extend_schema(request=RestoredFolderSerializer, responses={200: FolderSerializer, 400: REJECTED})
+    @extend_schema(request=RestoredFolderSerializer, responses={200: FolderSerializer})
     @action(detail=True, methods=["post"])
     def restore(self, request: Request, pk: str) -> Response:
         """Take the folder out of the trash; does nothing if it is not in it."""
@@ -132,11 +128,11 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Folder]):
         services.delete_forever(folder)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
-    @extend_schema(methods=["GET"], responses=FolderShareSerializer(many=True), filters=False)
+    @extend_schema(methods=["GET"], responses=FolderShareSerializer(many=True))
     @extend_schema(
         methods=["POST"],
         request=NewFolderShareSerializer,
-        responses={200: FolderShareSerializer, 400: REJECTED, 409: CONFLICT},
+        responses={200: FolderShareSerializer, 409: CONFLICT},
     )
     @action(detail=True, methods=["get", "post"])
     def shares(self, request: Request, pk: str) -> Response:
@@ -154,9 +150,7 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Folder]):
         page = cast(list[FolderShare], self.paginate_queryset(cast(Any, found)))  # the stubs expect folders only
         return self.get_paginated_response(FolderShareSerializer(page, many=True).data)
 
-    @extend_schema(
-        methods=["PATCH"], request=ChangedFolderShareSerializer, responses={200: FolderShareSerializer, 400: REJECTED}
-    )
+    @extend_schema(methods=["PATCH"], request=ChangedFolderShareSerializer, responses={200: FolderShareSerializer})
     @extend_schema(methods=["DELETE"], responses={204: None})
     @action(detail=True, methods=["patch", "delete"], url_path="shares/(?P<share_id>[0-9]{1,18})")
     def one_share(self, request: Request, pk: str, share_id: str) -> Response:

@@ -4,7 +4,7 @@ import os
 import re
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any, Final, cast
+from typing import Any, ClassVar, Final, cast
 
 from django.http import HttpResponse
 from django.utils.cache import get_conditional_response
@@ -13,7 +13,6 @@ from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.parsers import FormParser
 from rest_framework.request import Request
-from rest_framework.views import APIView
 
 from folders.access import Access
 from folders.files.archive import FolderArchive, require_archivable
@@ -21,10 +20,12 @@ from folders.files.byte_range import ByteRange, RangeNotSatisfiableError, parse_
 from folders.files.entries import entry_from
 from folders.files.paths import display, parts_of
 from folders.models import Folder
+from folders.serializers import DownloadQuery, ZipQuery
 from folders.storage import files_of
 from folders.transfers.handover import hand_over
 from folders.transfers.outgoing import FileBody, StreamBody
 from folders.tus_api import folder_for
+from restapi.views import ApiView
 
 # What a browser shows without running anything of it, by its first bytes; all else is saved, never shown.
 IMAGES: Final = (
@@ -40,17 +41,16 @@ SAFETY: Final = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "X-Content-Type-Options": "nosniff",
 }
-PATH: Final = OpenApiParameter("path", str, required=True, description="In the folder")
 BYTES: Final = {(200, "application/octet-stream"): OpenApiTypes.BINARY}
 
 
-class DownloadView(APIView):
+class DownloadView(ApiView):
     """One file."""
+
+    query_serializers: ClassVar = {"get": DownloadQuery}
 
     @extend_schema(
         parameters=[
-            PATH,
-            OpenApiParameter("inline", bool, description="Show a picture in the browser instead of saving it"),
             OpenApiParameter("Range", str, OpenApiParameter.HEADER, description="One range of bytes"),
         ],
         responses={
@@ -63,11 +63,11 @@ class DownloadView(APIView):
     def get(self, request: Request, folder_id: str) -> HttpResponse:
         """Download a file, or a range of it."""
         folder = folder_for(request, folder_id, Access.READ)
-        path = request.query_params.get("path", "")
+        path = self.query["path"]
         with files_of(folder) as files:
             opened = files.open_file(path)
         try:
-            response, part = _file_response(request, opened, parts_of(path)[-1])
+            response, part = _file_response(request, opened, parts_of(path)[-1], inline=self.query["inline"])
         except BaseException:
             os.close(opened)
             raise
@@ -78,20 +78,16 @@ class DownloadView(APIView):
         return response
 
 
-class ZipView(APIView):
+class ZipView(ApiView):
     """Files and directories of a folder in one archive."""
 
     parser_classes = (FormParser,)
+    query_serializers: ClassVar = {"get": ZipQuery}
 
-    @extend_schema(
-        parameters=[
-            OpenApiParameter("path", str, many=True, description="May be repeated; without it, the whole folder")
-        ],
-        responses={(200, "application/zip"): OpenApiTypes.BINARY},
-    )
+    @extend_schema(responses={(200, "application/zip"): OpenApiTypes.BINARY})
     def get(self, request: Request, folder_id: str) -> HttpResponse:
         """Download files and directories as a zip archive, which is made while it is sent."""
-        return self._archive(request, folder_id, request.query_params.getlist("path"))
+        return self._archive(request, folder_id, self.query["path"])
 
     @extend_schema(
         request={
@@ -119,7 +115,7 @@ class ZipView(APIView):
         return HttpResponse(content_type="application/zip", headers=headers)
 
 
-def _file_response(request: Request, opened: int, name: str) -> tuple[HttpResponse, ByteRange | None]:
+def _file_response(request: Request, opened: int, name: str, *, inline: bool) -> tuple[HttpResponse, ByteRange | None]:
     """Return the response without its body, and the part of the file that is the body, if any is."""
     status = os.fstat(opened)
     etag, modified = entry_from(name, status).etag, int(status.st_mtime)
@@ -133,7 +129,7 @@ def _file_response(request: Request, opened: int, name: str) -> tuple[HttpRespon
     except RangeNotSatisfiableError:
         headers = SAFETY | validators | {"Content-Range": f"bytes */{status.st_size}"}
         return HttpResponse(status=HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE, headers=headers), None
-    headers = SAFETY | validators | _kind(request, opened, name) | {"Accept-Ranges": "bytes"}
+    headers = SAFETY | validators | _kind(opened, name, inline=inline) | {"Accept-Ranges": "bytes"}
     if part:
         headers["Content-Range"] = f"bytes {part.start}-{part.end - 1}/{status.st_size}"
     code = HTTPStatus.PARTIAL_CONTENT if part else HTTPStatus.OK
@@ -147,9 +143,9 @@ def _usable_range(request: Request, validators: dict[str, str]) -> str | None:
     return request.headers.get("Range") if condition is None or condition in validators.values() else None
 
 
-def _kind(request: Request, opened: int, name: str) -> dict[str, str]:
+def _kind(opened: int, name: str, *, inline: bool) -> dict[str, str]:
     """Return type and disposition: that of a picture if it is to be shown, else that of bytes to be saved."""
-    if request.query_params.get("inline") == "1":
+    if inline:
         start = os.pread(opened, 16, 0)
         for pattern, media_type in IMAGES:
             if pattern.match(start):

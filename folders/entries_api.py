@@ -1,9 +1,8 @@
 """API of the files in a folder: list, make, move, delete, restore, and edit small text files."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.shortcuts import get_object_or_404
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework import status
 from rest_framework.exceptions import APIException, NotFound, ParseError
@@ -11,7 +10,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 from rest_framework.utils.urls import remove_query_param, replace_query_param
-from rest_framework.views import APIView
 
 from accounts.api import user_of
 from folders import contents
@@ -31,19 +29,19 @@ from folders.serializers import (
     NewDirectorySerializer,
     NewTextSerializer,
 )
+from restapi.views import ApiView
 
-DETAIL = OpenApiTypes.OBJECT
 REFUSED = {
-    400: OpenApiResponse(DETAIL, description="The path is not one in a folder: {path: [message, ...]}"),
-    404: OpenApiResponse(DETAIL, description="Nothing has this path, or the folder is not the caller's to see"),
-    503: OpenApiResponse(DETAIL, description="The folder's storage is not reachable here; the detail says where it is"),
+    400: OpenApiResponse(description="The path is not one in a folder"),
+    404: OpenApiResponse(description="Nothing has this path, or the folder is not the caller's to see"),
+    409: OpenApiResponse(description="The path is taken, or something of another kind"),
+    503: OpenApiResponse(description="The folder's storage is not reachable here; the detail says where it is"),
 }
 CHANGE_REFUSED = {
     **REFUSED,
-    403: OpenApiResponse(DETAIL, description="The folder is shared with the caller read-only"),
-    409: OpenApiResponse(DETAIL, description="The path is taken, or something of another kind"),
-    413: OpenApiResponse(DETAIL, description="The owner's quota does not allow it"),
-    507: OpenApiResponse(DETAIL, description="The storage is full"),
+    403: OpenApiResponse(description="The folder is shared with the caller read-only"),
+    413: OpenApiResponse(description="The owner's quota does not allow it"),
+    507: OpenApiResponse(description="The storage is full"),
 }
 
 
@@ -84,13 +82,15 @@ def _page(request: Request, asked: dict[str, Any], count: int, rows: BaseSeriali
     return Response({"count": count, "next": following, "previous": previous, **more, "results": rows.data})
 
 
-class FolderEntriesView(APIView):
+class FolderEntriesView(ApiView):
     """The entries of a directory of a folder."""
 
-    @extend_schema(parameters=[FolderEntriesQuery], responses={200: FolderEntriesPageSerializer, **REFUSED})
+    query_serializers: ClassVar = {"get": FolderEntriesQuery, "delete": FolderPathQuery}
+
+    @extend_schema(responses={200: FolderEntriesPageSerializer, **REFUSED})
     def get(self, request: Request, folder_id: str) -> Response:
         """List a directory, directories first."""
-        asked = _valid(FolderEntriesQuery, request.query_params)
+        asked = self.query
         listing = contents.list_entries(
             user_of(request),
             folder_for(request, folder_id),
@@ -111,15 +111,15 @@ class FolderEntriesView(APIView):
         made = contents.make_directory(user_of(request), folder, asked["path"], parents=asked["parents"])
         return Response(FolderEntrySerializer(made).data, status=status.HTTP_201_CREATED)
 
-    @extend_schema(parameters=[FolderPathQuery], responses={200: FolderTrashItemSerializer, **CHANGE_REFUSED})
+    @extend_schema(responses={200: FolderTrashItemSerializer, **CHANGE_REFUSED})
     def delete(self, request: Request, folder_id: str) -> Response:
         """Move an entry to the folder's trash, and return it there."""
-        asked = _valid(FolderPathQuery, request.query_params)
+        asked = self.query
         item = contents.trash_entry(user_of(request), folder_for(request, folder_id), asked["path"])
         return Response(FolderTrashItemSerializer(item).data)
 
 
-class FolderMoveView(APIView):
+class FolderMoveView(ApiView):
     """Moving entries within a folder."""
 
     @extend_schema(request=FolderMoveSerializer, responses={200: FolderEntrySerializer, **CHANGE_REFUSED})
@@ -133,13 +133,15 @@ class FolderMoveView(APIView):
         return Response(FolderEntrySerializer(moved).data)
 
 
-class FolderTrashView(APIView):
+class FolderTrashView(ApiView):
     """The trash of a folder."""
 
-    @extend_schema(parameters=[FolderPageQuery], responses={200: FolderTrashPageSerializer, **REFUSED})
+    query_serializers: ClassVar = {"get": FolderPageQuery}
+
+    @extend_schema(responses={200: FolderTrashPageSerializer, **REFUSED})
     def get(self, request: Request, folder_id: str) -> Response:
         """List what was deleted, the latest first."""
-        asked = _valid(FolderPageQuery, request.query_params)
+        asked = self.query
         items = contents.trashed_entries(user_of(request), folder_for(request, folder_id))
         start = (asked["page"] - 1) * asked["page_size"]
         rows = FolderTrashItemSerializer(items[start : start + asked["page_size"]], many=True)
@@ -152,7 +154,7 @@ class FolderTrashView(APIView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class FolderTrashRestoreView(APIView):
+class FolderTrashRestoreView(ApiView):
     """Restoring one item of the trash of a folder."""
 
     @extend_schema(request=FolderRestoreSerializer, responses={200: FolderEntrySerializer, **CHANGE_REFUSED})
@@ -164,7 +166,7 @@ class FolderTrashRestoreView(APIView):
         return Response(FolderEntrySerializer(entry).data)
 
 
-class FolderTrashItemView(APIView):
+class FolderTrashItemView(ApiView):
     """One item of the trash of a folder."""
 
     @extend_schema(responses={204: None, **CHANGE_REFUSED})
@@ -174,19 +176,27 @@ class FolderTrashItemView(APIView):
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class FolderTextView(APIView):
+class FolderTextView(ApiView):
     """A small text file of a folder, to be edited."""
 
-    @extend_schema(parameters=[FolderPathQuery], responses={200: FolderTextSerializer, **REFUSED})
+    query_serializers: ClassVar = {"get": FolderPathQuery, "put": FolderPathQuery}
+
+    @extend_schema(
+        responses={
+            200: FolderTextSerializer,
+            **REFUSED,
+            413: OpenApiResponse(description="The file is larger than 1 MiB"),
+            415: OpenApiResponse(description="This is not text in UTF-8"),
+        }
+    )
     def get(self, request: Request, folder_id: str) -> Response:
         """Return the text of a file of at most 1 MiB in UTF-8."""
-        asked = _valid(FolderPathQuery, request.query_params)
+        asked = self.query
         file = contents.read_text(user_of(request), folder_for(request, folder_id), asked["path"])
         return Response(FolderTextSerializer(file).data, headers={"ETag": file.etag})
 
     @extend_schema(
         parameters=[
-            FolderPathQuery,
             OpenApiParameter("If-Match", str, OpenApiParameter.HEADER, description="The etag that was read, or *"),
             OpenApiParameter("If-None-Match", str, OpenApiParameter.HEADER, description="*: make a new file"),
         ],
@@ -194,13 +204,13 @@ class FolderTextView(APIView):
         responses={
             200: FolderTextSerializer,
             **CHANGE_REFUSED,
-            412: OpenApiResponse(DETAIL, description="The file is not what the caller has read"),
-            428: OpenApiResponse(DETAIL, description="Neither If-Match nor If-None-Match was sent"),
+            412: OpenApiResponse(description="The file is not what the caller has read"),
+            428: OpenApiResponse(description="Neither If-Match nor If-None-Match was sent"),
         },
     )
     def put(self, request: Request, folder_id: str) -> Response:
         """Save the text of a file, at once or not at all."""
-        asked = _valid(FolderPathQuery, request.query_params)
+        asked = self.query
         body = _valid(NewTextSerializer, request.data)
         etag, folder = _etag_to_match(request), folder_for(request, folder_id)
         file = contents.save_text(user_of(request), folder, asked["path"], body["text"], if_match=etag)

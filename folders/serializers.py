@@ -204,6 +204,20 @@ class FolderPathQuery(serializers.Serializer[Any]):
     path = PathField(help_text="Relative to the folder, with / between names")
 
 
+class DownloadQuery(FolderPathQuery):
+    """A file to download."""
+
+    inline = serializers.BooleanField(default=False, help_text="Show a picture in the browser instead of saving it")
+
+
+class ZipQuery(serializers.Serializer[Any]):
+    """What an archive holds."""
+
+    path = serializers.ListField(
+        child=PathField(), default=list, help_text="May be repeated; without it, the whole folder"
+    )
+
+
 class FolderPageQuery(serializers.Serializer[Any]):
     """Which page of a list, as all lists of this API have them."""
 

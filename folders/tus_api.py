@@ -24,7 +24,6 @@ from rest_framework.exceptions import APIException, NotFound, ValidationError
 from rest_framework.generics import ListAPIView
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from accounts.api import user_of
 from folders import uploads
@@ -38,6 +37,7 @@ from folders.serializers import UploadSerializer
 from folders.storage import files_of
 from folders.transfers.handover import hand_over, has_body
 from folders.transfers.incoming import ALGORITHMS, Checksum, UploadBody, UploadRefusedError
+from restapi.views import ApiView
 
 VERSION: Final = "1.0.0"
 EXTENSIONS: Final = "creation,creation-with-upload,termination,expiration,checksum"
@@ -66,7 +66,7 @@ def folder_for(request: Request, folder_id: str, needed: Access) -> Folder:
     return folder
 
 
-class TusView(APIView):
+class TusView(ApiView):
     """What the views of tus have in common: the version, which every request and response names."""
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -124,8 +124,8 @@ class UploadsView(TusView, ListAPIView[Upload]):
         ],
         responses={
             201: OpenApiResponse(description="Begun; its address is in the header Location"),
-            409: OpenApiResponse(OpenApiTypes.OBJECT, "The path is taken"),
-            507: OpenApiResponse(OpenApiTypes.OBJECT, "The owner's quota does not suffice, or the storage is full"),
+            409: OpenApiResponse(description="The path is taken"),
+            507: OpenApiResponse(description="The owner's quota does not suffice, or the storage is full"),
         },
     )
     def post(self, request: Request, folder_id: str) -> Response:
@@ -173,10 +173,10 @@ class UploadView(TusView):
         ],
         responses={
             204: OpenApiResponse(description="Written; the header Upload-Offset says how much is there now"),
-            409: OpenApiResponse(OpenApiTypes.OBJECT, "The offset is not where the file ends"),
-            423: OpenApiResponse(OpenApiTypes.OBJECT, "Another request is writing"),
-            460: OpenApiResponse(OpenApiTypes.OBJECT, "The checksum does not match; nothing was written"),
-            507: OpenApiResponse(OpenApiTypes.OBJECT, "The owner's quota is used up, or the storage is full"),
+            409: OpenApiResponse(description="The offset is not where the file ends"),
+            423: OpenApiResponse(description="Another request is writing"),
+            460: OpenApiResponse(description="The checksum does not match; nothing was written"),
+            507: OpenApiResponse(description="The owner's quota is used up, or the storage is full"),
         },
     )
     def patch(self, request: Request, folder_id: str, upload_id: str) -> Response:

@@ -9,7 +9,6 @@ from rest_framework.exceptions import NotFound
 from rest_framework.permissions import AllowAny
 from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
-from rest_framework.views import APIView
 
 from accounts.api import ApiTokenViewSet, LoginViewSet, MeView, PasswordView, SshKeyViewSet, TokenView
 from endpoints.api_urls import urlpatterns as app_patterns
@@ -18,6 +17,7 @@ from folders.api_urls import urlpatterns as folder_patterns
 from hostaccess.api import JoinView
 from notifications.api import AnnouncementViewSet, NotificationViewSet, PreferencesView
 from resources.api import HostViewSet, ImageViewSet, PresetViewSet, ResourceGroupViewSet
+from restapi.views import ApiView
 from scheduler.api import EstimateView, PlaceView
 from sessions.api import LimitsView, SessionViewSet
 from sessions.conversion_api import PrivateImageViewSet
@@ -25,7 +25,7 @@ from sessions.host_api import HostDrainView
 
 
 @extend_schema(exclude=True)
-class NotFoundView(APIView):
+class NotFoundView(ApiView):
     """Responds 404 in JSON. Otherwise a POST without the final slash would be redirected and lose its body."""
 
     authentication_classes = ()

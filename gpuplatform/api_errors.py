@@ -3,6 +3,7 @@
 from typing import Any
 
 from django.core.exceptions import RequestDataTooBig
+from django.utils.translation import gettext as _
 from rest_framework import status
 from rest_framework.exceptions import APIException
 from rest_framework.response import Response
@@ -11,6 +12,7 @@ from rest_framework.views import exception_handler
 from folders.errors import FolderError
 from folders.files.errors import FilesError
 from folders.responses import api_exception
+from restapi.problems import messages_by_field, problem
 from translation.english import from_english
 
 
@@ -22,15 +24,29 @@ class BodyTooLargeError(APIException):
 
 
 def handle_exception(error: Exception, context: dict[str, Any]) -> Response | None:
-    """Return REST framework's response to an exception; also to RequestDataTooBig and to errors of folders."""
+    """Return the problem details of an exception; also of RequestDataTooBig and of errors of folders."""
     if isinstance(error, RequestDataTooBig):
         error = BodyTooLargeError()
     elif isinstance(error, FolderError | FilesError):
         error = api_exception(error)
     response = exception_handler(error, context)
     if response is not None:
-        response.data = _in_language(response.data)
+        response.data = _problem(response.status_code, _in_language(response.data), _code(error))
     return response
+
+
+def _problem(status_code: int, data: Any, code: str) -> dict[str, Any]:
+    """Return the problem with REST framework's data of an error: one text, or texts by field."""
+    general, errors = messages_by_field(data)
+    if errors and not general:
+        general = [_("Invalid: %(fields)s.") % {"fields": ", ".join(errors)}]
+    return problem(status_code, " ".join(general), code=code, errors=errors)
+
+
+def _code(error: Exception) -> str:
+    """Return REST framework's code of the error; "" where the status says it all."""
+    code = error.default_code if isinstance(error, APIException) else ""
+    return "" if code == APIException.default_code else code
 
 
 def _in_language(data: Any) -> Any:

@@ -1,7 +1,6 @@
 """Limits of request bodies, in front of Django, which spools whatever comes before it asks who sends it."""
 
 import asyncio
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from ipaddress import ip_network
@@ -14,6 +13,7 @@ from proxy.asgi_request import Message, Receive, Scope, Send
 from proxy.authorization import is_inside
 from proxy.counters import ConnectionCounters
 from proxy.pending import source_of
+from restapi.problems import MEDIA_TYPE, problem_text
 
 BODY_SECONDS: Final = 60.0  # for the whole of a body
 LINGER_SECONDS: Final = 2.0  # for a refused client to read the response, while what it still sends is dropped
@@ -148,8 +148,8 @@ def _announced_length(scope: Scope) -> int | None:
 async def _refuse(scope: Scope, receive: Receive, send: Send, status: int) -> None:
     is_api = scope["path"].startswith("/api/")
     reason = REASONS[status]
-    content = (json.dumps({"detail": reason}) if is_api else f"{reason}\n").encode()
-    kind = b"application/json" if is_api else b"text/plain; charset=utf-8"
+    content = (problem_text(status, reason) if is_api else f"{reason}\n").encode()
+    kind = MEDIA_TYPE.encode() if is_api else b"text/plain; charset=utf-8"
     headers = [(b"content-type", kind), (b"content-length", b"%d" % len(content)), (b"connection", b"close")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": content, "more_body": True})

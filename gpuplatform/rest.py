@@ -9,9 +9,10 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import IO, Any, NoReturn
 
-from rest_framework.exceptions import ParseError
+from rest_framework.exceptions import ParseError, ValidationError
 from rest_framework.pagination import PageNumberPagination
 from rest_framework.parsers import JSONParser
+from rest_framework.request import Request
 
 
 class ExactJSONParser(JSONParser):
@@ -47,3 +48,30 @@ class Pages(PageNumberPagination):
 
     page_size_query_param = "page_size"
     max_page_size = 200
+
+    def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
+        """Return the schema of a page of rows of this schema."""
+        address = {"type": ["string", "null"], "format": "uri"}
+        properties = {"count": {"type": "integer"}, "next": address, "previous": address}
+        return {
+            "type": "object",
+            "required": [*properties, "results"],
+            "properties": {**properties, "results": schema},
+        }
+
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        """Return the parameters of a list, with their bounds."""
+        page = {"type": "integer", "minimum": 1, "default": 1}
+        size = {"type": "integer", "minimum": 1, "maximum": self.max_page_size, "default": self.page_size}
+        named = ((self.page_query_param, page, "Number of the page"), (self.page_size_query_param, size, "Rows a page"))
+        return [
+            {"name": name, "required": False, "in": "query", "description": text, "schema": schema}
+            for name, schema, text in named
+        ]
+
+    def get_page_size(self, request: Request) -> int | None:
+        """Return how many rows a page has. Raises ValidationError for another number than 1 to `max_page_size`."""
+        text = request.query_params.get(self.page_size_query_param, str(self.page_size))
+        if not (text.isascii() and text.isdecimal() and len(text) < 4 and 1 <= int(text) <= self.max_page_size):
+            raise ValidationError({"page_size": [f"Write a number from 1 to {self.max_page_size}."]})
+        return int(text)

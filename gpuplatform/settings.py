@@ -250,7 +250,8 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "gpuplatform.api_errors.handle_exception",
     "DEFAULT_THROTTLE_RATES": {"token": "30/min"},
     "NUM_PROXIES": 0,  # the server sets REMOTE_ADDR from trusted proxies; X-Forwarded-For may be forged
-    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "DEFAULT_SCHEMA_CLASS": "restapi.schema.ApiSchema",
+    "URL_FORMAT_OVERRIDE": None,  # the client says in Accept what it takes
 }
 KNOX_TOKEN_MODEL = "accounts.ApiToken"  # noqa: S105  # the name of a table
 REST_KNOX = {"AUTH_HEADER_PREFIX": "Token", "AUTO_REFRESH": False}
@@ -258,6 +259,7 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "GPU Platform",
     "DESCRIPTION": "Start, watch and end compute sessions with a fraction of a GPU.",
     "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SWAGGER_UI_DIST": "SIDECAR",

@@ -6,9 +6,11 @@ from typing import Any, Final
 
 from django.contrib.auth.models import AnonymousUser
 from django.db import InterfaceError, OperationalError
-from django.http import HttpRequest, HttpResponse, JsonResponse
+from django.http import HttpRequest, HttpResponse
 from django.template import loader
 from django.utils.translation import gettext
+
+from restapi.problems import MEDIA_TYPE, problem_text
 
 RETRY_SECONDS: Final = 3
 API: Final = "/api/"
@@ -18,7 +20,7 @@ def unavailable(path: str, reason: str, request: HttpRequest | None = None) -> H
     """Return 503 with Retry-After and the reason: JSON in the API, else a page that loads itself again."""
     headers = {"Retry-After": str(RETRY_SECONDS), "Cache-Control": "no-store"}
     if path.startswith(API):
-        return JsonResponse({"detail": reason}, status=503, headers=headers)
+        return _problem(503, reason, headers)
     page = _page("503.html", request, reason=reason, retry_seconds=RETRY_SECONDS)
     response = HttpResponse(page, status=503, headers=headers)
     response["Content-Length"] = str(len(response.content))
@@ -35,8 +37,12 @@ def handle_error(request: HttpRequest) -> HttpResponse:
     if isinstance(sys.exc_info()[1], OperationalError | InterfaceError):
         return database_away(request.path, request)
     if request.path.startswith(API):
-        return JsonResponse({"detail": gettext("An error occurred and was logged.")}, status=500)
+        return _problem(500, gettext("An error occurred and was logged."))
     return HttpResponse(_page("500.html", request), status=500)
+
+
+def _problem(status: int, detail: str, headers: dict[str, str] | None = None) -> HttpResponse:
+    return HttpResponse(problem_text(status, detail), status=status, content_type=MEDIA_TYPE, headers=headers)
 
 
 def _page(name: str, request: HttpRequest | None, **context: Any) -> str:

@@ -5,12 +5,12 @@ from rest_framework import serializers
 from rest_framework.exceptions import APIException, PermissionDenied
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from accounts.throttling import TokenThrottle
 from hostaccess import services
 from hostaccess.redis_users import RedisUsersUnavailableError
 from hostaccess.roles import RolesUnavailableError
+from restapi.views import ApiView
 
 
 class JoinSerializer(serializers.Serializer[None]):
@@ -25,7 +25,7 @@ class JoinUnavailableError(APIException):
     status_code = 503
 
 
-class JoinView(APIView):
+class JoinView(ApiView):
     """Exchanges a token for the credentials of a host, once."""
 
     authentication_classes = ()

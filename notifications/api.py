@@ -9,17 +9,16 @@ from rest_framework.decorators import action
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
-from rest_framework.viewsets import GenericViewSet
 
 from accounts.api import user_of
 from notifications import services
 from notifications.kinds import NoticeKind, Ways
 from notifications.models import Announcement, Notification
 from notifications.serializers import AnnouncementSerializer, NotificationSerializer, PreferenceSerializer
+from restapi.views import ApiView, ApiViewSet
 
 
-class NotificationViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Notification]):
+class NotificationViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Notification]):
     """The caller's notifications, the newest first."""
 
     queryset = Notification.objects.all()
@@ -38,7 +37,7 @@ class NotificationViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Not
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class AnnouncementViewSet(ListModelMixin, GenericViewSet[Announcement]):
+class AnnouncementViewSet(ListModelMixin, ApiViewSet[Announcement]):
     """What administrators tell everybody at present, the most serious first."""
 
     queryset = Announcement.objects.all()
@@ -49,7 +48,7 @@ class AnnouncementViewSet(ListModelMixin, GenericViewSet[Announcement]):
         return Announcement.objects.current()
 
 
-class PreferencesView(APIView):
+class PreferencesView(ApiView):
     """How the caller is told of what."""
 
     @extend_schema(responses=PreferenceSerializer(many=True))

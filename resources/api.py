@@ -2,14 +2,14 @@
 
 from django.db.models import Count, Prefetch, Q, QuerySet, Sum
 from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
-from rest_framework.viewsets import GenericViewSet
 
 from accounts.api import user_of
 from resources.models import Gpu, Host, Image, Preset, ResourceGroup
 from resources.serializers import HostSerializer, ImageSerializer, PresetSerializer, ResourceGroupSerializer
+from restapi.views import ApiViewSet
 
 
-class ImageViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Image]):
+class ImageViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Image]):
     """The images that the caller may launch; superadmins see all of them, the disabled ones too."""
 
     queryset = Image.objects.all()
@@ -23,7 +23,7 @@ class ImageViewSet(ListModelMixin, RetrieveModelMixin, GenericViewSet[Image]):
         return images.annotate(on_hosts_count=Count("on_hosts", filter=hosts)).order_by("environment", "version", "pk")
 
 
-class ResourceGroupViewSet(ListModelMixin, GenericViewSet[ResourceGroup]):
+class ResourceGroupViewSet(ListModelMixin, ApiViewSet[ResourceGroup]):
     """The resource groups in which the caller may start sessions."""
 
     queryset = ResourceGroup.objects.all()
@@ -34,7 +34,7 @@ class ResourceGroupViewSet(ListModelMixin, GenericViewSet[ResourceGroup]):
         return ResourceGroup.objects.usable_by(user_of(self.request))
 
 
-class PresetViewSet(ListModelMixin, GenericViewSet[Preset]):
+class PresetViewSet(ListModelMixin, ApiViewSet[Preset]):
     """The presets of the caller's resource groups, and those offered in all of them."""
 
     queryset = Preset.objects.select_related("group")
@@ -46,7 +46,7 @@ class PresetViewSet(ListModelMixin, GenericViewSet[Preset]):
         return super().get_queryset().filter(Q(group=None) | Q(group__in=usable)).order_by("fgpu", "cpu", "name", "id")
 
 
-class HostViewSet(ListModelMixin, GenericViewSet[Host]):
+class HostViewSet(ListModelMixin, ApiViewSet[Host]):
     """The hosts of the caller's resource groups, with capacity and usage."""
 
     queryset = Host.objects.all()

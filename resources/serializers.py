@@ -98,10 +98,11 @@ class HostSerializer(serializers.ModelSerializer[Host]):
         source="health.faulty_since",
         default=None,
         read_only=True,
+        allow_null=True,
         help_text="When the platform cordoned it because it failed to start sessions; null: it did not",
     )
     probe_at = serializers.DateTimeField(
-        source="health.probe_at", default=None, read_only=True, help_text="When it is then probed next"
+        source="health.probe_at", default=None, read_only=True, allow_null=True, help_text="When it is then probed next"
     )
 
     class Meta:

@@ -3,16 +3,15 @@
 from typing import Any
 
 from django.shortcuts import get_object_or_404
-from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema, extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from accounts.api import user_of
 from resources.units import fgpu_text
+from restapi.views import ApiView
 from scheduler.advisor import Starts
 from scheduler.core.types import QueueOrder
 from scheduler.estimate import Estimate, estimate
@@ -23,9 +22,7 @@ from sessions.launch_serializers import LaunchRequestSerializer
 from sessions.models import Session
 
 
-@extend_schema_field(
-    {"oneOf": [{"type": "string", "enum": ["now"]}, {"type": "string", "format": "date-time"}], "nullable": True}
-)
+@extend_schema_field({"anyOf": [{"type": "string", "enum": ["now"]}, {"type": "string", "format": "date-time"}]})
 class StartsField(serializers.Field[Any, Any, Any, Any]):
     """ "now", a time, or null where the start cannot be estimated."""
 
@@ -62,15 +59,12 @@ class EstimateSerializer(serializers.Serializer[Any]):
     alternatives = AlternativeSerializer(many=True)
 
 
-class EstimateView(APIView):
+class EstimateView(ApiView):
     """Estimate for a launch request that is not submitted."""
 
     @extend_schema(
         request=LaunchRequestSerializer,
-        responses={
-            200: EstimateSerializer,
-            400: OpenApiResponse(OpenApiTypes.OBJECT, description="What is wrong: {field: [message, ...]}"),
-        },
+        responses=EstimateSerializer,
     )
     def post(self, request: Request) -> Response:
         """Return when it would start; accepts and rejects what `POST /sessions/` does, and writes nothing."""
@@ -93,7 +87,7 @@ class PlaceSerializer(serializers.Serializer[Any]):
     fair_percent = serializers.IntegerField(allow_null=True, help_text="Fair order: the part due by weight")
 
 
-class PlaceView(APIView):
+class PlaceView(ApiView):
     """Place of a waiting session in its group's queue."""
 
     @extend_schema(responses=PlaceSerializer)

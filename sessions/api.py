@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from django.db.models import Prefetch, QuerySet
 from django.http import HttpResponse
 from django.utils import timezone
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiResponse, extend_schema, extend_schema_view
+from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.decorators import action
 from rest_framework.exceptions import APIException, ValidationError
@@ -16,13 +16,13 @@ from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
 from rest_framework.renderers import BaseRenderer, JSONRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from accounts import limits
 from accounts.api import user_of
 from accounts.models import User
 from resources.models import ResourceGroup
 from resources.totals import largest_amounts
+from restapi.views import ApiView
 from sessions import extensions, logs, services, usage
 from sessions.conversion_api import ConversionActions
 from sessions.errors import GENERAL, RejectedError
@@ -66,19 +66,19 @@ class PlainTextRenderer(BaseRenderer):
         return f"{data.get('detail', data)}\n".encode()
 
 
-@extend_schema_view(list=extend_schema(parameters=[SessionQuery]))
 class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions):
     """The caller's sessions, newest first; superadmins see everybody's."""
 
     queryset = Session.objects.all()
     serializer_class = SessionSerializer
     lookup_value_regex = SESSION_ID
+    query_serializers: ClassVar = {"list": SessionQuery, "stats": StatsQuery, "logs": LogsQuery}
 
     def get_queryset(self) -> QuerySet[Session]:
         """Return the sessions visible to the caller with related rows: a constant number of queries for any number."""
         sessions: QuerySet[Session] = Session.objects.visible_to(user_of(self.request))
         if self.action == "list":
-            sessions = _filtered(sessions, self.request)
+            sessions = _filtered(sessions, self.query)
         related = ("owner__policy", "image", "resource_group", "host", "lease")
         return (
             sessions.select_related(*related)
@@ -88,11 +88,7 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions):
 
     @extend_schema(
         request=LaunchRequestSerializer,
-        responses={
-            201: SessionSerializer(many=True),
-            400: OpenApiResponse(OpenApiTypes.OBJECT, description="What is wrong: {field: [message, ...]}"),
-        },
-        filters=False,
+        responses={201: SessionSerializer(many=True)},
     )
     def create(self, request: Request) -> Response:
         """Launch one or more sessions of the same shape."""
@@ -126,7 +122,7 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions):
 
     @extend_schema(
         request=ExtensionSerializer,
-        responses={200: SessionSerializer, 400: OpenApiResponse(OpenApiTypes.OBJECT, description="Why it cannot")},
+        responses=SessionSerializer,
     )
     @action(detail=True, methods=["post"])
     def extend(self, request: Request, pk: str) -> Response:
@@ -147,43 +143,30 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions):
         page = cast(list[SessionEvent], self.paginate_queryset(cast(Any, events)))  # the stubs expect sessions only
         return self.get_paginated_response(SessionEventSerializer(page, many=True).data)
 
-    @extend_schema(parameters=[StatsQuery], responses=StatsSerializer)
+    @extend_schema(responses=StatsSerializer)
     @action(detail=True, pagination_class=None)
     def stats(self, request: Request, pk: str) -> Response:
         """Show what the session uses, over the last hour or its whole life."""
         session = self.get_object()
-        query = StatsQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
-        window = query.validated_data.get("window")
+        window = self.query.get("window")
         stats = stats_of(session, timezone.now(), StatsWindow(window) if window else None)
         # The points are as the serializer would write them, which takes it longer than all the rest.
         return Response(StatsSerializer(replace(stats, points=[])).data | {"points": stats.points})
 
-    @extend_schema(
-        parameters=[LogsQuery],
-        responses={
-            (200, "text/plain"): OpenApiTypes.STR,
-            503: OpenApiResponse(OpenApiTypes.OBJECT, "Not available now"),
-        },
-    )
+    @extend_schema(responses={(200, "text/plain"): OpenApiTypes.STR})
     @action(detail=True, renderer_classes=[JSONRenderer, PlainTextRenderer], pagination_class=None)
     def logs(self, request: Request, pk: str) -> HttpResponse:
         """Return the last lines of the session's output as plain text."""
         session = self.get_object()
-        query = LogsQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
         try:
-            text = logs.read(session, query.validated_data["tail"])
+            text = logs.read(session, self.query["tail"])
         except logs.LogsUnavailableError as error:
             raise UnavailableError(str(error)) from error
         return HttpResponse(text, content_type="text/plain; charset=utf-8")
 
 
-def _filtered(sessions: QuerySet[Session], request: Request) -> QuerySet[Session]:
-    """Return the sessions that match the query string. Raises ValidationError."""
-    query = SessionQuery(data=request.query_params)
-    query.is_valid(raise_exception=True)
-    asked = query.validated_data
+def _filtered(sessions: QuerySet[Session], asked: Mapping[str, Any]) -> QuerySet[Session]:
+    """Return the sessions that match the query string."""
     if "tab" in asked:
         sessions = sessions.filter(status__in=TABS[Tab(asked["tab"])])
     if "status" in asked:
@@ -210,16 +193,16 @@ def by_request_field(errors: Mapping[str, str], body: Mapping[str, Any]) -> dict
     return by_field
 
 
-class LimitsView(APIView):
+class LimitsView(ApiView):
     """The caller's limits."""
 
-    @extend_schema(parameters=[LimitsQuery], responses=LimitsSerializer)
+    query_serializers: ClassVar = {"get": LimitsQuery}
+
+    @extend_schema(responses=LimitsSerializer)
     def get(self, request: Request) -> Response:
         """Show limits, usage, and what the caller may still request."""
-        query = LimitsQuery(data=request.query_params)
-        query.is_valid(raise_exception=True)
         user = user_of(request)
-        group = _group_asked_for(user, query.validated_data.get("resource_group"))
+        group = _group_asked_for(user, self.query.get("resource_group"))
         policy, used, pending = user.policy.limits(), usage.usage_of(user), usage.pending_of(user)
         left = limits.remaining(policy, used)
         body = {

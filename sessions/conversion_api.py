@@ -3,7 +3,6 @@
 from typing import Any, cast
 
 from django.db.models import QuerySet
-from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiResponse, extend_schema
 from rest_framework import serializers, status
 from rest_framework.decorators import action
@@ -11,11 +10,11 @@ from rest_framework.exceptions import APIException, PermissionDenied, Validation
 from rest_framework.mixins import DestroyModelMixin, ListModelMixin, RetrieveModelMixin
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.viewsets import GenericViewSet
 
 from accounts.api import user_of
 from accounts.serializers import StrictSerializer
 from resources.models import Image
+from restapi.views import ApiViewSet
 from sessions import change_reports, conversions, private_images
 from sessions.errors import GENERAL, RejectedError
 from sessions.models import ChangeReport, Conversion, ConversionState, ReportState, Session
@@ -84,15 +83,12 @@ class PrivateImageSerializer(serializers.ModelSerializer[Image]):
         return sorted(row.host.name for row in image.on_hosts.all())
 
 
-class ConversionActions(GenericViewSet[Session]):
+class ConversionActions(ApiViewSet[Session]):
     """The actions on a session that turn it into an image."""
 
     @extend_schema(
         request=ConversionRequestSerializer,
-        responses={
-            201: ConversionSerializer,
-            400: OpenApiResponse(OpenApiTypes.OBJECT, description="What is wrong: {field: [message, ...]}"),
-        },
+        responses={201: ConversionSerializer},
     )
     @action(detail=True, methods=["post"])
     def convert(self, request: Request, pk: str) -> Response:
@@ -131,7 +127,7 @@ class ConversionActions(GenericViewSet[Session]):
         return session
 
 
-class PrivateImageViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, GenericViewSet[Image]):
+class PrivateImageViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiViewSet[Image]):
     """The images made of the caller's sessions, newest first; superadmins see everybody's."""
 
     queryset = Image.objects.all()
@@ -142,7 +138,7 @@ class PrivateImageViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin,
         """Return the images visible to the caller with their hosts; two queries for any number."""
         return private_images.visible_to(user_of(self.request))
 
-    @extend_schema(responses={204: None, 409: OpenApiResponse(OpenApiTypes.OBJECT, "Sessions use it")})
+    @extend_schema(responses={204: None, 409: OpenApiResponse(description="Sessions use it")})
     def destroy(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         """Delete the image on all hosts and in the registry; refused while sessions use it."""
         return super().destroy(request, *args, **kwargs)

@@ -2,18 +2,18 @@
 
 from django.shortcuts import get_object_or_404
 from django.utils import timezone
-from drf_spectacular.utils import OpenApiResponse, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
 from rest_framework.response import Response
-from rest_framework.views import APIView
 
 from accounts.api import user_of
 from accounts.models import User
 from accounts.serializers import StrictSerializer
 from resources import services as hosts
 from resources.models import Host
+from restapi.views import ApiView
 from sessions import drains
 
 
@@ -32,12 +32,12 @@ class DrainedSerializer(StrictSerializer):
     sessions = serializers.ListField(child=serializers.CharField(), help_text="Ids of the sessions that are left")
 
 
-class HostDrainView(APIView):
+class HostDrainView(ApiView):
     """Takes a host out of service, and back; for superadmins."""
 
     @extend_schema(
         request=DrainSerializer,
-        responses={200: DrainedSerializer, 403: OpenApiResponse(description="The caller is no superadmin")},
+        responses=DrainedSerializer,
     )
     def post(self, request: Request, name: str) -> Response:
         """Place no more sessions on the host, and end those that are left, at a time or when they finish."""

@@ -70,7 +70,9 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
     depends_on = serializers.PrimaryKeyRelatedField[Session](
         many=True, read_only=True, help_text="Sessions that must succeed before it starts"
     )
-    eta = serializers.DateTimeField(read_only=True, help_text="When a waiting session starts, as far as is known")
+    eta = serializers.DateTimeField(
+        read_only=True, allow_null=True, help_text="When a waiting session starts, as far as is known"
+    )
     eta_reason = serializers.CharField(read_only=True, help_text="Why not before")
     mounts = MountSerializer(many=True, read_only=True, help_text="Folders that it mounts")
     result = serializers.CharField(read_only=True, help_text="SUCCESS or FAILURE of a batch session that has ended")

@@ -130,7 +130,9 @@ class TestApi:
         made = client.post("/api/v1/tokens/", body)
         assert made.status_code == 201
         assert program(made.json()["token"]).get("/api/v1/me/").status_code == 200
-        assert client.post("/api/v1/tokens/", body).json()["name"] == ["You have a token of this name already."]
+        assert client.post("/api/v1/tokens/", body).json()["errors"]["name"] == [
+            "You have a token of this name already."
+        ]
         (listed,) = client.get("/api/v1/tokens/").json()["results"]
         assert listed["name"] == "backup"
         assert "token" not in listed
@@ -143,7 +145,7 @@ class TestApi:
         body = {"name": "backup", "scope": "full", "days": 30, field: value}
         refused = client_of(user).post("/api/v1/tokens/", body)
         assert refused.status_code == 400
-        assert list(refused.json()) == [field]
+        assert list(refused.json()["errors"]) == [field]
 
     def test_name_and_password_are_changed(self, user: User) -> None:
         client = client_of(user)
@@ -151,8 +153,8 @@ class TestApi:
         ApiToken.objects.issue(user)
         wrong = client.post("/api/v1/me/password/", {"password": "wrong", "new_password": NEW_PASSWORD})
         weak = client.post("/api/v1/me/password/", {"password": PASSWORD, "new_password": "short"})
-        assert list(wrong.json()) == ["password"]
-        assert list(weak.json()) == ["new_password"]
+        assert list(wrong.json()["errors"]) == ["password"]
+        assert list(weak.json()["errors"]) == ["new_password"]
         assert user.auth_token_set.exists()
         body = {"password": PASSWORD, "new_password": NEW_PASSWORD}
         assert client.post("/api/v1/me/password/", body).status_code == 204

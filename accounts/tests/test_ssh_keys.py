@@ -144,4 +144,4 @@ def test_the_api_adds_lists_and_deletes_keys(user: User) -> None:
 def test_the_api_refuses_by_field(user: User, body: dict[str, object], field: str) -> None:
     answer = client_of(user).post(API, body)
     assert answer.status_code == 400
-    assert set(answer.json()) == {field}
+    assert set(answer.json()["errors"]) == {field}

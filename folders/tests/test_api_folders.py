@@ -39,31 +39,33 @@ def test_creating_listing_and_renaming_a_folder(owner: User) -> None:
 def test_a_bad_name_is_refused_at_its_field(owner: User, folder: Folder, name: object) -> None:
     client = client_of(owner)
     for answer in (client.post(URL, {"name": name}), client.patch(f"{URL}{folder.pk}/", {"name": name})):
-        assert (answer.status_code, list(answer.json())) == (400, ["name"])
+        assert (answer.status_code, list(answer.json()["errors"])) == (400, ["name"])
 
 
 def test_a_name_is_taken_once_for_each_owner(owner: User, folder: Folder) -> None:
-    assert client_of(owner).post(URL, {"name": "data"}).json() == {"name": ["You have a folder called data already."]}
+    assert client_of(owner).post(URL, {"name": "data"}).json()["errors"] == {
+        "name": ["You have a folder called data already."]
+    }
     assert client_of(make_user()).post(URL, {"name": "data"}).status_code == 201
 
 
 def test_the_policy_limits_the_number_of_folders(root: StorageRoot) -> None:
     client = client_of(make_user(policy=make_policy(max_folders=1)))
     first = client.post(URL, {"name": "one"}).json()["id"]
-    assert "Your policy allows 1" in client.post(URL, {"name": "two"}).json()["name"][0]
+    assert "Your policy allows 1" in client.post(URL, {"name": "two"}).json()["errors"]["name"][0]
     assert client.delete(f"{URL}{first}/").status_code == 204
     assert client.post(URL, {"name": "two"}).status_code == 201
-    assert "Your policy allows 1" in client.post(f"{URL}{first}/restore/", {}).json()["name"][0]
+    assert "Your policy allows 1" in client.post(f"{URL}{first}/restore/", {}).json()["errors"]["name"][0]
 
 
 def test_bad_storage_roots_are_refused(owner: User, root: StorageRoot) -> None:
     client = client_of(owner)
     make_root(name="closed", is_enabled=False)
-    assert list(client.post(URL, {"name": "x", "root": "none"}).json()) == ["root"]
-    assert list(client.post(URL, {"name": "x", "root": "closed"}).json()) == ["root"]
+    assert list(client.post(URL, {"name": "x", "root": "none"}).json()["errors"]) == ["root"]
+    assert list(client.post(URL, {"name": "x", "root": "closed"}).json()["errors"]) == ["root"]
     StorageRoot.objects.update(is_enabled=False)
-    assert list(client.post(URL, {"name": "x"}).json()) == ["root"]
-    assert list(client.post(URL, {"name": "x", "size": 1}).json()) == ["size"]
+    assert list(client.post(URL, {"name": "x"}).json()["errors"]) == ["root"]
+    assert list(client.post(URL, {"name": "x", "size": 1}).json()["errors"]) == ["size"]
 
 
 def test_trash_restore_and_delete_forever(owner: User, folder: Folder) -> None:
@@ -75,7 +77,7 @@ def test_trash_restore_and_delete_forever(owner: User, folder: Folder) -> None:
     assert client.get(URL, {"state": "trash"}).json()["results"][0]["access"] == "read"
     assert client.patch(url, {"name": "new"}).status_code == 409
     client.post(URL, {"name": "data"})
-    assert list(client.post(f"{url}restore/", {}).json()) == ["name"]
+    assert list(client.post(f"{url}restore/", {}).json()["errors"]) == ["name"]
     assert client.post(f"{url}restore/", {"name": "data-2"}).json()["trashed_at"] is None
     client.delete(url)
     assert client.post(f"{url}delete-forever/").status_code == 204
@@ -123,7 +125,7 @@ def test_a_share_may_be_given_up(owner: User, folder: Folder) -> None:
 def test_bad_shares_are_refused(owner: User, folder: Folder) -> None:
     client, url = client_of(owner), f"{URL}{folder.pk}/shares/"
     for email in (owner.email, "nobody@example.org", "x", make_user(is_active=False).email):
-        assert list(client.post(url, {"user": email}).json()) == ["user"], email
+        assert list(client.post(url, {"user": email}).json()["errors"]) == ["user"], email
     assert client.post(url, {"user": make_user().email, "read_only": "maybe"}).status_code == 400
     assert client.delete(f"{url}999999/").status_code == 404
 

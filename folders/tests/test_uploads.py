@@ -139,7 +139,7 @@ def test_upload_that_cannot_be_is_refused(
     headers = {"Upload-Length": length, "Upload-Metadata": header}
     answer = client_.tus("POST", f"/api/v1/folders/{folder.pk}/uploads/", headers)
     assert answer.status_code == 400
-    assert list(answer.json()) == [field]
+    assert list(answer.json()["errors"]) == [field]
     assert not Upload.objects.exists()
 
 

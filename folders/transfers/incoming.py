@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 import hmac
-import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -14,6 +13,7 @@ from folders.files.partial import PartialFile
 from folders.transfers.handover import ClientGoneError, IncomingBody, Outcome
 from folders.transfers.threads import in_thread
 from proxy.asgi_request import Receive
+from restapi.problems import MEDIA_TYPE, problem_text
 
 BLOCK_BYTES: Final = 2**20  # of one write; two blocks at most are in memory
 CHECK_BYTES: Final = 64 * 2**20  # between two checks whether the upload may go on
@@ -173,5 +173,4 @@ async def _blocks(receive: Receive) -> AsyncIterator[bytes]:
 
 def _refusal(detail: str, status: int) -> Outcome:
     """Return an error in the form of the API's."""
-    headers = {"Content-Type": "application/json"}
-    return Outcome(status=status, headers=headers, body=json.dumps({"detail": detail}).encode())
+    return Outcome(status=status, headers={"Content-Type": MEDIA_TYPE}, body=problem_text(status, detail).encode())

@@ -178,4 +178,4 @@ def test_pages_and_api_say_when_the_database_is_away(monkeypatch: pytest.MonkeyP
     page, api = client.get("/sessions/"), client.get("/api/v1/me/")
     assert (page.status_code, page["Retry-After"]) == (503, str(RETRY_SECONDS))
     assert "Your sessions keep running" in page.content.decode()
-    assert (api.status_code, api.json()) == (503, {"detail": "The database does not answer at present."})
+    assert (api.status_code, api.json()["detail"]) == (503, "The database does not answer at present.")

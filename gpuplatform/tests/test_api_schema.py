@@ -60,7 +60,7 @@ def test_the_schema_is_valid_without_warnings(capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize("method", ["get", "post", "delete", "options"])
 def test_an_unknown_api_address_is_404_in_json(client: Client, method: str, path: str) -> None:
     answer = getattr(client, method)(f"/api/v1/{path}")
-    assert (answer.status_code, answer["Content-Type"]) == (404, "application/json")
+    assert (answer.status_code, answer["Content-Type"]) == (404, "application/problem+json")
     assert "end with a slash" in answer.json()["detail"]
 
 

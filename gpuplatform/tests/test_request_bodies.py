@@ -53,7 +53,7 @@ def test_a_body_announced_too_large_is_refused(server: LiveServer, target: str, 
         client.shutdown(socket.SHUT_WR)
         response = response_of(client)
     assert response.startswith(b"HTTP/1.1 413")
-    assert (b'{"detail": ' in response) is target.startswith("/api/")
+    assert (b'"detail": ' in response) is target.startswith("/api/")
 
 
 def test_a_chunked_body_is_refused_once_too_large(server: LiveServer) -> None:

@@ -46,7 +46,7 @@ def test_the_group_is_optional_if_unique() -> None:
 def test_an_inaccessible_group_is_refused(name: str) -> None:
     make_group(name="hidden", open_to_all=False)
     answer = client_of(make_user()).get(URL, {"resource_group": name})
-    assert (answer.status_code, list(answer.json())) == (400, ["resource_group"])
+    assert (answer.status_code, list(answer.json()["errors"])) == (400, ["resource_group"])
 
 
 def test_a_stranger_is_401() -> None:

@@ -68,7 +68,7 @@ def test_a_strangers_image_is_as_unknown_as_none(hers: Image, group: ResourceGro
     client, browser = client_of(user), browser_of(user)
     for path in ("/api/v1/sessions/", "/api/v1/sessions/estimate/"):
         answer = client.post(path, order(group, image=name), format="json")
-        assert (answer.status_code, answer.json()) == (400, {"image": [image_choice.UNKNOWN]})
+        assert (answer.status_code, answer.json()["errors"]) == (400, {"image": [image_choice.UNKNOWN]})
     page = browser.post("/sessions/launch/", typed(group, name))
     assert page.status_code == 422
     assert image_choice.UNKNOWN in page.content.decode()
@@ -80,7 +80,7 @@ def test_a_strangers_image_is_refused_by_row_and_version(hers: Image, group: Res
     form = LaunchForm(user, typed(group, "", image=hers.pk))
     assert list(form.errors) == ["image"]
     answer = client_of(user).post("/api/v1/sessions/", order(group, environment="Mine", version="7"), format="json")
-    assert answer.json() == {"version": ["There is no version '7' of 'Mine'."]}
+    assert answer.json()["errors"] == {"version": ["There is no version '7' of 'Mine'."]}
     host = group.hosts.get()
     assert rejection(user, make_launch_request(host, image=hers)) == {"image": image_choice.UNKNOWN}
 
@@ -138,7 +138,7 @@ def test_an_unlisted_image_ends_with_its_permission(group: ResourceGroup, free_u
 def test_the_platforms_own_names_are_never_unlisted(group: ResourceGroup, free_user: User, name: str) -> None:
     Registry.objects.create(name="Lab", address="lab.example.com:5000", is_push_target=True)
     answer = client_of(free_user).post("/api/v1/sessions/", order(group, image=name), format="json")
-    assert answer.json() == {"image": [image_choice.UNKNOWN]}
+    assert answer.json()["errors"] == {"image": [image_choice.UNKNOWN]}
 
 
 def test_every_spelling_of_a_name_finds_the_image(group: ResourceGroup, user: User) -> None:

@@ -290,12 +290,12 @@ class TestApi:
         url, body = "/api/v1/sessions/estimate/", order | {"mounts": [{"folder": "data"}]}
         assert client_of(owner).post(url, body).json()["starts"] == "now"
         HostRoot.objects.update(is_present=False)
-        assert list(client_of(owner).post(url, body).json()) == ["mounts"]
+        assert list(client_of(owner).post(url, body).json()["errors"]) == ["mounts"]
 
     def test_folders_of_strangers_are_unknown(self, owner: User, order: dict[str, Any], root: StorageRoot) -> None:
         stranger = make_folder(root=root, name="secret")
         trashed = make_folder(owner, root=root, name="old", trashed_at=timezone.now())
         for name in (stranger.pk, "secret", "nothing", trashed.pk, "old"):
             answer = client_of(owner).post("/api/v1/sessions/", order | {"mounts": [{"folder": name}]})
-            assert answer.json() == {"mounts": [f"There is no folder {name!r} of yours or shared with you."]}
+            assert answer.json()["errors"] == {"mounts": [f"There is no folder {name!r} of yours or shared with you."]}
             assert answer.status_code == 400
