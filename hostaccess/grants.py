@@ -72,7 +72,8 @@ GRANTS: Final = (
         table="resources_resourcegroup",
         read="id name description fgpu_per_gpu host_loss_grace use_mps placement queue_order ageing"
         " reservation_delay pending_timeout is_active open_to_all sharing start_allowance"
-        " half_life starvation_limit deny_private_networks allow_interactive allow_batch",
+        " half_life starvation_limit deny_private_networks allow_interactive allow_batch preemption_grace"
+        " preemptible_charge_percent end_gpu_overuse",
         rows=ALL_ROWS,
     ),
     TableGrant(
@@ -185,10 +186,11 @@ GRANTS: Final = (
         " allow_sudo kind command time_limit extension not_before required_roots wanted_roots status reason detail eta"
         " eta_reason result attempt host_id avoided_hosts refused_until start_failures start_by container_id address"
         " last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail created_at status_at started_at"
-        " ended_at charge_percent group_choices group_waits gpu_model min_gpu_memory",
+        " ended_at charge_percent group_choices group_waits gpu_model min_gpu_memory is_preemptible preempt_by"
+        " preempted_for preemptions claim",
         update="status reason detail eta eta_reason result host_id avoided_hosts start_failures start_by container_id"
         " address last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail status_at started_at"
-        " ended_at",
+        " ended_at preempt_by preempted_for",
         rows=f"host_id = @HOST@ OR {_GIVEN_BACK}",
         written=f"host_id = @HOST@ OR {_GIVEN_BACK}",
     ),

@@ -31,7 +31,7 @@ from resources import host_health
 from resources.kick import kick_scheduler
 from resources.shares import Sharing
 from resources.units import size_text
-from sessions import host_faults, notes, notify
+from sessions import host_faults, notes, notify, preemption
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import GpuShare, Session, StaleSessionError
 from sessions.validation import RESERVED_PREFIX
@@ -124,7 +124,8 @@ def stop(runtime: Runtime, session_id: str, attempt: int) -> None:
         except ContainerRuntimeError as failure:
             logger.warning("session %s: stop interrupted, the reconciler will go on: %s", session_id, failure)
             return
-    _finish(runtime, session, Status.TERMINATED, Reason(session.reason), session.detail)
+    _conclude(session)
+    _clear(runtime, session)
 
 
 def note_exit(runtime: Runtime, state: ContainerState) -> None:
@@ -134,7 +135,7 @@ def note_exit(runtime: Runtime, state: ContainerState) -> None:
         return
     fields = {"exit_code": state.exit_code}
     if session.status == Status.TERMINATING:  # the stop that is in progress removes the container
-        _end(session, Status.TERMINATED, Reason(session.reason), session.detail, fields)
+        _conclude(session, fields)
     elif state.out_of_memory:
         detail = "The session needed more memory than it had and was ended by the kernel."
         _finish(runtime, session, Status.ERROR, Reason.OUT_OF_MEMORY, detail, fields)
@@ -255,6 +256,16 @@ def _end(session: Session, target: Status, reason: Reason, detail: str, fields: 
     try:
         with transaction.atomic():
             session.move_to(target, reason, detail[:300], fields=fields)
+            kick_scheduler()
+    except StaleSessionError:
+        logger.debug("session %s: moved on by another", session.pk)
+
+
+def _conclude(session: Session, fields: dict[str, int | None] | None = None) -> None:
+    """End a session that was stopped, or return it to the queue; does nothing where another worker did it first."""
+    try:
+        with transaction.atomic():
+            preemption.conclude(session, fields)
             kick_scheduler()
     except StaleSessionError:
         logger.debug("session %s: moved on by another", session.pk)

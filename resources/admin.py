@@ -79,6 +79,7 @@ class ResourcePolicyAdmin(KickingAdmin, AmountsAdmin):
         *("max_sessions", "max_pending", "max_lifetime", "max_extension", "share_weight"),
         *("disk_bytes", "max_folders"),
         *(memory_column("storage_bytes", "storage"), "storage_files", "allow_sudo", "allow_public_apps"),
+        "preemptible_only",
     )
     search_fields = ("name",)
     readonly_fields = ("reservations",)

@@ -25,6 +25,7 @@ class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
             "deny_private_networks",
             *("open_to_all", "users", "placement", "queue_order", "ageing", "half_life", "starvation_limit"),
             *("reservation_delay", "start_allowance", "pending_timeout"),
+            *("preemption_grace", "preemptible_charge_percent", "end_gpu_overuse"),
         )
         labels: ClassVar = {"fgpu_per_gpu": gettext_lazy("fGPU per GPU")}
 

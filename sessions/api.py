@@ -180,7 +180,7 @@ def _filtered(sessions: QuerySet[Session], asked: Mapping[str, Any]) -> QuerySet
 
 def by_request_field(errors: Mapping[str, str], body: Mapping[str, Any]) -> dict[str, list[str]]:
     """Return the service's {field of LaunchRequest: message} as {field of the request: messages}."""
-    names = {"environment": "env", GENERAL: "non_field_errors"}
+    names = {"environment": "env", "is_preemptible": "preemptible", GENERAL: "non_field_errors"}
     if "preset" in body:
         names |= dict.fromkeys(AMOUNTS, "preset")
     if "image" not in body:

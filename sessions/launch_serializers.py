@@ -122,6 +122,11 @@ class LaunchRequestSerializer(StrictSerializer):
     )
     time_limit = SpanField(required=False, allow_null=True, help_text="The session ends this long after its start")
     not_before = serializers.DateTimeField(required=False, allow_null=True, help_text="It starts then at the earliest")
+    preemptible = serializers.BooleanField(
+        required=False,
+        allow_null=True,
+        help_text="It may be ended for others, after a warning; as your policy says when left out",
+    )
     depends_on = SessionsField(required=False, help_text="Ids of sessions that must succeed before it starts")
     mounts = MountsField(required=False, help_text="Folders to mount beside those that are always mounted")
 
@@ -146,6 +151,7 @@ class LaunchRequestSerializer(StrictSerializer):
             **{name: attrs[name] for name in AS_WRITTEN if name in attrs},
             **{name: found[name] for name in ("image", "resource_group", "depends_on", "mounts", *AMOUNTS)},
             "environment": attrs.get("env", {}),
+            "is_preemptible": attrs.get("preemptible"),
         }
 
     def launch_request(self) -> LaunchRequest:

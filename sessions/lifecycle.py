@@ -30,6 +30,7 @@ class Reason(StrEnum):
     RESERVED = "RESERVED"  # the free resources are reserved for a session ahead of it
     START_TIME = "START_TIME"  # its owner requested a later start
     DEPENDENCY = "DEPENDENCY"  # the sessions that it depends on have not succeeded yet
+    PREEMPTION = "PREEMPTION"  # preemptible sessions end for it
     PLACEMENT_REFUSED = "PLACEMENT_REFUSED"  # the database refused its placement; tried again later
     ASSIGNED = "ASSIGNED"  # placed by the scheduler
     CLAIM_TIMEOUT = "CLAIM_TIMEOUT"  # its host did not respond; back in the queue
@@ -61,6 +62,7 @@ class Reason(StrEnum):
     START_FAILED = "START_FAILED"  # the engine refused the container
     IMAGE_UNAVAILABLE = "IMAGE_UNAVAILABLE"  # neither on the host nor to be pulled
     START_TIMEOUT = "START_TIMEOUT"  # not running within the deadline
+    PREEMPTED = "PREEMPTED"  # ended for another session, as it is preemptible; as an event, the status stays
     HOST_DRAINED = "HOST_DRAINED"  # its host is being taken out of service; as an event, the status stays
     HOST_LOST = "HOST_LOST"  # its host was silent for longer than the group's grace period
 
@@ -84,7 +86,7 @@ NEXT: Final[dict[Status, frozenset[Status]]] = {
     Status.SCHEDULED: frozenset({Status.PENDING, Status.PREPARING, Status.CANCELLED}),
     Status.PREPARING: frozenset({Status.PENDING, Status.RUNNING, Status.TERMINATING, Status.ERROR}),
     Status.RUNNING: frozenset({Status.TERMINATING, Status.TERMINATED, Status.ERROR}),
-    Status.TERMINATING: frozenset({Status.TERMINATED, Status.ERROR}),
+    Status.TERMINATING: frozenset({Status.TERMINATED, Status.ERROR, Status.PENDING}),
     Status.TERMINATED: frozenset(),
     Status.CANCELLED: frozenset(),
     Status.ERROR: frozenset(),

@@ -67,6 +67,12 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
     ends_at = serializers.DateTimeField(
         read_only=True, allow_null=True, help_text="When it reaches its limits, extensions included"
     )
+    preemptible = serializers.BooleanField(
+        source="is_preemptible", read_only=True, help_text="Whether it may be ended for others, after a warning"
+    )
+    preempt_by = serializers.DateTimeField(
+        read_only=True, allow_null=True, help_text="When it is ended for another session; null if it is not"
+    )
     depends_on = serializers.PrimaryKeyRelatedField[Session](
         many=True, read_only=True, help_text="Sessions that must succeed before it starts"
     )
@@ -84,6 +90,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
             *("resource_group", "cpu", "memory", "shared_memory", "fgpu", "host", "gpus", "env", "priority"),
             *("kind", "command", "time_limit", "not_before", "depends_on", "eta", "eta_reason", "result"),
             *("attempt", "exit_code", "created_at", "status_at", "started_at", "ends_at", "ended_at"),
+            *("preemptible", "preempt_by", "preemptions"),
             *("last_activity_at", "ssh", "apps", "mounts"),
         )
         read_only_fields = fields

@@ -17,7 +17,7 @@ from resources.capacity import Capacity, shortfalls
 from resources.kick import kick_scheduler
 from resources.models import Host, Image, ResourceGroup
 from resources.units import amount_text, span_text
-from sessions import image_choice, mounts, notes, notify, usage, validation
+from sessions import image_choice, mounts, notes, notify, preemption, usage, validation
 from sessions.errors import GENERAL, RejectedError
 from sessions.lifecycle import FINAL, IN_CONTAINER, LIVE, Kind, Reason, Status
 from sessions.models import Mount, Placed, Session, SessionEvent, StaleSessionError, schedule
@@ -52,6 +52,7 @@ class LaunchRequest:
     not_before: datetime | None = None
     depends_on: Sequence[Session] = ()
     mounts: Sequence[MountRequest] = ()
+    is_preemptible: bool | None = None  # may be ended for others; None: as the owner's policy says
 
 
 def submit(owner: User, request: LaunchRequest) -> list[Session]:
@@ -104,7 +105,12 @@ def terminate(session: Session, *, actor: User) -> None:
 
 
 def end(session: Session, reason: Reason, detail: str, *, actor: User | None = None) -> None:
-    """End the session for `reason`, whatever its state is by now; do nothing if it is ending or has ended."""
+    """End the session for `reason`, whatever its state is by now; do nothing if it is ending or has ended.
+
+    One that is being stopped for another session does not return to the queue then.
+    """
+    if session.status == Status.TERMINATING and session.reason == Reason.PREEMPTED:
+        preemption.end_for_good(session, reason, detail, actor=actor)
     while session.status != Status.TERMINATING and session.status not in FINAL:
         target = Status.TERMINATING if session.status in IN_CONTAINER else Status.CANCELLED
         try:
@@ -219,6 +225,7 @@ def _rows(
     owner: User, request: LaunchRequest, names: Sequence[str], now: datetime, planned: MountPlan
 ) -> Iterator[Session]:
     reason = Reason.DEPENDENCY if request.depends_on else Reason.SUBMITTED
+    is_preemptible = preemption.is_asked(owner, request.is_preemptible)
     for position, name in enumerate(names):
         yield Session(
             owner=owner,
@@ -232,6 +239,8 @@ def _rows(
             environment=dict(request.environment),
             priority=request.priority,
             allow_sudo=owner.policy.allow_sudo,
+            is_preemptible=is_preemptible,
+            charge_percent=preemption.charge_percent(request.resource_group, is_preemptible=is_preemptible),
             kind=(Kind.BATCH if request.command else Kind.INTERACTIVE).value,
             command=request.command,
             time_limit=request.time_limit,
@@ -284,6 +293,8 @@ def _grant_errors(owner: User, request: LaunchRequest) -> dict[str, str]:
         errors["time_limit"] = f"Your policy ends sessions after {span_text(most)}."
     if error := _dependency_error(owner, request):
         errors["depends_on"] = error
+    if request.is_preemptible is False and owner.policy.preemptible_only:
+        errors["is_preemptible"] = "Your policy allows preemptible sessions only."
     return errors
 
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host, HostStatus
-from sessions import conversions, host_faults, services
+from sessions import conversions, host_faults, preemption, services
 from sessions.lifecycle import HOSTED, IN_CONTAINER, Reason, Status
 from sessions.models import (
     ACTIVE_CONVERSIONS,
@@ -80,8 +80,12 @@ def end_on_lost_hosts() -> None:
     for host_id in set(overdue.filter(status=Status.PREPARING).values_list("host", flat=True)):
         host_faults.requeue_prepared(Host.objects.get(pk=host_id), "It did not come back.")
     for session in overdue.select_related("host"):
+        is_preempted = session.status == Status.TERMINATING and session.reason == Reason.PREEMPTED
         target = Status.TERMINATED if session.status == Status.TERMINATING else Status.ERROR
-        _move(session, target, Reason.HOST_LOST, f"Host {session.host} did not come back.")
+        if is_preempted:
+            _conclude(session)
+        else:
+            _move(session, target, Reason.HOST_LOST, f"Host {session.host} did not come back.")
 
 
 def end_expired() -> None:
@@ -149,6 +153,16 @@ def _move(
     try:
         with transaction.atomic():
             session.move_to(target, reason, detail, fields=fields)
+            kick_scheduler()
+    except StaleSessionError:
+        logger.info("session %s: moved on before its deadline was enforced", session.pk)
+
+
+def _conclude(session: Session) -> None:
+    """End a session that was ended for another, or return it to the queue, although its host did not confirm it."""
+    try:
+        with transaction.atomic():
+            preemption.conclude(session)
             kick_scheduler()
     except StaleSessionError:
         logger.info("session %s: moved on before its deadline was enforced", session.pk)

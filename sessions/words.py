@@ -15,6 +15,7 @@ REASON_WORDS: Final[dict[Reason, str]] = {
     Reason.RESERVED: "Waiting: the free resources are reserved for a session ahead of it",
     Reason.START_TIME: "Waiting for its start time",
     Reason.DEPENDENCY: "Waiting: sessions that it depends on have not succeeded yet",
+    Reason.PREEMPTION: "Waiting: preemptible sessions end for it",
     Reason.PLACEMENT_REFUSED: "Waiting: the database refused its placement, which is tried again in some minutes",
     Reason.ASSIGNED: "Placed on a host",
     Reason.CLAIM_TIMEOUT: "The host did not respond; back in the queue",
@@ -46,6 +47,7 @@ REASON_WORDS: Final[dict[Reason, str]] = {
     Reason.START_FAILED: "The container could not be started",
     Reason.IMAGE_UNAVAILABLE: "The image is not on the host and cannot be pulled",
     Reason.START_TIMEOUT: "The container was not running in time",
+    Reason.PREEMPTED: "Ended for another session, as it is preemptible",
     Reason.HOST_DRAINED: "Its host is being taken out of service",
     Reason.HOST_LOST: "The host was unreachable for too long",
 }

@@ -228,6 +228,8 @@ def group_form(group: ResourceGroup, **changes: object) -> dict[str, object]:
     rules = {"placement": "pack", "queue_order": "fifo", "ageing": "06:00:00", "reservation_delay": "01:00:00"}
     rules |= {
         "start_allowance": "00:05:00",
+        "preemption_grace": "00:02:00",
+        "preemptible_charge_percent": "50",
         "half_life": "1 00:00:00",
         "starvation_limit": "1 00:00:00",
         "sharing": "cap",

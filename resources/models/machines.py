@@ -156,6 +156,23 @@ class ResourceGroup(models.Model):
         validators=[SPAN],
         help_text="In fair order: who has held nothing for this long, and waited, is served first",
     )
+    preemption_grace = models.DurationField(
+        default=timedelta(minutes=2),
+        validators=[MinValueValidator(limit_value=timedelta(0))],
+        help_text="How long before its end a preemptible session is warned that it is ended for another",
+    )
+    preemptible_charge_percent = models.PositiveSmallIntegerField(
+        "charge of preemptible sessions (%)",
+        default=50,
+        validators=[MaxValueValidator(100)],
+        help_text="In fair order: part of their use that counts",
+    )
+    end_gpu_overuse = models.BooleanField(
+        "end sessions above their GPU time",
+        default=False,
+        help_text="Sessions that take more of a GPU's time than their share for half a minute are ended; otherwise it "
+        "is noted and superadmins are told. What drivers say of GPU time is coarse: watch it on your cards first.",
+    )
     start_allowance = models.DurationField(
         default=timedelta(minutes=5),
         validators=[MinValueValidator(limit_value=timedelta(0))],

@@ -2,7 +2,7 @@
 
 Both count from its start, but from its start deadline at the latest: the scheduler has promised others what it holds.
 
-A host that is drained may end it before that.
+A host that is drained may end it before that, and so may the session for which it is preempted.
 """
 
 from datetime import datetime, timedelta
@@ -26,6 +26,7 @@ class TimeBound(Protocol):
     start_by: datetime | None
     time_limit: timedelta | None
     extension: timedelta
+    preempt_by: datetime | None
 
     @property
     def drained_at(self) -> datetime | None: ...
@@ -54,7 +55,7 @@ def limit_expression() -> "ExpressionWrapper[CombinedExpression]":
 
 def end_expression() -> Least:
     """Return the expression for the time at which a started session ends; NULL where nothing ends it."""
-    return Least(limit_expression(), F("host__drain_by"))
+    return Least(limit_expression(), F("host__drain_by"), F("preempt_by"))
 
 
 def end_of(session: TimeBound) -> datetime | None:
@@ -65,11 +66,11 @@ def end_of(session: TimeBound) -> datetime | None:
     bound = min((limit for limit in limits if limit is not None), default=None)
     clock = min(session.started_at, session.start_by or session.started_at)
     limit_at = None if bound is None else clock + bound + session.extension
-    return min((end for end in (limit_at, session.drained_at) if end is not None), default=None)
+    return min((end for end in (limit_at, session.drained_at, session.preempt_by) if end is not None), default=None)
 
 
 def extension_left(session: TimeBound) -> timedelta:
     """Return how much longer its owner's policy lets the running session go on; zero where nothing limits it."""
-    if session.ends_at is None or session.drained_at is not None or session.is_final:
+    if session.ends_at is None or session.drained_at or session.preempt_by or session.is_final:
         return timedelta(0)
     return max(timedelta(0), session.owner.policy.max_extension - session.extension)

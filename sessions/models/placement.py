@@ -43,7 +43,7 @@ _SCHEDULE: Final = """
     WITH moved AS (
         UPDATE compute_session session
         SET status = 'SCHEDULED', reason = 'ASSIGNED', detail = 'Placed on ' || host.name || '.',
-            status_at = %(now)s, start_by = %(now)s + pool.start_allowance, eta = NULL, eta_reason = '',
+            status_at = %(now)s, start_by = %(now)s + pool.start_allowance, eta = NULL, eta_reason = '', claim = NULL,
             attempt = session.attempt + 1, host_id = host.id
         FROM unnest(%(sessions)s::varchar[], %(hosts)s::bigint[]) AS placed (session_id, host_id)
         JOIN resources_host host ON host.id = placed.host_id

@@ -112,6 +112,21 @@ class Session(models.Model):
     min_gpu_memory = models.PositiveBigIntegerField(
         "least GPU memory (bytes)", default=0, editable=False, help_text="That it gets on one GPU; 0: any"
     )
+    is_preemptible = models.BooleanField(
+        default=False, help_text="May be ended for others, after a warning; in return its use counts less in fair share"
+    )
+    preempt_by = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="When it is ended for another session, as its owner was warned"
+    )
+    preempted_for = models.CharField(
+        max_length=16, blank=True, editable=False, help_text="Id of the waiting session for which it is ended"
+    )
+    preemptions = models.PositiveSmallIntegerField(
+        default=0, editable=False, help_text="How often it was ended for another session"
+    )
+    claim = models.JSONField(
+        null=True, blank=True, editable=False, help_text="What others are ended for: its host, its GPU shares, and when"
+    )
     kind = models.CharField(
         max_length=16, choices=[(kind.value, kind.value) for kind in Kind], default=Kind.INTERACTIVE.value
     )
@@ -283,7 +298,7 @@ class Session(models.Model):
         old, now = Status(self.status), timezone.now()
         changes = {"status": target.value, "reason": reason.value, "detail": detail, "status_at": now, **(fields or {})}
         if old == Status.PENDING:
-            changes |= {"eta": None, "eta_reason": ""}
+            changes |= {"eta": None, "eta_reason": "", "claim": None}
         if target in FINAL:
             changes |= {"ended_at": now, "result": lifecycle.result_of(self.kind, target, reason)}
         if target == Status.RUNNING:

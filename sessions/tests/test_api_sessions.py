@@ -81,6 +81,9 @@ def test_an_order_by_amounts_is_queued_and_shown(user: User) -> None:
         "ssh": "",
         "apps": [],
         "mounts": [],
+        "preemptible": False,
+        "preempt_by": None,
+        "preemptions": 0,
     }
     assert client_of(user).get(f"{URL}{session.pk}/").json()["id"] == session.pk
 

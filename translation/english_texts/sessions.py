@@ -53,6 +53,14 @@ TEXTS: Final = (
     _("It waited for longer than its resource group allows."),
     _("It depends on %(name)s, which has ended without success."),
     _("Its host %(host)s has not begun in time."),
+    # sessions/preemption.py
+    _("Another session needs what it holds: it ends at %(time)s UTC, as it is preemptible."),
+    _("It goes on: what it holds is not needed for another session any more."),
+    _("Ended for another session, as it is preemptible."),
+    _("Ended for another session for the %(count)sth time, as it is preemptible: it is not tried again."),
+    _("It is preemptible, and another session needed its place before it had started: it waits again."),
+    _("Ended for another session, as it is preemptible; back in the queue."),
+    _("Your policy allows preemptible sessions only."),
     # sessions/image_choice.py
     _("There is no image of this name that you may use. Write its full name, with its tag."),
     _("There is no version %(version)s of %(environment)s."),
@@ -167,4 +175,6 @@ TEXTS: Final = (
     _("It wrote more to its host's disk than it may"),
     _("Out of memory: a process was killed, and the session goes on"),
     _("Its host is being taken out of service"),
+    _("Waiting: preemptible sessions end for it"),
+    _("Ended for another session, as it is preemptible"),
 )
