@@ -5,6 +5,7 @@ import os
 import platform
 import re
 import uuid
+from collections.abc import Collection
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
@@ -51,10 +52,11 @@ def this_machine(
     simulated: str,
     cpu: int = 0,
     memory: str = "",
+    gpus: Collection[str] = (),
     can_hook: bool = True,
     context_bytes: int = 0,
 ) -> Machine:
-    """Return the resources of this machine; `cpu` and `memory`, if given, limit them.
+    """Return the resources of this machine; `cpu` and `memory`, if given, limit them, and so do the UUIDs `gpus`.
 
     `simulated` is the value of COMPUTE_SIMULATED_GPUS, for machines without real GPUs. Without the hook no GPU can be
     divided. `context_bytes`, those of a CUDA context, are kept back on each real GPU. Raises ValueError on malformed
@@ -63,7 +65,7 @@ def this_machine(
     if cpu < 0:
         raise ValueError(f"{cpu} is not a number of CPU cores to lend")
     real = nvml_devices(can_hook=can_hook, context_bytes=context_bytes)
-    devices = real or simulated_devices(simulated, host_name, can_hook=can_hook)
+    devices = _chosen(real or simulated_devices(simulated, host_name, can_hook=can_hook), gpus)
     all_cpu, all_memory = len(os.sched_getaffinity(0)), os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return Machine(
         cpu=min(cpu or all_cpu, all_cpu),
@@ -71,6 +73,14 @@ def this_machine(
         devices=devices,
         architecture=ARCHITECTURES.get(platform.machine(), platform.machine()),
     )
+
+
+def _chosen(devices: tuple[Device, ...], uuids: Collection[str]) -> tuple[Device, ...]:
+    """Return the devices with these UUIDs, all where none is given; one that is missing may be broken."""
+    if missing := set(uuids) - {device.uuid for device in devices}:
+        known = ", ".join(device.uuid for device in devices) or "none"
+        logger.error("COMPUTE_HOST_GPUS: %s not found; the GPUs here: %s", ", ".join(sorted(missing)), known)
+    return tuple(device for device in devices if not uuids or device.uuid in uuids)
 
 
 def nvml_devices(*, can_hook: bool = True, context_bytes: int = 0) -> tuple[Device, ...]:

@@ -157,6 +157,7 @@ def _account(name: str, shared: Path, python: Path) -> Account:
         "COMPUTE_HTTP_ADDRESS": f"127.0.0.1:{free_port()}",
         "COMPUTE_SSH_ADDRESS": f"127.0.0.1:{free_port()}",
         "COMPUTE_HOST_NAME": f"host-of-{name}",
+        "COMPUTE_SHARED_ENGINE": "true",
         **_libraries(python),
     }
     return Account(name=name, checkout=checkout, environment=environment)

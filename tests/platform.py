@@ -70,6 +70,7 @@ def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
         "COMPUTE_SSH_ADDRESS": f"127.0.0.1:{free_port()}",
         "COMPUTE_HOST_NAME": host_name,
         "COMPUTE_RUNTIME": "hostworker.runtime.docker.DockerRuntime",
+        "COMPUTE_SHARED_ENGINE": "true",
         "COMPUTE_SIMULATED_GPUS": "1x8GiB",
         "DATABASE_URL": "",
         "REDIS_URL": "",

@@ -32,6 +32,7 @@ ENVIRONMENT: Final = {
     "REDIS_URL": "",
     "COMPUTE_HTTPS": "false",
     "COMPUTE_HOST_NAME": "test-host",
+    "COMPUTE_SHARED_ENGINE": "true",  # all test processes use one engine, and a developer's platform may run
     "COMPUTE_RUNTIME": "hostworker.runtime.memory.MemoryRuntime",
     "COMPUTE_SIMULATED_GPUS": "1x8GiB",
     "COMPUTE_LOG_LEVEL": "INFO",

@@ -120,10 +120,12 @@ def neighbours() -> Finding:
     others = Counter(each[INSTALLATION_LABEL] for each in labels if each[INSTALLATION_LABEL] != own)
     if not others:
         return Finding(Verdict.OK, "no other installation uses this engine")
-    text = (
-        f"{len(others)} other installations run {others.total()} containers on this engine; all lend the same machine"
+    text = f"{len(others)} other installations run {others.total()} containers on this engine"
+    advice = (
+        "a host worker starts beside another one only with COMPUTE_SHARED_ENGINE=true; give each its part by "
+        "COMPUTE_HOST_CPU, COMPUTE_HOST_MEMORY and COMPUTE_HOST_GPUS"
     )
-    return Finding(Verdict.WARN, text, "give each its part by COMPUTE_HOST_CPU, COMPUTE_HOST_MEMORY and its own GPUs")
+    return Finding(Verdict.WARN, text, advice)
 
 
 def hosts() -> Finding:

@@ -156,3 +156,11 @@ def test_a_machine_offers_all_or_the_configured_amounts() -> None:
 def test_amounts_that_make_no_sense_are_refused(amounts: dict[str, int | str]) -> None:
     with pytest.raises(ValueError, match=r"size|cores"):
         this_machine(host_name="a", simulated="", **amounts)  # type: ignore[arg-type]
+
+
+def test_a_host_lends_the_gpus_that_are_named(caplog: pytest.LogCaptureFixture) -> None:
+    first, second = simulated_devices("2x8GiB", "here")
+    machine = this_machine(host_name="here", simulated="2x8GiB", gpus=[second.uuid, "GPU-gone"])
+    assert machine.devices == (second,)
+    assert "GPU-gone not found" in caplog.text
+    assert this_machine(host_name="here", simulated="2x8GiB").devices == (first, second)

@@ -5,6 +5,7 @@ import signal
 import sys
 from argparse import ArgumentParser
 from collections.abc import Callable
+from contextlib import closing, nullcontext
 from dataclasses import asdict
 from importlib import import_module
 from typing import Any
@@ -14,6 +15,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from hostaccess.pooler import pooler_problem
+from hostworker import engine_lock
 from hostworker.enforcement.programs import NVML, ProgramsMissingError
 from hostworker.enforcement.simulation import load_nvml
 from hostworker.enforcement.telemetry import NvmlTelemetry
@@ -51,18 +53,17 @@ class Command(BaseCommand):
             raise CommandError(pooler)
         if problem := get_enforcer().problem():
             logger.warning("host %s: lends whole GPUs only: %s", name, problem)
+        machine, engine = _machine(name, can_hook=not problem), engine_id()
+        is_shared = settings.COMPUTE_SHARED_ENGINE or not engine
         try:
-            machine = this_machine(
-                host_name=name,
-                simulated=settings.COMPUTE_SIMULATED_GPUS,
-                cpu=settings.COMPUTE_HOST_CPU,
-                memory=settings.COMPUTE_HOST_MEMORY,
-                can_hook=not problem,
-                context_bytes=get_enforcer().context_memory,
-            )
-        except ValueError as error:
+            with nullcontext() if is_shared else closing(engine_lock.take(engine)):
+                self._serve(name, machine, engine, replace=replace)
+        except engine_lock.EngineTakenError as error:
             raise CommandError(str(error)) from error
-        identity = this_identity(engine_id())
+
+    def _serve(self, name: str, machine: Machine, engine: str, *, replace: bool) -> None:
+        """Register the machine as the host `name` and run the host worker."""
+        identity = this_identity(engine)
         try:
             claim(name, identity, replaces=replace)
         except HostNameTakenError as error:
@@ -86,6 +87,22 @@ class Command(BaseCommand):
             current_app.worker_main(_celery_arguments(name))
         finally:
             worker.end()
+
+
+def _machine(name: str, *, can_hook: bool) -> Machine:
+    """Return the part of this machine that the settings let the host lend. Raises CommandError."""
+    try:
+        return this_machine(
+            host_name=name,
+            simulated=settings.COMPUTE_SIMULATED_GPUS,
+            cpu=settings.COMPUTE_HOST_CPU,
+            memory=settings.COMPUTE_HOST_MEMORY,
+            gpus=settings.COMPUTE_HOST_GPUS,
+            can_hook=can_hook,
+            context_bytes=get_enforcer().context_memory,
+        )
+    except ValueError as error:
+        raise CommandError(str(error)) from error
 
 
 def _take_messages_of(name: str) -> None:
