@@ -8,10 +8,14 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Any, Final
 
+from allauth.account.signals import password_changed, password_reset
+from allauth.socialaccount.models import SocialAccount
+from axes.handlers.proxy import AxesProxyHandler
 from django.db.models.signals import post_save, pre_save
 from django.dispatch import Signal, receiver
+from django.http import HttpRequest
 
-from accounts import logins
+from accounts import lockout, logins, second_factors
 from accounts.models import ApiToken, User
 
 logger = logging.getLogger(__name__)
@@ -47,9 +51,25 @@ def _end_access(instance: User, **kwargs: Any) -> None:
     if losses & {AccessLoss.RESET, AccessLoss.DISABLED}:
         tokens, _ = ApiToken.objects.filter(user=instance).delete()
         keys, _ = instance.ssh_keys.all().delete()
+        identities, _ = SocialAccount.objects.filter(user=instance).delete()
+        if AccessLoss.RESET in losses:
+            second_factors.require_password(instance)
         logins.end_all(instance)
-        logger.info("user %s: %s; %d tokens and %d SSH keys ended", instance.pk, ", ".join(losses), tokens, keys)
+        ended = (tokens, keys, identities)
+        logger.info("user %s: %s; %d tokens, %d SSH keys, %d identities", instance.pk, ", ".join(losses), *ended)
     access_ended.send(sender=User, user=instance, losses=losses)
+
+
+@receiver(password_changed)
+def _record_this_browser(request: HttpRequest, **kwargs: Any) -> None:
+    """Record the login session in which the password was changed, which alone goes on."""
+    logins.record(request)
+
+
+@receiver(password_reset)
+def _unlock(request: HttpRequest, user: User, **kwargs: Any) -> None:
+    """Forget failed sign-ins of an account whose owner has shown to read its mail."""
+    AxesProxyHandler.reset_attempts(username=lockout.folded_username(request, {"username": user.email}))
 
 
 def _losses(old: User, new: User) -> list[AccessLoss]:

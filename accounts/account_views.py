@@ -1,9 +1,8 @@
-"""Pages of one's own account: name, password, API tokens, SSH keys and login sessions."""
+"""Pages of one's own account: name, API tokens, SSH keys and login sessions."""
 
 from typing import Any
 
 from django.contrib import messages
-from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpResponse
@@ -11,11 +10,10 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 from django.views.decorators.cache import never_cache
-from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST, require_safe
 
 from accounts import logins, services, tokens
-from accounts.forms import ChangePasswordForm, ProfileForm, SshKeyForm, TokenForm
+from accounts.forms import ProfileForm, SshKeyForm, TokenForm
 from accounts.models import SshHostKey
 from accounts.requests import UserRequest
 from accounts.ssh_address import known_hosts_line
@@ -34,27 +32,6 @@ def profile(request: UserRequest) -> HttpResponse:
         messages.success(request, _("Your name is saved."))
         return redirect("accounts:profile")
     return render(request, "accounts/profile.html", {"form": form}, status=_status(form))
-
-
-@sensitive_post_parameters()
-@require_http_methods(["GET", "HEAD", "POST"])
-@login_required
-@never_cache
-def password(request: UserRequest) -> HttpResponse:
-    """Change the password, which ends everything else that lets somebody in; this browser stays signed in."""
-    form = ChangePasswordForm(request, request.POST if request.method == "POST" else None)
-    if form.is_bound and form.is_valid():
-        form.save()
-        update_session_auth_hash(request, request.user)
-        logins.record(request)
-        messages.success(request, _("Your password is changed. Only this browser is still signed in."))
-        return redirect("accounts:password")
-    context = {
-        "form": form,
-        "token_count": request.user.auth_token_set.count(),
-        "key_count": request.user.ssh_keys.count(),
-    }
-    return render(request, "accounts/password.html", context, status=_status(form))
 
 
 @require_http_methods(["GET", "HEAD", "POST"])

@@ -2,18 +2,25 @@
 
 from typing import Any
 
+from allauth.account.models import EmailAddress
+from allauth.mfa.models import Authenticator
+from allauth.socialaccount.models import SocialAccount, SocialApp, SocialToken
 from django import forms
-from django.contrib import admin
+from django.contrib import admin, messages
 from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
+from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 
+from accounts import second_factors
 from accounts.models import ApiToken, ResourcePolicy, SshKey, User
 
 admin.site.unregister(Group)  # rights come from resource groups instead
+for _model in (EmailAddress, Authenticator, SocialAccount, SocialApp, SocialToken):
+    admin.site.unregister(_model)  # secrets, and addresses that follow the account's
 
 
 class UniqueEmailForm(forms.ModelForm[User]):
@@ -58,6 +65,7 @@ class UserAdmin(DjangoUserAdmin[User]):
     ordering = ("email",)
     filter_horizontal = ()
     readonly_fields = ("last_login", "date_joined")
+    actions = ("remove_second_factors",)
     fieldsets = (
         (None, {"fields": ("email", "password", "first_name", "last_name")}),
         ("Rights", {"fields": ("policy", "share_weight", "is_active", "is_superuser", "is_staff")}),
@@ -71,6 +79,13 @@ class UserAdmin(DjangoUserAdmin[User]):
     def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
         """Return the default policy for a new user."""
         return {"policy": ResourcePolicy.default().pk, **super().get_changeform_initial_data(request)}
+
+    @admin.action(description="Remove second factors of selected users", permissions=("change",))
+    def remove_second_factors(self, request: HttpRequest, users: QuerySet[User]) -> None:
+        """Let users who have lost their second factors sign in with the password alone; sign their browsers out."""
+        count = sum(bool(second_factors.remove_all(user)) for user in users)
+        text = ngettext("%(count)d user had second factors.", "%(count)d users had second factors.", count)
+        self.message_user(request, text % {"count": count}, messages.SUCCESS)
 
 
 @admin.register(ApiToken)

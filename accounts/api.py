@@ -22,7 +22,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 
-from accounts import logins, services, tokens
+from accounts import logins, second_factors, services, tokens
 from accounts.authentication import ApiTokenAuthentication
 from accounts.models import ApiToken, LoginSession, SshKey, User
 from accounts.public_keys import InvalidPublicKeyError
@@ -79,15 +79,16 @@ class TokenView(ApiView):
         request=CredentialsSerializer,
         responses={
             200: TokenSerializer,
-            400: OpenApiResponse(description="Wrong or malformed e-mail address or password"),
+            400: OpenApiResponse(description="Wrong or malformed e-mail address, password or code"),
         },
         auth=[],
     )
     def post(self, request: Request) -> Response:
-        """Exchange e-mail and password for a token."""
+        """Exchange e-mail and password, and the code of a second factor where the account has one, for a token."""
         body = CredentialsSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         user = _authenticated(request, body.validated_data["email"].lower(), body.validated_data["password"])
+        _require_second_factor(request, user, body.validated_data.get("code", ""))
         row, token = ApiToken.objects.issue(user)
         user_logged_in.send(sender=User, request=request, user=user)
         return Response(TokenSerializer({"token": token, "expiry": row.expiry}).data)
@@ -113,6 +114,17 @@ def _authenticated(request: Request, email: str, password: str) -> User:
         wait = get_cool_off(request) or timedelta(hours=1)
         raise Throttled(wait=wait.total_seconds(), detail=_locked_out(wait))
     raise ValidationError({"detail": "The e-mail address or the password is wrong."})
+
+
+def _require_second_factor(request: Request, user: User, code: str) -> None:
+    """Raise ValidationError unless the account has no second factor, or `code` is one of it."""
+    if not second_factors.has_any(user):
+        return
+    if not code:
+        text = _("This account has a second factor: send a code of its authenticator app, or a recovery code.")
+        raise ValidationError({"code": [text]})
+    if not second_factors.is_right(request, user, code):
+        raise ValidationError({"code": [_("This code is wrong, has expired or was used already.")]})
 
 
 def _locked_out(wait: timedelta) -> str:

@@ -9,5 +9,5 @@ class AccountsConfig(AppConfig):
     name = "accounts"
 
     def ready(self) -> None:
-        """Connect the signals that end an account's access."""
-        from accounts import access_loss  # noqa: F401  # models can be imported only once all apps are loaded
+        """Connect the signals that end an account's access and keep its address."""
+        from accounts import access_loss, addresses  # noqa: F401  # models can be imported only once all apps are loaded

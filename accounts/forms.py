@@ -1,42 +1,14 @@
-"""Forms for signing in, and for one's own account."""
+"""Forms of one's own account."""
 
 from datetime import timedelta
 
 from django import forms
-from django.contrib.auth import authenticate
-from django.contrib.auth.forms import AuthenticationForm, PasswordChangeForm
-from django.core.exceptions import ValidationError
-from django.http import QueryDict
 from django.utils.translation import gettext_lazy as _
 
 from accounts import services, tokens
 from accounts.models import ApiToken, SshKey, TokenScope, User
 from accounts.public_keys import MAX_KEY_LENGTH, InvalidPublicKeyError
-from accounts.requests import UserRequest
 from accounts.tokens import TokenRejectedError
-
-
-class SignInForm(AuthenticationForm):
-    """E-mail address and password."""
-
-    username = forms.EmailField(
-        label=_("E-mail address"),
-        widget=forms.EmailInput(attrs={"autofocus": True, "autocomplete": "username", "class": "form-control"}),
-    )
-    error_messages = {
-        "invalid_login": _(
-            "This e-mail address and password do not match. Check both; the password is case-sensitive."
-        ),
-        "inactive": _("This account is disabled."),
-    }
-
-    def __init__(self, *args: object, **kwargs: object) -> None:
-        super().__init__(*args, **kwargs)  # type: ignore[arg-type]  # passed through as given
-        self.fields["password"].widget.attrs["class"] = "form-control"
-
-    def clean_username(self) -> str:
-        """Return the address in lower case, so that failed attempts are counted per account."""
-        return str(self.cleaned_data["username"]).lower()
 
 
 class SshKeyForm(forms.Form):
@@ -75,24 +47,6 @@ class ProfileForm(forms.ModelForm[User]):
             "first_name": forms.TextInput(attrs={"class": "form-control", "autocomplete": "given-name"}),
             "last_name": forms.TextInput(attrs={"class": "form-control", "autocomplete": "family-name"}),
         }
-
-
-class ChangePasswordForm(PasswordChangeForm):
-    """The password of now, and the new one twice. A wrong one counts as a failed sign-in."""
-
-    def __init__(self, request: UserRequest, data: QueryDict | None = None) -> None:
-        super().__init__(request.user, data)
-        self._request = request
-        for field in self.fields.values():
-            field.widget.attrs["class"] = "form-control"
-            field.widget.attrs.pop("autofocus", None)
-
-    def clean_old_password(self) -> str:
-        """Return the password of now; raise ValidationError if it is wrong."""
-        given = str(self.cleaned_data["old_password"])
-        if authenticate(self._request, username=self.user.email, password=given) is None:
-            raise ValidationError(self.error_messages["password_incorrect"], code="password_incorrect")
-        return given
 
 
 class TokenForm(forms.Form):

@@ -16,7 +16,7 @@ ACCOUNT_FAILURE_LIMIT: Final = 200  # from all addresses together; who reaches i
 
 def folded_username(request: HttpRequest, credentials: dict[str, Any] | None) -> str:
     """Return the name of an attempt as it is counted: without spaces, case and width, which spell the same account."""
-    given = (credentials or {}).get("username") or request.POST.get("username", "")
+    given = (credentials or {}).get("username") or request.POST.get("login", "")
     return "".join(unicodedata.normalize("NFKC", str(given)).casefold().split())[:255]
 
 

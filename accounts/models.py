@@ -131,6 +131,11 @@ class ResourcePolicy(models.Model):
 class UserManager(BaseUserManager["User"]):
     """Creates users by e-mail address."""
 
+    @classmethod
+    def normalize_email(cls, email: str | None) -> str:
+        """Return the address in lower case, as it is stored, so that no spelling of it is another account."""
+        return (email or "").strip().lower()
+
     def create_user(self, email: str, password: str | None = None, **fields: Any) -> "User":
         """Create and return a user; without a password, the user cannot sign in yet."""
         if not email:
@@ -171,6 +176,11 @@ class User(AbstractUser):
 
     def __str__(self) -> str:
         return self.email
+
+    def save(self, *args: Any, **kwargs: Any) -> None:
+        """Save the user, with the address in lower case."""
+        self.email = User.objects.normalize_email(self.email)
+        super().save(*args, **kwargs)
 
 
 class ProjectQuerySet(models.QuerySet["Project"]):

@@ -6,6 +6,7 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
+from accounts import second_factors
 from accounts.models import ApiToken, LoginSession, ResourcePolicy, SshKey, TokenScope, User
 from accounts.public_keys import MAX_KEY_LENGTH
 from accounts.services import TITLE_LENGTH
@@ -40,6 +41,12 @@ class CredentialsSerializer(StrictSerializer):
 
     email = serializers.EmailField(max_length=254)
     password = serializers.CharField(max_length=4096, trim_whitespace=False, style={"input_type": "password"})
+    code = serializers.CharField(
+        max_length=20,
+        required=False,
+        allow_blank=True,
+        help_text="Of the authenticator app, or a recovery code, where the account has a second factor",
+    )
 
 
 class TokenSerializer(serializers.Serializer[Any]):
@@ -115,11 +122,16 @@ class MeSerializer(serializers.ModelSerializer[User]):
     name = serializers.CharField(source="get_full_name", read_only=True)
     is_superadmin = serializers.BooleanField(source="is_superuser", read_only=True)
     policy = PolicySerializer(read_only=True)
+    has_second_factor = serializers.SerializerMethodField(help_text="A password alone does not sign in")
 
     class Meta:
         model = User
-        fields = ("email", "name", "is_superadmin", "policy")
+        fields = ("email", "name", "is_superadmin", "has_second_factor", "policy")
         read_only_fields = fields
+
+    def get_has_second_factor(self, user: User) -> bool:
+        """Return whether a password alone does not sign the user in."""
+        return second_factors.has_any(user)
 
 
 class NameSerializer(StrictSerializer):

@@ -1,18 +1,16 @@
-"""Routes of accounts."""
+"""Routes of accounts, but those of django-allauth, which are in `sign_in_urls`."""
 
 from django.urls import path
 
 from accounts import account_views
-from accounts.views import SignInView, SignOutView, choose_language
+from accounts.views import SignOutView, choose_language
 
 app_name = "accounts"
 
 urlpatterns = [
     path("", account_views.profile, name="profile"),
-    path("sign-in/", SignInView.as_view(), name="login"),
     path("sign-out/", SignOutView.as_view(), name="logout"),
     path("language/", choose_language, name="language"),
-    path("password/", account_views.password, name="password"),
     path("tokens/", account_views.token_list, name="tokens"),
     path("tokens/<uuid:uid>/delete/", account_views.delete_token, name="delete-token"),
     path("ssh-keys/", account_views.ssh_keys, name="ssh-keys"),

@@ -1,27 +1,15 @@
-"""Pages for signing in and out, and the choice of the language."""
+"""Pages for signing in and out beside django-allauth's own, and the choice of the language."""
 
-from django.contrib.auth.forms import AuthenticationForm
-from django.contrib.auth.views import LoginView, LogoutView
+from typing import Any
+
+from allauth.account.views import PasswordChangeView
+from allauth.mfa.models import Authenticator
+from django.contrib.auth.views import LogoutView
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_POST
 from django.views.i18n import set_language
 
-from accounts.forms import SignInForm
-from accounts.language import save_language, set_language_cookie
-
-
-class SignInView(LoginView):
-    """Sign in by e-mail address; repeated failures show the locked-out page."""
-
-    authentication_form = SignInForm
-    template_name = "accounts/login.html"
-    redirect_authenticated_user = True
-
-    def form_valid(self, form: AuthenticationForm) -> HttpResponse:
-        """Sign the user in, in the language that the user has chosen before."""
-        response = super().form_valid(form)
-        set_language_cookie(response, form.get_user())
-        return response
+from accounts.language import save_language
 
 
 @require_POST
@@ -33,3 +21,17 @@ def choose_language(request: HttpRequest) -> HttpResponse:
 
 class SignOutView(LogoutView):
     """Sign out, only by POST: a link on another site must not end a login session."""
+
+
+class PasswordPage(PasswordChangeView):
+    """Change the password, which ends everything else that lets somebody in; this browser stays signed in."""
+
+    def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
+        """Return what a new password ends."""
+        user = self.request.user
+        counts = {
+            "token_count": user.auth_token_set.count(),
+            "key_count": user.ssh_keys.count(),
+            "passkey_count": Authenticator.objects.filter(user=user, type=Authenticator.Type.WEBAUTHN).count(),
+        }
+        return {**super().get_context_data(**kwargs), **counts}

@@ -76,7 +76,7 @@ def cookie_of(platform: Platform) -> str:
     email, address = "user@example.org", f"{platform.url}/accounts/sign-in/"
     browser = requests.Session()
     browser.get(address, timeout=30)
-    form = {"username": email, "password": platform.passwords[email], "csrfmiddlewaretoken": browser.cookies["gp_csrf"]}
+    form = {"login": email, "password": platform.passwords[email], "csrfmiddlewaretoken": browser.cookies["gp_csrf"]}
     browser.post(address, form, headers={"Referer": address}, timeout=30).raise_for_status()
     return f"gp_session={browser.cookies['gp_session']}"
 

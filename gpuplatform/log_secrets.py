@@ -4,15 +4,18 @@ import logging
 import re
 from typing import Final
 
-SECRET_PATH: Final = re.compile(r"(/apps/shared/)[A-Za-z0-9_-]+")
+SECRET_PATH: Final = re.compile(r"(/apps/shared/|/accounts/password/reset/key/|/accounts/invitations/)[A-Za-z0-9_-]+")
 
 
 class HideSecrets(logging.Filter):
-    """Logging filter that shortens the addresses of share links, which Django's warnings quote whole."""
+    """Logging filter that shortens addresses with secrets, which Django's warnings quote whole.
+
+    They are those of share links, of links for new passwords, and of invitations.
+    """
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Rewrite the record's message where it has such an address; drop no record."""
         message = record.getMessage()
-        if "/apps/shared/" in message:
+        if SECRET_PATH.search(message):
             record.msg, record.args = SECRET_PATH.sub(r"\1...", message), None
         return True

@@ -34,6 +34,13 @@ COMPUTE_HTTPS = env.bool("COMPUTE_HTTPS", default=False)
 COMPUTE_HTTP_ADDRESS = env("COMPUTE_HTTP_ADDRESS", default="127.0.0.1:8000")
 COMPUTE_WEB_PROCESSES = env.int("COMPUTE_WEB_PROCESSES", default=0)
 
+# --- sign-in by an OpenID Connect provider, besides e-mail address and password
+COMPUTE_OIDC_ISSUER = env("COMPUTE_OIDC_ISSUER", default="").rstrip("/")
+COMPUTE_OIDC_CLIENT_ID = env("COMPUTE_OIDC_CLIENT_ID", default="")
+COMPUTE_OIDC_CLIENT_SECRET = env("COMPUTE_OIDC_CLIENT_SECRET", default="")
+COMPUTE_OIDC_NAME = env("COMPUTE_OIDC_NAME", default="Single sign-on")
+COMPUTE_OIDC_NEW_ACCOUNTS = env.list("COMPUTE_OIDC_NEW_ACCOUNTS", default=[])
+
 # --- data and services
 COMPUTE_VAR_DIR = (BASE_DIR / env("COMPUTE_VAR_DIR", default="var")).resolve()
 COMPUTE_STORAGE_DIR = str(BASE_DIR / (env("COMPUTE_STORAGE_DIR", default="") or COMPUTE_VAR_DIR / "folders"))
@@ -87,6 +94,11 @@ INSTALLED_APPS = [
     "django.contrib.sessions",
     "django.contrib.messages",
     "gpuplatform.static_config.StaticFiles",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "axes",
     "channels",
     "django_htmx",
@@ -122,6 +134,7 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "accounts.middleware.RecordLogins",
     "axes.middleware.AxesMiddleware",
 ]
@@ -226,18 +239,79 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
-LOGIN_URL = "accounts:login"
+PASSWORD_RESET_TIMEOUT = 24 * 3600
+LOGIN_URL = "account_login"
 LOGIN_REDIRECT_URL = "home"
-LOGOUT_REDIRECT_URL = "accounts:login"
+LOGOUT_REDIRECT_URL = "account_login"
 AXES_FAILURE_LIMIT = 10
 AXES_COOLOFF_TIME = timedelta(minutes=15)
 AXES_LOCKOUT_PARAMETERS = [["username", "ip_address"]]
 AXES_RESET_ON_SUCCESS = True
-AXES_USERNAME_FORM_FIELD = "username"
+AXES_USERNAME_FORM_FIELD = "username"  # in the credentials of `authenticate`
 AXES_USERNAME_CALLABLE = "accounts.lockout.folded_username"
 AXES_HANDLER = "accounts.lockout.LockoutHandler"
 AXES_LOCKOUT_TEMPLATE = "accounts/locked_out.html"
 AXES_VERBOSE = False
+# Sign-in is django-allauth's. Accounts come from administrators, invitations and the identity provider, so nobody signs
+# up, and every address counts as verified: see docs/adr/0046-sign-in-by-django-allauth.md.
+ACCOUNT_ADAPTER = "accounts.adapters.AccountAdapter"
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False  # or anybody could have mail sent to anybody
+ACCOUNT_EMAIL_NOTIFICATIONS = True  # of a changed password, and of changes of second factors
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_FORMS = {
+    "login": "accounts.sign_in_forms.SignInForm",
+    "change_password": "accounts.sign_in_forms.PasswordChangeForm",
+    "reset_password": "accounts.sign_in_forms.PasswordResetForm",
+    "reset_password_from_key": "accounts.sign_in_forms.NewPasswordForm",
+    "reauthenticate": "accounts.sign_in_forms.ConfirmPasswordForm",
+}
+# Failures are counted by django-axes, in the database and together with those of the API. What remains here is kept in
+# Redis: how often mails are asked for, and how often codes are tried for one account from all addresses together.
+ACCOUNT_RATE_LIMITS = {
+    **dict.fromkeys(("login", "signup", "change_password", "reauthenticate", "manage_email")),
+    "login_failed": "5/5m/key",
+    "reset_password": "20/m/ip,5/h/key",
+    "reset_password_from_key": "20/m/ip",
+}
+MFA_ADAPTER = "accounts.adapters.SecondFactorAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "webauthn", "recovery_codes"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+MFA_TOTP_ISSUER = "GPU Platform"
+MFA_TOTP_TOLERANCE = 1  # 30 s before and after, for clocks of telephones
+MFA_FORMS = {
+    "authenticate": "accounts.second_factor_forms.CodeForm",
+    "reauthenticate": "accounts.second_factor_forms.ConfirmCodeForm",
+    "activate_totp": "accounts.second_factor_forms.ActivateAppForm",
+    "add_webauthn": "accounts.second_factor_forms.AddPasskeyForm",
+    "edit_webauthn": "accounts.second_factor_forms.RenamePasskeyForm",
+    "authenticate_webauthn": "accounts.second_factor_forms.PasskeyForm",
+    "login_webauthn": "accounts.second_factor_forms.PasskeySignInForm",
+    "reauthenticate_webauthn": "accounts.second_factor_forms.ConfirmPasskeyForm",
+}
+SOCIALACCOUNT_ADAPTER = "accounts.adapters.IdentityAdapter"
+SOCIALACCOUNT_REAUTHENTICATION_REQUIRED = True
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = True  # an address that the provider has verified is the account's
+SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
+SOCIALACCOUNT_PROVIDERS = {
+    "openid_connect": {
+        "OAUTH_PKCE_ENABLED": True,
+        "APPS": [
+            {
+                "provider_id": "sso",
+                "name": COMPUTE_OIDC_NAME,
+                "client_id": COMPUTE_OIDC_CLIENT_ID,
+                "secret": COMPUTE_OIDC_CLIENT_SECRET,
+                "settings": {"server_url": COMPUTE_OIDC_ISSUER},
+            }
+        ]
+        if COMPUTE_OIDC_ISSUER
+        else [],
+    }
+}
 
 REST_FRAMEWORK = {
     "DEFAULT_AUTHENTICATION_CLASSES": [

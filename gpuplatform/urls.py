@@ -12,6 +12,7 @@ handler500 = "gpuplatform.unavailable.handle_error"
 urlpatterns = [
     path("", include("pages.overview.urls")),
     path("", home, name="home"),  # the summary by the name that needs no namespace
+    path("accounts/", include("accounts.sign_in_urls")),
     path("accounts/", include("accounts.urls")),
     path("sessions/", include("pages.urls")),
     path("folders/", include("folders.urls")),

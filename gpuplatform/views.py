@@ -30,4 +30,4 @@ def admin_sign_in(request: HttpRequest) -> HttpResponseRedirect:
     """Send strangers of the administration to the site's sign-in page, which alone takes passwords; refuse others."""
     if request.user.is_authenticated:
         raise PermissionDenied
-    return HttpResponseRedirect(f"{reverse('accounts:login')}?{request.GET.urlencode(safe='/')}")
+    return HttpResponseRedirect(f"{reverse('account_login')}?{request.GET.urlencode(safe='/')}")

@@ -48,7 +48,7 @@ def test_a_password_hash_renewed_at_log_in_ends_nothing(user: User, settings: Se
     settings.PASSWORD_HASHERS = [f"{__name__}.{Stronger.__name__}", *settings.PASSWORD_HASHERS]
     globals()[Stronger.__name__] = Stronger
     before = user.password
-    Client().post("/accounts/sign-in/", {"username": user.email, "password": PASSWORD})
+    Client().post("/accounts/sign-in/", {"login": user.email, "password": PASSWORD})
     user.refresh_from_db()
     assert user.password != before
     assert credentials(user) == (1, 1)

@@ -30,7 +30,7 @@ def user() -> User:
 
 def sign_in(user: User, **headers: str) -> Client:
     client = Client(headers=headers)
-    response = client.post("/accounts/sign-in/", {"username": user.email, "password": PASSWORD})
+    response = client.post("/accounts/sign-in/", {"login": user.email, "password": PASSWORD})
     assert response.status_code == 302
     return client
 
@@ -49,7 +49,7 @@ def test_the_name_is_changed(user: User) -> None:
 
 class TestPassword:
     def change(self, client: Client, old: str = PASSWORD, new: str = NEW_PASSWORD) -> int:
-        fields = {"old_password": old, "new_password1": new, "new_password2": new}
+        fields = {"oldpassword": old, "password1": new, "password2": new}
         return client.post("/accounts/password/", fields).status_code
 
     def test_it_ends_all_other_access(self, user: User) -> None:
@@ -67,15 +67,15 @@ class TestPassword:
 
     def test_a_wrong_or_weak_one_changes_nothing(self, user: User) -> None:
         browser = browser_of(user)
-        assert self.change(browser, old="wrong") == 422
-        assert self.change(browser, new="short") == 422
+        assert self.change(browser, old="wrong") == 200
+        assert self.change(browser, new="short") == 200
         user.refresh_from_db()
         assert user.check_password(PASSWORD)
 
     def test_wrong_ones_count_as_failed_sign_ins(self, user: User) -> None:
         browser = browser_of(user)
         codes = [self.change(browser, old="wrong") for _ in range(11)]
-        assert codes[0] == 422
+        assert codes[0] == 200
         assert codes[-1] == 429
 
 

@@ -159,6 +159,7 @@ def test_me_shows_who_i_am() -> None:
         "email": user.email,
         "name": "Ada Lovelace",
         "is_superadmin": False,
+        "has_second_factor": False,
         "policy": {
             **{
                 "name": user.policy.name,

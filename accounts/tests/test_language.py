@@ -9,7 +9,7 @@ from accounts.language import language_of
 from accounts.models import User
 from tests.factories import PASSWORD, make_user
 
-SIGN_IN = reverse("accounts:login")
+SIGN_IN = reverse("account_login")
 
 
 def language(client: Client, **headers: str) -> str:
@@ -31,7 +31,7 @@ def test_a_chosen_language_follows_the_user_to_other_browsers(client: Client) ->
     answer = client.post(reverse("accounts:language"), {"language": "ko", "next": "/folders/"})
     assert (answer.status_code, answer.headers["Location"]) == (302, "/folders/")
     other = Client()
-    other.post(SIGN_IN, {"username": user.email, "password": PASSWORD})
+    other.post(SIGN_IN, {"login": user.email, "password": PASSWORD})
     other.post(reverse("accounts:logout"))
     assert language(client) == language(other) == "ko"
 

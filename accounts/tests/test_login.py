@@ -16,7 +16,7 @@ SIGN_IN = "/accounts/sign-in/"
 
 
 def attempt(client: Client, email: str, password: str = PASSWORD, next_page: str = "") -> int:
-    return client.post(SIGN_IN, {"username": email, "password": password, "next": next_page}).status_code
+    return client.post(SIGN_IN, {"login": email, "password": password, "next": next_page}).status_code
 
 
 def is_signed_in(client: Client) -> bool:
@@ -26,7 +26,7 @@ def is_signed_in(client: Client) -> bool:
 def test_login_redirects_to_the_requested_page(client: Client) -> None:
     make_user(email="ada@example.org")
     response = client.post(
-        SIGN_IN, {"username": "ada@example.org", "password": PASSWORD, "next": reverse("sessions:launch")}
+        SIGN_IN, {"login": "ada@example.org", "password": PASSWORD, "next": reverse("sessions:launch")}
     )
     assert response.headers["Location"] == "/sessions/launch/"
     assert is_signed_in(client)
@@ -39,16 +39,14 @@ def test_the_case_of_the_address_does_not_matter(client: Client) -> None:
 
 def test_login_never_redirects_to_another_site(client: Client) -> None:
     make_user(email="ada@example.org")
-    response = client.post(
-        SIGN_IN, {"username": "ada@example.org", "password": PASSWORD, "next": "https://evil.example/"}
-    )
+    response = client.post(SIGN_IN, {"login": "ada@example.org", "password": PASSWORD, "next": "https://evil.example/"})
     assert response.headers["Location"] == "/"
 
 
 @pytest.mark.parametrize("email", ["ada@example.org", "nobody@example.org"])
 def test_wrong_password_and_unknown_address_look_the_same(client: Client, email: str) -> None:
     make_user(email="ada@example.org")
-    response = client.post(SIGN_IN, {"username": email, "password": "wrong"})
+    response = client.post(SIGN_IN, {"login": email, "password": "wrong"})
     assert "This e-mail address and password do not match." in response.content.decode()
     assert email in response.content.decode(), "the address that was typed is kept"
     assert not is_signed_in(client)
@@ -65,7 +63,7 @@ def test_repeated_failures_lock_out_an_address_in_any_case(client: Client) -> No
     spellings = ("ada@example.org", "Ada@example.org")
     for number in range(settings.AXES_FAILURE_LIMIT):
         attempt(client, spellings[number % 2], "wrong")
-    response = client.post(SIGN_IN, {"username": "ada@example.org", "password": PASSWORD})
+    response = client.post(SIGN_IN, {"login": "ada@example.org", "password": PASSWORD})
     assert response.status_code == 429
     assert "You can try again in <strong>15 minutes</strong>" in response.content.decode()
     assert not is_signed_in(client)
@@ -91,7 +89,7 @@ def test_one_address_cannot_try_many_accounts(client: Client) -> None:
 def test_many_addresses_cannot_try_one_account(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lockout, "ACCOUNT_FAILURE_LIMIT", 3)
     make_user(email="ada@example.org")
-    data = {"username": "ada@example.org", "password": "wrong"}
+    data = {"login": "ada@example.org", "password": "wrong"}
     tried = [client.post(SIGN_IN, data, REMOTE_ADDR=f"192.0.2.{number}").status_code for number in range(3)]
     assert tried == [200, 200, 429]
     assert client.post(SIGN_IN, data | {"password": PASSWORD}, REMOTE_ADDR="192.0.2.9").status_code == 429

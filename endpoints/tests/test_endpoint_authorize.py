@@ -125,7 +125,7 @@ def test_an_anonymous_user_signs_in_and_returns(endpoint: Endpoint, owner: User)
     assert response.status_code == 302
     sign_in = response["Location"]
     assert sign_in.startswith("/accounts/sign-in/?next=/apps/authorize")
-    back: Any = client.post(sign_in, {"username": owner.email, "password": PASSWORD})
+    back: Any = client.post(sign_in, {"login": owner.email, "password": PASSWORD})
     back = client.get(back["Location"])
     assert tickets.redeem(ticket_in(back), endpoint.label, STATE)
 

@@ -334,7 +334,7 @@ def test_users_are_created_and_found_by_email(superadmin: Client) -> None:
     form = {"email": "New@example.org", "policy": policy.pk, "usable_password": "true"} | inline
     form |= {"password1": PASSWORD, "password2": PASSWORD}
     assert superadmin.post(url(User, "add"), form).status_code == 302
-    assert User.objects.get(email="New@example.org").check_password(PASSWORD)
+    assert User.objects.get(email="new@example.org").check_password(PASSWORD)
     again = superadmin.post(url(User, "add"), form | {"email": "new@EXAMPLE.org"})
     assert list(again.context["adminform"].form.errors) == ["email"]
 

@@ -38,7 +38,7 @@ def test_other_users_get_404_and_anonymous_the_login() -> None:
     assert browser_of(make_user()).get(address(session)).status_code == 404
     answer = Client().get(address(session))
     assert answer.status_code == 302
-    assert answer["Location"].startswith(reverse("accounts:login"))
+    assert answer["Location"].startswith(reverse("account_login"))
 
 
 def test_a_superadmin_sees_any_terminal() -> None:

@@ -238,6 +238,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "Terminal": [
 "터미널"
 ],
+"That did not work, or you have cancelled it. Try again.": [
+"실패했거나 취소되었습니다. 다시 시도하세요."
+],
 "The browser did not allow copying": [
 "브라우저가 복사를 허용하지 않았습니다"
 ],
@@ -274,6 +277,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "The terminal lost the thread": [
 "터미널 연결이 어긋났습니다"
 ],
+"This browser has no passkeys, or the page did not come over HTTPS.": [
+"이 브라우저는 패스키를 지원하지 않거나, 페이지가 HTTPS로 열리지 않았습니다."
+],
 "This browser has not been asked yet whether it may show notifications.": [
 "이 브라우저에 아직 알림 표시 여부를 묻지 않았습니다."
 ],
@@ -291,6 +297,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "This is another file, or it was changed since. Choose the same one, or discard this and upload it anew.": [
 "다른 파일이거나 그 후에 변경된 파일입니다. 같은 파일을 선택하거나, 이것을 버리고 새로 업로드하세요."
+],
+"This passkey is added already.": [
+"이미 추가된 패스키입니다."
 ],
 "This session is not running": [
 "실행 중인 세션이 아닙니다"
