@@ -60,6 +60,8 @@ def user_of(request: Request) -> User:
 class TokenView(ApiView):
     """API tokens: POST exchanges e-mail and password for one, DELETE revokes it; each expires."""
 
+    unkept_operations = frozenset({"post"})
+
     throttle_scope = "token"
 
     def get_authenticators(self) -> list[BaseAuthentication]:
@@ -153,6 +155,8 @@ class MeView(ApiView):
 class PasswordView(ApiView):
     """The current user's password."""
 
+    unkept_operations = frozenset({"post"})
+
     throttle_scope = "token"
     throttle_classes = (TokenThrottle,)
 
@@ -210,6 +214,8 @@ class SshKeyViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiVi
 
 class ApiTokenViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiViewSet[ApiToken]):
     """The caller's API tokens."""
+
+    unkept_operations = frozenset({"create"})
 
     queryset = ApiToken.objects.all()
     serializer_class = ApiTokenSerializer

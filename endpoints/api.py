@@ -40,6 +40,8 @@ def refusals() -> Iterator[None]:
 class AppViewSet(ApiViewSet[Endpoint]):
     """The apps of one session."""
 
+    unkept_operations = frozenset({"share"})
+
     queryset = Endpoint.objects.none()
     serializer_class = EndpointSerializer
     filter_backends = ()

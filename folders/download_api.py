@@ -82,6 +82,7 @@ class ZipView(ApiView):
     """Files and directories of a folder in one archive."""
 
     parser_classes = (FormParser,)
+    unkept_operations = frozenset({"post"})
     query_serializers: ClassVar = {"get": ZipQuery}
 
     @extend_schema(responses={(200, "application/zip"): OpenApiTypes.BINARY})

@@ -69,6 +69,8 @@ def folder_for(request: Request, folder_id: str, needed: Access) -> Folder:
 class TusView(ApiView):
     """What the views of tus have in common: the version, which every request and response names."""
 
+    unkept_operations = frozenset({"post"})
+
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Authenticate the caller, then check the version. Raises TusError with 412 for another one."""
         super().initial(request, *args, **kwargs)

@@ -10,7 +10,7 @@ app = Celery("gpuplatform")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 # Hosts may send to the scheduler's queue, whose tasks take no arguments. Those of hosts are unknown to it: the command
 # of the host worker imports them.
-app.autodiscover_tasks(["endpoints", "folders", "hostaccess", "notifications", "scheduler", "sessions"])
+app.autodiscover_tasks(["endpoints", "folders", "hostaccess", "notifications", "restapi", "scheduler", "sessions"])
 app.conf.task_default_queue = "scheduler"
 app.conf.beat_schedule = {
     # Commits request passes; this one covers lost messages.
@@ -19,6 +19,11 @@ app.conf.beat_schedule = {
     "announce_ends": {"task": "notifications.tasks.announce_ends", "schedule": 5.0, "options": {"expires": 5}},
     "deliver_mail": {"task": "notifications.tasks.deliver_mail", "schedule": 30.0, "options": {"expires": 30}},
     "forget_notifications": {"task": "notifications.tasks.forget_old", "schedule": 3600.0, "options": {"expires": 600}},
+    "forget_idempotency_keys": {
+        "task": "restapi.tasks.forget_idempotency_keys",
+        "schedule": 3600.0,
+        "options": {"expires": 600},
+    },
     "delete_expired": {"task": "folders.tasks.delete_expired", "schedule": 60.0, "options": {"expires": 60}},
     "hold_redis_users": {"task": "hostaccess.tasks.hold_redis_users", "schedule": 10.0, "options": {"expires": 10}},
     "end_access": {"task": "endpoints.tasks.enforce_deadlines", "schedule": 5.0, "options": {"expires": 5}},

@@ -45,6 +45,7 @@ COMPUTE_OIDC_NEW_ACCOUNTS = env.list("COMPUTE_OIDC_NEW_ACCOUNTS", default=[])
 COMPUTE_VAR_DIR = (BASE_DIR / env("COMPUTE_VAR_DIR", default="var")).resolve()
 COMPUTE_STORAGE_DIR = str(BASE_DIR / (env("COMPUTE_STORAGE_DIR", default="") or COMPUTE_VAR_DIR / "folders"))
 COMPUTE_TRASH_DAYS = env.int("COMPUTE_TRASH_DAYS", default=30)
+COMPUTE_API_REQUESTS_PER_MINUTE = env.int("COMPUTE_API_REQUESTS_PER_MINUTE", default=1200)
 COMPUTE_UPLOAD_HOURS = env.int("COMPUTE_UPLOAD_HOURS", default=168)
 DATABASE_URL = env("DATABASE_URL", default="")
 REDIS_URL = env("REDIS_URL", default="")
@@ -108,6 +109,7 @@ INSTALLED_APPS = [
     "rest_framework",
     "gpuplatform",
     "translation",
+    "restapi",
     "accounts",
     "resources",
     "hostaccess",
@@ -324,6 +326,7 @@ REST_FRAMEWORK = {
     "DEFAULT_PAGINATION_CLASS": "gpuplatform.rest.Pages",
     "PAGE_SIZE": 50,
     "EXCEPTION_HANDLER": "gpuplatform.api_errors.handle_exception",
+    "DEFAULT_THROTTLE_CLASSES": ["restapi.throttling.UserThrottle"],
     "DEFAULT_THROTTLE_RATES": {"token": "30/min"},
     "NUM_PROXIES": 0,  # the server sets REMOTE_ADDR from trusted proxies; X-Forwarded-For may be forged
     "DEFAULT_SCHEMA_CLASS": "restapi.schema.ApiSchema",

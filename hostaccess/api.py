@@ -28,6 +28,7 @@ class JoinUnavailableError(APIException):
 class JoinView(ApiView):
     """Exchanges a token for the credentials of a host, once."""
 
+    unkept_operations = frozenset({"post"})
     authentication_classes = ()
     permission_classes = ()
     throttle_classes = (TokenThrottle,)

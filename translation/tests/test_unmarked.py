@@ -16,7 +16,7 @@ NOT_FOR_PAGES: Final = re.compile(
     r"|(^|_|/)api\.py|models\.py|checks\.py|conftest|manage\.py|accounts/authentication|hostworker/conversion/recipe"
     r"|^gpuplatform/(request_bodies|settings|middleware|rest|log)|hostworker/enforcement/programs|pages/help"
     r"|hostworker/runtime/(sandbox|memory|docker_events)|folders/(files/(direct|staging|archive)|transfers/outgoing)"
-    r"|^hostaccess/"  # administrators alone read it, at a terminal
+    r"|^restapi/schema|^hostaccess/"  # administrators alone read it, at a terminal
     r"|resources/(discovery|fields|claims)|pages/session_list/occupancy"
 )
 # Composed of parts, which stand as whole sentences in translation/english_texts.

@@ -1,0 +1,98 @@
+"""Idempotency keys: a POST that is repeated with the same key takes effect once (draft-ietf-httpapi-idempotency-key).
+
+The request runs in one transaction with the row of its key, so that there is either both or neither, whenever the
+process dies. Only successful responses are kept.
+"""
+
+import hashlib
+import json
+import re
+from datetime import timedelta
+from typing import Any, Final
+
+from django.db import connection
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext_lazy as _
+from rest_framework import status
+from rest_framework.exceptions import APIException, ValidationError
+from rest_framework.renderers import JSONRenderer
+from rest_framework.response import Response
+
+from restapi.models import MAX_KEY_LENGTH, IdempotencyKey
+
+HEADER: Final = "Idempotency-Key"
+REPLAYED: Final = "Idempotency-Replayed"  # header of a response that is sent again
+KEPT: Final = timedelta(hours=24)
+_KEY: Final = re.compile(rf"[!-~]{{1,{MAX_KEY_LENGTH}}}")
+
+
+class KeyReusedError(APIException):
+    """The key was used for another request."""
+
+    status_code = status.HTTP_422_UNPROCESSABLE_ENTITY
+    default_code = "idempotency_key_reused"
+    default_detail = _("This idempotency key was used for another request.")
+
+
+class KeyInUseError(APIException):
+    """The first request with the key is still under way."""
+
+    status_code = status.HTTP_409_CONFLICT
+    default_code = "idempotency_key_in_use"
+    default_detail = _("The first request with this idempotency key is still under way. Try again.")
+
+
+def key_of(request: HttpRequest) -> str:
+    """Return the key of the request. Raises ValidationError."""
+    key = request.headers[HEADER]
+    if not _KEY.fullmatch(key):
+        raise ValidationError(
+            {HEADER: [_("Write 1 to %(count)d visible ASCII characters.") % {"count": MAX_KEY_LENGTH}]}
+        )
+    return key
+
+
+def fingerprint_of(request: HttpRequest) -> str:
+    """Return the digest by which a request is known to be the same."""
+    head = f"{request.method} {request.get_full_path()}\n{request.content_type}\n"
+    return hashlib.sha256(head.encode() + request.body).hexdigest()
+
+
+def kept_response(user_id: int, key: str, fingerprint: str) -> Response | None:
+    """Return the response to the first request with the key, None for the first itself. To be called in a transaction.
+
+    Raises KeyReusedError, and KeyInUseError while another transaction runs the first request.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))", [f"idempotency {user_id} {key}"])
+        (is_locked,) = cursor.fetchone() or (False,)
+    if not is_locked:
+        raise KeyInUseError
+    kept = IdempotencyKey.objects.filter(user_id=user_id, key=key).first()
+    if kept is not None and kept.created_at < timezone.now() - KEPT:
+        kept.delete()
+        kept = None
+    if kept is None:
+        return None
+    if kept.fingerprint != fingerprint:
+        raise KeyReusedError
+    body = json.loads(kept.body) if kept.body else None
+    return Response(body, status=kept.status_code, headers={REPLAYED: "true"})
+
+
+def keep(user_id: int, key: str, fingerprint: str, response: Response) -> None:
+    """Store the response for requests that follow; in the transaction of the request."""
+    data: Any = response.data
+    IdempotencyKey.objects.create(
+        user_id=user_id,
+        key=key,
+        fingerprint=fingerprint,
+        status_code=response.status_code,
+        body="" if data is None else JSONRenderer().render(data).decode(),
+    )
+
+
+def forget_old() -> None:
+    """Delete the keys that are older than KEPT."""
+    IdempotencyKey.objects.filter(created_at__lt=timezone.now() - KEPT).delete()

@@ -1,0 +1,92 @@
+"""A POST that is repeated with its idempotency key takes effect once."""
+
+import threading
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.db import connection, transaction
+from django.utils import timezone
+
+from accounts.models import ApiToken, User
+from folders import storage
+from folders.models import Folder
+from restapi import idempotency
+from restapi.models import IdempotencyKey
+from tests.api import client_of
+from tests.factories import make_root, make_user
+
+pytestmark = pytest.mark.django_db
+
+URL = "/api/v1/folders/"
+KEY = {"Idempotency-Key": "5a1c"}
+
+
+@pytest.fixture
+def user(request: pytest.FixtureRequest, tmp_path: Path) -> User:
+    request.getfixturevalue("transactional_db" if "under_way" in request.node.name else "db")
+    storage.prepare_root(make_root(name="local", path=str(tmp_path / "root"), is_default=True))
+    return make_user()
+
+
+def test_a_repeated_request_takes_effect_once(user: User) -> None:
+    first, again = (client_of(user).post(URL, {"name": "data"}, headers=KEY) for _ in range(2))
+    assert (first.status_code, again.status_code) == (201, 201)
+    assert first.json() == again.json()
+    assert (again.headers.get("Idempotency-Replayed"), "Idempotency-Replayed" in first.headers) == ("true", False)
+    assert Folder.objects.count() == 1
+
+
+def test_a_key_is_for_one_request_of_one_user(user: User) -> None:
+    client_of(user).post(URL, {"name": "data"}, headers=KEY)
+    other = client_of(user).post(URL, {"name": "more"}, headers=KEY)
+    assert (other.status_code, other.json()["code"]) == (422, "idempotency_key_reused")
+    assert client_of(make_user()).post(URL, {"name": "data"}, headers=KEY).status_code == 201
+
+
+def test_a_refused_request_does_not_use_up_its_key(user: User) -> None:
+    assert client_of(user).post(URL, {"name": "a/b"}, headers=KEY).status_code == 400
+    assert client_of(user).post(URL, {"name": "data"}, headers=KEY).status_code == 201
+    assert IdempotencyKey.objects.count() == 1
+
+
+def test_a_key_is_forgotten_after_a_day(user: User) -> None:
+    client_of(user).post(URL, {"name": "data"}, headers=KEY)
+    IdempotencyKey.objects.update(created_at=timezone.now() - timedelta(hours=25))
+    assert client_of(user).post(URL, {"name": "data"}, headers=KEY).status_code == 400, "the name is taken by now"
+    idempotency.forget_old()
+    assert not IdempotencyKey.objects.exists()
+
+
+@pytest.mark.parametrize("key", ["", "a b", "x" * 129, "\u00e9"])
+def test_a_malformed_key_is_refused(user: User, key: str) -> None:
+    answer = client_of(user).post(URL, {"name": "data"}, headers={"Idempotency-Key": key})
+    assert (answer.status_code, list(answer.json()["errors"])) == (400, ["Idempotency-Key"])
+    assert not Folder.objects.exists()
+
+
+def test_secrets_are_not_kept(user: User) -> None:
+    answer = client_of(user).post("/api/v1/tokens/", {"name": "a"}, headers=KEY)
+    assert (answer.status_code, list(answer.json()["errors"])) == (400, ["Idempotency-Key"])
+    assert not ApiToken.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_request_under_way_holds_its_key(user: User) -> None:
+    answers: list[Any] = []
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"idempotency {user.pk} 5a1c"])
+        asking = threading.Thread(target=lambda: answers.append(_ask(user)))
+        asking.start()
+        asking.join()
+    assert [(answer.status_code, answer.json()["code"]) for answer in answers] == [(409, "idempotency_key_in_use")]
+    assert _ask(user).status_code == 201
+
+
+def _ask(user: User) -> Any:
+    try:
+        return client_of(user).post(URL, {"name": "data"}, headers=KEY)
+    finally:
+        if threading.current_thread() is not threading.main_thread():
+            connection.close()
