@@ -36,7 +36,9 @@ GROUPS: Final = (
         _("People"), "users", ("accounts.User", "accounts.ResourcePolicy", "accounts.ApiToken", "accounts.SshKey")
     ),
     AdminSection(
-        _("Sessions"), "layers", ("compute.Session", "compute.Endpoint", "compute.Conversion", "compute.SessionEvent")
+        _("Sessions"),
+        "layers",
+        ("compute.Session", "compute.IdleRule", "compute.Endpoint", "compute.Conversion", "compute.SessionEvent"),
     ),
     AdminSection(
         _("Hosts and GPUs"), "host", ("resources.ResourceGroup", "resources.Host", "resources.Gpu", "resources.Preset")

@@ -16,6 +16,7 @@ app.conf.beat_schedule = {
     # Commits request passes; this one covers lost messages.
     "run_pass": {"task": "scheduler.tasks.run_pass", "schedule": 10.0, "options": {"expires": 10}},
     "enforce_deadlines": {"task": "sessions.tasks.enforce_deadlines", "schedule": 5.0, "options": {"expires": 5}},
+    "enforce_idle_rules": {"task": "sessions.tasks.enforce_idle_rules", "schedule": 30.0, "options": {"expires": 30}},
     "announce_ends": {"task": "notifications.tasks.announce_ends", "schedule": 5.0, "options": {"expires": 5}},
     "deliver_mail": {"task": "notifications.tasks.deliver_mail", "schedule": 30.0, "options": {"expires": 30}},
     "forget_notifications": {"task": "notifications.tasks.forget_old", "schedule": 3600.0, "options": {"expires": 600}},

@@ -12,6 +12,7 @@ class NoticeKind(StrEnum):
     ENDED = "ENDED"  # a session has ended as it should, but not by its owner's hand
     FAILED = "FAILED"  # a session has ended by a fault
     ENDING = "ENDING"  # a session will soon reach its limits
+    IDLE = "IDLE"  # a session is idle and will be ended
     OUT_OF_MEMORY = "OUT_OF_MEMORY"  # a process of a session was killed, and the session goes on
     IMAGE_READY = "IMAGE_READY"  # a session was saved as an image
     IMAGE_FAILED = "IMAGE_FAILED"  # a session could not be saved as an image

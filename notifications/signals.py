@@ -18,7 +18,10 @@ from sessions.lifecycle import FINAL, Reason, Result, Status, result_of
 from sessions.models import Conversion, ConversionState, SessionEvent
 
 SEEN_WITHIN: Final = timedelta(seconds=10)  # of the launch: whoever launched it still looks
-NOTED: Final = {"PROCESS_OUT_OF_MEMORY": NoticeKind.OUT_OF_MEMORY}  # reasons of events that change no status
+NOTED: Final = {  # reasons of events that change no status
+    "PROCESS_OUT_OF_MEMORY": NoticeKind.OUT_OF_MEMORY,
+    "IDLE_WARNED": NoticeKind.IDLE,
+}
 
 
 @receiver(post_save, sender=SessionEvent)

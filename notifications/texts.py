@@ -18,6 +18,7 @@ KIND_NAMES = {
     NoticeKind.ENDED: gettext_lazy("A session ends by itself, by a limit or by an administrator"),
     NoticeKind.FAILED: gettext_lazy("A session fails"),
     NoticeKind.ENDING: gettext_lazy("A session is about to end (10 minutes and 1 minute before)"),
+    NoticeKind.IDLE: gettext_lazy("A session is idle and is about to be ended"),
     NoticeKind.OUT_OF_MEMORY: gettext_lazy("A process in a session is killed for lack of memory"),
     NoticeKind.IMAGE_READY: gettext_lazy("A session was saved as an image"),
     NoticeKind.IMAGE_FAILED: gettext_lazy("A session could not be saved as an image"),
@@ -46,13 +47,14 @@ def level_of(kind: NoticeKind) -> str:
     """Return how the notification looks."""
     if kind in GOOD:
         return "success"
-    return "warning" if kind == NoticeKind.ENDING else "danger"
+    return "warning" if kind in (NoticeKind.ENDING, NoticeKind.IDLE) else "danger"
 
 
 TITLES = {
     NoticeKind.STARTED: gettext_lazy("%(name)s is running"),
     NoticeKind.ENDED: gettext_lazy("%(name)s has ended"),
     NoticeKind.FAILED: gettext_lazy("%(name)s has failed"),
+    NoticeKind.IDLE: gettext_lazy("%(name)s is idle and about to end"),
     NoticeKind.OUT_OF_MEMORY: gettext_lazy("%(name)s ran out of memory"),
     NoticeKind.IMAGE_READY: gettext_lazy("The image %(image)s is ready"),
     NoticeKind.IMAGE_FAILED: gettext_lazy("The image %(image)s was not made"),

@@ -10,6 +10,7 @@ from pages.session import (
     extend_views,
     log_views,
     rename_views,
+    snooze_views,
     terminal_views,
     views,
 )
@@ -46,6 +47,7 @@ urlpatterns = [
     path("<session:session_id>/losses/", ending_views.losses, name="losses"),
     path("<session:session_id>/rename/", rename_views.rename, name="rename"),
     path("<session:session_id>/extend/", extend_views.extend, name="extend"),
+    path("<session:session_id>/snooze/", snooze_views.snooze, name="snooze"),
     path("<session:session_id>/convert/", conversion_views.convert, name="convert"),
     path("<session:session_id>/convert/changes/", conversion_views.changes, name="changes"),
     path("<session:session_id>/terminal/", terminal_views.terminal, name="terminal"),

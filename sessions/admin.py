@@ -12,8 +12,9 @@ from django.utils.translation import gettext
 from accounts.models import User
 from resources.units import fgpu_text, size_text
 from sessions import services
+from sessions.idle_admin import IdleRuleAdmin
 from sessions.lifecycle import Status
-from sessions.models import Conversion, GpuShare, Lease, Mount, Session, SessionEvent
+from sessions.models import Conversion, GpuShare, IdleRule, Lease, Mount, Session, SessionEvent
 
 
 class ReadOnlyAdmin(admin.ModelAdmin[Any]):
@@ -187,3 +188,6 @@ class ConversionAdmin(ReadOnlyAdmin):
     list_select_related = ("session", "requested_by", "host")
     search_fields = ("session__id", "session__name", "session__owner__email", "reference")
     date_hierarchy = "created_at"
+
+
+admin.site.register(IdleRule, IdleRuleAdmin)

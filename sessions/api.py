@@ -23,7 +23,7 @@ from accounts.models import User
 from resources.models import ResourceGroup
 from resources.totals import largest_amounts
 from restapi.views import ApiView
-from sessions import extensions, logs, services, usage
+from sessions import extensions, idle, logs, services, usage
 from sessions.conversion_api import ConversionActions
 from sessions.errors import GENERAL, RejectedError
 from sessions.launch_serializers import AMOUNTS, LaunchRequestSerializer, group_for
@@ -37,6 +37,7 @@ from sessions.serializers import (
     SessionEventSerializer,
     SessionQuery,
     SessionSerializer,
+    SnoozeSerializer,
     StatsQuery,
     StatsSerializer,
 )
@@ -79,7 +80,7 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions):
         sessions: QuerySet[Session] = Session.objects.visible_to(user_of(self.request))
         if self.action == "list":
             sessions = _filtered(sessions, self.query)
-        related = ("owner__policy", "image", "resource_group", "host", "lease")
+        related = ("owner__policy", "image", "resource_group", "host", "lease", "idle_notice")
         return (
             sessions.select_related(*related)
             .prefetch_related("lease__shares__gpu", "image__apps", "mounts", DEPENDENCIES, OPENED)
@@ -131,6 +132,21 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions):
         body.is_valid(raise_exception=True)
         try:
             extensions.extend(self.get_object().pk, body.validated_data["by"], actor=user_of(request))
+        except RejectedError as error:
+            raise ValidationError(by_request_field(error.errors, {})) from error
+        return self.retrieve(request, pk)
+
+    @extend_schema(
+        request=SnoozeSerializer,
+        responses=SessionSerializer,
+    )
+    @action(detail=True, methods=["post"])
+    def snooze(self, request: Request, pk: str) -> Response:
+        """Put off the end of a session that is idle, as far as the rule allows."""
+        body = SnoozeSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        try:
+            idle.snooze(self.get_object().pk, body.validated_data["by"], actor=user_of(request))
         except RejectedError as error:
             raise ValidationError(by_request_field(error.errors, {})) from error
         return self.retrieve(request, pk)

@@ -44,8 +44,11 @@ class Reason(StrEnum):
     PROCESS_OUT_OF_MEMORY = "PROCESS_OUT_OF_MEMORY"  # the kernel killed a process at the memory limit; its status stays
     DISK_NEARLY_FULL = "DISK_NEARLY_FULL"  # it has written almost as much as its policy allows; its status stays
     RENAMED = "RENAMED"  # given another name; its status stays
+    IDLE_WARNED = "IDLE_WARNED"  # idle by a rule: its owner was warned that it ends; its status stays
+    SNOOZED = "SNOOZED"  # its end as an idle session was put off; its status stays
     USER_REQUEST = "USER_REQUEST"  # ended by its owner
     ADMIN_REQUEST = "ADMIN_REQUEST"  # ended by a superadmin
+    IDLE = "IDLE"  # idle by a rule for longer than its owner was given
     LIFETIME = "LIFETIME"  # reached the lifetime limit of its owner's policy
     TIME_LIMIT = "TIME_LIMIT"  # reached the time limit that its owner set
     PENDING_TIMEOUT = "PENDING_TIMEOUT"  # waited for longer than its resource group allows

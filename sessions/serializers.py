@@ -73,6 +73,13 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
     preempt_by = serializers.DateTimeField(
         read_only=True, allow_null=True, help_text="When it is ended for another session; null if it is not"
     )
+    idle_ends_at = serializers.DateTimeField(
+        source="idle_notice.ends_at",
+        default=None,
+        read_only=True,
+        allow_null=True,
+        help_text="When it ends because it is idle, unless it is used before; null while it is not idle",
+    )
     depends_on = serializers.PrimaryKeyRelatedField[Session](
         many=True, read_only=True, help_text="Sessions that must succeed before it starts"
     )
@@ -91,6 +98,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
             *("kind", "command", "time_limit", "not_before", "depends_on", "eta", "eta_reason", "result"),
             *("attempt", "exit_code", "created_at", "status_at", "started_at", "ends_at", "ended_at"),
             *("preemptible", "preempt_by", "preemptions"),
+            "idle_ends_at",
             *("last_activity_at", "ssh", "apps", "mounts"),
         )
         read_only_fields = fields
@@ -120,6 +128,12 @@ class ExtensionSerializer(StrictSerializer):
     """By how much longer a session is to run."""
 
     by = SpanField(help_text='Seconds, or a text such as "90m"')
+
+
+class SnoozeSerializer(StrictSerializer):
+    """By how much the end of an idle session is put off."""
+
+    by = SpanField(help_text='Seconds, or a text such as "30m"')
 
 
 class SessionEventSerializer(serializers.ModelSerializer[SessionEvent]):

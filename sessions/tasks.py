@@ -6,9 +6,10 @@ from typing import Final
 
 from celery import shared_task
 from django.core.cache import cache
+from django.utils import timezone
 from redis.exceptions import RedisError
 
-from sessions import sweeps
+from sessions import idle, sweeps
 
 SWEPT_AT: Final = "sessions.swept_at"  # in the cache: Unix seconds, by which `doctor` knows that beat and scheduler run
 
@@ -19,3 +20,9 @@ def enforce_deadlines() -> None:
     sweeps.enforce_deadlines()
     with suppress(RedisError):
         cache.set(SWEPT_AT, time.time(), timeout=None)
+
+
+@shared_task
+def enforce_idle_rules() -> None:
+    """Warn the owners of idle sessions, and end those that stay idle; see `sessions.idle`."""
+    idle.enforce_idle_rules(timezone.now())

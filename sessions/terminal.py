@@ -18,7 +18,7 @@ from accounts.models import User
 from engine.credit import Credit
 from engine.engine import ExecError
 from engine.shell import Shell
-from sessions import activity, notify
+from sessions import activity, idle, notify
 from sessions.engine_address import HostUnreachableError, find_engine
 from sessions.entries import record_entry
 from sessions.lifecycle import Status
@@ -151,7 +151,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         if not re.fullmatch(SESSION_ID, self._session_id):
             return None
         user: User = self.scope["user"]
-        visible = Session.objects.visible_to(user).select_related("host", "owner__policy")
+        visible = Session.objects.visible_to(user).select_related("host", "owner__policy", "idle_notice")
         return visible.filter(pk=self._session_id, status=Status.RUNNING.value).first()
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
@@ -165,10 +165,14 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             return from_english(reason_text(session.reason, session.detail))
 
     async def _tell_end(self, session: Session) -> None:
-        """Tell the browser when the session reaches its limits, if that has changed."""
-        if session.ends_at != self._ends_at:
-            self._ends_at = session.ends_at
-            await self.send(text_data=text_from_end(session.ends_at))
+        """Tell the browser when the session ends by its limits or as idle, if that has changed."""
+        notice, ends_at = idle.notice_of(session), session.ends_at
+        is_idle = notice is not None and (ends_at is None or notice.ends_at < ends_at)
+        if notice and is_idle:
+            ends_at = notice.ends_at
+        if ends_at != self._ends_at:
+            self._ends_at = ends_at
+            await self.send(text_data=text_from_end(ends_at, is_idle=is_idle))
 
     async def _finish_ended(self) -> None:
         """Close and say why. A container's end is known here before its host has noted the reason."""

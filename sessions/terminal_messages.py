@@ -81,9 +81,9 @@ def text_from_pong(number: int) -> str:
     return json.dumps({"pong": number})
 
 
-def text_from_end(ends_at: datetime | None) -> str:
-    """Return the frame that says when the session reaches its limits."""
-    return json.dumps({"ends_at": ends_at and ends_at.isoformat()})
+def text_from_end(ends_at: datetime | None, *, is_idle: bool = False) -> str:
+    """Return the frame that says when the session ends, and whether that is because it is idle."""
+    return json.dumps({"ends_at": ends_at and ends_at.isoformat(), "idle": is_idle})
 
 
 def text_from_words(words: str) -> str:

@@ -23,7 +23,7 @@ from resources.admin import APP_ICONS
 from resources.models import Host, HostStatus, Image, ImagePull, Installation, Preset, Registry, ResourceGroup
 from resources.units import GIB, MIB
 from sessions.lifecycle import Status
-from sessions.models import Conversion, Endpoint, GpuShare, Lease, Session, SessionEvent
+from sessions.models import Conversion, Endpoint, GpuShare, IdleRule, Lease, Session, SessionEvent
 from tests.factories import (
     PASSWORD,
     make_endpoint,
@@ -42,7 +42,7 @@ from tests.factories import (
 
 OURS = ("accounts", "folders", "resources", "compute")
 MODELS = sorted((model for model in admin.site._registry if model._meta.app_label in OURS), key=lambda m: m.__name__)
-ADDABLE = {User, ResourcePolicy, ResourceGroup, Preset, Image, Registry, StorageRoot}
+ADDABLE = {IdleRule, User, ResourcePolicy, ResourceGroup, Preset, Image, Registry, StorageRoot}
 WRITTEN_BY_SERVICES = (Conversion, Endpoint, Folder, Session, SessionEvent, Lease, GpuShare)
 pytestmark = pytest.mark.django_db
 
@@ -78,7 +78,7 @@ def text_of(page: HttpResponseBase) -> str:
 
 
 def test_every_model_of_ours_is_administered() -> None:
-    assert len(MODELS) == 19
+    assert len(MODELS) == 20
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)

@@ -111,6 +111,10 @@ def _about_reason(session: Session, reason: Reason) -> EndAdvice | None:
             _("The longest lifetime of your policy was reached"),
             _("Launch it again to go on, and keep intermediate results in a data folder."),
         ),
+        Reason.IDLE: (
+            _("It was idle"),
+            _("Launch it again when you go on. Long work runs best as a batch session, which ends by itself."),
+        ),
         Reason.PENDING_TIMEOUT: (
             _("It waited for too long"),
             _("Nothing was free in time. Smaller sessions start sooner: ask for less, or try another resource group."),

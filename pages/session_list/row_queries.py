@@ -47,6 +47,7 @@ class _Facts(NamedTuple):
     extension: timedelta
     max_extension: timedelta
     ends_at: datetime | None
+    idle_ends_at: datetime | None
 
 
 class _Share(NamedTuple):
@@ -84,6 +85,7 @@ def _sessions(ids: RawSQL) -> QuerySet[Any, Any]:
             *("reason", "detail", "eta", "not_before", "resource_group__fgpu_per_gpu", "host__name", "host__status"),
             *("host__drain_by", "extension", "owner__policy__max_extension"),
             end_expression(),
+            "idle_notice__ends_at",
         )
     )
 
@@ -124,6 +126,7 @@ def _row(values: tuple[Any, ...], shares: list[_Share], folders: list[FolderMark
         folders=tuple(folders),
         public_apps=tuple(public_apps),
         ends_at=facts.ends_at if is_running else None,
+        idle_ends_at=facts.idle_ends_at if is_running else None,
         may_be_extended=is_running and _may_be_extended(facts),
     )
 

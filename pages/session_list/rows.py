@@ -52,6 +52,7 @@ class Row:
     started_at: datetime | None
     ended_at: datetime | None
     ends_at: datetime | None
+    idle_ends_at: datetime | None
     may_be_extended: bool
 
     @property

@@ -16,6 +16,7 @@ from sessions.models.endpoint import (
 from sessions.models.ends import MIN_EXTENSION, STOP_DURATION, clock_expression, end_expression, time_bound
 from sessions.models.event import SessionEvent
 from sessions.models.fair_use import FairUse
+from sessions.models.idle import IdleNotice, IdleRule, UsageDay, UsagePeriod
 from sessions.models.lease import GpuShare, Lease
 from sessions.models.mount import Mount
 from sessions.models.placement import Placed, Scheduled, WaitStatus, schedule, write_wait_statuses
@@ -45,6 +46,8 @@ __all__ = [
     "EndpointState",
     "FairUse",
     "GpuShare",
+    "IdleNotice",
+    "IdleRule",
     "Lease",
     "Mount",
     "Placed",
@@ -59,7 +62,9 @@ __all__ = [
     "ShareLinkQuerySet",
     "StaleSessionError",
     "Ticket",
+    "UsageDay",
     "UsageHistory",
+    "UsagePeriod",
     "WaitStatus",
     "clock_expression",
     "end_expression",

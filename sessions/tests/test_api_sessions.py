@@ -76,6 +76,7 @@ def test_an_order_by_amounts_is_queued_and_shown(user: User) -> None:
         "exit_code": None,
         "started_at": None,
         "ends_at": None,
+        "idle_ends_at": None,
         "ended_at": None,
         "last_activity_at": None,
         "ssh": "",

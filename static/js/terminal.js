@@ -111,13 +111,16 @@ function notice(text) {
   noticeTimer = setTimeout(() => (place.textContent = ""), NOTICE_MS);
 }
 
-// The server says when the session reaches its limits, or why it has ended.
+// The server says when the session ends by its limits or as idle, or why it has ended.
 function told(message) {
   if ("ended" in message) reason = message.ended;
   if (!("ends_at" in message)) return;
   const place = document.getElementById("terminal-left");
   place.hidden = !message.ends_at;
   place.querySelector("time").dateTime = message.ends_at ?? "";
+  document.getElementById("terminal-snooze").hidden = !message.idle;
+  const extend = document.getElementById("terminal-extend");
+  if (extend) extend.hidden = Boolean(message.idle);
 }
 
 const ENDS = {

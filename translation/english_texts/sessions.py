@@ -61,6 +61,13 @@ TEXTS: Final = (
     _("It is preemptible, and another session needed its place before it had started: it waits again."),
     _("Ended for another session, as it is preemptible; back in the queue."),
     _("Your policy allows preemptible sessions only."),
+    # sessions/idle.py
+    _("Nobody used it for %(span)s, and it computed nothing."),
+    _("It used %(used)s %% of its CPU over %(span)s."),
+    _("It used %(used)s %% of its GPU share over %(span)s."),
+    _("It used %(cpu)s %% of its CPU and %(gpu)s %% of its GPU share over %(span)s."),
+    _("It ends at %(time)s UTC unless it is used."),
+    _("Goes on idle for %(span)s longer."),
     # sessions/image_choice.py
     _("There is no image of this name that you may use. Write its full name, with its tag."),
     _("There is no version %(version)s of %(environment)s."),
@@ -154,6 +161,9 @@ TEXTS: Final = (
     _("Entered by somebody other than its owner"),
     _("Ended by its owner"),
     _("Ended by a superadmin"),
+    _("It was idle for too long"),
+    _("It is idle and is about to end"),
+    _("Its end as an idle session was put off"),
     _("Reached the lifetime limit of the policy"),
     _("Reached its time limit"),
     _("Waited for longer than its resource group allows"),
