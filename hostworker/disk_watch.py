@@ -1,8 +1,9 @@
 """Bounds what sessions write to their host's disk outside of data folders: it ends who fills it, not who needs it.
 
-A container's writable layer has no limit on most file systems, so it is watched. A session beyond its policy's limit is
-ended, after a warning at nine tenths. Where the disk itself runs short the host takes no new sessions, and in the last
-resort the session that has written most is ended.
+A container's writable layer has no limit on most file systems, so it is watched: a session beyond its policy's limit is
+ended, after a warning at nine tenths. Where the engine has quotas (`runtime/docker_quotas.py`), programs get "no space
+left" at the limit. Where the disk itself runs short the host takes no new sessions, and in the last resort the session
+that has written most is ended.
 """
 
 import logging
@@ -11,6 +12,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
+from accounts.policies import least
 from hostworker.runtime.base import DiskSpace, Key, Runtime
 from hostworker.terminal_notice import write_to_terminals
 from resources.models import Host
@@ -59,11 +61,12 @@ class DiskWatch:
 
     def _running(self) -> list[Session]:
         running = Session.objects.filter(host=self._host, status=Status.RUNNING)
-        return list(running.select_related("owner__policy", "host").defer("owner__password"))
+        return list(running.select_related("owner__policy", "project__policy", "host").defer("owner__password"))
 
     def _hold_to_limits(self, written: Mapping[Key, int]) -> None:
         for session in self._running():
-            limit, used = session.owner.policy.disk_bytes, written.get((session.pk, session.attempt), 0)
+            limit = least(session.policies, lambda policy: policy.disk_bytes)
+            used = written.get((session.pk, session.attempt), 0)
             if limit is None or used < WARNED_AT * limit:
                 continue
             if used > limit:

@@ -13,6 +13,7 @@ from typing import Final
 from django.db import connection, transaction
 from django.db.models import Prefetch, prefetch_related_objects
 
+from accounts.policies import least
 from hostworker import app_environment, folder_mounts, host_images
 from hostworker.runtime.base import (
     ContainerRuntimeError,
@@ -308,13 +309,16 @@ def _spec(session: Session, folders: tuple[FolderMount, ...] = ()) -> ContainerS
         },
         variables={name: value for name, value in session.environment.items() if not name.startswith(RESERVED_PREFIX)},
         allow_sudo=session.allow_sudo,
+        disk_bytes=least(session.policies, lambda policy: policy.disk_bytes),
         command=session.command,
         hostname=session.name.replace("_", "-").replace(".", "-")[:63].strip("-"),
     )
 
 
 def _read(session_id: str, attempt: int, *statuses: Status) -> Session | None:
-    sessions = Session.objects.select_related("image", "resource_group", "lease", "host")
+    policies = "owner__policy", "project__policy"
+    sessions = Session.objects.select_related("image", "resource_group", "lease", "host", *policies)
+    sessions = sessions.defer("owner__password")  # out of the reach of hosts
     return sessions.filter(pk=session_id, attempt=attempt, status__in=statuses).first()
 
 

@@ -29,6 +29,7 @@ from gpuplatform.bootstrap.findings import Finding, Verdict
 from gpuplatform.bootstrap.progress import SetupError
 from hostworker.enforcement.figures import has_lxcfs
 from hostworker.runtime.container_config import NETWORK
+from hostworker.runtime.docker_quotas import quota_problem
 from hostworker.runtime.factory import firewall_problem
 from resources.images import builds
 from resources.models import Image
@@ -202,6 +203,16 @@ def _disk() -> Finding:
     return Finding(Verdict.OK if free >= SCARCE_DISK else Verdict.WARN, text)
 
 
+def _session_disks() -> Finding:
+    with closing(docker_client()) as client:
+        problem = quota_problem(client.info(), is_here=settings.COMPUTE_DOCKER_URL.startswith("unix://"))
+    if problem:
+        return Finding(
+            Verdict.OK, f"what sessions write is watched, and ends them beyond their policy's limit: {problem}"
+        )
+    return Finding(Verdict.OK, "the engine bounds what sessions write")
+
+
 def _figures() -> Finding:
     if not settings.COMPUTE_DOCKER_URL.startswith("unix://"):
         text = "programs in sessions count this host's CPUs and memory: the container engine is on another machine"
@@ -267,6 +278,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "iptables": _iptables,
     "firewall": _firewall,
     "network": _docker_network,
+    "session disks": _session_disks,
     "GPUs": doctor_gpus.models,
     "GPU access": doctor_gpus.access,
     "GPU nodes": doctor_gpus.nodes,

@@ -128,6 +128,7 @@ class ContainerSpec:
         default_factory=dict
     )  # of the user's, which win; no hook of the engine's gets them
     allow_sudo: bool = False
+    disk_bytes: int | None = None  # that it may write outside of its mounts, where the engine can bound that
     hostname: str = ""
     command: str = ""  # a line of the shell; the container ends with it. Empty: it stays until it is stopped
 

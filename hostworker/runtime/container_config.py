@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from engine.containers import ATTEMPT_LABEL, HOSTNAME_LABEL, READ_VARIABLES, SESSION_LABEL
 from fgpu.mounts import BindMount
@@ -71,8 +71,12 @@ def container_config(
     network: str,
     setup: EnforcementSetup = NO_ENFORCEMENT,
     access: GpuAccess = LEGACY,
+    *,
+    has_quotas: bool = False,
 ) -> dict[str, object]:
     """Return the body of the engine's create request; `owner` are the labels of installation and host.
+
+    `has_quotas` says that the engine can bound what a container writes.
 
     `network` is the name of one, or `joined_network`; the engine refuses a host name for a container that joins.
     """
@@ -92,8 +96,17 @@ def container_config(
         },
         "Env": [f"{name}={value}" for name, value in _environment(spec, setup, access).items()],
         **hostname,
-        "HostConfig": _host_config(spec, network, setup, access),
+        "HostConfig": {
+            **_host_config(spec, network, setup, access),
+            **({"StorageOpt": {"size": str(spec.disk_bytes)}} if has_quotas and spec.disk_bytes else {}),
+        },
     }
+
+
+def without_quota(config: Mapping[str, Any]) -> dict[str, object]:
+    """Return the body of a create request without a bound on what the container writes."""
+    host = {name: value for name, value in config["HostConfig"].items() if name != "StorageOpt"}
+    return {**config, "HostConfig": host}
 
 
 def joined_network(sandbox: str) -> str:

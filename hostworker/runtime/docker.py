@@ -41,7 +41,7 @@ from hostworker.runtime.base import (
     no_login,
     no_op,
 )
-from hostworker.runtime.container_config import NETWORK, container_config, joined_network, real_gpus
+from hostworker.runtime.container_config import NETWORK, container_config, joined_network, real_gpus, without_quota
 from hostworker.runtime.docker_client import BridgeNetwork, ProcessClient
 from hostworker.runtime.docker_disks import DockerDisks
 from hostworker.runtime.docker_events import exits_since
@@ -154,10 +154,11 @@ class DockerRuntime:
             self._network.ensure()
             sandbox = self._pool.take(key, spec.hostname)
             network = joined_network(sandbox.id) if sandbox else self._network.name
-            config = container_config(spec, self._owner, network, setup, self._gpus.access(real_gpus(spec)))
+            access, has_quotas = self._gpus.access(real_gpus(spec)), self._disks.has_quotas()
+            config = container_config(spec, self._owner, network, setup, access, has_quotas=has_quotas)
             for _ in retry_on_conflict():
                 try:
-                    created = client.create_container_from_config(config, name)
+                    created = self._ask_to_create(client, config, name)
                 except ImageNotFound:
                     raise ImageUnavailableError(f"Image {spec.image} is not on the host.") from None
                 except APIError as error:
@@ -175,6 +176,17 @@ class DockerRuntime:
                     return str(existing["Id"])
                 client.remove_container(existing["Id"], v=True)
         raise StartError(f"The name {name} stays reserved although no container has it.")
+
+    def _ask_to_create(self, client: APIClient, config: Mapping[str, object], name: str) -> Mapping[str, object]:
+        """Send the create request, and again without a bound on what is written where the engine refuses that."""
+        created: Mapping[str, object]
+        try:
+            created = client.create_container_from_config(config, name)
+        except APIError as error:
+            if not self._disks.is_quota_refused(explanation(error)):
+                raise
+            created = client.create_container_from_config(without_quota(config), name)
+        return created
 
     def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
         """Start the created container; see Runtime. One that has ended is not started again.

@@ -1,5 +1,6 @@
 """The disk that the Docker Engine keeps containers on: what is free, and what each container has written."""
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -7,8 +8,11 @@ from pathlib import Path
 from docker.api import APIClient
 
 from hostworker.runtime.base import DiskSpace, EngineUnreachableError, Key
+from hostworker.runtime.docker_quotas import is_refusal, quota_problem
 from hostworker.runtime.docker_requests import label_filter, translated
 from hostworker.runtime.docker_states import key_of
+
+logger = logging.getLogger(__name__)
 
 
 class DockerDisks:
@@ -19,6 +23,23 @@ class DockerDisks:
         self._client = client
         self._owner = owner
         self._root: Path | None = None
+        self._has_quotas: bool | None = None  # None until it is known
+
+    def has_quotas(self) -> bool:
+        """Return whether the engine bounds what containers write, as it reports it; one request, the first time."""
+        if self._has_quotas is None:
+            problem = quota_problem(self._client().info(), is_here=self._is_here)
+            self._has_quotas = not problem
+            logger.info("what sessions write is %s", f"watched: {problem}" if problem else "bounded by the engine")
+        return self._has_quotas
+
+    def is_quota_refused(self, message: str) -> bool:
+        """Return whether the engine's error says that it cannot after all, so that no more is asked of it."""
+        if not (self._has_quotas and is_refusal(message)):
+            return False
+        logger.warning("what sessions write is watched, since the engine cannot bound it: %s", message)
+        self._has_quotas = False
+        return True
 
     def space(self) -> DiskSpace | None:
         """Return the space of the engine's disk, None where that is on another machine; see HostDisks."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from hostworker.runtime.base import ContainerSpec, EnforcementSetup, FolderMount, GpuGrant
-from hostworker.runtime.container_config import NO_ENFORCEMENT, container_config
+from hostworker.runtime.container_config import NO_ENFORCEMENT, container_config, without_quota
 from hostworker.runtime.gpu_access import LEGACY, GpuAccess
 from hostworker.runtime.tests.runtime_worlds import make_spec
 from resources.tiers import Tier
@@ -95,3 +95,14 @@ def test_no_device_request_without_real_devices() -> None:
         requests, environment = asked_of_the_engine(spec)
         assert requests == []
         assert "NVIDIA_VISIBLE_DEVICES=void" in environment
+
+
+def test_the_engine_bounds_what_is_written_where_it_can() -> None:
+    spec = make_spec("any", disk_bytes=5 * GIB)
+    bounded = container_config(spec, {}, "gpuplatform", has_quotas=True)
+    assert bounded["HostConfig"]["StorageOpt"] == {"size": str(5 * GIB)}  # type: ignore[index]  # of a JSON object
+    watched = container_config(spec, {}, "gpuplatform")
+    assert watched == without_quota(bounded)
+    assert "StorageOpt" not in watched["HostConfig"]  # type: ignore[operator]  # of a JSON object
+    unlimited = container_config(make_spec("any"), {}, "gpuplatform", has_quotas=True)
+    assert "StorageOpt" not in unlimited["HostConfig"]  # type: ignore[operator]  # of a JSON object

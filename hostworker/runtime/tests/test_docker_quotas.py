@@ -1,0 +1,68 @@
+"""A bound on what a container writes is asked of an engine that reports quotas, and not again once refused."""
+
+from pathlib import Path
+
+import pytest
+
+from engine.containers import SESSION_LABEL
+from hostworker.runtime import docker_quotas
+from hostworker.runtime.docker import DockerRuntime
+from hostworker.runtime.docker_disks import DockerDisks
+from hostworker.runtime.docker_quotas import quota_problem
+from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, make_spec, new_session
+from resources.units import GIB
+from tests.containers import remove_containers
+from tests.tiny_image import ensure_tiny_image
+
+MOUNTS = """\
+22 1 254:0 / / rw,relatime - ext4 /dev/vda rw
+30 22 254:1 / /var/lib/docker rw,relatime - xfs /dev/vdb rw,attr2,inode64,{quota}
+31 22 254:2 / /srv rw,relatime shared:7 - xfs /dev/vdc rw,noquota
+"""
+XFS = [["Backing Filesystem", "xfs"], ["Supports d_type", "true"]]
+INFO = {"Driver": "overlay2", "DriverStatus": XFS, "DockerRootDir": "/var/lib/docker"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "quota", "is_here", "problem"),
+    [
+        ({}, "prjquota", True, ""),
+        ({}, "noquota", True, "/var/lib/docker is not mounted with pquota"),
+        ({"DockerRootDir": "/srv/docker"}, "prjquota", True, "/srv/docker is not mounted with pquota"),
+        ({}, "noquota", False, ""),  # the engine's own refusal tells
+        ({"DriverStatus": [["Backing Filesystem", "extfs"]]}, "prjquota", True, "overlay2 on extfs"),
+        ({"Driver": "vfs", "DriverStatus": None}, "prjquota", True, "vfs on None"),
+        ({"Driver": "overlayfs"}, "prjquota", True, "overlayfs on xfs"),
+    ],
+)
+def test_what_the_engine_reports_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object], quota: str, is_here: bool, problem: str
+) -> None:
+    monkeypatch.setattr(docker_quotas, "MOUNTS", tmp_path / "mountinfo")
+    (tmp_path / "mountinfo").write_text(MOUNTS.format(quota=quota))
+    found = quota_problem(INFO | changes, is_here=is_here)
+    assert problem in found
+    assert bool(found) == bool(problem)
+
+
+@pytest.mark.docker
+def test_a_refused_quota_is_not_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine of this machine has none, and says so itself."""
+    refusals: list[str] = []
+    is_quota_refused = DockerDisks.is_quota_refused
+
+    def note(disks: DockerDisks, message: str) -> bool:
+        refusals.append(message)
+        return is_quota_refused(disks, message)
+
+    monkeypatch.setattr("hostworker.runtime.docker_disks.quota_problem", lambda *_, **__: "")
+    monkeypatch.setattr(DockerDisks, "is_quota_refused", note)
+    runtime = DockerRuntime(new_session(), "here", ENGINE_URL)
+    specs = [make_spec(ensure_tiny_image(), disk_bytes=GIB) for _ in range(2)]
+    try:
+        for spec in specs:
+            assert runtime.create(spec)
+        assert len(refusals) <= 1  # none where the engine has quotas
+    finally:
+        for spec in specs:
+            remove_containers(f"{SESSION_LABEL}={spec.session}")
