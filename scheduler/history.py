@@ -36,7 +36,7 @@ def recorded(
     )
     jobs = [
         Job(
-            SessionRequest._make((*row[:6], (), (), *row[6:9], None, 0, 100)),
+            SessionRequest._make((*row[:6], (), (), *row[6:9], None, 0, 100, False)),
             max(row[10] - row[9], timedelta(seconds=1)),
         )
         for row in rows[:limit]

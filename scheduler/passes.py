@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from resources.kick import clear_kick
 from resources.models import ResourceGroup
-from scheduler import shared_limits, snapshot, wait_status
+from scheduler import preemption, shared_limits, snapshot, wait_status
 from scheduler.forecasts import Forecasters
 from scheduler.state import SchedulerState
 from scheduler.state_cache import GroupCaches
@@ -121,6 +121,7 @@ def _place(group_id: int, *, is_alone: bool) -> tuple[SchedulerState, int, datet
         if placements:
             shared_limits.hold(state, placements)
         placed = services.assign(placements, now) if placements else 0
+        preemption.settle(group_id, state, now)
         if cache.may_tidy():
             snapshot.delete_old_changes(state.since)
     return state, placed, now

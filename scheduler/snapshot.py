@@ -1,5 +1,6 @@
 """Reads the state that a pass decides on, in full or what has changed, in a constant number of queries."""
 
+import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -9,7 +10,19 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple, TypeVar
 
 from django.db import connection
-from django.db.models import Case, Count, DateTimeField, ExpressionWrapper, F, IntegerField, Max, QuerySet, Value, When
+from django.db.models import (
+    Case,
+    Count,
+    DateTimeField,
+    ExpressionWrapper,
+    F,
+    IntegerField,
+    Max,
+    Q,
+    QuerySet,
+    Value,
+    When,
+)
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce, Greatest, Least
 from psycopg.types.datetime import TimestamptzLoader
@@ -18,6 +31,7 @@ from accounts.limits import Amounts, PolicyLimits
 from accounts.models import User
 from resources.models import Gpu, Host, HostStatus, ResourceGroup
 from resources.tiers import Tier
+from scheduler.claims import hold_of
 from scheduler.core.types import (
     EPOCH,
     GpuView,
@@ -45,12 +59,13 @@ from sessions.models import (
     has_succeeded,
     time_bound,
 )
+from sessions.preemption import StoredClaim
 
 Row = TypeVar("Row")
 NO_DEPENDENCY: Final = EPOCH  # in place of the time of the last success, for sessions without dependencies
 NOTHING: Final = Amounts()
 CHANGE_RETENTION_SECONDS: Final = 300  # longer than the interval at which every reader reads everything again
-HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None, int | None, int]
+HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int, bool, str]
 WaitingRow = tuple[Any, ...]
 RowsOf = Callable[[SessionQuerySet], QuerySet[Any, Row]]
 _IDS: Final = object()  # placeholder of the ids in a compiled query
@@ -64,6 +79,9 @@ _CHANGED: Final = """
            EXISTS (SELECT FROM compute_change WHERE xid >= %(since)s::xid8 AND sessions IS NULL),
            ARRAY(SELECT id FROM changed UNION SELECT link.from_session_id FROM compute_session_depends_on link
                  WHERE link.to_session_id IN (SELECT id FROM changed))
+"""
+_SHARES: Final = """
+    SELECT lease_id, gpu_id, milli FROM compute_gpushare WHERE lease_id = ANY (%s::varchar[]) ORDER BY id
 """
 _DELETE_OLD: Final = """
     DELETE FROM compute_change
@@ -98,6 +116,7 @@ class FullState:
     snapshot: Snapshot
     waiting: tuple[WaitingSession, ...]
     offered: OfferedTraits
+    claims: Mapping[str, StoredClaim] = field(default_factory=dict)  # of waiting sessions, by id
     since: str  # oldest transaction whose changes must be read next
 
 
@@ -110,20 +129,26 @@ class StateChanges:
     running: Sequence[RunningSession] = ()
     limits: Mapping[int, PolicyLimits] = field(default_factory=dict)
     used: Used = field(default_factory=dict)
+    claims: Mapping[str, StoredClaim] = field(default_factory=dict)  # of those that wait, by id
     since: str
 
 
 def load(now: datetime, group_id: int | None = None) -> FullState:
-    """Return the whole state, or that of a group; thirteen queries, two more with a fair group.
+    """Return the whole state, or that of a group; fifteen queries, two more with a fair group.
 
     Inactive groups offer no host. The state of a group has its hosts, those who wait for it, and all that runs:
     elsewhere it counts against limits alone.
     """
     since = oldest_open_transaction()
     traits = load_traits()
-    waiting = _waiting(None, traits.offered, group_id)
-    queue = tuple(session.request for session in waiting if session.blocked_status(now) is None)
-    running = _running(None)
+    waiting, claims = _with_preemption(_waiting(None, traits.offered, group_id), None, group_id)
+    queue = tuple(
+        session.request
+        for session in waiting
+        if session.blocked_status(now) is None and session.request.id not in claims
+    )
+    claimants = [session.request for session in waiting if session.request.id in claims]
+    running = _running(None) + [hold_of(request, claims[request.id]) for request in claimants]
     limits = limits_of({session.request.owner_id for session in waiting})
     held = usage_of(running)
     hosts, closed_groups = hosts_of(None if group_id is None else {group_id}, running, traits.of_host)
@@ -143,7 +168,7 @@ def load(now: datetime, group_id: int | None = None) -> FullState:
         used=load_used() if is_fair else {},
         weights=load_weights() if is_fair else {},
     )
-    return FullState(snapshot=snapshot, waiting=tuple(waiting), offered=traits.offered, since=since)
+    return FullState(snapshot=snapshot, waiting=tuple(waiting), offered=traits.offered, claims=claims, since=since)
 
 
 def load_changes(
@@ -171,10 +196,11 @@ def load_changes(
     ids = frozenset(changed)
     if not ids:
         return StateChanges(ids=ids, since=next_since)
-    waiting = _waiting(ids, offered, group_id)
+    waiting, claims = _with_preemption(_waiting(ids, offered, group_id), ids, group_id)
     return StateChanges(
         ids=ids,
         waiting=waiting,
+        claims=claims,
         running=_running(ids),
         limits=limits_of({session.request.owner_id for session in waiting}) if waiting else {},
         used=used_by_owners_of(ids) if is_fair else {},
@@ -226,7 +252,7 @@ def _waiting(ids: Collection[str] | None, offered: OfferedTraits, group_id: int 
     rows.sort(key=itemgetter(8), reverse=True)  # by priority; the sort is stable
     return [
         WaitingSession(
-            SessionRequest._make((*row[:6], tuple(row[6]), _traits(row, offered), *row[8:14])),
+            SessionRequest._make((*row[:6], tuple(row[6]), _traits(row, offered), *row[8:14], False)),
             row[14],
             freed.get(row[0], NO_DEPENDENCY) is not None,
             row[18],
@@ -234,6 +260,27 @@ def _waiting(ids: Collection[str] | None, offered: OfferedTraits, group_id: int 
         )
         for row in rows
     ]
+
+
+def _with_preemption(
+    waiting: list[WaitingSession], ids: Collection[str] | None, group_id: int | None
+) -> tuple[list[WaitingSession], dict[str, StoredClaim]]:
+    """Return the waiting sessions with what is preemptible marked, and their claims in the group; takes one query."""
+    rows = {row[0]: row for row in (_fetch(_preemption_rows, ids) if waiting else ())}
+    claims = {name: StoredClaim.from_json(json.loads(claim)) for name, _, claim in rows.values() if claim}
+    marked = [
+        session._replace(request=session.request._replace(is_preemptible=True))
+        if session.request.id in rows and rows[session.request.id][1]
+        else session
+        for session in waiting
+    ]
+    return marked, {name: claim for name, claim in claims.items() if group_id in (None, claim.group_id)}
+
+
+def _preemption_rows(sessions: SessionQuerySet) -> QuerySet[Session, tuple[str, bool, Any]]:
+    """Return the rows behind `_with_preemption`: of those that are preemptible, or for which others end."""
+    concerned = sessions.filter(Q(is_preemptible=True) | Q(claim__isnull=False), status=Status.PENDING)
+    return concerned.values_list("pk", "is_preemptible", "claim")
 
 
 def _since_freed(row: WaitingRow, freed: Mapping[str, datetime | None]) -> WaitingRow:
@@ -331,32 +378,44 @@ def rules_of(group_ids: set[int] | None) -> dict[int, Rules]:
 
 
 def _running(ids: Collection[str] | None) -> list[RunningSession]:
-    """Return the sessions that hold a lease, or those of `ids`, with their latest ends; takes one query."""
-    shares: dict[str, Shares] = {}
-    limits_of: dict[str, HostedRow] = {}
-    for row in _fetch(_hosted_rows, ids):
-        session_id = row[0]
-        limits_of[session_id] = row
-        if row[7] is not None and row[8] is not None:
-            shares[session_id] = (*shares.get(session_id, ()), (row[7], row[8]))
+    """Return the sessions that hold a lease, or those of `ids`, with their latest ends; takes two queries."""
+    rows = _fetch(_hosted_rows, ids)
+    shares = _shares_of([row[0] for row in rows])
     return [
-        RunningSession(*row[:5], shares.get(name, ()), *row[5:7], charge_percent=row[9])
-        for name, row in limits_of.items()
+        RunningSession(
+            *row[:5], shares.get(row[0], ()), *row[5:7], None, row[7], is_preemptible=row[8], preempted_for=row[9]
+        )
+        for row in rows
     ]
 
 
-def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
-    """Return the rows behind `_running`, one for each share.
+def _shares_of(session_ids: Sequence[str]) -> dict[str, Shares]:
+    """Return the GPU shares of these sessions in device order, by id; takes one query.
 
-    The latest end is that of its limits, and the time to stop it. One that is being stopped ends soon, but no later.
+    By an array of ids rather than a join: with stale statistics a join of 37,000 new leases took minutes.
     """
-    planned = clock_expression() + time_bound() + F("extension") + STOP_DURATION
+    shares: dict[str, Shares] = {}
+    if session_ids:
+        for session_id, gpu_id, milli in _execute(_SHARES, [list(session_ids)]):
+            shares[session_id] = (*shares.get(session_id, ()), (gpu_id, milli))
+    return shares
+
+
+def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
+    """Return the rows behind `_running`.
+
+    The latest end is that of its limits, and the time to stop it; or when it is ended for another. One that is being
+    stopped ends soon, but no later.
+    """
+    planned = Least(clock_expression() + time_bound() + F("extension"), F("preempt_by")) + STOP_DURATION
     stopped = Case(When(status=Status.TERMINATING, then=F("status_at") + STOP_DURATION))
     end = Least(stopped, ExpressionWrapper(planned, output_field=DateTimeField()))  # LEAST ignores NULL
-    hosted = sessions.filter(status__in=HOSTED).annotate(begun=Coalesce("started_at", "status_at"), end=end)
+    may_end = Q(is_preemptible=True, preempt_by=None) & ~Q(status=Status.TERMINATING)
+    hosted = sessions.filter(status__in=HOSTED).annotate(
+        begun=Coalesce("started_at", "status_at"), end=end, may_end=may_end
+    )
     return hosted.values_list(
-        *("pk", "owner_id", "host_id", "cpu", "memory", "begun", "end"),
-        *("lease__shares__gpu_id", "lease__shares__milli", "charge_percent"),
+        *("pk", "owner_id", "host_id", "cpu", "memory", "begun", "end", "charge_percent", "may_end", "preempted_for")
     )
 
 

@@ -7,17 +7,23 @@ decisions were not written, as when a pass fails, must be dropped.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
 from accounts.limits import PolicyLimits
+from scheduler.claims import Claims, hold_of, is_over_limit, status_of, warned
 from scheduler.core.explanation import Explainer, ReasonText
 from scheduler.core.forecast import StartEstimate
 from scheduler.core.incremental_state import IncrementalState
-from scheduler.core.types import LimitHolder, Placement, RunningSession, SessionRequest, Shape, Traits
+from scheduler.core.preemption import Candidates, Preemption, find_preemption
+from scheduler.core.types import ClassKey, LimitHolder, Placement, RunningSession, SessionRequest, Shape, Traits
 from scheduler.fair_use import has_fair_group
 from scheduler.snapshot import NOTHING, FullState, StateChanges, WaitingSession, usage_of
 from scheduler.wait_status import as_stored, needs_update
+from sessions.lifecycle import Reason
 from sessions.models import WaitStatus
+from sessions.preemption import StoredClaim
 
+MAX_CONSIDERED: Final = 100  # waiting sessions, the first of the queue, for which others may end in a pass
 GroupShape = tuple[int, Shape]  # requests with equal ones have the same explanation, limits aside
 HolderIds = tuple[int, int | None]  # user and project
 
@@ -34,6 +40,8 @@ class SchedulerState:
         self.waiting = {session.request.id: session for session in loaded.waiting}
         self.unconfirmed: set[str] = set()  # placed here and not read since: another process may have been faster
         self._running = {running.session_id: running for running in loaded.snapshot.running}
+        self.claims = Claims(loaded.claims, loaded.snapshot.running)
+        self.lapsed: set[str] = set()  # waiting sessions that have lost their claim in the last pass
         self._blocked = set(self.waiting).difference(self.incremental.requests)  # by a dependency or a start time
         self._texts: dict[GroupShape, ReasonText | None] = {}  # as of the last explanation
         self._text_inputs: dict[tuple[int, Traits], object] = {}  # what the texts of a group, by traits, derive from
@@ -52,13 +60,14 @@ class SchedulerState:
         waiting = {session.request.id: session for session in changes.waiting}
         for session_id in changes.ids:
             session, was = waiting.get(session_id), self.waiting.get(session_id)
-            if session is not None and was is not None and session[:4] == was[:4]:
+            is_same = self.claims.get(session_id) == changes.claims.get(session_id)
+            if session is not None and was is not None and session[:4] == was[:4] and is_same:
                 self._apply_status(session, was.status)
                 del waiting[session_id]
             else:
                 self._remove_waiting(session_id)
         here = {running.session_id: running for running in changes.running}
-        gone = [self._running[name] for name in changes.ids if name in self._running]
+        gone = [self._running[name] for name in changes.ids if name in self._running and name not in self.claims]
         same = {running.session_id for running in gone if here.get(running.session_id) == running}
         self._replace_running(
             [running for running in gone if running.session_id not in same],
@@ -69,6 +78,8 @@ class SchedulerState:
         for session_id, session in waiting.items():
             self._store(session)
             self._blocked.add(session_id)
+            if session_id in changes.claims:
+                self._take_hold(session.request, changes.claims[session_id])
 
     def add_limits(self, limits: Mapping[int, PolicyLimits]) -> None:
         """Add the limits of users, by id, that are not known yet."""
@@ -81,7 +92,7 @@ class SchedulerState:
 
     def enqueue_due(self, now: datetime) -> None:
         """Add to the queue the sessions whose dependencies have succeeded and whose start time has come."""
-        for session_id in [name for name in self._blocked if self.waiting[name].blocked_status(now) is None]:
+        for session_id in [name for name in self._blocked if self._blocked_status(name, now) is None]:
             self._blocked.remove(session_id)
             request = self.waiting[session_id].request
             self.incremental.add(request)
@@ -90,6 +101,7 @@ class SchedulerState:
 
     def serve(self, now: datetime) -> list[Placement]:
         """Place all sessions that can start, by the state as it is known; return their placements."""
+        claimed = self._serve_claims(now)
         self.enqueue_due(now)
         placements = self.incremental.serve(now)
         for placement in placements:
@@ -98,7 +110,107 @@ class SchedulerState:
             self._touched.add((request.owner_id, request.project_id))
             self._running[request.id] = self.incremental.cluster.groups[request.group_id].running[request.id]
             self.unconfirmed.add(request.id)
+        return claimed + placements
+
+    def find_preemption(self, group_id: int, now: datetime, starts_at: datetime) -> Preemption | None:
+        """Return which sessions of a group should end for one that waits and could start by them at `starts_at`.
+
+        Those that wait are looked at in order: who may be ended for others is passed over, and who will start as soon
+        anyway. None if nobody is helped. `accept` what is stored of it, then ask again.
+        """
+        group = self.incremental.cluster.groups.get(group_id)
+        candidates = Candidates(self.claims.concerned())
+        if group is None or candidates.may_end.keys().isdisjoint(group.host_capacities):
+            return None
+        hopeless: set[ClassKey] = set()
+        for request in self.incremental.in_order(group_id, now, MAX_CONSIDERED):
+            if request.class_key in hopeless or not self._needs_preemption(request, starts_at):
+                continue
+            found = find_preemption(group, request, candidates, now)
+            if found is not None:
+                return found
+            hopeless.add(request.class_key)
+        return None
+
+    def accept(self, found: Preemption, claim: StoredClaim) -> None:
+        """Take what `find_preemption` has returned as decided, and stored as `claim`."""
+        request, group = self.waiting[found.session_id].request, self.incremental.cluster.groups[claim.group_id]
+        if group.head is not None and group.head.id == request.id:
+            group.clear_head()
+        self.incremental.remove(request.id)
+        self._remove_from_indexes(request)
+        self._blocked.add(request.id)
+        self._take_hold(request, claim)
+        victims = [self._running[victim_id] for victim_id in found.victim_ids]
+        self._replace_running(victims, [warned(victim, request.id, claim.at) for victim in victims])
+
+    def _needs_preemption(self, request: SessionRequest, starts_at: datetime) -> bool:
+        """Return whether a waiting request is held up by what others hold, for longer than until `starts_at`."""
+        cluster = self.incremental.cluster
+        if request.is_preemptible or cluster.exceeds_limit(request):
+            return False
+        group, status = cluster.groups[request.group_id], self.waiting[request.id].status
+        if group.head is not None and group.head.id == request.id:
+            start = group.reservation.at if group.reservation is not None else None
+        elif status.reason in (Reason.NO_CAPACITY, Reason.RESERVED):
+            start = status.eta
+        else:
+            return False  # not explained yet: the next pass looks at it
+        return start is None or start > starts_at
+
+    def _serve_claims(self, now: datetime) -> list[Placement]:
+        """Start the sessions with a claim that fit by now, there or elsewhere; drop claims that came to nothing."""
+        self.lapsed = set()
+        placements = []
+        claims, cluster = self.claims.in_order(), self.incremental.cluster
+        for position, (session_id, claim) in enumerate(claims, 1):
+            request, hold = self.waiting[session_id].request, self._running[session_id]
+            later = [self._running[other_id] for other_id, _ in claims[position:]]
+            is_covered, is_lost = cluster.covers(hold, later), is_over_limit(cluster, hold)
+            group = cluster.groups.get(claim.group_id)
+            elsewhere = group is not None and group.capacity.find(request.shape, request.avoided_host_ids) is not None
+            is_coming = hold.host_id in cluster.group_of and bool(self.claims.victims_of(session_id))
+            if is_coming and not (is_covered or elsewhere or is_lost):
+                continue
+            self._drop_hold(session_id)
+            placement = None
+            if is_covered and not is_lost:
+                placement = Placement(session_id, claim.host_id, claim.shares)
+                cluster.start_at(request, placement, now)
+            elif elsewhere and not is_lost:
+                placement = cluster.place(request, now)
+            if placement is None:
+                self.lapsed.add(session_id)
+                self.unconfirmed.add(session_id)
+            else:
+                self._note_placed(request, placement)
+                placements.append(placement)
         return placements
+
+    def _note_placed(self, request: SessionRequest, placement: Placement) -> None:
+        """Note that a session with a claim has been placed."""
+        self._blocked.remove(request.id)
+        del self.waiting[request.id]
+        self._with_eta.discard(request.id)
+        group_id = self.incremental.cluster.group_of[placement.host_id]
+        self._touched.add((request.owner_id, request.project_id))
+        self._running[request.id] = self.incremental.cluster.groups[group_id].running[request.id]
+        self.unconfirmed.add(request.id)
+
+    def _take_hold(self, request: SessionRequest, claim: StoredClaim) -> None:
+        """Have a waiting session hold in advance what it claims."""
+        self.claims.add(request.id, claim)
+        self._replace_running((), (hold_of(request, claim),))
+
+    def _drop_hold(self, session_id: str) -> None:
+        """Drop the claim of a waiting session, and what it holds in advance."""
+        self.claims.remove(session_id)
+        self._replace_running((self._running[session_id],), ())
+
+    def _blocked_status(self, session_id: str, now: datetime) -> WaitStatus | None:
+        """Return the wait status of a session that is not in the queue; None once it belongs there."""
+        claim = self.claims.get(session_id)
+        return self.waiting[session_id].blocked_status(now) if claim is None else status_of(session_id, claim)
 
     def placed(self, session_id: str) -> RunningSession:
         """Return a session that runs or was placed, by the state as it is known."""
@@ -122,7 +234,7 @@ class SchedulerState:
             else:
                 found.append(_status_of(session_id, reason.value, detail, starts.get(session_id)))
         for session_id in self._blocked:
-            blocked = self.waiting[session_id].blocked_status(now)
+            blocked = self._blocked_status(session_id, now)
             if blocked is not None:
                 found.append(blocked)
         new = [as_stored(status) for status in found if needs_update(self.waiting[status[0]].status, status, now)]
@@ -148,6 +260,8 @@ class SchedulerState:
         session = self.waiting.pop(session_id, None)
         if session is None:
             return
+        if session_id in self.claims:
+            self._drop_hold(session_id)
         if session_id in self._blocked:
             self._blocked.remove(session_id)
         else:
@@ -160,6 +274,7 @@ class SchedulerState:
         for running in gone:
             del self._running[running.session_id]
         self._running.update((running.session_id, running) for running in here)
+        self.claims.note(gone, here)
         self._touched.update((running.owner_id, running.project_id) for running in (*gone, *here))
         self.incremental.update(gone, here)
 

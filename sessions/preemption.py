@@ -42,6 +42,7 @@ BACK: Final = "Ended for another session, as it is preemptible; back in the queu
 class StoredClaim:
     """What a waiting session will hold once the sessions that are in its way have ended."""
 
+    group_id: int
     host_id: int
     shares: tuple[tuple[int, int], ...]  # (GPU id, milli-fGPU) in device order
     at: datetime  # when these sessions are ended
@@ -55,7 +56,8 @@ class StoredClaim:
         """Return the claim that `Session.claim` holds."""
         at = parse_datetime(value["at"])
         assert at is not None  # written by `as_json`
-        return cls(host_id=value["host_id"], shares=tuple((gpu, milli) for gpu, milli in value["shares"]), at=at)
+        shares = tuple((gpu, milli) for gpu, milli in value["shares"])
+        return cls(group_id=value["group_id"], host_id=value["host_id"], shares=shares, at=at)
 
 
 def is_asked(owner: User, wanted: bool | None) -> bool:

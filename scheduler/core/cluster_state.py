@@ -156,6 +156,35 @@ class ClusterState:
             self._shares[request.group_id].add(session)
         return placement
 
+    def start_at(self, request: SessionRequest, placement: Placement, now: datetime) -> None:
+        """Start a request on a host, with shares, that are known to be free."""
+        group = self.groups[self.group_of[placement.host_id]]
+        self.add_running(
+            RunningSession(
+                request.id,
+                request.owner_id,
+                placement.host_id,
+                request.cpu,
+                request.memory_bytes,
+                placement.shares,
+                now,
+                group.latest_end(request, now),
+                request.project_id,
+                request.charge_percent,
+            )
+        )
+
+    def covers(self, session: RunningSession, later: Iterable[RunningSession] = ()) -> bool:
+        """Return whether all that a session holds is there, by whoever else holds something; those in `later` aside."""
+        group_id = self.group_of.get(session.host_id)
+        if group_id is None:
+            return False
+        host = self.groups[group_id].host_capacities[session.host_id].copy()
+        for other in later:
+            if other.host_id == session.host_id:
+                host.give_back(other.shape, other.shares)
+        return host.covers(session.shares)
+
     def could_start(self, request: SessionRequest) -> bool:
         """Return whether the request would start now, last in the queue, on a host that is not reserved."""
         group = self.groups.get(request.group_id)

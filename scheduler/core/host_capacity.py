@@ -15,12 +15,14 @@ class HostCapacity:
     part free on another. As a request takes whole devices and at most one part, it fits exactly if it is not larger.
     A host that does not divide its devices takes multiples of `granularity_milli` only: of a whole device.
     `device_free` is the free milli-fGPU by device, `sorted_free` the same ascending, `total_free` their sum.
+    `device_owed` is what was taken beyond that, by sessions that will hold it once others have ended (`preemption`).
     """
 
     __slots__ = (
         "changed_in",
         "cpu",
         "device_free",
+        "device_owed",
         "gpu_capacity",
         "gpu_ids",
         "granularity_milli",
@@ -56,7 +58,8 @@ class HostCapacity:
         self.gpu_capacity = gpus[0].capacity_milli if gpus else 0
         self.granularity_milli = 1 if divides else self.gpu_capacity or 1
         self.gpu_ids = [gpu.id for gpu in gpus]
-        self.device_free = [gpu.free_milli if gpu.free_milli > 0 else 0 for gpu in gpus]
+        self.device_free = [max(0, gpu.free_milli) for gpu in gpus]
+        self.device_owed = [max(0, -gpu.free_milli) for gpu in gpus]
         self.is_reserved = False  # hidden from the search of its group
         self.version = 0  # number of the latest change in its group that touched this host
         self.changed_in: dict[int, HostCapacity] | None = None  # bucket of changed hosts that holds it, by index
@@ -131,8 +134,16 @@ class HostCapacity:
         self.memory_bytes += sign * shape.memory_bytes
         for gpu_id, share in shares:
             if gpu_id in self.gpu_ids:
-                self.device_free[self.gpu_ids.index(gpu_id)] += sign * share
+                device = self.gpu_ids.index(gpu_id)
+                balance = self.device_free[device] - self.device_owed[device] + sign * share
+                self.device_free[device], self.device_owed[device] = max(0, balance), max(0, -balance)
         self.update_totals()
+
+    def covers(self, shares: Shares) -> bool:
+        """Return whether all that was taken is there: of the cores, the memory and the devices of these shares."""
+        owed = {gpu_id for gpu_id, amount in zip(self.gpu_ids, self.device_owed, strict=True) if amount}
+        gpu_ids = {gpu_id for gpu_id, _ in shares}
+        return self.cpu >= 0 and self.memory_bytes >= 0 and not owed & gpu_ids and gpu_ids <= {*self.gpu_ids}
 
     def copy(self) -> "HostCapacity":
         """Return an independent copy, unversioned and unranked."""
@@ -146,5 +157,6 @@ class HostCapacity:
         copy.cpu, copy.memory_bytes, copy.traits = self.cpu, self.memory_bytes, self.traits
         copy.max_request_milli, copy.total_free = self.max_request_milli, self.total_free
         copy.device_free, copy.sorted_free = self.device_free.copy(), self.sorted_free
+        copy.device_owed = self.device_owed.copy()
         copy.is_reserved, copy.version, copy.changed_in, copy.rank = self.is_reserved, 0, None, ()
         return copy

@@ -8,7 +8,8 @@ first. In fair groups use changes with time, so those are served in full.
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from itertools import takewhile
+from heapq import nsmallest
+from itertools import islice, takewhile
 from types import MappingProxyType
 
 from scheduler.core.cluster_state import ClusterState
@@ -109,6 +110,14 @@ class IncrementalState:
             return [request for request in group if self._queue_key(request) < key]
         served = fair_sequence(sorted(group, key=self._queue_key), shares, now)
         return list(takewhile(lambda request: request.id != session_id, served))
+
+    def in_order(self, group_id: int, now: datetime, limit: int) -> list[SessionRequest]:
+        """Return the requests of a group that are served next, at most `limit`, in order."""
+        group = [request for request in self.requests.values() if request.group_id == group_id]
+        shares = self.fair_shares_of(group_id)
+        if shares is None:
+            return nsmallest(limit, group, key=self._queue_key)
+        return list(islice(fair_sequence(sorted(group, key=self._queue_key), shares, now), limit))
 
     def fair_shares_of(self, group_id: int) -> FairShares | None:
         """Return the use of a fair group; None for others, and for groups without hosts."""

@@ -97,6 +97,7 @@ class SessionRequest(NamedTuple):
     project_id: int | None = None  # project whose limits apply as well
     image_id: int = 0  # breaks ties: among equal hosts, one that has it is preferred
     charge_percent: int = 100  # part of its use that counts in fair share
+    is_preemptible: bool = False  # nobody else is ended for it
 
     @property
     def shape(self) -> Shape:
@@ -127,6 +128,8 @@ class RunningSession(NamedTuple):
     ends_at: datetime | None = None  # None: unbounded
     project_id: int | None = None
     charge_percent: int = 100  # part of its use that counts in fair share
+    is_preemptible: bool = False  # it may be ended for another, of which it has not been warned yet
+    preempted_for: str = ""  # id of the request for which it is ended at `ends_at`
 
     @property
     def shape(self) -> Shape:

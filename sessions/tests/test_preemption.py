@@ -24,7 +24,7 @@ BATCH: dict[str, Any] = {"kind": Kind.BATCH.value, "command": "train"}
 
 def claim_on(session: Session, *, minutes: int = 2) -> StoredClaim:
     at = timezone.now() + timedelta(minutes=minutes)
-    return StoredClaim(host_id=session.host_id or 0, shares=(), at=at)
+    return StoredClaim(group_id=session.resource_group_id, host_id=session.host_id or 0, shares=(), at=at)
 
 
 def preempted(**overrides: Any) -> Session:

@@ -51,4 +51,7 @@ TEXTS: Final = (
     # scheduler/estimate.py
     _("It waits until the sessions that it depends on have succeeded."),
     _("It waits for its start time."),
+    # scheduler/claims.py
+    _("Preemptible sessions end for it after their warning."),
+    _("by then the preemptible sessions in its way have ended"),
 )

@@ -1,0 +1,212 @@
+"""Preemptible sessions end for others that wait: as few as possible, after a warning, and never for nothing."""
+
+from datetime import timedelta
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from django.utils import timezone
+
+from accounts.models import User
+from hostworker import runner
+from hostworker.runtime.memory import MemoryRuntime
+from resources.models import Host, ResourceGroup
+from scheduler import passes
+from scheduler.state import SchedulerState
+from sessions import services
+from sessions.lifecycle import Kind, Reason, Status
+from sessions.models import Session
+from tests.factories import make_group, make_host, make_policy, make_session, make_user, run_session
+
+pytestmark = pytest.mark.django_db
+HOUR = timedelta(hours=1)
+NO_GRACE = timedelta(0)
+
+
+@pytest.fixture(autouse=True)
+def _fresh() -> None:
+    passes.caches.clear()
+
+
+@pytest.fixture
+def host() -> Host:
+    return make_host(group=make_group(fgpu_per_gpu=1), gpus=2, cpu=64)
+
+
+def victim(host: Host, fgpu: int = 1000, *, hours: float = 1, **overrides: Any) -> Session:
+    """Return a preemptible session that has run for so long."""
+    overrides = {"is_preemptible": True, "owner": make_user(), **overrides}
+    session = run_session(host=host, fgpu=fgpu, **overrides)
+    Session.objects.filter(pk=session.pk).update(started_at=timezone.now() - hours * HOUR)
+    return session
+
+
+def waits(host: Host, fgpu: int = 1000, **overrides: Any) -> Session:
+    return make_session(resource_group=host.group, fgpu=fgpu, **overrides)
+
+
+def warned(*sessions: Session) -> list[bool]:
+    """Return which of the sessions are to end for another."""
+    return [Session.objects.get(pk=session.pk).preempt_by is not None for session in sessions]
+
+
+def status(session: Session) -> str:
+    return Session.objects.get(pk=session.pk).status
+
+
+def stop(session: Session) -> None:
+    """Stop the container of a session as its host does."""
+    runner.stop(MemoryRuntime(uuid4().hex, "here"), session.pk, session.attempt)
+
+
+def grace(group: ResourceGroup, span: timedelta) -> None:
+    ResourceGroup.objects.filter(pk=group.pk).update(preemption_grace=span)
+
+
+def test_the_youngest_is_warned_and_the_waiting_one_told(host: Host) -> None:
+    old, young, waiting = victim(host, hours=9), victim(host, hours=1), waits(host)
+    passes.run_pass()
+    assert warned(old, young) == [False, True]
+    young.refresh_from_db()
+    waiting.refresh_from_db()
+    assert young.preempted_for == waiting.pk
+    assert (waiting.status, waiting.reason) == (Status.PENDING, Reason.PREEMPTION)
+    assert young.preempt_by is not None
+    assert waiting.eta is not None
+    assert waiting.eta >= young.preempt_by
+    passes.run_pass()
+    assert (warned(old, young), status(young)) == ([False, True], Status.RUNNING)
+
+
+def test_it_ends_after_the_warning_and_the_other_starts(host: Host) -> None:
+    grace(host.group, NO_GRACE)
+    one, two, waiting = victim(host, hours=2), victim(host, hours=1, kind=Kind.BATCH.value, command="x"), waits(host)
+    for _ in range(2):
+        passes.run_pass()
+    assert (status(one), status(two), status(waiting)) == (Status.RUNNING, Status.TERMINATING, Status.PENDING)
+    stop(two)
+    passes.run_pass()
+    assert (status(waiting), status(two)) == (Status.SCHEDULED, Status.PENDING)
+    assert Session.objects.get(pk=waiting.pk).claim is None
+    passes.run_pass()
+    assert warned(one) == [False]
+
+
+def test_one_large_session_ends_rather_than_two_small_ones() -> None:
+    host = make_host(group=make_group(fgpu_per_gpu=1), gpus=2, cpu=64)
+    other = make_host(group=host.group, gpus=1, cpu=64)
+    small = [victim(other, 500, hours=0.1) for _ in range(2)]
+    large = [victim(host, hours=9), run_session(host=host, fgpu=1000)]
+    waits(host)
+    passes.run_pass()
+    assert warned(*small, *large) == [False, False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("what", "changes"),
+    [
+        ("it would not fit all the same", {"fgpu": 2000}),
+        ("it is preemptible itself", {"is_preemptible": True}),
+        ("its owner's limit forbids it", {"owner": 0}),
+    ],
+)
+def test_nobody_ends_for_nothing(host: Host, what: str, changes: dict[str, Any]) -> None:
+    running = victim(host)
+    run_session(host=host, fgpu=1000)
+    if "owner" in changes:
+        changes = {"owner": make_user(policy=make_policy(fgpu=0))}
+    waiting = waits(host, **changes)
+    for _ in range(2):
+        passes.run_pass()
+    assert (warned(running), status(waiting)) == ([False], Status.PENDING), what
+
+
+def test_nobody_ends_where_something_ends_as_soon_by_itself(host: Host) -> None:
+    running = victim(host)
+    ending = run_session(host=host, fgpu=1000, time_limit=HOUR)
+    Session.objects.filter(pk=ending.pk).update(started_at=timezone.now() - HOUR + timedelta(seconds=30))
+    waits(host)
+    for _ in range(2):
+        passes.run_pass()
+    assert warned(running) == [False]
+
+
+def two_warned(host: Host) -> tuple[Session, Session, Session]:
+    """Return two sessions that are warned for the third, which waits."""
+    one, two, waiting = victim(host, hours=1), victim(host, hours=2), waits(host, fgpu=2000)
+    passes.run_pass()
+    assert warned(one, two) == [True, True]
+    return one, two, waiting
+
+
+def test_those_not_needed_any_more_are_spared(host: Host) -> None:
+    one, two, waiting = two_warned(host)
+    services.terminate(waiting, actor=waiting.owner)
+    passes.run_pass()
+    assert warned(one, two) == [False, False]
+    assert [status(each) for each in (one, two)] == [Status.RUNNING] * 2
+
+
+def test_a_free_host_elsewhere_spares_them(host: Host) -> None:
+    one, two, waiting = two_warned(host)
+    make_host(group=host.group, gpus=2, cpu=64)
+    passes.run_pass()
+    assert status(waiting) == Status.SCHEDULED
+    passes.run_pass()
+    assert warned(one, two) == [False, False]
+
+
+def test_nobody_else_takes_what_a_victim_leaves_early(host: Host) -> None:
+    one, two, waiting = two_warned(host)
+    services.terminate(one, actor=one.owner)
+    stop(one)
+    other = waits(host, priority=50)
+    for _ in range(2):
+        passes.run_pass()
+    assert (status(other), status(waiting)) == (Status.PENDING, Status.PENDING)
+    services.terminate(two, actor=two.owner)
+    stop(two)
+    passes.run_pass()
+    assert status(waiting) == Status.SCHEDULED
+
+
+@pytest.mark.parametrize("dies_after", ["warning", "end"])
+def test_a_scheduler_that_dies_goes_on_where_it_was(host: Host, dies_after: str) -> None:
+    grace(host.group, NO_GRACE)
+    one, two, waiting = two_warned(host)
+    if dies_after == "end":
+        passes.run_pass()
+        assert [status(each) for each in (one, two)] == [Status.TERMINATING] * 2
+        stop(one)
+    passes.caches.clear()
+    other = waits(host, priority=50)
+    passes.run_pass()
+    for each in (one, two):
+        stop(each)
+    passes.run_pass()
+    assert (status(waiting), status(other)) == (Status.SCHEDULED, Status.PENDING)
+
+
+def test_several_that_wait_are_helped_at_once(host: Host) -> None:
+    running = [victim(host, 500) for _ in range(4)]
+    owner = make_user()
+    waiting = [waits(host, 500, owner=owner) for _ in range(3)]
+    for _ in range(2):
+        passes.run_pass()
+    assert sum(warned(*running)) == 3
+    claims = [Session.objects.get(pk=session.pk).claim for session in waiting]
+    assert all(claims)
+
+
+def test_a_victim_that_moves_on_meanwhile_changes_nothing(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    running, waiting = victim(host, 2000), waits(host)
+    find = SchedulerState.find_preemption
+
+    def then_it_ends(*arguments: Any) -> Any:
+        found = find(*arguments)
+        services.terminate(running, actor=User.objects.get(pk=running.owner_id))
+        return found
+
+    monkeypatch.setattr(SchedulerState, "find_preemption", then_it_ends)
+    passes.run_pass()
+    assert (status(running), Session.objects.get(pk=waiting.pk).claim) == (Status.TERMINATING, None)
