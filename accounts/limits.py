@@ -1,4 +1,4 @@
-"""Limits of a user's policy and what is left of them, for form, API, scheduler and resource bars.
+"""Limits of the policy of a user or project and what is left of them, for form, API, scheduler and resource bars.
 
 Pure: no database, no clock. CPU is in cores, memory in bytes, fGPU in milli-fGPU. `None` means unlimited.
 """
@@ -29,7 +29,7 @@ class Amounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PolicyLimits:
-    """Limits for one user's sessions together; `pending` limits those that wait."""
+    """Limits for the sessions of a user or a project together; `pending` limits those that wait."""
 
     cpu: int | None = None
     memory: int | None = None
@@ -38,13 +38,19 @@ class PolicyLimits:
     pending: int | None = None
 
 
-def remaining(limits: PolicyLimits, used: Amounts) -> PolicyLimits:
-    """Return what is left of `limits` after `used`, at least zero; `pending` is copied."""
+def remaining(limits: PolicyLimits, used: Amounts, pending: int = 0) -> PolicyLimits:
+    """Return what is left of `limits` after `used`, and of those that may wait after `pending`; at least zero."""
     left = {
         name: None if (limit := getattr(limits, name)) is None else max(0, limit - getattr(used, name))
         for name in FIELDS
     }
-    return PolicyLimits(**left, pending=limits.pending)
+    return PolicyLimits(**left, pending=None if limits.pending is None else max(0, limits.pending - pending))
+
+
+def least(first: PolicyLimits, second: PolicyLimits) -> PolicyLimits:
+    """Return the lesser of each limit."""
+    names = (*FIELDS, "pending")
+    return PolicyLimits(**{name: lesser(getattr(first, name), getattr(second, name)) for name in names})
 
 
 def exceeded(limits: PolicyLimits, asked: Amounts) -> tuple[str, ...]:

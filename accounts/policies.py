@@ -6,10 +6,12 @@ The strictest counts: the least of two limits, and what is permitted is what bot
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from accounts.models import Project, ResourcePolicy, User
 
+DEFAULT_PRIORITY: Final = 10
+MAX_PRIORITY: Final = 100
 Limit = TypeVar("Limit", int, timedelta)
 
 
@@ -18,7 +20,7 @@ class PolicyBounds:
     """Bounds of one session or launch; `None` is unlimited. Amounts held together are limited apart, by each policy."""
 
     max_per_launch: int | None
-    max_priority: int | None
+    max_priority: int
     max_lifetime: timedelta | None
     max_extension: timedelta
     disk_bytes: int | None
@@ -37,7 +39,7 @@ def bounds_of(owner: User, project: Project | None) -> PolicyBounds:
     policies = policies_of(owner, project)
     return PolicyBounds(
         max_per_launch=least(policies, lambda policy: policy.max_per_launch),
-        max_priority=least(policies, lambda policy: policy.max_priority),
+        max_priority=max_priority(owner, project),
         max_lifetime=least(policies, lambda policy: policy.max_lifetime),
         max_extension=min(policy.max_extension for policy in policies),
         disk_bytes=least(policies, lambda policy: policy.disk_bytes),
@@ -45,6 +47,15 @@ def bounds_of(owner: User, project: Project | None) -> PolicyBounds:
         allow_sudo=all(policy.allow_sudo for policy in policies),
         allow_public_apps=all(policy.allow_public_apps for policy in policies),
     )
+
+
+def max_priority(owner: User, project: Project | None) -> int:
+    """Return the highest priority of a session: by default that of sessions that ask for none; superadmins have any."""
+    if owner.is_superuser:
+        return MAX_PRIORITY
+    own = owner.policy.max_priority
+    by_project = project.policy.max_priority if project and project.policy else None
+    return min(DEFAULT_PRIORITY if own is None else own, MAX_PRIORITY if by_project is None else by_project)
 
 
 def least(policies: Iterable[ResourcePolicy], limit_of: Callable[[ResourcePolicy], Limit | None]) -> Limit | None:

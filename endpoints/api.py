@@ -105,7 +105,7 @@ class AppViewSet(ApiViewSet[Endpoint]):
 
     def _session(self, session_id: str) -> Session:
         """Return the session. Raises Http404 for users who may not see it."""
-        sessions = Session.objects.visible_to(user_of(self.request)).select_related("image")
+        sessions = Session.objects.operable_by(user_of(self.request)).select_related("image")
         return get_object_or_404(sessions.prefetch_related("image__apps", "endpoints"), pk=session_id)
 
     def _endpoint(self, session_id: str, app: str) -> Endpoint:

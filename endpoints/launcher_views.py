@@ -202,7 +202,7 @@ def _launcher_context(session: Session, form: OpenForm) -> dict[str, Any]:
         "apps": apps,
         "form": form,
         "opened": [_OpenedRow(endpoint, by_name.get(endpoint.app)) for endpoint in endpoints],
-        "may_publish": session.owner.policy.allow_public_apps,
+        "may_publish": session.bounds.allow_public_apps,
         "has_ssh": bool(settings.COMPUTE_SSH_ADDRESS),
         "port_pool": settings.COMPUTE_APP_PORTS,
         "is_by_port": app_addresses.site().is_by_port,
@@ -227,5 +227,7 @@ def _is_ready(session: Session, endpoint: Endpoint) -> bool:
 
 def _visible(request: UserRequest, session_id: str) -> Session:
     """Return the session. Raises Http404 for users who may not see it."""
-    sessions = Session.objects.visible_to(request.user).select_related("image", "owner__policy", "host")
+    sessions = Session.objects.operable_by(request.user).select_related(
+        "image", "owner__policy", "project__policy", "host"
+    )
     return get_object_or_404(sessions.prefetch_related("image__apps"), pk=session_id)

@@ -56,7 +56,9 @@ def read_here(sessions: Collection[str] | None = None) -> list[Route]:
 def _with_keys(endpoints: EndpointQuerySet) -> Any:
     """Return the endpoints with all that a route needs, no user's password among it; `host_key` as it is stored."""
     key = HostAccess.objects.filter(name=OuterRef("session__host__name")).values("encrypted_key")
-    related = endpoints.select_related("session__owner__policy", "session__host").defer("session__owner__password")
+    related = endpoints.select_related("session__owner__policy", "session__project__policy", "session__host").defer(
+        "session__owner__password"
+    )
     return related.annotate(host_key=Subquery(key))
 
 
@@ -112,9 +114,9 @@ def obstacle(session: Session) -> str:
 
 
 def is_public(endpoint: Endpoint, now: datetime) -> bool:
-    """Return whether the endpoint is public now: published, not expired, and allowed by its owner's policy."""
-    owner = endpoint.session.owner
-    is_allowed = owner.is_active and owner.policy.allow_public_apps
+    """Return whether the endpoint is public now: published, not expired, and allowed by the policies of its session."""
+    session = endpoint.session
+    is_allowed = session.owner.is_active and session.bounds.allow_public_apps
     return endpoint.is_public and is_allowed and (endpoint.public_until is None or endpoint.public_until > now)
 
 

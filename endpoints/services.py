@@ -214,14 +214,16 @@ def _check_open(endpoint: Endpoint, field: str) -> None:
 
 
 def _check_policy(endpoint: Endpoint, field: str) -> None:
-    if not endpoint.session.owner.policy.allow_public_apps:
+    if not endpoint.session.bounds.allow_public_apps:
         raise RejectedError({field: "Your policy does not allow to open apps to people without an account."})
 
 
 @contextmanager
 def _locked(endpoint: Endpoint) -> Iterator[Endpoint]:
     """Open a transaction, and yield the endpoint's row, locked."""
-    rows = Endpoint.objects.select_for_update(no_key=True, of=("self",)).select_related("session__owner__policy")
+    rows = Endpoint.objects.select_for_update(no_key=True, of=("self",)).select_related(
+        "session__owner__policy", "session__project__policy"
+    )
     with transaction.atomic():
         yield rows.get(pk=endpoint.pk)
 

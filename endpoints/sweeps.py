@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from endpoints import services
 from endpoints.revocations import RETENTION
-from sessions.models import Endpoint, Revocation, ShareLink, Ticket
+from sessions.models import Endpoint, Revocation, ShareLink, Ticket, forbids_public_apps
 
 
 def enforce_deadlines() -> None:
@@ -15,12 +15,12 @@ def enforce_deadlines() -> None:
 
 
 def end_expired_access() -> None:
-    """Unpublish apps and revoke share links that have expired, or that their owner's policy allows no longer."""
+    """Unpublish apps and revoke share links that have expired, or that a policy allows no longer."""
     now = timezone.now()
-    is_over = Q(public_until__lte=now) | Q(session__owner__policy__allow_public_apps=False)
+    is_over = Q(public_until__lte=now) | forbids_public_apps("session__")
     for endpoint in Endpoint.objects.filter(is_over, is_public=True):
         services.unpublish(endpoint, actor=None)
-    is_over = Q(expires_at__lte=now) | Q(endpoint__session__owner__policy__allow_public_apps=False)
+    is_over = Q(expires_at__lte=now) | forbids_public_apps("endpoint__session__")
     for link in ShareLink.objects.filter(is_over, revoked_at=None):
         services.revoke(link, actor=None)
 

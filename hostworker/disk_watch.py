@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Final
 
-from accounts.policies import least
 from hostworker.runtime.base import DiskSpace, Key, Runtime
 from hostworker.terminal_notice import write_to_terminals
 from resources.models import Host
@@ -65,8 +64,7 @@ class DiskWatch:
 
     def _hold_to_limits(self, written: Mapping[Key, int]) -> None:
         for session in self._running():
-            limit = least(session.policies, lambda policy: policy.disk_bytes)
-            used = written.get((session.pk, session.attempt), 0)
+            limit, used = session.bounds.disk_bytes, written.get((session.pk, session.attempt), 0)
             if limit is None or used < WARNED_AT * limit:
                 continue
             if used > limit:

@@ -8,14 +8,15 @@ from typing import Final
 
 from django.utils import timezone
 
-from accounts.models import User
+from accounts.models import Project, User
+from accounts.policies import bounds_of
 from resources.models import ResourceGroup
 from scheduler.advisor import SMALLEST, Advice, SessionAdvice, advise_on
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.types import SessionRequest, Shape, Traits
 from scheduler.host_traits import OfferedTraits, needed_traits
 from scheduler.state_cache import StateCache
-from sessions import services
+from sessions import policy_checks, services
 from sessions.services import LaunchRequest
 
 ESTIMATED_ID: Final = "order"  # prefix of the ids of the requests asked about
@@ -42,11 +43,11 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
     """
     planned = services.check(owner, order)
     now = timezone.now()
-    groups = {group.pk: group.name for group in ResourceGroup.objects.usable_by(owner)}
+    groups = {group.pk: group.name for group in ResourceGroup.objects.usable_for(owner, order.project)}
     if any(not session.has_succeeded for session in order.depends_on):
         blocked = (SessionAdvice(None, DEPENDENCY_TEXT),) * order.count
         return Estimate(advice=Advice(sessions=blocked), group_names=groups)
-    state, offered = _state_after_pass(owner, now)
+    state, offered = _state_after_pass(owner, order.project, now)
     traits = needed_traits(
         order.resource_group.pk,
         offered,
@@ -63,14 +64,14 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
     return Estimate(advice=_not_before(advice, order.not_before, now), group_names=groups)
 
 
-def _state_after_pass(owner: User, now: datetime) -> tuple[IncrementalState, OfferedTraits]:
+def _state_after_pass(owner: User, project: Project | None, now: datetime) -> tuple[IncrementalState, OfferedTraits]:
     """Return the state after the next pass, as a copy for the caller, and what each group offers.
 
     All threads share this process's cache.
     """
     with cache_lock:
         state = state_cache.take(now)
-        state.add_limits({owner.pk: owner.policy.limits()})
+        state.add_limits({owner.pk: owner.policy.limits()}, {project.pk: project.limits()} if project else {})
         state.serve(now)  # its placements stay unconfirmed, and are read again the next time
         state_cache.put_back(state)
         return state.incremental.copy(), state.offered
@@ -78,7 +79,8 @@ def _state_after_pass(owner: User, now: datetime) -> tuple[IncrementalState, Off
 
 def requests_of(owner: User, order: LaunchRequest, now: datetime, traits: Traits = ()) -> list[SessionRequest]:
     """Return the scheduler's requests for the sessions of `order`, whose hosts must have these traits."""
-    bounds = [bound for bound in (order.time_limit, owner.policy.max_lifetime) if bound is not None]
+    most = bounds_of(owner, order.project).max_lifetime
+    bounds = [bound for bound in (order.time_limit, most) if bound is not None]
     return [
         SessionRequest(
             id=f"{ESTIMATED_ID}-{number:04}",
@@ -88,9 +90,10 @@ def requests_of(owner: User, order: LaunchRequest, now: datetime, traits: Traits
             memory_bytes=order.memory,
             fgpu_milli=order.fgpu,
             traits=traits,
-            priority=order.priority,
+            priority=policy_checks.priority_of(owner, order.project, order.priority),
             queued_at=now,
             duration=min(bounds, default=None),
+            project_id=order.project.pk if order.project else None,
             image_id=order.image.pk or 0,
         )
         for number in range(order.count)

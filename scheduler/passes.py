@@ -1,7 +1,8 @@
 """A scheduling pass over a resource group: lock, read, plan and write leases; then explain why the others wait.
 
 Each group has a lock, a state and passes of its own, so that none waits for another. What groups share are the limits
-of users: before a pass writes, it locks the users whose limits apply, and checks them against what is held by then.
+of users and projects: before a pass writes, it locks those whose limits apply, and checks them against what is held by
+then.
 """
 
 import gc

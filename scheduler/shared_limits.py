@@ -1,53 +1,79 @@
-"""The limits of users across resource groups, whose passes run at the same time: checked under a lock of each user."""
+"""The limits of users and projects across resource groups, whose passes run at the same time.
 
-from collections.abc import Sequence
+They are checked under a lock of each user and project whose limits apply.
+"""
+
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from django.db import connection
 
 from accounts import limits
 from accounts.limits import Amounts, PolicyLimits
-from scheduler.core.remaining_limits import UNLIMITED
+from scheduler.core.remaining_limits import UNLIMITED, RemainingLimits
 from scheduler.core.types import Placement
 from scheduler.state import SchedulerState
 from sessions import usage
 
 LIMITS_LOCK: Final = 0x4750554C  # "GPUL": advisory lock, of each user with limits, until the transaction ends
+PROJECTS_LOCK: Final = 0x4750554D  # the same of each project
 NOBODY: Final = 0  # in place of a user: held by all passes together, or by one alone
-_LOCK_OWNERS: Final = """
-    SELECT pg_advisory_xact_lock(%s, owner) FROM (SELECT unnest(%s::int[]) AS owner ORDER BY 1) AS owners
-"""  # in the order of ids, so that two passes never wait for each other
+_LOCK_HOLDERS: Final = """
+    SELECT pg_advisory_xact_lock(%s, holder) FROM (SELECT unnest(%s::int[]) AS holder ORDER BY 1) AS holders
+"""  # in the order of ids, users before projects, so that two passes never wait for each other
 
 
 class ExceededLimitError(Exception):
     """A pass over another group has used up a limit since the state was read; nothing may be written by that state."""
 
 
-def hold(state: SchedulerState, placements: Sequence[Placement]) -> None:
-    """Lock the users with limits among the owners of `placements` and check these against what they hold by now.
+class _Asked:
+    """What placements ask of holders of one kind, users or projects, whose limits apply."""
 
-    In the transaction that writes them next. Raises ExceededLimitError. Three queries; none where no limits apply.
+    def __init__(self) -> None:
+        self.amounts: dict[int, Amounts] = {}
+        self.limits: dict[int, PolicyLimits] = {}
+
+    def add(self, holder_id: int, remaining: RemainingLimits | None, one: Amounts) -> None:
+        """Count a placement of the holder; no-op where no limit applies."""
+        if remaining is not None and remaining.limits != UNLIMITED:
+            self.limits[holder_id] = remaining.limits
+            self.amounts[holder_id] = self.amounts.get(holder_id, Amounts()) + one
+
+    def check(self, kind: str, held: Mapping[int, Amounts]) -> None:
+        """Raise ExceededLimitError where what is held and asked together exceeds a limit."""
+        for holder_id, policy_limits in self.limits.items():
+            wanted = self.amounts[holder_id] + held.get(holder_id, Amounts())
+            if names := limits.exceeded(policy_limits, wanted):
+                raise ExceededLimitError(f"{kind} {holder_id}: {', '.join(names)} by now")
+
+
+def hold(state: SchedulerState, placements: Sequence[Placement]) -> None:
+    """Lock the users and projects with limits among those of `placements`, and check them against what is held by now.
+
+    In the transaction that writes them next. Raises ExceededLimitError. Three queries, two more with projects; none
+    where no limits apply.
     """
-    asked: dict[int, Amounts] = {}
-    limits_of: dict[int, PolicyLimits] = {}
+    users, projects = _Asked(), _Asked()
+    cluster = state.incremental.cluster
     for placement in placements:
         session = state.placed(placement.session_id)
-        for remaining in state.incremental.cluster.limits_of(session.owner_id, None):
-            if remaining.limits != UNLIMITED:
-                limits_of[session.owner_id] = remaining.limits
         shape = session.shape
         one = Amounts(cpu=shape.cpu, memory=shape.memory_bytes, fgpu=shape.fgpu_milli, sessions=1)
-        asked[session.owner_id] = asked.get(session.owner_id, Amounts()) + one
-    if not limits_of:
+        users.add(session.owner_id, cluster.user_limits(session.owner_id), one)
+        if session.project_id is not None:
+            projects.add(session.project_id, cluster.project_limits(session.project_id), one)
+    if not users.limits and not projects.limits:
         return
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock_shared(%s, %s)", [LIMITS_LOCK, NOBODY])
-        cursor.execute(_LOCK_OWNERS, [LIMITS_LOCK, list(limits_of)])
-    held = usage.held_by(limits_of)
-    for owner_id, policy_limits in limits_of.items():
-        wanted = asked[owner_id] + held.get(owner_id, Amounts())
-        if names := limits.exceeded(policy_limits, wanted):
-            raise ExceededLimitError(f"user {owner_id} holds more {', '.join(names)} by now")
+        for lock, asked in ((LIMITS_LOCK, users), (PROJECTS_LOCK, projects)):
+            if asked.limits:
+                cursor.execute(_LOCK_HOLDERS, [lock, list(asked.limits)])
+    if users.limits:
+        users.check("user", usage.held_by(users.limits))
+    if projects.limits:
+        projects.check("project", usage.held_for(projects.limits))
 
 
 def hold_alone() -> None:

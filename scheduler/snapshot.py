@@ -16,11 +16,9 @@ from django.db.models import (
     DateTimeField,
     ExpressionWrapper,
     F,
-    IntegerField,
     Max,
     Q,
     QuerySet,
-    Value,
     When,
 )
 from django.db.models.expressions import RawSQL
@@ -28,7 +26,7 @@ from django.db.models.functions import Coalesce, Greatest, Least
 from psycopg.types.datetime import TimestamptzLoader
 
 from accounts.limits import Amounts, PolicyLimits
-from accounts.models import User
+from accounts.models import Project, User
 from resources.models import Gpu, Host, HostStatus, ResourceGroup
 from resources.tiers import Tier
 from scheduler.claims import hold_of
@@ -65,7 +63,7 @@ Row = TypeVar("Row")
 NO_DEPENDENCY: Final = EPOCH  # in place of the time of the last success, for sessions without dependencies
 NOTHING: Final = Amounts()
 CHANGE_RETENTION_SECONDS: Final = 300  # longer than the interval at which every reader reads everything again
-HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int, bool, str]
+HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None, int, bool, str]
 WaitingRow = tuple[Any, ...]
 RowsOf = Callable[[SessionQuerySet], QuerySet[Any, Row]]
 _IDS: Final = object()  # placeholder of the ids in a compiled query
@@ -122,19 +120,20 @@ class FullState:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChanges:
-    """Changed sessions, those that still wait or run, and the limits of the owners who wait."""
+    """Changed sessions, those that still wait or run, and the limits of owners and projects who wait."""
 
     ids: frozenset[str]
     waiting: Sequence[WaitingSession] = ()
     running: Sequence[RunningSession] = ()
     limits: Mapping[int, PolicyLimits] = field(default_factory=dict)
+    project_limits: Mapping[int, PolicyLimits] = field(default_factory=dict)
     used: Used = field(default_factory=dict)
     claims: Mapping[str, StoredClaim] = field(default_factory=dict)  # of those that wait, by id
     since: str
 
 
 def load(now: datetime, group_id: int | None = None) -> FullState:
-    """Return the whole state, or that of a group; fifteen queries, two more with a fair group.
+    """Return the whole state, or that of a group; fifteen queries, two more with a fair group, one with projects.
 
     Inactive groups offer no host. The state of a group has its hosts, those who wait for it, and all that runs:
     elsewhere it counts against limits alone.
@@ -160,6 +159,7 @@ def load(now: datetime, group_id: int | None = None) -> FullState:
         owners={
             owner_id: LimitHolder(limits=its, used=held.get(owner_id, NOTHING)) for owner_id, its in limits.items()
         },
+        projects=_project_holders(projects_of(waiting), running),
         running=tuple(running),
         rules=rules,
         closed_groups=closed_groups,
@@ -185,7 +185,7 @@ def load_changes(
 
     `offered` is what the groups offered in the whole state: a change of these has everything read again.
     `is_fair`: whether a group has fair order, in which what ended sessions have used matters.
-    Takes one query without changes, else three to seven. A concurrent commit is read now or the next time, possibly
+    Takes one query without changes, else three to eight. A concurrent commit is read now or the next time, possibly
     twice, but never missed.
     """
     with connection.cursor() as cursor:
@@ -203,6 +203,7 @@ def load_changes(
         claims=claims,
         running=_running(ids),
         limits=limits_of({session.request.owner_id for session in waiting}) if waiting else {},
+        project_limits=project_limits_of(projects_of(waiting)),
         used=used_by_owners_of(ids) if is_fair else {},
         since=next_since,
     )
@@ -219,19 +220,49 @@ def limits_of(owner_ids: Collection[int]) -> dict[int, PolicyLimits]:
     return {user.pk: user.policy.limits() for user in User.objects.filter(pk__in=owner_ids).select_related("policy")}
 
 
+def projects_of(waiting: Iterable[WaitingSession]) -> set[int]:
+    """Return the ids of the projects of these sessions."""
+    return {session.request.project_id for session in waiting if session.request.project_id is not None}
+
+
+def project_limits_of(project_ids: Collection[int]) -> dict[int, PolicyLimits]:
+    """Return the limits of these projects, by id; takes one query, none without projects."""
+    if not project_ids:
+        return {}
+    found = Project.objects.filter(pk__in=project_ids).select_related("policy")
+    return {project.pk: project.limits() for project in found}
+
+
+def _project_holders(project_ids: Collection[int], running: Iterable[RunningSession]) -> dict[int, LimitHolder]:
+    held = project_usage_of(running) if project_ids else {}
+    return {
+        project_id: LimitHolder(limits=its, used=held.get(project_id, NOTHING))
+        for project_id, its in project_limits_of(project_ids).items()
+    }
+
+
 def usage_of(running: Iterable[RunningSession]) -> dict[int, Amounts]:
     """Return what the sessions of each user hold, by user id."""
+    return _usage_by((one.owner_id, one) for one in running)
+
+
+def project_usage_of(running: Iterable[RunningSession]) -> dict[int, Amounts]:
+    """Return what the sessions of each project hold, by project id."""
+    return _usage_by((one.project_id, one) for one in running if one.project_id is not None)
+
+
+def _usage_by(running: Iterable[tuple[int, RunningSession]]) -> dict[int, Amounts]:
     held: dict[int, list[int]] = {}
-    for one in running:
-        sums = held.setdefault(one.owner_id, [0, 0, 0, 0])
+    for holder_id, one in running:
+        sums = held.setdefault(holder_id, [0, 0, 0, 0])
         sums[0] += one.cpu
         sums[1] += one.memory_bytes
         for _, milli in one.shares:
             sums[2] += milli
         sums[3] += 1
     return {
-        owner_id: Amounts(cpu=sums[0], memory=sums[1], fgpu=sums[2], sessions=sums[3])
-        for owner_id, sums in held.items()
+        holder_id: Amounts(cpu=sums[0], memory=sums[1], fgpu=sums[2], sessions=sums[3])
+        for holder_id, sums in held.items()
     }
 
 
@@ -309,7 +340,7 @@ def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
         *("required_roots", "priority"),
         Greatest("created_at", "not_before"),  # since when it waits for capacity, dependencies aside
         time_bound(),
-        Value(None, output_field=IntegerField()),  # no project yet
+        "project_id",
         *("image_id", "charge_percent", "not_before", "wanted_roots", "image__architecture", "image__is_local"),
         "refused_until",
         F("id"),
@@ -382,9 +413,7 @@ def _running(ids: Collection[str] | None) -> list[RunningSession]:
     rows = _fetch(_hosted_rows, ids)
     shares = _shares_of([row[0] for row in rows])
     return [
-        RunningSession(
-            *row[:5], shares.get(row[0], ()), *row[5:7], None, row[7], is_preemptible=row[8], preempted_for=row[9]
-        )
+        RunningSession(*row[:5], shares.get(row[0], ()), *row[5:9], is_preemptible=row[9], preempted_for=row[10])
         for row in rows
     ]
 
@@ -415,7 +444,8 @@ def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
         begun=Coalesce("started_at", "status_at"), end=end, may_end=may_end
     )
     return hosted.values_list(
-        *("pk", "owner_id", "host_id", "cpu", "memory", "begun", "end", "charge_percent", "may_end", "preempted_for")
+        *("pk", "owner_id", "host_id", "cpu", "memory", "begun", "end", "project_id", "charge_percent", "may_end"),
+        "preempted_for",
     )
 
 

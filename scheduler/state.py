@@ -7,6 +7,7 @@ decisions were not written, as when a pass fails, must be dropped.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final
 
 from accounts.limits import PolicyLimits
@@ -17,7 +18,7 @@ from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.preemption import Candidates, Preemption, find_preemption
 from scheduler.core.types import ClassKey, LimitHolder, Placement, RunningSession, SessionRequest, Shape, Traits
 from scheduler.fair_use import has_fair_group
-from scheduler.snapshot import NOTHING, FullState, StateChanges, WaitingSession, usage_of
+from scheduler.snapshot import NOTHING, FullState, StateChanges, WaitingSession, project_usage_of, usage_of
 from scheduler.wait_status import as_stored, needs_update
 from sessions.lifecycle import Reason
 from sessions.models import WaitStatus
@@ -74,21 +75,27 @@ class SchedulerState:
             [running for name, running in here.items() if name not in same],
         )
         self.incremental.cluster.set_used(changes.used)
-        self.add_limits(changes.limits)
+        self.add_limits(changes.limits, changes.project_limits)
         for session_id, session in waiting.items():
             self._store(session)
             self._blocked.add(session_id)
             if session_id in changes.claims:
                 self._take_hold(session.request, changes.claims[session_id])
 
-    def add_limits(self, limits: Mapping[int, PolicyLimits]) -> None:
-        """Add the limits of users, by id, that are not known yet."""
-        usage = None
-        for owner_id, policy_limits in limits.items():
-            if not self.incremental.cluster.knows_holder(owner_id):
-                usage = usage_of(self._running.values()) if usage is None else usage
-                holder = LimitHolder(limits=policy_limits, used=usage.get(owner_id, NOTHING))
-                self.incremental.cluster.add_holder(owner_id, holder)
+    def add_limits(
+        self, limits: Mapping[int, PolicyLimits], project_limits: Mapping[int, PolicyLimits] = MappingProxyType({})
+    ) -> None:
+        """Add the limits of users and of projects, by id, that are not known yet."""
+        cluster = self.incremental.cluster
+        if new := {holder_id for holder_id in limits if not cluster.knows_holder(holder_id)}:
+            usage = usage_of(self._running.values())
+            for owner_id in new:
+                cluster.add_holder(owner_id, LimitHolder(limits=limits[owner_id], used=usage.get(owner_id, NOTHING)))
+        if new := {holder_id for holder_id in project_limits if not cluster.knows_project(holder_id)}:
+            usage = project_usage_of(self._running.values())
+            for project_id in new:
+                held = usage.get(project_id, NOTHING)
+                cluster.add_project(project_id, LimitHolder(limits=project_limits[project_id], used=held))
 
     def enqueue_due(self, now: datetime) -> None:
         """Add to the queue the sessions whose dependencies have succeeded and whose start time has come."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import asdict, replace
-from typing import Any, ClassVar, cast
+from typing import Any, ClassVar, Final, cast
 
 from django.db.models import Prefetch, QuerySet
 from django.http import HttpResponse
@@ -47,6 +47,10 @@ OPENED = Prefetch("endpoints", Endpoint.objects.unclosed())
 DEPENDENCIES = Prefetch("depends_on", Session.objects.only("pk").order_by("pk"))
 
 
+# What managers may do with the sessions of their project's members; for the rest a session must be operable.
+FOR_MANAGERS: Final = frozenset({"list", "retrieve", "create", "terminate", "events", "stats", None})
+
+
 class UnavailableError(APIException):
     """The resource exists but is not available now; the detail has the cause."""
 
@@ -77,10 +81,12 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions):
 
     def get_queryset(self) -> QuerySet[Session]:
         """Return the sessions visible to the caller with related rows: a constant number of queries for any number."""
-        sessions: QuerySet[Session] = Session.objects.visible_to(user_of(self.request))
+        user, everything = user_of(self.request), Session.objects.all()
+        is_seen = self.action in FOR_MANAGERS
+        sessions: QuerySet[Session] = everything.visible_to(user) if is_seen else everything.operable_by(user)
         if self.action == "list":
             sessions = _filtered(sessions, self.query)
-        related = ("owner__policy", "image", "resource_group", "host", "lease", "idle_notice")
+        related = ("owner__policy", "project__policy", "image", "resource_group", "host", "lease", "idle_notice")
         return (
             sessions.select_related(*related)
             .prefetch_related("lease__shares__gpu", "image__apps", "mounts", DEPENDENCIES, OPENED)
@@ -191,6 +197,8 @@ def _filtered(sessions: QuerySet[Session], asked: Mapping[str, Any]) -> QuerySet
         sessions = sessions.filter(name__icontains=asked["name"])
     if "owner" in asked:
         sessions = sessions.filter(owner__email__iexact=asked["owner"])
+    if "project" in asked:
+        sessions = sessions.filter(project__name=asked["project"])
     return sessions
 
 

@@ -18,7 +18,9 @@ logger = logging.getLogger(__name__)
 def sessions_on(host: Host) -> "list[Session]":
     """Return the sessions that hold resources of the host, those of the same owner together; one query."""
     found = Session.objects.filter(host=host, status__in=HOSTED)
-    return list(found.select_related("owner__policy", "host", "image").order_by("owner__email", "name"))
+    return list(
+        found.select_related("owner__policy", "project__policy", "host", "image").order_by("owner__email", "name")
+    )
 
 
 def drain(host: Host, *, end_at: datetime | None, reason: str, actor: User) -> list[Session]:

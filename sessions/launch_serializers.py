@@ -8,7 +8,8 @@ from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 from rest_framework.exceptions import ValidationError
 
-from accounts.models import User
+from accounts.models import Project, User
+from accounts.policies import MAX_PRIORITY
 from accounts.serializers import StrictSerializer
 from folders.mount_paths import MAX_PATH_LENGTH
 from folders.names import MAX_NAME_LENGTH
@@ -25,8 +26,6 @@ AS_WRITTEN = ("name", "count", "priority", "command", "time_limit", "not_before"
 SESSION_ID = re.compile("[a-z2-7]{16}")
 AMOUNTS = ("cpu", "memory", "shared_memory", "fgpu")
 DEFAULT_SHARED_MEMORY = 64 * MIB
-DEFAULT_PRIORITY: int = Session._meta.get_field("priority").default
-MAX_PRIORITY = 100
 
 
 @extend_schema_field({"type": "object", "additionalProperties": {"type": "string"}})
@@ -113,7 +112,12 @@ class LaunchRequestSerializer(StrictSerializer):
     fgpu = FgpuField(required=False, help_text="0 when left out")
     count = serializers.IntegerField(default=1, min_value=1, max_value=validation.MAX_COUNT)
     env = EnvironmentField(required=False, help_text="Environment variables")
-    priority = serializers.IntegerField(default=DEFAULT_PRIORITY, min_value=0, max_value=MAX_PRIORITY)
+    priority = serializers.IntegerField(
+        required=False, min_value=0, max_value=MAX_PRIORITY, help_text="The higher, the earlier; 10 when left out"
+    )
+    project = serializers.CharField(
+        required=False, allow_null=True, max_length=64, help_text="One of the caller's, whose limits apply as well"
+    )
 
     command = serializers.CharField(
         required=False,
@@ -130,17 +134,15 @@ class LaunchRequestSerializer(StrictSerializer):
     depends_on = SessionsField(required=False, help_text="Ids of sessions that must succeed before it starts")
     mounts = MountsField(required=False, help_text="Folders to mount beside those that are always mounted")
 
-    def validate_priority(self, priority: int) -> int:
-        """Return the priority; raise ValidationError above the default unless the caller is a superadmin."""
-        if priority > DEFAULT_PRIORITY and not self._user.is_superuser:
-            raise ValidationError(f"Only superadmins may ask for more than {DEFAULT_PRIORITY}.")
-        return priority
-
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Return the fields of `LaunchRequest`; raise ValidationError with all names that do not exist."""
         errors: dict[str, str] = {}
         found: dict[str, Any] = {}
-        for resolve in (self._find_image, self._find_group, _find_amounts, self._find_dependencies, self._find_mounts):
+        resolvers = (
+            *(self._find_image, self._find_project, self._find_group),
+            *(_find_amounts, self._find_dependencies, self._find_mounts),
+        )
+        for resolve in resolvers:
             try:
                 found |= resolve({**attrs, **found})
             except ValidationError as error:
@@ -149,7 +151,7 @@ class LaunchRequestSerializer(StrictSerializer):
             raise ValidationError(errors)
         return {
             **{name: attrs[name] for name in AS_WRITTEN if name in attrs},
-            **{name: found[name] for name in ("image", "resource_group", "depends_on", "mounts", *AMOUNTS)},
+            **{name: found[name] for name in ("image", "project", "resource_group", "depends_on", "mounts", *AMOUNTS)},
             "environment": attrs.get("env", {}),
             "is_preemptible": attrs.get("preemptible"),
         }
@@ -177,11 +179,17 @@ class LaunchRequestSerializer(StrictSerializer):
             raise ValidationError(error.errors) from None
 
     def _find_group(self, attrs: Mapping[str, Any]) -> dict[str, ResourceGroup]:
-        return {"resource_group": group_for(self._user, attrs.get("resource_group"))}
+        project = attrs.get("project")
+        if isinstance(project, str):  # unknown, and reported already
+            return {}
+        return {"resource_group": group_for(self._user, attrs.get("resource_group"), project)}
+
+    def _find_project(self, attrs: Mapping[str, Any]) -> dict[str, Project | None]:
+        return {"project": project_for(self._user, attrs.get("project"))}
 
     def _find_dependencies(self, attrs: Mapping[str, Any]) -> dict[str, list[Session]]:
         ids = attrs.get("depends_on", [])
-        found = list(Session.objects.visible_to(self._user).filter(pk__in=ids)) if ids else []
+        found = list(Session.objects.operable_by(self._user).filter(pk__in=ids)) if ids else []
         if unknown := set(ids) - {session.pk for session in found}:
             raise ValidationError({"depends_on": f"There is no session {min(unknown)!r} of yours."})
         return {"depends_on": found}
@@ -203,9 +211,22 @@ class LaunchRequestSerializer(StrictSerializer):
         }
 
 
-def group_for(user: User, name: str | None) -> ResourceGroup:
-    """Return the group of this name, or the only one that the user may use. Raises ValidationError; one query."""
-    groups = list(ResourceGroup.objects.usable_by(user))
+def project_for(user: User, name: str | None) -> Project | None:
+    """Return the project of this name, None for none. Raises ValidationError; one query at most."""
+    if name is None:
+        return None
+    try:
+        return Project.objects.usable_by(user).select_related("policy").get(name=name)
+    except Project.DoesNotExist:
+        raise ValidationError({"project": f"You are not a member of an active project {name!r}."}) from None
+
+
+def group_for(user: User, name: str | None, project: Project | None = None) -> ResourceGroup:
+    """Return the group of this name, or the only one that the user may use for the project, or for none.
+
+    Raises ValidationError; one query.
+    """
+    groups = list(ResourceGroup.objects.usable_for(user, project))
     wanted = [group for group in groups if name in (None, group.name)]
     if len(wanted) == 1:
         return wanted[0]

@@ -47,7 +47,7 @@ class Reason(StrEnum):
     IDLE_WARNED = "IDLE_WARNED"  # idle by a rule: its owner was warned that it ends; its status stays
     SNOOZED = "SNOOZED"  # its end as an idle session was put off; its status stays
     USER_REQUEST = "USER_REQUEST"  # ended by its owner
-    ADMIN_REQUEST = "ADMIN_REQUEST"  # ended by a superadmin
+    ADMIN_REQUEST = "ADMIN_REQUEST"  # ended by a superadmin, or by a manager of its project
     IDLE = "IDLE"  # idle by a rule for longer than its owner was given
     LIFETIME = "LIFETIME"  # reached the lifetime limit of its owner's policy
     TIME_LIMIT = "TIME_LIMIT"  # reached the time limit that its owner set

@@ -13,6 +13,7 @@ from django.db import transaction
 from django.utils.dateparse import parse_datetime
 
 from accounts.models import User
+from accounts.policies import PolicyBounds
 from resources.kick import kick_scheduler
 from resources.models import ResourceGroup
 from sessions import host_faults, notes, notify
@@ -60,9 +61,9 @@ class StoredClaim:
         return cls(group_id=value["group_id"], host_id=value["host_id"], shares=shares, at=at)
 
 
-def is_asked(owner: User, wanted: bool | None) -> bool:
-    """Return whether a session of `owner` is preemptible; `wanted` None leaves it to the policy."""
-    return owner.policy.preemptible_only if wanted is None else wanted
+def is_asked(bounds: PolicyBounds, wanted: bool | None) -> bool:
+    """Return whether a session under these bounds is preemptible; `wanted` None leaves it to the policies."""
+    return bounds.preemptible_only if wanted is None else wanted
 
 
 def charge_percent(group: ResourceGroup, *, is_preemptible: bool) -> int:

@@ -42,12 +42,18 @@ class MountSerializer(serializers.ModelSerializer[Mount]):
 
 
 class SessionSerializer(serializers.ModelSerializer[Session]):
-    """A session as its owner and superadmins see it. Memory in bytes; `gpus` is empty while it holds none."""
+    """A session as its owner, managers of its project and superadmins see it.
+
+    Memory in bytes; `gpus` is empty while it holds none.
+    """
 
     owner = serializers.EmailField(source="owner.email", read_only=True)
     status = serializers.ChoiceField(choices=[status.value for status in Status], read_only=True)
     reason = serializers.ChoiceField(choices=[reason.value for reason in Reason], read_only=True)
     detail = serializers.CharField(read_only=True, help_text="The reason in words")
+    project = serializers.CharField(
+        source="project.name", default=None, read_only=True, allow_null=True, help_text="Whose limits apply as well"
+    )
     image = serializers.CharField(source="image.reference", read_only=True)
     environment = serializers.CharField(source="image.environment", read_only=True)
     version = serializers.CharField(source="image.version", read_only=True)
@@ -93,7 +99,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
     class Meta:
         model = Session
         fields = (
-            *("id", "name", "owner", "status", "reason", "detail", "image", "environment", "version"),
+            *("id", "name", "owner", "project", "status", "reason", "detail", "image", "environment", "version"),
             *("resource_group", "cpu", "memory", "shared_memory", "fgpu", "host", "gpus", "env", "priority"),
             *("kind", "command", "time_limit", "not_before", "depends_on", "eta", "eta_reason", "result"),
             *("attempt", "exit_code", "created_at", "status_at", "started_at", "ends_at", "ended_at"),
@@ -196,7 +202,10 @@ class SessionQuery(serializers.Serializer[Any]):
     tab = serializers.ChoiceField(choices=[tab.value for tab in Tab], required=False)
     status = serializers.ChoiceField(choices=[status.value for status in Status], required=False)
     name = serializers.CharField(required=False, max_length=64, help_text="A part of the name, in any case")
-    owner = serializers.CharField(required=False, max_length=254, help_text="E-mail address; for superadmins")
+    owner = serializers.CharField(
+        required=False, max_length=254, help_text="E-mail address; for superadmins and managers of projects"
+    )
+    project = serializers.CharField(required=False, max_length=64, help_text="The name of a project")
 
 
 class LogsQuery(serializers.Serializer[Any]):

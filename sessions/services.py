@@ -10,15 +10,15 @@ from django.db import DataError, IntegrityError, InternalError, connection, tran
 from django.db.models import Count, Q
 from django.utils import timezone
 
-from accounts import limits
 from accounts.limits import Amounts
-from accounts.models import User
+from accounts.models import Project, User
+from accounts.policies import bounds_of
 from resources.capacity import Capacity, shortfalls
 from resources.kick import kick_scheduler
 from resources.models import Host, Image, ResourceGroup
-from resources.units import amount_text, span_text
-from sessions import image_choice, mounts, notes, notify, preemption, usage, validation
-from sessions.errors import GENERAL, RejectedError
+from resources.units import amount_text
+from sessions import image_choice, mounts, notes, notify, policy_checks, preemption, validation
+from sessions.errors import RejectedError
 from sessions.lifecycle import FINAL, IN_CONTAINER, LIVE, Kind, Reason, Status
 from sessions.models import Mount, Placed, Session, SessionEvent, StaleSessionError, schedule
 from sessions.mounts import MountPlan, MountRequest
@@ -46,13 +46,14 @@ class LaunchRequest:
     name: str = ""  # empty: a random one
     count: int = 1
     environment: Mapping[str, str] = field(default_factory=dict)
-    priority: int = 10
+    priority: int | None = None  # None: the default, as far as the policies allow it
     command: str = ""  # of a batch session, which ends with it; empty: an interactive one
     time_limit: timedelta | None = None
     not_before: datetime | None = None
     depends_on: Sequence[Session] = ()
     mounts: Sequence[MountRequest] = ()
     is_preemptible: bool | None = None  # may be ended for others; None: as the owner's policy says
+    project: Project | None = None
 
 
 def submit(owner: User, request: LaunchRequest) -> list[Session]:
@@ -65,8 +66,10 @@ def submit(owner: User, request: LaunchRequest) -> list[Session]:
     with transaction.atomic():
         # Serializes names and the pending limit per user; no_key, so that rows that only refer to the user do not wait.
         User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+        if request.project is not None:  # the same for the pending limit of the project
+            Project.objects.select_for_update(no_key=True, of=("self",)).get(pk=request.project.pk)
         names = _names(owner, request)
-        _check_pending_limit(owner, request)
+        policy_checks.check_pending(owner, request.project, request.count)
         if planned.mounts and not mounts.lock_folders(planned):
             raise RejectedError({"mounts": "A folder was just deleted or withdrawn; choose again."})
         request = replace(request, image=image_choice.stored(request.image))
@@ -94,7 +97,7 @@ def check(owner: User, request: LaunchRequest) -> MountPlan:
     planned = mounts.plan(owner, request.mounts)
     _check_request(owner, request, planned)
     _names(owner, request)
-    _check_pending_limit(owner, request)
+    policy_checks.check_pending(owner, request.project, request.count)
     return planned
 
 
@@ -205,10 +208,12 @@ def set_aside(refused: Mapping[str, str], until: datetime) -> None:
 
 def problems(owner: User, request: LaunchRequest, planned: MountPlan | None = None) -> dict[str, str]:
     """Return {field: message} for what can never be granted, whatever else runs or waits; one message per field."""
-    if ResourceGroup.objects.usable_by(owner).filter(pk=request.resource_group.pk).exists():
-        refused = _capacity_errors(request) | _grant_errors(owner, request)
-    else:
-        refused = {"resource_group": "You may not use this resource group."}
+    if error := policy_checks.project_error(owner, request.project):
+        return {"project": error}
+    group, is_batch = request.resource_group, bool(request.command)
+    refused = policy_checks.group_errors(owner, group, request.project, is_batch=is_batch)
+    if "resource_group" not in refused:
+        refused |= _capacity_errors(request) | _grant_errors(owner, request)
     planned = planned or mounts.plan(owner, request.mounts)
     if found := mounts.errors(request.resource_group, request.mounts, planned):
         refused["mounts"] = " ".join(found)
@@ -225,10 +230,12 @@ def _rows(
     owner: User, request: LaunchRequest, names: Sequence[str], now: datetime, planned: MountPlan
 ) -> Iterator[Session]:
     reason = Reason.DEPENDENCY if request.depends_on else Reason.SUBMITTED
-    is_preemptible = preemption.is_asked(owner, request.is_preemptible)
+    bounds = bounds_of(owner, request.project)
+    is_preemptible = preemption.is_asked(bounds, request.is_preemptible)
     for position, name in enumerate(names):
         yield Session(
             owner=owner,
+            project=request.project,
             name=name,
             image=request.image,
             resource_group=request.resource_group,
@@ -237,8 +244,8 @@ def _rows(
             shared_memory=request.shared_memory,
             fgpu=request.fgpu,
             environment=dict(request.environment),
-            priority=request.priority,
-            allow_sudo=owner.policy.allow_sudo,
+            priority=policy_checks.priority_of(owner, request.project, request.priority),
+            allow_sudo=bounds.allow_sudo,
             is_preemptible=is_preemptible,
             charge_percent=preemption.charge_percent(request.resource_group, is_preemptible=is_preemptible),
             kind=(Kind.BATCH if request.command else Kind.INTERACTIVE).value,
@@ -273,7 +280,7 @@ def _shape_errors(request: LaunchRequest) -> dict[str, str]:
 
 
 def _grant_errors(owner: User, request: LaunchRequest) -> dict[str, str]:
-    """Return {field: message} for what the user's policy or the image never allows."""
+    """Return {field: message} for what the policies or the image never allow."""
     errors = {}
     if refusal := image_choice.refusal(owner, request.image):
         errors["image"] = refusal
@@ -282,18 +289,17 @@ def _grant_errors(owner: User, request: LaunchRequest) -> dict[str, str]:
         if getattr(request, name) < least:
             errors[name] = f"{image} needs at least {amount_text(name, least)}."
     asked = Amounts(cpu=request.cpu, memory=request.memory, fgpu=request.fgpu, sessions=1)
-    policy = owner.policy.limits()
-    for name in limits.exceeded(policy, asked):
-        if name == "sessions":
-            errors[GENERAL] = "Your policy allows no sessions."
-        else:
-            errors[name] = f"Your policy allows at most {amount_text(name, getattr(policy, name))}."
-    most = owner.policy.max_lifetime
-    if request.time_limit and most and request.time_limit > most:
-        errors["time_limit"] = f"Your policy ends sessions after {span_text(most)}."
+    errors |= policy_checks.limit_errors(
+        owner,
+        request.project,
+        asked,
+        count=request.count,
+        priority=request.priority,
+        time_limit=request.time_limit,
+    )
     if error := _dependency_error(owner, request):
         errors["depends_on"] = error
-    if request.is_preemptible is False and owner.policy.preemptible_only:
+    if request.is_preemptible is False and bounds_of(owner, request.project).preemptible_only:
         errors["is_preemptible"] = "Your policy allows preemptible sessions only."
     return errors
 
@@ -303,7 +309,7 @@ def _dependency_error(owner: User, request: LaunchRequest) -> str | None:
     ids = {session.pk for session in request.depends_on}
     if len(ids) > validation.MAX_DEPENDENCIES:
         return f"A session can depend on at most {validation.MAX_DEPENDENCIES} others."
-    known = Session.objects.visible_to(owner).filter(pk__in=ids)
+    known = Session.objects.operable_by(owner).filter(pk__in=ids)
     if ids and known.count() < len(ids):
         return "You can only depend on sessions of your own."
     failed = known.failed().first() if ids else None
@@ -356,11 +362,3 @@ def _numbered(base: str, count: int) -> list[str]:
 def _taken(owner: User, names: Sequence[str]) -> Collection[str]:
     """Return those of the names that live sessions of the owner have."""
     return Session.objects.filter(owner=owner, name__in=names, status__in=LIVE).values_list("name", flat=True)
-
-
-def _check_pending_limit(owner: User, request: LaunchRequest) -> None:
-    most = owner.policy.max_pending
-    waiting = usage.pending_of(owner)
-    if most is not None and waiting + request.count > most:
-        allowed = f"Your policy allows {most} waiting sessions, and {waiting} wait already"
-        raise RejectedError({"count": f"{allowed}: {request.count} more are too many."})

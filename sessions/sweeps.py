@@ -10,6 +10,7 @@ from django.db.models import Exists, F, Max, OuterRef
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
+from accounts.models import Membership
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host, HostStatus
@@ -44,6 +45,7 @@ def enforce_deadlines() -> None:
     end_on_drained_hosts()
     cancel_timed_out()
     cancel_dependents()
+    cancel_of_former_members()
     fail_stranded_conversions()
 
 
@@ -89,9 +91,22 @@ def end_on_lost_hosts() -> None:
 
 
 def end_expired() -> None:
-    """End sessions that have reached the lifetime limit of their owner's policy."""
-    for session in _past(F("owner__policy__max_lifetime")).select_related("host", "owner__policy"):
-        services.end(session, Reason.LIFETIME, "It reached the maximum lifetime of its owner's policy.")
+    """End sessions that have reached the lifetime limit of their owner's policy, or of their project's."""
+    details = {
+        "owner": "It reached the maximum lifetime of its owner's policy.",
+        "project": "It reached the maximum lifetime of its project's policy.",
+    }
+    for whose, detail in details.items():
+        for session in _past(F(f"{whose}__policy__max_lifetime")).select_related("host"):
+            services.end(session, Reason.LIFETIME, detail)
+
+
+def cancel_of_former_members() -> None:
+    """Cancel waiting sessions of projects that their owners have left; those that run go on."""
+    left = ~Exists(Membership.objects.filter(user=OuterRef("owner"), project=OuterRef("project")))
+    for session in Session.objects.filter(left, status=Status.PENDING, project__isnull=False).select_related("project"):
+        detail = f"Its owner is no longer a member of the project {session.project}."
+        _move(session, Status.CANCELLED, Reason.ADMIN_REQUEST, detail)
 
 
 def end_over_limit() -> None:

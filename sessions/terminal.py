@@ -151,14 +151,15 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
         if not re.fullmatch(SESSION_ID, self._session_id):
             return None
         user: User = self.scope["user"]
-        visible = Session.objects.visible_to(user).select_related("host", "owner__policy", "idle_notice")
+        sessions = Session.objects.operable_by(user)
+        visible = sessions.select_related("host", "owner__policy", "project__policy", "idle_notice")
         return visible.filter(pk=self._session_id, status=Status.RUNNING.value).first()
 
     @database_sync_to_async  # type: ignore[untyped-decorator]
     def _why_ended(self) -> str:
         """Return why the session has ended, in the user's language; "" while that is not known."""
         user: User = self.scope["user"]
-        session = Session.objects.visible_to(user).filter(pk=self._session_id).exclude(status=Status.RUNNING).first()
+        session = Session.objects.operable_by(user).filter(pk=self._session_id).exclude(status=Status.RUNNING).first()
         if session is None:
             return ""
         with language_of(user):

@@ -113,7 +113,7 @@ def _is_authorized(
 def _session_for(user: User, name: str) -> Session | None:
     """Return the visible session with this id, else the user's own live session with this name."""
     sessions = Session.objects.select_related("host", "owner")
-    return sessions.visible_to(user).filter(pk=name).first() or sessions.live().filter(owner=user, name=name).first()
+    return sessions.operable_by(user).filter(pk=name).first() or sessions.live().filter(owner=user, name=name).first()
 
 
 def _principal(user: User, key: SshKey | None, session: Session | None, name: str) -> SshPrincipal | AccessRefusal:

@@ -39,7 +39,7 @@ def test_strictest_of_two_policies_counts() -> None:
     bounds = bounds_of(user, project)
     assert bounds.max_lifetime == timedelta(days=1)
     assert bounds.max_per_launch == 3
-    assert bounds.max_priority is None
+    assert bounds.max_priority == 10
     assert bounds.max_extension == timedelta(0)
     assert bounds.preemptible_only
     assert not bounds.allow_sudo

@@ -84,7 +84,7 @@ def _again(offer: LaunchOffer, session_id: str) -> Initial:
     """Return all that a session was launched with: any that the user may see, but variables only of their own."""
     if not re.fullmatch(SESSION_ID, session_id):
         return {}
-    session = _sessions().visible_to(offer.owner).filter(pk=session_id).first()
+    session = _sessions().operable_by(offer.owner).filter(pk=session_id).first()
     if session is None:
         return {}
     is_own = session.owner_id == offer.owner.pk

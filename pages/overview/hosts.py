@@ -67,7 +67,9 @@ def host_detail(request: UserRequest, name: str) -> HttpResponse:
     (row,) = rows_of([host], request.user)
     context = {
         "row": row,
-        "sessions": related.select_related("owner__policy", "image", "host", "resource_group").order_by("name", "pk"),
+        "sessions": related.select_related(
+            "owner__policy", "project__policy", "image", "host", "resource_group"
+        ).order_by("name", "pk"),
         "images": HostImage.objects.filter(host=host, image__in=_images(request.user)).select_related("image"),
     }
     return render(request, "overview/_host.html" if request.htmx else "overview/host.html", context)

@@ -54,7 +54,7 @@ def home(request: UserRequest) -> HttpResponse:
 def _live(mine: SessionQuerySet) -> list[Session]:
     """Return the live sessions to show: those that hold resources before those that wait, the newest first."""
     waits = Case(When(status=Status.PENDING, then=1), default=0)
-    related = mine.live().select_related("owner__policy", "image", "resource_group", "host", "lease")
+    related = mine.live().select_related("owner__policy", "project__policy", "image", "resource_group", "host", "lease")
     return list(related.order_by(waits, "-created_at", "-pk")[:SHOWN])
 
 

@@ -60,7 +60,7 @@ def changes(request: UserRequest, session_id: str) -> HttpResponse:
 @never_cache
 def recipe(request: UserRequest, conversion_id: UUID) -> HttpResponse:
     """Send the Dockerfile that repeats what an image adds to the one that its session ran."""
-    visible = Conversion.objects.filter(session__in=Session.objects.visible_to(request.user))
+    visible = Conversion.objects.filter(session__in=Session.objects.operable_by(request.user))
     conversion = get_object_or_404(visible.exclude(recipe=""), pk=conversion_id)
     response = HttpResponse(conversion.recipe, content_type="text/plain; charset=utf-8")
     response["Content-Disposition"] = f'attachment; filename="{conversion.name}-{conversion.tag}.Dockerfile"'
@@ -97,7 +97,9 @@ def delete_image(request: UserRequest, image_id: int) -> HttpResponse:
 
 def _convertible(request: UserRequest, session_id: str) -> Session:
     """Return the session; raise Http404 unless the user may see it and turn it into an image."""
-    visible = Session.objects.visible_to(request.user).select_related("owner__policy", "image", "host")
+    visible = Session.objects.operable_by(request.user).select_related(
+        "owner__policy", "project__policy", "image", "host"
+    )
     session = get_object_or_404(visible, pk=session_id)
     if not conversions.may_convert(request.user, session):
         raise Http404

@@ -12,7 +12,7 @@ from django.views.decorators.vary import vary_on_headers
 
 from accounts.requests import UserRequest
 from pages.session.ansi import coloured
-from pages.session.queries import visible_session
+from pages.session.queries import operable_session
 from sessions import logs
 from sessions.lifecycle import Status
 from sessions.models import Session
@@ -26,7 +26,7 @@ PAGE_LINES: Final = 2000  # of the page of its own
 @vary_on_headers("HX-Request")
 def session_logs(request: UserRequest, session_id: str) -> HttpResponse:
     """Show the last lines of output; return only the text to htmx, and 204 where that has it already."""
-    session = visible_session(request, session_id)
+    session = operable_session(request, session_id)
     wants_page = not request.htmx or request.GET.get("lines") == "all"
     context = log_context(session, PAGE_LINES if wants_page else logs.PANEL_LINES)
     if request.htmx and request.GET.get("digest") == context["log_digest"]:
@@ -40,7 +40,7 @@ def session_logs(request: UserRequest, session_id: str) -> HttpResponse:
 @never_cache
 def download_logs(request: UserRequest, session_id: str) -> HttpResponse:
     """Send the output as a text file, as it was written."""
-    session = visible_session(request, session_id)
+    session = operable_session(request, session_id)
     try:
         text, status = logs.read(session, logs.DOWNLOAD_LINES), 200
     except logs.LogsUnavailableError as error:

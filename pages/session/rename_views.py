@@ -11,7 +11,7 @@ from django.views.decorators.vary import vary_on_headers
 from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest
-from pages.session.queries import visible_session
+from pages.session.queries import operable_session
 from sessions import services, validation
 from sessions.errors import RejectedError
 
@@ -22,7 +22,7 @@ from sessions.errors import RejectedError
 @vary_on_headers("HX-Request")
 def rename(request: UserRequest, session_id: str) -> HttpResponse:
     """Ask for the name, or take it; a refused one is shown again with the reason, as 422."""
-    session, error, name = visible_session(request, session_id), "", ""
+    session, error, name = operable_session(request, session_id), "", ""
     if request.method == "POST":
         name = request.POST.get("name", "").strip()
         try:

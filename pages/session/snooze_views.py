@@ -25,7 +25,7 @@ from sessions.models import Session
 @vary_on_headers("HX-Request")
 def snooze(request: UserRequest, session_id: str) -> HttpResponse:
     """Ask by how much, or put off the end of the idle session."""
-    visible = Session.objects.visible_to(request.user).select_related("idle_notice__rule")
+    visible = Session.objects.operable_by(request.user).select_related("idle_notice__rule")
     session = get_object_or_404(visible, pk=session_id)
     error = ""
     if request.method == "POST":

@@ -32,8 +32,10 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
     session = visible_session(request, session_id)
     events = list(session.events.select_related("actor"))
     start = steps.start_steps(session, events)
+    may_operate = request.user.is_superuser or session.owner_id == request.user.pk  # as `operable_by`
     context: dict[str, Any] = {
         "session": session,
+        "may_operate": may_operate,
         "events": events,
         "steps": start,
         "is_started": steps.is_started(start),
@@ -51,4 +53,4 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
     }
     if request.htmx:
         return render(request, "sessions/_detail.html", context)
-    return render(request, "sessions/detail.html", context | log_context(session))
+    return render(request, "sessions/detail.html", context | (log_context(session) if may_operate else {}))

@@ -79,6 +79,6 @@ def _view_of(user: User, watch: dict[str, Any]) -> tuple[ListView, str]:
         user_id=user.pk,
         audience=Audience(owner_id=None if user.is_superuser else user.pk, columns=shown, language=language),
         group_id=groups.values_list("pk", flat=True).first(),
-        session_ids=tuple(Session.objects.visible_to(user).filter(pk__in=ids).values_list("pk", flat=True)),
+        session_ids=tuple(Session.objects.operable_by(user).filter(pk__in=ids).values_list("pk", flat=True)),
     )
     return view, version_text(change_version())

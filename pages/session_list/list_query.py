@@ -80,8 +80,8 @@ class ListQuery:
         return self.is_plain and self.sort == DEFAULT_SORT
 
     def sessions(self, user: User) -> QuerySet[Session]:
-        """Return the sessions that match and that `user` may see, in order."""
-        found = Session.objects.visible_to(user).filter(status__in=[self.status] if self.status else TABS[self.tab])
+        """Return the sessions of `user`, or of everybody for a superadmin, that match, in order."""
+        found = Session.objects.operable_by(user).filter(status__in=[self.status] if self.status else TABS[self.tab])
         if self.is_mine_only:
             found = found.filter(owner=user)
         if self.environment:
@@ -118,7 +118,7 @@ def tab_counts(user: User, version: Version | None = None) -> dict[Tab, int]:
 
 
 def _tab_counts(user: User) -> dict[Tab, int]:
-    by_status = Session.objects.visible_to(user).order_by().values_list("status").annotate(number=Count("pk"))
+    by_status = Session.objects.operable_by(user).order_by().values_list("status").annotate(number=Count("pk"))
     found = dict(by_status)
     return {tab: sum(found.get(status, 0) for status in statuses) for tab, statuses in TABS.items()}
 

@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from django.db.models import QuerySet
 from django.db.models.expressions import RawSQL
+from django.db.models.functions import Least
 
 from pages.session_list.compiled import of_sessions
 from pages.session_list.rows import FolderMark, Row
@@ -83,7 +84,7 @@ def _sessions(ids: RawSQL) -> QuerySet[Any, Any]:
         .values_list(
             *_COLUMNS.values(),
             *("reason", "detail", "eta", "not_before", "resource_group__fgpu_per_gpu", "host__name", "host__status"),
-            *("host__drain_by", "extension", "owner__policy__max_extension"),
+            *("host__drain_by", "extension", Least("owner__policy__max_extension", "project__policy__max_extension")),
             end_expression(),
             "idle_notice__ends_at",
         )

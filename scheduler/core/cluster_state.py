@@ -77,6 +77,14 @@ class ClusterState:
         """Return whether the limits of a user are known."""
         return owner_id in self._users
 
+    def add_project(self, project_id: int, holder: LimitHolder) -> None:
+        """Add a project that the snapshot did not name."""
+        self._projects[project_id] = RemainingLimits(holder)
+
+    def knows_project(self, project_id: int) -> bool:
+        """Return whether the limits of a project are known."""
+        return project_id in self._projects
+
     def add_running(self, session: RunningSession) -> None:
         """Add a running session, whoever placed it: take its capacity and count it against limits."""
         self._count(session.owner_id, session.project_id, session.shape, -1)
@@ -103,8 +111,16 @@ class ClusterState:
 
     def limits_of(self, owner_id: int, project_id: int | None) -> tuple[RemainingLimits, ...]:
         """Return the remaining limits that apply to a session, the user's first; without those that are unknown."""
-        found = self._users.get(owner_id), None if project_id is None else self._projects.get(project_id)
+        found = self.user_limits(owner_id), None if project_id is None else self.project_limits(project_id)
         return tuple(remaining for remaining in found if remaining is not None)
+
+    def user_limits(self, owner_id: int) -> RemainingLimits | None:
+        """Return the remaining limits of a user; None if they are unknown."""
+        return self._users.get(owner_id)
+
+    def project_limits(self, project_id: int) -> RemainingLimits | None:
+        """Return the remaining limits of a project; None if they are unknown."""
+        return self._projects.get(project_id)
 
     def has_limits(self, owner_id: int, project_id: int | None) -> bool:
         """Return whether any limit applies to a session of this user and project."""

@@ -14,7 +14,7 @@ from scheduler.group_passes import GroupPasses
 from scheduler.state import SchedulerState
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
-from tests.factories import make_host, make_policy, make_session, make_user
+from tests.factories import make_host, make_policy, make_project, make_session, make_user
 from tests.wait import SECONDS, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -72,10 +72,15 @@ def test_a_group_whose_pass_fails_stops_no_other(monkeypatch: pytest.MonkeyPatch
     assert (is_in(broken, Status.PENDING)(), is_in(sound, Status.SCHEDULED)()) == (True, True)
 
 
-def test_a_limit_holds_across_groups_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two passes have each planned the one session that the user may have."""
-    owner = make_user(policy=make_policy(max_sessions=1))
-    sessions = [make_session(owner=owner, resource_group=make_host().group) for _ in range(2)]
+@pytest.mark.parametrize("whose", [Reason.USER_LIMIT, Reason.PROJECT_LIMIT])
+def test_a_limit_holds_across_groups_at_the_same_time(whose: Reason, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two passes have each planned the one session that the user, or the members of the project, may have."""
+    policy, owners, project = make_policy(max_sessions=1), [make_user(), make_user()], None
+    if whose == Reason.USER_LIMIT:
+        owners = [make_user(policy=policy)] * 2
+    else:
+        project = make_project(*owners, policy=policy)
+    sessions = [make_session(owner=owner, project=project, resource_group=make_host().group) for owner in owners]
     hold, both_have_planned = shared_limits.hold, threading.Barrier(2, timeout=SECONDS)
     first_time = threading.local()
 
@@ -96,7 +101,7 @@ def test_a_limit_holds_across_groups_at_the_same_time(monkeypatch: pytest.Monkey
     with ThreadPoolExecutor(2) as threads:
         assert sorted(threads.map(run, sessions)) == [0, 1]
     waiting = Session.objects.get(status=Status.PENDING)
-    assert waiting.reason == Reason.USER_LIMIT
+    assert waiting.reason == whose
     monkeypatch.undo()
     Session.objects.get(status=Status.SCHEDULED).move_to(Status.CANCELLED, Reason.USER_REQUEST)
     assert passes.run_pass() == 1  # it counted there, and counts no more

@@ -12,6 +12,7 @@ from sessions.models.endpoint import (
     ShareLink,
     ShareLinkQuerySet,
     Ticket,
+    forbids_public_apps,
 )
 from sessions.models.ends import MIN_EXTENSION, STOP_DURATION, clock_expression, end_expression, time_bound
 from sessions.models.event import SessionEvent
@@ -68,6 +69,7 @@ __all__ = [
     "WaitStatus",
     "clock_expression",
     "end_expression",
+    "forbids_public_apps",
     "has_succeeded",
     "new_session_id",
     "schedule",

@@ -101,14 +101,22 @@ class Ticket(models.Model):
         return f"{self.endpoint_id} until {self.expires_at}"
 
 
+def forbids_public_apps(path: str, *, is_forbidden: bool = True) -> Q:
+    """Return the condition that a policy of the session behind `path` forbids public apps; or that none does."""
+    column = "policy__allow_public_apps"
+    if is_forbidden:
+        return Q(**{f"{path}owner__{column}": False}) | Q(**{f"{path}project__{column}": False})
+    by_project = Q(**{f"{path}project__policy": None}) | Q(**{f"{path}project__{column}": True})
+    return Q(**{f"{path}owner__{column}": True}) & by_project
+
+
 class ShareLinkQuerySet(models.QuerySet["ShareLink"]):
     """Questions about share links."""
 
     def valid(self) -> "ShareLinkQuerySet":
         """Return the links that open their endpoint now, if it is ready."""
-        owner = "endpoint__session__owner"
-        may = {f"{owner}__is_active": True, f"{owner}__policy__allow_public_apps": True}
-        return self.filter(revoked_at=None, expires_at__gt=timezone.now(), **may)
+        allowed = self.filter(forbids_public_apps("endpoint__session__", is_forbidden=False))
+        return allowed.filter(revoked_at=None, expires_at__gt=timezone.now(), endpoint__session__owner__is_active=True)
 
 
 class ShareLink(models.Model):

@@ -12,7 +12,7 @@ from django.db.models import DateTimeField, ExpressionWrapper, F
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Coalesce, Least
 
-from accounts.models import User
+from accounts.models import ResourcePolicy
 
 STOP_DURATION: Final = timedelta(minutes=1)  # in which a session that is being stopped is expected to be gone
 MIN_EXTENSION: Final = timedelta(minutes=1)  # an end is put off by at least this
@@ -21,13 +21,14 @@ MIN_EXTENSION: Final = timedelta(minutes=1)  # an end is put off by at least thi
 class TimeBound(Protocol):
     """What of a session bounds its life."""
 
-    owner: User
     started_at: datetime | None
     start_by: datetime | None
     time_limit: timedelta | None
     extension: timedelta
     preempt_by: datetime | None
 
+    @property
+    def policies(self) -> tuple[ResourcePolicy, ...]: ...
     @property
     def drained_at(self) -> datetime | None: ...
     @property
@@ -38,7 +39,7 @@ class TimeBound(Protocol):
 
 def time_bound() -> Least:
     """Return the expression for the longest time that a session runs, without extensions; NULL without a limit."""
-    return Least("time_limit", "owner__policy__max_lifetime")
+    return Least("time_limit", "owner__policy__max_lifetime", "project__policy__max_lifetime")
 
 
 def clock_expression() -> Coalesce:
@@ -59,10 +60,10 @@ def end_expression() -> Least:
 
 
 def end_of(session: TimeBound) -> datetime | None:
-    """Return the same in Python; fetch `owner__policy` and `host` with the session."""
+    """Return the same in Python; fetch `owner__policy`, `project__policy` and `host` with the session."""
     if session.started_at is None:
         return None
-    limits = (session.time_limit, session.owner.policy.max_lifetime)
+    limits = (session.time_limit, *(policy.max_lifetime for policy in session.policies))
     bound = min((limit for limit in limits if limit is not None), default=None)
     clock = min(session.started_at, session.start_by or session.started_at)
     limit_at = None if bound is None else clock + bound + session.extension
@@ -70,7 +71,8 @@ def end_of(session: TimeBound) -> datetime | None:
 
 
 def extension_left(session: TimeBound) -> timedelta:
-    """Return how much longer its owner's policy lets the running session go on; zero where nothing limits it."""
+    """Return how much longer its policies let the running session go on; zero where nothing limits it."""
     if session.ends_at is None or session.drained_at or session.preempt_by or session.is_final:
         return timedelta(0)
-    return max(timedelta(0), session.owner.policy.max_extension - session.extension)
+    most = min(policy.max_extension for policy in session.policies)
+    return max(timedelta(0), most - session.extension)

@@ -12,8 +12,8 @@ from django.db import models, transaction
 from django.db.models import F, Q
 from django.utils import timezone
 
-from accounts.models import Project, ResourcePolicy, User
-from accounts.policies import policies_of
+from accounts.models import Membership, Project, ProjectRole, ResourcePolicy, User
+from accounts.policies import PolicyBounds, bounds_of, policies_of
 from resources.models import Host, Image, ResourceGroup
 from resources.tiers import Tier, share_tiers
 from sessions import lifecycle, notify
@@ -47,7 +47,14 @@ class SessionQuerySet(models.QuerySet["Session"]):
     """Questions about sessions."""
 
     def visible_to(self, user: User) -> "SessionQuerySet":
-        """Return the sessions that `user` may see: their own, or all for a superadmin."""
+        """Return the sessions that `user` may see and end: their own, those of projects that they manage, or all."""
+        if user.is_superuser:
+            return self
+        managed = Membership.objects.filter(user=user, role=ProjectRole.MANAGER.value).values("project")
+        return self.filter(Q(owner=user) | Q(project__in=managed))
+
+    def operable_by(self, user: User) -> "SessionQuerySet":
+        """Return the sessions that `user` may enter and change: their own, or all for a superadmin."""
         return self if user.is_superuser else self.filter(owner=user)
 
     def live(self) -> "SessionQuerySet":
@@ -247,6 +254,11 @@ class Session(models.Model):
     def policies(self) -> tuple[ResourcePolicy, ...]:
         """The policies that bind it, its owner's first; fetch `owner__policy` and `project__policy` with it."""
         return policies_of(self.owner, self.project)
+
+    @property
+    def bounds(self) -> PolicyBounds:
+        """The strictest bounds of these policies."""
+        return bounds_of(self.owner, self.project)
 
     @property
     def held_shares(self) -> list[tuple[GpuShare, Tier]]:
