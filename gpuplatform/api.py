@@ -22,6 +22,7 @@ from scheduler.api import EstimateView, PlaceView
 from sessions.api import LimitsView, SessionViewSet
 from sessions.conversion_api import PrivateImageViewSet
 from sessions.host_api import HostDrainView
+from sessions.usage_api import UsageView
 
 
 @extend_schema(exclude=True)
@@ -67,6 +68,7 @@ v1_patterns = [
     path("notifications/preferences/", PreferencesView.as_view()),
     path("sessions/estimate/", EstimateView.as_view()),
     path("sessions/<str:session_id>/place/", PlaceView.as_view()),
+    path("usage/", UsageView.as_view()),
     path("", include(app_patterns)),
     path("", include(folder_patterns)),
     *router.urls,

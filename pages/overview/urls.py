@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from pages.overview import environments, hosts, limits, summary
+from pages.overview import environments, hosts, limits, summary, usage
 
 app_name = "overview"
 
@@ -14,5 +14,7 @@ urlpatterns = [
     path("hosts/<str:name>/return/", hosts.take_back, name="host-return"),
     path("environments/", environments.environment_list, name="environments"),
     path("environments/<int:image_id>/enable/", environments.enable, name="environment-enable"),
+    path("usage/", usage.usage, name="usage"),
+    path("usage/csv/", usage.usage_csv, name="usage-csv"),
     path("accounts/limits/", limits.my_limits, name="limits"),
 ]
