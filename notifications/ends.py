@@ -4,7 +4,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import transaction
+from django.db.models import Q
 from django.utils import timezone
+from django.utils.translation import gettext as _
 
 from accounts.language import language_of
 from notifications.kinds import NoticeKind
@@ -25,7 +27,7 @@ def announce_ends() -> int:
     """
     now = timezone.now()
     soon = Session.objects.filter(status=Status.RUNNING).annotate(end=end_expression())
-    soon = soon.filter(end__gt=now, end__lte=now + WARNINGS[-1])
+    soon = soon.filter(Q(end__lte=now + WARNINGS[-1]) | Q(preempt_by__isnull=False), end__gt=now)
     due = {}
     for session in soon.select_related("owner__policy", "project__policy", "host"):
         if (end := session.ends_at) and (key := _key(session, end, now)):
@@ -35,12 +37,24 @@ def announce_ends() -> int:
 
 
 def _key(session: Session, end: datetime, now: datetime) -> str:
-    """Return the key of the warning that is due; "" where the session's whole life is shorter than that."""
+    """Return the key of the warning that is due; "" where the session's whole life is shorter than that.
+
+    The first warning of one that is to end for another comes at once.
+    """
+    if _is_preempted(session, end) and end - now > WARNINGS[0]:
+        return f"preempted:{session.pk}:{int(end.timestamp())}"
     for before in WARNINGS:
         if end - now <= before:
-            is_worth_it = session.started_at is not None and session.started_at < end - before
+            is_worth_it = session.started_at is not None and (
+                session.started_at < end - before or _is_preempted(session, end)
+            )
             return f"ending:{session.pk}:{int(before.total_seconds())}:{int(end.timestamp())}" if is_worth_it else ""
     return ""
+
+
+def _is_preempted(session: Session, end: datetime) -> bool:
+    """Return whether it ends then because another session needs what it holds."""
+    return session.preempt_by is not None and session.preempt_by == end
 
 
 def _announce(session: Session, key: str, now: datetime) -> bool:
@@ -48,12 +62,15 @@ def _announce(session: Session, key: str, now: datetime) -> bool:
     if end is None or session.host is None:
         return False
     minutes = max(1, round((end - now).total_seconds() / 60))
-    facts = {"name": session.name, "minutes": minutes, "ends_at": end.isoformat()}
+    is_preempted = _is_preempted(session, end)
+    facts = {"name": session.name, "minutes": minutes, "ends_at": end.isoformat(), "is_preempted": is_preempted}
     with transaction.atomic():
         is_new = tell(session.owner_id, NoticeKind.ENDING, key, session=session, facts=facts)
         if is_new:
             with language_of(session.owner):
                 text = ending_title(session.name, minutes)
+                if is_preempted:
+                    text = _("%(end)s: another session needs what it holds") % {"end": text}
             arguments = (session.pk, session.attempt, text, end.timestamp())
             notify.send_to_host(session.host.name, "show_message", *arguments)
     return is_new

@@ -90,6 +90,11 @@ def _body(kind: NoticeKind, notification: Notification) -> str:
             return _("A probe has started a container on it.")
         case NoticeKind.ENDING:
             end = parse_datetime(facts["ends_at"]) or timezone.now()
+            if facts.get("is_preempted"):
+                return _(
+                    "It ends at %(time)s UTC, as it is preemptible and another session needs what it holds. "
+                    "Save what you want to keep."
+                ) % {"time": f"{end:%H:%M}"}
             return _("It ends at %(time)s UTC. Save what you want to keep, or extend it.") % {"time": f"{end:%H:%M}"}
         case NoticeKind.IMAGE_READY:
             return _("Its full name is %(reference)s.") % {"reference": facts["reference"]}

@@ -27,7 +27,8 @@ def allowed(session: Session, actor: User) -> timedelta:
     A session that waits was told when it starts: the end of another on which this may rest is not put off beyond that,
     except by a superadmin, whom no policy bounds either.
     """
-    if session.status != Status.RUNNING or session.ends_at is None or session.drained_at is not None:
+    is_fixed = session.drained_at is not None or session.preempt_by is not None
+    if session.status != Status.RUNNING or session.ends_at is None or is_fixed:
         return timedelta(0)
     if actor.is_superuser:
         return MAX_BY_SUPERADMIN
@@ -53,6 +54,8 @@ def refusal(session: Session, actor: User) -> str:
         return _("Nothing limits how long this session runs.")
     if session.drained_at is not None:
         return _("Its host is being taken out of service.")
+    if session.preempt_by is not None:
+        return _("It ends for another session, as it is preemptible.")
     if session.extension_left < MIN_EXTENSION and not actor.is_superuser:
         return _("Your policy does not let this session run longer.")
     return _("Another session waits and was told when it starts, which rests on the end of this one.")

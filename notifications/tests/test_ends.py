@@ -81,3 +81,19 @@ def test_a_look_takes_two_queries(count: int, owner: User, django_assert_num_que
     assert announce_ends() == count
     with django_assert_num_queries(2):
         assert announce_ends() == 0
+
+
+def test_one_that_ends_for_another_is_told_why_at_once(django_capture_on_commit_callbacks: Any) -> None:
+    session = run_session(is_preemptible=True)
+    Session.objects.filter(pk=session.pk).update(preempt_by=timezone.now() + 2.1 * MINUTE)
+    with django_capture_on_commit_callbacks(execute=True):
+        assert announce_ends() == 1
+        assert announce_ends() == 0
+    told = text_of(Notification.objects.get(kind="ENDING"))
+    assert told.title == f"{session.name} ends in 2 minutes"
+    assert "as it is preemptible and another session needs what it holds" in told.body
+    assert session.host
+    ((_, arguments),) = take_all(f"host.{session.host.name}")
+    assert arguments[2] == f"{session.name} ends in 2 minutes: another session needs what it holds"
+    Session.objects.filter(pk=session.pk).update(preempt_by=timezone.now() + 0.5 * MINUTE)
+    assert announce_ends() == 1

@@ -19,7 +19,10 @@ AMOUNTS: Final = ("cpu", "memory", "shared_memory", "fgpu")
 AS_WRITTEN: Final = ("name", "count", "cpu", "fgpu", "command", "time_limit", "not_before")  # in links
 SIZES: Final = ("memory", "shared_memory")
 CUSTOM: Final = ""  # the preset field's value for custom allocation
-LINK_NAMES: Final = frozenset((*AS_WRITTEN, *SIZES, "again", "image", "group", "preset", "folder", "env", "fresh"))
+PREEMPTIBLE: Final = "is_preemptible"
+LINK_NAMES: Final = frozenset(
+    (*AS_WRITTEN, PREEMPTIBLE, *SIZES, "again", "image", "group", "preset", "folder", "env", "fresh")
+)
 UNITS: Final = ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "m"))
 
 Initial = dict[str, Any]
@@ -63,6 +66,8 @@ def from_link(offer: LaunchOffer, query: QueryDict) -> Initial:
         initial["resource_group"] = groups[0].pk
     changes: Initial = {name: query.get(name, "") for name in AS_WRITTEN if name in query}
     changes |= {name: _with_unit(query.get(name, "")) for name in SIZES if name in query}
+    if PREEMPTIBLE in query:
+        changes[PREEMPTIBLE] = query[PREEMPTIBLE] == "on"
     initial |= changes
     chosen = initial.get("resource_group") or (offer.groups[0].pk if offer.groups else None)
     presets = [each for each in offer.presets if each.group_id in (None, chosen)]
@@ -93,6 +98,7 @@ def _again(offer: LaunchOffer, session_id: str) -> Initial:
         "environment": list(session.environment.items()) if is_own else [],
         "command": session.command if is_own else "",
         "time_limit": _span(session.time_limit),
+        PREEMPTIBLE: session.is_preemptible,
     }
 
 

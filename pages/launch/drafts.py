@@ -15,7 +15,7 @@ FIELDS: Final = frozenset(
     (
         *(CARD, VERSION, "image", "image_name", "name", "variable", "value", "mount", "mount_read_only"),
         *("resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "count"),
-        *("command", "time_limit", "not_before", "depends_on"),
+        *("command", "time_limit", "not_before", "is_preemptible", "depends_on"),
     )
 )
 PATH_PREFIX: Final = "mount_path_"

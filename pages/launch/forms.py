@@ -24,7 +24,7 @@ from sessions.models import Session
 from sessions.mounts import MountRequest
 
 MOMENTS: Final = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")  # UTC unless it says otherwise
-ADVANCED: Final = ("command", "time_limit", "not_before", "depends_on")
+ADVANCED: Final = ("command", "time_limit", "not_before", "is_preemptible", "depends_on")
 NEEDED: Final = ("image", "resource_group", *AMOUNTS)  # for `services.problems`
 FALLBACKS: Final[dict[str, Any]] = {
     "name": "",
@@ -33,6 +33,7 @@ FALLBACKS: Final[dict[str, Any]] = {
     "command": "",
     "time_limit": None,
     "not_before": None,
+    "is_preemptible": False,
     "depends_on": (),
     "mounts": (),
 }  # in place of invalid fields
@@ -83,6 +84,7 @@ class LaunchForm(forms.Form):
         input_formats=MOMENTS,
         error_messages={"invalid": gettext_lazy("Write a moment such as 2030-01-31 14:20.")},
     )
+    is_preemptible = forms.BooleanField(required=False)
     depends_on = forms.ModelMultipleChoiceField(Session.objects.none(), required=False)
     mounts = FoldersField(required=False)
 
@@ -193,6 +195,7 @@ class LaunchForm(forms.Form):
             environment=cleaned["environment"],
             depends_on=list(cleaned["depends_on"]),
             mounts=cleaned["mounts"],
+            is_preemptible=cleaned["is_preemptible"] or None,
             **{name: cleaned[name] for name in (*AMOUNTS, "command", "time_limit", "not_before")},
         )
 

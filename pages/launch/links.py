@@ -27,5 +27,7 @@ def link_to(form: LaunchForm) -> str:
     if (count := valid.get("count")) and count > 1:
         query.append(("count", count))
     query += [(name, text) for name in TEXTS if name not in form.errors and (text := form[name].value())]
+    if valid.get("is_preemptible"):
+        query.append(("is_preemptible", "on"))
     query += [("folder", mount.folder.pk) for mount in valid.get("mounts", ())]
     return f"{reverse('sessions:launch-step', args=['review'])}?{urlencode(query)}"

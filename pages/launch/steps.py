@@ -29,7 +29,7 @@ STEPS: Final = (
         title=_("Resources"),
         fields=(
             *("resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "count"),
-            *("command", "time_limit", "not_before", "depends_on"),
+            *("command", "time_limit", "not_before", "is_preemptible", "depends_on"),
         ),
     ),
     WizardStep(slug="review", title=_("Confirm and launch")),

@@ -45,6 +45,7 @@ class _Facts(NamedTuple):
     host: str | None
     host_status: str | None
     drain_by: datetime | None
+    preempt_by: datetime | None
     extension: timedelta
     max_extension: timedelta
     ends_at: datetime | None
@@ -84,7 +85,12 @@ def _sessions(ids: RawSQL) -> QuerySet[Any, Any]:
         .values_list(
             *_COLUMNS.values(),
             *("reason", "detail", "eta", "not_before", "resource_group__fgpu_per_gpu", "host__name", "host__status"),
-            *("host__drain_by", "extension", Least("owner__policy__max_extension", "project__policy__max_extension")),
+            *(
+                "host__drain_by",
+                "preempt_by",
+                "extension",
+                Least("owner__policy__max_extension", "project__policy__max_extension"),
+            ),
             end_expression(),
             "idle_notice__ends_at",
         )
@@ -134,5 +140,5 @@ def _row(values: tuple[Any, ...], shares: list[_Share], folders: list[FolderMark
 
 def _may_be_extended(facts: _Facts) -> bool:
     """As `Session.may_be_extended`."""
-    is_limited = facts.ends_at is not None and facts.drain_by is None
+    is_limited = facts.ends_at is not None and facts.drain_by is None and facts.preempt_by is None
     return is_limited and facts.max_extension - facts.extension >= MIN_EXTENSION

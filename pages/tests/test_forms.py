@@ -234,3 +234,20 @@ class TestFolders:
             assert form.errors == {
                 "mounts": ["A folder is not there any more, or no longer shared with you; choose again."]
             }
+
+
+def test_a_session_can_be_given_up_to_others(group: ResourceGroup, image: Image) -> None:
+    free, bound = make_user(), make_user(policy=make_policy(preemptible_only=True))
+    for owner, changes, is_preemptible in (
+        (free, {}, False),
+        (free, {"is_preemptible": "on"}, True),
+        (bound, {}, True),
+    ):
+        browser = browser_of(owner)
+        assert "may be ended for others" in browser.get("/sessions/launch/?fresh=1").content.decode()
+        browser.post("/sessions/launch/", dict(typed(group, image, **changes).lists()), follow=True)
+        session = Session.objects.filter(owner=owner).latest("created_at")
+        assert session.is_preemptible is is_preemptible
+        assert session.charge_percent == (group.preemptible_charge_percent if is_preemptible else 100)
+        page = browser.get(f"/sessions/{session.pk}/").content.decode()
+        assert ("<dt>Preemptible</dt>" in page) is is_preemptible
