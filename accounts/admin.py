@@ -16,7 +16,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext, ngettext
 
 from accounts import second_factors
-from accounts.models import ApiToken, ResourcePolicy, SshKey, User
+from accounts.models import ApiToken, AuditEntry, ResourcePolicy, SshKey, User
 
 admin.site.unregister(Group)  # rights come from resource groups instead
 for _model in (EmailAddress, Authenticator, SocialAccount, SocialApp, SocialToken):
@@ -123,4 +123,33 @@ class SshKeyAdmin(admin.ModelAdmin[SshKey]):
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return False: a key never changes."""
+        return False
+
+
+@admin.register(AuditEntry)
+class AuditEntryAdmin(admin.ModelAdmin[AuditEntry]):
+    """The audit log, read-only."""
+
+    list_display = ("at", "actor_email", "action", "object_type", "object_text", "changes_text", "address")
+    list_filter = ("at", "action", "object_type")
+    search_fields = ("actor_email", "object_text", "object_id", "action")
+    date_hierarchy = "at"
+    fields = ("at", "actor", "actor_email", "address", "action", "object_type", "object_id", "object_text", "changes")
+    list_select_related = ("actor",)
+
+    @admin.display(description="Changes")
+    def changes_text(self, entry: AuditEntry) -> str:
+        """Return the changes as one line."""
+        return "; ".join(f"{name}: {before or '-'} → {after or '-'}" for name, (before, after) in entry.changes.items())
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        """Return False: entries are written with the acts."""
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False: the log is never changed."""
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False: the log is never shortened here."""
         return False

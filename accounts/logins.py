@@ -44,7 +44,7 @@ def record(request: HttpRequest) -> None:
     seen = {
         "user_id": int(session[SESSION_KEY]),
         "last_seen_at": now,
-        "address": _address(request),
+        "address": address_of(request),
         "agent": _agent(request),
     }
     try:
@@ -81,7 +81,8 @@ def end_all(user: User, *, but: str | None = None) -> int:
     return len(ended)
 
 
-def _address(request: HttpRequest) -> str | None:
+def address_of(request: HttpRequest) -> str | None:
+    """Return the address that a request came from; None where it has none."""
     try:
         return str(ip_address(request.META.get("REMOTE_ADDR", "")))
     except ValueError:  # a socket file, or a test without one

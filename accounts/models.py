@@ -15,6 +15,7 @@ from django.utils.translation import gettext_lazy
 from knox.models import get_digest_token
 from knox.settings import CONSTANTS
 
+from accounts.audit_entry import AuditEntry as AuditEntry
 from accounts.limits import PolicyLimits
 from accounts.user_agents import AGENT_LENGTH, browser_of, system_of
 

@@ -13,6 +13,7 @@ from django.utils import timezone
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
+from gpuplatform.audited_admin import AuditedAdmin
 from resources.models import Gpu, Host, HostStatus
 from sessions.lifecycle import Status
 from sessions.models import GpuShare, Lease, Session
@@ -33,7 +34,9 @@ class AdminSection:
 # Tables of other packages that no administrator needs daily, such as the log of sign-ins, have no place among these.
 GROUPS: Final = (
     AdminSection(
-        _("People"), "users", ("accounts.User", "accounts.ResourcePolicy", "accounts.ApiToken", "accounts.SshKey")
+        _("People"),
+        "users",
+        ("accounts.User", "accounts.ResourcePolicy", "accounts.ApiToken", "accounts.SshKey", "accounts.AuditEntry"),
     ),
     AdminSection(
         _("Sessions"),
@@ -74,6 +77,11 @@ class AdministrationSite(admin.AdminSite):
     index_title = _("Administration")
     index_template = "admin/index.html"
     enable_nav_sidebar = False
+
+    def register(self, model_or_iterable: Any, admin_class: Any = None, **options: Any) -> None:
+        """Register models whose administration records what is done there."""
+        own = admin_class or admin.ModelAdmin
+        super().register(model_or_iterable, type(own.__name__, (AuditedAdmin, own), {}), **options)
 
     def index(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> TemplateResponse:
         """Show the tables that the user may see, and superadmins the dashboard."""

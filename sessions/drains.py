@@ -5,6 +5,7 @@ from datetime import datetime
 
 from django.db import transaction
 
+from accounts import audit
 from accounts.models import User
 from resources import services as hosts
 from resources.models import Host
@@ -29,7 +30,9 @@ def drain(host: Host, *, end_at: datetime | None, reason: str, actor: User) -> l
     Return the sessions on it; the timeline of each tells its owner. A second drain replaces the first.
     """
     with transaction.atomic():
+        before = audit.values_of(host)
         hosts.set_drain(host, end_at=end_at, reason=reason)
+        audit.record(actor, "drain", host, audit.difference(before, audit.values_of(host)))
         sessions = sessions_on(host)
         if end_at is not None:
             SessionEvent.objects.bulk_create(_event(session, host, end_at, actor) for session in sessions)

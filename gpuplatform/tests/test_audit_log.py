@@ -1,0 +1,93 @@
+"""What administrators do is recorded with the values before and after."""
+
+import pytest
+from django.contrib import admin
+from django.test import Client
+from django.urls import reverse
+
+from accounts.models import AuditEntry, ResourcePolicy, User
+from gpuplatform.audited_admin import AuditedAdmin
+from resources.models import Host, Registry
+from sessions import drains
+from sessions.lifecycle import Status
+from sessions.models import Session
+from tests.factories import PASSWORD, make_host, make_policy, make_user, session_in
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def actor() -> User:
+    return make_user(email="root@example.org", is_superuser=True)
+
+
+@pytest.fixture
+def superadmin(client: Client, actor: User) -> Client:
+    client.force_login(actor, backend="django.contrib.auth.backends.ModelBackend")
+    return client
+
+
+def entries() -> list[tuple[str, str, str, dict[str, list[str | None]]]]:
+    return [
+        (each.actor_email, each.action, each.object_text, each.changes) for each in AuditEntry.objects.order_by("id")
+    ]
+
+
+def test_every_table_of_the_site_is_audited() -> None:
+    assert all(isinstance(each, AuditedAdmin) for each in admin.site._registry.values())
+
+
+def test_changes_and_deletions_have_values_before_and_after(superadmin: Client) -> None:
+    policy = make_policy(name="students", cpu=4, max_extension="0")
+    page = superadmin.get(reverse("admin:accounts_resourcepolicy_change", args=[policy.pk]))
+    form = page.context["adminform"].form
+    body = {name: form[name].value() for name in form.fields if form[name].value() is not None}
+    superadmin.post(reverse("admin:accounts_resourcepolicy_change", args=[policy.pk]), body | {"cpu": "8"})
+    assert ResourcePolicy.objects.get(pk=policy.pk).cpu == 8
+    assert entries() == [("root@example.org", "changed", "students", {"cpu": ["4", "8"]})]
+    superadmin.post(reverse("admin:accounts_resourcepolicy_delete", args=[policy.pk]), {"post": "yes"})
+    actor_email, action, text, changes = entries()[-1]
+    assert (actor_email, action, text, changes["cpu"]) == ("root@example.org", "deleted", "students", ["8", None])
+
+
+def test_actions_are_recorded_with_what_they_changed(superadmin: Client, actor: User) -> None:
+    host = make_host(name="gpu1")
+    body = {"action": "cordon", "_selected_action": [host.pk]}
+    superadmin.post(reverse("admin:resources_host_changelist"), body, REMOTE_ADDR="192.0.2.7")
+    entry = AuditEntry.objects.get()
+    assert (entry.action, entry.object_text, entry.address) == ("cordon", "gpu1", "192.0.2.7")
+    assert entry.changes == {"is_cordoned": ["False", "True"]}
+    session = session_in(Status.PENDING)
+    superadmin.post(reverse("admin:compute_session_changelist"), {"action": "end", "_selected_action": [session.pk]})
+    assert AuditEntry.objects.first().changes["status"] == ["PENDING", "CANCELLED"]  # type: ignore[union-attr]
+    drains.drain(Host.objects.get(), end_at=None, reason="new disks", actor=actor)
+    assert AuditEntry.objects.first().changes == {"cordon_reason": [None, "new disks"]}  # type: ignore[union-attr]
+    assert Session.objects.get().status == Status.CANCELLED
+
+
+def test_secrets_are_never_recorded(superadmin: Client) -> None:
+    inline = {"ResourceGroup_users-TOTAL_FORMS": "0", "ResourceGroup_users-INITIAL_FORMS": "0"}
+    body = {"email": "new@example.org", "policy": make_policy().pk, "usable_password": "true"} | inline
+    superadmin.post(reverse("admin:accounts_user_add"), body | {"password1": PASSWORD, "password2": PASSWORD})
+    superadmin.post(
+        reverse("admin:resources_registry_add"),
+        {"name": "Lab", "address": "registry.example.org", "username": "ci", "password": PASSWORD},
+    )
+    assert User.objects.filter(email="new@example.org").exists()
+    assert Registry.objects.exists()
+    assert PASSWORD not in str(entries())
+    assert [changes.get("password1") or changes.get("password") for *_, changes in entries()] == [[None, "***"]] * 2
+
+
+def test_the_log_is_read_only_and_outlives_its_actor(superadmin: Client, actor: User) -> None:
+    host = make_host(name="gpu1")
+    superadmin.post(reverse("admin:resources_host_changelist"), {"action": "cordon", "_selected_action": [host.pk]})
+    page = superadmin.get(reverse("admin:accounts_auditentry_changelist")).content.decode()
+    assert "is_cordoned: False → True" in page
+    entry = AuditEntry.objects.get()
+    for name in ("delete", "change"):
+        address = reverse(f"admin:accounts_auditentry_{name}", args=[entry.pk])
+        assert superadmin.post(address, {"post": "yes"}).status_code == 403
+    actor.delete()
+    entry.refresh_from_db()
+    assert (entry.actor, entry.actor_email) == (None, "root@example.org")
