@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Final
 
 from hostworker.enforcement.telemetry import GpuProcess, Telemetry
@@ -17,7 +18,7 @@ from hostworker.violations import GpuAllowance, GpuUse, SessionDevice, Violation
 from resources.models import Gpu, Host
 from resources.shares import Sharing, share_bytes
 from resources.tiers import GATED, UNHOOKED
-from sessions import services
+from sessions import notes, services
 from sessions.lifecycle import Status
 from sessions.models import Session
 
@@ -26,6 +27,7 @@ logger = logging.getLogger(__name__)
 POLL_INTERVAL_SECONDS: Final = 2.0
 MEASURE_SECONDS: Final = 10
 KEPT_SECONDS: Final = 3 * MEASURE_SECONDS  # an older reading says nothing about now
+OVERUSE_REPEAT: Final = timedelta(hours=1)  # until too much GPU time of the same session is noted again
 NANOSECONDS: Final = 10**9
 
 
@@ -125,6 +127,19 @@ class Watchdog:
             logger.warning("session %s: stopped by the watchdog: %s", session.pk, words)
             services.end(session, reason, words)
 
+    def _stop_or_note(self, sessions: Iterable[Session], violations: Mapping[str, Violation]) -> None:
+        """Stop the sessions that take too much of a GPU's time where their group says so; note it of the others.
+
+        What the driver says of time is coarse, and has been calibrated on no hardware yet.
+        """
+        noted = [each for each in sessions if each.pk in violations and not each.resource_group.end_gpu_overuse]
+        for session in noted:
+            reason, words = violations[session.pk]
+            if notes.note_once(session, reason, words, within=OVERUSE_REPEAT):
+                logger.warning("session %s: goes on, but %s", session.pk, words)
+        known = {session.pk for session in noted}
+        self._stop({session_id: each for session_id, each in violations.items() if session_id not in known})
+
     def _note_times(self, uses: Iterable[SessionDevice], owners: Mapping[int, str]) -> None:
         """Note what the driver recorded since the last look; it may be of processes that were only there then."""
         known = {**self._owners, **owners}
@@ -153,7 +168,7 @@ class Watchdog:
             self._overruns,
         )
         self._overruns = assessment.overruns
-        self._stop(assessment.violations)
+        self._stop_or_note(sessions, assessment.violations)
 
     def _charged_percents(self, now: float) -> dict[SessionDevice, float] | None:
         """Return what the arbiter charged in this window, in percent of each device; None where that is not known."""

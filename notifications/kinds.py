@@ -18,6 +18,7 @@ class NoticeKind(StrEnum):
     IMAGE_FAILED = "IMAGE_FAILED"  # a session could not be saved as an image
     HOST_FAULTY = "HOST_FAULTY"  # the platform has cordoned a host that failed to start sessions; for superadmins
     HOST_BACK = "HOST_BACK"  # it takes sessions again
+    GPU_OVERUSE = "GPU_OVERUSE"  # a session takes more of a GPU's time than its share, and goes on; for superadmins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,4 +37,4 @@ DEFAULT_WAYS: Final[dict[NoticeKind, Ways]] = {
     NoticeKind.HOST_FAULTY: Ways(by_email=True),
 }
 GOOD: Final = frozenset({NoticeKind.STARTED, NoticeKind.ENDED, NoticeKind.IMAGE_READY, NoticeKind.HOST_BACK})
-FOR_SUPERADMINS: Final = frozenset({NoticeKind.HOST_FAULTY, NoticeKind.HOST_BACK})
+FOR_SUPERADMINS: Final = frozenset({NoticeKind.HOST_FAULTY, NoticeKind.HOST_BACK, NoticeKind.GPU_OVERUSE})

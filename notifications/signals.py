@@ -27,12 +27,22 @@ NOTED: Final = {  # reasons of events that change no status
 @receiver(post_save, sender=SessionEvent)
 def _session_has_changed(instance: SessionEvent, created: bool, **kwargs: Any) -> None:
     kind = _kind_of(instance) if created else None
+    if created and instance.old_status == instance.new_status and instance.reason == Reason.GPU_TIME_EXCEEDED:
+        _gpu_time_is_exceeded(instance)
     if kind is None:
         return
     session = instance.session
     is_seen = kind == NoticeKind.STARTED and instance.at - session.created_at < SEEN_WITHIN
     facts = {"name": session.name, "reason": instance.reason, "detail": instance.detail}
     tell(session.owner_id, kind, f"event:{instance.pk}", session=session, facts=facts, is_seen=is_seen)
+
+
+def _gpu_time_is_exceeded(event: SessionEvent) -> None:
+    """Tell superadmins of a session that takes too much of a GPU's time and goes on."""
+    session = event.session
+    facts = {"name": session.name, "host": session.host.name if session.host else "", "detail": event.detail}
+    for admin in User.objects.filter(is_superuser=True, is_active=True).values_list("pk", flat=True):
+        tell(admin, NoticeKind.GPU_OVERUSE, f"overuse:{session.pk}:{int(event.at.timestamp())}", facts=facts)
 
 
 @receiver(conversion_ended)

@@ -23,6 +23,7 @@ KIND_NAMES = {
     NoticeKind.IMAGE_READY: gettext_lazy("A session was saved as an image"),
     NoticeKind.IMAGE_FAILED: gettext_lazy("A session could not be saved as an image"),
     NoticeKind.HOST_FAULTY: gettext_lazy("A host fails to start sessions and is cordoned"),
+    NoticeKind.GPU_OVERUSE: gettext_lazy("A session takes more of a GPU's time than its share"),
     NoticeKind.HOST_BACK: gettext_lazy("A host that was cordoned for that takes sessions again"),
 }
 
@@ -59,6 +60,7 @@ TITLES = {
     NoticeKind.IMAGE_READY: gettext_lazy("The image %(image)s is ready"),
     NoticeKind.IMAGE_FAILED: gettext_lazy("The image %(image)s was not made"),
     NoticeKind.HOST_FAULTY: gettext_lazy("Host %(host)s is cordoned: it fails to start sessions"),
+    NoticeKind.GPU_OVERUSE: gettext_lazy("%(name)s takes more GPU time than its share"),
     NoticeKind.HOST_BACK: gettext_lazy("Host %(host)s takes sessions again"),
 }
 
@@ -85,6 +87,11 @@ def _body(kind: NoticeKind, notification: Notification) -> str:
         case NoticeKind.HOST_FAULTY:
             return _("It is probed, and returns once it starts a container. %(problem)s") % {
                 "problem": from_english(facts["detail"])
+            }
+        case NoticeKind.GPU_OVERUSE:
+            return _("On host %(host)s: %(detail)s It goes on, as its resource group ends no session for that.") % {
+                "host": facts["host"],
+                "detail": from_english(facts["detail"]),
             }
         case NoticeKind.HOST_BACK:
             return _("A probe has started a container on it.")

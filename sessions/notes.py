@@ -34,3 +34,10 @@ def note(
         )
         notify.sessions_changed([(session.pk, session.owner_id)])
     return True
+
+
+def note_once(session: Session, reason: Reason, detail: str, *, within: timedelta) -> bool:
+    """As `note`, unless there is an event of this reason within that time, whatever its detail."""
+    if session.events.filter(reason=reason.value, at__gt=timezone.now() - within).exists():
+        return False
+    return note(session, reason, detail)

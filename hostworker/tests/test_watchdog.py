@@ -10,12 +10,14 @@ from hostworker.enforcement.telemetry import GpuProcess
 from hostworker.privileged import processes
 from hostworker.privileged.direct import DirectPrivileges
 from hostworker.watchdog import SessionGpuUse, Watchdog
+from notifications.models import Notification
+from notifications.texts import text_of
 from resources.models import Host
 from resources.shares import Sharing
 from resources.units import GIB
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
-from tests.factories import make_group, make_host, make_session, run_session
+from tests.factories import make_group, make_host, make_session, make_user, run_session
 
 pytestmark = pytest.mark.django_db
 
@@ -241,9 +243,27 @@ def windows(dog: Watchdog, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], N
     return pass_by
 
 
-def test_time_beyond_the_share_for_three_windows_ends_the_session(
+def test_time_beyond_the_share_is_noted_once_and_superadmins_are_told(
     host: Host, driver: Driver, run: Callable[..., None], windows: Callable[[int], None]
 ) -> None:
+    admin = make_user(is_superuser=True)
+    session = start(host, fgpu=250)
+    run(session, 1, 1)
+    driver.by_process = {1: 60}
+    windows(5)
+    assert fate(session) == RUNS
+    (event,) = session.events.filter(reason=Reason.GPU_TIME_EXCEEDED)
+    assert event.detail == "It took 60 % of the GPU's time; its share is 12 %."
+    told = Notification.objects.get(kind="GPU_OVERUSE")
+    assert (told.user, told.facts["host"]) == (admin, host.name)
+    assert text_of(told).title == f"{session.name} takes more GPU time than its share"
+
+
+def test_time_beyond_the_share_for_three_windows_can_end_the_session(
+    host: Host, driver: Driver, run: Callable[..., None], windows: Callable[[int], None]
+) -> None:
+    host.group.end_gpu_overuse = True
+    host.group.save()
     honest, greedy, whole = start(host, fgpu=250), start(host, fgpu=750), start(make_host(gpus=1), fgpu=2000)
     run(honest, 1, 1)
     run(greedy, 2, 1)
@@ -262,7 +282,7 @@ def test_what_the_arbiter_granted_of_others_time_is_allowed(
     """Where sharing is `burst`; nobody is judged while the arbiter does not answer."""
     monkeypatch.setattr(watchdog_module, "MEASURE_SECONDS", 0)
     monkeypatch.setattr(watchdog_module, "NANOSECONDS", 1)
-    host.group.sharing = Sharing.BURST
+    host.group.sharing, host.group.end_gpu_overuse = Sharing.BURST, True
     host.group.save()
     session = start(host)
     place, account = (session.pk, host.gpus.get().uuid), Account()
