@@ -72,7 +72,7 @@ GRANTS: Final = (
     TableGrant(
         table="resources_resourcegroup",
         read="id name description fgpu_per_gpu host_loss_grace use_mps placement queue_order ageing"
-        " reservation_delay pending_timeout is_active open_to_all sharing start_allowance"
+        " reservation_delay max_lifetime pending_timeout is_active open_to_all sharing start_allowance"
         " half_life starvation_limit deny_private_networks allow_interactive allow_batch preemption_grace"
         " preemptible_charge_percent end_gpu_overuse",
         rows=ALL_ROWS,

@@ -29,7 +29,7 @@ def announce_ends() -> int:
     soon = Session.objects.filter(status=Status.RUNNING).annotate(end=end_expression())
     soon = soon.filter(Q(end__lte=now + WARNINGS[-1]) | Q(preempt_by__isnull=False), end__gt=now)
     due = {}
-    for session in soon.select_related("owner__policy", "project__policy", "host"):
+    for session in soon.select_related("owner__policy", "project__policy", "resource_group", "host"):
         if (end := session.ends_at) and (key := _key(session, end, now)):
             due[key] = session
     known = set(Notification.objects.filter(session__in=due.values(), key__in=due).values_list("key", flat=True))

@@ -24,6 +24,8 @@ def of_policy(policy: ResourcePolicy) -> str:
 
 def of_group(group: ResourceGroup) -> str:
     """Return why waiting sessions of this group cannot be told when they start; "" where they can."""
+    if group.max_lifetime is not None:
+        return ""
     users = User.objects.filter(is_active=True, policy__max_lifetime=None)
     if not group.open_to_all:
         users = users.filter(Q(resource_groups=group) | Q(is_superuser=True))

@@ -80,7 +80,7 @@ def _state_after_pass(owner: User, project: Project | None, now: datetime) -> tu
 def requests_of(owner: User, order: LaunchRequest, now: datetime, traits: Traits = ()) -> list[SessionRequest]:
     """Return the scheduler's requests for the sessions of `order`, whose hosts must have these traits."""
     most = bounds_of(owner, order.project).max_lifetime
-    bounds = [bound for bound in (order.time_limit, most) if bound is not None]
+    bounds = [bound for bound in (order.time_limit, most, order.resource_group.max_lifetime) if bound is not None]
     return [
         SessionRequest(
             id=f"{ESTIMATED_ID}-{number:04}",

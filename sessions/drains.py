@@ -20,7 +20,9 @@ def sessions_on(host: Host) -> "list[Session]":
     """Return the sessions that hold resources of the host, those of the same owner together; one query."""
     found = Session.objects.filter(host=host, status__in=HOSTED)
     return list(
-        found.select_related("owner__policy", "project__policy", "host", "image").order_by("owner__email", "name")
+        found.select_related("owner__policy", "project__policy", "resource_group", "host", "image").order_by(
+            "owner__email", "name"
+        )
     )
 
 

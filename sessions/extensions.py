@@ -65,7 +65,7 @@ def extend(session_id: str, by: timedelta, *, actor: User) -> Session:
     """Let the session run longer by `by`, and return it. Raises RejectedError with a message for `by`, or GENERAL."""
     with transaction.atomic():
         rows = Session.objects.select_for_update(of=("self",), no_key=True)
-        session = rows.select_related("owner__policy", "project__policy", "host").get(pk=session_id)
+        session = rows.select_related("owner__policy", "project__policy", "resource_group", "host").get(pk=session_id)
         most = allowed(session, actor)
         if most < MIN_EXTENSION:
             raise RejectedError({GENERAL: refusal(session, actor)})

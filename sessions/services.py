@@ -16,7 +16,7 @@ from accounts.policies import bounds_of
 from resources.capacity import Capacity, shortfalls
 from resources.kick import kick_scheduler
 from resources.models import Host, Image, ResourceGroup
-from resources.units import amount_text
+from resources.units import amount_text, span_text
 from sessions import image_choice, mounts, notes, notify, policy_checks, preemption, validation
 from sessions.errors import RejectedError
 from sessions.lifecycle import FINAL, IN_CONTAINER, LIVE, Kind, Reason, Status
@@ -214,6 +214,8 @@ def problems(owner: User, request: LaunchRequest, planned: MountPlan | None = No
     refused = policy_checks.group_errors(owner, group, request.project, is_batch=is_batch)
     if "resource_group" not in refused:
         refused |= _capacity_errors(request) | _grant_errors(owner, request)
+    if request.time_limit and group.max_lifetime and request.time_limit > group.max_lifetime:
+        refused["time_limit"] = f"The resource group {group} ends sessions after {span_text(group.max_lifetime)}."
     planned = planned or mounts.plan(owner, request.mounts)
     if found := mounts.errors(request.resource_group, request.mounts, planned):
         refused["mounts"] = " ".join(found)

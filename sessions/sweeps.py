@@ -91,7 +91,7 @@ def end_on_lost_hosts() -> None:
 
 
 def end_expired() -> None:
-    """End sessions that have reached the lifetime limit of their owner's policy, or of their project's."""
+    """End sessions that have reached the lifetime limit of their owner's policy, or of their project's or group's."""
     details = {
         "owner": "It reached the maximum lifetime of its owner's policy.",
         "project": "It reached the maximum lifetime of its project's policy.",
@@ -99,6 +99,8 @@ def end_expired() -> None:
     for whose, detail in details.items():
         for session in _past(F(f"{whose}__policy__max_lifetime")).select_related("host"):
             services.end(session, Reason.LIFETIME, detail)
+    for session in _past(F("resource_group__max_lifetime")).select_related("host"):
+        services.end(session, Reason.LIFETIME, "It reached the maximum lifetime of its resource group.")
 
 
 def cancel_of_former_members() -> None:

@@ -152,7 +152,7 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             return None
         user: User = self.scope["user"]
         sessions = Session.objects.operable_by(user)
-        visible = sessions.select_related("host", "owner__policy", "project__policy", "idle_notice")
+        visible = sessions.select_related("host", "owner__policy", "project__policy", "resource_group", "idle_notice")
         return visible.filter(pk=self._session_id, status=Status.RUNNING.value).first()
 
     @database_sync_to_async  # type: ignore[untyped-decorator]

@@ -25,7 +25,9 @@ from sessions.models import Session
 @vary_on_headers("HX-Request")
 def extend(request: UserRequest, session_id: str) -> HttpResponse:
     """Ask by how much, or let the session run longer."""
-    visible = Session.objects.operable_by(request.user).select_related("owner__policy", "project__policy")
+    visible = Session.objects.operable_by(request.user).select_related(
+        "owner__policy", "project__policy", "resource_group"
+    )
     session = get_object_or_404(visible, pk=session_id)
     error = ""
     if request.method == "POST":

@@ -24,7 +24,9 @@ BEFORE_RUNNING: Final = frozenset({Status.PENDING, Status.SCHEDULED, Status.PREP
 def terminal(request: UserRequest, session_id: str) -> HttpResponse:
     """Show the terminal, or why there is none; the waiting page requests this again when the session changes."""
     session = get_object_or_404(
-        Session.objects.operable_by(request.user).select_related("image", "owner__policy", "project__policy"),
+        Session.objects.operable_by(request.user).select_related(
+            "image", "owner__policy", "project__policy", "resource_group"
+        ),
         pk=session_id,
     )
     is_running = session.status == Status.RUNNING

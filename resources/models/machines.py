@@ -178,6 +178,13 @@ class ResourceGroup(models.Model):
         validators=[MinValueValidator(limit_value=timedelta(0))],
         help_text="How long a start may take before the time limit counts: what others were told rests on it",
     )
+    max_lifetime = models.DurationField(
+        null=True,
+        blank=True,
+        validators=[SPAN],
+        help_text="A session ends this long after it started running here, or earlier by its owner's policy; empty: by "
+        "the policy alone",
+    )
     pending_timeout = models.DurationField(
         null=True, blank=True, validators=[SPAN], help_text="Sessions that wait for longer are cancelled; empty: never"
     )

@@ -1,6 +1,7 @@
-"""When a running session ends: at the earlier of its time limit and its policy's lifetime limit, extensions included.
+"""When a running session ends: at the earliest of its time limit and the lifetime limits of its policies and group.
 
-Both count from its start, but from its start deadline at the latest: the scheduler has promised others what it holds.
+All count from its start, but from its start deadline at the latest: the scheduler has promised others what it holds.
+Extensions are added.
 
 A host that is drained may end it before that, and so may the session for which it is preempted.
 """
@@ -8,11 +9,13 @@ A host that is drained may end it before that, and so may the session for which 
 from datetime import datetime, timedelta
 from typing import Final, Protocol
 
-from django.db.models import DateTimeField, ExpressionWrapper, F
+from django.db.models import Case, DateTimeField, ExpressionWrapper, F, Q, When
 from django.db.models.expressions import CombinedExpression
 from django.db.models.functions import Coalesce, Least
 
 from accounts.models import ResourcePolicy
+from resources.models import ResourceGroup
+from sessions.lifecycle import Status
 
 STOP_DURATION: Final = timedelta(minutes=1)  # in which a session that is being stopped is expected to be gone
 MIN_EXTENSION: Final = timedelta(minutes=1)  # an end is put off by at least this
@@ -26,6 +29,7 @@ class TimeBound(Protocol):
     time_limit: timedelta | None
     extension: timedelta
     preempt_by: datetime | None
+    resource_group: ResourceGroup
 
     @property
     def policies(self) -> tuple[ResourcePolicy, ...]: ...
@@ -39,7 +43,10 @@ class TimeBound(Protocol):
 
 def time_bound() -> Least:
     """Return the expression for the longest time that a session runs, without extensions; NULL without a limit."""
-    return Least("time_limit", "owner__policy__max_lifetime", "project__policy__max_lifetime")
+    # One that may start in several groups has the limit of the group in which it then does.
+    may_choose = Q(status=Status.PENDING) & ~Q(group_choices=[])
+    of_group = Case(When(may_choose, then=None), default=F("resource_group__max_lifetime"))
+    return Least("time_limit", "owner__policy__max_lifetime", "project__policy__max_lifetime", of_group)
 
 
 def clock_expression() -> Coalesce:
@@ -60,10 +67,11 @@ def end_expression() -> Least:
 
 
 def end_of(session: TimeBound) -> datetime | None:
-    """Return the same in Python; fetch `owner__policy`, `project__policy` and `host` with the session."""
+    """Return the same in Python; fetch `owner__policy`, `project__policy`, `resource_group` and `host` with it."""
     if session.started_at is None:
         return None
-    limits = (session.time_limit, *(policy.max_lifetime for policy in session.policies))
+    policies = (policy.max_lifetime for policy in session.policies)
+    limits = (session.time_limit, session.resource_group.max_lifetime, *policies)
     bound = min((limit for limit in limits if limit is not None), default=None)
     clock = min(session.started_at, session.start_by or session.started_at)
     limit_at = None if bound is None else clock + bound + session.extension

@@ -51,6 +51,8 @@ TEXTS: Final = (
     _("It reached the maximum lifetime of its project's policy."),
     _("Its owner is no longer a member of the project %(project)s."),
     _("It reached its time limit."),
+    _("It reached the maximum lifetime of its resource group."),
+    _("The resource group %(group)s ends sessions after %(most)s."),
     _("Its start took longer than its time limit."),
     _("It waited for longer than its resource group allows."),
     _("It depends on %(name)s, which has ended without success."),
