@@ -5,6 +5,25 @@ from typing import Final
 FRAME_HEAD: Final = 8  # bytes: 1 or 2 for the stream, three zeros, and the length of what follows, big-endian
 
 
+class FrameReader:
+    """Takes a stream of frames apart, as it arrives."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+
+    def feed(self, data: bytes) -> list[bytes]:
+        """Return the contents of the frames that are complete by now."""
+        framed, contents, at = self._rest + data, [], 0
+        while at + FRAME_HEAD <= len(framed):
+            end = at + FRAME_HEAD + int.from_bytes(framed[at + 4 : at + FRAME_HEAD], "big")
+            if end > len(framed):
+                break
+            contents.append(framed[at + FRAME_HEAD : end])
+            at = end
+        self._rest = framed[at:]
+        return contents
+
+
 def unframed(framed: bytes) -> bytes:
     """Return the contents of the frames, one after the other; the last may be cut off."""
     contents, at = [], 0

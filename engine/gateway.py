@@ -30,7 +30,9 @@ BODY_LIMIT: Final = 64 * 1024
 CONTAINER: Final = re.compile(r"/containers/([A-Za-z0-9][A-Za-z0-9_.-]{0,127})/(json|exec|logs)")
 HANDLE: Final = re.compile(r"/exec/([A-Za-z0-9_.-]{1,400})/(json|start|resize)")
 SIZE: Final = re.compile(r"w=\d{1,4}&h=\d{1,4}")
-TAIL: Final = re.compile(r"stdout=1&stderr=1&tail=\d{1,6}")
+TAIL: Final = re.compile(
+    r"stdout=1&stderr=1&tail=(\d{1,6}|all&follow=1&timestamps=1&since=\d{1,12}\.\d{9}|\d{1,6}&follow=1&timestamps=1)"
+)
 UPGRADED: Final = b"HTTP/1.1 101 UPGRADED\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n"
 REASONS: Final = {200: "OK", 201: "Created", 404: "Not Found", 409: "Conflict", 502: "Bad Gateway"}
 ATTACHED: Final = [{"Detach": False, "Tty": is_terminal} for is_terminal in (True, False)]

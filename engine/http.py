@@ -66,6 +66,22 @@ class BoundedResponseParser:
         except httptools.HttpParserError as error:
             raise HttpResponseError("the response is not HTTP") from error
 
+    async def stream(self, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+        """Yield the body as it arrives, the first part (maybe empty) once the status is known.
+
+        Raises HttpResponseError, and asyncio.IncompleteReadError when the connection ends before the response.
+        """
+        while not self._is_complete:
+            data = await reader.read(HEAD_LIMIT)
+            if not data:
+                if self._has_head and not self._has_length:
+                    return
+                raise asyncio.IncompleteReadError(b"", None)
+            self.feed(data)
+            if self._has_head:
+                part, self._body = bytes(self._body), bytearray()
+                yield part
+
     async def read(self, reader: asyncio.StreamReader, limit: int) -> ServerResponse:
         """Return the response whose body has up to `limit` bytes.
 

@@ -22,6 +22,7 @@ PATIENCE_SECONDS: Final = 1.0  # with a request, after which the database is ask
 ANSWER_SECONDS: Final = 1.0  # for its answer
 BUFFER_BYTES: Final = 1024 * 1024  # of a response, which a slow client takes after the slot was released
 POLICY: Final = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"  # middleware does not see this page
+EVENTS: Final = b"text/event-stream"
 UNLIMITED: Final = frozenset({"/healthz"})
 
 
@@ -32,7 +33,8 @@ class Admission:
     """ASGI middleware that gives each request a slot while Django works on it; refuses with 503 what waits too long.
 
     A response is buffered up to BUFFER_BYTES, so that neither its slot nor its database connection depends on how fast
-    the client reads. One that is larger keeps its slot until it is sent. Where the database has fallen silent, clients
+    the client reads. One that is larger keeps its slot until it is sent; a stream of events gives it back
+    as it begins. Where the database has fallen silent, clients
     get 503 at once, however long the threads of their requests wait for it, which keep their slots meanwhile.
     """
 
@@ -67,7 +69,7 @@ class Admission:
             refusal = database_away(path) if is_silent else unavailable(path, gettext("The server is busy."))
             await _send(refusal, send)
             return
-        response = _BufferedResponse(send)
+        response = _BufferedResponse(send, on_stream=self._slots.release)
         work = asyncio.create_task(self._work(scope, request, response))
         try:
             is_stuck = await self._is_stuck(work, response)
@@ -86,7 +88,8 @@ class Admission:
         try:
             await self._application(scope, request.receive, response.send)
         finally:
-            self._slots.release()
+            if not response.is_stream:
+                self._slots.release()
 
     async def _is_stuck(self, work: asyncio.Task[None], response: "_BufferedResponse") -> bool:
         """Return True once the request waits for a silent database, False once it is done."""
@@ -148,12 +151,14 @@ class _BufferedRequest:
 class _BufferedResponse:
     """Keeps the messages of a response until `flush`, or sends them on once they are too large."""
 
-    def __init__(self, send: Send) -> None:
+    def __init__(self, send: Send, *, on_stream: Callable[[], None]) -> None:
         self._send = send
+        self._on_stream = on_stream
         self._messages: list[Message] = []
         self._buffered_bytes = 0
         self._is_discarded = False
         self.has_begun = False
+        self.is_stream = False  # of events, which are sent as they come
 
     async def send(self, message: Message) -> None:
         """Take the next message."""
@@ -162,7 +167,10 @@ class _BufferedResponse:
         self.has_begun = True
         self._messages.append(message)
         self._buffered_bytes += len(message.get("body", b""))
-        if self._buffered_bytes > BUFFER_BYTES:
+        if message["type"] == "http.response.start" and (b"Content-Type", EVENTS) in message["headers"]:
+            self.is_stream = True
+            self._on_stream()
+        if self.is_stream or self._buffered_bytes > BUFFER_BYTES:
             await self.flush()
 
     def discard(self) -> None:

@@ -26,6 +26,7 @@ from restapi.views import ApiView
 from sessions import extensions, idle, logs, services, usage
 from sessions.conversion_api import ConversionActions
 from sessions.errors import GENERAL, RejectedError
+from sessions.follow_api import FollowActions, LogFollowQuery
 from sessions.launch_serializers import AMOUNTS, LaunchRequestSerializer, group_for
 from sessions.lifecycle import TABS, Tab
 from sessions.limits_serializers import LimitsQuery, LimitsSerializer
@@ -71,13 +72,18 @@ class PlainTextRenderer(BaseRenderer):
         return f"{data.get('detail', data)}\n".encode()
 
 
-class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions):
+class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions, FollowActions):
     """The caller's sessions, newest first; superadmins see everybody's."""
 
     queryset = Session.objects.all()
     serializer_class = SessionSerializer
     lookup_value_regex = SESSION_ID
-    query_serializers: ClassVar = {"list": SessionQuery, "stats": StatsQuery, "logs": LogsQuery}
+    query_serializers: ClassVar = {
+        "list": SessionQuery,
+        "stats": StatsQuery,
+        "logs": LogsQuery,
+        "follow_logs": LogFollowQuery,
+    }
 
     def get_queryset(self) -> QuerySet[Session]:
         """Return the sessions visible to the caller with related rows: a constant number of queries for any number."""

@@ -211,4 +211,4 @@ class SessionQuery(serializers.Serializer[Any]):
 class LogsQuery(serializers.Serializer[Any]):
     """Query parameters of the log."""
 
-    tail = serializers.IntegerField(default=1000, min_value=1, max_value=10_000, help_text="Lines from the end")
+    tail = serializers.IntegerField(default=1000, min_value=1, max_value=999_999, help_text="Lines from the end")

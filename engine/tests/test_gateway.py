@@ -14,7 +14,7 @@ from engine.containers import container_name
 from engine.engine import Engine, ExecError
 from engine.exec_stream import ExecStream, is_running
 from engine.gateway import EngineGateway, signer
-from engine.output import last_lines
+from engine.output import follow, last_lines
 from engine.shell import Shell
 from engine.tests.gateways import (
     HOST,
@@ -75,6 +75,11 @@ async def test_logs_through_gateway_equal_local_logs(far: Engine) -> None:
         client.wait(name)
         assert await last_lines(far, name, 100) == client.logs(name).decode()
         assert await last_lines(far, name, 2) == client.logs(name, tail=2).decode()
+        followed = [entry async for entry in follow(far, name, tail=100)]
+        assert b"".join(entry.content for entry in followed) == client.logs(name)
+        later = [entry async for entry in follow(far, name, since=followed[3].stamp)]
+        assert later[0].content in {entry.content for entry in followed if entry.stamp == followed[3].stamp}
+        assert later[-1] == followed[-1]
     finally:
         client.remove_container(name)
         client.close()

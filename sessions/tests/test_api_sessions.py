@@ -252,7 +252,7 @@ def test_logs_that_cannot_be_read_now_say_why(user: User, accept: str) -> None:
     assert "it has no gateway" in answer.content.decode()
 
 
-@pytest.mark.parametrize("tail", ["0", "-1", "x", "10001", "9" * 5000])
+@pytest.mark.parametrize("tail", ["0", "-1", "x", "1000000", "9" * 5000])
 def test_a_wrong_tail_is_refused(user: User, tail: str) -> None:
     answer = client_of(user).get(f"{URL}{make_session(owner=user).pk}/logs/", {"tail": tail})
     assert (answer.status_code, list(answer.json()["errors"])) == (400, ["tail"])

@@ -1,0 +1,90 @@
+"""API that follows a session: server-sent events of its changes and of its output."""
+
+from functools import partial
+from typing import Any, Final
+
+from channels.db import database_sync_to_async
+from django.http import StreamingHttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.exceptions import ValidationError
+from rest_framework.request import Request
+
+from accounts import credentials
+from accounts.api import user_of
+from restapi.streams import LAST_EVENT_ID, MEDIA_TYPE, EventStreamRenderer, stream_response
+from restapi.views import ApiViewSet
+from sessions.follow import MAX_TAIL, LogFollower, ResumedPosition, status_events
+from sessions.models import Session, SessionEvent
+from sessions.serializers import SessionEventSerializer
+
+MAX_EVENT_ID: Final = 2**63 - 1
+RESUME: Final = OpenApiParameter(
+    LAST_EVENT_ID, str, OpenApiParameter.HEADER, description="The id of the last event, to go on behind it"
+)
+STREAM: Final = {(200, MEDIA_TYPE): OpenApiTypes.STR}
+
+
+class LogFollowQuery(serializers.Serializer[Any]):
+    """Query parameters of a log that is followed."""
+
+    tail = serializers.IntegerField(
+        default=MAX_TAIL, min_value=1, max_value=MAX_TAIL, help_text="Lines of what there is already, from its end"
+    )
+
+
+class FollowActions(ApiViewSet[Session]):
+    """The actions that follow a session."""
+
+    @extend_schema(parameters=[RESUME], responses=STREAM, operation_id="sessions_events_follow")
+    @action(detail=True, url_path="events/follow", renderer_classes=[EventStreamRenderer], pagination_class=None)
+    def follow_events(self, request: Request, pk: str) -> StreamingHttpResponse:
+        """Send the session's changes of status, those of before first, until it has ended.
+
+        Events: `status` `{event, session}`, `wait` `{event: null, session}` where its reason or estimate has changed,
+        and `end` with the session.
+        """
+        session = self.get_object()
+        last = request.headers.get(LAST_EVENT_ID, "0")
+        if not (last.isascii() and last.isdecimal() and int(last[:20]) <= MAX_EVENT_ID):
+            raise ValidationError({LAST_EVENT_ID: ["This is no id of an event of this stream."]})
+        events = status_events(session, int(last), self._shown, _shown_event)
+        return stream_response(user_of(request).pk, events, partial(_may_follow, request, session.pk))
+
+    @extend_schema(parameters=[RESUME], responses=STREAM, operation_id="sessions_logs_follow")
+    @action(detail=True, url_path="logs/follow", renderer_classes=[EventStreamRenderer], pagination_class=None)
+    def follow_logs(self, request: Request, pk: str) -> StreamingHttpResponse:
+        """Send the session's output, from its beginning or its last lines, until it has ended.
+
+        Events: `output` with a text, and `end` with `{status, result, exit_code}`.
+        """
+        session, resumed = self.get_object(), None
+        if LAST_EVENT_ID in request.headers:
+            try:
+                resumed = ResumedPosition.parsed(request.headers[LAST_EVENT_ID])
+            except ValueError as error:
+                raise ValidationError({LAST_EVENT_ID: ["This is no id of an event of this stream."]}) from error
+        events = LogFollower(session, resumed, self.query["tail"]).events()
+        return stream_response(user_of(request).pk, events, partial(_may_follow, request, session.pk))
+
+    def _shown(self, session: Session) -> Any:
+        """Return the session as the API shows it, None once the caller may not see it."""
+        found = self.get_queryset().filter(pk=session.pk).first()
+        return None if found is None else self.get_serializer(found).data
+
+
+def _shown_event(event: SessionEvent) -> Any:
+    return SessionEventSerializer(event).data
+
+
+async def _may_follow(request: Request, session_id: str) -> bool:
+    """Return whether the caller may still see the session."""
+    may: bool = await database_sync_to_async(_may)(request, session_id)
+    return may
+
+
+def _may(request: Request, session_id: str) -> bool:
+    visible = Session.objects.visible_to(user_of(request)).filter(pk=session_id)
+    return credentials.are_valid(request) and visible.exists()
