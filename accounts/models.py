@@ -23,6 +23,7 @@ TOKEN_LIFETIME: Final = timedelta(days=30)
 DEFAULT_POLICY = "default"
 PROJECT_NAME: Final = r"^[A-Za-z0-9][A-Za-z0-9._-]*\Z"
 DEFAULT_WEIGHT: Final = 100
+DEFAULT_PARKED_TIME: Final = timedelta(days=14)
 WEIGHT_VALIDATORS: Final = [MinValueValidator(1), MaxValueValidator(10_000)]
 DEFAULT_LIMITS: Final = {
     "cpu": 8,
@@ -70,6 +71,16 @@ class ResourcePolicy(models.Model):
         default=timedelta(0),
         validators=[MinValueValidator(limit_value=timedelta(0))],
         help_text="Owners may let a running session go on for this much longer than its limits, in all; 0: not at all",
+    )
+    max_parked = models.PositiveIntegerField(
+        "parked sessions", null=True, blank=True, default=3, help_text="At once; 0: sessions cannot be parked"
+    )
+    max_parked_time = models.DurationField(
+        null=True,
+        blank=True,
+        default=DEFAULT_PARKED_TIME,
+        validators=[MinValueValidator(limit_value=timedelta(minutes=1))],
+        help_text="A parked session ends, and its files are deleted, this long after it was parked",
     )
     share_weight = models.PositiveSmallIntegerField(
         default=DEFAULT_WEIGHT,

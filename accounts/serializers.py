@@ -107,10 +107,24 @@ class PolicySerializer(serializers.ModelSerializer[ResourcePolicy]):
 
     max_extension = serializers.DurationField(help_text="Owners may extend a running session by this much in all.")
 
+    max_parked_time = serializers.DurationField(
+        allow_null=True, help_text="A parked session ends this long after it was parked."
+    )
+
     class Meta:
         model = ResourcePolicy
         fields = (
-            *("name", "max_lifetime", "max_extension", "disk_bytes", "max_folders", "max_private_images", "allow_sudo"),
+            *(
+                "name",
+                "max_lifetime",
+                "max_extension",
+                "max_parked",
+                "max_parked_time",
+                "disk_bytes",
+                "max_folders",
+                "max_private_images",
+                "allow_sudo",
+            ),
             *("allow_public_apps", "allow_conversion", "allow_unlisted_images"),
         )
         read_only_fields = fields

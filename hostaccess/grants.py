@@ -164,7 +164,7 @@ GRANTS: Final = (
         table="accounts_resourcepolicy",
         read="id name cpu memory fgpu max_sessions max_pending max_lifetime max_extension allow_sudo"
         " allow_public_apps disk_bytes max_folders storage_bytes storage_files max_private_images allow_conversion"
-        " allow_unlisted_images share_weight max_per_launch max_priority preemptible_only",
+        " allow_unlisted_images share_weight max_per_launch max_priority preemptible_only max_parked max_parked_time",
         rows=ALL_ROWS,
     ),
     TableGrant(
@@ -188,11 +188,12 @@ GRANTS: Final = (
         " eta_reason result attempt host_id avoided_hosts refused_until start_failures start_by container_id address"
         " last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail created_at status_at started_at"
         " ended_at charge_percent group_choices group_waits gpu_model min_gpu_memory is_preemptible preempt_by"
-        " preempted_for preemptions claim",
+        " preempted_for preemptions claim is_parking parked_on_id parked_attempt parked_bytes",
         update="status reason detail eta eta_reason result host_id avoided_hosts start_failures start_by container_id"
         " address last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail status_at started_at"
-        " ended_at preempt_by preempted_for",
-        rows=f"host_id = @HOST@ OR {_GIVEN_BACK}",
+        " ended_at preempt_by preempted_for parked_bytes",
+        rows=f"host_id = @HOST@ OR {_GIVEN_BACK} OR parked_on_id = @HOST@",
+        changed=f"host_id = @HOST@ OR {_GIVEN_BACK}",
         written=f"host_id = @HOST@ OR {_GIVEN_BACK}",
     ),
     TableGrant(

@@ -64,7 +64,8 @@ class DiskWatch:
 
     def _hold_to_limits(self, written: Mapping[Key, int]) -> None:
         for session in self._running():
-            limit, used = session.bounds.disk_bytes, written.get((session.pk, session.attempt), 0)
+            limit = session.bounds.disk_bytes
+            used = written.get((session.pk, session.attempt), 0) + session.parked_bytes
             if limit is None or used < WARNED_AT * limit:
                 continue
             if used > limit:

@@ -4,10 +4,13 @@ This is what makes every crash harmless. `decide` is pure; `reconcile` reads, de
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
-from hostworker import host_probe, runner, starts
+from django.db.models import Q
+
+from hostworker import host_probe, parking, runner, starts
 from hostworker.runtime.base import ContainerPhase, ContainerState, Key, Runtime
 from resources.models import Host
 from sessions.lifecycle import HOSTED, Status
@@ -25,6 +28,7 @@ class Findings:
     lost: list[Key] = field(default_factory=list)  # RUNNING sessions without a container
     to_start: list[Key] = field(default_factory=list)  # SCHEDULED or PREPARING
     to_stop: list[Key] = field(default_factory=list)  # TERMINATING
+    to_keep: list[Key] = field(default_factory=list)  # containers of parked sessions, not saved yet
 
 
 def decide(
@@ -32,17 +36,23 @@ def decide(
     containers: Iterable[ContainerState],
     rows: dict[Key, Status],
     leftovers: Iterable[Key] = (),
+    parked: Mapping[Key, Status] = MappingProxyType({}),
 ) -> Findings:
     """Return the differences, given keys that were RUNNING before the containers were listed, and the rows read after.
 
-    `leftovers` are attempts that have files or a sandbox but no container, listed before the rows as well.
+    `leftovers` are attempts that have files or a sandbox but no container, listed before the rows as well. `parked` are
+    the attempts whose files are kept, read after the containers as well, with the status of their sessions.
 
     Only a session that was RUNNING before the listing can be missed in it; only a container whose row had ended by the
     time of the second reading is an orphan. So a start or stop in progress is never misread.
     """
     found = {(state.session, state.attempt): state for state in containers}
     before = set(running_before)
-    findings = Findings(orphans=[key for key in (found | dict.fromkeys(leftovers)) if key not in rows])
+    traces = found | dict.fromkeys(leftovers)
+    findings = Findings(
+        orphans=[key for key in traces if key not in rows and not (key in parked and key in found)],
+        to_keep=[key for key in parking.at_rest(parked, found) if key not in rows],
+    )
     for key, status in rows.items():
         if status == Status.TERMINATING:
             findings.to_stop.append(key)
@@ -61,10 +71,10 @@ def reconcile(runtime: Runtime, host: Host, run: Callable[..., object]) -> None:
 
     Raises EngineUnreachableError when the engine does not answer; then nothing was changed.
     """
-    running_before = [key for key, status in _rows(host)[0].items() if status == Status.RUNNING]
+    running_before = [key for key, status in _rows(host).hosted.items() if status == Status.RUNNING]
     containers, leftovers = runtime.containers(), runtime.leftover_attempts()
-    rows, without_address = _rows(host)
-    findings = decide(running_before, containers, rows, leftovers)
+    rows = _rows(host)
+    findings = decide(running_before, containers, rows.hosted, leftovers, rows.parked)
     for session_id, attempt in findings.orphans:
         if host_probe.is_probing(session_id):
             continue
@@ -72,23 +82,39 @@ def reconcile(runtime: Runtime, host: Host, run: Callable[..., object]) -> None:
         runner.clear_away(runtime, session_id, attempt)
     for state in findings.exited:
         runner.note_exit(runtime, state)
-    for key in without_address:
+    for key in rows.without_address:
         runner.note_address(runtime, *key)
     for session in Session.objects.filter(pk__in=[key[0] for key in findings.lost], status=Status.RUNNING):
         runner.note_lost(runtime, session)
-    for key in findings.to_start:
-        if not runner.is_preparing(*key):
-            run(starts.begin, runtime, *key)
-    for key in findings.to_stop:
-        run(runner.stop, runtime, *key)
+    to_start = [key for key in findings.to_start if not runner.is_preparing(*key)]
+    actions = ((starts.begin, to_start), (runner.stop, findings.to_stop), (runner.keep_parked, findings.to_keep))
+    for action, keys in actions:
+        for key in keys:
+            run(action, runtime, *key)
 
 
-def _rows(host: Host) -> tuple[dict[Key, Status], list[Key]]:
-    """Return the status of each of the host's sessions, and the RUNNING ones without an address."""
-    sessions = Session.objects.filter(host=host, status__in=HOSTED).in_queue_order()
-    rows, without_address = {}, []
-    for pk, attempt, status, address in sessions.values_list("pk", "attempt", "status", "address"):
-        rows[pk, attempt] = Status(status)
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """This host's sessions: those that hold its resources, the RUNNING ones without an address, those it keeps."""
+
+    hosted: dict[Key, Status] = field(default_factory=dict)
+    without_address: list[Key] = field(default_factory=list)
+    parked: dict[Key, Status] = field(default_factory=dict)  # by the attempt whose files are kept
+
+
+def _rows(host: Host) -> _Rows:
+    sessions = Session.objects.filter(Q(host=host, status__in=HOSTED) | Q(parked_on=host, ended_at=None))
+    columns = ("pk", "attempt", "status", "address", "host_id", "parked_on_id", "parked_attempt")
+    rows = _Rows()
+    for pk, attempt, name, address, host_id, parked_on, parked_attempt in sessions.in_queue_order().values_list(
+        *columns
+    ):
+        status = Status(name)
+        if parked_on == host.pk:
+            rows.parked[pk, parked_attempt] = status
+        if host_id != host.pk or status not in HOSTED:
+            continue
+        rows.hosted[pk, attempt] = status
         if status == Status.RUNNING and address is None:
-            without_address.append((pk, attempt))
-    return rows, without_address
+            rows.without_address.append((pk, attempt))
+    return rows

@@ -13,8 +13,7 @@ from typing import Final
 from django.db import connection, transaction
 from django.db.models import Prefetch, prefetch_related_objects
 
-from accounts.policies import least
-from hostworker import app_environment, folder_mounts, host_images
+from hostworker import app_environment, folder_mounts, host_images, parking
 from hostworker.runtime.base import (
     ContainerRuntimeError,
     ContainerSpec,
@@ -25,6 +24,7 @@ from hostworker.runtime.base import (
     ImageUnavailableError,
     MountError,
     Runtime,
+    SaveError,
     StartError,
 )
 from hostworker.runtime.pull import PullText
@@ -44,9 +44,12 @@ REFUSALS: Final[dict[type[ContainerRuntimeError], Reason]] = {
     ImageUnavailableError: Reason.IMAGE_UNAVAILABLE,
     MountError: Reason.MOUNT_FAILED,
     StartError: Reason.START_FAILED,
+    SaveError: Reason.RESUME_FAILED,
+    parking.FilesLostError: Reason.FILES_LOST,
     EnforcementError: Reason.ENFORCEMENT_FAILED,
 }
 STOP_GRACE_SECONDS: Final = 5
+PARKING_GRACE_SECONDS: Final = 3  # others get its GPU within 5
 CONTAINER_LOCK: Final = 0x434F4E54  # "CONT": the class of the advisory locks that guard a session's container
 LOG_TAIL_LINES: Final = 1000
 LOG_TAIL_CHARACTERS: Final = 64 * 1024
@@ -96,7 +99,7 @@ def bring_up(runtime: Runtime, session: Session, *, is_image_here: bool = False)
     the reconciler.
     """
     try:
-        was_pulled = not is_image_here and host_images.ensure(
+        was_pulled = not (is_image_here or session.parked_attempt) and host_images.ensure(
             runtime, session.image, lambda text: _show_progress(session, text)
         )
         if was_pulled:
@@ -121,12 +124,29 @@ def stop(runtime: Runtime, session_id: str, attempt: int) -> None:
             return
         withdraw(session_id)  # before the engine gives its address to another
         try:
-            runtime.stop(session_id, attempt, STOP_GRACE_SECONDS)
+            runtime.stop(session_id, attempt, PARKING_GRACE_SECONDS if session.is_parking else STOP_GRACE_SECONDS)
         except ContainerRuntimeError as failure:
             logger.warning("session %s: stop interrupted, the reconciler will go on: %s", session_id, failure)
             return
-    _conclude(session)
-    _clear(runtime, session)
+    if session.is_parking and parking.finish_stop(session):
+        keep_parked(runtime, session_id, attempt)
+    elif current := _read(session_id, attempt, Status.TERMINATING):  # it may have been told to end instead
+        _conclude(current)
+        _clear(runtime, current)
+    else:
+        _clear(runtime, session)
+
+
+def keep_parked(runtime: Runtime, session_id: str, attempt: int) -> None:
+    """Save the container of a session that is parked, and remove it; a failure is left to the reconciler."""
+    with container_lock(session_id):
+        resting = Session.objects.filter(pk=session_id, parked_attempt=attempt, status__in=parking.AT_REST)
+        if not resting.exists():
+            return
+        try:
+            parking.keep(runtime, session_id, attempt)
+        except ContainerRuntimeError as failure:
+            logger.warning("session %s: container not saved yet, the reconciler will go on: %s", session_id, failure)
 
 
 def note_exit(runtime: Runtime, state: ContainerState) -> None:
@@ -135,8 +155,9 @@ def note_exit(runtime: Runtime, state: ContainerState) -> None:
     if session is None:
         return
     fields = {"exit_code": state.exit_code}
-    if session.status == Status.TERMINATING:  # the stop that is in progress removes the container
-        _conclude(session, fields)
+    if session.status == Status.TERMINATING:  # the stop that is in progress removes the container, or saves it
+        if not session.is_parking:
+            _conclude(session, fields)
     elif state.out_of_memory:
         detail = "The session needed more memory than it had and was ended by the kernel."
         _finish(runtime, session, Status.ERROR, Reason.OUT_OF_MEMORY, detail, fields)
@@ -195,7 +216,8 @@ def _run(runtime: Runtime, session: Session) -> None:
     """Start the container and move the session to RUNNING; remove the container if the session ended meanwhile."""
     if _read(session.pk, session.attempt, Status.PREPARING) is None:
         return
-    container_id = runtime.create(_spec(session, folder_mounts.prepare(session)))
+    image = parking.image_of(runtime, session)
+    container_id = runtime.create(_spec(session, folder_mounts.prepare(session), image))
     runtime.start(session.pk, session.attempt, lambda address: _take_over(session, address))
     fields: dict[str, object] = {"container_id": container_id, "address": runtime.address(session.pk, session.attempt)}
     try:
@@ -221,6 +243,9 @@ def _take_over(session: Session, address: str) -> None:
 
 def _note_refusal(runtime: Runtime, session: Session, reason: Reason, failure: ContainerRuntimeError) -> None:
     """Return the session to the queue where its host was at fault, else end it; then remove what there is of it."""
+    if not failure.is_host_fault and parking.put_back(session, failure):
+        _clear(runtime, session)
+        return
     if not failure.is_host_fault:
         _finish(runtime, session, Status.ERROR, reason, str(failure))
         return
@@ -278,13 +303,13 @@ def _clear_if_ended(runtime: Runtime, session: Session) -> None:
         clear_away(runtime, session.pk, session.attempt)
 
 
-def _spec(session: Session, folders: tuple[FolderMount, ...] = ()) -> ContainerSpec:
+def _spec(session: Session, folders: tuple[FolderMount, ...] = (), image: str = "") -> ContainerSpec:
     capacity = session.resource_group.gpu_capacity
     prefetch_related_objects([session], Prefetch("lease__shares", GpuShare.objects.select_related("gpu")))
     return ContainerSpec(
         session=session.pk,
         attempt=session.attempt,
-        image=session.image.reference,
+        image=image or session.image.reference,
         cpu=session.cpu,
         memory_bytes=session.memory,
         shared_memory_bytes=session.shared_memory,
@@ -309,7 +334,7 @@ def _spec(session: Session, folders: tuple[FolderMount, ...] = ()) -> ContainerS
         },
         variables={name: value for name, value in session.environment.items() if not name.startswith(RESERVED_PREFIX)},
         allow_sudo=session.allow_sudo,
-        disk_bytes=least(session.policies, lambda policy: policy.disk_bytes),
+        disk_bytes=parking.disk_left(session),
         command=session.command,
         hostname=session.name.replace("_", "-").replace(".", "-")[:63].strip("-"),
     )

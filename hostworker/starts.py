@@ -33,7 +33,7 @@ def begin(runtime: Runtime, session_id: str, attempt: int) -> None:
     if session is None:
         return
     try:
-        is_here = host_images.is_here(runtime, session.image)
+        is_here = bool(session.parked_attempt) or host_images.is_here(runtime, session.image)
     except ContainerRuntimeError as error:
         logger.warning("session %s: start interrupted, the reconciler will go on: %s", session_id, error)
         runner.give_up(session)

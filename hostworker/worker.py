@@ -23,6 +23,7 @@ from hostworker import (
     host_probe,
     image_maker,
     jupyter_activity,
+    parking,
     reconciler,
     runner,
     session_keys,
@@ -221,8 +222,9 @@ class HostWorker:
         host_images.pull_requested(self.runtime, self.host)
 
     def clear_images(self) -> None:
-        """Remove images that were deleted, and what was left of conversions."""
+        """Remove deleted images, what was left of conversions, and the files of parked sessions that have ended."""
         image_maker.remove_deleted(self.runtime, self.host)
+        parking.clear_saved(self.runtime, self.host)
 
     def apply_firewall(self) -> None:
         """Apply the firewall rules that keep sessions from the host's own services."""
@@ -237,7 +239,7 @@ class HostWorker:
         if action in self._under_way:
             return
         self._under_way.add(action)
-        pool = self._stops if action[0] is runner.stop else self._starts
+        pool = self._stops if action[0] in (runner.stop, runner.keep_parked) else self._starts
         pool.submit(self._do, *action).add_done_callback(lambda _: self._under_way.discard(action))
 
     def _do(self, *action: Any) -> None:

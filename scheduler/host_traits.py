@@ -1,18 +1,22 @@
 """Reads the traits of hosts: what a host has beside capacity, and which of that a session needs.
 
-A trait is a text: `storage:<id of a root>`, `architecture:<name>`, or `image:<id>` of an image that no registry has.
+A trait is a text: `storage:<id of a root>`, `architecture:<name>`, `image:<id>` of an image that no registry has, or
+`files:<name of a host>` of the host for which a parked session waits. Other hosts have none such, so that equal hosts
+are equal.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
-from django.db.models import Count, F, Q
+from django.db.models import Case, Count, Exists, F, OuterRef, Q, When
 
 from folders.models import HostRoot, StorageRoot
 from resources.discovery import ARCHITECTURES
 from resources.models import Host, HostImage, HostStatus, Image
-from scheduler.core.types import ARCHITECTURE_TRAIT, IMAGE_TRAIT, STORAGE_TRAIT, ImageHosts, Shape, Traits
+from scheduler.core.types import ARCHITECTURE_TRAIT, FILES_TRAIT, IMAGE_TRAIT, STORAGE_TRAIT, ImageHosts, Shape, Traits
+from sessions.lifecycle import Status
+from sessions.models import Session
 
 Value = TypeVar("Value")
 EVERY_ARCHITECTURE: Final = tuple(ARCHITECTURES.values())  # of a host that has not told its own
@@ -55,18 +59,20 @@ def load_traits() -> HostTraits:
     image_hosts: dict[int, set[int]] = {}
     unknown: list[tuple[int, int]] = []
     devices = Count("gpus", filter=Q(gpus__is_present=True)) * F("group__fgpu_per_gpu") * 1000
-    rows = list(
-        Host.objects.order_by("pk").values_list("pk", "group_id", "architecture", "cpu", "memory", "status", devices)
-    )
-    for host_id, group_id, architecture, *_ in rows:
+    resumed = Exists(Session.objects.filter(parked_on=OuterRef("pk"), status=Status.PENDING))
+    known = Host.objects.order_by("pk").annotate(awaited=Case(When(resumed, then=F("name")), default=None))
+    rows = list(known.values_list("pk", "group_id", "architecture", "cpu", "memory", "status", devices, "awaited"))
+    for host_id, group_id, architecture, *_, awaited in rows:
+        if awaited:
+            traits[host_id] = {f"{FILES_TRAIT}:{awaited}"}
         if architecture:
-            traits[host_id] = {f"{ARCHITECTURE_TRAIT}:{architecture}"}
+            traits.setdefault(host_id, set()).add(f"{ARCHITECTURE_TRAIT}:{architecture}")
             architectures.setdefault(group_id, set()).add(architecture)
         else:
             unknown.append((host_id, group_id))
     for host_id, group_id in unknown:
         if group_id in architectures:
-            traits[host_id] = {f"{ARCHITECTURE_TRAIT}:{name}" for name in EVERY_ARCHITECTURE}
+            traits.setdefault(host_id, set()).update(f"{ARCHITECTURE_TRAIT}:{name}" for name in EVERY_ARCHITECTURE)
     present = HostRoot.objects.filter(is_present=True).exclude(host__status=HostStatus.LOST).order_by()
     for host_id, root_id in present.values_list("host_id", "root_id"):
         traits.setdefault(host_id, set()).add(f"{STORAGE_TRAIT}:{root_id}")
@@ -83,7 +89,7 @@ def load_traits() -> HostTraits:
 def _offers(rows: Iterable[tuple[Any, ...]], traits: Mapping[int, frozenset[str]]) -> dict[int, list[HostOffer]]:
     """Return what the hosts have that are not lost, by group id."""
     offers: dict[int, list[HostOffer]] = {}
-    for host_id, group_id, _, cpu, memory, status, fgpu_milli in rows:
+    for host_id, group_id, _, cpu, memory, status, fgpu_milli, _ in rows:
         if status != HostStatus.LOST:
             offer = HostOffer(traits.get(host_id, frozenset()), Shape(cpu, memory, fgpu_milli))
             offers.setdefault(group_id, []).append(offer)
@@ -107,14 +113,15 @@ def needed_traits(
     image_id: int,
     architecture: str,
     is_local: bool,
+    parked_on: str | None = None,
 ) -> Traits:
     """Return the traits that the host of a session must have.
 
     A wanted root counts only where a host of the group has it beside all else that the session needs, in size as well:
     else the session would wait for ever for what it can do without. The architecture of its image, "" if that is not
-    known, counts only where the group has a host of another one.
+    known, counts only where the group has a host of another one. A session that was parked needs the host of this name.
     """
-    needed: set[str] = set()
+    needed: set[str] = set() if parked_on is None else {f"{FILES_TRAIT}:{parked_on}"}
     needed.update(f"{STORAGE_TRAIT}:{root_id}" for root_id in required_roots)
     if architecture and offered.architectures.get(group_id, frozenset()) - {architecture}:
         needed.add(f"{ARCHITECTURE_TRAIT}:{architecture}")

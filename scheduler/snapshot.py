@@ -286,8 +286,8 @@ def _waiting(ids: Collection[str] | None, offered: OfferedTraits, group_id: int 
             SessionRequest._make((*row[:6], tuple(row[6]), _traits(row, offered), *row[8:14], False)),
             row[14],
             freed.get(row[0], NO_DEPENDENCY) is not None,
-            row[18],
-            WaitStatus._make(row[19:]),
+            row[19],
+            WaitStatus._make(row[20:]),
         )
         for row in rows
     ]
@@ -330,6 +330,7 @@ def _traits(row: WaitingRow, offered: OfferedTraits) -> Traits:
         image_id=row[12],
         architecture=row[16],
         is_local=row[17],
+        parked_on=row[18],
     )
 
 
@@ -342,7 +343,7 @@ def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
         time_bound(),
         "project_id",
         *("image_id", "charge_percent", "not_before", "wanted_roots", "image__architecture", "image__is_local"),
-        "refused_until",
+        *("parked_on__name", "refused_until"),
         F("id"),
         *("reason", "detail", "eta", "eta_reason"),
     )

@@ -31,6 +31,7 @@ from sessions.launch_serializers import AMOUNTS, LaunchRequestSerializer, group_
 from sessions.lifecycle import TABS, Tab
 from sessions.limits_serializers import LimitsQuery, LimitsSerializer
 from sessions.models import SESSION_ID, Endpoint, Session, SessionEvent
+from sessions.parking_api import ParkingActions
 from sessions.serializers import (
     ExtensionSerializer,
     LogsQuery,
@@ -72,7 +73,7 @@ class PlainTextRenderer(BaseRenderer):
         return f"{data.get('detail', data)}\n".encode()
 
 
-class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions, FollowActions):
+class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions, FollowActions, ParkingActions):
     """The caller's sessions, newest first; superadmins see everybody's."""
 
     queryset = Session.objects.all()

@@ -8,6 +8,7 @@ from django.db import transaction
 from resources import host_health
 from resources.kick import kick_scheduler
 from resources.models import Host, ImageSource
+from sessions import parking
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session, StaleSessionError
 
@@ -35,10 +36,16 @@ def note_failed_start(session: Session, reason: Reason, problem: str) -> None:
 
 
 def requeue(session: Session, host: Host, reason: Reason, problem: str) -> None:
-    """Return a PREPARING session to the queue, or end it after MAX_RETRIES; nothing counts against the host."""
+    """Return a PREPARING session to the queue, or end it after MAX_RETRIES; nothing counts against the host.
+
+    One that was parked is parked again instead: its files are not lost with a host's fault.
+    """
     failures = session.start_failures + 1
     if failures > MAX_RETRIES:
         text = f"Not started in {failures} attempts, the last on host {host}."
+        if session.parked_attempt:
+            parking.return_parked(session, Reason.RESUME_FAILED, f"{text} {problem}")
+            return
         session.move_to(Status.ERROR, reason, f"{text} {problem}"[:300], fields={"start_failures": failures})
         return
     text = f"Host {host} failed to start it; waiting for another."

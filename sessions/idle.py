@@ -11,7 +11,7 @@ from typing import Final
 
 from django.db import transaction
 from django.db.models import Count, Exists, OuterRef, Q, Sum
-from django.db.models.functions import Coalesce
+from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -97,7 +97,7 @@ def _unused(rule: IdleRule, running: SessionQuerySet, end: datetime, now: dateti
     limits, timeout = rule.limits(), rule.idle_timeout
     if timeout is None:
         return {}
-    used_at = Coalesce("last_activity_at", "started_at")
+    used_at = Greatest("last_activity_at", "started_at")  # a session that was parked has started since
     quiet = running.filter(kind=Kind.INTERACTIVE).annotate(used_at=used_at).filter(used_at__lte=now - timeout)
     last_uses = dict(quiet.values_list("pk", "used_at"))
     uses = _uses(last_uses, end, timeout)

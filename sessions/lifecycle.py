@@ -12,6 +12,7 @@ class Status(StrEnum):
     PREPARING = "PREPARING"  # the host pulls the image and starts the container
     RUNNING = "RUNNING"  # usable
     TERMINATING = "TERMINATING"  # its container is being stopped
+    PARKED = "PARKED"  # its container is saved on its host, and it holds nothing else
     TERMINATED = "TERMINATED"  # ended as requested
     CANCELLED = "CANCELLED"  # ended before a container was started
     ERROR = "ERROR"  # ended by a fault, which the reason names
@@ -46,6 +47,11 @@ class Reason(StrEnum):
     RENAMED = "RENAMED"  # given another name; its status stays
     IDLE_WARNED = "IDLE_WARNED"  # idle by a rule: its owner was warned that it ends; its status stays
     SNOOZED = "SNOOZED"  # its end as an idle session was put off; its status stays
+    PARKED = "PARKED"  # put aside: its container is saved, and what it held is free for others
+    RESUMED = "RESUMED"  # back in the queue for the host that saved it
+    RESUME_FAILED = "RESUME_FAILED"  # its host did not start it again; parked as before
+    PARK_TIMEOUT = "PARK_TIMEOUT"  # parked for longer than the owner's policy allows
+    FILES_LOST = "FILES_LOST"  # its host no longer has what was saved of it
     USER_REQUEST = "USER_REQUEST"  # ended by its owner
     ADMIN_REQUEST = "ADMIN_REQUEST"  # ended by a superadmin, or by a manager of its project
     IDLE = "IDLE"  # idle by a rule for longer than its owner was given
@@ -85,11 +91,12 @@ class Result(StrEnum):
 
 
 NEXT: Final[dict[Status, frozenset[Status]]] = {
-    Status.PENDING: frozenset({Status.SCHEDULED, Status.CANCELLED}),
+    Status.PENDING: frozenset({Status.SCHEDULED, Status.CANCELLED, Status.PARKED}),
     Status.SCHEDULED: frozenset({Status.PENDING, Status.PREPARING, Status.CANCELLED}),
-    Status.PREPARING: frozenset({Status.PENDING, Status.RUNNING, Status.TERMINATING, Status.ERROR}),
+    Status.PREPARING: frozenset({Status.PENDING, Status.RUNNING, Status.TERMINATING, Status.PARKED, Status.ERROR}),
     Status.RUNNING: frozenset({Status.TERMINATING, Status.TERMINATED, Status.ERROR}),
-    Status.TERMINATING: frozenset({Status.TERMINATED, Status.ERROR, Status.PENDING}),
+    Status.TERMINATING: frozenset({Status.TERMINATED, Status.ERROR, Status.PENDING, Status.PARKED}),
+    Status.PARKED: frozenset({Status.PENDING, Status.TERMINATED}),
     Status.TERMINATED: frozenset(),
     Status.CANCELLED: frozenset(),
     Status.ERROR: frozenset(),
@@ -97,7 +104,7 @@ NEXT: Final[dict[Status, frozenset[Status]]] = {
 
 FINAL: Final = frozenset(status for status, following in NEXT.items() if not following)
 LIVE: Final = frozenset(NEXT) - FINAL
-HOSTED: Final = LIVE - {Status.PENDING}  # these, and only these, hold a lease
+HOSTED: Final = LIVE - {Status.PENDING, Status.PARKED}  # these, and only these, hold a lease
 IN_CONTAINER: Final = frozenset({Status.PREPARING, Status.RUNNING, Status.TERMINATING})  # the host has begun
 
 

@@ -21,7 +21,7 @@ class LogsUnavailableError(Exception):
 
 def read(session: Session, tail: int) -> str:
     """Return the last `tail` lines of output, "" before there is any. Raises LogsUnavailableError with the cause."""
-    if session.status in FINAL:
+    if session.status in FINAL or session.status == Status.PARKED:
         return "\n".join(session.log_tail.splitlines()[-tail:])
     if Status(session.status) not in IN_CONTAINER or session.host is None:
         return ""

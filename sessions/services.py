@@ -19,12 +19,18 @@ from resources.models import Host, Image, ResourceGroup
 from resources.units import amount_text, span_text
 from sessions import image_choice, mounts, notes, notify, policy_checks, preemption, validation
 from sessions.errors import RejectedError
-from sessions.lifecycle import FINAL, IN_CONTAINER, LIVE, Kind, Reason, Status
+from sessions.lifecycle import FINAL, LIVE, Kind, Reason, Status
 from sessions.models import Mount, Placed, Session, SessionEvent, StaleSessionError, schedule
 from sessions.mounts import MountPlan, MountRequest
 from sessions.names import random_name
 
 logger = logging.getLogger(__name__)
+
+_ENDS: Final = {  # where a session ends that has no container
+    Status.PENDING: Status.CANCELLED,
+    Status.SCHEDULED: Status.CANCELLED,
+    Status.PARKED: Status.TERMINATED,
+}
 
 REFUSALS: Final = (
     IntegrityError,
@@ -110,12 +116,16 @@ def terminate(session: Session, *, actor: User) -> None:
 def end(session: Session, reason: Reason, detail: str, *, actor: User | None = None) -> None:
     """End the session for `reason`, whatever its state is by now; do nothing if it is ending or has ended.
 
-    One that is being stopped for another session does not return to the queue then.
+    One that is being stopped for another session does not return to the queue then, nor is one parked.
     """
     if session.status == Status.TERMINATING and session.reason == Reason.PREEMPTED:
         preemption.end_for_good(session, reason, detail, actor=actor)
-    while session.status != Status.TERMINATING and session.status not in FINAL:
-        target = Status.TERMINATING if session.status in IN_CONTAINER else Status.CANCELLED
+    while session.status not in FINAL:
+        if session.status == Status.TERMINATING:
+            if not session.is_parking or _end_parking(session, reason, detail, actor):
+                return
+            continue
+        target = _ENDS.get(Status(session.status), Status.TERMINATING)
         try:
             with transaction.atomic():
                 session.move_to(target, reason, detail, actor=actor)
@@ -125,6 +135,17 @@ def end(session: Session, reason: Reason, detail: str, *, actor: User | None = N
                     kick_scheduler()
         except StaleSessionError:
             session.refresh_from_db()
+
+
+def _end_parking(session: Session, reason: Reason, detail: str, actor: User | None) -> bool:
+    """Let a session that is being parked end instead; return False where its state has changed, which is read then."""
+    changes = {"is_parking": False, "reason": reason.value, "detail": detail}
+    with transaction.atomic():
+        being_parked = Session.objects.filter(pk=session.pk, status=Status.TERMINATING, is_parking=True)
+        if has_changed := bool(being_parked.update(**changes)):
+            notes.note(session, reason, detail, actor=actor)
+    session.refresh_from_db()
+    return has_changed
 
 
 def rename(session: Session, name: str, *, actor: User) -> None:

@@ -7,14 +7,14 @@ from typing import Final
 
 from django.db import transaction
 from django.db.models import Exists, F, Max, OuterRef
-from django.db.models.functions import Greatest
+from django.db.models.functions import Greatest, Least, Now
 from django.utils import timezone
 
 from accounts.models import Membership
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host, HostStatus
-from sessions import conversions, host_faults, preemption, services
+from sessions import conversions, host_faults, parking, preemption, services
 from sessions.lifecycle import HOSTED, IN_CONTAINER, Reason, Status
 from sessions.models import (
     ACTIVE_CONVERSIONS,
@@ -44,6 +44,7 @@ def enforce_deadlines() -> None:
     end_over_limit()
     end_on_drained_hosts()
     cancel_timed_out()
+    end_long_parked()
     cancel_dependents()
     cancel_of_former_members()
     fail_stranded_conversions()
@@ -82,6 +83,9 @@ def end_on_lost_hosts() -> None:
     for host_id in set(overdue.filter(status=Status.PREPARING).values_list("host", flat=True)):
         host_faults.requeue_prepared(Host.objects.get(pk=host_id), "It did not come back.")
     for session in overdue.select_related("host"):
+        if session.status == Status.TERMINATING and session.is_parking:  # it saves the container when it is back
+            _move(session, Status.PARKED, Reason.PARKED, f"Parked, but host {session.host} is unreachable.")
+            continue
         is_preempted = session.status == Status.TERMINATING and session.reason == Reason.PREEMPTED
         target = Status.TERMINATED if session.status == Status.TERMINATING else Status.ERROR
         if is_preempted:
@@ -139,7 +143,26 @@ def cancel_timed_out() -> None:
     for session in waiting.annotate(begun=begun).filter(
         begun__lt=timezone.now() - F("resource_group__pending_timeout")
     ):
+        if session.parked_attempt:
+            _return_parked(session)
+            continue
         services.end(session, Reason.PENDING_TIMEOUT, "It waited for longer than its resource group allows.")
+
+
+def _return_parked(session: Session) -> None:
+    try:
+        detail = "It waited for longer than its resource group allows; parked as before."
+        parking.return_parked(session, Reason.PENDING_TIMEOUT, detail)
+    except StaleSessionError:
+        logger.info("session %s: moved on before its deadline was enforced", session.pk)
+
+
+def end_long_parked() -> None:
+    """End sessions that have been parked for longer than their owner's policy allows; their host removes the files."""
+    longest = Least("owner__policy__max_parked_time", "project__policy__max_parked_time")
+    parked = Session.objects.filter(status=Status.PARKED).annotate(longest=longest)
+    for session in parked.filter(status_at__lt=Now() - F("longest")):
+        services.end(session, Reason.PARK_TIMEOUT, "It was parked for as long as its owner's policy allows.")
 
 
 def cancel_dependents() -> None:

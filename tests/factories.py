@@ -146,6 +146,7 @@ _WAY: Final = {
         (Status.TERMINATING, Reason.USER_REQUEST),
         (Status.TERMINATED, Reason.USER_REQUEST),
     ),
+    Status.PARKED: ((Status.PREPARING, Reason.CLAIMED), (Status.TERMINATING, Reason.PARKED)),
     Status.ERROR: ((Status.PREPARING, Reason.CLAIMED), (Status.ERROR, Reason.START_FAILED)),
 }
 
@@ -161,6 +162,8 @@ def session_in(status: Status, *, host: Host | None = None, **overrides: Any) ->
             lease_session(session, host)
         for step, reason in _WAY[status]:
             session.move_to(step, reason)
+    if status == Status.PARKED:
+        session.move_to(status, Reason.PARKED, fields={"parked_on_id": session.host_id, "parked_attempt": 1})
     session.refresh_from_db()
     return session
 

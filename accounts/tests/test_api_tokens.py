@@ -168,7 +168,7 @@ def test_me_shows_who_i_am() -> None:
                 "max_folders": 20,
                 "max_private_images": 5,
             },
-            "max_extension": "00:00:00",
+            **{"max_extension": "00:00:00", "max_parked": 3, "max_parked_time": "14 00:00:00"},
             **{"allow_sudo": False, "allow_public_apps": True},
             **{"allow_conversion": False, "allow_unlisted_images": False},
         },

@@ -23,6 +23,7 @@ STATUS_ICONS: Final = {
     Status.PREPARING: "box",
     Status.RUNNING: "play",
     Status.TERMINATING: "power",
+    Status.PARKED: "pause",
     Status.TERMINATED: "check",
     Status.CANCELLED: "x",
     Status.ERROR: "alert",

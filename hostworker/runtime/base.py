@@ -66,6 +66,10 @@ class EnforcementError(ContainerRuntimeError):
     is_host_fault = True
 
 
+class SaveError(ContainerRuntimeError):
+    """The container cannot be saved, or is neither there nor saved."""
+
+
 class ExecutionError(ContainerRuntimeError):
     """No program can be run in the container, or the one that was did not end in time."""
 
@@ -218,6 +222,28 @@ class MountControl(Protocol):
         """
 
 
+class SavedContainers(Protocol):
+    """Stopped containers that are kept as images of the engine, for a later attempt of the same session to begin with.
+
+    Each method may raise EngineUnreachableError, too.
+    """
+
+    def save(self, session: str, attempt: int) -> int:
+        """Save the stopped container with all that it wrote outside of its mounts; saved already is success.
+
+        Return how many bytes that is, with those of the saved container that it was created from. Raises SaveError.
+        """
+
+    def reference(self, session: str, attempt: int) -> str | None:
+        """Return the image to create a container from that goes on with the saved files; None where none is saved."""
+
+    def keys(self) -> set[Key]:
+        """Return the attempts of this installation and host that are saved."""
+
+    def discard(self, session: str, attempt: int) -> None:
+        """Delete what was saved; gone already is success, and so is what a container or a later one rests on."""
+
+
 class Runtime(Protocol):
     """A container engine on this host, bounded to one installation's containers of one host name.
 
@@ -290,6 +316,9 @@ class Runtime(Protocol):
 
     def mount_control(self) -> MountControl:
         """Return what changes the folders of running containers."""
+
+    def saved_containers(self) -> SavedContainers:
+        """Return what keeps the files of sessions that are parked."""
 
     def disks(self) -> HostDisks:
         """Return what knows the disk of this engine; its methods may raise EngineUnreachableError too."""

@@ -59,6 +59,7 @@ from hostworker.runtime.docker_requests import (
     retry_on_conflict,
     translated,
 )
+from hostworker.runtime.docker_saved import DockerSavedContainers
 from hostworker.runtime.docker_snapshots import DockerSnapshots
 from hostworker.runtime.docker_states import PHASES, listed_state
 from hostworker.runtime.docker_uses import ContainerUses
@@ -106,6 +107,7 @@ class DockerRuntime:
         self._pool = SandboxPool(self._client, self._owner, self._network.ensure_anew, sandboxes, self._privileges)
         self._snapshots = DockerSnapshots(engine_url, self._owner)
         self._folders = DockerFolders(self._client, self._owner, self._privileges)
+        self._saved = DockerSavedContainers(engine_url, self._owner)
         self._disks = DockerDisks(self._client, self._owner, engine_url)
         self._created: dict[Key, _Created] = {}  # until it is started
         self._held_images = HeldImages()
@@ -293,6 +295,10 @@ class DockerRuntime:
     def image_engine(self) -> ImageEngine:
         """Return what saves containers of the same engine; see Runtime."""
         return self._snapshots
+
+    def saved_containers(self) -> DockerSavedContainers:
+        """Return what saves containers of the same engine; see Runtime."""
+        return self._saved
 
     def disks(self) -> DockerDisks:
         """Return what knows the disk of the same engine; see Runtime."""

@@ -10,6 +10,7 @@ from hostworker.runtime.base import ContainerSpec, ImageUnavailableError, StartE
 from hostworker.runtime.container_config import real_gpus
 from hostworker.runtime.docker_client import ProcessClient
 from hostworker.runtime.docker_requests import translated
+from hostworker.runtime.docker_saved import environment_of
 from hostworker.runtime.gpu_access import LEGACY, GpuAccess, choose
 
 INFO_SECONDS: Final = 60.0  # within which a new CDI specification or a restart with other settings is noticed
@@ -32,7 +33,7 @@ class DockerGpus:
             return []
         with translated(StartError, "The image could not be inspected: {}".format):
             try:
-                return list(self._client().inspect_image(spec.image)["Config"]["Env"] or [])
+                return environment_of(self._client().inspect_image(spec.image))
             except ImageNotFound:
                 raise ImageUnavailableError(f"Image {spec.image} is not on the host.") from None
 

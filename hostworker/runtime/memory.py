@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from engine.containers import container_name
+from engine.containers import container_name, saved_reference
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.runtime.base import (
     ContainerPhase,
@@ -28,6 +28,7 @@ from hostworker.runtime.base import (
     ImageUnavailableError,
     Key,
     MountControl,
+    SavedContainers,
     StartError,
     ignore_kill,
     no_login,
@@ -168,6 +169,10 @@ class MemoryRuntime(MemoryEngineControl):
             program = self._engine.program
         return program(command, environment)
 
+    def saved_containers(self) -> SavedContainers:
+        """Return what this engine keeps of stopped containers; see Runtime."""
+        return MemorySavedContainers(self)
+
     def disks(self) -> HostDisks:
         """Return the disk of this engine, which tests fill; see Runtime."""
         return MemoryDisks(self)
@@ -221,6 +226,34 @@ class MemoryRuntime(MemoryEngineControl):
         finally:
             with self._engine.lock:
                 self._engine.listeners = [each for each in self._engine.listeners if each[1] is not inbox]
+
+
+class MemorySavedContainers:
+    """What one owner's containers have left in memory; `fail_next` has `save_container`, `discard_saved` and so on."""
+
+    def __init__(self, engine: MemoryEngineControl) -> None:
+        self._engine = engine
+
+    def save(self, session: str, attempt: int) -> int:
+        """Note what the container has written; see SavedContainers."""
+        with self._engine.operation("save_container"):
+            return self._engine.save(session, attempt)
+
+    def reference(self, session: str, attempt: int) -> str | None:
+        """Return a name that `create` takes like any other; see SavedContainers."""
+        with self._engine.operation("saved_reference"):
+            is_saved = (session, attempt) in self._engine.saved()
+            return saved_reference(session, attempt) if is_saved else None
+
+    def keys(self) -> set[Key]:
+        """Return what `save` has noted; see SavedContainers."""
+        with self._engine.operation("saved_keys"):
+            return set(self._engine.saved())
+
+    def discard(self, session: str, attempt: int) -> None:
+        """Forget it; see SavedContainers."""
+        with self._engine.operation("discard_saved"):
+            self._engine.saved().pop((session, attempt), None)
 
 
 class MemoryDisks:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from engine.containers import container_name
+from engine.containers import container_name, saved_reference
 from hostworker.runtime.base import (
     ContainerPhase,
     ContainerRuntimeError,
@@ -18,6 +18,7 @@ from hostworker.runtime.base import (
     DiskSpace,
     ExecResult,
     Key,
+    SaveError,
 )
 
 KILLED: Final = 137  # exit code of a process ended by SIGKILL
@@ -55,6 +56,7 @@ class MemoryEngine:
     lock: threading.RLock = field(default_factory=threading.RLock)
     containers: dict[str, MemoryContainer] = field(default_factory=dict)  # by engine-wide unique name
     missing_images: dict[str, bool] = field(default_factory=dict)  # not on the host; whether a pull gets it
+    saved: dict[Owner, dict[Key, int]] = field(default_factory=dict)  # what saved containers wrote, by owner
     listeners: list[tuple[Owner, "queue.SimpleQueue[ContainerState]"]] = field(default_factory=list)
     failures: dict[tuple[Owner, str], list[InjectedFailure]] = field(default_factory=dict)  # by owner and operation
     program: Program = lambda command, environment: ExecResult(exit_code=0, output="")
@@ -113,6 +115,20 @@ class MemoryEngineControl:
                 for each in self._engine.containers.values()
                 if each.owner == self._owner and each.state.phase is ContainerPhase.RUNNING
             }
+
+    def saved(self) -> dict[Key, int]:
+        """Return what the saved containers of this owner had written; to change it, hold the engine's lock."""
+        return self._engine.saved.setdefault(self._owner, {})
+
+    def save(self, session: str, attempt: int) -> int:
+        """Save the container; the caller holds the engine's lock. Raises SaveError."""
+        saved, container = self.saved(), self.find(session, attempt)
+        if (session, attempt) not in saved:
+            if container is None or container.state.phase is ContainerPhase.RUNNING:
+                raise SaveError("The session's container is not there, or still runs.")
+            before = next((size for key, size in saved.items() if saved_reference(*key) == container.spec.image), 0)
+            saved[session, attempt] = before + container.written_bytes
+        return saved[session, attempt]
 
     def lose_container(self, session: str, attempt: int) -> None:
         """Make the container disappear without any event, as when the engine loses its data."""

@@ -16,7 +16,7 @@ from pages.session.advice import advice_for
 from pages.session.log_views import log_context
 from pages.session.queries import visible_session
 from scheduler.place import place_of
-from sessions import conversions, idle
+from sessions import conversions, idle, parking
 from sessions.lifecycle import Status
 from sessions.ssh_command import ssh_command, ssh_config
 
@@ -49,6 +49,7 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
         "ssh_command": ssh_command(session),
         "ssh_config": ssh_config(session),
         "conversions": conversions.of_session(session)[:CONVERSIONS_SHOWN],
+        "may_park": parking.is_offered(session),
         "may_convert": session.status == Status.RUNNING and conversions.may_convert(request.user, session),
     }
     if request.htmx:

@@ -76,6 +76,11 @@ class Row:
         return self.status == Status.RUNNING
 
     @property
+    def is_parked(self) -> bool:
+        """True while it can be resumed."""
+        return self.status == Status.PARKED
+
+    @property
     def may_end(self) -> bool:
         """True while it can be terminated."""
         return not self.is_final and self.status != Status.TERMINATING

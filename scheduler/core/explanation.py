@@ -15,6 +15,7 @@ from scheduler.core.host_capacity import HostCapacity
 from scheduler.core.remaining_limits import RemainingLimits
 from scheduler.core.types import (
     ARCHITECTURE_TRAIT,
+    FILES_TRAIT,
     IMAGE_TRAIT,
     STORAGE_TRAIT,
     SessionRequest,
@@ -108,12 +109,13 @@ class Explainer:
         """Return what a host with these traits has, in words."""
         names = {
             kind: [self._name(trait) for trait in traits if kind_of(trait) == kind]
-            for kind in (ARCHITECTURE_TRAIT, STORAGE_TRAIT, IMAGE_TRAIT)
+            for kind in (ARCHITECTURE_TRAIT, STORAGE_TRAIT, IMAGE_TRAIT, FILES_TRAIT)
         }
         found = [f"a CPU of architecture {name}" for name in names[ARCHITECTURE_TRAIT]]
         if names[STORAGE_TRAIT]:
             found.append(f"the storage {listing(names[STORAGE_TRAIT])}")
-        return found + [f"the image {name}" for name in names[IMAGE_TRAIT]]
+        found += [f"the image {name}" for name in names[IMAGE_TRAIT]]
+        return found + [f"the files of this parked session, which are on host {name}" for name in names[FILES_TRAIT]]
 
     def _shortage(self, group_id: int, traits: Traits, *, divided: bool) -> "Shortage":
         divided = divided and not self._cluster.groups[group_id].divides

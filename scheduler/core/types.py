@@ -19,6 +19,7 @@ OVERDUE_GRACE: Final = timedelta(minutes=2)  # after its latest end, a session m
 STORAGE_TRAIT: Final = "storage"  # of a storage root that is there
 ARCHITECTURE_TRAIT: Final = "architecture"  # of the CPU
 IMAGE_TRAIT: Final = "image"  # of an image that no registry has
+FILES_TRAIT: Final = "files"  # of a session that was parked; the name of its host
 HostIds = tuple[int, ...]  # in the order of their failures
 Traits = tuple[str, ...]  # what a host has beside capacity, as `kind:name`; ascending
 ImageHosts = Mapping[int, frozenset[int]]  # ids of the hosts that have an image, by its id

@@ -174,6 +174,23 @@ class Session(models.Model):
     start_failures = models.PositiveSmallIntegerField(
         default=0, editable=False, help_text="How often a host failed to start it since it was submitted"
     )
+    is_parking = models.BooleanField(default=False, editable=False, help_text="It is being stopped to be parked")
+    parked_on = models.ForeignKey(
+        Host,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="parked_sessions",
+        editable=False,
+        db_index=False,
+        help_text="The host that saved its container, on which alone it can be resumed",
+    )
+    parked_attempt = models.PositiveIntegerField(
+        default=0, editable=False, help_text="The attempt whose container was saved last; 0: it was never parked"
+    )
+    parked_bytes = models.PositiveBigIntegerField(
+        default=0, editable=False, help_text="What its saved containers had written, which counts as its disk"
+    )
     container_id = models.CharField(max_length=64, blank=True, editable=False)
     address = models.GenericIPAddressField(null=True, editable=False, help_text="Of its container, on its host")
     last_activity_at = models.DateTimeField(null=True, blank=True, editable=False, help_text="When it was last used")
@@ -211,6 +228,11 @@ class Session(models.Model):
             models.Index(
                 fields=("host",), condition=Q(status__in=sorted(s.value for s in HOSTED)), name="session_on_host"
             ),
+            models.Index(
+                fields=("parked_on",),
+                condition=Q(parked_on__isnull=False, ended_at=None),
+                name="session_parked_on_host",
+            ),
         )
         constraints = (
             models.UniqueConstraint(
@@ -234,6 +256,11 @@ class Session(models.Model):
             models.CheckConstraint(
                 condition=~Q(status__in=sorted(s.value for s in HOSTED)) | Q(host__isnull=False),
                 name="session_hosted_has_host",
+            ),
+            models.CheckConstraint(
+                condition=~Q(status=Status.PARKED.value)
+                | Q(host=F("parked_on"), parked_attempt__gt=0, started_at=None),
+                name="session_parked_on_its_host",
             ),
             models.CheckConstraint(
                 condition=Q(status__in=sorted(s.value for s in FINAL), ended_at__isnull=False)
@@ -315,6 +342,9 @@ class Session(models.Model):
             changes |= {"ended_at": now, "result": lifecycle.result_of(self.kind, target, reason)}
         if target == Status.RUNNING:
             changes["started_at"] = now
+        if target == Status.PARKED:  # on its host, with nothing of a start
+            changes |= {"started_at": None, "start_by": None, "address": None, "preempt_by": None, "preempted_for": ""}
+            changes["host_id"] = changes.get("parked_on_id", self.parked_on_id)
         with transaction.atomic():
             row = Session.objects.filter(pk=self.pk, status=old.value, attempt=self.attempt)
             if old not in lifecycle.sources(target) or not row.update(**changes):

@@ -10,7 +10,7 @@ from django.db import transaction
 
 from sessions.lifecycle import FINAL, HOSTED, LIVE, NEXT, TABS, Reason, Status, sources
 from sessions.models import Lease, Session, SessionEvent, StaleSessionError
-from tests.factories import lease_session, make_user, session_in
+from tests.factories import lease_session, make_host, make_user, session_in
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "lifecycle.md"
 MOVES = list(product(Status, Status))
@@ -36,7 +36,9 @@ def test_a_legal_move_is_stored_with_its_event(old: Status, new: Status) -> None
         if new == Status.SCHEDULED:
             lease_session(session)
         else:
-            fields = {"host_id": None} if new == Status.PENDING else None
+            fields: dict[str, Any] | None = {"host_id": None} if new == Status.PENDING else None
+            if new == Status.PARKED:
+                fields = {"parked_on_id": session.host_id or make_host().pk, "parked_attempt": 1}
             session.move_to(new, Reason.USER_REQUEST, "In words.", actor=session.owner, fields=fields)
     stored = Session.objects.get(pk=session.pk)
     assert (stored.status, session.status) == (new, new)
@@ -114,7 +116,7 @@ def test_every_state_is_reachable_and_has_an_exit() -> None:
     assert {status for status in Status if not sources(status)} == {Status.PENDING} - set().union(*NEXT.values())
     assert all(NEXT[status] for status in LIVE)
     assert not any(NEXT[status] for status in FINAL)
-    assert sources(Status.TERMINATED) == {Status.RUNNING, Status.TERMINATING}
+    assert sources(Status.TERMINATED) == {Status.RUNNING, Status.TERMINATING, Status.PARKED}
 
 
 def test_every_state_is_on_exactly_one_tab() -> None:

@@ -24,6 +24,7 @@ ENDS_AS = {
     Status.PREPARING: Status.TERMINATING,
     Status.RUNNING: Status.TERMINATING,
     Status.TERMINATING: Status.TERMINATING,
+    Status.PARKED: Status.TERMINATED,
 } | {status: status for status in FINAL}
 
 

@@ -66,6 +66,10 @@ TEXTS: Final = (
     _("A folder cannot be changed in the running container: %(error)s"),
     # hostworker/runtime/docker_requests.py
     _("The container engine does not answer: %(error)s"),
+    # hostworker/runtime/docker_saved.py
+    _("The container engine could not save the container: %(error)s"),
+    _("The session's container is not on its host any more."),
+    _("The session's container still runs, or is not the platform's."),
     # hostworker/runtime/docker_snapshots.py
     _("The session's container is not there."),
     _("The session's container does not run."),

@@ -20,6 +20,7 @@ TEXTS: Final = (
     _("a CPU of architecture %(name)s"),
     _("the storage %(names)s"),
     _("the image %(name)s"),
+    _("the files of this parked session, which are on host %(name)s"),
     _("Your policy allows %(allowed)s at once; with the %(asked)s of this session you would hold more."),
     _("Your project allows %(allowed)s at once; with the %(asked)s of this session its members would hold more."),
     _("Your policy allows no running sessions."),

@@ -1,0 +1,155 @@
+"""The host's side of parking: a container is saved before it is removed, whatever happens in between."""
+
+import pytest
+
+from engine.containers import saved_reference
+from hostworker import parking as host_parking
+from hostworker import reconciler, runner
+from hostworker.runtime.base import ContainerPhase, SaveError, StartError
+from hostworker.tests.fault_injection import FaultInjectingRuntime
+from hostworker.tests.starting import start_session
+from sessions import parking, services
+from sessions.lifecycle import Reason, Status
+from sessions.models import Lease, Session
+from tests.factories import lease_session, session_in
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def runtime() -> FaultInjectingRuntime:
+    return FaultInjectingRuntime()
+
+
+def running(runtime: FaultInjectingRuntime) -> Session:
+    session = session_in(Status.SCHEDULED)
+    start_session(runtime, session.pk, 1)
+    return Session.objects.get(pk=session.pk)
+
+
+def parked(runtime: FaultInjectingRuntime, written: int = 0) -> Session:
+    session = running(runtime)
+    runtime.set_written(session.pk, session.attempt, written)
+    return park(runtime, session)
+
+
+def park(runtime: FaultInjectingRuntime, session: Session) -> Session:
+    parking.park(session, actor=session.owner)
+    runner.stop(runtime, session.pk, session.attempt)
+    return Session.objects.get(pk=session.pk)
+
+
+def resumed(runtime: FaultInjectingRuntime, session: Session) -> Session:
+    parking.resume(session, actor=session.owner)
+    lease_session(session, session.parked_on)
+    start_session(runtime, session.pk, session.attempt)
+    return Session.objects.get(pk=session.pk)
+
+
+def reconcile(runtime: FaultInjectingRuntime, session: Session) -> None:
+    assert session.parked_on
+    reconciler.reconcile(runtime, session.parked_on, lambda function, *arguments: function(*arguments))
+
+
+def saved(runtime: FaultInjectingRuntime) -> set[tuple[str, int]]:
+    return runtime.saved_containers().keys()
+
+
+def test_parked_container_is_saved_and_resumed_from_its_files(runtime: FaultInjectingRuntime) -> None:
+    session = parked(runtime, written=300)
+    assert (session.status, session.reason, session.started_at) == (Status.PARKED, Reason.PARKED, None)
+    assert not Lease.objects.exists()
+    assert runtime.containers() == []
+    assert (saved(runtime), session.parked_bytes) == ({(session.pk, 1)}, 300)
+    session = resumed(runtime, session)
+    assert (session.status, session.attempt, session.parked_bytes) == (Status.RUNNING, 2, 300)
+    spec = runtime.spec(session.pk, 2)
+    assert spec
+    assert spec.image == saved_reference(session.pk, 1)
+    runtime.set_written(session.pk, 2, 50)
+    session = park(runtime, session)  # what it wrote before counts on
+    assert (session.status, session.parked_bytes) == (Status.PARKED, 350)
+    assert session.parked_on
+    host_parking.clear_saved(runtime, session.parked_on)
+    assert saved(runtime) == {(session.pk, 2)}
+    services.terminate(session, actor=session.owner)
+    host_parking.clear_saved(runtime, session.parked_on)
+    assert saved(runtime) == set()
+
+
+@pytest.mark.parametrize("step", ["stop", "save_container", "remove"])
+def test_parking_survives_a_failure_at_each_step(runtime: FaultInjectingRuntime, step: str) -> None:
+    session = running(runtime)
+    parking.park(session, actor=session.owner)
+    runtime.fail_next(step, SaveError("The disk is full."))
+    runner.stop(runtime, session.pk, 1)
+    session.refresh_from_db()
+    assert [state.session for state in runtime.containers()] == [session.pk]
+    assert session.status == (Status.TERMINATING if step == "stop" else Status.PARKED)
+    reconcile(runtime, session)
+    assert runtime.containers() == []
+    assert saved(runtime) == {(session.pk, 1)}
+    assert resumed(runtime, Session.objects.get(pk=session.pk)).status == Status.RUNNING
+
+
+def test_exit_while_being_parked_ends_nothing(runtime: FaultInjectingRuntime) -> None:
+    session = running(runtime)
+    parking.park(session, actor=session.owner)
+    runtime.end(session.pk, 1)
+    (state,) = runtime.containers()
+    runner.note_exit(runtime, state)
+    session.refresh_from_db()
+    assert session.status == Status.TERMINATING
+    reconcile(runtime, session)
+    assert Session.objects.get(pk=session.pk).status == Status.PARKED
+
+
+def test_end_that_overtakes_parking_saves_nothing(runtime: FaultInjectingRuntime) -> None:
+    session = running(runtime)
+    parking.park(session, actor=session.owner)
+    runtime.just_before("stop", lambda: services.terminate(Session.objects.get(pk=session.pk), actor=session.owner))
+    runner.stop(runtime, session.pk, 1)
+    session.refresh_from_db()
+    assert (session.status, session.reason) == (Status.TERMINATED, Reason.USER_REQUEST)
+    assert runtime.containers() == []
+    assert saved(runtime) == set()
+
+
+def test_container_that_ran_on_without_its_host_is_saved(runtime: FaultInjectingRuntime) -> None:
+    session = running(runtime)
+    parking.park(session, actor=session.owner)
+    session.move_to(Status.PARKED, Reason.PARKED)  # as the sweeps do of a lost host
+    assert [state.phase for state in runtime.containers()] == [ContainerPhase.RUNNING]
+    reconcile(runtime, session)
+    assert runtime.containers() == []
+    assert saved(runtime) == {(session.pk, 1)}
+
+
+def test_resume_that_fails_leaves_the_files_parked(runtime: FaultInjectingRuntime) -> None:
+    session = parked(runtime)
+    runtime.fail_next("create", StartError("No such user.", is_host_fault=False))
+    session = resumed(runtime, session)
+    assert (session.status, session.reason, session.detail) == (Status.PARKED, Reason.RESUME_FAILED, "No such user.")
+    assert not Lease.objects.exists()
+    assert saved(runtime) == {(session.pk, 1)}
+    session = resumed(runtime, session)
+    assert (session.status, session.attempt) == (Status.RUNNING, 3)
+
+
+def test_host_that_keeps_failing_leaves_the_session_parked(runtime: FaultInjectingRuntime) -> None:
+    session = parked(runtime)
+    parking.resume(session, actor=session.owner)
+    for _ in range(4):
+        session.refresh_from_db()
+        lease_session(session, session.parked_on)
+        runtime.fail_next("start", StartError("The runtime failed."))
+        start_session(runtime, session.pk, session.attempt)
+    session.refresh_from_db()
+    assert (session.status, session.reason) == (Status.PARKED, Reason.RESUME_FAILED)
+
+
+def test_files_that_are_gone_end_the_session_when_resumed(runtime: FaultInjectingRuntime) -> None:
+    session = parked(runtime)
+    runtime.saved_containers().discard(session.pk, 1)
+    session = resumed(runtime, session)
+    assert (session.status, session.reason) == (Status.ERROR, Reason.FILES_LOST)

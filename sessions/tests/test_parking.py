@@ -1,0 +1,154 @@
+"""Parking as owners, rules and deadlines do it: what is refused, what is freed, and every way out."""
+
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from resources.models import Host, HostStatus
+from resources.units import GIB
+from scheduler.passes import run_pass
+from sessions import parking, services
+from sessions.errors import RejectedError
+from sessions.lifecycle import Reason, Status
+from sessions.models import Endpoint, FairUse, Lease, Session
+from sessions.sweeps import enforce_deadlines
+from tests.factories import make_group, make_host, make_policy, make_session, make_user, run_session, session_in
+
+pytestmark = pytest.mark.django_db
+
+
+def parked_session(**overrides: object) -> Session:
+    """Return a PARKED session, as its host leaves it."""
+    session = run_session(**overrides)  # type: ignore[arg-type]
+    parking.park(session, actor=session.owner)
+    session.move_to(Status.PARKED, Reason.PARKED)
+    return session
+
+
+def test_parking_is_refused_with_its_reason() -> None:
+    owner = make_user(policy=make_policy(max_parked=1))
+    batch = run_session(owner=owner, kind="batch", command="true")
+    waiting = make_session(owner=owner)
+    parked_session(owner=owner)
+    one_more = run_session(owner=owner)
+    for session, words in ((batch, "batch"), (waiting, "Only a running"), (one_more, "1 parked")):
+        with pytest.raises(RejectedError) as refused:
+            parking.park(session, actor=owner)
+        assert words in str(refused.value.errors)
+        assert Session.objects.get(pk=session.pk).is_parking is False
+    nobody = run_session(owner=make_user(policy=make_policy(max_parked=0)))
+    with pytest.raises(RejectedError, match="allows no parked"):
+        parking.park(nobody, actor=nobody.owner)
+
+
+def test_parked_session_frees_its_lease_for_another() -> None:
+    group = make_group(fgpu_per_gpu=1)
+    host = make_host(group=group, gpus=1)
+    session = run_session(host=host, fgpu=1000)
+    other = make_session(resource_group=group, fgpu=1000)
+    run_pass()
+    parking.park(session, actor=session.owner)
+    assert (session.status, Lease.objects.count()) == (Status.TERMINATING, 1)  # held until its container has stopped
+    parking.park(session, actor=session.owner)  # again: nothing
+    session.move_to(Status.PARKED, Reason.PARKED)
+    assert FairUse.objects.get(user=session.owner).fgpu_milli_seconds >= 0
+    run_pass()
+    other.refresh_from_db()
+    assert other.status == Status.SCHEDULED
+
+
+def test_resumed_session_waits_for_its_own_host() -> None:
+    group = make_group(fgpu_per_gpu=1)
+    home, elsewhere = make_host(group=group, gpus=1), make_host(group=group, gpus=1)
+    session = parked_session(host=home, fgpu=1000)
+    blocker = run_session(host=home, fgpu=1000)
+    first = make_session(resource_group=group, cpu=16, memory=64 * GIB)  # has been waiting for longer, and may go first
+    endpoint = Endpoint.objects.create(session=session, app="jupyter", title="Jupyter", port=8888, state="READY")
+    run_pass()
+    parking.resume(session, actor=session.owner)
+    run_pass()
+    session.refresh_from_db()
+    assert (session.status, session.reason) == (Status.PENDING, Reason.NO_CAPACITY)
+    assert home.name in session.detail
+    assert first.created_at < (session.not_before or first.created_at)
+    endpoint.refresh_from_db()
+    assert endpoint.state == "STARTING"
+    blocker.move_to(Status.ERROR, Reason.CONTAINER_EXITED)
+    run_pass()
+    session.refresh_from_db()
+    assert (session.status, session.host, session.attempt) == (Status.SCHEDULED, home, 2)
+    assert elsewhere.pk != home.pk
+
+
+def test_resume_waits_where_its_host_takes_no_sessions() -> None:
+    session = parked_session()
+    make_host(group=session.resource_group)
+    host = Host.objects.get(parked_sessions=session)
+    Host.objects.filter(pk=host.pk).update(is_cordoned=True)
+    parking.resume(session, actor=session.owner)
+    run_pass()
+    session.refresh_from_db()
+    assert (session.status, session.reason) == (Status.PENDING, Reason.NO_SUITABLE_HOST)
+    assert "the files of this parked session" in session.detail
+    parking.park(session, actor=session.owner)  # put back
+    assert (session.status, session.host_id) == (Status.PARKED, session.parked_on_id)
+    Host.objects.filter(pk=host.pk).update(status=HostStatus.LOST)
+    session.refresh_from_db()
+    with pytest.raises(RejectedError, match="unreachable"):
+        parking.resume(session, actor=session.owner)
+
+
+def test_session_being_parked_may_be_ended_instead() -> None:
+    session = run_session()
+    parking.park(session, actor=session.owner)
+    services.terminate(session, actor=session.owner)
+    assert (session.status, session.is_parking, session.reason) == (Status.TERMINATING, False, Reason.USER_REQUEST)
+    services.terminate(session, actor=session.owner)
+    assert session.events.filter(reason=Reason.USER_REQUEST).count() == 1
+
+
+def test_parked_sessions_end_by_their_owner_or_deadline() -> None:
+    owner = make_user(policy=make_policy(max_parked_time=timedelta(days=1)))
+    ended, overdue, recent = (parked_session(owner=owner) for _ in range(3))
+    services.terminate(ended, actor=owner)
+    Session.objects.filter(pk=overdue.pk).update(status_at=timezone.now() - timedelta(days=2))
+    enforce_deadlines()
+    found = {row.pk: (row.status, row.reason) for row in Session.objects.all()}
+    assert found == {
+        ended.pk: (Status.TERMINATED, Reason.USER_REQUEST),
+        overdue.pk: (Status.TERMINATED, Reason.PARK_TIMEOUT),
+        recent.pk: (Status.PARKED, Reason.PARKED),
+    }
+
+
+def test_lost_host_and_pending_timeout_leave_sessions_parked() -> None:
+    session = run_session()
+    parking.park(session, actor=session.owner)
+    long_ago = timezone.now() - timedelta(days=1)
+    Host.objects.filter(sessions=session).update(status=HostStatus.LOST, lost_at=long_ago, heartbeat_at=long_ago)
+    waiting = parked_session(resource_group=make_group(pending_timeout=timedelta(minutes=5)))
+    parking.resume(waiting, actor=waiting.owner)
+    enforce_deadlines()
+    waiting.refresh_from_db()
+    assert waiting.status == Status.PENDING  # it counts from when it was resumed
+    Session.objects.filter(pk=waiting.pk).update(created_at=long_ago, not_before=long_ago)
+    enforce_deadlines()
+    for one in (session, waiting):
+        one.refresh_from_db()
+        assert (one.status, one.host_id) == (Status.PARKED, one.parked_on_id)
+
+
+def test_resume_is_bound_by_the_policy_of_today() -> None:
+    session = parked_session(cpu=4)
+    session.owner.policy.cpu = 2
+    session.owner.policy.save()
+    with pytest.raises(RejectedError, match="less by now"):
+        parking.resume(session, actor=session.owner)
+    session.owner.policy.cpu, session.owner.policy.max_pending = None, 0
+    session.owner.policy.save()
+    with pytest.raises(RejectedError, match="waiting sessions"):
+        parking.resume(session, actor=session.owner)
+    running = session_in(Status.RUNNING)
+    with pytest.raises(RejectedError, match="Only a parked"):
+        parking.resume(running, actor=running.owner)
