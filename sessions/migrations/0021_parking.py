@@ -16,9 +16,9 @@ CREATE TRIGGER charge_parked AFTER UPDATE OF started_at ON compute_session FOR E
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('compute', '0019_idle_rules'),
+        ('compute', '0020_group_lifetime'),
         ('resources', '0015_preemption'),
-        ('accounts', '0010_parking'),
+        ('accounts', '0011_parking'),
     ]
 
     operations = [

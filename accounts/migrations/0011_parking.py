@@ -8,7 +8,7 @@ from django.db import migrations, models
 class Migration(migrations.Migration):
 
     dependencies = [
-        ('accounts', '0009_lowercase_addresses'),
+        ('accounts', '0010_audit_log'),
     ]
 
     operations = [
