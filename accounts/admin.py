@@ -65,7 +65,7 @@ class UserAdmin(DjangoUserAdmin[User]):
     ordering = ("email",)
     filter_horizontal = ()
     readonly_fields = ("last_login", "date_joined")
-    actions = ("remove_second_factors",)
+    actions: tuple[str, ...] = ("remove_second_factors",)
     fieldsets = (
         (None, {"fields": ("email", "password", "first_name", "last_name")}),
         ("Rights", {"fields": ("policy", "share_weight", "is_active", "is_superuser", "is_staff")}),

@@ -7,13 +7,14 @@ from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
-from django.utils.translation import gettext
+from django.utils.translation import gettext, ngettext
 
 from accounts.models import User
+from resources.admin import UserWithGroupsAdmin
 from resources.units import fgpu_text, size_text
 from sessions import services
 from sessions.idle_admin import IdleRuleAdmin
-from sessions.lifecycle import Status
+from sessions.lifecycle import Reason, Status
 from sessions.models import Conversion, GpuShare, IdleRule, Lease, Mount, Session, SessionEvent
 
 
@@ -31,6 +32,38 @@ class ReadOnlyAdmin(admin.ModelAdmin[Any]):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return False: a lease is freed with its session's end, and records stay."""
         return False
+
+
+admin.site.unregister(User)
+
+
+@admin.register(User)
+class UserWithSessionsAdmin(UserWithGroupsAdmin):
+    """Users with actions that concern their sessions."""
+
+    actions = (*UserWithGroupsAdmin.actions, "disable", "disable_and_end")
+
+    @admin.action(description="Disable selected users; what runs goes on", permissions=["change"])
+    def disable(self, request: HttpRequest, users: QuerySet[User]) -> None:
+        """Disable these accounts but the caller's own; what waits for them is cancelled."""
+        self._disable(request, users)
+
+    @admin.action(description="Disable selected users and end their sessions", permissions=["change"])
+    def disable_and_end(self, request: HttpRequest, users: QuerySet[User]) -> None:
+        """Disable these accounts but the caller's own, and end what runs for them."""
+        for user in self._disable(request, users):
+            for session in Session.objects.live().filter(owner=user):
+                services.end(session, Reason.ADMIN_REQUEST, "The account was disabled.", actor=cast(User, request.user))
+
+    def _disable(self, request: HttpRequest, users: QuerySet[User]) -> list[User]:
+        """Disable all users but the caller, say how many, and return them."""
+        chosen = list(users.exclude(pk=cast(User, request.user).pk))
+        for user in chosen:
+            user.is_active = False
+            user.save(update_fields=["is_active"])
+        text = ngettext("%(count)s user is disabled.", "%(count)s users are disabled.", len(chosen))
+        self.message_user(request, text % {"count": len(chosen)}, messages.SUCCESS)
+        return chosen
 
 
 class EventInline(admin.TabularInline[SessionEvent, Session]):

@@ -65,6 +65,19 @@ def test_actions_are_recorded_with_what_they_changed(superadmin: Client, actor: 
     assert Session.objects.get().status == Status.CANCELLED
 
 
+@pytest.mark.parametrize(("action", "status"), [("disable", Status.RUNNING), ("disable_and_end", Status.TERMINATING)])
+def test_disabled_users_lose_what_the_action_says(superadmin: Client, actor: User, action: str, status: Status) -> None:
+    running = session_in(Status.RUNNING)
+    waiting = session_in(Status.PENDING, owner=running.owner)
+    body = {"action": action, "_selected_action": [running.owner_id, actor.pk]}
+    superadmin.post(reverse("admin:accounts_user_changelist"), body)
+    assert list(User.objects.filter(is_active=True)) == [actor]
+    for session in (running, waiting):
+        session.refresh_from_db()
+    assert (running.status, waiting.status) == (status, Status.CANCELLED)
+    assert AuditEntry.objects.get(object_id=running.owner_id).changes == {"is_active": ["True", "False"]}
+
+
 def test_secrets_are_never_recorded(superadmin: Client) -> None:
     inline = {"ResourceGroup_users-TOTAL_FORMS": "0", "ResourceGroup_users-INITIAL_FORMS": "0"}
     body = {"email": "new@example.org", "policy": make_policy().pk, "usable_password": "true"} | inline
