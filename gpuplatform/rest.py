@@ -9,10 +9,12 @@ from collections.abc import Mapping
 from decimal import Decimal, InvalidOperation
 from typing import IO, Any, NoReturn
 
-from rest_framework.exceptions import ParseError, ValidationError
+from rest_framework.exceptions import ParseError
 from rest_framework.pagination import PageNumberPagination
 from rest_framework.parsers import JSONParser
 from rest_framework.request import Request
+
+from restapi.pages import page_size_of
 
 
 class ExactJSONParser(JSONParser):
@@ -71,7 +73,4 @@ class Pages(PageNumberPagination):
 
     def get_page_size(self, request: Request) -> int | None:
         """Return how many rows a page has. Raises ValidationError for another number than 1 to `max_page_size`."""
-        text = request.query_params.get(self.page_size_query_param, str(self.page_size))
-        if not (text.isascii() and text.isdecimal() and len(text) < 4 and 1 <= int(text) <= self.max_page_size):
-            raise ValidationError({"page_size": [f"Write a number from 1 to {self.max_page_size}."]})
-        return int(text)
+        return page_size_of(request, self.page_size_query_param, self.page_size, self.max_page_size)

@@ -22,8 +22,9 @@ from accounts.api import user_of
 from accounts.models import User
 from resources.models import ResourceGroup
 from resources.totals import largest_amounts
+from restapi.pages import EventPages
 from restapi.views import ApiView
-from sessions import extensions, idle, logs, services, usage
+from sessions import extensions, idle, logs, search, services, usage
 from sessions.conversion_api import ConversionActions
 from sessions.errors import GENERAL, RejectedError
 from sessions.follow_api import FollowActions, LogFollowQuery
@@ -42,6 +43,7 @@ from sessions.serializers import (
     SnoozeSerializer,
     StatsQuery,
     StatsSerializer,
+    TerminatedSerializer,
 )
 from sessions.stats import StatsWindow, stats_of
 
@@ -50,7 +52,9 @@ DEPENDENCIES = Prefetch("depends_on", Session.objects.only("pk").order_by("pk"))
 
 
 # What managers may do with the sessions of their project's members; for the rest a session must be operable.
-FOR_MANAGERS: Final = frozenset({"list", "retrieve", "create", "terminate", "events", "stats", None})
+FOR_MANAGERS: Final = frozenset(
+    {"follow_events", "terminate_many", "list", "retrieve", "create", "terminate", "events", "stats", None}
+)
 
 
 class UnavailableError(APIException):
@@ -91,13 +95,14 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions, Foll
         user, everything = user_of(self.request), Session.objects.all()
         is_seen = self.action in FOR_MANAGERS
         sessions: QuerySet[Session] = everything.visible_to(user) if is_seen else everything.operable_by(user)
+        order = search.DEFAULT_SORT
         if self.action == "list":
-            sessions = _filtered(sessions, self.query)
+            sessions, order = _filtered(sessions, self.query, user), self.query["order"]
         related = ("owner__policy", "project__policy", "image", "resource_group", "host", "lease", "idle_notice")
         return (
             sessions.select_related(*related)
             .prefetch_related("lease__shares__gpu", "image__apps", "mounts", DEPENDENCIES, OPENED)
-            .order_by("-created_at", "-id")
+            .order_by(*search.order_of(order))
         )
 
     @extend_schema(
@@ -135,6 +140,24 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions, Foll
         return self.retrieve(request, pk)
 
     @extend_schema(
+        operation_id="sessions_terminate_many",
+        request=TerminatedSerializer,
+        responses={200: SessionSerializer(many=True)},
+    )
+    @action(detail=False, methods=["post"], url_path="terminate", pagination_class=None)
+    def terminate_many(self, request: Request) -> Response:
+        """End several sessions, none where one of them does not exist; those that are ending or have ended stay so."""
+        body = TerminatedSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        ids = set(body.validated_data["ids"])
+        found = {session.pk: session for session in Session.objects.visible_to(user_of(request)).filter(pk__in=ids)}
+        if unknown := ids - found.keys():
+            raise ValidationError({"ids": [f"There is no session {min(unknown)!r} of yours."]})
+        for session in found.values():
+            services.terminate(session, actor=user_of(request))
+        return Response(self.get_serializer(self.get_queryset().filter(pk__in=ids), many=True).data)
+
+    @extend_schema(
         request=ExtensionSerializer,
         responses=SessionSerializer,
     )
@@ -165,7 +188,7 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions, Foll
         return self.retrieve(request, pk)
 
     @extend_schema(responses=SessionEventSerializer(many=True))
-    @action(detail=True)
+    @action(detail=True, pagination_class=EventPages)
     def events(self, request: Request, pk: str) -> Response:
         """List the session's changes of status, oldest first."""
         events = self.get_object().events.select_related("actor").order_by("id")
@@ -194,19 +217,23 @@ class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions, Foll
         return HttpResponse(text, content_type="text/plain; charset=utf-8")
 
 
-def _filtered(sessions: QuerySet[Session], asked: Mapping[str, Any]) -> QuerySet[Session]:
+FILTERS: Final = {  # parameters of the list, and the lookups by which they filter
+    "status": "status",
+    "name": "name__icontains",
+    "owner": "owner__email__iexact",
+    "project": "project__name",
+    "environment": "image__environment",
+    "resource_group": "resource_group__name",
+}
+
+
+def _filtered(sessions: QuerySet[Session], asked: Mapping[str, Any], user: User) -> QuerySet[Session]:
     """Return the sessions that match the query string."""
     if "tab" in asked:
         sessions = sessions.filter(status__in=TABS[Tab(asked["tab"])])
-    if "status" in asked:
-        sessions = sessions.filter(status=asked["status"])
-    if "name" in asked:
-        sessions = sessions.filter(name__icontains=asked["name"])
-    if "owner" in asked:
-        sessions = sessions.filter(owner__email__iexact=asked["owner"])
-    if "project" in asked:
-        sessions = sessions.filter(project__name=asked["project"])
-    return sessions
+    if "search" in asked:
+        sessions = sessions.filter(search.match(asked["search"], user))
+    return sessions.filter(**{lookup: asked[name] for name, lookup in FILTERS.items() if name in asked})
 
 
 def by_request_field(errors: Mapping[str, str], body: Mapping[str, Any]) -> dict[str, list[str]]:

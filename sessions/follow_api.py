@@ -51,7 +51,7 @@ class FollowActions(ApiViewSet[Session]):
         if not (last.isascii() and last.isdecimal() and int(last[:20]) <= MAX_EVENT_ID):
             raise ValidationError({LAST_EVENT_ID: ["This is no id of an event of this stream."]})
         events = status_events(session, int(last), self._shown, _shown_event)
-        return stream_response(user_of(request).pk, events, partial(_may_follow, request, session.pk))
+        return stream_response(user_of(request).pk, events, partial(self._may_follow, request, session.pk))
 
     @extend_schema(parameters=[RESUME], responses=STREAM, operation_id="sessions_logs_follow")
     @action(detail=True, url_path="logs/follow", renderer_classes=[EventStreamRenderer], pagination_class=None)
@@ -67,7 +67,15 @@ class FollowActions(ApiViewSet[Session]):
             except ValueError as error:
                 raise ValidationError({LAST_EVENT_ID: ["This is no id of an event of this stream."]}) from error
         events = LogFollower(session, resumed, self.query["tail"]).events()
-        return stream_response(user_of(request).pk, events, partial(_may_follow, request, session.pk))
+        return stream_response(user_of(request).pk, events, partial(self._may_follow, request, session.pk))
+
+    async def _may_follow(self, request: Request, session_id: str) -> bool:
+        """Return whether the caller may still do what began the stream."""
+        may: bool = await database_sync_to_async(self._may)(request, session_id)
+        return may
+
+    def _may(self, request: Request, session_id: str) -> bool:
+        return credentials.are_valid(request) and self.get_queryset().filter(pk=session_id).exists()
 
     def _shown(self, session: Session) -> Any:
         """Return the session as the API shows it, None once the caller may not see it."""
@@ -77,14 +85,3 @@ class FollowActions(ApiViewSet[Session]):
 
 def _shown_event(event: SessionEvent) -> Any:
     return SessionEventSerializer(event).data
-
-
-async def _may_follow(request: Request, session_id: str) -> bool:
-    """Return whether the caller may still see the session."""
-    may: bool = await database_sync_to_async(_may)(request, session_id)
-    return may
-
-
-def _may(request: Request, session_id: str) -> bool:
-    visible = Session.objects.visible_to(user_of(request)).filter(pk=session_id)
-    return credentials.are_valid(request) and visible.exists()

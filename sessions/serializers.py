@@ -1,6 +1,6 @@
 """Serializers of sessions, their events and their statistics."""
 
-from typing import Any
+from typing import Any, Final
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -10,9 +10,12 @@ from resources.fields import FgpuTextField, SpanField
 from resources.tiers import Tier
 from sessions.app_serializers import EndpointSerializer
 from sessions.lifecycle import Kind, Reason, Status, Tab
-from sessions.models import Mount, Session, SessionEvent
+from sessions.models import SESSION_ID, Mount, Session, SessionEvent
+from sessions.search import DEFAULT_SORT, SORTS
 from sessions.ssh_command import ssh_command
 from sessions.stats import StatsWindow
+
+MAX_TERMINATED: Final = 200  # sessions at once
 
 
 class GpuShareSerializer(serializers.Serializer[Any]):
@@ -206,6 +209,27 @@ class SessionQuery(serializers.Serializer[Any]):
         required=False, max_length=254, help_text="E-mail address; for superadmins and managers of projects"
     )
     project = serializers.CharField(required=False, max_length=64, help_text="The name of a project")
+    search = serializers.CharField(
+        required=False, max_length=200, help_text="A part of name, image or id; for superadmins of owner and host, too"
+    )
+    environment = serializers.CharField(required=False, max_length=64)
+    resource_group = serializers.CharField(required=False, max_length=64)
+    order = serializers.ChoiceField(
+        choices=[f"{sign}{name}" for name in SORTS for sign in ("", "-")],
+        default=DEFAULT_SORT,
+        help_text="- is descending",
+    )
+
+
+class TerminatedSerializer(StrictSerializer):
+    """Sessions to end."""
+
+    ids = serializers.ListField(
+        child=serializers.RegexField(rf"^{SESSION_ID}\Z"),
+        min_length=1,
+        max_length=MAX_TERMINATED,
+        help_text="Of sessions",
+    )
 
 
 class LogsQuery(serializers.Serializer[Any]):

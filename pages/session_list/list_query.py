@@ -5,26 +5,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from django.db.models import Count, Q, QuerySet
+from django.db.models import Count, QuerySet
 
 from accounts.models import User
 from pages.session_list.occupancy import MAX_AGE_SECONDS, Version
 from sessions.lifecycle import TABS, Tab
 from sessions.models import Session
+from sessions.search import DEFAULT_SORT, SORTS, match, order_of
 
-SORTS: Final = {
-    "created": ("created_at", "id"),
-    "name": ("name", "id"),
-    "status": ("status", "id"),
-    "environment": ("image__environment", "image__version", "id"),
-    "owner": ("owner__email", "id"),
-    "group": ("resource_group__name", "host__name", "id"),
-    "cpu": ("cpu", "id"),
-    "memory": ("memory", "id"),
-    "fgpu": ("fgpu", "id"),
-    "ended": ("ended_at", "id"),
-}
-DEFAULT_SORT: Final = "-created"
 PAGE_SIZES: Final = (25, 50, 100)
 MAX_COUNTED: Final = 4096  # users whose counts a process keeps
 _counted: dict[int | None, tuple[Version, float, dict[Tab, int]]] = {}
@@ -89,17 +77,8 @@ class ListQuery:
         if self.group_id is not None:
             found = found.filter(resource_group=self.group_id)
         if self.search:
-            found = found.filter(self._match(user))
-        sign = "-" if self.sort.startswith("-") else ""
-        return found.order_by(*(f"{sign}{name}" for name in SORTS[self.sort.removeprefix("-")]))
-
-    def _match(self, user: User) -> Q:
-        match = Q(name__icontains=self.search) | Q(pk__startswith=self.search.lower())
-        match |= Q(image__reference__icontains=self.search) | Q(image__environment__icontains=self.search)
-        match |= Q(image__version__icontains=self.search)
-        if user.is_superuser:
-            match |= Q(owner__email__icontains=self.search) | Q(host__name__icontains=self.search)
-        return match
+            found = found.filter(match(self.search, user))
+        return found.order_by(*order_of(self.sort))
 
 
 def tab_counts(user: User, version: Version | None = None) -> dict[Tab, int]:
