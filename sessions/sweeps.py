@@ -8,7 +8,6 @@ from typing import Final
 from django.db import transaction
 from django.db.models import Exists, F, Max, OuterRef
 from django.db.models.functions import Greatest, Least, Now
-from django.utils import timezone
 
 from accounts.models import Membership
 from resources import services as hosts
@@ -52,7 +51,7 @@ def enforce_deadlines() -> None:
 
 def requeue_unclaimed() -> None:
     """Requeue sessions that their host did not claim in time; they keep their place in the queue."""
-    late = Session.objects.filter(status=Status.SCHEDULED, status_at__lt=timezone.now() - CLAIM_DEADLINE)
+    late = Session.objects.filter(status=Status.SCHEDULED, status_at__lt=Now() - CLAIM_DEADLINE)
     on_lost_host = Session.objects.filter(status=Status.SCHEDULED, host__status=HostStatus.LOST)
     for session in (late | on_lost_host).select_related("host"):
         detail = f"Host {session.host} did not answer; waiting for another."
@@ -62,7 +61,7 @@ def requeue_unclaimed() -> None:
 
 def end_unprepared() -> None:
     """Requeue sessions that did not start within the deadline; their host removes what it had created."""
-    late = Session.objects.filter(status=Status.PREPARING, status_at__lt=timezone.now() - PREPARE_DEADLINE)
+    late = Session.objects.filter(status=Status.PREPARING, status_at__lt=Now() - PREPARE_DEADLINE)
     for session in late.select_related("host", "image"):
         try:
             host_faults.note_failed_start(session, Reason.START_TIMEOUT, "It did not start within half an hour.")
@@ -78,7 +77,7 @@ def end_on_lost_hosts() -> None:
     overdue = Session.objects.filter(
         status__in=IN_CONTAINER,
         host__status=HostStatus.LOST,
-        host__lost_at__lt=timezone.now() - F("host__group__host_loss_grace"),
+        host__lost_at__lt=Now() - F("host__group__host_loss_grace"),
     )
     for host_id in set(overdue.filter(status=Status.PREPARING).values_list("host", flat=True)):
         host_faults.requeue_prepared(Host.objects.get(pk=host_id), "It did not come back.")
@@ -125,12 +124,12 @@ def end_over_limit() -> None:
 def _past(limit: F) -> SessionQuerySet:
     """Return the sessions that are past a limit on how long they run, whether they have started yet or not."""
     begun = Session.objects.filter(status__in=(Status.PREPARING, Status.RUNNING)).annotate(clock=clock_expression())
-    return begun.filter(clock__lt=timezone.now() - limit - F("extension"))
+    return begun.filter(clock__lt=Now() - limit - F("extension"))
 
 
 def end_on_drained_hosts() -> None:
     """End sessions on hosts that are to be free of them by now."""
-    late = Session.objects.filter(status__in=HOSTED, host__drain_by__lte=timezone.now())
+    late = Session.objects.filter(status__in=HOSTED, host__drain_by__lte=Now())
     for session in late.exclude(status=Status.TERMINATING).select_related("host"):
         services.end(session, Reason.HOST_DRAINED, "Its host was taken out of service.")
 
@@ -140,9 +139,7 @@ def cancel_timed_out() -> None:
     waiting = Session.objects.filter(status=Status.PENDING, resource_group__pending_timeout__isnull=False)
     waiting = waiting.exclude(reason__in=(Reason.DEPENDENCY, Reason.START_TIME))
     begun = Greatest("created_at", "not_before", Max("depends_on__ended_at"))
-    for session in waiting.annotate(begun=begun).filter(
-        begun__lt=timezone.now() - F("resource_group__pending_timeout")
-    ):
+    for session in waiting.annotate(begun=begun).filter(begun__lt=Now() - F("resource_group__pending_timeout")):
         if session.parked_attempt:
             _return_parked(session)
             continue
@@ -177,13 +174,12 @@ def cancel_dependents() -> None:
 def fail_stranded_conversions() -> None:
     """Give up conversions whose host was silent for too long, or has not begun one in time."""
     active = Conversion.objects.filter(state__in=ACTIVE_CONVERSIONS).select_related("session", "host")
-    now = timezone.now()
     on_lost_host = active.filter(
-        host__status=HostStatus.LOST, host__lost_at__lt=now - F("host__group__host_loss_grace")
+        host__status=HostStatus.LOST, host__lost_at__lt=Now() - F("host__group__host_loss_grace")
     )
     for conversion in on_lost_host:
         conversions.fail(conversion, f"Host {conversion.host} did not come back.")
-    for conversion in active.filter(state=ConversionState.QUEUED, created_at__lt=now - CONVERSION_DEADLINE):
+    for conversion in active.filter(state=ConversionState.QUEUED, created_at__lt=Now() - CONVERSION_DEADLINE):
         conversions.fail(conversion, f"Its host {conversion.host} has not begun in time.")
 
 

@@ -9,9 +9,18 @@ from pytest_django import DjangoCaptureOnCommitCallbacks
 from resources.models import Host, HostStatus
 from scheduler.passes import run_pass
 from sessions.lifecycle import IN_CONTAINER, Reason, Status
-from sessions.models import Lease, Session
+from sessions.models import Conversion, Lease, Session
 from sessions.sweeps import CLAIM_DEADLINE, PREPARE_DEADLINE, enforce_deadlines
-from tests.factories import make_group, make_host, make_policy, make_session, make_user, run_session, session_in
+from tests.factories import (
+    make_group,
+    make_host,
+    make_image,
+    make_policy,
+    make_session,
+    make_user,
+    run_session,
+    session_in,
+)
 from tests.queues import take_all
 
 pytestmark = pytest.mark.django_db
@@ -122,6 +131,21 @@ def test_the_grace_period_starts_with_the_loss() -> None:
     Host.objects.update(status=HostStatus.READY, heartbeat_at=timezone.now())
     enforce_deadlines()
     assert now(session)[0] == Status.RUNNING
+
+
+def test_grace_of_a_lost_host_is_told_by_the_databases_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    session = run_session()
+    conversion = Conversion.objects.create(
+        session=session, name="mine", tag="1", image=make_image(), host=session.host, recipe="FROM scratch"
+    )
+    assert session.host
+    lose(session.host, GRACE / 2)
+    ahead = timezone.now() + timedelta(hours=1)
+    monkeypatch.setattr(timezone, "now", lambda: ahead)
+    enforce_deadlines()
+    conversion.refresh_from_db()
+    assert now(session)[0] == Status.RUNNING
+    assert conversion.is_active
 
 
 def test_a_silent_host_is_lost_and_only_then(
