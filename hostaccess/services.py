@@ -9,6 +9,7 @@ from urllib.parse import quote, urlencode, urlsplit
 
 from django.conf import settings
 from django.db import connection, transaction
+from django.dispatch import Signal
 from django.utils import timezone
 
 from hostaccess import keys, redis_users, roles
@@ -21,6 +22,7 @@ logger = logging.getLogger(__name__)
 
 TOKEN_LIFETIME: Final = timedelta(hours=1)
 REVOKED: Final = "Its credentials were revoked"
+host_revoked: Final = Signal()  # with `name`; the platform has no way to the host from now on
 DATABASE_OPTIONS: Final = ("host", "sslmode", "sslrootcert", "channel_binding")  # that hosts need too
 SHARED: Final = ("COMPUTE_PUBLIC_URL", "COMPUTE_APPS_DOMAIN", "COMPUTE_SSH_ADDRESS")  # settings, equal on every host
 
@@ -90,14 +92,15 @@ def join(token: str) -> dict[str, str]:
 def revoke(name: str) -> bool:
     """Take its credentials from a host, end its connections, and place nothing on it; False if it has none.
 
-    Its sessions end as those of a lost host do. Safe to repeat after a failure. Raises roles.RolesUnavailableError,
-    redis_users.RedisUsersUnavailableError.
+    What users have open in its sessions is cut, and nothing of them can be opened; they end as those of a lost host do.
+    Safe to repeat after a failure. Raises roles.RolesUnavailableError, redis_users.RedisUsersUnavailableError.
     """
     access = HostAccess.objects.filter(name=name).first()
     if access is None:
         return False
     HostAccess.objects.filter(pk=access.pk).update(token_digest="", redis_digest="")  # what is repeated makes no user
     Host.objects.filter(name=name).update(is_cordoned=True, cordon_reason=REVOKED, gateway_url="")
+    host_revoked.send(Host, name=name)
     roles.drop_role(access.role)
     redis_users.drop_users(access.role)
     access.delete()

@@ -11,5 +11,5 @@ class SessionsConfig(AppConfig):
     verbose_name = "Compute sessions"
 
     def ready(self) -> None:
-        """Connect the signal that cancels what waits for a disabled account."""
-        from sessions import account_ends  # noqa: F401  # models can be imported only once all apps are loaded
+        """Connect the signals of disabled accounts and of revoked hosts."""
+        from sessions import account_ends, host_revocation  # noqa: F401  # models are there once all apps are loaded

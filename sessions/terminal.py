@@ -19,7 +19,7 @@ from engine.credit import Credit
 from engine.engine import ExecError
 from engine.shell import Shell
 from sessions import activity, idle, notify
-from sessions.engine_address import HostUnreachableError, find_engine
+from sessions.engine_address import HostUnreachableError, find_engine, gateway_of
 from sessions.entries import record_entry
 from sessions.lifecycle import Status
 from sessions.login_watch import LoginWatch
@@ -130,13 +130,16 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
             self._login.check()
 
     async def session_changed(self, message: dict[str, Any]) -> None:
-        """Close if this session no longer runs; called by a message of the channel layer (sessions.notify)."""
+        """Close if this session no longer runs, or its host may not be reached; called by the channel layer."""
         if self._is_closed or message["session"] not in (notify.ALL, self._session_id):
             return
         try:
             session = await self._find_running()
             if session is None:
                 return await self._finish_ended()
+            gateway_of(session.host)
+        except HostUnreachableError as problem:  # its credentials were revoked
+            return await self._finish(CloseCode.ENGINE_TROUBLE, str(problem))
         except Error as error:  # checked again with the login
             logger.warning("session %s: its terminal could not check whether it runs: %s", self._session_id, error)
             return

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
+from django.conf import settings
 from django.db.models import Q
 from django.utils import timezone
 
@@ -76,13 +77,15 @@ def record_key_use(principal: Principal) -> None:
 
 
 def still_authorized(principals: Iterable[Principal]) -> set[Principal]:
-    """Return the principals whose account is active and whose key is valid, and whose session runs and is visible.
+    """Return the principals whose account is active and whose key is valid, and whose visible session runs.
 
-    Three queries for any number. Which data folders a user reaches, each operation looks up.
+    A session of another host without a gateway, such as one whose credentials were revoked, is out of reach. Three
+    queries for any number. Which data folders a user reaches, each operation looks up.
     """
     asked = set(principals)
     session_ids = {each.session_id for each in asked if isinstance(each, SshPrincipal)}
-    running = Session.objects.filter(pk__in=session_ids, status=Status.RUNNING)
+    reachable = Q(host__name=settings.COMPUTE_HOST_NAME) | ~Q(host__gateway_url="")
+    running = Session.objects.filter(reachable, pk__in=session_ids, status=Status.RUNNING)
     sessions = {
         pk: (owner, session_key) for pk, owner, session_key in running.values_list("pk", "owner_id", "ssh_public_key")
     }

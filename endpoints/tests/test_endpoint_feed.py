@@ -19,16 +19,19 @@ from accounts.models import User
 from endpoints import feed, revocations, routes
 from endpoints.feed import synchronized
 from endpoints.services import close, publish
+from hostaccess.services import revoke
 from hostworker import runner
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from hostworker.tests.starting import start_session
 from proxy.routes import RouteTable
 from proxy.signing import digest
+from resources.models import Host
 from sessions import notify, services, withdrawal
 from sessions.app_states import report
 from sessions.lifecycle import Status
 from sessions.models import Endpoint, EndpointState, Session
 from tests.factories import make_endpoint, make_user, session_in
+from tests.joined_hosts import joined_host
 from tests.wait import SECONDS, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -307,3 +310,19 @@ async def test_without_the_database_the_routes_stay(endpoint: Endpoint, table: R
 def rename(old: str, new: str) -> None:
     with connection.cursor() as cursor:
         cursor.execute(f"ALTER TABLE {old} RENAME TO {new}")
+
+
+@pytest.fixture
+def joined(endpoint: Endpoint, settings: Settings) -> Iterator[str]:
+    """The name of the endpoint's host, which has joined and has a gateway."""
+    assert endpoint.session.host
+    name, settings.COMPUTE_HOST_NAME = endpoint.session.host.name, "another"
+    with joined_host(name):
+        Host.objects.filter(name=name).update(gateway_url="http://127.0.0.1:9")
+        yield name
+
+
+async def test_revoking_a_host_takes_its_routes(joined: str, endpoint: Endpoint, table: RouteTable, fed: None) -> None:
+    assert [route.label for route in table] == [endpoint.label]
+    assert await database_sync_to_async(revoke)(joined)
+    await soon(lambda: not list(table))

@@ -9,8 +9,10 @@ from asgiref.sync import sync_to_async
 from django.conf import settings
 from django.contrib.sessions.models import Session as LoginSession
 from django.db import connection
+from django.test import override_settings
 
 from accounts.models import User
+from hostaccess.services import host_revoked
 from resources.models import Host
 from sessions import login_watch, terminal_freshness
 from sessions.lifecycle import Reason, Status
@@ -187,6 +189,20 @@ async def test_the_end_of_the_session_closes_at_once(
         async with asyncio.timeout(SECONDS):
             assert await client.closed() == (CloseCode.SESSION_ENDED, "The session has ended.")
     await eventually(lambda: not container.processes())
+
+
+@pytest.mark.docker
+async def test_revoking_its_host_closes_the_terminal(
+    session: Session, cookie: str, host: Host, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(login_watch, "CHECK_SECONDS", 3600)
+    async with terminal(session.pk, cookie) as client:
+        await client.type("echo rea''dy\r")
+        await client.read_until("ready\r\n")
+        with override_settings(COMPUTE_HOST_NAME="another"):  # to which this host has no gateway any more
+            await sync_to_async(host_revoked.send)(Host, name=host.name)
+            code, text = await client.closed()
+    assert (code, "cannot be reached" in text) == (CloseCode.ENGINE_TROUBLE, True)
 
 
 @pytest.mark.docker

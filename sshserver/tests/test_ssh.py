@@ -202,8 +202,12 @@ def forget_key(session: Session, key: SshKey) -> None:
     delete_ssh_key(key)
 
 
-@pytest.mark.parametrize("end", [end_session, disable_owner, forget_key])
-def test_a_connection_ends_with_session_account_or_key(
+def revoke_host(session: Session, key: SshKey) -> None:
+    Host.objects.filter(name=settings.COMPUTE_HOST_NAME).update(name="another", gateway_url="")  # not the server's own
+
+
+@pytest.mark.parametrize("end", [end_session, disable_owner, forget_key, revoke_host])
+def test_a_connection_ends_with_session_account_key_or_host(
     client: SshClient, session: Session, key: SshKey, container: Container, end: Callable[[Session, SshKey], None]
 ) -> None:
     with client.terminal("train") as terminal:

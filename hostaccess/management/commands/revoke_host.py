@@ -28,6 +28,7 @@ class Command(BaseCommand):
         if not is_revoked:
             raise CommandError(f"There are no credentials of a host {name}.")
         self.stdout.write(
-            f"Host {name} has no access any more. It is cordoned, and its sessions end as those of a lost host do. "
+            f"Host {name} has no access any more. It is cordoned, its sessions cannot be reached, and end as those of "
+            "a lost host do. "
             "Passwords of registries that it may have read are to be changed at the registries."
         )
