@@ -11,8 +11,8 @@ from django.utils.html import format_html
 from django.utils.translation import gettext, ngettext
 
 from accounts.admin import UserAdmin
-from accounts.models import DEFAULT_LIMITS, ResourcePolicy, User
-from resources import bounds, services
+from accounts.models import DEFAULT_LIMITS, Membership, Project, ResourcePolicy, User
+from resources import bounds, group_changes, services
 from resources.admin_amounts import AmountsAdmin, fgpu_column, memory_column
 from resources.forms import HostForm, ImageForm, PresetForm, RegistryForm, ResourceGroupForm
 from resources.images import builds, pulls
@@ -63,11 +63,51 @@ class GrantedGroupInline(admin.TabularInline[Any, Any]):
     verbose_name_plural = "resource groups"
 
 
+class ProjectGroupInline(admin.TabularInline[Any, Any]):
+    """The resource groups granted to a project."""
+
+    model = ResourceGroup.projects.through
+    extra = 0
+    verbose_name = "resource group"
+    verbose_name_plural = "resource groups"
+
+
+class MembershipInline(admin.TabularInline[Any, Any]):
+    """The members of a project, or the projects of a user."""
+
+    model = Membership
+    extra = 0
+    autocomplete_fields = ("user", "project")
+
+
+@admin.register(Project)
+class ProjectAdmin(KickingAdmin):
+    """Teams: members, limits, weight, and the resource groups granted to them."""
+
+    list_display = ("name", "policy", "share_weight", "is_active", "member_count", "description")
+    list_filter = ("is_active", "policy")
+    list_select_related = ("policy",)
+    search_fields = ("name", "description")
+    fields = ("name", "description", "policy", "share_weight", "is_active")
+    inlines = (MembershipInline, ProjectGroupInline)
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Project]:
+        """Return the projects with the number of members of each."""
+        projects: QuerySet[Project] = super().get_queryset(request)
+        return projects.annotate(member_count=Count("memberships"))
+
+    @admin.display(description="members", ordering="member_count")
+    def member_count(self, project: Any) -> int:
+        """Return how many members the project has."""
+        count: int = project.member_count
+        return count
+
+
 @admin.register(User)
 class UserWithGroupsAdmin(KickingAdmin, UserAdmin):
     """Users with the resource groups granted to them."""
 
-    inlines = (GrantedGroupInline,)
+    inlines = (GrantedGroupInline, MembershipInline)
 
 
 @admin.register(ResourcePolicy)
@@ -76,8 +116,8 @@ class ResourcePolicyAdmin(KickingAdmin, AmountsAdmin):
 
     list_display = (
         *("name", "cpu", memory_column("memory", "memory"), fgpu_column("fgpu", "fGPU")),
-        *("max_sessions", "max_pending", "max_lifetime", "max_extension", "max_parked", "max_parked_time"),
-        "share_weight",
+        *("max_sessions", "max_pending", "max_per_launch", "max_priority"),
+        *("max_lifetime", "max_extension", "max_parked", "max_parked_time", "share_weight"),
         *("disk_bytes", "max_folders"),
         *(memory_column("storage_bytes", "storage"), "storage_files", "allow_sudo", "allow_public_apps"),
         "preemptible_only",
@@ -118,7 +158,7 @@ class ResourceGroupAdmin(KickingAdmin):
     )
     list_filter = ("is_active", "open_to_all")
     search_fields = ("name", "description")
-    filter_horizontal = ("users",)
+    filter_horizontal = ("users", "projects")
     readonly_fields = ("reservations",)
 
     @admin.display(description="reservations")
@@ -127,6 +167,13 @@ class ResourceGroupAdmin(KickingAdmin):
         if group.pk is None:
             return "-"
         return bounds.of_group(group) or gettext("Every session has a latest end, so starts are reserved and told.")
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        """Save the grants as well, and say what the change means for those who wait."""
+        super().save_related(request, form, formsets, change)
+        if change:
+            for text in group_changes.consequences(form.instance, form.changed_data):
+                self.message_user(request, text, messages.WARNING)
 
 
 class ReportedAdmin(admin.ModelAdmin[Any]):

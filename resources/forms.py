@@ -23,11 +23,29 @@ class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
         fields = (
             *("name", "description", "fgpu_per_gpu", "sharing", "host_loss_grace", "use_mps", "is_active"),
             "deny_private_networks",
-            *("open_to_all", "users", "placement", "queue_order", "ageing", "half_life", "starvation_limit"),
+            *(
+                "open_to_all",
+                "users",
+                "projects",
+                "allow_interactive",
+                "allow_batch",
+                "placement",
+                "queue_order",
+                "ageing",
+                "half_life",
+                "starvation_limit",
+            ),
             *("reservation_delay", "start_allowance", "pending_timeout"),
             *("preemption_grace", "preemptible_charge_percent", "end_gpu_overuse"),
         )
         labels: ClassVar = {"fgpu_per_gpu": gettext_lazy("fGPU per GPU")}
+
+    def clean_allow_batch(self) -> bool:
+        """Return the value; raise ValidationError where the group would take no session at all."""
+        allow_batch: bool = self.cleaned_data["allow_batch"]
+        if not allow_batch and not self.cleaned_data.get("allow_interactive"):
+            raise ValidationError(gettext("The group takes interactive sessions, batch sessions, or both."))
+        return allow_batch
 
     def clean_fgpu_per_gpu(self) -> int:
         """Return the value; raise ValidationError on a change while sessions of the group hold leases."""

@@ -20,6 +20,7 @@ from rest_framework.response import Response
 from accounts import limits
 from accounts.api import user_of
 from accounts.models import User
+from accounts.policies import bounds_of
 from resources.models import ResourceGroup
 from resources.totals import largest_amounts
 from restapi.pages import EventPages
@@ -28,7 +29,7 @@ from sessions import extensions, idle, logs, search, services, usage
 from sessions.conversion_api import ConversionActions
 from sessions.errors import GENERAL, RejectedError
 from sessions.follow_api import FollowActions, LogFollowQuery
-from sessions.launch_serializers import AMOUNTS, LaunchRequestSerializer, group_for
+from sessions.launch_serializers import AMOUNTS, LaunchRequestSerializer, group_for, project_for
 from sessions.lifecycle import TABS, Tab
 from sessions.limits_serializers import LimitsQuery, LimitsSerializer
 from sessions.models import SESSION_ID, Endpoint, Session, SessionEvent
@@ -261,16 +262,23 @@ class LimitsView(ApiView):
         """Show limits, usage, and what the caller may still request."""
         user = user_of(request)
         group = _group_asked_for(user, self.query.get("resource_group"))
-        policy, used, pending = user.policy.limits(), usage.usage_of(user), usage.pending_of(user)
-        left = limits.remaining(policy, used)
+        project = project_for(user, self.query.get("project"))
+        own, of_project = usage.limit_use_of(user), usage.limit_use_of(project) if project else None
+        bounds = bounds_of(user, project)
         body = {
-            "limits": asdict(policy),
-            "used": {**asdict(used), "pending": pending},
-            "remaining": {**asdict(left), "pending": None if left.pending is None else max(0, left.pending - pending)},
+            **_limit_use(own),
+            "remaining": asdict(limits.least(own.left, of_project.left) if of_project else own.left),
+            "max_per_launch": bounds.max_per_launch,
+            "max_priority": bounds.max_priority,
+            "project": of_project and _limit_use(of_project),
             "resource_group": group and group.name,
             "per_session": group and asdict(largest_amounts(group)),
         }
         return Response(LimitsSerializer(body).data)
+
+
+def _limit_use(use: usage.LimitUse) -> dict[str, Any]:
+    return {"limits": asdict(use.limits), "used": {**asdict(use.used), "pending": use.pending}}
 
 
 def _group_asked_for(user: User, name: str | None) -> ResourceGroup | None:

@@ -1,6 +1,6 @@
 """Resources that the sessions of users and projects hold now, and what their policies leave."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from django.db.models import Count, Sum
@@ -41,6 +41,21 @@ def left_for(user: User, project: Project | None = None) -> PolicyLimits:
     """
     left = limit_use_of(user).left
     return left if project is None else least(left, limit_use_of(project).left)
+
+
+def left_for_each(user: User, projects: Sequence[Project]) -> dict[int | None, PolicyLimits]:
+    """Return `left_for` the user without a project (None), and for each of these projects; four queries at most."""
+    own = limit_use_of(user).left
+    if not projects:
+        return {None: own}
+    ids = [project.pk for project in projects]
+    waiting = Session.objects.filter(project__in=ids, status=Status.PENDING).order_by()
+    pending = dict(waiting.values_list("project").annotate(Count("id")))
+    held = held_for(ids)
+    left = {
+        each.pk: remaining(each.limits(), held.get(each.pk, Amounts()), pending.get(each.pk, 0)) for each in projects
+    }
+    return {None: own} | {pk: least(own, its) for pk, its in left.items()}
 
 
 def usage_of(holder: Holder, group: ResourceGroup | None = None) -> Amounts:

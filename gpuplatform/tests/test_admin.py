@@ -17,7 +17,7 @@ from django.urls import reverse
 from django.utils import timezone
 
 from accounts import audit
-from accounts.models import ApiToken, ResourcePolicy, SshKey, User
+from accounts.models import ApiToken, Project, ResourcePolicy, SshKey, User
 from endpoints.services import share
 from folders.models import Folder, FolderShare, StorageRoot
 from resources.admin import APP_ICONS
@@ -34,6 +34,7 @@ from tests.factories import (
     make_image,
     make_policy,
     make_preset,
+    make_project,
     make_root,
     make_session,
     make_user,
@@ -43,7 +44,7 @@ from tests.factories import (
 
 OURS = ("accounts", "folders", "resources", "compute")
 MODELS = sorted((model for model in admin.site._registry if model._meta.app_label in OURS), key=lambda m: m.__name__)
-ADDABLE = {IdleRule, User, ResourcePolicy, ResourceGroup, Preset, Image, Registry, StorageRoot}
+ADDABLE = {IdleRule, User, Project, ResourcePolicy, ResourceGroup, Preset, Image, Registry, StorageRoot}
 WRITTEN_BY_SERVICES = (Conversion, Endpoint, Folder, Session, SessionEvent, Lease, GpuShare)
 pytestmark = pytest.mark.django_db
 
@@ -66,6 +67,7 @@ def populate() -> None:
     make_preset(group=session.resource_group)
     Conversion.objects.create(session=session, reference="gpuplatform/private/ada/tool:1")
     session.resource_group.users.add(session.owner)
+    make_project(session.owner)
     ApiToken.objects.issue(session.owner)
     SshKey.objects.create(owner=session.owner, title="laptop", text="ssh-ed25519 AAAA", fingerprint="SHA256:AAAA")
     Registry.objects.create(name="Lab", address="registry.example.com")
@@ -80,7 +82,7 @@ def text_of(page: HttpResponseBase) -> str:
 
 
 def test_every_model_of_ours_is_administered() -> None:
-    assert len(MODELS) == 21
+    assert len(MODELS) == 22
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
@@ -235,8 +237,30 @@ def group_form(group: ResourceGroup, **changes: object) -> dict[str, object]:
         "half_life": "1 00:00:00",
         "starvation_limit": "1 00:00:00",
         "sharing": "cap",
+        "allow_interactive": "on",
+        "allow_batch": "on",
     }
     return {"name": group.name, "fgpu_per_gpu": 2, "host_loss_grace": "00:10:00", "is_active": "on"} | rules | changes
+
+
+def test_changes_of_a_group_say_what_they_mean_for_those_who_wait(superadmin: Client) -> None:
+    group = make_group()
+    make_session(resource_group=group)
+    make_session(resource_group=group, kind="batch", command="true")
+    form = group_form(group, queue_order="fair", pending_timeout="01:00:00")
+    for name in ("allow_batch", "is_active"):
+        del form[name]
+    answer = superadmin.post(url(ResourceGroup, "change", group.pk), form, follow=True)
+    assert [str(message) for message in answer.context["messages"]][:5] == [
+        "2 sessions wait here, and start once the group is active again.",
+        "1 waiting session is of a kind that the group takes no longer; it keeps its place.",
+        "2 sessions wait here whose owners may not use the group any more; they keep their places.",
+        "2 sessions wait here; the queue is ordered anew.",
+        "2 sessions wait here; those that have waited for that long are cancelled.",
+    ]
+    del form["allow_interactive"]
+    answer = superadmin.post(url(ResourceGroup, "change", group.pk), form)
+    assert list(answer.context["adminform"].form.errors) == ["allow_batch"]
 
 
 def test_fgpu_per_gpu_is_fixed_while_leases_exist(superadmin: Client) -> None:
@@ -333,6 +357,7 @@ def test_a_hosts_group_is_fixed_while_leases_exist(superadmin: Client) -> None:
 def test_users_are_created_and_found_by_email(superadmin: Client) -> None:
     policy = make_policy()
     inline = {"ResourceGroup_users-TOTAL_FORMS": "0", "ResourceGroup_users-INITIAL_FORMS": "0"}
+    inline |= {"memberships-TOTAL_FORMS": "0", "memberships-INITIAL_FORMS": "0"}
     form = {"email": "New@example.org", "policy": policy.pk, "usable_password": "true"} | inline
     form |= {"password1": PASSWORD, "password2": PASSWORD}
     assert superadmin.post(url(User, "add"), form).status_code == 302

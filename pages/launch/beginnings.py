@@ -21,7 +21,7 @@ SIZES: Final = ("memory", "shared_memory")
 CUSTOM: Final = ""  # the preset field's value for custom allocation
 PREEMPTIBLE: Final = "is_preemptible"
 LINK_NAMES: Final = frozenset(
-    (*AS_WRITTEN, PREEMPTIBLE, *SIZES, "again", "image", "group", "preset", "folder", "env", "fresh")
+    (*AS_WRITTEN, PREEMPTIBLE, *SIZES, "again", "image", "group", "project", "preset", "folder", "env", "fresh")
 )
 UNITS: Final = ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "m"))
 
@@ -44,6 +44,7 @@ def from_nothing(offer: LaunchOffer) -> Initial:
     return {
         "image": offer.first_image.pk if offer.first_image else None,
         "resource_group": group.pk if group else None,
+        "project": None,
         "preset": start.pk or CUSTOM,
         "count": 1,
         **_amounts(start),
@@ -64,6 +65,9 @@ def from_link(offer: LaunchOffer, query: QueryDict) -> Initial:
     groups = [group for group in offer.groups if query.get("group") in (group.name, str(group.pk))]
     if groups:
         initial["resource_group"] = groups[0].pk
+    if "project" in query:
+        named_projects = [each.pk for each in offer.projects if each.name == query.get("project")]
+        initial["project"] = next(iter(named_projects), None)
     changes: Initial = {name: query.get(name, "") for name in AS_WRITTEN if name in query}
     changes |= {name: _with_unit(query.get(name, "")) for name in SIZES if name in query}
     if PREEMPTIBLE in query:
@@ -113,6 +117,7 @@ def _of_session(offer: LaunchOffer, session: Session) -> Initial:
         initial["image"] = session.image.pk
     if any(group.pk == session.resource_group_id for group in offer.groups):
         initial["resource_group"] = session.resource_group_id
+    initial["project"] = session.project_id if session.project_id in {each.pk for each in offer.projects} else None
     offered = {each.folder.pk for each in offer.folders if not each.is_automatic}
     initial["mounts"] = {
         mount.folder_id: (mount.path, mount.is_read_only)

@@ -14,7 +14,7 @@ from pages.launch.models import LaunchDraft
 FIELDS: Final = frozenset(
     (
         *(CARD, VERSION, "image", "image_name", "name", "variable", "value", "mount", "mount_read_only"),
-        *("resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "count"),
+        *("project", "resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "count"),
         *("command", "time_limit", "not_before", "is_preemptible", "depends_on"),
     )
 )

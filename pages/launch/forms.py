@@ -11,7 +11,7 @@ from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from accounts.models import User
+from accounts.models import Project, User
 from pages.launch import beginnings
 from pages.launch.beginnings import AMOUNTS, Initial
 from pages.launch.fields import ChosenFolders, FolderRow, FoldersField, ImageInput, PairsField
@@ -36,6 +36,7 @@ FALLBACKS: Final[dict[str, Any]] = {
     "is_preemptible": False,
     "depends_on": (),
     "mounts": (),
+    "project": None,
 }  # in place of invalid fields
 
 
@@ -58,6 +59,13 @@ class LaunchForm(forms.Form):
         error_messages={
             "required": gettext_lazy("Choose a resource group."),
             "invalid_choice": gettext_lazy("You may not use this resource group; choose another."),
+        },
+    )
+    project = forms.ModelChoiceField(
+        Project.objects.none(),
+        required=False,
+        error_messages={
+            "invalid_choice": gettext_lazy("You are not a member of this project any more; choose another."),
         },
     )
     preset = forms.ModelChoiceField(
@@ -104,6 +112,7 @@ class LaunchForm(forms.Form):
         super().__init__(data, initial=beginnings.from_nothing(self.offer) | dict(initial))
         _offer(self.fields["image"], LaunchOffer.images_of(owner))
         _offer(self.fields["resource_group"], ResourceGroup.objects.usable_by(owner))
+        _offer(self.fields["project"], LaunchOffer.projects_of(owner))
         _offer(self.fields["depends_on"], Session.objects.filter(owner=owner))
         _offer(self.fields["preset"], LaunchOffer.presets_of(self.offer.groups))
 
@@ -196,6 +205,7 @@ class LaunchForm(forms.Form):
             depends_on=list(cleaned["depends_on"]),
             mounts=cleaned["mounts"],
             is_preemptible=cleaned["is_preemptible"] or None,
+            project=cleaned["project"],
             **{name: cleaned[name] for name in (*AMOUNTS, "command", "time_limit", "not_before")},
         )
 

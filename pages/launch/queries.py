@@ -6,14 +6,15 @@ from typing import Any, Final
 
 from django.db.models import Count, Q
 
-from accounts.limits import FIELDS, Amounts, exceeded, lesser, remaining
+from accounts.limits import FIELDS, Amounts, exceeded, lesser
 from accounts.models import User
+from accounts.policies import bounds_of
 from pages.launch.offer import PRIVATE_ENVIRONMENT, LaunchOffer
 from resources.capacity import Capacity, shortfalls
 from resources.models import Gpu, Host, HostImage, HostStatus, Image, ImageSource, Preset, ResourceGroup
 from resources.units import amount_text
 from sessions.names import random_name
-from sessions.usage import pending_of, usage_of
+from sessions.usage import left_for_each
 from translation.english import from_english
 
 SUGGESTED_NAMES: Final = 20
@@ -22,19 +23,17 @@ SUGGESTED_NAMES: Final = 20
 def launch_facts(offer: LaunchOffer) -> dict[str, Any]:
     """Return what the scripts of the launch page know, ready for JSON, in cores, bytes and milli-fGPU.
 
-    `left` is what is left in the policy, `groups` the largest session of each group; null is unlimited. `hosts` are
-    the ready hosts of a group, and those of them that have an image. Seven queries.
+    `left` is what the policies leave, by project id ("" for none), `groups` the largest session of each group; null is
+    unlimited. `hosts` are the ready hosts of a group, and those of them that have an image. Nine queries at most.
     """
     user = offer.owner
     limits = user.policy.limits()
-    left = remaining(limits, usage_of(user))
     ready, all_hosts = _capacities(offer.groups)
     biggest = {group.pk: _biggest(ready[group.pk]) for group in offer.groups}
     held = _hosts_with_images(offer.groups)
     gpus = _gpu_kinds(offer.groups)
-    pending = None if limits.pending is None else max(0, limits.pending - pending_of(user))
     return {
-        "left": {name: getattr(left, name) for name in FIELDS} | {"pending": pending},
+        "left": _left(offer),
         "groups": {
             group.pk: {name: lesser(getattr(limits, name), getattr(biggest[group.pk], name)) for name in FIELDS[:3]}
             | {
@@ -52,6 +51,16 @@ def launch_facts(offer: LaunchOffer) -> dict[str, Any]:
             for preset in offer.presets
         },
         "names": [random_name() for _ in range(SUGGESTED_NAMES)],
+    }
+
+
+def _left(offer: LaunchOffer) -> dict[str, dict[str, int | None]]:
+    """Return what may still be asked for without a project ("") and for each; four queries at most."""
+    projects = {project.pk: project for project in offer.projects}
+    return {
+        str(pk or ""): {name: getattr(left, name) for name in (*FIELDS, "pending")}
+        | {"perLaunch": bounds_of(offer.owner, projects.get(pk or 0)).max_per_launch}
+        for pk, left in left_for_each(offer.owner, offer.projects).items()
     }
 
 

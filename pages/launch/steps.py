@@ -28,7 +28,7 @@ STEPS: Final = (
         slug="resources",
         title=_("Resources"),
         fields=(
-            *("resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "count"),
+            *("project", "resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "count"),
             *("command", "time_limit", "not_before", "is_preemptible", "depends_on"),
         ),
     ),

@@ -25,6 +25,9 @@ def test_limits_show_usage_and_remaining() -> None:
         "remaining": {"cpu": 6, "memory": 28 * GIB, "fgpu": "1.15", "sessions": 2, "pending": 4},
         "resource_group": host.group.name,
         "per_session": {"cpu": 12, "memory": 48 * GIB, "fgpu": "4"},
+        "max_per_launch": None,
+        "max_priority": 10,
+        "project": None,
     }
 
 

@@ -2,7 +2,7 @@
 import { GIB, hint, read, scaleOf, write } from "#amounts";
 import { cellsOf, shareText } from "#gpu-share";
 import { gettext } from "#i18n";
-import { amountOf, changed, facts, field, form, group, image, kindOf } from "#launch-form";
+import { amountOf, changed, facts, field, form, group, image, kindOf, left } from "#launch-form";
 
 const AMOUNTS = ["cpu", "memory", "shared_memory", "fgpu"];
 const MAX_SESSIONS = 50;
@@ -12,13 +12,13 @@ const custom = form.querySelector("[data-custom]");
 const preset = () => facts.presets[form.elements.preset.value];
 
 function largestOf(name) {
-  if (name === "count") return Math.max(1, Math.min(MAX_SESSIONS, facts.left.pending ?? MAX_SESSIONS));
+  if (name === "count") return Math.max(1, Math.min(MAX_SESSIONS, left().pending ?? MAX_SESSIONS, left().perLaunch ?? MAX_SESSIONS));
   if (name === "shared_memory") return amountOf("memory") || group()?.memory || 4 * GIB;
   return group()?.[name] ?? FALLBACKS[name];
 }
 
 function hintOf(name) {
-  const { cpu, memory, fgpu, sessions: count } = facts.left;
+  const { cpu, memory, fgpu, sessions: count } = left();
   return hint(name, kindOf(name), {
     group: group(),
     largest: largestOf(name),

@@ -8,6 +8,7 @@ export const imageName = () => field("image_name").value.trim(); // typed instea
 export const versions = () => form.querySelector("[data-environment]:has(input:checked) select"); // of the chosen environment
 export const image = () => (imageName() ? undefined : facts.images[versions()?.value]);
 export const group = () => facts.groups[field("resource_group").value];
+export const left = () => facts.left[field("project")?.value ?? ""] ?? facts.left[""]; // what the policies leave
 export const kindOf = (name) => form.querySelector(`[data-amount="${name}"]`).dataset.kind;
 export const amountOf = (name) => read[kindOf(name)](field(name).value);
 
