@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 from django.contrib.auth import authenticate
+from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
@@ -141,6 +142,17 @@ class IdentityAdapter(DefaultSocialAccountAdapter):
     def new_user(self, request: HttpRequest, sociallogin: SocialLogin) -> User:
         """Return a new account, not saved yet, under the default policy."""
         return User(policy=ResourcePolicy.default())
+
+    @transaction.atomic
+    def save_user(self, request: HttpRequest, sociallogin: SocialLogin, form: Any = None) -> User:
+        """Store the new account with the verified address, without a password, and connected with the provider."""
+        user: User = sociallogin.user
+        user.email = _verified_email(sociallogin)
+        user.set_unusable_password()
+        user.save()
+        sociallogin.account.user = user
+        sociallogin.account.save()
+        return user
 
 
 def _verified_email(sociallogin: SocialLogin) -> str:

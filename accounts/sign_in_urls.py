@@ -10,7 +10,7 @@ from allauth.socialaccount.providers.openid_connect import views as openid
 from django.urls import path, re_path
 from django.views.generic import RedirectView
 
-from accounts.views import PasswordPage
+from accounts.views import PasswordPage, to_provider
 
 # Who has no password chooses the first one by mail, which shows whose account it is.
 BY_MAIL = RedirectView.as_view(pattern_name="account_reset_password")
@@ -46,6 +46,6 @@ urlpatterns = [
     path("identities/", identities.connections, name="socialaccount_connections"),
     path("identities/error/", identities.login_error, name="socialaccount_login_error"),
     path("identities/cancelled/", identities.login_cancelled, name="socialaccount_login_cancelled"),
-    path("identities/<slug:provider_id>/sign-in/", openid.login, name="openid_connect_login"),
+    path("identities/<slug:provider_id>/sign-in/", to_provider, name="openid_connect_login"),
     path("identities/<slug:provider_id>/callback/", openid.callback, name="openid_connect_callback"),
 ]
