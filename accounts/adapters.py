@@ -21,7 +21,7 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 
-from accounts import mail
+from accounts import invitations, mail
 from accounts.language import language_of, set_language_cookie
 from accounts.models import ResourcePolicy, User
 
@@ -134,10 +134,11 @@ class IdentityAdapter(DefaultSocialAccountAdapter):
         return (user, user.email) if user else None
 
     def is_open_for_signup(self, request: HttpRequest, sociallogin: SocialLogin) -> bool:
-        """Return whether somebody without an account gets one: by the domain of the address."""
+        """Return whether somebody without an account gets one: by the domain of the address, or an invitation."""
         email = _verified_email(sociallogin)
         domains = {domain.lower() for domain in settings.COMPUTE_OIDC_NEW_ACCOUNTS}
-        return bool(email) and ("*" in domains or email.partition("@")[2] in domains)
+        is_known = "*" in domains or email.partition("@")[2] in domains
+        return bool(email) and (is_known or invitations.pending_for(email) is not None)
 
     def new_user(self, request: HttpRequest, sociallogin: SocialLogin) -> User:
         """Return a new account, not saved yet, under the default policy."""
@@ -149,7 +150,10 @@ class IdentityAdapter(DefaultSocialAccountAdapter):
         user: User = sociallogin.user
         user.email = _verified_email(sociallogin)
         user.set_unusable_password()
-        user.save()
+        if (invitation := invitations.pending_for(user.email)) is not None:
+            invitations.accept(invitation, user)
+        else:
+            user.save()
         sociallogin.account.user = user
         sociallogin.account.save()
         return user

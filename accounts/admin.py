@@ -1,6 +1,6 @@
 """Administration of users, API tokens and SSH keys. `resources.admin` extends and registers that of users."""
 
-from typing import Any
+from typing import Any, cast
 
 from allauth.account.models import EmailAddress
 from allauth.mfa.models import Authenticator
@@ -11,12 +11,13 @@ from django.contrib.auth.admin import UserAdmin as DjangoUserAdmin
 from django.contrib.auth.forms import AdminUserCreationForm, UserChangeForm
 from django.contrib.auth.models import Group
 from django.core.exceptions import ValidationError
+from django.core.validators import validate_email
 from django.db.models import QuerySet
 from django.http import HttpRequest
-from django.utils.translation import gettext, ngettext
+from django.utils.translation import gettext, gettext_lazy, ngettext
 
-from accounts import second_factors
-from accounts.models import ApiToken, AuditEntry, ResourcePolicy, SshKey, User
+from accounts import invitations, second_factors
+from accounts.models import AccountInvitation, ApiToken, AuditEntry, ResourcePolicy, SshKey, User
 
 admin.site.unregister(Group)  # rights come from resource groups instead
 for _model in (EmailAddress, Authenticator, SocialAccount, SocialApp, SocialToken):
@@ -153,3 +154,67 @@ class AuditEntryAdmin(admin.ModelAdmin[AuditEntry]):
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
         """Return False: the log is never shortened here."""
         return False
+
+
+class InvitationForm(forms.ModelForm[AccountInvitation]):
+    """Addresses to invite, and what their accounts will have."""
+
+    MAX_ADDRESSES = 100
+
+    addresses = forms.CharField(
+        widget=forms.Textarea, label=gettext_lazy("E-mail addresses"), help_text=gettext_lazy("One on each line")
+    )
+
+    class Meta:
+        model = AccountInvitation
+        fields = ("policy", "project")
+
+    def clean_addresses(self) -> list[str]:
+        """Return the addresses; raise ValidationError with each that is none, or has an account."""
+        found = list(dict.fromkeys(self.cleaned_data["addresses"].lower().split()))
+        taken = set(User.objects.filter(email__in=found).values_list("email", flat=True))
+        problems = [gettext("%(email)s has an account already.") % {"email": each} for each in found if each in taken]
+        for each in found:
+            try:
+                validate_email(each)
+            except ValidationError:
+                problems.append(gettext("%(email)s is not an e-mail address.") % {"email": each})
+        if len(found) > self.MAX_ADDRESSES:
+            problems.append(gettext("At most %(count)d addresses at once.") % {"count": self.MAX_ADDRESSES})
+        if problems:
+            raise ValidationError(problems)
+        return found
+
+
+@admin.register(AccountInvitation)
+class InvitationAdmin(admin.ModelAdmin[AccountInvitation]):
+    """Invitations: mailed when they are added, withdrawn by deleting them."""
+
+    form = InvitationForm
+    list_display = ("email", "policy", "project", "invited_by", "created_at", "expires_at", "accepted_at")
+    list_filter = ("accepted_at", "expires_at")
+    list_select_related = ("policy", "project", "invited_by")
+    search_fields = ("email",)
+    actions = ("send_again",)
+
+    def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        """Return False: an invitation never changes."""
+        return False
+
+    def get_changeform_initial_data(self, request: HttpRequest) -> dict[str, Any]:
+        """Return the default policy for new accounts."""
+        return {"policy": ResourcePolicy.default().pk, **super().get_changeform_initial_data(request)}
+
+    def save_model(self, request: HttpRequest, obj: AccountInvitation, form: Any, change: bool) -> None:
+        """Mail the invitations; the last one is the row that the administration speaks of."""
+        by = cast(User, request.user)
+        for email in form.cleaned_data["addresses"]:
+            made, _ = invitations.invite(email, policy=obj.policy, project=obj.project, by=by)
+        vars(obj).update(vars(made))
+
+    @admin.action(description="Send selected invitations again", permissions=("add",))
+    def send_again(self, request: HttpRequest, chosen: QuerySet[AccountInvitation]) -> None:
+        """Mail new links; the former ones are void."""
+        count = invitations.send_again(chosen.select_related("policy", "project"), cast(User, request.user))
+        text = ngettext("%(count)d invitation is sent again.", "%(count)d invitations are sent again.", count)
+        self.message_user(request, text % {"count": count}, messages.SUCCESS)

@@ -16,6 +16,7 @@ from knox.models import get_digest_token
 from knox.settings import CONSTANTS
 
 from accounts.audit_entry import AuditEntry as AuditEntry
+from accounts.invitation_models import AccountInvitation as AccountInvitation  # so that Django finds it
 from accounts.limits import PolicyLimits
 from accounts.user_agents import AGENT_LENGTH, browser_of, system_of
 

@@ -3,9 +3,11 @@
 from typing import Any
 
 from allauth.account import forms as allauth_forms
+from django import forms
 from django.utils.translation import gettext_lazy as _
 
 from accounts.form_look import PlatformLook
+from accounts.models import User
 
 
 class SignInForm(PlatformLook, allauth_forms.LoginForm):
@@ -56,3 +58,22 @@ class ConfirmPasswordForm(PlatformLook, allauth_forms.ReauthenticateForm):
     """The password, before something that only the owner of the account may change."""
 
     labels = {"password": _("Password")}
+
+
+class NewAccountForm(PlatformLook, allauth_forms.SetPasswordForm):
+    """Name and password of somebody who was invited."""
+
+    first_name = forms.CharField(max_length=150, required=False)
+    last_name = forms.CharField(max_length=150, required=False)
+    labels = {
+        "first_name": _("First name"),
+        "last_name": _("Last name"),
+        "password1": _("Password"),
+        "password2": _("Password, once more"),
+    }
+    field_order = ("first_name", "last_name", "password1", "password2")
+
+    def fill(self, user: User) -> None:
+        """Give the user what was entered, without saving."""
+        user.first_name, user.last_name = self.cleaned_data["first_name"], self.cleaned_data["last_name"]
+        user.set_password(self.cleaned_data["password1"])

@@ -1,8 +1,10 @@
 """Routes of accounts, but those of django-allauth, which are in `sign_in_urls`."""
 
-from django.urls import path
+from django.urls import path, re_path
 
 from accounts import account_views
+from accounts.invitation_models import TOKEN_LENGTH
+from accounts.invitation_views import accept
 from accounts.views import SignOutView, choose_language
 
 app_name = "accounts"
@@ -10,6 +12,7 @@ app_name = "accounts"
 urlpatterns = [
     path("", account_views.profile, name="profile"),
     path("sign-out/", SignOutView.as_view(), name="logout"),
+    re_path(rf"^invitations/(?P<token>[A-Za-z0-9_-]{{{TOKEN_LENGTH}}})/$", accept, name="invitation"),
     path("language/", choose_language, name="language"),
     path("tokens/", account_views.token_list, name="tokens"),
     path("tokens/<uuid:uid>/delete/", account_views.delete_token, name="delete-token"),

@@ -36,7 +36,10 @@ GROUPS: Final = (
     AdminSection(
         _("People"),
         "users",
-        ("accounts.User", "accounts.ResourcePolicy", "accounts.ApiToken", "accounts.SshKey", "accounts.AuditEntry"),
+        (
+            *("accounts.User", "accounts.ResourcePolicy", "accounts.AccountInvitation", "accounts.ApiToken"),
+            *("accounts.SshKey", "accounts.AuditEntry"),
+        ),
     ),
     AdminSection(
         _("Sessions"),

@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.routers import SimpleRouter
 
 from accounts.api import ApiTokenViewSet, LoginViewSet, MeView, PasswordView, SshKeyViewSet, TokenView
+from accounts.invitation_api import InvitationViewSet
 from endpoints.api_urls import urlpatterns as app_patterns
 from folders.api import FolderViewSet, StorageRootViewSet
 from folders.api_urls import urlpatterns as folder_patterns
@@ -43,6 +44,7 @@ router.register("hosts", HostViewSet)
 router.register("images", ImageViewSet)
 router.register("announcements", AnnouncementViewSet)
 router.register("notifications", NotificationViewSet)
+router.register("invitations", InvitationViewSet)
 router.register("logins", LoginViewSet)
 router.register("presets", PresetViewSet)
 router.register("private-images", PrivateImageViewSet, basename="private-image")

@@ -16,8 +16,9 @@ from oidc_provider_mock import User as ProviderUser
 from oidc_provider_mock import run_server_in_thread
 from pytest_django import Settings
 
+from accounts import invitations
 from accounts.models import User
-from tests.factories import PASSWORD, make_user
+from tests.factories import PASSWORD, make_policy, make_user
 from tests.web import browser_of, text_of
 
 pytestmark = [pytest.mark.django_db, pytest.mark.loopback]
@@ -113,6 +114,14 @@ def test_who_gets_a_new_account(
     assert [(user.email, user.get_full_name()) for user in User.objects.all()] == (
         [("ada@example.org", "Ada Lovelace")] if is_made else []
     )
+
+
+def test_who_is_invited_gets_the_account(client: Client) -> None:
+    policy = make_policy(name="students")
+    invitations.invite("ada@example.org", policy=policy, project=None, by=make_user(is_superuser=True))
+    sign_in("ada", client)
+    assert User.objects.get(email="ada@example.org").policy == policy
+    assert invitations.pending_for("ada@example.org") is None
 
 
 def test_a_disabled_account_is_not_signed_in(client: Client) -> None:

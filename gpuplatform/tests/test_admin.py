@@ -16,8 +16,8 @@ from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 from django.utils import timezone
 
-from accounts import audit
-from accounts.models import ApiToken, Project, ResourcePolicy, SshKey, User
+from accounts import audit, invitations
+from accounts.models import AccountInvitation, ApiToken, Project, ResourcePolicy, SshKey, User
 from endpoints.services import share
 from folders.models import Folder, FolderShare, StorageRoot
 from resources.admin import APP_ICONS
@@ -44,7 +44,10 @@ from tests.factories import (
 
 OURS = ("accounts", "folders", "resources", "compute")
 MODELS = sorted((model for model in admin.site._registry if model._meta.app_label in OURS), key=lambda m: m.__name__)
-ADDABLE = {IdleRule, User, Project, ResourcePolicy, ResourceGroup, Preset, Image, Registry, StorageRoot}
+ADDABLE = {
+    *(AccountInvitation, IdleRule, User, Project, ResourcePolicy, ResourceGroup, Preset, Image, Registry),
+    StorageRoot,
+}
 WRITTEN_BY_SERVICES = (Conversion, Endpoint, Folder, Session, SessionEvent, Lease, GpuShare)
 pytestmark = pytest.mark.django_db
 
@@ -74,6 +77,7 @@ def populate() -> None:
     FolderShare.objects.create(folder=make_folder(root=make_root(session.lease.host)), user=session.owner)
     Installation.current_key()
     audit.record(session.owner, "changed", session, {})
+    invitations.invite("new@example.org", policy=make_policy(), project=None, by=session.owner)
 
 
 def text_of(page: HttpResponseBase) -> str:
@@ -82,7 +86,7 @@ def text_of(page: HttpResponseBase) -> str:
 
 
 def test_every_model_of_ours_is_administered() -> None:
-    assert len(MODELS) == 22
+    assert len(MODELS) == 23
 
 
 @pytest.mark.parametrize("model", MODELS, ids=lambda model: model.__name__)
