@@ -17,7 +17,8 @@ class AnnouncementAdmin(admin.ModelAdmin[Announcement]):
     list_filter = ("level", "starts_at")
     list_select_related = ("created_by",)
     search_fields = ("text",)
-    fields = ("text", "level", "starts_at", "ends_at")
+    fields = ("text", "level", "resource_groups", "starts_at", "ends_at")
+    filter_horizontal = ("resource_groups",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Announcement]:
         """Return the announcements with the number of those who have dismissed them."""

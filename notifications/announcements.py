@@ -1,4 +1,4 @@
-"""What administrators tell everybody."""
+"""What administrators tell everybody, or the users of some resource groups."""
 
 from typing import Final
 
@@ -10,8 +10,8 @@ GROUP: Final = "announcements"  # of the channel layer: the browsers of everybod
 
 
 def current_for(user: User) -> list[Announcement]:
-    """Return the announcements that the user has not dismissed, the most serious first; two queries at most."""
-    if not (found := list(Announcement.objects.current())):
+    """Return those for the user that they have not dismissed, the most serious first; two queries at most."""
+    if not (found := list(Announcement.objects.current().visible_to(user))):
         return found
     dismissed = set(Dismissal.objects.filter(user=user).values_list("announcement_id", flat=True))
     return [announcement for announcement in found if announcement.pk not in dismissed]

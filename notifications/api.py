@@ -1,14 +1,24 @@
 """API of notifications, of how the caller is told, and of announcements."""
 
 from dataclasses import asdict
+from typing import Any
 
+from django.db import transaction
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
 from rest_framework.decorators import action
-from rest_framework.mixins import ListModelMixin, RetrieveModelMixin
+from rest_framework.exceptions import PermissionDenied
+from rest_framework.mixins import (
+    CreateModelMixin,
+    DestroyModelMixin,
+    ListModelMixin,
+    RetrieveModelMixin,
+    UpdateModelMixin,
+)
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import BaseSerializer
 
 from accounts.api import user_of
 from notifications import services
@@ -37,15 +47,36 @@ class NotificationViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Notific
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 
-class AnnouncementViewSet(ListModelMixin, ApiViewSet[Announcement]):
-    """What administrators tell everybody at present, the most serious first."""
+class AnnouncementViewSet(
+    CreateModelMixin, UpdateModelMixin, DestroyModelMixin, ListModelMixin, ApiViewSet[Announcement]
+):
+    """What administrators tell the caller at present, the most serious first; superadmins write them."""
 
     queryset = Announcement.objects.all()
     serializer_class = AnnouncementSerializer
+    lookup_value_regex = r"[0-9]{1,18}"
+    http_method_names = ("get", "head", "options", "post", "patch", "delete")
 
     def get_queryset(self) -> QuerySet[Announcement]:
-        """Return those that are shown now."""
-        return Announcement.objects.current()
+        """Return those that are shown to the caller now; all where one is changed."""
+        found = Announcement.objects.prefetch_related("resource_groups")
+        return found.current().visible_to(user_of(self.request)) if self.action == "list" else found
+
+    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+        """Check the caller. Raises PermissionDenied where another than a superadmin writes."""
+        super().initial(request, *args, **kwargs)
+        if self.action in ("create", "partial_update", "destroy") and not user_of(request).is_superuser:
+            raise PermissionDenied
+
+    @transaction.atomic
+    def perform_create(self, serializer: BaseSerializer[Announcement]) -> None:
+        """Store it with its groups at once, so that nobody else sees it in between."""
+        serializer.save(created_by=user_of(self.request))
+
+    @transaction.atomic
+    def perform_update(self, serializer: BaseSerializer[Announcement]) -> None:
+        """Store the change as a whole."""
+        serializer.save()
 
 
 class PreferencesView(ApiView):

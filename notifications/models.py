@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from accounts.models import User
 from notifications.kinds import NoticeKind
+from resources.models import ResourceGroup
 from sessions.models import Session
 
 KIND_CHOICES = [(kind.value, kind.value) for kind in NoticeKind]
@@ -72,9 +73,18 @@ class AnnouncementQuerySet(models.QuerySet["Announcement"]):
         shown = self.filter(Q(ends_at=None) | Q(ends_at__gt=now), starts_at__lte=now)
         return shown.order_by("-level", "-starts_at", "-id")
 
+    def visible_to(self, user: User) -> "AnnouncementQuerySet":
+        """Return those that are for this user: for everybody, or for those who may use one of their groups."""
+        if user.is_superuser:
+            return self
+        theirs = Announcement.resource_groups.through.objects.filter(
+            resourcegroup__in=ResourceGroup.objects.usable_by(user)
+        )
+        return self.filter(Q(resource_groups=None) | Q(pk__in=theirs.values("announcement")))
+
 
 class Announcement(models.Model):
-    """What an administrator tells everybody, on every page, until it ends or its reader dismisses it."""
+    """What an administrator tells everybody, or the users of groups, on every page until it ends or is dismissed."""
 
     class Level(models.IntegerChoices):
         """How serious it is."""
@@ -87,6 +97,12 @@ class Announcement(models.Model):
     level = models.PositiveSmallIntegerField(choices=Level.choices, default=Level.INFORMATION)
     starts_at = models.DateTimeField("shown from", default=timezone.now)
     ends_at = models.DateTimeField("shown until", null=True, blank=True, help_text="Empty: until it is deleted")
+    resource_groups = models.ManyToManyField(
+        ResourceGroup,
+        blank=True,
+        related_name="announcements",
+        help_text="Shown to those who may use one of these; none: to everybody",
+    )
     created_by = models.ForeignKey(User, on_delete=models.SET_NULL, null=True, editable=False, related_name="+")
     dismissed_by = models.ManyToManyField(User, through="Dismissal", related_name="+", editable=False)
 

@@ -2,12 +2,15 @@
 
 from typing import Any, Final
 
+from django.utils import timezone
+from django.utils.translation import gettext as _
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from accounts.serializers import StrictSerializer
 from notifications.models import KIND_CHOICES, Announcement, Notification
 from notifications.texts import text_of
+from resources.models import ResourceGroup
 
 LEVELS: Final = [level.name.lower() for level in Announcement.Level]
 
@@ -43,17 +46,42 @@ class PreferenceSerializer(StrictSerializer):
     by_email = serializers.BooleanField()
 
 
-class AnnouncementSerializer(serializers.ModelSerializer[Announcement]):
-    """What an administrator tells everybody."""
+@extend_schema_field(serializers.ChoiceField(choices=LEVELS))
+class LevelField(serializers.Field[int, Any, str, Any]):
+    """How serious an announcement is, by name."""
 
-    level = serializers.SerializerMethodField(help_text="information, warning or outage")
+    def to_representation(self, value: int) -> str:
+        """Return the name."""
+        return Announcement.Level(value).name.lower()
+
+    def to_internal_value(self, data: Any) -> int:
+        """Return the number that is stored. Raises ValidationError for a name that there is not."""
+        if data not in LEVELS:
+            raise serializers.ValidationError(_("Choose one of %(levels)s.") % {"levels": ", ".join(LEVELS)})
+        return Announcement.Level[data.upper()].value
+
+
+class AnnouncementSerializer(serializers.ModelSerializer[Announcement]):
+    """What an administrator tells everybody, or those who may use one of the resource groups."""
+
+    level = LevelField(default=Announcement.Level.INFORMATION.value)
+    resource_groups = serializers.SlugRelatedField[ResourceGroup](
+        slug_field="name",
+        many=True,
+        required=False,
+        queryset=ResourceGroup.objects.all(),
+        help_text="Names; none: for everybody",
+    )
 
     class Meta:
         model = Announcement
-        fields = ("id", "text", "level", "starts_at", "ends_at")
-        read_only_fields = fields
+        fields = ("id", "text", "level", "starts_at", "ends_at", "resource_groups")
+        read_only_fields = ("id",)
 
-    @extend_schema_field(serializers.ChoiceField(choices=LEVELS))
-    def get_level(self, announcement: Announcement) -> Any:
-        """Return how serious it is."""
-        return Announcement.Level(announcement.level).name.lower()
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        """Return what was sent. Raises ValidationError where it ends before it starts."""
+        starts = attrs.get("starts_at", self.instance.starts_at if self.instance else timezone.now())
+        ends = attrs.get("ends_at", self.instance.ends_at if self.instance else None)
+        if ends is not None and ends <= starts:
+            raise serializers.ValidationError({"ends_at": [_("It must end after it starts.")]})
+        return attrs

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any, Final
 
-from django.db.models.signals import post_delete, post_save
+from django.db.models.signals import m2m_changed, post_delete, post_save
 from django.dispatch import receiver
 
 from accounts.models import User
@@ -68,6 +68,7 @@ def _host_health_has_changed(host: Host, health: HostHealth, **kwargs: Any) -> N
 
 
 @receiver((post_save, post_delete), sender=Announcement)
+@receiver(m2m_changed, sender=Announcement.resource_groups.through)
 def _announcements_have_changed(**kwargs: Any) -> None:
     announcements.changed()
 
