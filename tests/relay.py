@@ -61,6 +61,14 @@ class Relay:
                 with contextlib.suppress(OSError):
                     end.setsockopt(socket.SOL_SOCKET, SO_DETACH_FILTER, 0)
 
+    def cut(self) -> None:
+        """Break all connections that there are; new ones are forwarded."""
+        with self._lock:
+            broken, self._sockets = self._sockets, []
+        for end in broken:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
     def close(self) -> None:
         """Accept no more connections; those that exist end with their ends."""
         self.thaw()

@@ -1,0 +1,29 @@
+"""Python client of GPU Platform: `Client`, `AsyncClient`, and the types that both take and return."""
+
+from gpuplatform_client.async_client import AsyncClient
+from gpuplatform_client.client import Client
+from gpuplatform_client.errors import (
+    AccessDeniedError,
+    ApiError,
+    ClientError,
+    MissingObjectError,
+    OverloadedError,
+    SignInRequiredError,
+    UnreachableServerError,
+)
+from gpuplatform_client.models import ComputeSession, LaunchSpec, MountSpec
+
+__all__ = [
+    "AccessDeniedError",
+    "ApiError",
+    "AsyncClient",
+    "Client",
+    "ClientError",
+    "ComputeSession",
+    "LaunchSpec",
+    "MissingObjectError",
+    "MountSpec",
+    "OverloadedError",
+    "SignInRequiredError",
+    "UnreachableServerError",
+]

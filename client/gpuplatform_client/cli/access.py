@@ -1,0 +1,108 @@
+"""Commands that enter a session by SSH: a shell, its files, its ports. They need the system's ssh and scp."""
+
+import os
+import shlex
+import shutil
+from pathlib import Path
+from typing import Annotated, Final, NoReturn
+
+import typer
+
+from gpuplatform_client.cli.connection import connected, messages, output, reporting
+from gpuplatform_client.client import Client
+from gpuplatform_client.errors import ClientError
+from gpuplatform_client.lookups import FOLDER_SCHEME, find_folder, find_session
+
+PASSED_ON: Final = {"ignore_unknown_options": True, "allow_interspersed_args": False}  # to what runs in the session
+
+
+@reporting()
+def ssh(
+    name: Annotated[str, typer.Argument(help="Name or id of a session")],
+    command: Annotated[list[str] | None, typer.Argument(help="What to run in place of a shell")] = None,
+) -> None:
+    """Open a shell in a session, or run a command there; a key of yours must be known to the platform."""
+    _become([*_ssh_words(name), *(command or [])])
+
+
+@reporting()
+def port_forward(
+    name: Annotated[str, typer.Argument(help="Name or id of a session")],
+    ports: Annotated[list[str], typer.Argument(help="PORT, or LOCAL:REMOTE")],
+) -> None:
+    """Forward ports of this machine to ports of a session until it is interrupted."""
+    forwards: list[str] = []
+    for text in ports:
+        local, _, remote = text.rpartition(":")
+        if not remote.isdecimal() or not (local or remote).isdecimal():
+            raise typer.BadParameter("Write PORT or LOCAL:REMOTE.", param_hint="PORTS")
+        forwards += ["-L", f"127.0.0.1:{local or remote}:localhost:{remote}"]
+        messages.print(f"127.0.0.1:{local or remote} -> {name}:{remote}", highlight=False)
+    ssh_program, *words = _ssh_words(name)
+    _become([ssh_program, "-N", "-o", "ExitOnForwardFailure=yes", *forwards, *words])
+
+
+@reporting()
+def copy(
+    source: Annotated[str, typer.Argument(help="A file here, SESSION:PATH, or folder://FOLDER/PATH")],
+    target: Annotated[str, typer.Argument(help="As the source; one of them is here")],
+    recursive: Annotated[bool, typer.Option("--recursive", "-r", help="Directories, to and from sessions")] = False,
+    force: Annotated[bool, typer.Option("--force", "-f", help="Replace a file of a folder")] = False,
+) -> None:
+    """Copy files between this machine and a session or a data folder."""
+    places = (source, target)
+    if sum(_is_remote(place) for place in places) != 1:
+        raise ClientError("One side is SESSION:PATH or folder://FOLDER/PATH, and the other a path of this machine.")
+    if any(place.startswith(FOLDER_SCHEME) for place in places):
+        with connected() as client:
+            _copy_by_folder(client, source, target, overwrites=force)
+        return
+    remote = source if _is_remote(source) else target
+    name, _, path = remote.partition(":")
+    _, *options, destination = _ssh_words(name)
+    options = ["-P" if word == "-p" else word for word in options]
+    there = f"{destination}:{path}"
+    words = ["scp", *options, *(["-r"] if recursive else [])]
+    _become([*words, *((there, target) if remote is source else (source, there))])
+
+
+def _copy_by_folder(client: Client, source: str, target: str, *, overwrites: bool) -> None:
+    if source.startswith(FOLDER_SCHEME):
+        folder, path = _folder_place(source)
+        here = Path(target)
+        client.download(find_folder(client, folder).id, path, here / Path(path).name if here.is_dir() else here)
+        return
+    folder, path = _folder_place(target)
+    file = Path(source)
+    if not file.is_file():
+        raise ClientError(f"{source} is not a file.")
+    path = f"{path}{file.name}" if path.endswith("/") or not path else path
+    client.upload(find_folder(client, folder).id, file, path, overwrites=overwrites)
+    output.print(f"{source} -> {FOLDER_SCHEME}{folder}/{path}", highlight=False, markup=False)
+
+
+def _folder_place(text: str) -> tuple[str, str]:
+    folder, _, path = text.removeprefix(FOLDER_SCHEME).partition("/")
+    return folder, path
+
+
+def _is_remote(place: str) -> bool:
+    """Return whether a place is in a session or folder; a colon behind a slash belongs to a path of this machine."""
+    return ":" in place.partition("/")[0]
+
+
+def _ssh_words(name: str) -> list[str]:
+    """Return the command that enters a session: ssh, its options, user and host."""
+    with connected() as client:
+        session = find_session(client, name)
+    if not session.ssh:
+        raise ClientError(f"Session {session.name} is {session.status}: it can be entered while it is RUNNING.")
+    return shlex.split(session.ssh)
+
+
+def _become(words: list[str]) -> NoReturn:
+    """Replace this process by another program, so that signals and the exit code are its own."""
+    program = shutil.which(words[0])
+    if program is None:
+        raise ClientError(f"{words[0]} is not installed on this machine.")
+    os.execv(program, words)  # noqa: S606  # no shell is wanted

@@ -1,0 +1,47 @@
+"""Amounts and times as the command line shows them."""
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+
+from gpuplatform_client.models import ComputeSession
+
+GIB = 2**30
+MIB = 2**20
+
+
+def size_text(size: int | None) -> str:
+    """Return a size in bytes with its unit; "-" if it is not known."""
+    if size is None:
+        return "-"
+    return f"{size / GIB:.4g} GiB" if size >= GIB else f"{size / MIB:.3g} MiB"
+
+
+def fgpu_text(fgpu: Decimal) -> str:
+    """Return fGPU without zeros at the end."""
+    return f"{fgpu.normalize():f}"
+
+
+def resources_text(session: ComputeSession) -> str:
+    """Return what a session has asked for."""
+    parts = [f"{session.cpu} CPU", size_text(session.memory)]
+    return ", ".join([*parts, f"{fgpu_text(session.fgpu)} fGPU"] if session.fgpu else parts)
+
+
+def span_text(span: timedelta) -> str:
+    """Return a span of time by its largest unit."""
+    seconds = int(span.total_seconds())
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= length:
+            return f"{seconds // length}{unit}"
+    return f"{max(0, seconds)}s"
+
+
+def age_text(moment: datetime) -> str:
+    """Return how long ago a moment is."""
+    return span_text(datetime.now(UTC) - moment)
+
+
+def clock_text(moment: datetime) -> str:
+    """Return a moment in the time zone of this machine, with its date unless that is today's."""
+    local = moment.astimezone()
+    return local.strftime("%H:%M" if local.date() == datetime.now().astimezone().date() else "%d %b %H:%M")

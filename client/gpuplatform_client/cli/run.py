@@ -1,0 +1,172 @@
+"""`gpuplatform run`: launch a session, say why it waits, show its output, exit with its code."""
+
+import shlex
+from collections.abc import Iterable
+from decimal import Decimal, InvalidOperation
+from typing import Annotated, Final
+
+import typer
+
+from gpuplatform_client.cli.amounts import clock_text
+from gpuplatform_client.cli.connection import connected, messages, output, reporting
+from gpuplatform_client.client import Client
+from gpuplatform_client.lookups import choose_image
+from gpuplatform_client.models import ComputeSession, LaunchSpec, MountSpec
+
+NOT_STARTED: Final = 125  # as `docker run` exits when no container was started
+INTERRUPTED: Final = 130
+OUTAGE_SECONDS: Final = 600.0  # of the connection, after which it is given up; the session goes on
+DEFAULT_CPU: Final = 1
+DEFAULT_MEMORY: Final = 2 * 2**30
+
+
+@reporting(NOT_STARTED)
+def run(
+    image: Annotated[str, typer.Option(help="Environment, environment:version, or an image's reference")],
+    command: Annotated[
+        list[str] | None, typer.Argument(help="What to run, after --; nothing: an interactive session")
+    ] = None,
+    cpu: Annotated[int | None, typer.Option(help="CPU cores")] = None,
+    memory: Annotated[str | None, typer.Option(help='Such as "4g"')] = None,
+    shared_memory: Annotated[str | None, typer.Option(help='Such as "1g"')] = None,
+    fgpu: Annotated[str | None, typer.Option(help="Fractions of a GPU, in steps of 0.01")] = None,
+    preset: Annotated[str | None, typer.Option(help="Instead of the amounts")] = None,
+    group: Annotated[str | None, typer.Option(help="Resource group")] = None,
+    name: Annotated[str | None, typer.Option(help="Of the session")] = None,
+    env: Annotated[list[str] | None, typer.Option("--env", "-e", help="NAME=VALUE, may be repeated")] = None,
+    mount: Annotated[list[str] | None, typer.Option(help="FOLDER[:PATH[:ro]], may be repeated")] = None,
+    time_limit: Annotated[str | None, typer.Option(help='Such as "4h"')] = None,
+    project: Annotated[str | None, typer.Option(help="A project of yours to which it belongs")] = None,
+    preemptible: Annotated[bool, typer.Option("--preemptible", help="It may be ended for others that wait")] = False,
+    detach: Annotated[bool, typer.Option("--detach", "-d", help="Print the id and do not wait")] = False,
+    dry_run: Annotated[bool, typer.Option(help="Say when it would start, and launch nothing")] = False,
+) -> None:
+    """Run a command in a session of its own, or start an interactive session."""
+    spec = LaunchSpec(
+        image=image,
+        preset=preset,
+        cpu=cpu,
+        memory=memory,
+        shared_memory=shared_memory,
+        fgpu=_fgpu(fgpu),
+        resource_group=group,
+        name=name,
+        env=_variables(env or []) or None,
+        mounts=tuple(_mount(text) for text in mount or []) or None,
+        time_limit=time_limit,
+        project=project,
+        preemptible=preemptible or None,
+        command=shlex.join(command) if command else None,
+    )
+    with connected(OUTAGE_SECONDS) as client:
+        spec = _completed(client, spec)
+        if dry_run:
+            _print_estimate(client, spec)
+            return
+        [session] = client.launch(spec)
+        if detach:
+            output.print(session.id, highlight=False)
+            return
+        messages.print(f"Session {session.name} ({session.id}) in {session.resource_group}", highlight=False)
+        try:
+            status = _follow(client, session)
+        except KeyboardInterrupt:
+            client.terminate(session.id)
+            messages.print("Interrupted: the session is being ended.")
+            status = INTERRUPTED
+    raise typer.Exit(status)
+
+
+def _completed(client: Client, spec: LaunchSpec) -> LaunchSpec:
+    """Return the request with the image that was meant, and amounts that it can run with where none were named."""
+    image = choose_image(client.images(), spec.image or "")
+    found: dict[str, object] = {"image": image.reference} if image else {}
+    if spec.preset is None:
+        found["cpu"] = spec.cpu or max(DEFAULT_CPU, image.min_cpu if image else 0)
+        found["memory"] = spec.memory or max(DEFAULT_MEMORY, image.min_memory if image else 0)
+    return spec.model_copy(update=found)
+
+
+def _follow(client: Client, session: ComputeSession) -> int:
+    """Print what becomes of the session and return the exit code."""
+    last = session
+    for seen in _reported(client.watch(session.id)):
+        last = seen
+        if not seen.is_waiting:
+            break
+    if last.kind != "batch" and not last.is_final:
+        _print_entries(last)
+        return 0
+    if last.started_at is not None or not last.is_final:
+        for piece in client.follow_logs(session.id):
+            output.out(piece, end="", highlight=False)
+        last = client.session(session.id)
+    return _exit_code(last)
+
+
+def _reported(changes: Iterable[ComputeSession]) -> Iterable[ComputeSession]:
+    """Yield the changes; print each status, and each reason to wait, once."""
+    said = ""
+    for session in changes:
+        text = _status_text(session)
+        if text != said:
+            messages.print(text, highlight=False, markup=False)
+        said = text
+        yield session
+
+
+def _status_text(session: ComputeSession) -> str:
+    parts = [f"{session.status}: {session.detail}" if session.detail else session.status]
+    if session.status == "PENDING" and session.eta:
+        parts.append(f"Starts at {clock_text(session.eta)} at the latest.")
+    if session.status == "PENDING" and session.eta_reason:
+        parts.append(session.eta_reason)
+    return " ".join(parts)
+
+
+def _print_entries(session: ComputeSession) -> None:
+    if session.ssh:
+        messages.print(session.ssh, highlight=False, markup=False)
+    messages.print(f"Enter it with `gpuplatform ssh {session.name}`, end it with `gpuplatform stop {session.name}`.")
+
+
+def _exit_code(session: ComputeSession) -> int:
+    """Return the exit code of the command; where it has none, 0 after a success and NOT_STARTED or 1 otherwise."""
+    messages.print(_status_text(session), highlight=False, markup=False)
+    if session.exit_code is not None:
+        return session.exit_code
+    if session.started_at is None:
+        return NOT_STARTED
+    return 0 if session.result == "SUCCESS" else 1
+
+
+def _print_estimate(client: Client, spec: LaunchSpec) -> None:
+    estimate = client.estimate(spec)
+    if estimate.starts == "now":
+        output.print("It would start now.")
+    elif estimate.starts is None:
+        output.print(f"It would wait, for how long is not known. {estimate.reason}", markup=False)
+    else:
+        output.print(f"It would start at {clock_text(estimate.starts)}. {estimate.eta_reason}", markup=False)
+
+
+def _fgpu(text: str | None) -> Decimal | None:
+    try:
+        return Decimal(text) if text else None
+    except InvalidOperation:
+        raise typer.BadParameter("Write a number such as 0.5.", param_hint="--fgpu") from None
+
+
+def _variables(texts: Iterable[str]) -> dict[str, str]:
+    pairs = [text.partition("=") for text in texts]
+    if not all(name and separator for name, separator, _ in pairs):
+        raise typer.BadParameter("Write NAME=VALUE.", param_hint="--env")
+    return {name: value for name, _, value in pairs}
+
+
+def _mount(text: str) -> MountSpec:
+    folder, _, rest = text.partition(":")
+    path, _, mode = rest.partition(":")
+    if not folder or mode not in ("", "ro", "rw"):
+        raise typer.BadParameter("Write FOLDER, FOLDER:PATH or FOLDER:PATH:ro.", param_hint="--mount")
+    return MountSpec(folder=folder, path=path or None, read_only={"ro": True, "rw": False}.get(mode))

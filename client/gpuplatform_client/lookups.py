@@ -1,0 +1,62 @@
+"""From what a person types to the objects of the API."""
+
+import re
+from collections.abc import Iterable
+
+from gpuplatform_client.client import Client
+from gpuplatform_client.errors import ClientError, MissingObjectError
+from gpuplatform_client.models import ComputeSession, DataFolder, ImageVersion
+
+SESSION_ID = re.compile("[a-z2-7]{16}")
+FOLDER_SCHEME = "folder://"
+
+
+class LookupFailedError(ClientError):
+    """There is nothing of that name, or more than one."""
+
+
+def find_session(client: Client, name: str) -> ComputeSession:
+    """Return the session of this id, else the live one of this name, else the last one of this name."""
+    if SESSION_ID.fullmatch(name):
+        try:
+            return client.session(name)
+        except MissingObjectError:
+            pass
+    found = [session for session in client.sessions(name=name) if session.name == name]
+    if not found:
+        raise LookupFailedError(f"There is no session {name!r}.")
+    return next((session for session in found if not session.is_final), found[0])
+
+
+def find_folder(client: Client, name: str) -> DataFolder:
+    """Return the folder of this name or id; `name@owner` names one that somebody shares."""
+    found = [folder for folder in client.folders() if name in (folder.id, folder.name, f"{folder.name}@{folder.owner}")]
+    if len(found) != 1:
+        problem = (
+            f"Several folders are called {name!r}: write NAME@OWNER." if found else f"There is no folder {name!r}."
+        )
+        raise LookupFailedError(problem)
+    return found[0]
+
+
+def choose_image(images: Iterable[ImageVersion], name: str) -> ImageVersion | None:
+    """Return the image that `name` stands for: its reference, or "environment" or "environment:version" in any case.
+
+    Of an environment without a version it is the newest that is enabled; None if there is none, since some accounts may
+    launch images that are listed nowhere.
+    """
+    listed = list(images)
+    for image in listed:
+        if image.reference == name:
+            return image
+    environment, _, version = name.casefold().partition(":")
+    matching = [
+        image
+        for image in listed
+        if image.environment.casefold() == environment and version in ("", image.version.casefold())
+    ]
+    return max(matching, key=lambda image: (image.is_enabled, _numbers(image.version)), default=None)
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in re.findall(r"\d+", version)]

@@ -1,0 +1,182 @@
+"""What the API returns and takes. Sizes are in bytes; fields that this version does not know are ignored."""
+
+from datetime import datetime
+from decimal import Decimal
+from typing import Final, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+FINAL: Final = frozenset({"TERMINATED", "CANCELLED", "ERROR"})
+WAITING: Final = frozenset({"PENDING", "SCHEDULED", "PREPARING"})
+
+
+class ApiModel(BaseModel):
+    """An object of the API."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+
+class IssuedToken(ApiModel):
+    """A token and until when it is valid."""
+
+    token: str
+    expiry: datetime | None = None
+
+
+class AccountInfo(ApiModel):
+    """The user whose token is used."""
+
+    email: str
+    name: str = ""
+    is_superadmin: bool = False
+
+
+class ImageVersion(ApiModel):
+    """An image that the user may launch."""
+
+    reference: str
+    environment: str
+    version: str
+    is_enabled: bool = True
+    min_cpu: int = 1
+    min_memory: int = 0
+    min_fgpu: Decimal = Decimal(0)
+
+
+class AppState(ApiModel):
+    """An app of a session that was opened."""
+
+    name: str
+    state: str
+    url: str | None = None
+    detail: str = ""
+
+
+class HeldGpu(ApiModel):
+    """The share of a GPU that a session holds."""
+
+    uuid: str
+    fgpu: Decimal
+    tier: str = ""
+
+
+class ComputeSession(ApiModel):
+    """A session."""
+
+    id: str
+    name: str
+    owner: str
+    status: str
+    reason: str = ""
+    detail: str = ""
+    image: str
+    environment: str = ""
+    version: str = ""
+    resource_group: str
+    cpu: int
+    memory: int
+    shared_memory: int = 0
+    fgpu: Decimal = Decimal(0)
+    host: str | None = None
+    gpus: tuple[HeldGpu, ...] = ()
+    kind: str = "interactive"
+    eta: datetime | None = None
+    eta_reason: str = ""
+    result: str = ""
+    exit_code: int | None = None
+    created_at: datetime
+    started_at: datetime | None = None
+    ends_at: datetime | None = None
+    ended_at: datetime | None = None
+    ssh: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        """True once the session has ended."""
+        return self.status in FINAL
+
+    @property
+    def is_waiting(self) -> bool:
+        """True until the session runs."""
+        return self.status in WAITING
+
+
+class UsagePoint(ApiModel):
+    """What a session used around a moment; None is what could not be measured."""
+
+    at: datetime
+    cpu_milli: int | None = None
+    memory: int | None = None
+    gpu_memory: int | None = None
+    gpu_share_utilisation: float | None = None
+
+
+class UsageWindow(ApiModel):
+    """The use of a session over a window of time."""
+
+    window: str
+    points: tuple[UsagePoint, ...] = ()
+
+
+class LaunchEstimate(ApiModel):
+    """When a launch would start: "now", a time, or None if that is not known."""
+
+    starts: datetime | Literal["now"] | None = None
+    reason: str = ""
+    eta_reason: str = ""
+
+
+class DataFolder(ApiModel):
+    """A data folder of the user, or shared with the user."""
+
+    id: str
+    name: str
+    owner: str = ""
+    root: str = ""
+    access: str = ""
+    used_bytes: int | None = None
+
+
+class EntryInfo(ApiModel):
+    """A file or directory in a folder."""
+
+    name: str
+    kind: str
+    length_bytes: int = 0
+    modified_at: datetime
+
+
+class MountSpec(ApiModel):
+    """A folder to mount into a session, by its name or id."""
+
+    folder: str
+    path: str | None = None
+    read_only: bool | None = None
+
+
+class LaunchSpec(ApiModel):
+    """A request for sessions. What is None is left to the platform.
+
+    Name an image by its reference, or by environment and version; and a preset, or amounts. Sizes are bytes or texts
+    such as "4g". With a command the session is a batch session.
+    """
+
+    image: str | None = None
+    environment: str | None = None
+    version: str | None = None
+    name: str | None = None
+    resource_group: str | None = None
+    preset: str | None = None
+    cpu: int | None = None
+    memory: int | str | None = None
+    shared_memory: int | str | None = None
+    fgpu: Decimal | None = None
+    count: int | None = None
+    env: dict[str, str] | None = None
+    mounts: tuple[MountSpec, ...] | None = None
+    priority: int | None = None
+    command: str | None = None
+    time_limit: int | str | None = None
+    depends_on: tuple[str, ...] | None = None
+    project: str | None = None
+    preemptible: bool | None = None

@@ -1,0 +1,50 @@
+"""The platform and token of the command line: of the environment, else as `gpuplatform login` stored them."""
+
+import json
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import typer
+
+URL_VARIABLE = "GPUPLATFORM_URL"
+TOKEN_VARIABLE = "GPUPLATFORM_TOKEN"  # noqa: S105  # the name of a variable
+
+
+@dataclass(frozen=True, slots=True)
+class StoredLogin:
+    """Where the platform is, and a token of its API."""
+
+    url: str = ""
+    token: str = ""
+
+
+def load() -> StoredLogin:
+    """Return what the environment says, and the file for the rest; a file that is damaged counts as empty."""
+    try:
+        stored = StoredLogin(**json.loads(_path().read_text()))
+    except (OSError, ValueError, TypeError):
+        stored = StoredLogin()
+    url = os.environ.get(URL_VARIABLE, stored.url)
+    # A token is sent to nobody but the platform that issued it.
+    token = os.environ.get(TOKEN_VARIABLE, stored.token if url == stored.url else "")
+    return StoredLogin(url, token)
+
+
+def save(login: StoredLogin) -> Path:
+    """Store the login in a file that its user alone may read, and return its path."""
+    path = _path()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+        json.dump(asdict(login), file)
+    return path
+
+
+def remove() -> None:
+    """Remove the stored login."""
+    _path().unlink(missing_ok=True)
+
+
+def _path() -> Path:
+    return Path(typer.get_app_dir("gpuplatform")) / "login.json"

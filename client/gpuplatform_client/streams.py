@@ -1,0 +1,42 @@
+"""Server-sent events of a session: its output, and its changes.
+
+A stream that breaks is opened again with the id of its last event (`Last-Event-ID`), so that nothing is lost or
+repeated.
+"""
+
+import json
+
+from httpx_sse import ServerSentEvent
+
+from gpuplatform_client.models import ComputeSession
+
+END = "end"  # the event after which nothing follows
+
+
+class StreamPosition:
+    """How far a stream of events has been read."""
+
+    def __init__(self) -> None:
+        self._last_id = ""
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """Of the request that goes on from here."""
+        known = {"Last-Event-ID": self._last_id} if self._last_id else {}
+        return {"Accept": "text/event-stream", "Cache-Control": "no-store", **known}
+
+    def advance(self, event: ServerSentEvent) -> bool:
+        """Go on behind the event; return whether it is the last one."""
+        self._last_id = event.id or self._last_id
+        return event.event == END
+
+
+def read_output(event: ServerSentEvent) -> list[str]:
+    """Return the piece of output that an event carries; none at the end."""
+    return [] if event.event == END else [json.loads(event.data)]
+
+
+def read_session(event: ServerSentEvent) -> list[ComputeSession]:
+    """Return the session as it is after the event."""
+    data = json.loads(event.data)
+    return [ComputeSession.model_validate(data if event.event == END else data["session"])]

@@ -1,0 +1,96 @@
+"""The program `gpuplatform` as a person runs it, against a live server without hosts: sessions wait."""
+
+import json
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from accounts.models import ApiToken, User
+from gpuplatform_client.cli.app import app
+from sessions.models import Session
+from tests.factories import make_group, make_host, make_image, make_preset, make_user
+from tests.live import LiveServer, serving
+
+pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def user(transactional_db: None) -> User:
+    group = make_group(name="lab")
+    make_host(group=group, gpus=1)
+    make_preset(group=group, name="small", cpu=1)
+    for version in ("2.13", "2.12"):
+        make_image(reference=f"team/torch:{version}", environment="PyTorch", version=version)
+    return make_user(email="user@example.org")
+
+
+@pytest.fixture(scope="module")
+def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
+    with serving(tmp_path_factory.mktemp("web") / "web.log") as server:
+        yield server
+
+
+@pytest.fixture
+def gpuplatform(tmp_path: Path) -> Command:
+    """Runs the program with a configuration of its own; signed in nowhere."""
+
+    def run(*arguments: str, **variables: str) -> Result:
+        return CliRunner(env={"HOME": str(tmp_path), **variables}).invoke(app, arguments)
+
+    return run
+
+
+@pytest.fixture
+def signed_in(gpuplatform: Command, server: LiveServer, user: User) -> Command:
+    token = ApiToken.objects.issue(user)[1]
+    assert gpuplatform("login", server.url, "--token", token).stdout.startswith("Signed in as user@example.org")
+    return gpuplatform
+
+
+def test_login_is_stored_for_its_user_alone(signed_in: Command, server: LiveServer, tmp_path: Path) -> None:
+    (stored,) = tmp_path.rglob("login.json")
+    assert stat.S_IMODE(stored.stat().st_mode) == 0o600
+    assert signed_in("whoami").stdout == f"user@example.org at {server.url}\n"
+    elsewhere = signed_in("whoami", GPUPLATFORM_URL=f"{server.url}/")  # another address, to which no token is sent
+    assert (elsewhere.exit_code, "Sign in with" in elsewhere.stderr) == (1, True)
+    assert signed_in("logout").exit_code == 0
+    assert not stored.exists()
+    assert "No platform is known yet" in signed_in("ls").stderr
+    assert not ApiToken.objects.exists()
+
+
+def test_sessions_are_launched_listed_and_stopped(signed_in: Command) -> None:
+    common = ("run", "--image", "pytorch", "--preset", "small", "--name", "train")
+    assert "It would start now." in signed_in(*common, "--dry-run").stdout
+    launched = signed_in(*common, "-e", "SEED=1", "--detach", "--", "python", "train.py", "--lr", "0.1 0.2")
+    session = Session.objects.get(pk=launched.stdout.strip())
+    assert (session.image.reference, session.command) == ("team/torch:2.13", "python train.py --lr '0.1 0.2'")
+    assert session.environment == {"SEED": "1"}
+    assert [word in signed_in("ls").stdout for word in ("train", session.pk, "PENDING")] == [True] * 3
+    assert json.loads(signed_in("ls", "--json").stdout)["id"] == session.pk
+    assert signed_in("top", "--once").stdout.split() == ["NAME", "CPU", "MEMORY", "GPU", "MEMORY", "GPU", "HOST"]
+    assert signed_in("stop", "train").stdout == f"train ({session.pk}): CANCELLED\n"
+    assert session.pk not in signed_in("ls").stdout
+    assert session.pk in signed_in("ls", "--all").stdout
+    entered = signed_in("ssh", "train", "nvidia-smi")
+    assert (entered.exit_code, "it can be entered while it is RUNNING" in entered.stderr) == (1, True)
+
+
+def test_failures_name_field_and_exit_as_docker_run_does(signed_in: Command) -> None:
+    refused = signed_in("run", "--image", "pytorch:2.12", "--cpu", "1", "--memory", "much", "--", "true")
+    assert (refused.exit_code, "memory: " in refused.stderr) == (125, True)
+    assert "There is no session 'nobody'" in signed_in("logs", "nobody").stderr
+    assert signed_in("run", "--image", "x", "--fgpu", "half").exit_code == 2
+    assert signed_in("cp", "a", "b").exit_code == 1
+    assert not Session.objects.exists()
+
+
+def test_folders_are_created_listed_and_removed(signed_in: Command) -> None:
+    refused = signed_in("folders", "rm", "nothing")
+    assert (refused.exit_code, "There is no folder 'nothing'" in refused.stderr) == (1, True)
+    assert "NAME" in signed_in("folders", "ls").stdout
