@@ -1,0 +1,70 @@
+"""A session is parked and resumed on the whole platform: its package and its address stay, its GPU was another's."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+
+from engine.containers import container_name
+from tests.platform import Platform
+from tests.wait import until
+
+pytestmark = [pytest.mark.docker, pytest.mark.long]
+
+EVERYTHING = {"image": "gpuplatform/python:3.11", "cpu": 1, "memory": "1GiB", "fgpu": "2"}  # the whole GPU of the demo
+PACKAGE = """
+set -e
+mkdir -p /tmp/kept/DEBIAN /tmp/kept/usr/bin
+printf '%s\\n' 'Package: kept' 'Version: 1' 'Architecture: all' 'Maintainer: nobody' 'Description: kept' \\
+    >/tmp/kept/DEBIAN/control
+printf '#!/bin/sh\\necho still here\\n' >/tmp/kept/usr/bin/kept
+chmod 755 /tmp/kept/usr/bin/kept
+dpkg-deb --build /tmp/kept /tmp/kept.deb
+sudo apt-get install --yes /tmp/kept.deb
+echo mine >~/notes
+"""
+
+
+@pytest.fixture
+def client(platform: Platform) -> Iterator[httpx.Client]:
+    login = {"email": "developer@example.org", "password": platform.passwords["developer@example.org"]}
+    token = httpx.post(f"{platform.url}/api/v1/auth/token/", json=login).json()["token"]
+    headers = {"Authorization": f"Token {token}"}
+    with httpx.Client(base_url=f"{platform.url}/api/v1/", headers=headers, timeout=60) as client:
+        yield client
+
+
+def inside(session: dict[str, Any], script: str) -> str:
+    """Return what a shell prints in the session's container."""
+    name = container_name(session["id"], session["attempt"])
+    command = ["docker", "exec", "--user", "work", name, "bash", "-c", script]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_parked_session_returns_with_package_and_address(client: httpx.Client) -> None:
+    def reached(session_id: str, status: str) -> Callable[[], dict[str, Any] | None]:
+        def look() -> dict[str, Any] | None:
+            session: dict[str, Any] = client.get(f"sessions/{session_id}/").json()
+            return session if session["status"] == status else None
+
+        return look
+
+    first = client.post("sessions/", json=EVERYTHING).raise_for_status().json()[0]
+    session = until(reached(first["id"], "RUNNING"))
+    inside(session, PACKAGE)
+    app = client.post(f"sessions/{first['id']}/apps/jupyter/", json={}).raise_for_status().json()
+    assert until(lambda: client.get(f"sessions/{first['id']}/apps/jupyter/").json()["state"] == "READY")
+    other = client.post("sessions/", json=EVERYTHING).raise_for_status().json()[0]
+    client.post(f"sessions/{first['id']}/park/").raise_for_status()
+    until(reached(other["id"], "RUNNING"))
+    assert client.get(f"sessions/{first['id']}/").json()["status"] == "PARKED"
+    client.post(f"sessions/{first['id']}/resume/").raise_for_status()
+    client.post(f"sessions/{other['id']}/terminate/").raise_for_status()
+    session = until(reached(first["id"], "RUNNING"))
+    assert session["attempt"] == 2
+    assert inside(session, "kept; cat ~/notes; nvidia-smi -L | grep -c GPU") == "still here\nmine\n1\n"
+    assert until(lambda: client.get(f"sessions/{first['id']}/apps/jupyter/").json()["state"] == "READY")
+    assert client.get(f"sessions/{first['id']}/apps/jupyter/").json()["url"] == app["url"]
+    client.post(f"sessions/{first['id']}/terminate/").raise_for_status()
