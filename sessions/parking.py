@@ -4,7 +4,7 @@ RUNNING -> TERMINATING with `is_parking`, during which it holds its lease until 
 PENDING, bound to its host, -> RUNNING. The host's side is hostworker/parking.py.
 """
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import connection, transaction
@@ -90,6 +90,12 @@ def resume_refusal(session: Session) -> str:
 def longest(session: Session) -> timedelta | None:
     """Return how long the session may be parked; None where nothing limits that. Fetch its policies with it."""
     return least(session.policies, lambda policy: policy.max_parked_time)
+
+
+def kept_until(session: Session) -> datetime | None:
+    """Return when a parked session ends, and its files are deleted; None where it is not parked, or for ever."""
+    span = longest(session)
+    return None if span is None or session.status != Status.PARKED else session.status_at + span
 
 
 def park(

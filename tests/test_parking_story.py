@@ -1,7 +1,7 @@
 """A session is parked and resumed on the whole platform: its package and its address stay, its GPU was another's."""
 
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import httpx
@@ -44,25 +44,24 @@ def inside(session: dict[str, Any], script: str) -> str:
 
 
 def test_parked_session_returns_with_package_and_address(client: httpx.Client) -> None:
-    def reached(session_id: str, status: str) -> Callable[[], dict[str, Any] | None]:
-        def look() -> dict[str, Any] | None:
-            session: dict[str, Any] = client.get(f"sessions/{session_id}/").json()
-            return session if session["status"] == status else None
-
-        return look
+    def reached(session_id: str, status: str) -> dict[str, Any]:
+        path = f"sessions/{session_id}/"
+        assert until(lambda: client.get(path).json()["status"] == status)
+        found: dict[str, Any] = client.get(path).json()
+        return found
 
     first = client.post("sessions/", json=EVERYTHING).raise_for_status().json()[0]
-    session = until(reached(first["id"], "RUNNING"))
+    session = reached(first["id"], "RUNNING")
     inside(session, PACKAGE)
     app = client.post(f"sessions/{first['id']}/apps/jupyter/", json={}).raise_for_status().json()
     assert until(lambda: client.get(f"sessions/{first['id']}/apps/jupyter/").json()["state"] == "READY")
     other = client.post("sessions/", json=EVERYTHING).raise_for_status().json()[0]
     client.post(f"sessions/{first['id']}/park/").raise_for_status()
-    until(reached(other["id"], "RUNNING"))
+    reached(other["id"], "RUNNING")
     assert client.get(f"sessions/{first['id']}/").json()["status"] == "PARKED"
     client.post(f"sessions/{first['id']}/resume/").raise_for_status()
     client.post(f"sessions/{other['id']}/terminate/").raise_for_status()
-    session = until(reached(first["id"], "RUNNING"))
+    session = reached(first["id"], "RUNNING")
     assert session["attempt"] == 2
     assert inside(session, "kept; cat ~/notes; nvidia-smi -L | grep -c GPU") == "still here\nmine\n1\n"
     assert until(lambda: client.get(f"sessions/{first['id']}/apps/jupyter/").json()["state"] == "READY")

@@ -21,7 +21,9 @@ def test_page_offers_to_park_and_to_resume() -> None:
     answer = browser.post(f"{path}park/", headers=HTMX)
     assert json.loads(answer["HX-Trigger"]) == {"sessions:parked": {"message": f"Parking {session.name}."}}
     Session.objects.get(pk=session.pk).move_to(Status.PARKED, Reason.PARKED)  # as its host does
-    assert f"{path}resume/" in text_of(browser, path)
+    parked = text_of(browser, path)
+    assert f"{path}resume/" in parked
+    assert "Its files are kept until" in parked
     assert f"{path}resume/" in text_of(browser, "/sessions/")
     assert browser.post(f"{path}resume/")["Location"] == path
     session.refresh_from_db()
