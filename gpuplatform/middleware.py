@@ -1,13 +1,19 @@
 """Middleware of the platform."""
 
+from collections.abc import AsyncIterator, Iterator
+from itertools import islice
 from typing import Final
 
+from asgiref.sync import sync_to_async
 from django.core.exceptions import BadRequest
-from django.http import HttpRequest
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpRequest, StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.urls import reverse
 from django.utils.deprecation import MiddlewareMixin
 
 NUL: Final = "%00"  # percent-encoded
+BLOCKS_AT_ONCE: Final = 16  # of Django's 4 KiB
 
 
 class NoNulInAdmin(MiddlewareMixin):
@@ -23,3 +29,21 @@ class NoNulInAdmin(MiddlewareMixin):
             "\0" in request.path or NUL in request.META["QUERY_STRING"]
         ):
             raise BadRequest("The address contains a NUL character.")
+
+
+class StreamsInThreads(MiddlewareMixin):
+    """Has what a response streams read in threads, part by part, where the server is an ASGI one.
+
+    Django would read all of a file, such as a static one, into memory first, and warn of it.
+    """
+
+    def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+        """Return the response, which is asynchronous then."""
+        if isinstance(request, ASGIRequest) and isinstance(response, StreamingHttpResponse) and not response.is_async:
+            response.streaming_content = _read_in_threads(iter(response))
+        return response
+
+
+async def _read_in_threads(blocks: Iterator[bytes]) -> AsyncIterator[bytes]:
+    while read := await sync_to_async(lambda: list(islice(blocks, BLOCKS_AT_ONCE)), thread_sensitive=False)():
+        yield b"".join(read)

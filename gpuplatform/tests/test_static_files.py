@@ -1,13 +1,17 @@
 """Static files are collected when something has changed, and only then."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from django.contrib.staticfiles import finders
+from django.http import StreamingHttpResponse
+from django.test import AsyncRequestFactory
 from pytest_django import Settings
 
 from gpuplatform.bootstrap import static_files
+from gpuplatform.middleware import BLOCKS_AT_ONCE, StreamsInThreads
 
 
 @pytest.fixture
@@ -35,3 +39,19 @@ def test_files_are_collected_again_only_after_changes(source: Path, tmp_path: Pa
     collected = [path.name for path in (tmp_path / "root").iterdir()]
     assert any(name.startswith("site.") for name in collected)
     assert not any(name.startswith("notes") for name in collected)
+
+
+async def test_a_file_is_streamed_without_reading_all_of_it_first() -> None:
+    block, read = b"x" * 4096, Counter[str]()
+
+    def blocks() -> Iterator[bytes]:
+        for _ in range(100):
+            read["blocks"] += 1
+            yield block
+
+    middleware = StreamsInThreads(lambda request: StreamingHttpResponse())
+    response = middleware.process_response(AsyncRequestFactory().get("/static/a.js"), StreamingHttpResponse(blocks()))
+    assert isinstance(response, StreamingHttpResponse)
+    parts = [(len(part), read["blocks"]) async for part in aiter(response)]
+    assert parts[0] == (BLOCKS_AT_ONCE * len(block), BLOCKS_AT_ONCE)
+    assert sum(size for size, _ in parts) == 100 * len(block)
