@@ -5,7 +5,7 @@ at too, and the session's last use under its row's lock.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -18,10 +18,11 @@ from django.utils.translation import gettext as _
 from accounts.language import language_of
 from accounts.models import User
 from resources.units import span_text
-from sessions import notes, notify, services, usage_periods
+from sessions import notes, notify, parking, services, usage_periods
 from sessions.errors import GENERAL, RejectedError
 from sessions.idle_rules import (
     PERIOD,
+    IdleAction,
     IdleCause,
     Idleness,
     WindowUse,
@@ -59,13 +60,13 @@ def enforce_idle_rules(now: datetime) -> None:
     notices = {notice.session_id: notice for notice in IdleNotice.objects.select_related("rule", "session")}
     for rule in IdleRule.objects.enabled():
         found = idle_sessions(rule, now)
-        for session_id, idleness in found.items():
-            notice = notices.get(session_id)
-            if notice is None:
-                _warn(session_id, rule, idleness, now)
+        due = {pk for pk in found if pk not in notices or _is_due(notices[pk], rule, now)}
+        for session_id in due - _at_work(rule, {pk: found[pk] for pk in due}, now):
+            if session_id in notices:
+                _end(notices[session_id], found[session_id], now)
+            else:
+                _warn(session_id, rule, found[session_id], now)
                 notices[session_id] = IdleNotice(session_id=session_id, rule=rule, ends_at=now + rule.warning)
-            elif notice.rule_id == rule.pk and notice.ends_at <= now:
-                _end(notice, idleness, now)
         for notice in [each for each in notices.values() if each.rule_id == rule.pk and each.session_id not in found]:
             _withdraw(notices.pop(notice.session_id))
     for notice in notices.values():
@@ -148,28 +149,40 @@ def cause_text(idleness: Idleness) -> str:
     return f"It used {cpu:.0f} % of its CPU and {gpu:.0f} % of its GPU share over {span}."
 
 
-def _contradicts(rule: IdleRule, session_id: str, idleness: Idleness, now: datetime) -> bool:
-    """Return whether the records since the last whole period speak against it, or there are none."""
+def _is_due(notice: IdleNotice, rule: IdleRule, now: datetime) -> bool:
+    return notice.rule_id == rule.pk and notice.ends_at <= now
+
+
+def _at_work(rule: IdleRule, found: Mapping[str, Idleness], now: datetime) -> set[str]:
+    """Return those of the sessions of which the records since the last whole period speak against it, or are missing.
+
+    Three queries, where there are any sessions.
+    """
+    if not found:
+        return set()
     since = start_of_period(now - usage_periods.SETTLE)
-    latest = usage_periods.latest_uses([session_id], since, now).get(session_id)
-    return latest is None or contradicts(rule.limits(), idleness.cause, latest)
+    latest = usage_periods.latest_uses(found, since, now)
+    limits = rule.limits()
+    return {pk for pk, idleness in found.items() if pk not in latest or contradicts(limits, idleness.cause, latest[pk])}
 
 
 def _warn(session_id: str, rule: IdleRule, idleness: Idleness, now: datetime) -> None:
     """Store that the session is idle, and tell its owner: on the timeline, by notification and in its terminals."""
-    if _contradicts(rule, session_id, idleness, now):
-        return
     ends_at, cause = now + rule.warning, cause_text(idleness)
-    end = f"It ends at {ends_at:%Y-%m-%d %H:%M} UTC unless it is used."
     with transaction.atomic():
         session = _locked(session_id)
         if session is None:
             return
         IdleNotice.objects.create(session=session, rule=rule, cause=cause, warned_at=now, ends_at=ends_at)
+        at = f"{ends_at:%Y-%m-%d %H:%M}"
+        is_parked = rule.action == IdleAction.PARK and not parking.refusal(session)
+        end = f"It is parked at {at} UTC unless it is used." if is_parked else f"It ends at {at} UTC unless it is used."
         notes.note(session, Reason.IDLE_WARNED, f"{cause} {end}")
         if session.host:
             with language_of(session.owner):
-                text = _("%(name)s is idle and ends in %(span)s. %(cause)s") % {
+                parked = _("%(name)s is idle and is parked in %(span)s. %(cause)s")
+                ended = _("%(name)s is idle and ends in %(span)s. %(cause)s")
+                text = (parked if is_parked else ended) % {
                     "name": session.name,
                     "span": span_text(rule.warning),
                     "cause": from_english(cause),
@@ -189,22 +202,34 @@ def _withdraw(notice: IdleNotice) -> None:
 
 
 def _end(notice: IdleNotice, idleness: Idleness, now: datetime) -> None:
-    """End the session, unless it is used by now, or its owner has just put that off."""
-    if _contradicts(notice.rule, notice.session_id, idleness, now):
-        return
+    """End or park the session, unless it is used by now, or its owner has just put that off."""
     with transaction.atomic():
+        if notice.rule.action == IdleAction.PARK:  # parking locks the owner before the session
+            User.objects.select_for_update(no_key=True).get(pk=notice.session.owner_id)
         session = _locked(notice.session_id)
         current = IdleNotice.objects.filter(pk=notice.pk, ends_at__lte=now).first()
         if session is None or current is None or _was_just_used(session, idleness, now):
             return
-        services.end(session, Reason.IDLE, cause_text(idleness))
+        _act(session, notice.rule, cause_text(idleness))
         current.delete()
     logger.info("session %s: ended by idle rule %s", notice.session_id, notice.rule)
 
 
+def _act(session: Session, rule: IdleRule, cause: str) -> None:
+    """Do with the idle session what the rule says; what cannot be parked ends."""
+    if rule.action == IdleAction.PARK:
+        try:
+            return parking.park(session, Reason.IDLE, cause)
+        except RejectedError as error:
+            logger.info("session %s: idle, but not parked: %s", session.pk, error.errors)
+    services.end(session, Reason.IDLE, cause)
+
+
 def _locked(session_id: str) -> Session | None:
     """Return the session under its row's lock while it runs."""
-    rows = Session.objects.select_for_update(of=("self",), no_key=True).select_related("owner", "host")
+    rows = Session.objects.select_for_update(of=("self",), no_key=True).select_related(
+        "owner__policy", "project__policy", "host"
+    )
     return rows.filter(pk=session_id, status=Status.RUNNING).first()
 
 

@@ -277,3 +277,18 @@ def test_a_look_takes_the_same_queries_for_any_number(
     record_periods(NOW)
     with django_assert_num_queries(10):
         enforce_idle_rules(NOW)
+
+
+@pytest.mark.parametrize(("max_parked", "status"), [(1, "parking"), (0, "ended")])
+def test_a_rule_parks_what_can_be_parked(max_parked: int, status: str, rule: IdleRule) -> None:
+    IdleRule.objects.update(action="park")
+    session = started(run_session(owner=make_user(policy=make_policy(max_parked=max_parked))))
+    be_idle(session)
+    enforce_idle_rules(NOW)
+    event = session.events.get(reason=Reason.IDLE_WARNED)
+    assert ("It is parked at" in event.detail) == (status == "parking")
+    record(session, NOW, NOW + 31 * MINUTE)
+    enforce_idle_rules(NOW + 31 * MINUTE)
+    session.refresh_from_db()
+    assert (session.status, session.reason) == (Status.TERMINATING, Reason.IDLE)
+    assert session.is_parking == (status == "parking")

@@ -71,6 +71,7 @@ TEXTS: Final = (
     _("It used %(used)s %% of its GPU share over %(span)s."),
     _("It used %(cpu)s %% of its CPU and %(gpu)s %% of its GPU share over %(span)s."),
     _("It ends at %(time)s UTC unless it is used."),
+    _("It is parked at %(time)s UTC unless it is used."),
     _("Goes on idle for %(span)s longer."),
     # sessions/image_choice.py
     _("There is no image of this name that you may use. Write its full name, with its tag."),
