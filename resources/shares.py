@@ -23,3 +23,8 @@ def share_bytes(gpu_memory_bytes: int, share_milli: int, gpu_milli: int) -> int:
     Rounded down, so that the shares of a device never exceed its memory.
     """
     return gpu_memory_bytes * share_milli // gpu_milli
+
+
+def device_memory_for(session_bytes: int, asked_milli: int, gpu_milli: int) -> int:
+    """Return the least memory of a device of which a session gets `session_bytes`: its share, or all of a whole one."""
+    return -(-session_bytes * gpu_milli // min(asked_milli, gpu_milli))

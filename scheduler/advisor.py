@@ -14,7 +14,7 @@ from scheduler.core.cluster_state import ClusterState
 from scheduler.core.explanation import Explainer
 from scheduler.core.forecast import StartEstimate
 from scheduler.core.incremental_state import IncrementalState
-from scheduler.core.types import SessionRequest, Shape, Snapshot
+from scheduler.core.types import SessionRequest, Shape, Snapshot, entries_of
 
 LOOK_AHEAD: Final = 30  # distinct moments of session ends: bounds the cost of an answer while a slider moves
 SMALLEST: Final = Shape(1, 64 * MIB, FGPU_STEP)  # of what is proposed instead
@@ -58,17 +58,17 @@ def advise(
     requests: Sequence[SessionRequest],
     now: datetime,
     *,
-    other_group_ids: Iterable[int] = (),
+    elsewhere: Iterable[SessionRequest] = (),
     look_ahead: int = LOOK_AHEAD,
 ) -> Advice:
     """Return what the next pass would do with `requests`, and otherwise the estimates of their starts.
 
-    The requests are at least one, equal but for their ids. `other_group_ids` are the groups that the user may use
-    instead; `snapshot` holds their hosts, running and waiting sessions.
+    The requests are at least one, equal but for their ids. `elsewhere` is the first of them in each group that the
+    user may use instead; `snapshot` holds their hosts, running and waiting sessions.
     """
     ranks = {queued.id: rank for rank, queued in enumerate((*snapshot.queue, *requests))}
     state = IncrementalState(snapshot, ranks)
-    return advise_on(state, requests, now, other_group_ids=other_group_ids, look_ahead=look_ahead)
+    return advise_on(state, requests, now, elsewhere=elsewhere, look_ahead=look_ahead)
 
 
 def advise_on(
@@ -76,7 +76,7 @@ def advise_on(
     requests: Sequence[SessionRequest],
     now: datetime,
     *,
-    other_group_ids: Iterable[int] = (),
+    elsewhere: Iterable[SessionRequest] = (),
     least: Shape = SMALLEST,
     look_ahead: int = LOOK_AHEAD,
 ) -> Advice:
@@ -92,12 +92,11 @@ def advise_on(
     reasons = [explainer.explain(request).detail for request in waiting]
     future = state.copy()
     trial = _Trial(state.cluster, requests, now)
-    elsewhere = [group_id for group_id in other_group_ids if trial.starts_in(group_id)]
+    others = [(other, trial.starts_as(other)) for other in elsewhere]
     later = [
-        request._replace(id=f"{request.id} in {group_id}", group_id=group_id)
-        for group_id in other_group_ids
-        if group_id not in elsewhere
-        for request in requests[: len(requests) == 1]  # several would stand in each other's way
+        other._replace(id=f"{other.id} in {other.group_id}")
+        for other, starts_now in others
+        if not starts_now and len(requests) == 1  # several would stand in each other's way
     ]
     starts = future.forecast(now, look_ahead, later)
     own = [starts.get(request.id) for request in waiting]
@@ -112,7 +111,7 @@ def advise_on(
         sessions=(SessionAdvice("now"),) * len(started) + tuple(map(_session_advice, own, reasons)),
         alternatives=(
             *(_alternative(smaller, "now") for smaller in trial.smaller_requests(least)),
-            *(_alternative(requests[0]._replace(group_id=group_id), "now") for group_id in elsewhere),
+            *(_alternative(other, "now") for other, starts_now in others if starts_now),
             *sooner,
         ),
     )
@@ -139,12 +138,12 @@ class _Trial:
     def withdraw(self, started: Iterable[SessionRequest]) -> None:
         """End those of the requests that the pass has started, and drop the reservation of one that it has not."""
         for request in started:
-            self._cluster.end(request.group_id, request.id)
-        self._clear_head(self._requests[0].group_id)
+            self._cluster.end(self._group_of(request), request.id)
+        self._clear_heads()
 
-    def starts_in(self, group_id: int) -> bool:
-        """Return whether all requests would start now in another group, last in its queue."""
-        return self._all_start(self._requests[0]._replace(group_id=group_id))
+    def starts_as(self, request: SessionRequest) -> bool:
+        """Return whether all requests would start now, changed to this one, last in the queue."""
+        return self._all_start(request)
 
     def smaller_requests(self, least: Shape) -> Iterator[SessionRequest]:
         """Yield the largest requests, each with less of one resource, that all start now; call `withdraw` first.
@@ -165,21 +164,33 @@ class _Trial:
         """Return whether a changed request would start now, as often as was asked for; leave the state as it is."""
         started = []
         for each in self._requests:
-            changed = request._replace(id=each.id)
-            if self._cluster.exceeds_limit(changed) or self._cluster.place(changed, self._now) is None:
-                self._clear_head(request.group_id)
+            entries = (entry._replace(id=each.id) for entry in entries_of([request]))
+            entry = next((entry for entry in entries if self._starts(entry)), None)
+            if entry is None:
                 break
-            started.append(changed)
-        for changed in started:
-            self._cluster.end(request.group_id, changed.id)
+            started.append(entry)
+        for entry in started:
+            self._cluster.end(entry.group_id, entry.id)
+        self._clear_heads()
         return len(started) == len(self._requests)
 
-    def _clear_head(self, group_id: int) -> None:
-        group = self._cluster.groups.get(group_id)
-        if group is not None and group.head is not None and group.head.id in self._ids:
-            group.clear_head()
+    def _starts(self, entry: SessionRequest) -> bool:
+        """Start a changed request in its group; return whether that was possible."""
+        return not self._cluster.exceeds_limit(entry) and self._cluster.place(entry, self._now) is not None
+
+    def _group_of(self, request: SessionRequest) -> int:
+        """Return the group in which one of the requests has started."""
+        groups = [each.group_id for each in entries_of([request]) if each.group_id in self._cluster.groups]
+        return next(group_id for group_id in groups if request.id in self._cluster.groups[group_id].running)
+
+    def _clear_heads(self) -> None:
+        """Drop what is reserved for the requests."""
+        for group in self._cluster.groups.values():
+            if group.head is not None and group.head.id in self._ids:
+                group.clear_head()
 
 
 def _with_amount(request: SessionRequest, name: str, amount: int) -> SessionRequest:
     changed: dict[str, Any] = {name: amount}
-    return request._replace(**changed)
+    alternatives = tuple(each._replace(**changed) for each in request.alternatives)
+    return request._replace(**changed, alternatives=alternatives)

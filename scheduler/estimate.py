@@ -1,9 +1,10 @@
 """Estimate for sessions not yet submitted: the advisor's answer on the current state. Writes nothing."""
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from types import MappingProxyType
 from typing import Final
 
 from django.utils import timezone
@@ -13,10 +14,11 @@ from accounts.policies import bounds_of
 from resources.models import ResourceGroup
 from scheduler.advisor import SMALLEST, Advice, SessionAdvice, advise_on
 from scheduler.core.incremental_state import IncrementalState
-from scheduler.core.types import SessionRequest, Shape, Traits
+from scheduler.core.types import SessionRequest, Shape, Traits, in_groups
 from scheduler.host_traits import OfferedTraits, needed_traits
 from scheduler.state_cache import StateCache
-from sessions import policy_checks, services
+from sessions import group_choice, policy_checks, services
+from sessions.mounts import MountPlan
 from sessions.services import LaunchRequest
 
 ESTIMATED_ID: Final = "order"  # prefix of the ids of the requests asked about
@@ -48,8 +50,21 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
         blocked = (SessionAdvice(None, DEPENDENCY_TEXT),) * order.count
         return Estimate(advice=Advice(sessions=blocked), group_names=groups)
     state, offered = _state_after_pass(owner, order.project, now)
-    traits = needed_traits(
-        order.resource_group.pk,
+    chosen = [group.pk for group in group_choice.groups_of(owner, order, planned)]
+    traits = {group_id: _traits(order, planned, offered, group_id) for group_id in {*groups, *chosen}}
+    requests = requests_of(owner, order, now, traits, chosen)
+    others = [
+        requests[0]._replace(group_id=group_id, traits=traits[group_id], alternatives=())
+        for group_id in sorted(set(groups).difference(chosen))
+    ]
+    advice = advise_on(state, requests, now, elsewhere=others, least=_least(order))
+    return Estimate(advice=_not_before(advice, order.not_before, now), group_names=groups)
+
+
+def _traits(order: LaunchRequest, planned: MountPlan, offered: OfferedTraits, group_id: int) -> Traits:
+    """Return the traits that the hosts of a group must have."""
+    return needed_traits(
+        group_id,
         offered,
         shape=Shape(order.cpu, order.memory, order.fgpu),
         required_roots=planned.required_roots,
@@ -57,11 +72,9 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
         image_id=order.image.pk or 0,
         architecture=order.image.architecture,
         is_local=order.image.is_local,
+        gpu_model=order.gpu_model,
+        min_gpu_memory=group_choice.min_gpu_memory_of(order),
     )
-    requests = requests_of(owner, order, now, traits)
-    others = sorted(set(groups) - {order.resource_group.pk})
-    advice = advise_on(state, requests, now, other_group_ids=others, least=_least(order))
-    return Estimate(advice=_not_before(advice, order.not_before, now), group_names=groups)
 
 
 def _state_after_pass(owner: User, project: Project | None, now: datetime) -> tuple[IncrementalState, OfferedTraits]:
@@ -77,25 +90,37 @@ def _state_after_pass(owner: User, project: Project | None, now: datetime) -> tu
         return state.incremental.copy(), state.offered
 
 
-def requests_of(owner: User, order: LaunchRequest, now: datetime, traits: Traits = ()) -> list[SessionRequest]:
-    """Return the scheduler's requests for the sessions of `order`, whose hosts must have these traits."""
+def requests_of(
+    owner: User,
+    order: LaunchRequest,
+    now: datetime,
+    traits: Mapping[int, Traits] = MappingProxyType({}),
+    group_ids: Sequence[int] = (),
+) -> list[SessionRequest]:
+    """Return the scheduler's requests for the sessions of `order`.
+
+    They may start in each group of `group_ids`, by default that of the order, on hosts that have the group's `traits`.
+    """
     most = bounds_of(owner, order.project).max_lifetime
-    bounds = [bound for bound in (order.time_limit, most, order.resource_group.max_lifetime) if bound is not None]
+    first, *others = group_ids or [order.resource_group.pk]
+    of_group = None if others else order.resource_group.max_lifetime
+    bounds = [bound for bound in (order.time_limit, most, of_group) if bound is not None]
+    request = SessionRequest(
+        id="",
+        owner_id=owner.pk,
+        group_id=first,
+        cpu=order.cpu,
+        memory_bytes=order.memory,
+        fgpu_milli=order.fgpu,
+        traits=traits.get(first, ()),
+        priority=policy_checks.priority_of(owner, order.project, order.priority),
+        queued_at=now,
+        duration=min(bounds, default=None),
+        project_id=order.project.pk if order.project else None,
+        image_id=order.image.pk or 0,
+    )
     return [
-        SessionRequest(
-            id=f"{ESTIMATED_ID}-{number:04}",
-            owner_id=owner.pk,
-            group_id=order.resource_group.pk,
-            cpu=order.cpu,
-            memory_bytes=order.memory,
-            fgpu_milli=order.fgpu,
-            traits=traits,
-            priority=policy_checks.priority_of(owner, order.project, order.priority),
-            queued_at=now,
-            duration=min(bounds, default=None),
-            project_id=order.project.pk if order.project else None,
-            image_id=order.image.pk or 0,
-        )
+        in_groups(request._replace(id=f"{ESTIMATED_ID}-{number:04}"), {each: traits.get(each, ()) for each in others})
         for number in range(order.count)
     ]
 
@@ -104,7 +129,8 @@ def _least(order: LaunchRequest) -> Shape:
     """Return the amounts below which the order would be refused."""
     image = order.image
     memory = max(image.min_memory, order.shared_memory, SMALLEST.memory_bytes)
-    return Shape(max(image.min_cpu, SMALLEST.cpu), memory, max(image.min_fgpu, SMALLEST.fgpu_milli))
+    fgpu = order.fgpu if group_choice.min_gpu_memory_of(order) else image.min_fgpu  # less of a GPU is less memory
+    return Shape(max(image.min_cpu, SMALLEST.cpu), memory, max(fgpu, SMALLEST.fgpu_milli))
 
 
 def _not_before(advice: Advice, not_before: datetime | None, now: datetime) -> Advice:

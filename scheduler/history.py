@@ -1,7 +1,7 @@
 """Recorded sessions of the platform, as input of the simulator."""
 
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 
 from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
@@ -9,7 +9,7 @@ from django.utils import timezone
 from accounts.limits import Amounts
 from accounts.models import User
 from resources.models import ResourceGroup
-from scheduler.core.types import LimitHolder, SessionRequest, Snapshot
+from scheduler.core.types import LimitHolder, SessionRequest, Snapshot, entries_of
 from scheduler.simulation.simulator import Job
 from scheduler.snapshot import hosts_of, rules_of
 from sessions.models import Session, time_bound
@@ -32,17 +32,17 @@ def recorded(
         *("pk", "owner_id", "resource_group_id", "cpu", "memory", "fgpu", "priority"),
         Greatest("created_at", "not_before"),
         time_bound(),
-        *("started_at", Coalesce("ended_at", now)),
+        *("started_at", Coalesce("ended_at", now), "group_choices"),
     )
     jobs = [
         Job(
-            SessionRequest._make((*row[:6], (), (), *row[6:9], None, 0, 100, False)),
+            _request(row, set(row[11]) if group is None else set()),
             max(row[10] - row[9], timedelta(seconds=1)),
         )
         for row in rows[:limit]
     ]
     owners = User.objects.filter(pk__in={job.request.owner_id for job in jobs}).select_related("policy")
-    groups = {job.request.group_id for job in jobs} | ({group.pk} if group else set())
+    groups = {entry.group_id for entry in entries_of(job.request for job in jobs)} | ({group.pk} if group else set())
     return (
         Snapshot(
             hosts=hosts_of(groups)[0],
@@ -52,3 +52,10 @@ def recorded(
         ),
         jobs,
     )
+
+
+def _request(row: tuple[Any, ...], choices: set[int]) -> SessionRequest:
+    """Return the request of a recorded session, which may start in any group of `choices` too."""
+    request = SessionRequest._make((*row[:6], (), (), *row[6:9], None, 0, 100, False, (), False))
+    others = sorted(choices - {request.group_id})
+    return request._replace(alternatives=tuple(request._replace(group_id=each, is_alternative=True) for each in others))

@@ -154,5 +154,5 @@ def explain(group_id: int, state: SchedulerState, now: datetime) -> None:
     starts = forecasters.of(group_id).starts(state.incremental, now)
     with transaction.atomic():
         statuses = state.update_wait_statuses(now, starts)
-        wait_status.write(statuses, lambda session_id: state.waiting[session_id].request.owner_id)
+        wait_status.write(statuses, state.waiting, group_id)
     caches.of(group_id).put_back(state)

@@ -41,12 +41,13 @@ def place_of(session: Session) -> QueuePlace | None:
         queue = state.incremental
         if session.pk not in queue.requests:
             return None
+        group_id = queue.requests[session.pk].group_id  # the preferred one of several
         ahead = queue.ahead_of(session.pk, now)
-        shares = queue.fair_shares_of(session.resource_group_id)
+        shares = queue.fair_shares_of(group_id)
         own = sum(request.owner_id == session.owner_id for request in ahead)
         if shares is None:
             return QueuePlace(ahead=len(ahead), own_ahead=own, order=QueueOrder.FIFO)
-        waiting = queue.owners_in(session.resource_group_id)
+        waiting = queue.owners_in(group_id)
         parts = shares.parts(now)
         used = parts.get(session.owner_id, 0.0) / (sum(parts.values()) or 1.0)
         fair = shares.weight(session.owner_id) / shares.active_weight(waiting)

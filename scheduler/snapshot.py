@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 from operator import itemgetter
 from types import MappingProxyType
@@ -19,10 +19,11 @@ from django.db.models import (
     Max,
     Q,
     QuerySet,
+    TextField,
     When,
 )
 from django.db.models.expressions import RawSQL
-from django.db.models.functions import Coalesce, Greatest, Least
+from django.db.models.functions import Cast, Coalesce, Greatest, Least
 from psycopg.types.datetime import TimestamptzLoader
 
 from accounts.limits import Amounts, PolicyLimits
@@ -54,6 +55,7 @@ from sessions.models import (
     SessionQuerySet,
     WaitStatus,
     clock_expression,
+    group_waits,
     has_succeeded,
     time_bound,
 )
@@ -62,6 +64,8 @@ from sessions.preemption import StoredClaim
 Row = TypeVar("Row")
 NO_DEPENDENCY: Final = EPOCH  # in place of the time of the last success, for sessions without dependencies
 NOTHING: Final = Amounts()
+NOTHING_MORE: Final = (False, (), False)  # the last three fields of a request, which other code sets
+TURN_PATIENCE: Final = timedelta(seconds=10)  # for the pass over a group that a session prefers
 CHANGE_RETENTION_SECONDS: Final = 300  # longer than the interval at which every reader reads everything again
 HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None, int, bool, str]
 WaitingRow = tuple[Any, ...]
@@ -88,13 +92,18 @@ _DELETE_OLD: Final = """
 
 
 class WaitingSession(NamedTuple):
-    """A waiting session: its request, what else it waits for, and its wait status as written."""
+    """A waiting session: its request, what else it waits for, and its wait status as written.
+
+    In the state of one group, of a session that may start in several, it is the part of that group.
+    """
 
     request: SessionRequest
     not_before: datetime | None
     has_dependencies_met: bool  # all sessions that it depends on have succeeded
     refused_until: datetime | None
-    status: WaitStatus
+    is_in_several: bool  # it may start in other groups as well
+    turn_at: datetime | None  # until then the groups that it prefers have not said yet that it cannot start there
+    status: WaitStatus  # last: the rest is what a pass depends on
 
     def blocked_status(self, now: datetime) -> WaitStatus | None:
         """Return its wait status while a dependency, start time or refusal blocks it; None once it is in the queue."""
@@ -104,6 +113,8 @@ class WaitingSession(NamedTuple):
             return WaitStatus(self.request.id, Reason.START_TIME.value, "")
         if self.refused_until is not None and self.refused_until > now:
             return WaitStatus(self.request.id, Reason.PLACEMENT_REFUSED.value, "")
+        if self.turn_at is not None and self.turn_at > now:
+            return self.status
         return None
 
 
@@ -133,7 +144,7 @@ class StateChanges:
 
 
 def load(now: datetime, group_id: int | None = None) -> FullState:
-    """Return the whole state, or that of a group; fifteen queries, two more with a fair group, one with projects.
+    """Return the whole state, or that of a group; sixteen queries, two more with a fair group, one with projects.
 
     Inactive groups offer no host. The state of a group has its hosts, those who wait for it, and all that runs:
     elsewhere it counts against limits alone.
@@ -275,7 +286,7 @@ def oldest_open_transaction() -> str:
 
 def _waiting(ids: Collection[str] | None, offered: OfferedTraits, group_id: int | None = None) -> list[WaitingSession]:
     """Return the waiting sessions, or those of `ids`, in the order of the queue; takes two queries."""
-    rows = [row for row in _fetch(_waiting_rows, ids) if group_id in (None, row[2])]
+    rows = [row for row in _fetch(_waiting_rows, ids) if group_id in (None, row[2]) or group_id in row[19]]
     freed = _dependencies(ids) if rows else {}
     if freed:
         rows = [_since_freed(row, freed) for row in rows]
@@ -283,13 +294,15 @@ def _waiting(ids: Collection[str] | None, offered: OfferedTraits, group_id: int 
     rows.sort(key=itemgetter(8), reverse=True)  # by priority; the sort is stable
     return [
         WaitingSession(
-            SessionRequest._make((*row[:6], tuple(row[6]), _traits(row, offered), *row[8:14], False)),
+            _request(row, offered, group_id),
             row[14],
             freed.get(row[0], NO_DEPENDENCY) is not None,
-            row[19],
-            WaitStatus._make(row[20:]),
+            row[18],
+            bool(row[19]),
+            *_turn_and_status(row, group_id),
         )
         for row in rows
+        if not row[19] or group_id is None or group_id in row[19]
     ]
 
 
@@ -314,15 +327,41 @@ def _preemption_rows(sessions: SessionQuerySet) -> QuerySet[Session, tuple[str, 
     return concerned.values_list("pk", "is_preemptible", "claim")
 
 
+def _request(row: WaitingRow, offered: OfferedTraits, group_id: int | None) -> SessionRequest:
+    """Return the request of a session in a group; for the whole state, with its alternatives in other groups."""
+    choices = row[19] or row[2:3] if group_id is None else (group_id,)
+    requests = [
+        SessionRequest._make(
+            (*row[:2], each, *row[3:6], tuple(row[6]), _traits(row, offered, each), *row[8:14], *NOTHING_MORE)
+        )
+        for each in choices
+    ]
+    if len(requests) == 1:
+        is_alternative = bool(row[19]) and requests[0].group_id != row[19][0]
+        return requests[0]._replace(is_alternative=True) if is_alternative else requests[0]
+    return requests[0]._replace(alternatives=tuple(other._replace(is_alternative=True) for other in requests[1:]))
+
+
+def _turn_and_status(row: WaitingRow, group_id: int | None) -> tuple[datetime | None, WaitStatus]:
+    """Return when it is this group's turn, if not at once, and the wait status as this group has written it."""
+    if not row[19] or group_id is None:
+        return None, WaitStatus._make(row[24:])
+    told = group_waits.read(row[22])
+    preferred = row[19][: row[19].index(group_id)]
+    is_turn = all(str(each) in told and told[str(each)].reason not in group_waits.NOT_TRIED for each in preferred)
+    status = told.get(str(group_id), group_waits.NOTHING_WRITTEN)
+    return None if is_turn else row[9] + TURN_PATIENCE, WaitStatus(row[0], *status)
+
+
 def _since_freed(row: WaitingRow, freed: Mapping[str, datetime | None]) -> WaitingRow:
     """Return the row with the time since which it waits for capacity alone."""
     return (*row[:9], max(row[9], freed.get(row[0]) or NO_DEPENDENCY), *row[10:])
 
 
-def _traits(row: WaitingRow, offered: OfferedTraits) -> Traits:
-    """Return the traits that the host must have."""
+def _traits(row: WaitingRow, offered: OfferedTraits, group_id: int) -> Traits:
+    """Return the traits that the host must have in a group."""
     return needed_traits(
-        row[2],
+        group_id,
         offered,
         shape=Shape(*row[3:6]),
         required_roots=row[7],
@@ -330,7 +369,9 @@ def _traits(row: WaitingRow, offered: OfferedTraits) -> Traits:
         image_id=row[12],
         architecture=row[16],
         is_local=row[17],
-        parked_on=row[18],
+        gpu_model=row[20],
+        min_gpu_memory=row[21],
+        parked_on=row[23],
     )
 
 
@@ -343,7 +384,8 @@ def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
         time_bound(),
         "project_id",
         *("image_id", "charge_percent", "not_before", "wanted_roots", "image__architecture", "image__is_local"),
-        *("parked_on__name", "refused_until"),
+        *("refused_until", "group_choices", "gpu_model", "min_gpu_memory", Cast("group_waits", TextField())),
+        "parked_on__name",
         F("id"),
         *("reason", "detail", "eta", "eta_reason"),
     )

@@ -62,7 +62,7 @@ class SchedulerState:
         for session_id in changes.ids:
             session, was = waiting.get(session_id), self.waiting.get(session_id)
             is_same = self.claims.get(session_id) == changes.claims.get(session_id)
-            if session is not None and was is not None and session[:4] == was[:4] and is_same:
+            if session is not None and was is not None and session[:-1] == was[:-1] and is_same:
                 self._apply_status(session, was.status)
                 del waiting[session_id]
             else:
@@ -115,7 +115,8 @@ class SchedulerState:
             request = self.waiting.pop(placement.session_id).request
             self._remove_from_indexes(request)
             self._touched.add((request.owner_id, request.project_id))
-            self._running[request.id] = self.incremental.cluster.groups[request.group_id].running[request.id]
+            group_id = self.incremental.cluster.group_of[placement.host_id]  # of the request or an alternative
+            self._running[request.id] = self.incremental.cluster.groups[group_id].running[request.id]
             self.unconfirmed.add(request.id)
         return claimed + placements
 
@@ -154,7 +155,7 @@ class SchedulerState:
     def _needs_preemption(self, request: SessionRequest, starts_at: datetime) -> bool:
         """Return whether a waiting request is held up by what others hold, for longer than until `starts_at`."""
         cluster = self.incremental.cluster
-        if request.is_preemptible or cluster.exceeds_limit(request):
+        if request.is_preemptible or request.is_alternative or cluster.exceeds_limit(request):
             return False
         group, status = cluster.groups[request.group_id], self.waiting[request.id].status
         if group.head is not None and group.head.id == request.id:

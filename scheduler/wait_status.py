@@ -1,11 +1,12 @@
 """Wait statuses in the sessions' rows: written only where they say something new. Pure but for `write`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
+from scheduler.snapshot import WaitingSession
 from sessions import notify
-from sessions.models import WaitStatus, write_wait_statuses
+from sessions.models import WaitStatus, group_waits, write_wait_statuses
 
 MIN_ETA_CHANGE: Final = timedelta(minutes=2)  # smaller changes of an estimate are not written
 MIN_ETA_CHANGE_RATIO: Final = 0.1  # nor those smaller than this part of the time until it
@@ -26,11 +27,20 @@ def as_stored(status: WaitStatus) -> WaitStatus:
     )
 
 
-def write(statuses: Sequence[WaitStatus], owner_of: Callable[[str], int]) -> None:
-    """Write the statuses in one statement and notify the owners' browsers; without statuses, do nothing."""
+def write(statuses: Sequence[WaitStatus], waiting: Mapping[str, WaitingSession], group_id: int) -> None:
+    """Write the statuses of sessions that wait for a group, and notify the owners' browsers; in a transaction.
+
+    `waiting` are these sessions by id. Those that may start elsewhere too have an entry for each group.
+    """
+    alone = [status for status in statuses if not waiting[status.session_id].is_in_several]
+    several = [status for status in statuses if waiting[status.session_id].is_in_several]
+    if alone:
+        write_wait_statuses(alone)
+    if several:
+        group_waits.write(group_id, several)
     if statuses:
-        write_wait_statuses(statuses)
-        notify.sessions_changed([(status.session_id, owner_of(status.session_id)) for status in statuses])
+        owners = [(status.session_id, waiting[status.session_id].request.owner_id) for status in statuses]
+        notify.sessions_changed(owners)
 
 
 def round_up_to_minute(moment: datetime | None) -> datetime | None:

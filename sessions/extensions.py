@@ -89,9 +89,7 @@ def extend(session_id: str, by: timedelta, *, actor: User) -> Session:
 
 def _next_promised_start(session: Session) -> timedelta | None:
     """Return by how much its end may move until the first start after it that somebody was told; None without one."""
-    waiting = Session.objects.filter(
-        status=Status.PENDING, resource_group=session.resource_group_id, reason__in=WAITS_FOR_ROOM
-    )
+    waiting = Session.objects.waiting_in(session.resource_group_id).filter(reason__in=WAITS_FOR_ROOM)
     end = max(session.ends_at or timezone.now(), timezone.now())
     first = waiting.filter(eta__gte=end).aggregate(first=Min("eta"))["first"]
     return None if first is None else first - end - STOP_DURATION

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
@@ -18,11 +18,13 @@ from resources.models import Image, Preset, ResourceGroup
 from resources.units import MIB
 from sessions import image_choice, validation
 from sessions.errors import RejectedError
+from sessions.group_choice import MAX_GROUPS
 from sessions.models import Session
 from sessions.mounts import MountRequest, folders_named
 from sessions.services import LaunchRequest
 
-AS_WRITTEN = ("name", "count", "priority", "command", "time_limit", "not_before")
+AS_WRITTEN = ("name", "count", "priority", "command", "time_limit", "not_before", "gpu_model", "min_gpu_memory")
+ANY_GROUP: Final = "any"
 SESSION_ID = re.compile("[a-z2-7]{16}")
 AMOUNTS = ("cpu", "memory", "shared_memory", "fgpu")
 DEFAULT_SHARED_MEMORY = 64 * MIB
@@ -50,6 +52,23 @@ class SessionsField(serializers.Field[list[str], Any, Any, Any]):
         """Return the ids; raise ValidationError for an invalid one."""
         if not isinstance(data, list) or not all(isinstance(each, str) and SESSION_ID.fullmatch(each) for each in data):
             raise ValidationError("Write a list of session ids.")
+        return data
+
+
+@extend_schema_field(
+    {"oneOf": [{"type": "string", "enum": [ANY_GROUP]}, {"type": "array", "items": {"type": "string"}}]}
+)
+class GroupsField(serializers.Field[Any, Any, Any, Any]):
+    """Names of resource groups, or "any"."""
+
+    def to_internal_value(self, data: Any) -> str | list[str]:
+        """Return the names, or `ANY_GROUP`; raise ValidationError for anything else."""
+        if data == ANY_GROUP:
+            return ANY_GROUP
+        if not isinstance(data, list) or not all(isinstance(each, str) for each in data):
+            raise ValidationError('Write a list of names of resource groups, or "any".')
+        if len(data) > MAX_GROUPS:
+            raise ValidationError(f"A launch names at most {MAX_GROUPS} resource groups.")
         return data
 
 
@@ -105,6 +124,17 @@ class LaunchRequestSerializer(StrictSerializer):
     version = serializers.CharField(required=False, max_length=64)
     name = serializers.CharField(required=False, allow_blank=True, max_length=64, help_text="Random when left out")
     resource_group = serializers.CharField(required=False, max_length=64)
+    resource_groups = GroupsField(
+        required=False,
+        help_text='Other groups in which the sessions may start as well, or "any": every group that you may use. They '
+        "start where they can first; among groups where they can at once, in the first, `resource_group` before all",
+    )
+    gpu_model = serializers.CharField(
+        required=False, allow_blank=True, max_length=validation.MAX_GPU_MODEL_LENGTH, help_text="Of their GPUs"
+    )
+    min_gpu_memory = SizeField(
+        required=False, help_text="That each gets on one GPU: of its share, or of each of several whole GPUs"
+    )
     preset = serializers.CharField(required=False, max_length=64, help_text="Instead of the four amounts")
     cpu = serializers.IntegerField(required=False, min_value=1, max_value=MAX_INTEGER)
     memory = SizeField(required=False)
@@ -152,6 +182,7 @@ class LaunchRequestSerializer(StrictSerializer):
         return {
             **{name: attrs[name] for name in AS_WRITTEN if name in attrs},
             **{name: found[name] for name in ("image", "project", "resource_group", "depends_on", "mounts", *AMOUNTS)},
+            **{name: found[name] for name in ("other_groups", "is_any_group") if name in found},
             "environment": attrs.get("env", {}),
             "is_preemptible": attrs.get("preemptible"),
         }
@@ -178,11 +209,21 @@ class LaunchRequestSerializer(StrictSerializer):
         except RejectedError as error:
             raise ValidationError(error.errors) from None
 
-    def _find_group(self, attrs: Mapping[str, Any]) -> dict[str, ResourceGroup]:
+    def _find_group(self, attrs: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the preferred group, and the others: without a name, the first of them is preferred."""
         project = attrs.get("project")
         if isinstance(project, str):  # unknown, and reported already
             return {}
-        return {"resource_group": group_for(self._user, attrs.get("resource_group"), project)}
+        name, others = attrs.get("resource_group"), attrs.get("resource_groups", [])
+        usable = ResourceGroup.objects.usable_for(self._user, project)
+        if others == ANY_GROUP:
+            first = usable.order_by("name").first() if name is None else None
+            return {"resource_group": first or group_for(self._user, name, project), "is_any_group": True}
+        group = group_for(self._user, others[0] if others and name is None else name, project)
+        known = {each.name: each for each in usable} if others else {}
+        if unknown := [each for each in others if each not in known]:
+            raise ValidationError({"resource_groups": f"There is no resource group {unknown[0]!r} that you may use."})
+        return {"resource_group": group, "other_groups": [known[each] for each in others]}
 
     def _find_project(self, attrs: Mapping[str, Any]) -> dict[str, Project | None]:
         return {"project": project_for(self._user, attrs.get("project"))}

@@ -216,12 +216,12 @@ def errors(group: ResourceGroup | None, requests: Sequence[MountRequest], planne
     found = [planned.problems[position] for position in sorted(planned.problems)]
     if len(requests) > MAX_MOUNTS:
         found.append(f"A session mounts at most {MAX_MOUNTS} folders beside those that are always mounted.")
-    if group and planned.required_roots and (missing := _missing_text(group, requests)):
+    if group and planned.required_roots and (missing := missing_storage_text(group, requests)):
         found.append(missing)
     return found
 
 
-def _missing_text(group: ResourceGroup, requests: Sequence[MountRequest]) -> str:
+def missing_storage_text(group: ResourceGroup, requests: Sequence[MountRequest]) -> str:
     """Return that no host of the group has all the storage roots at once, or ""."""
     names = {each.folder.root_id: each.folder.root.name for each in requests}
     present = HostRoot.objects.filter(host__group=group, is_present=True, root__in=names).order_by()

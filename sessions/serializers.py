@@ -1,13 +1,17 @@
 """Serializers of sessions, their events and their statistics."""
 
+from collections.abc import Mapping
 from typing import Any, Final
 
+from django.utils.functional import cached_property
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from accounts.serializers import StrictSerializer
 from resources.fields import FgpuTextField, SpanField
+from resources.models import ResourceGroup
 from resources.tiers import Tier
+from sessions import group_choice
 from sessions.app_serializers import EndpointSerializer
 from sessions.lifecycle import Kind, Reason, Status, Tab
 from sessions.models import SESSION_ID, Mount, Session, SessionEvent
@@ -44,6 +48,16 @@ class MountSerializer(serializers.ModelSerializer[Mount]):
         read_only_fields = fields
 
 
+class GroupWaitSerializer(serializers.Serializer[Any]):
+    """Why a session waits in one of the groups in which it may start."""
+
+    resource_group = serializers.CharField()
+    reason = serializers.ChoiceField(choices=[reason.value for reason in Reason])
+    detail = serializers.CharField(help_text="The reason in words")
+    eta = serializers.DateTimeField(allow_null=True, help_text="When it would start there")
+    eta_reason = serializers.CharField(help_text="Why not before")
+
+
 class SessionSerializer(serializers.ModelSerializer[Session]):
     """A session as its owner, managers of its project and superadmins see it.
 
@@ -61,6 +75,10 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
     environment = serializers.CharField(source="image.environment", read_only=True)
     version = serializers.CharField(source="image.version", read_only=True)
     resource_group = serializers.CharField(source="resource_group.name", read_only=True)
+    resource_groups = serializers.SerializerMethodField(help_text="Groups in which it may start; its own if just one")
+    waits = serializers.SerializerMethodField(
+        help_text="Of a session that may start in several groups: why it waits in each, the preferred first"
+    )
     fgpu = FgpuTextField(read_only=True)
     host = serializers.CharField(source="host.name", default=None, read_only=True, allow_null=True)
     gpus = serializers.SerializerMethodField()
@@ -103,7 +121,8 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
         model = Session
         fields = (
             *("id", "name", "owner", "project", "status", "reason", "detail", "image", "environment", "version"),
-            *("resource_group", "cpu", "memory", "shared_memory", "fgpu", "host", "gpus", "env", "priority"),
+            *("resource_group", "resource_groups", "waits", "gpu_model", "min_gpu_memory"),
+            *("cpu", "memory", "shared_memory", "fgpu", "host", "gpus", "env", "priority"),
             *("kind", "command", "time_limit", "not_before", "depends_on", "eta", "eta_reason", "result"),
             *("attempt", "exit_code", "created_at", "status_at", "started_at", "ends_at", "ended_at"),
             *("preemptible", "preempt_by", "preemptions"),
@@ -119,6 +138,25 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
             {"uuid": share.gpu.uuid, "fgpu": share.milli, "tier": tier.value} for share, tier in session.held_shares
         ]
         return GpuShareSerializer(held, many=True).data
+
+    def get_resource_groups(self, session: Session) -> list[str]:
+        """Return their names, the preferred first."""
+        if not session.group_choices:
+            return [session.resource_group.name]
+        return [self._group_names[pk] for pk in session.group_choices if pk in self._group_names]
+
+    @extend_schema_field(GroupWaitSerializer(many=True))
+    def get_waits(self, session: Session) -> Any:
+        """Return the entries of its groups, none once it waits no longer."""
+        if session.status != Status.PENDING or not session.group_waits:
+            return []
+        waits = group_choice.waits_of(session, self._group_names)
+        return GroupWaitSerializer([{"resource_group": name, **wait._asdict()} for name, wait in waits], many=True).data
+
+    @cached_property
+    def _group_names(self) -> Mapping[int, str]:
+        """The names of all groups, read once for all sessions of a response."""
+        return dict(ResourceGroup.objects.values_list("pk", "name"))
 
     def get_ssh(self, session: Session) -> str:
         """Return the command to connect over SSH, or ""."""

@@ -7,17 +7,15 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import DataError, IntegrityError, InternalError, connection, transaction
-from django.db.models import Count, Q
 from django.utils import timezone
 
 from accounts.limits import Amounts
 from accounts.models import Project, User
 from accounts.policies import bounds_of
-from resources.capacity import Capacity, shortfalls
 from resources.kick import kick_scheduler
-from resources.models import Host, Image, ResourceGroup
-from resources.units import amount_text, span_text
-from sessions import image_choice, mounts, notes, notify, policy_checks, preemption, validation
+from resources.models import Image, ResourceGroup
+from resources.units import amount_text
+from sessions import group_choice, image_choice, mounts, notes, notify, policy_checks, preemption, validation
 from sessions.errors import RejectedError
 from sessions.lifecycle import FINAL, LIVE, Kind, Reason, Status
 from sessions.models import Mount, Placed, Session, SessionEvent, StaleSessionError, schedule
@@ -58,6 +56,10 @@ class LaunchRequest:
     not_before: datetime | None = None
     depends_on: Sequence[Session] = ()
     mounts: Sequence[MountRequest] = ()
+    other_groups: Sequence[ResourceGroup] = ()  # in which the sessions may start as well
+    is_any_group: bool = False  # they may start in every group that the owner may use; `resource_group` is preferred
+    gpu_model: str = ""  # of their GPUs; empty: any
+    min_gpu_memory: int = 0  # bytes that each gets on one GPU
     is_preemptible: bool | None = None  # may be ended for others; None: as the owner's policy says
     project: Project | None = None
 
@@ -193,6 +195,8 @@ def assign(placements: Sequence[Placed], at: datetime | None = None) -> int:
     """
     scheduled = schedule(placements, at or timezone.now())
     notify.send_to_hosts("start_session", [(row.host_name, row.id, row.attempt) for row in scheduled])
+    if any(row.is_in_several for row in scheduled):
+        kick_scheduler()
     return len(scheduled)
 
 
@@ -231,15 +235,12 @@ def problems(owner: User, request: LaunchRequest, planned: MountPlan | None = No
     """Return {field: message} for what can never be granted, whatever else runs or waits; one message per field."""
     if error := policy_checks.project_error(owner, request.project):
         return {"project": error}
-    group, is_batch = request.resource_group, bool(request.command)
-    refused = policy_checks.group_errors(owner, group, request.project, is_batch=is_batch)
-    if "resource_group" not in refused:
-        refused |= _capacity_errors(request) | _grant_errors(owner, request)
-    if request.time_limit and group.max_lifetime and request.time_limit > group.max_lifetime:
-        refused["time_limit"] = f"The resource group {group} ends sessions after {span_text(group.max_lifetime)}."
     planned = planned or mounts.plan(owner, request.mounts)
-    if found := mounts.errors(request.resource_group, request.mounts, planned):
-        refused["mounts"] = " ".join(found)
+    refused = group_choice.errors(owner, request, planned)
+    if "resource_group" not in refused:
+        refused |= _grant_errors(owner, request)
+    if found := mounts.errors(None, request.mounts, planned):
+        refused["mounts"] = " ".join([*found, *filter(None, [refused.get("mounts")])])
     return refused | _shape_errors(request)
 
 
@@ -255,13 +256,17 @@ def _rows(
     reason = Reason.DEPENDENCY if request.depends_on else Reason.SUBMITTED
     bounds = bounds_of(owner, request.project)
     is_preemptible = preemption.is_asked(bounds, request.is_preemptible)
+    groups = group_choice.groups_of(owner, request, planned)
     for position, name in enumerate(names):
         yield Session(
             owner=owner,
             project=request.project,
             name=name,
             image=request.image,
-            resource_group=request.resource_group,
+            resource_group=groups[0],
+            group_choices=[group.pk for group in groups] if len(groups) > 1 else [],
+            gpu_model=request.gpu_model,
+            min_gpu_memory=group_choice.min_gpu_memory_of(request),
             cpu=request.cpu,
             memory=request.memory,
             shared_memory=request.shared_memory,
@@ -270,7 +275,7 @@ def _rows(
             priority=policy_checks.priority_of(owner, request.project, request.priority),
             allow_sudo=bounds.allow_sudo,
             is_preemptible=is_preemptible,
-            charge_percent=preemption.charge_percent(request.resource_group, is_preemptible=is_preemptible),
+            charge_percent=preemption.charge_percent(groups[0], is_preemptible=is_preemptible),
             kind=(Kind.BATCH if request.command else Kind.INTERACTIVE).value,
             command=request.command,
             time_limit=request.time_limit,
@@ -298,6 +303,8 @@ def _shape_errors(request: LaunchRequest) -> dict[str, str]:
         "command": validation.command_error(request.command),
         "time_limit": validation.time_limit_error(request.time_limit),
         "not_before": validation.start_error(request.not_before, timezone.now()),
+        "gpu_model": validation.gpu_model_error(request.gpu_model, request.fgpu),
+        "min_gpu_memory": validation.min_gpu_memory_error(request.min_gpu_memory, request.fgpu),
     }
     return errors | {name: error for name, error in found.items() if error}
 
@@ -339,20 +346,6 @@ def _dependency_error(owner: User, request: LaunchRequest) -> str | None:
     return (
         f"{failed.name} ({failed.pk}) has ended without success, so this session would never start." if failed else None
     )
-
-
-def _capacity_errors(request: LaunchRequest) -> dict[str, str]:
-    """Return {field: message} for amounts that no host of the group has even when empty."""
-    hosts = Host.objects.filter(group=request.resource_group).order_by()
-    devices = Count("gpus", filter=Q(gpus__is_present=True))
-    per_gpu = request.resource_group.gpu_capacity
-    capacities = [
-        Capacity(cpu=cpu, memory=memory, gpu_count=count, gpu_capacity=per_gpu)
-        for cpu, memory, count in set(hosts.annotate(devices=devices).values_list("cpu", "memory", "devices"))
-    ]
-    if not capacities:
-        return {"resource_group": "No host has joined this resource group yet."}
-    return shortfalls(capacities, cpu=request.cpu, memory=request.memory, fgpu=request.fgpu)
 
 
 def _names(owner: User, request: LaunchRequest) -> list[str]:

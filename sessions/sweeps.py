@@ -6,13 +6,13 @@ from datetime import timedelta
 from typing import Final
 
 from django.db import transaction
-from django.db.models import Exists, F, Max, OuterRef
+from django.db.models import DurationField, Exists, ExpressionWrapper, F, Max, OuterRef, Q
 from django.db.models.functions import Greatest, Least, Now
 
 from accounts.models import Membership
 from resources import services as hosts
 from resources.kick import kick_scheduler
-from resources.models import Host, HostStatus
+from resources.models import Host, HostStatus, ResourceGroup
 from sessions import conversions, host_faults, parking, preemption, services
 from sessions.lifecycle import HOSTED, IN_CONTAINER, Reason, Status
 from sessions.models import (
@@ -30,6 +30,8 @@ logger = logging.getLogger(__name__)
 CLAIM_DEADLINE: Final = timedelta(seconds=30)
 CONVERSION_DEADLINE: Final = timedelta(minutes=30)  # until its host begins, after those that were asked for before
 PREPARE_DEADLINE: Final = timedelta(minutes=31)  # 30 for the pull, 1 for the start
+WAITED_IN_ONE: Final = "It waited for longer than its resource group allows."
+WAITED_IN_SEVERAL: Final = "It waited for longer than its resource groups allow."
 
 
 def enforce_deadlines() -> None:
@@ -136,14 +138,21 @@ def end_on_drained_hosts() -> None:
 
 def cancel_timed_out() -> None:
     """Cancel sessions that have waited for resources for longer than their group allows."""
-    waiting = Session.objects.filter(status=Status.PENDING, resource_group__pending_timeout__isnull=False)
-    waiting = waiting.exclude(reason__in=(Reason.DEPENDENCY, Reason.START_TIME))
+    limits = {group.pk: group.pending_timeout for group in ResourceGroup.objects.all() if group.pending_timeout}
+    in_several = Q(group_choices__contained_by=list(limits)) & ~Q(group_choices=[])
+    waiting = Session.objects.filter(Q(group_choices=[], resource_group__in=limits) | in_several)
+    waiting = waiting.filter(status=Status.PENDING).exclude(reason__in=(Reason.DEPENDENCY, Reason.START_TIME))
     begun = Greatest("created_at", "not_before", Max("depends_on__ended_at"))
-    for session in waiting.annotate(begun=begun).filter(begun__lt=Now() - F("resource_group__pending_timeout")):
+    span = ExpressionWrapper(Now() - begun, output_field=DurationField())
+    waited = dict(waiting.annotate(span=span).values_list("pk", "span"))
+    for session in waiting.filter(pk__in=waited):
+        groups = session.group_choices or [session.resource_group_id]
+        if waited[session.pk] <= max(limits[group_id] for group_id in groups):
+            continue
         if session.parked_attempt:
             _return_parked(session)
-            continue
-        services.end(session, Reason.PENDING_TIMEOUT, "It waited for longer than its resource group allows.")
+        else:
+            services.end(session, Reason.PENDING_TIMEOUT, WAITED_IN_ONE if len(groups) == 1 else WAITED_IN_SEVERAL)
 
 
 def _return_parked(session: Session) -> None:

@@ -20,6 +20,8 @@ MIN_SHARED_MEMORY_BYTES: Final = MIB
 MAX_COMMAND_BYTES: Final = 16 * 1024
 MAX_DEPENDENCIES: Final = 20
 MAX_MOUNTS: Final = 20
+MAX_GPU_MODEL_LENGTH: Final = 96
+MAX_GPU_MEMORY_BYTES: Final = 2**50
 MIN_TIME_LIMIT: Final = timedelta(minutes=1)
 MAX_TIME_LIMIT: Final = timedelta(days=365)
 MAX_START_DELAY: Final = timedelta(days=365)
@@ -69,6 +71,20 @@ def time_limit_error(limit: timedelta | None) -> str | None:
     if limit is not None and not MIN_TIME_LIMIT <= limit <= MAX_TIME_LIMIT:
         return f"A time limit is {span_text(MIN_TIME_LIMIT)} to {span_text(MAX_TIME_LIMIT)}."
     return None
+
+
+def gpu_model_error(model: str, fgpu: int) -> str | None:
+    """Return what is wrong with the GPU model asked for beside so many milli-fGPU, or None."""
+    if len(model) > MAX_GPU_MODEL_LENGTH:
+        return f"The name of a GPU model has at most {MAX_GPU_MODEL_LENGTH} characters."
+    return "A session without a GPU has no GPU model." if model and not fgpu else None
+
+
+def min_gpu_memory_error(least: int, fgpu: int) -> str | None:
+    """Return what is wrong with the least GPU memory asked for, in bytes, beside so many milli-fGPU, or None."""
+    if not 0 <= least <= MAX_GPU_MEMORY_BYTES:
+        return f"Ask for at most {size_text(MAX_GPU_MEMORY_BYTES)} of GPU memory."
+    return "A session without a GPU has no GPU memory." if least and not fgpu else None
 
 
 def start_error(not_before: datetime | None, now: datetime) -> str | None:

@@ -1,5 +1,6 @@
 """What is free in resource groups. Constant numbers of queries, whatever the number of hosts."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
@@ -79,8 +80,10 @@ def stocks_of(groups: Iterable[ResourceGroup]) -> list[GroupStock]:
     leases = Lease.objects.filter(host__in=ready).order_by().values("host__group")
     taken = {row["host__group"]: row for row in leases.annotate(cpus=Sum("cpu"), memories=Sum("memory"))}
     gpus = _gpus_by_group(known)
-    pending = Session.objects.filter(status=Status.PENDING, resource_group__in=known)
-    waiting = dict(pending.order_by().values_list("resource_group").annotate(Count("pk")))
+    waiting: Counter[int] = Counter()
+    pending = Session.objects.filter(status=Status.PENDING).order_by().values_list("resource_group", "group_choices")
+    for group_id, choices, count in pending.annotate(Count("pk")):
+        waiting.update(dict.fromkeys(choices or [group_id], count))
     return [_stock(group, sums, taken, gpus, waiting) for group in known]
 
 

@@ -5,11 +5,11 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from django.db.models import Count, QuerySet
+from django.db.models import Count, Q, QuerySet
 
 from accounts.models import User
 from pages.session_list.occupancy import MAX_AGE_SECONDS, Version
-from sessions.lifecycle import TABS, Tab
+from sessions.lifecycle import TABS, Status, Tab
 from sessions.models import Session
 from sessions.search import DEFAULT_SORT, SORTS, match, order_of
 
@@ -75,7 +75,8 @@ class ListQuery:
         if self.environment:
             found = found.filter(image__environment=self.environment)
         if self.group_id is not None:
-            found = found.filter(resource_group=self.group_id)
+            elsewhere = Q(status=Status.PENDING, group_choices__contains=[self.group_id])
+            found = found.filter(Q(resource_group=self.group_id) | elsewhere)
         if self.search:
             found = found.filter(match(self.search, user))
         return found.order_by(*order_of(self.sort))

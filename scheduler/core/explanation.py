@@ -16,6 +16,8 @@ from scheduler.core.remaining_limits import RemainingLimits
 from scheduler.core.types import (
     ARCHITECTURE_TRAIT,
     FILES_TRAIT,
+    GPU_MEMORY_TRAIT,
+    GPU_MODEL_TRAIT,
     IMAGE_TRAIT,
     STORAGE_TRAIT,
     SessionRequest,
@@ -109,11 +111,15 @@ class Explainer:
         """Return what a host with these traits has, in words."""
         names = {
             kind: [self._name(trait) for trait in traits if kind_of(trait) == kind]
-            for kind in (ARCHITECTURE_TRAIT, STORAGE_TRAIT, IMAGE_TRAIT, FILES_TRAIT)
+            for kind in (
+                *(ARCHITECTURE_TRAIT, STORAGE_TRAIT, GPU_MODEL_TRAIT, GPU_MEMORY_TRAIT, IMAGE_TRAIT, FILES_TRAIT),
+            )
         }
         found = [f"a CPU of architecture {name}" for name in names[ARCHITECTURE_TRAIT]]
         if names[STORAGE_TRAIT]:
             found.append(f"the storage {listing(names[STORAGE_TRAIT])}")
+        found += [f"GPUs of the model {name}" for name in names[GPU_MODEL_TRAIT]]
+        found += [f"GPUs of {size_text(int(size))} or more" for size in names[GPU_MEMORY_TRAIT]]
         found += [f"the image {name}" for name in names[IMAGE_TRAIT]]
         return found + [f"the files of this parked session, which are on host {name}" for name in names[FILES_TRAIT]]
 

@@ -21,6 +21,7 @@ from scheduler.core.types import (
     RunningSession,
     SessionRequest,
     Shape,
+    entries_of,
 )
 
 
@@ -72,7 +73,7 @@ class GroupState:
         """Return the usual requests with their counts: those of the rules, else the running and waiting ones."""
         seen = [session.shape for session in self.running.values()] + [
             Shape(request.cpu, request.memory_bytes, request.fgpu_milli)
-            for request in self._queue
+            for request in entries_of(self._queue)
             if request.group_id == self.host_views[0].group_id
         ]
         return self.rules.mix or [(shape, 1) for shape in seen]

@@ -18,7 +18,7 @@ from scheduler.core.forecast import StartEstimate, advance_through_ends
 from scheduler.core.placement import serve
 from scheduler.core.queue_order import DEFAULT, bonus_of, fair_sequence
 from scheduler.core.request_class import QueueKey
-from scheduler.core.types import Placement, QueueOrder, RunningSession, SessionRequest, Snapshot
+from scheduler.core.types import Placement, QueueOrder, RunningSession, SessionRequest, Snapshot, entries_of
 from scheduler.core.wait_queue import WaitQueue
 
 
@@ -32,7 +32,7 @@ class IncrementalState:
         self.cluster = ClusterState(snapshot)
         self._queue = WaitQueue(self.cluster)
         self.requests: dict[str, SessionRequest] = {}
-        self._fair: dict[str, SessionRequest] = {}  # requests of fair groups
+        self._fair: dict[tuple[str, int], SessionRequest] = {}  # entries in fair groups, by session and group
         self._fair_groups = {group for group, rules in snapshot.rules.items() if rules.queue_order == QueueOrder.FAIR}
         self._bonus: dict[tuple[int, int], timedelta] = {}  # by group and priority
         self._left: list[SessionRequest] = []  # requests of fair groups that still wait, in the order served last
@@ -52,18 +52,20 @@ class IncrementalState:
     def add(self, request: SessionRequest) -> None:
         """Add a request to the queue."""
         self.requests[request.id] = request
-        if request.group_id in self._fair_groups:
-            self._fair[request.id] = request
-        else:
-            self._queue.add(self._queue_key(request), request)
+        for position, entry in enumerate((request, *request.alternatives)):
+            if entry.group_id in self._fair_groups:
+                self._fair[entry.id, entry.group_id] = entry
+            else:
+                self._queue.add(self._queue_key(entry, position), entry)
 
     def remove(self, session_id: str) -> None:
         """Remove a request from the queue."""
         request = self.requests.pop(session_id)
-        if request.group_id in self._fair_groups:
-            del self._fair[session_id]
-        else:
-            self._queue.remove(self._queue_key(request), request)
+        for position, entry in enumerate((request, *request.alternatives)):
+            if entry.group_id in self._fair_groups:
+                del self._fair[entry.id, entry.group_id]
+            else:
+                self._queue.remove(self._queue_key(entry, position), entry)
 
     def update(self, gone: Iterable[RunningSession], here: Iterable[RunningSession]) -> None:
         """Remove the running sessions that ended or changed, and add those that started or changed."""
@@ -90,30 +92,35 @@ class IncrementalState:
             if group.reservation is not None:
                 self._queue.note_growth(group_id, group.reservation.host)
             group.begin_pass(self.requests.values())
-        placements = [placement for _, placement in self._queue.serve(now)]
+        started = self._queue.serve(now)
+        for entry, _ in started:
+            if entry.alternatives or entry.is_alternative:
+                self._leave_fair(entry.id)
         fair = sorted(self._fair.values(), key=self._queue_key)
         served, self._left = serve(self.cluster, fair, self._rules, now)
         for placement in served:
-            del self._fair[placement.session_id]
-        placements += served
+            self._queue.withdraw(placement.session_id)
+            self._leave_fair(placement.session_id)
+        placements = [placement for _, placement in started] + served
         for placement in placements:
             del self.requests[placement.session_id]
         return placements
 
-    def ahead_of(self, session_id: str, now: datetime) -> list[SessionRequest]:
-        """Return the requests of its group that are served before a request, in no order."""
-        mine = self.requests[session_id]
-        group = [request for request in self.requests.values() if request.group_id == mine.group_id]
-        shares = self.fair_shares_of(mine.group_id)
+    def ahead_of(self, session_id: str, now: datetime, group_id: int | None = None) -> list[SessionRequest]:
+        """Return the entries of a group that are served before a request, in no order; without one, of its own."""
+        if group_id is None:
+            group_id = self.requests[session_id].group_id
+        group = [entry for entry in entries_of(self.requests.values()) if entry.group_id == group_id]
+        shares = self.fair_shares_of(group_id)
         if shares is None:
-            key = self._queue_key(mine)
-            return [request for request in group if self._queue_key(request) < key]
+            key = next(self._queue_key(entry) for entry in group if entry.id == session_id)
+            return [entry for entry in group if self._queue_key(entry) < key]
         served = fair_sequence(sorted(group, key=self._queue_key), shares, now)
         return list(takewhile(lambda request: request.id != session_id, served))
 
     def in_order(self, group_id: int, now: datetime, limit: int) -> list[SessionRequest]:
-        """Return the requests of a group that are served next, at most `limit`, in order."""
-        group = [request for request in self.requests.values() if request.group_id == group_id]
+        """Return the entries of a group that are served next, at most `limit`, in order."""
+        group = [entry for entry in entries_of(self.requests.values()) if entry.group_id == group_id]
         shares = self.fair_shares_of(group_id)
         if shares is None:
             return nsmallest(limit, group, key=self._queue_key)
@@ -125,7 +132,7 @@ class IncrementalState:
 
     def owners_in(self, group_id: int) -> set[int]:
         """Return the users who wait in a group."""
-        return {request.owner_id for request in self.requests.values() if request.group_id == group_id}
+        return {entry.owner_id for entry in entries_of(self.requests.values()) if entry.group_id == group_id}
 
     def starts(self, now: datetime, look_ahead: int) -> dict[str, StartEstimate]:
         """Return the estimated starts of waiting requests, by session id, over at most `look_ahead` ends."""
@@ -142,9 +149,16 @@ class IncrementalState:
             queue.add((2, number), request, is_new=False, is_hypothetical=True)
         return advance_through_ends(self.cluster, queue, now, look_ahead)
 
-    def _queue_key(self, request: SessionRequest) -> QueueKey:
+    def _leave_fair(self, session_id: str) -> None:
+        """Remove all entries in fair groups of a session that has started."""
+        request = self.requests[session_id]
+        for entry in (request, *request.alternatives):
+            self._fair.pop((session_id, entry.group_id), None)
+
+    def _queue_key(self, request: SessionRequest, position: int = 0) -> QueueKey:
+        """Return the place of an entry; `position` is that among the entries of its session."""
         group_id, priority, queued_at = request.group_id, request.priority, request.queued_at
         bonus = self._bonus.get((group_id, priority))
         if bonus is None:
             bonus = self._bonus[group_id, priority] = bonus_of(priority, self._rules.get(group_id, DEFAULT))
-        return 0, queued_at - bonus, -priority, queued_at, self._ranks.get(request.id, 0), request.id
+        return 0, queued_at - bonus, -priority, queued_at, self._ranks.get(request.id, 0), request.id, position

@@ -13,7 +13,16 @@ from scheduler.core.cluster_state import ClusterState
 from scheduler.core.explanation import Explainer
 from scheduler.core.forecast import StartEstimate, forecast
 from scheduler.core.queue_order import sequence
-from scheduler.core.types import BoundedClassKey, Placement, Plan, Rules, SessionRequest, Snapshot, WaitExplanation
+from scheduler.core.types import (
+    BoundedClassKey,
+    Placement,
+    Plan,
+    Rules,
+    SessionRequest,
+    Snapshot,
+    WaitExplanation,
+    entries_of,
+)
 
 LOOK_AHEAD: Final = 200  # distinct moments of session ends that a forecast covers
 
@@ -26,36 +35,50 @@ def plan(snapshot: Snapshot, now: datetime, *, look_ahead: int = LOOK_AHEAD) -> 
     3. Requests behind it start wherever they do not delay the head. A request that does not fit blocks no other.
     4. Explain the rest by the state after the pass: a pass over that state gives the same explanations.
     5. Forecast their starts, over at most `look_ahead` distinct ends of sessions.
+
+    A request with alternatives is served in each of its groups, until it starts in one.
     """
     cluster = ClusterState(snapshot)
-    placements, left = serve(cluster, snapshot.queue, snapshot.rules, now)
+    placements, left = serve(cluster, entries_of(snapshot.queue), snapshot.rules, now)
     return Plan(placements=tuple(placements), waiting=explain_waiting(cluster, left, now, look_ahead))
 
 
 def serve(
-    cluster: ClusterState, queue: Iterable[SessionRequest], rules: Mapping[int, Rules], now: datetime
+    cluster: ClusterState, entries: Iterable[SessionRequest], rules: Mapping[int, Rules], now: datetime
 ) -> tuple[list[Placement], list[SessionRequest]]:
-    """Place the requests of `queue` that can start; return the placements and the rest, each in the order served."""
+    """Place those of `entries` that can start; return the placements and the rest, each in the order served.
+
+    Once a session has started in one group, its entries in others are passed over. What was reserved for it there
+    stays reserved until the next pass.
+    """
     placements: list[Placement] = []
     left: list[SessionRequest] = []
     refused: set[BoundedClassKey] = set()  # a pass only takes capacity: what was refused once stays refused
-    for request in sequence(queue, rules, cluster.fair_shares, now):
+    started: set[str] = set()  # of those that wait in several groups
+    for request in sequence(entries, rules, cluster.fair_shares, now):
+        if started and request.id in started:
+            continue
         if (refused and request.bounded_class_key in refused) or cluster.exceeds_limit(request):
             left.append(request)
         elif placement := cluster.place(request, now):
             placements.append(placement)
+            if request.alternatives or request.is_alternative:
+                started.add(request.id)
         else:
             left.append(request)
             refused.add(request.bounded_class_key)
-    return placements, left
+    return placements, [request for request in left if request.id not in started] if started else left
 
 
 def explain_waiting(
     cluster: ClusterState, left: Sequence[SessionRequest], now: datetime, look_ahead: int = LOOK_AHEAD
 ) -> tuple[WaitExplanation, ...]:
-    """Return why and until when the requests that `serve` has left wait; `cluster` is consumed."""
+    """Return why and until when the entries that `serve` has left wait; `cluster` is consumed.
+
+    Alternatives count in the estimates; the reason is that of the group which a session prefers.
+    """
     explain = Explainer(cluster).explain
-    explanations = [explain(request) for request in left]
+    explanations = [explain(request) for request in left if not request.is_alternative]
     starts = forecast(cluster, left, now, look_ahead) if look_ahead and left else {}
     if starts:
         explanations = [_with_estimate(waiting, starts.get(waiting.session_id)) for waiting in explanations]

@@ -5,7 +5,7 @@ the core only compares amounts of the same kind. Types of which a state holds th
 build from a database row, small, and quick to read.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
@@ -18,6 +18,8 @@ EPOCH: Final = datetime(2000, 1, 1, tzinfo=UTC)
 OVERDUE_GRACE: Final = timedelta(minutes=2)  # after its latest end, a session may end at any moment; then: unknown
 STORAGE_TRAIT: Final = "storage"  # of a storage root that is there
 ARCHITECTURE_TRAIT: Final = "architecture"  # of the CPU
+GPU_MODEL_TRAIT: Final = "gpu_model"  # of all GPUs of a host
+GPU_MEMORY_TRAIT: Final = "gpu_memory"  # bytes, at least, of each GPU of a host
 IMAGE_TRAIT: Final = "image"  # of an image that no registry has
 FILES_TRAIT: Final = "files"  # of a session that was parked; the name of its host
 HostIds = tuple[int, ...]  # in the order of their failures
@@ -99,6 +101,8 @@ class SessionRequest(NamedTuple):
     image_id: int = 0  # breaks ties: among equal hosts, one that has it is preferred
     charge_percent: int = 100  # part of its use that counts in fair share
     is_preemptible: bool = False  # nobody else is ended for it
+    alternatives: tuple["SessionRequest", ...] = ()  # the same session in other groups; it starts in one of them
+    is_alternative: bool = False  # one of those of another request
 
     @property
     def shape(self) -> Shape:
@@ -114,6 +118,19 @@ class SessionRequest(NamedTuple):
     def bounded_class_key(self) -> BoundedClassKey:
         """Class key and time limit: equal for requests that fit on the same hosts, reserved ones included."""
         return (*self[2:8], self.duration)
+
+
+def in_groups(request: SessionRequest, others: Mapping[int, Traits]) -> SessionRequest:
+    """Return a request that may start in other groups as well, on hosts with the traits given by group id."""
+    alternatives = (
+        request._replace(group_id=group_id, traits=traits, is_alternative=True) for group_id, traits in others.items()
+    )
+    return request._replace(alternatives=tuple(alternatives))
+
+
+def entries_of(queue: Iterable[SessionRequest]) -> list[SessionRequest]:
+    """Return what waits in the queues of the groups: each request, followed by its alternatives."""
+    return [entry for request in queue for entry in (request, *request.alternatives)]
 
 
 class RunningSession(NamedTuple):
@@ -178,7 +195,7 @@ class Snapshot:
     it. `owners` has an entry for every user in the queue, `projects` for every project, `rules` for each group that
     differs from the default, `trait_names` for each storage root and image among the traits. `used`, by group and user,
     and `weights`, by user where they differ from the default, matter in fair groups. `image_hosts` breaks ties
-    only. Requests of equal rank are served in the order of `queue`.
+    only. Requests of equal rank are served in the order of `queue`. One with alternatives waits in several groups.
     """
 
     hosts: tuple[HostView, ...]

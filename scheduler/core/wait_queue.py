@@ -30,6 +30,8 @@ class WaitQueue:
         self._over_limit: dict[tuple[int, int | None], dict[QueueKey, SessionRequest]] = {}  # by user and project
         self._grown = {group_id: GrownHosts() for group_id in cluster.groups}
         self._complete: set[int] = set()  # groups whose classes are all in the heap
+        self._several: dict[str, dict[QueueKey, SessionRequest]] = {}  # entries of sessions in several groups, by id
+        self._elsewhere: set[str] = set()  # of these, who have started in this pass: other entries are passed over
         self.over_limit_ids: set[str] = set()  # requests that were above a limit at any time
 
     @property
@@ -44,6 +46,7 @@ class WaitQueue:
             group_id: {class_key: request_class.copy() for class_key, request_class in classes.items()}
             for group_id, classes in self._classes.items()
         }
+        copy._several = {session_id: entries.copy() for session_id, entries in self._several.items()}
         for classes in self._classes.values():
             for request_class in classes.values():
                 for key, request in request_class:
@@ -77,6 +80,7 @@ class WaitQueue:
         if request_class is None:
             request_class = classes[class_key] = RequestClass(request)
         request_class.add(key, request)
+        self._note_several(key, request)
         if is_new:
             request_class.is_new = True
 
@@ -85,6 +89,7 @@ class WaitQueue:
         classes = self._classes.get(request.group_id)
         if classes is None:
             return
+        self._forget_several(key, request)
         request_class = classes.get(request.class_key)
         if request_class is not None and request_class.remove(key, request):
             if not request_class.queues:
@@ -94,6 +99,11 @@ class WaitQueue:
         del self._over_limit[holder_ids][key]
         if not self._over_limit[holder_ids]:
             del self._over_limit[holder_ids]
+
+    def withdraw(self, session_id: str) -> None:
+        """Remove what is left of a session that waited in several groups."""
+        for key, request in self._several.pop(session_id, {}).items():
+            self.remove(key, request)
 
     def note_growth(self, group_id: int, host: HostCapacity) -> None:
         """Note that a host of the group has gained capacity since the last `serve`."""
@@ -120,25 +130,49 @@ class WaitQueue:
             entry = request_class.first()
             if entry is None or entry[0] != key:
                 continue  # pushed twice, and served already
-            request = entry[1]
-            if self._cannot_start(request_class, request):
-                self._complete.discard(request.group_id)
-            elif self._cluster.exceeds_limit(request):
-                self._set_aside(request_class.pop(entry))
-                self._drop_head(request, heap)
-                self._continue(heap, request_class, request)
-            elif placement := self._place(request, at):
-                started.append((request, placement))
-                request_class.pop(entry)
-                self._continue(heap, request_class, request)
-            else:
-                self._complete.discard(request.group_id)
-                self._restrict_to_backfill(heap, request_class, at)
+            placement = self._serve_entry(heap, request_class, entry, at)
+            if placement is not None:
+                started.append((entry[1], placement))
+        for session_id in self._elsewhere:
+            self.withdraw(session_id)
+        self._elsewhere.clear()
         for request_class in chain.from_iterable(chosen.values()):
             request_class.is_new = False
         for grown in self._grown.values():
             grown.clear()
         return started
+
+    def _serve_entry(
+        self, heap: list[Candidate], request_class: RequestClass, entry: QueueEntry, at: datetime
+    ) -> Placement | None:
+        """Start the first request of a class if it can start, and remove it; return its placement."""
+        key, request = entry
+        if self._elsewhere and request.id in self._elsewhere:
+            self._pass_over(heap, request_class, entry)
+        elif self._cannot_start(request_class, request):
+            self._complete.discard(request.group_id)
+        elif self._cluster.exceeds_limit(request):
+            self._set_aside(request_class.pop(entry))
+            self._drop_head(request, heap)
+            self._continue(heap, request_class, request)
+        elif placement := self._place(request, at):
+            request_class.pop(entry)
+            if request.id in self._several:
+                self._forget_several(key, request)
+                self._elsewhere.add(request.id)
+            self._continue(heap, request_class, request)
+            return placement
+        else:
+            self._complete.discard(request.group_id)
+            self._restrict_to_backfill(heap, request_class, at)
+        return None
+
+    def _pass_over(self, heap: list[Candidate], request_class: RequestClass, entry: QueueEntry) -> None:
+        """Remove the entry of a session that has started in another group, and what was reserved for it."""
+        key, request = request_class.pop(entry)
+        self._forget_several(key, request)
+        self._drop_head(request, heap)
+        self._continue(heap, request_class, request)
 
     def _continue(self, heap: list[Candidate], request_class: RequestClass, served: SessionRequest) -> None:
         """Push the next request of the class, and the first of the group as long as there is no head."""
@@ -181,8 +215,22 @@ class WaitQueue:
     def _set_aside(self, entry: QueueEntry) -> None:
         """Keep a request that is above a limit apart until the limit allows it."""
         key, request = entry
+        self._note_several(key, request)
         self._over_limit.setdefault((request.owner_id, request.project_id), {})[key] = request
         self.over_limit_ids.add(request.id)
+
+    def _note_several(self, key: QueueKey, request: SessionRequest) -> None:
+        """Note the entry of a session that waits in several groups."""
+        if request.alternatives or request.is_alternative:
+            self._several.setdefault(request.id, {})[key] = request
+
+    def _forget_several(self, key: QueueKey, request: SessionRequest) -> None:
+        """Take back `_note_several`."""
+        entries = self._several.get(request.id)
+        if entries is not None:
+            entries.pop(key, None)
+            if not entries:
+                del self._several[request.id]
 
     def _first(self, group_id: int) -> RequestClass:
         """Return the class that holds the first request of a group."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from scheduler.core.cluster_state import ClusterState
 from scheduler.core.fragmentation import Fragmentation
 from scheduler.core.placement import serve
-from scheduler.core.types import SessionRequest, Snapshot
+from scheduler.core.types import SessionRequest, Snapshot, entries_of
 
 
 class Job(NamedTuple):
@@ -60,7 +60,7 @@ class _Replay:
         self._cluster = ClusterState(world)
         self._rules = world.rules
         self._jobs = {job.request.id: job for job in arrivals}
-        self._waiting: list[SessionRequest] = []
+        self._waiting: list[SessionRequest] = []  # an entry for each group
         self._ends: list[tuple[datetime, int, str]] = []  # time, group id, session id
         self._starts: dict[str, datetime] = {}
         self._meter = _Meter(self._cluster)
@@ -80,15 +80,14 @@ class _Replay:
                 self._serve(at)
         if until is not None:
             self._meter.pass_time(until, counts=True)
-            self._waiting += arrivals
+            self._waiting += entries_of(arrivals)
             self._serve(until)
 
     def _serve(self, now: datetime) -> None:
         self._cluster.clear_heads()
-        asked = {request.id: request for request in self._waiting}
         placements, self._waiting = serve(self._cluster, self._waiting, self._rules, now)
         for placement in placements:
-            group_id = asked[placement.session_id].group_id
+            group_id = self._cluster.group_of[placement.host_id]
             self._starts[placement.session_id] = now
             heappush(self._ends, (now + self._jobs[placement.session_id].runs_for, group_id, placement.session_id))
             self._meter.note(group_id, placement.host_id)

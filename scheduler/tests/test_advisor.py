@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from accounts.limits import Amounts, PolicyLimits
 from scheduler.advisor import Advice, Alternative, SessionAdvice, Starts, advise
-from scheduler.core.tests.timelines import FOREVER, at, job, random_waiting, worlds
+from scheduler.core.tests.timelines import FOREVER, at, in_several, job, random_waiting, worlds
 from scheduler.core.tests.worlds import NOW, make_host, make_request, make_snapshot
 from scheduler.core.types import LimitHolder, RunningSession, SessionRequest, Snapshot
 from scheduler.simulation.simulator import simulate
@@ -38,23 +38,29 @@ def what_happens(world: Snapshot, requests: Sequence[SessionRequest]) -> list[St
 
 
 def several(request: SessionRequest, count: int) -> list[SessionRequest]:
-    return [request._replace(id=f"mine-{number}") for number in range(count)]
+    others = request.alternatives
+    return [
+        request._replace(id=name, alternatives=tuple(each._replace(id=name) for each in others))
+        for name in (f"mine-{number}" for number in range(count))
+    ]
 
 
 @thousand
-@given(worlds(queue=12), st.randoms(use_true_random=True))
+@given(worlds(queue=12, several=0.2), st.randoms(use_true_random=True))
 def test_the_advice_is_what_happens(world: Snapshot, random: Random) -> None:
     request = random_waiting(random, "mine-0", 0.2)._replace(priority=random.choice((0, 0, 1)))
+    if random.random() < 1 / 3:
+        request = in_several(random, request)
     requests = several(request, random.choice((1, 1, 2, 4)))
     assert [each.starts for each in advise(world, requests, NOW).sessions] == what_happens(world, requests)
 
 
 @thousand
-@given(worlds(queue=12), st.randoms(use_true_random=True))
+@given(worlds(queue=12, several=0.2), st.randoms(use_true_random=True))
 def test_an_alternative_that_starts_now_does(world: Snapshot, random: Random) -> None:
     request = random_waiting(random, "mine-0", 0.2)._replace(priority=random.choice((0, 0, 1)))
     count = random.choice((1, 1, 2, 4))
-    advice = advise(world, several(request, count), NOW, other_group_ids=[3 - request.group_id])
+    advice = advise(world, several(request, count), NOW, elsewhere=[request._replace(group_id=3 - request.group_id)])
     for group_id, cpu, memory_bytes, fgpu_milli, starts in advice.alternatives:
         changed = request._replace(group_id=group_id, cpu=cpu, memory_bytes=memory_bytes, fgpu_milli=fgpu_milli)
         assert changed != request
@@ -73,7 +79,7 @@ def test_less_fgpu_and_another_group_are_offered() -> None:
     )
     snapshot = replace(make_snapshot(hosts, [make_request("a", 1000, group=4)]), running=running)
     request = make_request("mine", 500)
-    advice = advise(snapshot, [request], NOW, other_group_ids=[2, 3, 4])
+    advice = advise(snapshot, [request], NOW, elsewhere=[request._replace(group_id=group) for group in (2, 3, 4)])
     reason = "Waiting for 0.5 fGPU on one GPU: the most that is free on a single GPU is 0.35."
     eta_reason = "0.5 fGPU falls free when 1 session reaches its time limit"
     amounts = request.cpu, request.memory_bytes

@@ -81,7 +81,7 @@ class Replay:
         shape = self.random.choice(((1, 1, 500), (2, 2, 1000), (4, 4, 2000), (1, 1, 250), (8, 8, 0)))
         request = SessionRequest(name, 1, 1, *shape, queued_at=self.now, is_preemptible=is_preemptible)
         status = WaitStatus(name, Reason.NO_CAPACITY.value, "")
-        self.waiting[name] = WaitingSession(request, None, True, None, status)._replace(status=status)
+        self.waiting[name] = WaitingSession(request, None, True, None, False, None, status)._replace(status=status)
         if is_preemptible:
             self.preemptible.add(name)
 

@@ -1,5 +1,6 @@
 """The tables of sessions: sessions with their leases and events, and the endpoints by which their apps are reached."""
 
+from sessions.models import group_waits
 from sessions.models.conversion import ACTIVE_CONVERSIONS, ChangeReport, Conversion, ConversionState, ReportState
 from sessions.models.endpoint import (
     TICKET_LIFE,
@@ -70,6 +71,7 @@ __all__ = [
     "clock_expression",
     "end_expression",
     "forbids_public_apps",
+    "group_waits",
     "has_succeeded",
     "new_session_id",
     "schedule",

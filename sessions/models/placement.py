@@ -27,6 +27,7 @@ class Scheduled(NamedTuple):
     owner_id: int
     attempt: int
     host_name: str
+    is_in_several: bool  # groups, whose passes must know that it waits no longer
 
 
 class WaitStatus(NamedTuple):
@@ -44,13 +45,16 @@ _SCHEDULE: Final = """
         UPDATE compute_session session
         SET status = 'SCHEDULED', reason = 'ASSIGNED', detail = 'Placed on ' || host.name || '.',
             status_at = %(now)s, start_by = %(now)s + pool.start_allowance, eta = NULL, eta_reason = '', claim = NULL,
-            attempt = session.attempt + 1, host_id = host.id
+            attempt = session.attempt + 1, host_id = host.id, resource_group_id = pool.id, group_waits = '{}',
+            charge_percent = CASE WHEN session.is_preemptible AND session.resource_group_id <> pool.id
+                THEN pool.preemptible_charge_percent ELSE session.charge_percent END
         FROM unnest(%(sessions)s::varchar[], %(hosts)s::bigint[]) AS placed (session_id, host_id)
         JOIN resources_host host ON host.id = placed.host_id
         JOIN resources_resourcegroup pool ON pool.id = host.group_id
         WHERE session.id = placed.session_id AND session.status = 'PENDING'
+            AND (session.resource_group_id = pool.id OR pool.id = ANY(session.group_choices))
         RETURNING session.id, session.owner_id, session.attempt, session.cpu, session.memory, session.detail,
-                  host.id AS host_id, host.name AS host_name
+                  host.id AS host_id, host.name AS host_name, session.group_choices <> '{}' AS is_in_several
     ), leased AS (
         INSERT INTO compute_lease (session_id, host_id, cpu, memory) SELECT id, host_id, cpu, memory FROM moved
     ), shared AS (
@@ -63,7 +67,7 @@ _SCHEDULE: Final = """
         INSERT INTO compute_sessionevent (session_id, at, old_status, new_status, reason, detail)
         SELECT id, %(now)s, 'PENDING', 'SCHEDULED', 'ASSIGNED', detail FROM moved
     )
-    SELECT id, owner_id, attempt, host_name FROM moved
+    SELECT id, owner_id, attempt, host_name, is_in_several FROM moved
 """
 
 _EXPLAIN: Final = """

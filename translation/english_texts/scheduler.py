@@ -18,6 +18,8 @@ TEXTS: Final = (
     _("No ready host of this session's resource group suits its image."),
     _("Only hosts with %(phrases)s count."),
     _("a CPU of architecture %(name)s"),
+    _("GPUs of the model %(name)s"),
+    _("GPUs of %(size)s or more"),
     _("the storage %(names)s"),
     _("the image %(name)s"),
     _("the files of this parked session, which are on host %(name)s"),

@@ -39,6 +39,13 @@ TEXTS: Final = (
     # sessions/engine_address.py
     _("The host of this session cannot be reached from the web server: it has no gateway."),
     _("The address of the gateway of this session's host is not http://host:port."),
+    # sessions/group_choice.py
+    _("In %(group)s: %(problem)s"),
+    _("A launch names at most %(most)s resource groups."),
+    _("No host of this group has GPUs of the model %(model)s alone."),
+    _("No host of this group has GPUs of the model %(model)s alone; there is %(models)s."),
+    _("With %(fgpu)s fGPU a session gets at most %(size)s on a GPU of this group."),
+    _("With %(fgpu)s fGPU a session gets at most %(size)s on a GPU of this group; %(image)s needs %(least)s."),
     # sessions/host_faults.py, resources/host_health.py, hostworker/host_probe.py
     _("Host %(host)s failed to start it; waiting for another."),
     _("Not started in %(count)s attempts, the last on host %(host)s."),
@@ -55,6 +62,7 @@ TEXTS: Final = (
     _("The resource group %(group)s ends sessions after %(most)s."),
     _("Its start took longer than its time limit."),
     _("It waited for longer than its resource group allows."),
+    _("It waited for longer than its resource groups allow."),
     _("It depends on %(name)s, which has ended without success."),
     _("Its host %(host)s has not begun in time."),
     # sessions/preemption.py
@@ -151,6 +159,10 @@ TEXTS: Final = (
     _("Shared memory is at least %(least)s."),
     _("Start 1 to %(most)s sessions at once."),
     _("A time limit is %(least)s to %(most)s."),
+    _("The name of a GPU model has at most %(most)s characters."),
+    _("A session without a GPU has no GPU model."),
+    _("Ask for at most %(most)s of GPU memory."),
+    _("A session without a GPU has no GPU memory."),
     _("A start can be at most %(days)s days ahead."),
     _("The command contains a NUL character."),
     _("The command contains a lone surrogate."),

@@ -15,7 +15,7 @@ from accounts.limits import Amounts
 from scheduler.core.explanation import Explainer
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.placement import LOOK_AHEAD, plan
-from scheduler.core.tests.timelines import HOUR, random_waiting, random_world
+from scheduler.core.tests.timelines import HOUR, in_several, random_waiting, random_world
 from scheduler.core.tests.worlds import NOW, make_host, make_request
 from scheduler.core.types import LimitHolder, PlacementPolicyName, QueueOrder, RunningSession, Snapshot
 
@@ -83,6 +83,8 @@ class History:
         request = request._replace(
             queued_at=self.now - self.random.randint(0, 3) * QUARTER, priority=self.random.choice((0, 0, 1, 2))
         )
+        if self.random.random() < 1 / 3:
+            request = in_several(self.random, request)
         self.waiting[request.id] = request
         self.state.add(request)
 
@@ -123,6 +125,7 @@ class History:
             start = starts.get(expected.session_id)
             assert explain(self.waiting[expected.session_id])[1:3] == expected[1:3]
             assert (start and start.at, start.eta_reason if start else "") == expected[3:]
+        assert len({placement.session_id for placement in placements}) == len(placements)
         for placement in placements:
             request = self.waiting.pop(placement.session_id)
             ends_at = None if request.duration is None else self.now + request.duration
@@ -140,6 +143,7 @@ def test_incremental_passes_equal_the_specification(random: Random, hosts: int, 
         queue=queue,
         unbounded=0.3,
         limited=True,
+        several=0.2,
         placement_policy=random.choice(list(PlacementPolicyName)),
     )
     orders = [random.choice((QueueOrder.FIFO, QueueOrder.FIFO, QueueOrder.FAIR)) for _ in world.rules]

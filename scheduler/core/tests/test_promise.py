@@ -2,8 +2,8 @@
 
 Replays of random sessions on the incremental state, as a platform goes through them: placed, started after a pull that
 may take longer than the allowance, stopped at the limit or before, and now and then by far too late, as with a process
-that cannot be killed. A promise is withdrawn where a session that it relies on overstays its latest end, and where
-fair share lets another go first. Nothing else may break it.
+that cannot be killed. Some that wait start in another group. A promise is withdrawn where a session that it relies on
+overstays its latest end, and where fair share lets another go first. Nothing else may break it.
 
 Each test was seen to fail under these faults, planted in the product:
 
@@ -69,6 +69,8 @@ class Replay:
             request = make_request(name, fgpu, owner=self.random.choice((1, 1, 2)))
             self.requests[name] = request._replace(duration=duration, queued_at=joins)
             self.expect(joins, "join", name)
+            if self.random.random() < 0.2:  # it waits in another group as well
+                self.expect(joins + self.random.randint(1, 180) * MINUTE, "start_elsewhere", name)
 
     def expect(self, moment: datetime, what: str, name: str) -> None:
         self.count += 1
@@ -91,6 +93,12 @@ class Replay:
 
     def join(self, name: str, now: datetime) -> None:
         self.state.add(self.requests[name])
+
+    def start_elsewhere(self, name: str, now: datetime) -> None:
+        """Let it start in another group, whose pass this one knows nothing of, if it still waits."""
+        if name in self.state.requests:
+            self.state.remove(name)
+            self.promises.pop(name, None)
 
     def place(self, name: str, now: datetime) -> None:
         """Plan the life of a session that was placed now."""

@@ -19,6 +19,7 @@ from scheduler.core.types import (
     SessionRequest,
     Shape,
     Snapshot,
+    in_groups,
 )
 from scheduler.simulation.simulator import Job
 
@@ -75,10 +76,26 @@ def random_waiting(random: Random, name: str, unbounded: float) -> SessionReques
     )._replace(duration=duration)
 
 
+def in_several(random: Random, request: SessionRequest, groups: tuple[int, ...] = (1, 2)) -> SessionRequest:
+    """Return the request as one that may start in all of `groups`, in the other ones on other storage."""
+    others = [group for group in groups if group != request.group_id]
+    return in_groups(request, {group: tuple(f"storage:{root}" for root in random.choice(ROOTS)) for group in others})
+
+
 def random_world(
-    random: Random, *, hosts: int, queue: int, unbounded: float, limited: bool, placement_policy: PlacementPolicyName
+    random: Random,
+    *,
+    hosts: int,
+    queue: int,
+    unbounded: float,
+    limited: bool,
+    placement_policy: PlacementPolicyName,
+    several: float = 0.0,
 ) -> Snapshot:
-    """Return two groups of hosts with running sessions, a queue, and three users, some of them limited."""
+    """Return two groups of hosts with running sessions, a queue, and three users, some of them limited.
+
+    `several` is the part of the queue that may start in both groups.
+    """
     views, running = [], []
     for host_id in range(1, hosts + 1):
         group = random.choice((1, 1, 2))
@@ -110,7 +127,10 @@ def random_world(
     return Snapshot(
         hosts=tuple(views),
         image_hosts={image: frozenset(pk for pk in ids if random.random() < 0.5) for image in (1, 2)},
-        queue=tuple(random_waiting(random, f"s{n}", unbounded) for n in range(queue)),
+        queue=tuple(
+            in_several(random, request) if random.random() < several else request
+            for request in (random_waiting(random, f"s{n}", unbounded) for n in range(queue))
+        ),
         owners=owners,
         running=tuple(running),
         rules={1: rules, 2: rules},
@@ -122,6 +142,7 @@ def worlds(
     queue: int = 14,
     unbounded: float = 0.2,
     limited: bool = True,
+    several: float = 0.0,
     placement_policy: tuple[PlacementPolicyName, ...] = tuple(PlacementPolicyName),
 ) -> st.SearchStrategy[Snapshot]:
     """Draw snapshots by a seed; their sizes shrink."""
@@ -132,6 +153,7 @@ def worlds(
         queue=st.integers(1, queue),
         unbounded=st.just(unbounded),
         limited=st.just(limited),
+        several=st.just(several),
         placement_policy=st.sampled_from(placement_policy),
     )
 
