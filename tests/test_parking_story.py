@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
-from engine.containers import container_name
+from engine.containers import container_name, saved_reference
 from tests.platform import Platform
 from tests.wait import until
 
@@ -67,3 +67,5 @@ def test_parked_session_returns_with_package_and_address(client: httpx.Client) -
     assert until(lambda: client.get(f"sessions/{first['id']}/apps/jupyter/").json()["state"] == "READY")
     assert client.get(f"sessions/{first['id']}/apps/jupyter/").json()["url"] == app["url"]
     client.post(f"sessions/{first['id']}/terminate/").raise_for_status()
+    image = ["docker", "rmi", saved_reference(first["id"], 1)]  # its host would, within minutes
+    assert until(lambda: subprocess.run(image, check=False, capture_output=True).returncode == 0)
