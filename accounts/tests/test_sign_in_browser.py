@@ -89,6 +89,7 @@ def test_a_forgotten_password_is_replaced(page: Page, user: User, server: LiveSe
     expect_signed_in(page)
 
 
+@pytest.mark.long
 def test_an_app_and_a_passkey_sign_in(page: Page, user: User) -> None:
     send_password(page, user)
     expect_signed_in(page)
