@@ -12,6 +12,7 @@ from resources.models import Gpu, Host, Image, ResourceGroup
 from resources.shares import device_memory_for, share_bytes
 from resources.units import fgpu_text, listing, size_text, span_text
 from sessions import mounts, policy_checks
+from sessions.lifecycle import Status
 from sessions.models import Session, group_waits
 from sessions.models.group_waits import GroupWait
 from sessions.mounts import MountPlan, MountRequest
@@ -86,6 +87,14 @@ def waits_of(session: Session, names: Mapping[int, str]) -> list[tuple[str, Grou
     told = group_waits.read(session.group_waits)
     known = [group_id for group_id in session.group_choices if group_id in names and str(group_id) in told]
     return [(names[group_id], told[str(group_id)]) for group_id in known]
+
+
+def waits_on_page(session: Session) -> list[tuple[str, GroupWait]]:
+    """Return `waits_of` a session that waits in several groups; [] for others. At most one query."""
+    if session.status != Status.PENDING or not session.group_choices:
+        return []
+    names = ResourceGroup.objects.filter(pk__in=session.group_choices).values_list("pk", "name")
+    return waits_of(session, dict(names))
 
 
 def _of_other(group: ResourceGroup, refused: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:

@@ -16,6 +16,7 @@ FIELDS: Final = frozenset(
         *(CARD, VERSION, "image", "image_name", "name", "variable", "value", "mount", "mount_read_only"),
         *("project", "resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "count"),
         *("command", "time_limit", "not_before", "is_preemptible", "depends_on"),
+        *("other_groups", "is_any_group", "gpu_model", "min_gpu_memory"),
     )
 )
 PATH_PREFIX: Final = "mount_path_"

@@ -24,7 +24,8 @@ from sessions.models import Session
 from sessions.mounts import MountRequest
 
 MOMENTS: Final = ("%Y-%m-%dT%H:%M:%S.%f%z", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M")  # UTC unless it says otherwise
-ADVANCED: Final = ("command", "time_limit", "not_before", "is_preemptible", "depends_on")
+IN_GROUPS: Final = ("other_groups", "is_any_group", "gpu_model", "min_gpu_memory")
+ADVANCED: Final = ("command", "time_limit", "not_before", "is_preemptible", "depends_on", *IN_GROUPS)
 NEEDED: Final = ("image", "resource_group", *AMOUNTS)  # for `services.problems`
 FALLBACKS: Final[dict[str, Any]] = {
     "name": "",
@@ -34,6 +35,10 @@ FALLBACKS: Final[dict[str, Any]] = {
     "time_limit": None,
     "not_before": None,
     "is_preemptible": False,
+    "other_groups": (),
+    "is_any_group": False,
+    "gpu_model": "",
+    "min_gpu_memory": None,
     "depends_on": (),
     "mounts": (),
     "project": None,
@@ -93,6 +98,10 @@ class LaunchForm(forms.Form):
         error_messages={"invalid": gettext_lazy("Write a moment such as 2030-01-31 14:20.")},
     )
     is_preemptible = forms.BooleanField(required=False)
+    other_groups = forms.ModelMultipleChoiceField(ResourceGroup.objects.none(), required=False)
+    is_any_group = forms.BooleanField(required=False)
+    gpu_model = forms.CharField(required=False, max_length=validation.MAX_GPU_MODEL_LENGTH)
+    min_gpu_memory = SizeFormField(required=False)
     depends_on = forms.ModelMultipleChoiceField(Session.objects.none(), required=False)
     mounts = FoldersField(required=False)
 
@@ -112,6 +121,7 @@ class LaunchForm(forms.Form):
         super().__init__(data, initial=beginnings.from_nothing(self.offer) | dict(initial))
         _offer(self.fields["image"], LaunchOffer.images_of(owner))
         _offer(self.fields["resource_group"], ResourceGroup.objects.usable_by(owner))
+        _offer(self.fields["other_groups"], ResourceGroup.objects.usable_by(owner))
         _offer(self.fields["project"], LaunchOffer.projects_of(owner))
         _offer(self.fields["depends_on"], Session.objects.filter(owner=owner))
         _offer(self.fields["preset"], LaunchOffer.presets_of(self.offer.groups))
@@ -206,6 +216,10 @@ class LaunchForm(forms.Form):
             mounts=cleaned["mounts"],
             is_preemptible=cleaned["is_preemptible"] or None,
             project=cleaned["project"],
+            other_groups=list(cleaned["other_groups"]),
+            is_any_group=cleaned["is_any_group"],
+            gpu_model=cleaned["gpu_model"],
+            min_gpu_memory=cleaned["min_gpu_memory"] or 0,
             **{name: cleaned[name] for name in (*AMOUNTS, "command", "time_limit", "not_before")},
         )
 
@@ -265,6 +279,11 @@ class LaunchForm(forms.Form):
         ]
 
     @property
+    def chosen_other_groups(self) -> list[str]:
+        """The ids of the other groups that are chosen, as texts."""
+        return [str(getattr(each, "pk", each)) for each in self["other_groups"].value() or ()]
+
+    @property
     def advanced_is_open(self) -> bool:
         """True if a field under "Advanced" has a value."""
         return any(self[name].value() for name in ADVANCED)
@@ -288,6 +307,8 @@ class LaunchForm(forms.Form):
                 field = "preset"
             elif name == "image" and self.has_image_name:
                 field = "image_name"
+            elif name == "resource_groups":
+                field = "other_groups"
             elif name == GENERAL or name not in self.fields:
                 field = None
             self.add_error(field, message)

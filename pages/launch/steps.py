@@ -30,6 +30,7 @@ STEPS: Final = (
         fields=(
             *("project", "resource_group", "preset", "cpu", "memory", "shared_memory", "fgpu", "count"),
             *("command", "time_limit", "not_before", "is_preemptible", "depends_on"),
+            *("other_groups", "is_any_group", "gpu_model", "min_gpu_memory"),
         ),
     ),
     WizardStep(slug="review", title=_("Confirm and launch")),

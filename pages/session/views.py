@@ -16,7 +16,7 @@ from pages.session.advice import advice_for
 from pages.session.log_views import log_context
 from pages.session.queries import visible_session
 from scheduler.place import place_of
-from sessions import conversions, idle, parking
+from sessions import conversions, group_choice, idle, parking
 from sessions.lifecycle import Status
 from sessions.ssh_command import ssh_command, ssh_config
 
@@ -41,6 +41,7 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
         "is_started": steps.is_started(start),
         "start_span": steps.total(start),
         "place": place_of(session),
+        "group_waits": group_choice.waits_on_page(session),
         "notice": idle.notice_of(session),
         "advice": advice_for(session, events, timezone.now()),
         "dependencies": session.depends_on.order_by("name"),

@@ -1,6 +1,7 @@
 """Launches that name several resource groups, or demand GPUs of a kind: what is queued, and what is refused where."""
 
 import pytest
+from django.test import Client
 
 from accounts.models import User
 from resources.models import Host
@@ -110,3 +111,19 @@ def test_the_api_takes_several_groups(owner: User, small: Host, large: Host) -> 
         refused = client.post(URL, order | {"resource_group": "small", "resource_groups": groups})
         assert refused.status_code == 400
         assert refused.json()["errors"]["resource_groups"][0].startswith(said)
+
+
+def test_the_wizard_and_the_sessions_page_show_the_groups(
+    owner: User, small: Host, large: Host, client: Client
+) -> None:
+    client.force_login(owner)
+    form = {"image": make_image().pk, "resource_group": small.group_id, "other_groups": [large.group_id]}
+    amounts = {"preset": "", "cpu": 1, "memory": "1g", "shared_memory": "64m", "fgpu": "1", "count": 1}
+    shown = client.post("/sessions/launch/", form | amounts | {"min_gpu_memory": "90g"})
+    assert b"With 1 fGPU a session gets at most 12 GiB" in shown.content
+    client.post("/sessions/launch/", form | amounts | {"min_gpu_memory": "10g"})
+    session = Session.objects.get()
+    assert (session.group_choices, session.min_gpu_memory) == ([small.group_id, large.group_id], 10 * GIB)
+    wait = {"reason": "NO_CAPACITY", "detail": "Waiting in large.", "eta": None, "eta_reason": ""}
+    Session.objects.update(group_waits={str(large.group_id): wait})
+    assert b"<strong>large</strong>: Waiting in large." in client.get(f"/sessions/{session.pk}/").content
