@@ -77,7 +77,7 @@ def populate() -> None:
     FolderShare.objects.create(folder=make_folder(root=make_root(session.lease.host)), user=session.owner)
     Installation.current_key()
     audit.record(session.owner, "changed", session, {})
-    IdleRule.objects.create(name="Nights")
+    IdleRule.objects.create(name="Nights", idle_timeout=timedelta(hours=8))
     invitations.invite("new@example.org", policy=make_policy(), project=None, by=session.owner)
 
 

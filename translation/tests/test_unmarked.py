@@ -16,7 +16,7 @@ NOT_FOR_PAGES: Final = re.compile(
     r"|(^|_|/)api\.py|models\.py|audit_entry\.py|checks\.py|conftest|manage\.py|accounts/authentication|hostworker/conversion/recipe"
     r"|^gpuplatform/(request_bodies|settings|middleware|rest|log)|hostworker/enforcement/programs|hostworker/engine_lock|pages/help"
     r"|hostworker/runtime/(sandbox|memory|docker_events)|folders/(files/(direct|staging|archive)|transfers/outgoing)"
-    r"|^restapi/schema|^hostaccess/"  # administrators alone read it, at a terminal
+    r"|^restapi/(schema|pages)|^hostaccess/|scheduler/shared_limits"  # administrators alone read it, at a terminal
     r"|resources/(discovery|fields|claims)|pages/session_list/occupancy"
 )
 # Composed of parts, which stand as whole sentences in translation/english_texts.
@@ -44,6 +44,7 @@ COMPOSED: Final = (
         "1 session reaches",
         "7 sessions reach",
         "Waiting for 7 on one host: 77",
+        "With 7 fGPU a session gets",
     ),
     *(
         "7 on one GPU",
