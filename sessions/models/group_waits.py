@@ -24,11 +24,11 @@ _LOCK: Final = """
 """  # in the order of ids, so that the passes over two groups never wait for each other
 _WRITE: Final = """
     UPDATE compute_session session
-    SET group_waits = session.group_waits || told.entry,
+    SET group_waits = session.group_waits || waits.entry,
         (reason, detail, eta, eta_reason) = (
             SELECT each.value ->> 'reason', each.value ->> 'detail', (each.value ->> 'eta')::timestamptz,
                    each.value ->> 'eta_reason'
-            FROM jsonb_each(session.group_waits || told.entry) AS each
+            FROM jsonb_each(session.group_waits || waits.entry) AS each
             ORDER BY (each.value ->> 'eta')::timestamptz NULLS LAST, each.value ->> 'reason' = ANY(%(no_hope)s),
                      array_position(session.group_choices, each.key::bigint)
             LIMIT 1
@@ -38,8 +38,8 @@ _WRITE: Final = """
             'reason', reason, 'detail', detail, 'eta', eta, 'eta_reason', eta_reason)) AS entry
         FROM unnest(%(sessions)s::varchar[], %(reasons)s::varchar[], %(details)s::varchar[], %(etas)s::timestamptz[],
                     %(eta_reasons)s::varchar[]) AS texts (session_id, reason, detail, eta, eta_reason)
-    ) AS told
-    WHERE session.id = told.session_id AND session.status = 'PENDING'
+    ) AS waits
+    WHERE session.id = waits.session_id AND session.status = 'PENDING'
 """
 
 
