@@ -101,7 +101,7 @@ class ResourcePolicy(models.Model):
         "disk of a session (bytes)",
         null=True,
         blank=True,
-        help_text="What a session may write outside of data folders; beyond it the session ends",
+        help_text="Written outside of data folders; beyond it writes fail, or the session ends",
     )
     max_folders = models.PositiveIntegerField("data folders", null=True, blank=True, default=20)
     storage_bytes = models.PositiveBigIntegerField(
@@ -263,7 +263,7 @@ class ProjectRole(models.TextChoices):
     """What a member may do in a project."""
 
     MEMBER = "member", "member: starts sessions"
-    MANAGER = "manager", "manager: also sees and ends the sessions of all members, and chooses the members"
+    MANAGER = "manager", "manager: also sees and ends the sessions of all members"
 
 
 class Membership(models.Model):

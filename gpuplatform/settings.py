@@ -256,7 +256,7 @@ AXES_HANDLER = "accounts.lockout.LockoutHandler"
 AXES_LOCKOUT_TEMPLATE = "accounts/locked_out.html"
 AXES_VERBOSE = False
 # Sign-in is django-allauth's. Accounts come from administrators, invitations and the identity provider, so nobody signs
-# up, and every address counts as verified: see docs/adr/0046-sign-in-by-django-allauth.md.
+# up, and every address counts as verified: see docs/adr/0042-sign-in-by-django-allauth.md.
 ACCOUNT_ADAPTER = "accounts.adapters.AccountAdapter"
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None

@@ -1,4 +1,7 @@
-"""Tells owners 10 minutes and 1 minute before a session reaches its limits, and shows it in its terminals."""
+"""Tells owners 10 minutes and 1 minute before a session reaches its limits, and shows it in its terminals.
+
+Owners of parked sessions, which end after days, are told a day before.
+"""
 
 from datetime import datetime, timedelta
 from typing import Final
@@ -13,10 +16,11 @@ from notifications.kinds import NoticeKind
 from notifications.models import Notification
 from notifications.services import tell
 from notifications.texts import ending_title
-from sessions import notify
+from sessions import notify, parking
 from sessions.lifecycle import Status
 from sessions.models import Session, end_expression
 
+PARK_WARNING: Final = timedelta(days=1)  # before a parked session ends
 WARNINGS: Final = (timedelta(minutes=1), timedelta(minutes=10))  # before the end; the shortest first
 
 
@@ -34,6 +38,22 @@ def announce_ends() -> int:
             due[key] = session
     known = set(Notification.objects.filter(session__in=due.values(), key__in=due).values_list("key", flat=True))
     return sum(_announce(session, key, now) for key, session in due.items() if key not in known)
+
+
+def announce_parked_ends() -> int:
+    """Tell the owners of parked sessions that end within a day, once; return how many were told. Idempotent."""
+    now = timezone.now()
+    soon = Session.objects.filter(status=Status.PARKED).annotate(end=parking.kept_until_expression())
+    ending = list(soon.filter(end__gt=now, end__lte=now + PARK_WARNING).values_list("pk", "owner_id", "name", "end"))
+    due = {f"park-ending:{pk}:{int(end.timestamp())}": (pk, owner, name, end) for pk, owner, name, end in ending}
+    known = set(Notification.objects.filter(key__in=due).values_list("key", flat=True))
+    return sum(
+        tell(
+            owner, NoticeKind.PARK_ENDING, key, session=Session(pk=pk), facts={"name": name, "ends_at": end.isoformat()}
+        )
+        for key, (pk, owner, name, end) in due.items()
+        if key not in known
+    )
 
 
 def _key(session: Session, end: datetime, now: datetime) -> str:

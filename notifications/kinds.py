@@ -13,6 +13,7 @@ class NoticeKind(StrEnum):
     FAILED = "FAILED"  # a session has ended by a fault
     ENDING = "ENDING"  # a session will soon reach its limits
     IDLE = "IDLE"  # a session is idle and will be ended
+    PARK_ENDING = "PARK_ENDING"  # a parked session will end, and its files be deleted
     OUT_OF_MEMORY = "OUT_OF_MEMORY"  # a process of a session was killed, and the session goes on
     IMAGE_READY = "IMAGE_READY"  # a session was saved as an image
     IMAGE_FAILED = "IMAGE_FAILED"  # a session could not be saved as an image
@@ -34,6 +35,7 @@ WAYS: Final = ("on_page", "in_browser", "by_email")
 DEFAULT_WAYS: Final[dict[NoticeKind, Ways]] = {
     **dict.fromkeys(NoticeKind, Ways()),
     NoticeKind.IMAGE_READY: Ways(by_email=True),
+    NoticeKind.PARK_ENDING: Ways(by_email=True),
     NoticeKind.HOST_FAULTY: Ways(by_email=True),
 }
 GOOD: Final = frozenset({NoticeKind.STARTED, NoticeKind.ENDED, NoticeKind.IMAGE_READY, NoticeKind.HOST_BACK})

@@ -1,6 +1,8 @@
 """The texts of notifications, in the language that is active."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from django.urls import reverse
 from django.utils import timezone
@@ -19,6 +21,7 @@ KIND_NAMES = {
     NoticeKind.FAILED: gettext_lazy("A session fails"),
     NoticeKind.ENDING: gettext_lazy("A session is about to end (10 minutes and 1 minute before)"),
     NoticeKind.IDLE: gettext_lazy("A session is idle and is about to be ended"),
+    NoticeKind.PARK_ENDING: gettext_lazy("A parked session is about to end (a day before)"),
     NoticeKind.OUT_OF_MEMORY: gettext_lazy("A process in a session is killed for lack of memory"),
     NoticeKind.IMAGE_READY: gettext_lazy("A session was saved as an image"),
     NoticeKind.IMAGE_FAILED: gettext_lazy("A session could not be saved as an image"),
@@ -48,7 +51,7 @@ def level_of(kind: NoticeKind) -> str:
     """Return how the notification looks."""
     if kind in GOOD:
         return "success"
-    return "warning" if kind in (NoticeKind.ENDING, NoticeKind.IDLE) else "danger"
+    return "warning" if kind in (NoticeKind.ENDING, NoticeKind.IDLE, NoticeKind.PARK_ENDING) else "danger"
 
 
 TITLES = {
@@ -56,6 +59,7 @@ TITLES = {
     NoticeKind.ENDED: gettext_lazy("%(name)s has ended"),
     NoticeKind.FAILED: gettext_lazy("%(name)s has failed"),
     NoticeKind.IDLE: gettext_lazy("%(name)s is idle and about to end"),
+    NoticeKind.PARK_ENDING: gettext_lazy("%(name)s is parked and about to end"),
     NoticeKind.OUT_OF_MEMORY: gettext_lazy("%(name)s ran out of memory"),
     NoticeKind.IMAGE_READY: gettext_lazy("The image %(image)s is ready"),
     NoticeKind.IMAGE_FAILED: gettext_lazy("The image %(image)s was not made"),
@@ -96,19 +100,28 @@ def _body(kind: NoticeKind, notification: Notification) -> str:
         case NoticeKind.HOST_BACK:
             return _("A probe has started a container on it.")
         case NoticeKind.ENDING:
+            return _ending_body(facts)
+        case NoticeKind.PARK_ENDING:
             end = parse_datetime(facts["ends_at"]) or timezone.now()
-            if facts.get("is_preempted"):
-                return _(
-                    "It ends at %(time)s UTC, as it is preemptible and another session needs what it holds. "
-                    "Save what you want to keep."
-                ) % {"time": f"{end:%H:%M}"}
-            return _("It ends at %(time)s UTC. Save what you want to keep, or extend it.") % {"time": f"{end:%H:%M}"}
+            return _("Its files are kept until %(time)s UTC. Resume it to keep what you need.") % {
+                "time": f"{end:%Y-%m-%d %H:%M}"
+            }
         case NoticeKind.IMAGE_READY:
             return _("Its full name is %(reference)s.") % {"reference": facts["reference"]}
         case NoticeKind.IMAGE_FAILED:
             return from_english(facts["detail"])
         case _other:
             return from_english(reason_text(facts["reason"], facts["detail"]))
+
+
+def _ending_body(facts: Mapping[str, Any]) -> str:
+    end = parse_datetime(facts["ends_at"]) or timezone.now()
+    if facts.get("is_preempted"):
+        return _(
+            "It ends at %(time)s UTC, as it is preemptible and another session needs what it holds. "
+            "Save what you want to keep."
+        ) % {"time": f"{end:%H:%M}"}
+    return _("It ends at %(time)s UTC. Save what you want to keep, or extend it.") % {"time": f"{end:%H:%M}"}
 
 
 def _url(kind: NoticeKind, notification: Notification) -> str:

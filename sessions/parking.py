@@ -8,7 +8,9 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import connection, transaction
-from django.db.models import Q
+from django.db.models import F, Q
+from django.db.models.expressions import Combinable
+from django.db.models.functions import Least
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
@@ -96,6 +98,11 @@ def kept_until(session: Session) -> datetime | None:
     """Return when a parked session ends, and its files are deleted; None where it is not parked, or for ever."""
     span = longest(session)
     return None if span is None or session.status != Status.PARKED else session.status_at + span
+
+
+def kept_until_expression() -> Combinable:
+    """Return `kept_until` of parked sessions for queries; NULL for ever."""
+    return F("status_at") + Least("owner__policy__max_parked_time", "project__policy__max_parked_time")
 
 
 def park(

@@ -7,7 +7,7 @@ from typing import Final
 
 from django.db import transaction
 from django.db.models import DurationField, Exists, ExpressionWrapper, F, Max, OuterRef, Q
-from django.db.models.functions import Greatest, Least, Now
+from django.db.models.functions import Greatest, Now
 
 from accounts.models import Membership
 from resources import services as hosts
@@ -165,9 +165,8 @@ def _return_parked(session: Session) -> None:
 
 def end_long_parked() -> None:
     """End sessions that have been parked for longer than their owner's policy allows; their host removes the files."""
-    longest = Least("owner__policy__max_parked_time", "project__policy__max_parked_time")
-    parked = Session.objects.filter(status=Status.PARKED).annotate(longest=longest)
-    for session in parked.filter(status_at__lt=Now() - F("longest")):
+    parked = Session.objects.filter(status=Status.PARKED).annotate(end=parking.kept_until_expression())
+    for session in parked.filter(end__lt=Now()):
         services.end(session, Reason.PARK_TIMEOUT, "It was parked for as long as its owner's policy allows.")
 
 

@@ -12,6 +12,7 @@ from accounts.models import Membership, Project, ProjectRole, ResourcePolicy, Us
 from folders.models import Folder, HostRoot, StorageRoot
 from resources.models import App, Gpu, Host, HostStatus, Image, Preset, ResourceGroup
 from resources.units import GIB, MIB
+from sessions import parking
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, GpuShare, Lease, Session
 
@@ -104,6 +105,14 @@ def run_session(session: Session | None = None, *, host: Host | None = None, **o
         fields = {"container_id": f"container-{session.pk}", "address": f"10.9.{number // 256 % 256}.{number % 256}"}
         session.move_to(Status.RUNNING, Reason.STARTED, fields=fields)
     session.refresh_from_db()
+    return session
+
+
+def parked_session(**overrides: Any) -> Session:
+    """Return a PARKED session, as its host leaves it."""
+    session = run_session(**overrides)
+    parking.park(session, actor=session.owner)
+    session.move_to(Status.PARKED, Reason.PARKED)
     return session
 
 

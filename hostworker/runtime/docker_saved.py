@@ -1,4 +1,4 @@
-"""Stopped containers saved as images of the Docker Engine, by commit; see ADR 43."""
+"""Stopped containers saved as images of the Docker Engine, by commit; see ADR 41."""
 
 import json
 from collections.abc import Mapping

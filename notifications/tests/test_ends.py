@@ -7,13 +7,13 @@ import pytest
 from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
-from accounts.models import User
-from notifications.ends import announce_ends
+from accounts.models import ResourcePolicy, User
+from notifications.ends import announce_ends, announce_parked_ends
 from notifications.models import Notification
 from notifications.texts import text_of
 from sessions import extensions
 from sessions.models import Session
-from tests.factories import make_policy, make_session, make_user, run_session
+from tests.factories import make_policy, make_session, make_user, parked_session, run_session
 from tests.queues import take_all
 
 pytestmark = pytest.mark.django_db
@@ -97,3 +97,16 @@ def test_one_that_ends_for_another_is_told_why_at_once(django_capture_on_commit_
     assert arguments[2] == f"{session.name} ends in 2 minutes: another session needs what it holds"
     Session.objects.filter(pk=session.pk).update(preempt_by=timezone.now() + 0.5 * MINUTE)
     assert announce_ends() == 1
+
+
+def test_owner_is_told_a_day_before_parked_files_go(owner: User) -> None:
+    ResourcePolicy.objects.filter(users=owner).update(max_parked_time=timedelta(days=14))
+    session = parked_session(owner=owner)
+    assert announce_parked_ends() == 0
+    Session.objects.filter(pk=session.pk).update(status_at=timezone.now() - timedelta(days=13, hours=1))
+    assert [announce_parked_ends(), announce_parked_ends()] == [1, 0]
+    text = text_of(Notification.objects.get())
+    assert text.title == f"{session.name} is parked and about to end"
+    assert "Its files are kept until" in text.body
+    Session.objects.filter(pk=session.pk).update(status_at=timezone.now() - timedelta(days=15))
+    assert announce_parked_ends() == 0

@@ -13,17 +13,18 @@ from sessions.errors import RejectedError
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, FairUse, Lease, Session
 from sessions.sweeps import enforce_deadlines
-from tests.factories import make_group, make_host, make_policy, make_session, make_user, run_session, session_in
+from tests.factories import (
+    make_group,
+    make_host,
+    make_policy,
+    make_session,
+    make_user,
+    parked_session,
+    run_session,
+    session_in,
+)
 
 pytestmark = pytest.mark.django_db
-
-
-def parked_session(**overrides: object) -> Session:
-    """Return a PARKED session, as its host leaves it."""
-    session = run_session(**overrides)  # type: ignore[arg-type]
-    parking.park(session, actor=session.owner)
-    session.move_to(Status.PARKED, Reason.PARKED)
-    return session
 
 
 def test_parking_is_refused_with_its_reason() -> None:
