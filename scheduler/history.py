@@ -9,9 +9,9 @@ from django.utils import timezone
 from accounts.limits import Amounts
 from accounts.models import User
 from resources.models import ResourceGroup
+from scheduler.cluster_snapshot import hosts_of, rules_of
 from scheduler.core.types import LimitHolder, SessionRequest, Snapshot, entries_of
 from scheduler.simulation.simulator import Job
-from scheduler.snapshot import hosts_of, rules_of
 from sessions.models import Session, time_bound
 
 MAX_REPLAYED_SESSIONS: Final = 2000  # bounds the cost of a page

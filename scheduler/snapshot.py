@@ -1,77 +1,55 @@
 """Reads the state that a pass decides on, in full or what has changed, in a constant number of queries."""
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from functools import cache
 from operator import itemgetter
-from types import MappingProxyType
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from django.db import connection
 from django.db.models import (
-    Case,
     Count,
-    DateTimeField,
-    ExpressionWrapper,
     F,
     Max,
     Q,
     QuerySet,
     TextField,
-    When,
 )
-from django.db.models.expressions import RawSQL
-from django.db.models.functions import Cast, Coalesce, Greatest, Least
-from psycopg.types.datetime import TimestamptzLoader
+from django.db.models.functions import Cast, Greatest
 
-from accounts.limits import Amounts, PolicyLimits
-from accounts.models import Project, User
-from resources.models import Gpu, Host, HostStatus, ResourceGroup
-from resources.tiers import Tier
+from accounts.limits import PolicyLimits
 from scheduler.claims import hold_of
+from scheduler.cluster_snapshot import hosts_of, rules_of, running_sessions
+from scheduler.compiled_queries import fetch
 from scheduler.core.types import (
     EPOCH,
-    GpuView,
-    HostView,
     LimitHolder,
-    PlacementPolicyName,
-    QueueOrder,
-    Rules,
     RunningSession,
     SessionRequest,
     Shape,
-    Shares,
     Snapshot,
     Traits,
 )
 from scheduler.fair_use import Used, has_fair_group, load_used, load_weights, used_by_owners_of
 from scheduler.host_traits import OfferedTraits, load_traits, needed_traits, trait_names
-from sessions.lifecycle import HOSTED, Reason, Status
+from scheduler.limit_holders import NOTHING, limits_of, project_holders, project_limits_of, usage_of
+from sessions.lifecycle import Reason, Status
 from sessions.models import (
-    STOP_DURATION,
     Session,
     SessionQuerySet,
     WaitStatus,
-    clock_expression,
     group_waits,
     has_succeeded,
     time_bound,
 )
 from sessions.preemption import StoredClaim
 
-Row = TypeVar("Row")
 NO_DEPENDENCY: Final = EPOCH  # in place of the time of the last success, for sessions without dependencies
-NOTHING: Final = Amounts()
 NOTHING_MORE: Final = (False, (), False)  # the last three fields of a request, which other code sets
 TURN_PATIENCE: Final = timedelta(seconds=10)  # for the pass over a group that a session prefers
 CHANGE_RETENTION_SECONDS: Final = 300  # longer than the interval at which every reader reads everything again
-HostedRow = tuple[str, int, int, int, int, datetime, datetime | None, int | None, int, bool, str]
 WaitingRow = tuple[Any, ...]
-RowsOf = Callable[[SessionQuerySet], QuerySet[Any, Row]]
-_IDS: Final = object()  # placeholder of the ids in a compiled query
-
 _CHANGED: Final = """
     WITH changed AS (
         SELECT unnest(sessions) AS id FROM compute_change WHERE xid >= %(since)s::xid8
@@ -81,9 +59,6 @@ _CHANGED: Final = """
            EXISTS (SELECT FROM compute_change WHERE xid >= %(since)s::xid8 AND sessions IS NULL),
            ARRAY(SELECT id FROM changed UNION SELECT link.from_session_id FROM compute_session_depends_on link
                  WHERE link.to_session_id IN (SELECT id FROM changed))
-"""
-_SHARES: Final = """
-    SELECT lease_id, gpu_id, milli FROM compute_gpushare WHERE lease_id = ANY (%s::varchar[]) ORDER BY id
 """
 _DELETE_OLD: Final = """
     DELETE FROM compute_change
@@ -158,7 +133,7 @@ def load(now: datetime, group_id: int | None = None) -> FullState:
         if session.blocked_status(now) is None and session.request.id not in claims
     )
     claimants = [session.request for session in waiting if session.request.id in claims]
-    running = _running(None) + [hold_of(request, claims[request.id]) for request in claimants]
+    running = running_sessions(None) + [hold_of(request, claims[request.id]) for request in claimants]
     limits = limits_of({session.request.owner_id for session in waiting})
     held = usage_of(running)
     hosts, closed_groups = hosts_of(None if group_id is None else {group_id}, running, traits.of_host)
@@ -170,7 +145,7 @@ def load(now: datetime, group_id: int | None = None) -> FullState:
         owners={
             owner_id: LimitHolder(limits=its, used=held.get(owner_id, NOTHING)) for owner_id, its in limits.items()
         },
-        projects=_project_holders(projects_of(waiting), running),
+        projects=project_holders(projects_of(waiting), running),
         running=tuple(running),
         rules=rules,
         closed_groups=closed_groups,
@@ -212,7 +187,7 @@ def load_changes(
         ids=ids,
         waiting=waiting,
         claims=claims,
-        running=_running(ids),
+        running=running_sessions(ids),
         limits=limits_of({session.request.owner_id for session in waiting}) if waiting else {},
         project_limits=project_limits_of(projects_of(waiting)),
         used=used_by_owners_of(ids) if is_fair else {},
@@ -226,55 +201,9 @@ def delete_old_changes(before: str) -> None:
         cursor.execute(_DELETE_OLD, {"before": before, "seconds": CHANGE_RETENTION_SECONDS})
 
 
-def limits_of(owner_ids: Collection[int]) -> dict[int, PolicyLimits]:
-    """Return the policy limits of these users, by id; takes one query."""
-    return {user.pk: user.policy.limits() for user in User.objects.filter(pk__in=owner_ids).select_related("policy")}
-
-
 def projects_of(waiting: Iterable[WaitingSession]) -> set[int]:
     """Return the ids of the projects of these sessions."""
     return {session.request.project_id for session in waiting if session.request.project_id is not None}
-
-
-def project_limits_of(project_ids: Collection[int]) -> dict[int, PolicyLimits]:
-    """Return the limits of these projects, by id; takes one query, none without projects."""
-    if not project_ids:
-        return {}
-    found = Project.objects.filter(pk__in=project_ids).select_related("policy")
-    return {project.pk: project.limits() for project in found}
-
-
-def _project_holders(project_ids: Collection[int], running: Iterable[RunningSession]) -> dict[int, LimitHolder]:
-    held = project_usage_of(running) if project_ids else {}
-    return {
-        project_id: LimitHolder(limits=its, used=held.get(project_id, NOTHING))
-        for project_id, its in project_limits_of(project_ids).items()
-    }
-
-
-def usage_of(running: Iterable[RunningSession]) -> dict[int, Amounts]:
-    """Return what the sessions of each user hold, by user id."""
-    return _usage_by((one.owner_id, one) for one in running)
-
-
-def project_usage_of(running: Iterable[RunningSession]) -> dict[int, Amounts]:
-    """Return what the sessions of each project hold, by project id."""
-    return _usage_by((one.project_id, one) for one in running if one.project_id is not None)
-
-
-def _usage_by(running: Iterable[tuple[int, RunningSession]]) -> dict[int, Amounts]:
-    held: dict[int, list[int]] = {}
-    for holder_id, one in running:
-        sums = held.setdefault(holder_id, [0, 0, 0, 0])
-        sums[0] += one.cpu
-        sums[1] += one.memory_bytes
-        for _, milli in one.shares:
-            sums[2] += milli
-        sums[3] += 1
-    return {
-        holder_id: Amounts(cpu=sums[0], memory=sums[1], fgpu=sums[2], sessions=sums[3])
-        for holder_id, sums in held.items()
-    }
 
 
 def oldest_open_transaction() -> str:
@@ -286,7 +215,7 @@ def oldest_open_transaction() -> str:
 
 def _waiting(ids: Collection[str] | None, offered: OfferedTraits, group_id: int | None = None) -> list[WaitingSession]:
     """Return the waiting sessions, or those of `ids`, in the order of the queue; takes two queries."""
-    rows = [row for row in _fetch(_waiting_rows, ids) if group_id in (None, row[2]) or group_id in row[19]]
+    rows = [row for row in fetch(_waiting_rows, ids) if group_id in (None, row[2]) or group_id in row[19]]
     freed = _dependencies(ids) if rows else {}
     if freed:
         rows = [_since_freed(row, freed) for row in rows]
@@ -310,7 +239,7 @@ def _with_preemption(
     waiting: list[WaitingSession], ids: Collection[str] | None, group_id: int | None
 ) -> tuple[list[WaitingSession], dict[str, StoredClaim]]:
     """Return the waiting sessions with what is preemptible marked, and their claims in the group; takes one query."""
-    rows = {row[0]: row for row in (_fetch(_preemption_rows, ids) if waiting else ())}
+    rows = {row[0]: row for row in (fetch(_preemption_rows, ids) if waiting else ())}
     claims = {name: StoredClaim.from_json(json.loads(claim)) for name, _, claim in rows.values() if claim}
     marked = [
         session._replace(request=session.request._replace(is_preemptible=True))
@@ -391,34 +320,9 @@ def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
     )
 
 
-def _fetch(rows_of: "RowsOf[Row]", ids: Collection[str] | None) -> list[Row]:
-    """Return the rows of all sessions, or of those of `ids`."""
-    sql, parameters = _compiled(rows_of, of_some=ids is not None)
-    return _execute(sql, [list(ids or ()) if parameter is _IDS else parameter for parameter in parameters])
-
-
-@cache
-def _compiled(
-    rows_of: Callable[[SessionQuerySet], QuerySet[Any, Any]], *, of_some: bool
-) -> tuple[str, Sequence[object]]:
-    """Return SQL and parameters; cached, as Django takes longer to compile a query than PostgreSQL to run it."""
-    sessions = Session.objects.order_by()
-    if of_some:
-        sessions = sessions.filter(pk__in=RawSQL("SELECT unnest(%s::varchar[])", [_IDS]))
-    return rows_of(sessions).query.sql_with_params()
-
-
-def _execute(sql: str, parameters: Sequence[Any]) -> list[Any]:
-    """Return the rows, with times parsed by the driver's own loader, ten times as fast as Django's."""
-    with connection.cursor() as cursor:
-        cursor.cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
-        cursor.execute(sql, parameters)
-        return list(cursor.fetchall())
-
-
 def _dependencies(ids: Collection[str] | None) -> dict[str, datetime | None]:
     """Return {session id: time of the last success of its dependencies, None unless all have succeeded}."""
-    return {session_id: last if done == of else None for session_id, done, of, last in _fetch(_dependency_rows, ids)}
+    return {session_id: last if done == of else None for session_id, done, of, last in fetch(_dependency_rows, ids)}
 
 
 def _dependency_rows(sessions: SessionQuerySet) -> QuerySet[Session, tuple[str, int, int, datetime | None]]:
@@ -432,109 +336,3 @@ def _dependency_rows(sessions: SessionQuerySet) -> QuerySet[Session, tuple[str, 
             last=Max("depends_on__ended_at"),
         )
     )
-
-
-def rules_of(group_ids: set[int] | None) -> dict[int, Rules]:
-    """Return the scheduling rules of these groups, or of all, by group id; takes one query."""
-    groups = ResourceGroup.objects.all() if group_ids is None else ResourceGroup.objects.filter(pk__in=group_ids)
-    return {
-        group.pk: Rules(
-            placement_policy=PlacementPolicyName(group.placement),
-            queue_order=QueueOrder(group.queue_order),
-            ageing=group.ageing,
-            reservation_delay=group.reservation_delay,
-            overhead=group.start_allowance + STOP_DURATION,
-            half_life=group.half_life,
-            starvation_limit=group.starvation_limit,
-        )
-        for group in groups
-    }
-
-
-def _running(ids: Collection[str] | None) -> list[RunningSession]:
-    """Return the sessions that hold a lease, or those of `ids`, with their latest ends; takes two queries."""
-    rows = _fetch(_hosted_rows, ids)
-    shares = _shares_of([row[0] for row in rows])
-    return [
-        RunningSession(*row[:5], shares.get(row[0], ()), *row[5:9], is_preemptible=row[9], preempted_for=row[10])
-        for row in rows
-    ]
-
-
-def _shares_of(session_ids: Sequence[str]) -> dict[str, Shares]:
-    """Return the GPU shares of these sessions in device order, by id; takes one query.
-
-    By an array of ids rather than a join: with stale statistics a join of 37,000 new leases took minutes.
-    """
-    shares: dict[str, Shares] = {}
-    if session_ids:
-        for session_id, gpu_id, milli in _execute(_SHARES, [list(session_ids)]):
-            shares[session_id] = (*shares.get(session_id, ()), (gpu_id, milli))
-    return shares
-
-
-def _hosted_rows(sessions: SessionQuerySet) -> QuerySet[Session, HostedRow]:
-    """Return the rows behind `_running`.
-
-    The latest end is that of its limits, and the time to stop it; or when it is ended for another. One that is being
-    stopped ends soon, but no later.
-    """
-    planned = Least(clock_expression() + time_bound() + F("extension"), F("preempt_by")) + STOP_DURATION
-    stopped = Case(When(status=Status.TERMINATING, then=F("status_at") + STOP_DURATION))
-    end = Least(stopped, ExpressionWrapper(planned, output_field=DateTimeField()))  # LEAST ignores NULL
-    may_end = Q(is_preemptible=True, preempt_by=None) & ~Q(status=Status.TERMINATING)
-    hosted = sessions.filter(status__in=HOSTED).annotate(
-        begun=Coalesce("started_at", "status_at"), end=end, may_end=may_end
-    )
-    return hosted.values_list(
-        *("pk", "owner_id", "host_id", "cpu", "memory", "begun", "end", "project_id", "charge_percent", "may_end"),
-        "preempted_for",
-    )
-
-
-def hosts_of(
-    group_ids: set[int] | None,
-    running: Iterable[RunningSession] = (),
-    traits: Mapping[int, frozenset[str]] = MappingProxyType({}),
-) -> tuple[tuple[HostView, ...], frozenset[int]]:
-    """Return the hosts of these groups, or of all, that may take sessions, less what `running` holds; two queries.
-
-    `traits` is by host id. The second value is the groups that have ready hosts which are cordoned.
-    """
-    cpu_held: dict[int, int] = {}
-    memory_held: dict[int, int] = {}
-    milli_held: dict[int, int] = {}
-    for one in running:
-        cpu_held[one.host_id] = cpu_held.get(one.host_id, 0) + one.cpu
-        memory_held[one.host_id] = memory_held.get(one.host_id, 0) + one.memory_bytes
-        for gpu_id, milli in one.shares:
-            milli_held[gpu_id] = milli_held.get(gpu_id, 0) + milli
-    gpus: dict[int, list[GpuView]] = {}
-    present = Gpu.objects.filter(is_present=True).order_by("host", "index")
-    hosts = Host.objects.filter(group__is_active=True, status=HostStatus.READY)
-    if group_ids is not None:
-        present, hosts = present.filter(host__group__in=group_ids), hosts.filter(group__in=group_ids)
-    undivided: set[int] = set()
-    for pk, host_id, per_gpu, tier in present.values_list("pk", "host_id", "host__group__fgpu_per_gpu", "tier"):
-        capacity = per_gpu * 1000
-        if tier == Tier.NONE:  # a property of the host, equal on all its devices
-            undivided.add(host_id)
-        gpus.setdefault(host_id, []).append(GpuView(pk, capacity, capacity - milli_held.get(pk, 0)))
-    rows = list(hosts.order_by("name").values_list("pk", "name", "group_id", "cpu", "memory", "is_cordoned"))
-    views = tuple(
-        HostView(
-            id=pk,
-            name=name,
-            group_id=group_id,
-            cpu=cpu,
-            memory_bytes=memory,
-            cpu_free=cpu - cpu_held.get(pk, 0),
-            memory_free_bytes=memory - memory_held.get(pk, 0),
-            gpus=tuple(gpus.get(pk, ())),
-            divides=pk not in undivided,
-            traits=traits.get(pk, frozenset()),
-        )
-        for pk, name, group_id, cpu, memory, is_cordoned in rows
-        if not is_cordoned
-    )
-    return views, frozenset(group_id for _, _, group_id, _, _, is_cordoned in rows if is_cordoned)

@@ -18,7 +18,8 @@ from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.preemption import Candidates, Preemption, find_preemption
 from scheduler.core.types import ClassKey, LimitHolder, Placement, RunningSession, SessionRequest, Shape, Traits
 from scheduler.fair_use import has_fair_group
-from scheduler.snapshot import NOTHING, FullState, StateChanges, WaitingSession, project_usage_of, usage_of
+from scheduler.limit_holders import NOTHING, project_usage_of, usage_of
+from scheduler.snapshot import FullState, StateChanges, WaitingSession
 from scheduler.wait_status import as_stored, needs_update
 from sessions.lifecycle import Reason
 from sessions.models import WaitStatus

@@ -1,0 +1,41 @@
+"""Queries whose SQL is compiled once, as the state is read after every change."""
+
+from collections.abc import Callable, Collection, Sequence
+from functools import cache
+from typing import Any, Final, TypeVar
+
+from django.db import connection
+from django.db.models import QuerySet
+from django.db.models.expressions import RawSQL
+from psycopg.types.datetime import TimestamptzLoader
+
+from sessions.models import Session, SessionQuerySet
+
+Row = TypeVar("Row")
+RowsOf = Callable[[SessionQuerySet], QuerySet[Any, Row]]
+_IDS: Final = object()  # placeholder of the ids in a compiled query
+
+
+def fetch(rows_of: "RowsOf[Row]", ids: Collection[str] | None) -> list[Row]:
+    """Return the rows of all sessions, or of those of `ids`."""
+    sql, parameters = _compiled(rows_of, of_some=ids is not None)
+    return execute(sql, [list(ids or ()) if parameter is _IDS else parameter for parameter in parameters])
+
+
+@cache
+def _compiled(
+    rows_of: Callable[[SessionQuerySet], QuerySet[Any, Any]], *, of_some: bool
+) -> tuple[str, Sequence[object]]:
+    """Return SQL and parameters; cached, as Django takes longer to compile a query than PostgreSQL to run it."""
+    sessions = Session.objects.order_by()
+    if of_some:
+        sessions = sessions.filter(pk__in=RawSQL("SELECT unnest(%s::varchar[])", [_IDS]))
+    return rows_of(sessions).query.sql_with_params()
+
+
+def execute(sql: str, parameters: Sequence[Any]) -> list[Any]:
+    """Return the rows, with times parsed by the driver's own loader, ten times as fast as Django's."""
+    with connection.cursor() as cursor:
+        cursor.cursor.adapters.register_loader("timestamptz", TimestamptzLoader)
+        cursor.execute(sql, parameters)
+        return list(cursor.fetchall())
