@@ -104,15 +104,6 @@ GRANTS: Final = (
         written=OF_HOST,
     ),
     TableGrant(
-        table="resources_gpulink",
-        read="id gpu_id peer_id path nvlinks",
-        may_insert=True,
-        may_delete=True,
-        rows="EXISTS (SELECT FROM resources_gpu gpu WHERE gpu.id = gpu_id AND gpu.host_id = @HOST@)",
-        written="(SELECT count(*) FROM resources_gpu gpu WHERE gpu.id IN (gpu_id, peer_id) AND gpu.host_id = @HOST@)"
-        " = 2",
-    ),
-    TableGrant(
         table="resources_gpureading",
         read="gpu_id at utilisation memory_used temperature power",
         update="at utilisation memory_used temperature power",

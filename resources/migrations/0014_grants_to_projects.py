@@ -9,7 +9,7 @@ class Migration(migrations.Migration):
 
     dependencies = [
         ('accounts', '0008_projects'),
-        ('resources', '0013_gpu_links'),
+        ('resources', '0013_image_gpu_memory'),
         migrations.swappable_dependency(settings.AUTH_USER_MODEL),
     ]
 

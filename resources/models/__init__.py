@@ -14,7 +14,6 @@ from resources.models.images import (
 )
 from resources.models.machines import (
     Gpu,
-    GpuLink,
     GpuReading,
     Host,
     HostHealth,
@@ -35,7 +34,6 @@ __all__ = [
     "App",
     "BuildState",
     "Gpu",
-    "GpuLink",
     "GpuReading",
     "Host",
     "HostHealth",

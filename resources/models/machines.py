@@ -12,7 +12,6 @@ from django.utils import timezone
 from accounts.models import Project, User
 from resources.shares import SHARING_WORDS, Sharing
 from resources.tiers import Tier
-from resources.topology import GPU_PATH_WORDS, GpuPath, closeness_of
 from resources.units import MIB, fgpu_text
 
 
@@ -323,33 +322,6 @@ class Gpu(models.Model):
 
     def __str__(self) -> str:
         return f"{self.name} {self.uuid}"
-
-
-class GpuLink(models.Model):
-    """How close two GPUs of a host are; pairs without a row are not known, or as far apart as can be."""
-
-    gpu = models.ForeignKey(Gpu, on_delete=models.CASCADE, related_name="links")
-    peer = models.ForeignKey(Gpu, on_delete=models.CASCADE, related_name="+", db_index=False)
-    path = models.CharField(
-        max_length=4,
-        choices=[(path.value, words) for path, words in GPU_PATH_WORDS.items()],
-        help_text="What data between them passes, as nvidia-smi topo names it",
-    )
-    nvlinks = models.PositiveSmallIntegerField("NVLinks", default=0, help_text="Between the two")
-
-    class Meta:
-        constraints = (
-            models.UniqueConstraint(fields=("gpu", "peer"), name="gpu_link_once_per_pair"),
-            models.CheckConstraint(condition=Q(gpu__lt=models.F("peer")), name="gpu_link_of_lower_to_higher_id"),
-        )
-
-    def __str__(self) -> str:
-        return f"{self.gpu_id}-{self.peer_id}: {self.path}"
-
-    @property
-    def closeness(self) -> int:
-        """The higher, the closer."""
-        return closeness_of(GpuPath(self.path), self.nvlinks)
 
 
 class GpuReading(models.Model):

@@ -11,11 +11,8 @@ CREATE TRIGGER note_update AFTER UPDATE ON resources_gpu FOR EACH ROW
     WHEN ((OLD.host_id, OLD.index, OLD.is_present, OLD.tier, OLD.name, OLD.memory)
         IS DISTINCT FROM (NEW.host_id, NEW.index, NEW.is_present, NEW.tier, NEW.name, NEW.memory))
     EXECUTE FUNCTION compute_note_all();
-CREATE TRIGGER note_insert_or_delete AFTER INSERT OR DELETE ON resources_gpulink
-    FOR EACH STATEMENT EXECUTE FUNCTION compute_note_all();
 """
 FORGET = """
-DROP TRIGGER note_insert_or_delete ON resources_gpulink;
 DROP TRIGGER note_update ON resources_gpu;
 CREATE TRIGGER note_update AFTER UPDATE ON resources_gpu FOR EACH ROW
     WHEN ((OLD.host_id, OLD.index, OLD.is_present, OLD.tier) IS DISTINCT FROM (NEW.host_id, NEW.index, NEW.is_present, NEW.tier))
@@ -25,7 +22,7 @@ DROP TRIGGER note_group_waits ON compute_session;
 
 
 class Migration(migrations.Migration):
-    dependencies = [("compute", "0015_fair_use"), ("resources", "0013_gpu_links")]
+    dependencies = [("compute", "0015_fair_use"), ("resources", "0013_image_gpu_memory")]
 
     operations = [
         migrations.AddField(
