@@ -80,6 +80,7 @@ def test_disabled_users_lose_what_the_action_says(superadmin: Client, actor: Use
 
 def test_secrets_are_never_recorded(superadmin: Client) -> None:
     inline = {"ResourceGroup_users-TOTAL_FORMS": "0", "ResourceGroup_users-INITIAL_FORMS": "0"}
+    inline |= {"memberships-TOTAL_FORMS": "0", "memberships-INITIAL_FORMS": "0"}
     body = {"email": "new@example.org", "policy": make_policy().pk, "usable_password": "true"} | inline
     superadmin.post(reverse("admin:accounts_user_add"), body | {"password1": PASSWORD, "password2": PASSWORD})
     superadmin.post(

@@ -105,7 +105,7 @@ def test_owner_is_told_a_day_before_parked_files_go(owner: User) -> None:
     assert announce_parked_ends() == 0
     Session.objects.filter(pk=session.pk).update(status_at=timezone.now() - timedelta(days=13, hours=1))
     assert [announce_parked_ends(), announce_parked_ends()] == [1, 0]
-    text = text_of(Notification.objects.get())
+    text = text_of(Notification.objects.get(kind="PARK_ENDING"))
     assert text.title == f"{session.name} is parked and about to end"
     assert "Its files are kept until" in text.body
     Session.objects.filter(pk=session.pk).update(status_at=timezone.now() - timedelta(days=15))

@@ -52,7 +52,7 @@ def test_an_image_that_is_not_ready_is_refused(image: Image, state: BuildState, 
     page = browser_of(user).post(LAUNCH, form_of(image))
     assert page.status_code == 422
     assert message in page.content.decode()
-    group = make_group()
+    group = make_host().group
     order = {"image": image.reference, "cpu": 1, "memory": "1g", "fgpu": "0", "resource_group": group.name}
     answer = client_of(user).post("/api/v1/sessions/", order, format="json")
     assert answer.status_code == 400

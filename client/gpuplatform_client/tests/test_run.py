@@ -69,7 +69,9 @@ class Running:
         self.messages: list[str] = []
         command = [sys.executable, "-m", "gpuplatform_client", *arguments]
         pipe = subprocess.PIPE
-        self.process = subprocess.Popen(command, env=environment, stdout=pipe, stderr=pipe, text=True)
+        self.process = subprocess.Popen(
+            command, env=environment, stdout=pipe, stderr=pipe, text=True, preexec_fn=_take_interrupts
+        )
         streams = ((self.process.stdout, self.lines), (self.process.stderr, self.messages))
         self._readers = [threading.Thread(target=_collect, args=each, daemon=True) for each in streams]
         for reader in self._readers:
@@ -98,6 +100,11 @@ class Running:
     def has(self, line: str) -> bool:
         """Return whether the line was printed."""
         return f"{line}\n" in self.lines
+
+
+def _take_interrupts() -> None:
+    """Undo what a shell does to programs in its background, which ignore interrupts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def _collect(stream: "Iterator[str]", lines: list[str]) -> None:
