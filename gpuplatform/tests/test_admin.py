@@ -248,7 +248,7 @@ def group_form(group: ResourceGroup, **changes: object) -> dict[str, object]:
     return {"name": group.name, "fgpu_per_gpu": 2, "host_loss_grace": "00:10:00", "is_active": "on"} | rules | changes
 
 
-def test_changes_of_a_group_say_what_they_mean_for_those_who_wait(superadmin: Client) -> None:
+def test_saving_a_group_says_what_changes_for_the_queue(superadmin: Client) -> None:
     group = make_group()
     make_session(resource_group=group)
     make_session(resource_group=group, kind="batch", command="true")

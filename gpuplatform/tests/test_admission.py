@@ -118,7 +118,7 @@ async def test_a_slow_client_holds_no_slot(blocked: str) -> None:
     slow.cancel()
 
 
-async def test_clients_do_not_wait_for_threads_that_wait_for_a_silent_database() -> None:
+async def test_clients_get_503_while_threads_wait_for_the_database() -> None:
     release, is_silent = asyncio.Event(), True
     admission = Admission(held(release), slots=2, patience_seconds=0.01, database_answers=lambda: not is_silent)
     statuses = await asyncio.gather(status_of(admission), status_of(admission, "/api/v1/me/"))

@@ -96,7 +96,7 @@ def test_a_slow_query_is_no_silent_server(monkeypatch: pytest.MonkeyPatch) -> No
         assert cursor.fetchone() == ("", 1)
 
 
-def test_a_query_to_a_silent_server_ends_and_no_thread_waits(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_query_to_a_silent_server_ends_and_frees_its_thread(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_silence, "SILENCE_SECONDS", 0.1)
     monkeypatch.setattr(database_silence, "ANSWER_SECONDS", 0.1)
     server = database_silence.server_at("127.0.0.1", relay.port)

@@ -243,7 +243,7 @@ def windows(dog: Watchdog, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], N
     return pass_by
 
 
-def test_time_beyond_the_share_is_noted_once_and_superadmins_are_told(
+def test_time_beyond_the_share_is_noted_and_reported_once(
     host: Host, driver: Driver, run: Callable[..., None], windows: Callable[[int], None]
 ) -> None:
     admin = make_user(is_superuser=True)
@@ -259,7 +259,7 @@ def test_time_beyond_the_share_is_noted_once_and_superadmins_are_told(
     assert text_of(told).title == f"{session.name} takes more GPU time than its share"
 
 
-def test_time_beyond_the_share_for_three_windows_can_end_the_session(
+def test_three_windows_beyond_the_share_can_end_the_session(
     host: Host, driver: Driver, run: Callable[..., None], windows: Callable[[int], None]
 ) -> None:
     host.group.end_gpu_overuse = True

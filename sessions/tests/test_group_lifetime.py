@@ -41,7 +41,7 @@ def test_the_strictest_limit_ends_a_session(group: ResourceGroup, policy: timede
     assert ("resource group" in session.detail) == (hours == 2)
 
 
-def test_a_waiting_one_is_planned_by_it_unless_it_may_choose(group: ResourceGroup) -> None:
+def test_waiting_session_of_one_group_is_planned_by_it(group: ResourceGroup) -> None:
     session = make_session(resource_group=group)
     assert bound_of(session) == 2 * HOUR
     Session.objects.update(group_choices=[group.pk, make_group().pk])

@@ -69,7 +69,7 @@ def test_an_interactive_session_ends_with_the_reason() -> None:
     assert (victim.status, victim.reason, victim.detail) == (Status.TERMINATED, Reason.PREEMPTED, preemption.ENDED)
 
 
-def test_a_batch_session_returns_to_the_queue_and_pays_for_its_use() -> None:
+def test_batch_session_returns_to_the_queue_and_is_charged() -> None:
     victim = preempted(**BATCH, started_at=timezone.now() - timedelta(hours=1))
     created_at, host = victim.created_at, victim.host_id
     runner.stop(MemoryRuntime(uuid4().hex, "here"), victim.pk, victim.attempt)
@@ -90,7 +90,7 @@ def test_a_batch_session_returns_a_bounded_number_of_times() -> None:
     assert victim.detail == preemption.LAST.format(count=MAX_PREEMPTIONS + 1)
 
 
-def test_an_owner_can_end_it_for_good_while_it_is_stopped() -> None:
+def test_owner_can_end_it_for_good_while_stopping() -> None:
     victim = preempted(**BATCH)
     old_view = Session.objects.get(pk=victim.pk)
     services.terminate(victim, actor=victim.owner)
@@ -99,7 +99,7 @@ def test_an_owner_can_end_it_for_good_while_it_is_stopped() -> None:
     assert (victim.status, victim.reason) == (Status.TERMINATED, Reason.USER_REQUEST)
 
 
-def test_ending_it_once_it_is_back_in_the_queue_cancels_it() -> None:
+def test_ending_it_back_in_the_queue_cancels_it() -> None:
     victim = preempted(**BATCH)
     old_view = Session.objects.get(pk=victim.pk)
     runner.stop(MemoryRuntime(uuid4().hex, "here"), victim.pk, victim.attempt)

@@ -110,7 +110,7 @@ def test_members_share_the_limits_of_their_project(host: Host) -> None:
     assert second.status == Status.SCHEDULED
 
 
-def test_lowering_a_limit_holds_for_those_who_wait_and_ends_nobody(host: Host) -> None:
+def test_lowered_limit_holds_for_the_queue_and_ends_nobody(host: Host) -> None:
     owner = make_user()
     project = make_project(owner, policy=make_policy(max_sessions=2))
     running = run_session(host=host, owner=owner, project=project)

@@ -133,7 +133,7 @@ def test_the_grace_period_starts_with_the_loss() -> None:
     assert now(session)[0] == Status.RUNNING
 
 
-def test_grace_of_a_lost_host_is_told_by_the_databases_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_grace_of_a_lost_host_uses_the_database_clock(monkeypatch: pytest.MonkeyPatch) -> None:
     session = run_session()
     conversion = Conversion.objects.create(
         session=session, name="mine", tag="1", image=make_image(), host=session.host, recipe="FROM scratch"

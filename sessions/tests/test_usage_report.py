@@ -35,7 +35,7 @@ def lived(*changes: tuple[Status, float], **fields: object) -> Session:
     return session
 
 
-def test_what_was_held_waited_for_and_idle_is_summed_by_day() -> None:
+def test_held_waiting_and_idle_hours_are_summed_by_day() -> None:
     group = make_group(fgpu_per_gpu=2)
     session = lived(
         *((S.PENDING, 18), (S.SCHEDULED, 20), (S.PENDING, 20.5), (S.SCHEDULED, 21), (S.RUNNING, 22)),
@@ -64,7 +64,7 @@ def test_what_was_held_waited_for_and_idle_is_summed_by_day() -> None:
     assert [round(used.gpu_hours, 3) for _, used in report.days] == [1.75, 3, 0]
 
 
-def test_what_still_runs_counts_until_now_and_other_waits_not_at_all() -> None:
+def test_running_sessions_count_until_now() -> None:
     other = lived((S.PENDING, 0), (S.TERMINATED, 6))
     waits = lived((S.PENDING, 1))
     waits.depends_on.add(other)

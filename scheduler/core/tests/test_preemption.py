@@ -80,7 +80,7 @@ def test_no_smaller_set_of_sessions_makes_room(random: Random) -> None:
 
 @many
 @given(random=st.randoms(use_true_random=False))
-def test_what_is_decided_covers_the_request_once_the_victims_are_gone(random: Random) -> None:
+def test_decision_covers_the_request_without_its_victims(random: Random) -> None:
     world, sessions = random_host(random)
     cluster = ClusterState(world)
     (group,) = cluster.groups.values()
