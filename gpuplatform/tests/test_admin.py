@@ -20,7 +20,7 @@ from accounts import audit, invitations
 from accounts.models import AccountInvitation, ApiToken, Project, ResourcePolicy, SshKey, User
 from endpoints.services import share
 from folders.models import Folder, FolderShare, StorageRoot
-from resources.admin import APP_ICONS
+from resources.image_admin import APP_ICONS
 from resources.models import Host, HostStatus, Image, ImagePull, Installation, Preset, Registry, ResourceGroup
 from resources.units import GIB, MIB
 from sessions.lifecycle import Status
