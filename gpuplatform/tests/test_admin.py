@@ -1,6 +1,5 @@
 """The administration: open to superadmins for every model, shut to everybody else."""
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
@@ -8,9 +7,6 @@ from django.conf import settings
 from django.contrib import admin
 from django.db import connection
 from django.db.models import Model
-from django.db.models.signals import pre_save
-from django.http import HttpResponse
-from django.http.response import HttpResponseBase
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
@@ -20,16 +16,14 @@ from accounts import audit, invitations
 from accounts.models import AccountInvitation, ApiToken, Project, ResourcePolicy, SshKey, User
 from endpoints.services import share
 from folders.models import Folder, FolderShare, StorageRoot
+from gpuplatform.tests.admin_pages import text_of, url
 from resources.image_admin import APP_ICONS
 from resources.models import Host, HostStatus, Image, ImagePull, Installation, Preset, Registry, ResourceGroup
-from resources.units import GIB, MIB
 from sessions.lifecycle import Status
 from sessions.models import Conversion, Endpoint, GpuShare, IdleRule, Lease, Session, SessionEvent
 from tests.factories import (
-    PASSWORD,
     make_endpoint,
     make_folder,
-    make_group,
     make_host,
     make_image,
     make_policy,
@@ -52,16 +46,6 @@ WRITTEN_BY_SERVICES = (Conversion, Endpoint, Folder, Session, SessionEvent, Leas
 pytestmark = pytest.mark.django_db
 
 
-@pytest.fixture
-def superadmin(client: Client) -> Client:
-    client.force_login(make_user(is_superuser=True), backend="django.contrib.auth.backends.ModelBackend")
-    return client
-
-
-def url(model: type[Model], page: str, *args: object) -> str:
-    return reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_{page}", args=args)
-
-
 def populate() -> None:
     """Make at least one row of every model."""
     session = run_session(fgpu=2500)
@@ -79,11 +63,6 @@ def populate() -> None:
     audit.record(session.owner, "changed", session, {})
     IdleRule.objects.create(name="Nights", idle_timeout=timedelta(hours=8))
     invitations.invite("new@example.org", policy=make_policy(), project=None, by=session.owner)
-
-
-def text_of(page: HttpResponseBase) -> str:
-    assert isinstance(page, HttpResponse)
-    return page.content.decode()
 
 
 def test_every_model_of_ours_is_administered() -> None:
@@ -180,213 +159,6 @@ def test_messages_and_errors_are_in_the_readers_language(superadmin: Client) -> 
     form = {"name": "p", "cpu": "1", "memory": "8", "shared_memory": "64m", "fgpu": "0.5"}
     refused = superadmin.post(url(Preset, "add"), form, headers=korean)
     assert refused.context["adminform"].form.errors["memory"] == ["'8'에 단위가 없습니다. 예: 4g 또는 512m."]
-
-
-NO_APPS = {"apps-TOTAL_FORMS": "0", "apps-INITIAL_FORMS": "0"}
-
-
-def test_amounts_are_typed_as_people_write_them(superadmin: Client) -> None:
-    form = {"environment": "Any", "version": "1", "reference": "any/image:1", "is_enabled": "on", "min_cpu": "1"}
-    form |= NO_APPS
-    superadmin.post(url(Image, "add"), form | {"min_memory": "1.5g", "min_fgpu": "0.35"})
-    image = Image.objects.get()
-    assert (image.min_memory, image.min_fgpu) == (1536 * MIB, 350)
-    page = text_of(superadmin.get(url(Image, "change", image.pk)))
-    assert 'value="1536m"' in page
-    assert 'value="0.35"' in page
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("memory", "lots"),
-        ("memory", "8"),
-        ("shared_memory", "64"),
-        ("memory", "-1"),
-        ("memory", "9999999999t"),
-        ("fgpu", "0.355"),
-        ("fgpu", "9999999"),
-        ("cpu", "9" * 20),
-    ],
-)
-def test_a_wrong_amount_is_told_at_its_field(superadmin: Client, field: str, value: str) -> None:
-    form = {"name": "p", "cpu": "1", "memory": "1g", "shared_memory": "64m", "fgpu": "0.5"} | {field: value}
-    answer = superadmin.post(url(Preset, "add"), form)
-    assert answer.status_code == 200
-    assert list(answer.context["adminform"].form.errors) == [field]
-    assert not Preset.objects.exists()
-
-
-def test_an_empty_limit_is_unlimited(superadmin: Client) -> None:
-    policy = make_policy(memory=5 * GIB + 1, fgpu=None)
-    form = {
-        "name": policy.name,
-        "memory": f"{5 * GIB + 1}b",
-        "fgpu": "",
-        "cpu": "",
-        "max_sessions": "3",
-        "max_extension": "0",
-        "share_weight": "100",
-    }
-    superadmin.post(url(ResourcePolicy, "change", policy.pk), form)
-    policy.refresh_from_db()
-    assert (policy.memory, policy.fgpu, policy.max_sessions) == (5 * GIB + 1, None, 3)
-
-
-def group_form(group: ResourceGroup, **changes: object) -> dict[str, object]:
-    rules = {"placement": "pack", "queue_order": "fifo", "ageing": "06:00:00", "reservation_delay": "01:00:00"}
-    rules |= {
-        "start_allowance": "00:05:00",
-        "preemption_grace": "00:02:00",
-        "preemptible_charge_percent": "50",
-        "half_life": "1 00:00:00",
-        "starvation_limit": "1 00:00:00",
-        "sharing": "cap",
-        "allow_interactive": "on",
-        "allow_batch": "on",
-    }
-    return {"name": group.name, "fgpu_per_gpu": 2, "host_loss_grace": "00:10:00", "is_active": "on"} | rules | changes
-
-
-def test_saving_a_group_says_what_changes_for_the_queue(superadmin: Client) -> None:
-    group = make_group()
-    make_session(resource_group=group)
-    make_session(resource_group=group, kind="batch", command="true")
-    form = group_form(group, queue_order="fair", pending_timeout="01:00:00")
-    for name in ("allow_batch", "is_active"):
-        del form[name]
-    answer = superadmin.post(url(ResourceGroup, "change", group.pk), form, follow=True)
-    assert [str(message) for message in answer.context["messages"]][:5] == [
-        "2 sessions wait here, and start once the group is active again.",
-        "1 waiting session is of a kind that the group takes no longer; it keeps its place.",
-        "2 sessions wait here whose owners may not use the group any more; they keep their places.",
-        "2 sessions wait here; the queue is ordered anew.",
-        "2 sessions wait here; those that have waited for that long are cancelled.",
-    ]
-    del form["allow_interactive"]
-    answer = superadmin.post(url(ResourceGroup, "change", group.pk), form)
-    assert list(answer.context["adminform"].form.errors) == ["allow_batch"]
-
-
-def test_fgpu_per_gpu_is_fixed_while_leases_exist(superadmin: Client) -> None:
-    session = run_session(fgpu=500)
-    group = session.resource_group
-    answer = superadmin.post(url(ResourceGroup, "change", group.pk), group_form(group, fgpu_per_gpu=4))
-    assert "cannot change while sessions hold resources" in str(answer.context["adminform"].form.errors["fgpu_per_gpu"])
-    assert superadmin.post(url(ResourceGroup, "change", group.pk), group_form(group, name="new")).status_code == 302
-    idle = make_group()
-    assert superadmin.post(url(ResourceGroup, "change", idle.pk), group_form(idle, fgpu_per_gpu=4)).status_code == 302
-
-
-@pytest.mark.django_db(transaction=True)
-def test_a_lease_between_validation_and_save_is_reported(superadmin: Client) -> None:
-    group = make_group(fgpu_per_gpu=2)
-    host = make_host(group=group, gpus=1)
-    held: list[Session] = []
-
-    def lease_elsewhere() -> None:
-        held.append(run_session(host=host, fgpu=500))
-        connection.close()
-
-    def meddle(**kwargs: object) -> None:
-        if not held:
-            with ThreadPoolExecutor(1) as elsewhere:
-                elsewhere.submit(lease_elsewhere).result()
-
-    pre_save.connect(meddle, sender=ResourceGroup)
-    try:
-        answer = superadmin.post(url(ResourceGroup, "change", group.pk), group_form(group, fgpu_per_gpu=4))
-    finally:
-        pre_save.disconnect(meddle, sender=ResourceGroup)
-    assert list(answer.context["adminform"].form.errors) == ["fgpu_per_gpu"]
-    assert ResourceGroup.objects.get(pk=group.pk).fgpu_per_gpu == 2
-
-
-@pytest.mark.parametrize(
-    ("changes", "field", "words"),
-    [
-        ({"shared_memory": "4g"}, "shared_memory", "cannot be above 2 GiB"),
-        ({"shared_memory": "0m"}, "shared_memory", "at least 1 MiB"),
-    ],
-)
-def test_an_impossible_preset_is_refused(superadmin: Client, changes: dict[str, str], field: str, words: str) -> None:
-    form = {"name": "half", "cpu": "1", "memory": "2g", "shared_memory": "64m", "fgpu": "0.5"}
-    answer = superadmin.post(url(Preset, "add"), form | changes)
-    errors = answer.context["adminform"].form.errors
-    assert list(errors) == [field]
-    assert words in str(errors[field])
-    assert superadmin.post(url(Preset, "add"), form).status_code == 302
-
-
-@pytest.mark.parametrize(
-    ("changes", "field", "words"),
-    [
-        ({"reference": "UPPER CASE!!"}, "reference", "is not an image reference"),
-        ({"is_default": "on"}, "is_default", "Python 3.11 is already the default"),
-    ],
-)
-def test_an_invalid_image_is_refused(superadmin: Client, changes: dict[str, str], field: str, words: str) -> None:
-    make_image(environment="Python", version="3.11", is_default=True)
-    form = {"environment": "Python", "version": "3.14", "reference": "python:3.14", "min_cpu": "1"}
-    form |= {"min_memory": "64m", "min_fgpu": "0"} | NO_APPS
-    answer = superadmin.post(url(Image, "add"), form | changes)
-    errors = answer.context["adminform"].form.errors
-    assert list(errors) == [field]
-    assert words in str(errors[field])
-    assert superadmin.post(url(Image, "add"), form).status_code == 302
-
-
-def test_apps_are_edited_with_their_image(superadmin: Client) -> None:
-    image = make_image()
-    form = {name: str(getattr(image, name)) for name in ("environment", "version", "reference", "min_cpu")}
-    form |= {"min_memory": "64m", "min_fgpu": "0", "apps-TOTAL_FORMS": "1", "apps-INITIAL_FORMS": "0"}
-    app = {"name": "code", "title": "Code", "port": "8080", "command": "cd data\r\nexec code \\\r\n --all"}
-    app |= {"readiness_path": "/", "start_path": "/", "position": "0"}
-    form |= {f"apps-0-{name}": value for name, value in app.items()}
-    answer = superadmin.post(url(Image, "change", image.pk), form | {"apps-0-start_path": "https://evil.example"})
-    assert answer.status_code == 200
-    assert superadmin.post(url(Image, "change", image.pk), form).status_code == 302
-    assert image.apps.get().command == "cd data\nexec code \\\n --all"
-
-
-def test_a_hosts_group_is_fixed_while_leases_exist(superadmin: Client) -> None:
-    host, elsewhere = run_session().host, make_group()
-    assert host is not None
-    inline = {"gpus-TOTAL_FORMS": "0", "gpus-INITIAL_FORMS": "0"}
-    answer = superadmin.post(url(Host, "change", host.pk), {"group": elsewhere.pk} | inline)
-    assert list(answer.context["adminform"].form.errors) == ["group"]
-    idle = make_host()
-    assert superadmin.post(url(Host, "change", idle.pk), {"group": elsewhere.pk} | inline).status_code == 302
-
-
-def test_users_are_created_and_found_by_email(superadmin: Client) -> None:
-    policy = make_policy()
-    inline = {"ResourceGroup_users-TOTAL_FORMS": "0", "ResourceGroup_users-INITIAL_FORMS": "0"}
-    inline |= {"memberships-TOTAL_FORMS": "0", "memberships-INITIAL_FORMS": "0"}
-    form = {"email": "New@example.org", "policy": policy.pk, "usable_password": "true"} | inline
-    form |= {"password1": PASSWORD, "password2": PASSWORD}
-    assert superadmin.post(url(User, "add"), form).status_code == 302
-    assert User.objects.get(email="new@example.org").check_password(PASSWORD)
-    again = superadmin.post(url(User, "add"), form | {"email": "new@EXAMPLE.org"})
-    assert list(again.context["adminform"].form.errors) == ["email"]
-
-
-def test_admins_change_passwords_and_revoke_tokens(superadmin: Client) -> None:
-    user = make_user()
-    row, _ = ApiToken.objects.issue(user)
-    form = {"password1": "another long one", "password2": "another long one", "usable_password": "true"}
-    assert superadmin.post(reverse("admin:auth_user_password_change", args=[user.pk]), form).status_code == 302
-    user.refresh_from_db()
-    assert user.check_password("another long one")
-    assert superadmin.post(url(ApiToken, "delete", row.pk), {"post": "yes"}).status_code == 302
-    assert not ApiToken.objects.exists()
-
-
-@pytest.mark.parametrize("model", [Preset, ResourceGroup, ResourcePolicy, Image])
-def test_the_unit_is_written_as_everywhere(superadmin: Client, model: type[Model]) -> None:
-    page = text_of(superadmin.get(url(model, "add")))
-    assert "fGPU" in page
-    assert "FGPU" not in page
 
 
 def test_the_site_has_our_name(superadmin: Client) -> None:
