@@ -38,7 +38,7 @@ GROUPS: Final = (
         "users",
         (
             *("accounts.User", "accounts.ResourcePolicy", "accounts.AccountInvitation", "accounts.ApiToken"),
-            *("accounts.SshKey", "accounts.AuditEntry"),
+            *("accounts.Project", "accounts.SshKey", "accounts.AuditEntry", "notifications.Announcement"),
         ),
     ),
     AdminSection(

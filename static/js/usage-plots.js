@@ -6,7 +6,6 @@ import { PLOTS, columns, timeMark, top } from "#usage-series";
 
 const EVERY_MS = 10_000;
 const HEIGHT = 144;
-const MIN_AXIS_SECONDS = 60;
 const COLOURS = ["is-first", "is-second", "is-limit", "is-grid"];
 let card = null;
 let latest = null;
@@ -79,7 +78,6 @@ function options(name, place, width) {
     legend: { show: false },
     cursor: { y: false, drag: { x: false, y: false }, sync: { key: "usage" }, points: { size: 6 } },
     scales: {
-      x: { range: (_, begin, end) => [Math.min(begin, end - MIN_AXIS_SECONDS), end] }, // one point alone has no length
       y: { range: (_, low, high) => [0, top(most, high, least)] },
     },
     axes: [

@@ -6,6 +6,7 @@ const MIB = 2 ** 20;
 const GAP_STEPS = 2.5; // records that are further apart are not joined by a line
 const DAY_SECONDS = 86_400;
 const SHORT_SECONDS = 600; // marks are less than a minute apart
+const MIN_AXIS_SECONDS = 60;
 const LEAST_RATE = 10_000; // bytes per second that a plot of the network reaches at least
 
 const clock = new Intl.DateTimeFormat(locale, { hour: "2-digit", minute: "2-digit" });
@@ -28,6 +29,9 @@ export function columns(stats, readers) {
     columnsOf[0].push(at);
     readers.forEach((read, place) => columnsOf[place + 1].push(read(point)));
     before = at;
+  }
+  if (before - columnsOf[0][0] < MIN_AXIS_SECONDS) { // uPlot has no time axis for one point alone
+    columnsOf.forEach((column, place) => column.unshift(place ? null : before - MIN_AXIS_SECONDS));
   }
   return columnsOf;
 }

@@ -13,6 +13,12 @@ test("a gap in the records is a point without values", () => {
   assert.deepEqual(values, [1.5, 1.5, null, 1.5, 1.5]);
 });
 
+test("the first points have a minute of time axis", () => {
+  const [moments, values] = columns({ ...STATS, points: [POINT] }, PLOTS.cpu.readers);
+  assert.deepEqual(moments.map((moment) => moment - moments[0]), [0, 60]);
+  assert.deepEqual(values, [null, 1.5]);
+});
+
 test("no points are no columns", () => {
   assert.deepEqual(columns({ ...STATS, points: [] }, PLOTS.network.readers), [[], [], []]);
 });
