@@ -115,7 +115,7 @@ def test_an_image_holds_changes_but_no_home(host: Host, owner: User, client: API
         }
 
         second = run(host, owner, made)
-        assert run_in(client, second, "cat /opt/tool/file; ls /bin/wget /home/work").startswith("new\n")
+        assert run_in(client, second, "exec 2>&1; cat /opt/tool/file; ls /bin/wget /home/work").startswith("new\n")
         assert "mine-alone" not in run_in(client, second, "cat /root/notes /tmp/scratch /home/work/.ssh/id_rsa")
 
 
