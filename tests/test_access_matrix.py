@@ -23,6 +23,7 @@ from accounts.invitation_models import TOKEN_LENGTH
 from accounts.models import ApiToken, SshKey, User
 from folders import services as folder_services
 from folders import storage
+from notifications.models import Notification
 from sessions.models import Conversion
 from tests.factories import make_endpoint, make_host, make_image, make_project, make_root, make_user, run_session
 
@@ -75,6 +76,8 @@ class World:
                 "upload_id": token.uid,
                 "announcement_id": "999999999",
                 "login_id": "999999999",
+                "loginsession-pk": "999999999",
+                "notification-pk": Notification.objects.filter(user=owner).latest("pk").pk,
                 "secret": "x" * 43,
                 "token": "x" * TOKEN_LENGTH,
             },
