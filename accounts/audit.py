@@ -10,7 +10,7 @@ from accounts.models import AuditEntry, User
 
 Changes = Mapping[str, tuple[str | None, str | None]]  # {field: (before, after)}
 
-SECRET: Final = re.compile("password|secret|token|digest|private")  # in names of fields
+SECRET: Final = re.compile("password|secret|token|digest|private|post_data|get_data|session_hash")  # in names of fields
 HIDDEN: Final = "***"
 MAX_VALUE_LENGTH: Final = 500
 MOMENTS: Final = ("_at", "last_login")  # ends of names of fields that change by themselves
