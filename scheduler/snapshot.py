@@ -4,7 +4,7 @@ import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
-from operator import itemgetter
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from django.db import connection
@@ -12,7 +12,6 @@ from django.db.models import (
     Count,
     F,
     Max,
-    Q,
     QuerySet,
     TextField,
 )
@@ -30,6 +29,7 @@ from scheduler.core.types import (
     Shape,
     Snapshot,
     Traits,
+    in_groups,
 )
 from scheduler.fair_use import Used, has_fair_group, load_used, load_weights, used_by_owners_of
 from scheduler.host_traits import OfferedTraits, load_traits, needed_traits, trait_names
@@ -46,10 +46,8 @@ from sessions.models import (
 from sessions.preemption import StoredClaim
 
 NO_DEPENDENCY: Final = EPOCH  # in place of the time of the last success, for sessions without dependencies
-NOTHING_MORE: Final = (False, (), False)  # the last three fields of a request, which other code sets
 TURN_PATIENCE: Final = timedelta(seconds=10)  # for the pass over a group that a session prefers
 CHANGE_RETENTION_SECONDS: Final = 300  # longer than the interval at which every reader reads everything again
-WaitingRow = tuple[Any, ...]
 _CHANGED: Final = """
     WITH changed AS (
         SELECT unnest(sessions) AS id FROM compute_change WHERE xid >= %(since)s::xid8
@@ -64,6 +62,49 @@ _DELETE_OLD: Final = """
     DELETE FROM compute_change
     WHERE xid < %(before)s::xid8 AND at < clock_timestamp() - %(seconds)s * interval '1 second'
 """
+
+
+class WaitingRow(NamedTuple):
+    """A row of a waiting session, by whose fields the query asks for columns."""
+
+    id: str
+    owner_id: int
+    group_id: int
+    cpu: int
+    memory: int
+    fgpu: int
+    avoided_hosts: list[int]
+    required_roots: list[int]
+    wanted_roots: list[int]
+    priority: int
+    since: datetime  # since when it waits for capacity, dependencies aside
+    duration: timedelta | None
+    project_id: int | None
+    image_id: int
+    architecture: str
+    is_local: bool
+    charge_percent: int
+    is_preemptible: bool
+    not_before: datetime | None
+    refused_until: datetime | None
+    group_choices: list[int]  # the preferred first; empty where it waits for one group
+    gpu_model: str
+    min_gpu_memory: int
+    parked_on: str | None  # name of the host
+    claim: str | None  # JSON
+    group_waits: str  # JSON
+    reason: str
+    detail: str
+    eta: datetime | None
+    eta_reason: str
+
+    def groups(self) -> Sequence[int]:
+        """Return the ids of the groups that it waits for, the preferred first."""
+        return self.group_choices or (self.group_id,)
+
+    def waits_for(self, group_id: int | None) -> bool:
+        """Return whether it waits for a group; None is any."""
+        return group_id is None or group_id in self.groups()
 
 
 class WaitingSession(NamedTuple):
@@ -119,14 +160,14 @@ class StateChanges:
 
 
 def load(now: datetime, group_id: int | None = None) -> FullState:
-    """Return the whole state, or that of a group; sixteen queries, two more with a fair group, one with projects.
+    """Return the whole state, or that of a group; fifteen queries, two more with a fair group, one with projects.
 
     Inactive groups offer no host. The state of a group has its hosts, those who wait for it, and all that runs:
     elsewhere it counts against limits alone.
     """
     since = oldest_open_transaction()
     traits = load_traits()
-    waiting, claims = _with_preemption(_waiting(None, traits.offered, group_id), None, group_id)
+    waiting, claims = _waiting(None, traits.offered, group_id)
     queue = tuple(
         session.request
         for session in waiting
@@ -182,7 +223,7 @@ def load_changes(
     ids = frozenset(changed)
     if not ids:
         return StateChanges(ids=ids, since=next_since)
-    waiting, claims = _with_preemption(_waiting(ids, offered, group_id), ids, group_id)
+    waiting, claims = _waiting(ids, offered, group_id)
     return StateChanges(
         ids=ids,
         waiting=waiting,
@@ -213,78 +254,67 @@ def oldest_open_transaction() -> str:
         return str(cursor.fetchone()[0])
 
 
-def _waiting(ids: Collection[str] | None, offered: OfferedTraits, group_id: int | None = None) -> list[WaitingSession]:
-    """Return the waiting sessions, or those of `ids`, in the order of the queue; takes two queries."""
-    rows = [row for row in fetch(_waiting_rows, ids) if group_id in (None, row[2]) or group_id in row[19]]
+def _waiting(
+    ids: Collection[str] | None, offered: OfferedTraits, group_id: int | None = None
+) -> tuple[list[WaitingSession], dict[str, StoredClaim]]:
+    """Return the waiting sessions, or those of `ids`, in the order of the queue, and their claims in the group by id.
+
+    Takes two queries.
+    """
+    rows = [row for row in map(WaitingRow._make, fetch(_waiting_rows, ids)) if row.waits_for(group_id)]
     freed = _dependencies(ids) if rows else {}
     if freed:
-        rows = [_since_freed(row, freed) for row in rows]
-    rows.sort(key=itemgetter(9, 0))  # by joining time, then id; faster here than in the database
-    rows.sort(key=itemgetter(8), reverse=True)  # by priority; the sort is stable
-    return [
+        rows = [row._replace(since=max(row.since, freed.get(row.id) or NO_DEPENDENCY)) for row in rows]
+    rows.sort(key=attrgetter("since", "id"))  # by joining time, then id; faster here than in the database
+    rows.sort(key=attrgetter("priority"), reverse=True)  # the sort is stable
+    waiting = [
         WaitingSession(
             _request(row, offered, group_id),
-            row[14],
-            freed.get(row[0], NO_DEPENDENCY) is not None,
-            row[18],
-            bool(row[19]),
+            row.not_before,
+            freed.get(row.id, NO_DEPENDENCY) is not None,
+            row.refused_until,
+            bool(row.group_choices),
             *_turn_and_status(row, group_id),
         )
         for row in rows
-        if not row[19] or group_id is None or group_id in row[19]
     ]
-
-
-def _with_preemption(
-    waiting: list[WaitingSession], ids: Collection[str] | None, group_id: int | None
-) -> tuple[list[WaitingSession], dict[str, StoredClaim]]:
-    """Return the waiting sessions with what is preemptible marked, and their claims in the group; takes one query."""
-    rows = {row[0]: row for row in (fetch(_preemption_rows, ids) if waiting else ())}
-    claims = {name: StoredClaim.from_json(json.loads(claim)) for name, _, claim in rows.values() if claim}
-    marked = [
-        session._replace(request=session.request._replace(is_preemptible=True))
-        if session.request.id in rows and rows[session.request.id][1]
-        else session
-        for session in waiting
-    ]
-    return marked, {name: claim for name, claim in claims.items() if group_id in (None, claim.group_id)}
-
-
-def _preemption_rows(sessions: SessionQuerySet) -> QuerySet[Session, tuple[str, bool, Any]]:
-    """Return the rows behind `_with_preemption`: of those that are preemptible, or for which others end."""
-    concerned = sessions.filter(Q(is_preemptible=True) | Q(claim__isnull=False), status=Status.PENDING)
-    return concerned.values_list("pk", "is_preemptible", "claim")
+    claims = {row.id: StoredClaim.from_json(json.loads(row.claim)) for row in rows if row.claim is not None}
+    return waiting, {name: claim for name, claim in claims.items() if group_id in (None, claim.group_id)}
 
 
 def _request(row: WaitingRow, offered: OfferedTraits, group_id: int | None) -> SessionRequest:
     """Return the request of a session in a group; for the whole state, with its alternatives in other groups."""
-    choices = row[19] or row[2:3] if group_id is None else (group_id,)
-    requests = [
-        SessionRequest._make(
-            (*row[:2], each, *row[3:6], tuple(row[6]), _traits(row, offered, each), *row[8:14], *NOTHING_MORE)
-        )
-        for each in choices
-    ]
-    if len(requests) == 1:
-        is_alternative = bool(row[19]) and requests[0].group_id != row[19][0]
-        return requests[0]._replace(is_alternative=True) if is_alternative else requests[0]
-    return requests[0]._replace(alternatives=tuple(other._replace(is_alternative=True) for other in requests[1:]))
+    first, *others = row.groups() if group_id is None else (group_id,)
+    request = SessionRequest(
+        id=row.id,
+        owner_id=row.owner_id,
+        group_id=first,
+        cpu=row.cpu,
+        memory_bytes=row.memory,
+        fgpu_milli=row.fgpu,
+        avoided_host_ids=tuple(row.avoided_hosts),
+        traits=_traits(row, offered, first),
+        priority=row.priority,
+        queued_at=row.since,
+        duration=row.duration,
+        project_id=row.project_id,
+        image_id=row.image_id,
+        charge_percent=row.charge_percent,
+        is_preemptible=row.is_preemptible,
+        is_alternative=first != row.groups()[0],
+    )
+    return in_groups(request, {other: _traits(row, offered, other) for other in others}) if others else request
 
 
 def _turn_and_status(row: WaitingRow, group_id: int | None) -> tuple[datetime | None, WaitStatus]:
     """Return when it is this group's turn, if not at once, and the wait status as this group has written it."""
-    if not row[19] or group_id is None:
-        return None, WaitStatus._make(row[24:])
-    told = group_waits.read(row[22])
-    preferred = row[19][: row[19].index(group_id)]
+    if not row.group_choices or group_id is None:
+        return None, WaitStatus(row.id, row.reason, row.detail, row.eta, row.eta_reason)
+    told = group_waits.read(row.group_waits)
+    preferred = row.group_choices[: row.group_choices.index(group_id)]
     is_turn = all(str(each) in told and told[str(each)].reason not in group_waits.NOT_TRIED for each in preferred)
     status = told.get(str(group_id), group_waits.NOTHING_WRITTEN)
-    return None if is_turn else row[9] + TURN_PATIENCE, WaitStatus(row[0], *status)
-
-
-def _since_freed(row: WaitingRow, freed: Mapping[str, datetime | None]) -> WaitingRow:
-    """Return the row with the time since which it waits for capacity alone."""
-    return (*row[:9], max(row[9], freed.get(row[0]) or NO_DEPENDENCY), *row[10:])
+    return None if is_turn else row.since + TURN_PATIENCE, WaitStatus(row.id, *status)
 
 
 def _traits(row: WaitingRow, offered: OfferedTraits, group_id: int) -> Traits:
@@ -292,32 +322,31 @@ def _traits(row: WaitingRow, offered: OfferedTraits, group_id: int) -> Traits:
     return needed_traits(
         group_id,
         offered,
-        shape=Shape(*row[3:6]),
-        required_roots=row[7],
-        wanted_roots=row[15],
-        image_id=row[12],
-        architecture=row[16],
-        is_local=row[17],
-        gpu_model=row[20],
-        min_gpu_memory=row[21],
-        parked_on=row[23],
+        shape=Shape(row.cpu, row.memory, row.fgpu),
+        required_roots=row.required_roots,
+        wanted_roots=row.wanted_roots,
+        image_id=row.image_id,
+        architecture=row.architecture,
+        is_local=row.is_local,
+        gpu_model=row.gpu_model,
+        min_gpu_memory=row.min_gpu_memory,
+        parked_on=row.parked_on,
     )
 
 
-def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, WaitingRow]:
-    """Return the rows behind `_waiting`."""
-    return sessions.filter(status=Status.PENDING).values_list(
-        *("id", "owner_id", "resource_group_id", "cpu", "memory", "fgpu", "avoided_hosts"),
-        *("required_roots", "priority"),
-        Greatest("created_at", "not_before"),  # since when it waits for capacity, dependencies aside
-        time_bound(),
-        "project_id",
-        *("image_id", "charge_percent", "not_before", "wanted_roots", "image__architecture", "image__is_local"),
-        *("refused_until", "group_choices", "gpu_model", "min_gpu_memory", Cast("group_waits", TextField())),
-        "parked_on__name",
-        F("id"),
-        *("reason", "detail", "eta", "eta_reason"),
-    )
+def _waiting_rows(sessions: SessionQuerySet) -> QuerySet[Session, tuple[Any, ...]]:
+    """Return the rows behind `_waiting`, whose columns are the fields of `WaitingRow`."""
+    columns: dict[str, Any] = {name: F(name) for name in WaitingRow._fields} | {
+        "group_id": F("resource_group_id"),
+        "since": Greatest("created_at", "not_before"),
+        "duration": time_bound(),
+        "architecture": F("image__architecture"),
+        "is_local": F("image__is_local"),
+        "group_waits": Cast("group_waits", TextField()),
+        "parked_on": F("parked_on__name"),
+        "claim": Cast("claim", TextField()),
+    }
+    return sessions.filter(status=Status.PENDING).values_list(*columns.values())
 
 
 def _dependencies(ids: Collection[str] | None) -> dict[str, datetime | None]:
