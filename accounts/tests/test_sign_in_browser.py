@@ -9,7 +9,7 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal.auth import format_hotp_value, hotp_value
 from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.core.cache import cache
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from accounts.models import User
 from tests.browser import SLOW_MS, note_refusals
@@ -110,8 +110,13 @@ def test_an_app_and_a_passkey_sign_in(page: Page, user: User) -> None:
 
     page.goto("/accounts/second-factor/passkeys/add/")
     page.get_by_label("Password").fill(PASSWORD)
-    page.get_by_role("button", name="Confirm").click()
+    held: list[Route] = []
+    page.route("**/passkeys.*js", lambda route: held.append(route), times=1)
+    with page.expect_request("**/passkeys.*js"):
+        page.get_by_role("button", name="Confirm").click()
     page.get_by_label("Name").fill("laptop")
+    expect(page.get_by_role("button", name="Add")).to_be_disabled()  # until its script has come
+    held.pop().continue_()
     page.get_by_role("button", name="Add").click()
     expect(page.get_by_role("main")).to_contain_text("signs in alone")
     assert Authenticator.objects.filter(type="webauthn").count() == 1

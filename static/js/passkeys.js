@@ -1,4 +1,5 @@
 // Forms with [data-passkey]: "add" makes a passkey, "use" and "sign-in" use one; what the browser gives is sent with the form.
+// They come hidden or disabled: sent before this script runs, a form would carry no credential.
 import { gettext } from "#i18n";
 
 const browser = globalThis.webauthnJSON; // of webauthn-json, which reads and writes WebAuthn's binary values as JSON
@@ -46,10 +47,10 @@ async function send(event) {
 
 for (const form of document.querySelectorAll("form[data-passkey]")) {
   if (browser?.supported()) {
-    form.hidden = false;
     form.addEventListener("submit", send);
+    form.hidden = false;
+    form.querySelector("[type=submit]").disabled = false;
   } else if (form.dataset.passkey === "add") {
     show(form, gettext("This browser has no passkeys, or the page did not come over HTTPS."));
-    form.addEventListener("submit", (event) => event.preventDefault());
   }
 }
