@@ -14,6 +14,8 @@ from django.core.exceptions import ValidationError
 from django.core.validators import validate_email
 from django.db.models import QuerySet
 from django.http import HttpRequest
+from django.urls import NoReverseMatch, reverse
+from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from accounts import invitations, second_factors
@@ -84,7 +86,7 @@ class UserAdmin(DjangoUserAdmin[User]):
     @admin.action(description="Remove second factors of selected users", permissions=("change",))
     def remove_second_factors(self, request: HttpRequest, users: QuerySet[User]) -> None:
         """Let users who have lost their second factors sign in with the password alone; sign their browsers out."""
-        count = sum(bool(second_factors.remove_all(user)) for user in users)
+        count = sum(bool(second_factors.remove_all(user, actor=cast(User, request.user))) for user in users)
         text = ngettext("%(count)d user had second factors.", "%(count)d users had second factors.", count)
         self.message_user(request, text % {"count": count}, messages.SUCCESS)
 
@@ -131,12 +133,25 @@ class SshKeyAdmin(admin.ModelAdmin[SshKey]):
 class AuditEntryAdmin(admin.ModelAdmin[AuditEntry]):
     """The audit log, read-only."""
 
-    list_display = ("at", "actor_email", "action", "object_type", "object_text", "changes_text", "address")
-    list_filter = ("at", "action", "object_type")
-    search_fields = ("actor_email", "object_text", "object_id", "action")
+    list_display = ("at", "actor_name", "source", "action", "object_type", "object_link", "changes_text", "address")
+    list_filter = ("at", "source", "action", "object_type")
+    search_fields = ("actor_name", "object_text", "object_id", "action")
     date_hierarchy = "at"
-    fields = ("at", "actor", "actor_email", "address", "action", "object_type", "object_id", "object_text", "changes")
+    fields = (
+        *("at", "actor", "actor_name", "source", "address", "action", "object_type", "object_id", "object_link"),
+        "changes",
+    )
     list_select_related = ("actor",)
+
+    @admin.display(description="object", ordering="object_text")
+    def object_link(self, entry: AuditEntry) -> str:
+        """Return the object's name, as a link to where the administration shows it; it may be gone."""
+        name = entry.object_type.lower().replace(".", "_")
+        try:
+            address = reverse(f"admin:{name}_change", args=[entry.object_id])
+        except NoReverseMatch:
+            return entry.object_text
+        return format_html('<a href="{}">{}</a>', address, entry.object_text or entry.object_id)
 
     @admin.display(description="Changes")
     def changes_text(self, entry: AuditEntry) -> str:

@@ -79,10 +79,9 @@ class InvitationViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, A
             made, link = invitations.invite(data["email"], policy=policy, project=data.get("project"), by=by)
         except invitations.InvitationError as error:
             raise ValidationError({"email": [str(error)]}) from error
-        audit.record(by, "invite", made, audit.difference({}, audit.values_of(made)))
         return Response({**InvitationSerializer(made).data, "link": link}, status=status.HTTP_201_CREATED)
 
     def perform_destroy(self, instance: AccountInvitation) -> None:
         """Withdraw the invitation: its link is void."""
-        audit.record(user_of(self.request), "withdraw invitation", instance, {})
-        instance.delete()
+        with audit.act(user_of(self.request), "withdraw invitation", instance):
+            instance.delete()

@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from accounts import mail
+from accounts import audit, mail
 from accounts.invitation_models import AccountInvitation
 from accounts.language import language_of
 from accounts.models import Membership, Project, ResourcePolicy, User
@@ -41,9 +41,11 @@ def invite(email: str, *, policy: ResourcePolicy, project: Project | None, by: U
     token = secrets.token_urlsafe(TOKEN_BYTES)
     chosen = {"policy": policy, "project": project, "invited_by": by, "digest": _digest(token)}
     times = {"created_at": timezone.now(), "expires_at": timezone.now() + LIFETIME}
-    invitation, _made = AccountInvitation.objects.update_or_create(
-        email=email, accepted_at=None, defaults=chosen | times
-    )
+    with audit.act(by, "invite") as made:
+        invitation, _made = AccountInvitation.objects.update_or_create(
+            email=email, accepted_at=None, defaults=chosen | times
+        )
+        made.append(invitation)
     link = mail.public_address(reverse("accounts:invitation", args=[token]))
     mail.send_soon(_message(invitation, link))
     logger.info("user %s: invited %s", by.pk, email)

@@ -11,7 +11,7 @@ from django.contrib.auth.signals import user_login_failed
 from django.dispatch import receiver
 from django.http import HttpRequest
 
-from accounts import logins
+from accounts import audit, logins
 from accounts.models import User
 
 logger = logging.getLogger(__name__)
@@ -67,11 +67,12 @@ def require_password(user: User) -> None:
         passkey.save(update_fields=["data"])
 
 
-def remove_all(user: User) -> int:
+def remove_all(user: User, *, actor: User) -> int:
     """Remove the second factors of a user who has lost them, and sign the user out; return how many there were."""
     removed, _ = Authenticator.objects.filter(user=user).delete()
     if removed:
         logins.end_all(user)
+        audit.record(actor, "remove second factors", user, {"second factors": (str(removed), None)})
         logger.info("user %s: %d second factors were removed", user.pk, removed)
     return int(removed)
 

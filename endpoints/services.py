@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from django.db import transaction
 from django.utils import timezone
 
+from accounts import audit
 from accounts.models import User
 from endpoints import ports, revocations
 from proxy.signing import digest
@@ -81,6 +82,7 @@ def open_app(session: Session, app: str, *, actor: User, preferred_port: int | N
     return Opened(endpoint, note)
 
 
+@audit.recorded_for_others("publish app", "session.owner_id")
 def publish(endpoint: Endpoint, *, until: datetime | None = None, actor: User) -> Endpoint:
     """Let anybody who knows the address use the app, until the given time or the end of its session.
 
@@ -102,6 +104,7 @@ def publish(endpoint: Endpoint, *, until: datetime | None = None, actor: User) -
     return row
 
 
+@audit.recorded_for_others("unpublish app", "session.owner_id")
 def unpublish(endpoint: Endpoint, *, actor: User | None) -> Endpoint:
     """End public access to the app; without effect if it is not public. No actor: its time is over.
 
@@ -132,9 +135,12 @@ def share(endpoint: Endpoint, *, expires: datetime, note: str = "", actor: User)
         _check_policy(row, "expires")
         link = row.share_links.create(digest=digest(secret), note=note, created_by=actor, expires_at=expires)
         _record(row, f"Shared until {expires:%Y-%m-%d %H:%M} UTC: {link}", actor)
+        if actor != row.session.owner:
+            audit.record(actor, "share app", row, {"expires": (None, f"{expires:%Y-%m-%d %H:%M} UTC")})
     return Shared(link, secret)
 
 
+@audit.recorded_for_others("revoke share link", "endpoint.session.owner_id")
 def revoke(link: ShareLink, *, actor: User | None) -> None:
     """Revoke the link, and the cookies issued by it; without effect if revoked already. No actor: it has expired.
 
@@ -149,6 +155,7 @@ def revoke(link: ShareLink, *, actor: User | None) -> None:
         _renew_session_key(endpoint)
 
 
+@audit.recorded_for_others("close app", "session.owner_id")
 def close(endpoint: Endpoint, *, actor: User) -> None:
     """Close the app to everybody and revoke its links; its process keeps running in the container."""
     with _locked(endpoint) as row:

@@ -1,15 +1,15 @@
 """The part of the administration that records what administrators do, for every model of the site."""
 
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from django.contrib.admin import ModelAdmin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
-from django.db import transaction
+from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
-from django.forms import BaseModelForm, BaseModelFormSet
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
+from django.forms import BaseModelForm, BaseModelFormSet, ModelChoiceField, ModelMultipleChoiceField
+from django.http import HttpRequest, HttpResponse
 
-from accounts import audit, logins
+from accounts import audit
 from accounts.models import User
 
 VALUES: Final = "values"  # a part of the message that Django's own log of the administration skips
@@ -38,26 +38,23 @@ class AuditedAdmin(ModelAdmin[Any]):
 
     def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> Any:
         """Record deletions with the values that are lost."""
-        for row in queryset:
-            _record(request, "deleted", row, audit.difference(audit.values_of(row), {}))
+        rows = {audit.key_of(row): row for row in queryset}
+        for key, values in audit.stored_values({key: type(row) for key, row in rows.items()}).items():
+            _record(request, "deleted", rows[key], audit.difference(type(rows[key]), values, {}))
         return super().log_deletions(request, queryset)
 
+    def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        """Show or save the form; an object whose act a service records is not recorded again."""
+        with audit.once():
+            return super().changeform_view(request, *args, **kwargs)
+
     def response_action(self, request: HttpRequest, queryset: QuerySet[Any], *args: Any) -> HttpResponse | None:
-        """Carry out an action and record what it changed; a page that asks for more is not yet an act."""
+        """Carry out an action and record what it changed; one that leads to a form changes nothing yet."""
         chosen = request.POST.getlist(ACTION_CHECKBOX_NAME)
-        rows = list(queryset.model._default_manager.filter(pk__in=chosen[:MAX_ACTION_ROWS]))
-        before = {row.pk: audit.values_of(row) for row in rows}
-        with transaction.atomic():
-            response = super().response_action(request, queryset, *args)
-            name = next((name for name in request.POST.getlist("action") if name), "")
-            if isinstance(response, HttpResponseRedirect) and name and name != "delete_selected":
-                after = queryset.model._default_manager.in_bulk(list(before))
-                for row in rows:
-                    changes = audit.difference(
-                        before[row.pk], audit.values_of(after[row.pk]) if row.pk in after else {}
-                    )
-                    _record(request, name, row, changes)
-        return response
+        rows = queryset.model._default_manager.filter(pk__in=chosen[:MAX_ACTION_ROWS])
+        name = next((name for name in request.POST.getlist("action") if name), "")
+        with audit.act(cast(User, request.user), name, *rows):
+            return super().response_action(request, queryset, *args)
 
     def _record(self, request: HttpRequest, action: str, obj: Model, message: Any) -> Any:
         """Record the act and return the message for Django's log."""
@@ -69,16 +66,32 @@ class AuditedAdmin(ModelAdmin[Any]):
 
 def _record(request: HttpRequest, action: str, obj: Model, changes: audit.Changes) -> None:
     if isinstance(request.user, User):
-        audit.record(request.user, action, obj, changes, address=logins.address_of(request))
+        audit.record(request.user, action, obj, changes)
 
 
 def _form_changes(form: BaseModelForm[Any]) -> dict[str, tuple[str | None, str | None]]:
-    """Return {field: (before, after)} of the fields that were changed."""
-    return {
-        name: (audit.as_text(name, form.initial.get(name)), audit.as_text(name, form.cleaned_data.get(name)))
-        for name in form.changed_data
-        if name in form.cleaned_data
-    }
+    """Return {field: (before, after)} of the fields that were changed; of several objects, those taken and added."""
+    changes = {}
+    for name in form.changed_data:
+        if name not in form.cleaned_data:
+            continue
+        old, new = _initial(form, name), form.cleaned_data[name]
+        if isinstance(new, QuerySet):
+            before, after = set(map(str, old or ())), set(map(str, new))
+            old, new = list(before - after), list(after - before)
+        changes[name] = (audit.as_text(name, old), audit.as_text(name, new))
+    return changes
+
+
+def _initial(form: BaseModelForm[Any], name: str) -> Any:
+    """Return the value that the field had, for a foreign key the object."""
+    old, field = form.initial.get(name), form.fields[name]
+    if not isinstance(field, ModelChoiceField) or isinstance(field, ModelMultipleChoiceField):
+        return old
+    try:
+        return field.to_python(old) or old
+    except ValidationError:
+        return old
 
 
 def _inline_changes(formsets: list[BaseModelFormSet[Any, Any]]) -> dict[str, tuple[str | None, str | None]]:
@@ -86,8 +99,11 @@ def _inline_changes(formsets: list[BaseModelFormSet[Any, Any]]) -> dict[str, tup
     changes: dict[str, tuple[str | None, str | None]] = {}
     for formset in formsets:
         changes |= {_name(row): (None, str(row)) for row in formset.new_objects}
-        changes |= {_name(row): (", ".join(fields), str(row)) for row, fields in formset.changed_objects}
         changes |= {_name(row): (str(row), None) for row in formset.deleted_objects}
+        changed = {row.pk for row, _ in formset.changed_objects}
+        for form in formset.initial_forms:
+            if form.instance.pk in changed:
+                changes |= {f"{_name(form.instance)}: {name}": both for name, both in _form_changes(form).items()}
     return changes
 
 

@@ -90,7 +90,6 @@ COMPUTE_SSH_ADDRESS = env("COMPUTE_SSH_ADDRESS", default="127.0.0.1:8022")
 
 INSTALLED_APPS = [
     "gpuplatform.admin_config.Administration",
-    "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",
     "django.contrib.messages",
@@ -111,6 +110,7 @@ INSTALLED_APPS = [
     "translation",
     "restapi",
     "accounts",
+    "django.contrib.auth",  # after accounts, whose commands of the same names record what they do
     "resources",
     "hostaccess",
     "folders",
@@ -139,6 +139,7 @@ MIDDLEWARE = [
     "django_htmx.middleware.HtmxMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "accounts.middleware.RecordLogins",
+    "accounts.middleware.audit_origin",
     "axes.middleware.AxesMiddleware",
 ]
 

@@ -1,6 +1,6 @@
 """Administration of images and their apps, and of registries."""
 
-from typing import Any
+from typing import Any, cast
 
 from django.contrib import admin, messages
 from django.db import models
@@ -10,6 +10,8 @@ from django.http import HttpRequest
 from django.utils.html import format_html
 from django.utils.translation import gettext, ngettext
 
+from accounts import audit
+from accounts.models import User
 from resources.admin_amounts import AmountsAdmin, fgpu_column, memory_column
 from resources.forms import ImageForm, RegistryForm
 from resources.images import builds, pulls
@@ -74,6 +76,7 @@ class ImageAdmin(AmountsAdmin):
         pulled = [image for image in images if pulls.can_be_pulled(image)]
         for image in pulled:
             pulls.request(image, hosts)
+            audit.record(cast(User, request.user), "pull", image, {"hosts": (None, audit.as_text("hosts", hosts))})
         if left := len(images) - len(pulled):
             text = ngettext(
                 "%(count)s image left out: no registry has what is built here or made from a session.",

@@ -12,9 +12,9 @@ from django.utils.translation import gettext, ngettext
 from accounts.models import User
 from resources.admin import UserWithGroupsAdmin
 from resources.units import fgpu_text, size_text
-from sessions import services
+from sessions import account_ends, services
 from sessions.idle_admin import IdleRuleAdmin
-from sessions.lifecycle import Reason, Status
+from sessions.lifecycle import Status
 from sessions.models import Conversion, GpuShare, IdleRule, Lease, Mount, Session, SessionEvent
 
 
@@ -46,24 +46,21 @@ class UserWithSessionsAdmin(UserWithGroupsAdmin):
     @admin.action(description="Disable selected users; what runs goes on", permissions=["change"])
     def disable(self, request: HttpRequest, users: QuerySet[User]) -> None:
         """Disable these accounts but the caller's own; what waits for them is cancelled."""
-        self._disable(request, users)
+        self._disable(request, users, ends_sessions=False)
 
     @admin.action(description="Disable selected users and end their sessions", permissions=["change"])
     def disable_and_end(self, request: HttpRequest, users: QuerySet[User]) -> None:
         """Disable these accounts but the caller's own, and end what runs for them."""
-        for user in self._disable(request, users):
-            for session in Session.objects.live().filter(owner=user):
-                services.end(session, Reason.ADMIN_REQUEST, "The account was disabled.", actor=cast(User, request.user))
+        self._disable(request, users, ends_sessions=True)
 
-    def _disable(self, request: HttpRequest, users: QuerySet[User]) -> list[User]:
-        """Disable all users but the caller, say how many, and return them."""
-        chosen = list(users.exclude(pk=cast(User, request.user).pk))
+    def _disable(self, request: HttpRequest, users: QuerySet[User], *, ends_sessions: bool) -> None:
+        """Disable all users but the caller, and say how many."""
+        actor = cast(User, request.user)
+        chosen = list(users.exclude(pk=actor.pk))
         for user in chosen:
-            user.is_active = False
-            user.save(update_fields=["is_active"])
+            account_ends.disable(user, actor=actor, ends_sessions=ends_sessions)
         text = ngettext("%(count)s user is disabled.", "%(count)s users are disabled.", len(chosen))
         self.message_user(request, text % {"count": len(chosen)}, messages.SUCCESS)
-        return chosen
 
 
 class EventInline(admin.TabularInline[SessionEvent, Session]):

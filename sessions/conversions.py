@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from django.dispatch import Signal
 from django.utils import timezone
 
+from accounts import audit
 from accounts.models import User
 from resources.images.references import reference_problem
 from resources.kick import kick_scheduler
@@ -67,6 +68,8 @@ def request(session: Session, *, actor: User, name: str, tag: str, description: 
             if session.host:
                 notify.send_to_host(session.host.name, "convert_session", str(conversion.pk))
             notify.sessions_changed([(session.pk, session.owner_id)])
+            if actor != session.owner:
+                audit.record(actor, "convert", session, {"image": (None, conversion.reference)})
     except IntegrityError:
         raise RejectedError({GENERAL: "This session is being saved as an image already."}) from None
     return conversion

@@ -3,8 +3,6 @@
 import logging
 from datetime import datetime
 
-from django.db import transaction
-
 from accounts import audit
 from accounts.models import User
 from resources import services as hosts
@@ -31,16 +29,20 @@ def drain(host: Host, *, end_at: datetime | None, reason: str, actor: User) -> l
 
     Return the sessions on it; the timeline of each tells its owner. A second drain replaces the first.
     """
-    with transaction.atomic():
-        before = audit.values_of(host)
+    with audit.act(actor, "drain", host):
         hosts.set_drain(host, end_at=end_at, reason=reason)
-        audit.record(actor, "drain", host, audit.difference(before, audit.values_of(host)))
         sessions = sessions_on(host)
         if end_at is not None:
             SessionEvent.objects.bulk_create(_event(session, host, end_at, actor) for session in sessions)
         notify.sessions_changed([(session.pk, session.owner_id) for session in sessions])
     logger.info("host %s: drained by %s, %d sessions left, end at %s", host, actor, len(sessions), end_at)
     return sessions
+
+
+def undrain(host: Host, *, actor: User) -> None:
+    """Place sessions on the host again, which ends a drain."""
+    with audit.act(actor, "uncordon", host):
+        hosts.cordon(Host.objects.filter(pk=host.pk), cordoned=False)
 
 
 def _event(session: Session, host: Host, end_at: datetime, actor: User) -> SessionEvent:

@@ -8,6 +8,7 @@ from django.db.models import Min
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from accounts import audit
 from accounts.models import User
 from resources.kick import kick_scheduler
 from resources.units import span_text
@@ -73,7 +74,8 @@ def extend(session_id: str, by: timedelta, *, actor: User) -> Session:
             bounds = {"least": span_text(MIN_EXTENSION), "most": span_text(most)}
             raise RejectedError({"by": _("It can run longer by %(least)s to %(most)s.") % bounds})
         session.extension += by
-        Session.objects.filter(pk=session.pk).update(extension=session.extension)
+        with audit.act_for_other(session.owner_id, actor, "extend", session):
+            Session.objects.filter(pk=session.pk).update(extension=session.extension)
         SessionEvent.objects.create(
             session=session,
             old_status=session.status,

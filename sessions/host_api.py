@@ -11,7 +11,6 @@ from rest_framework.response import Response
 from accounts.api import user_of
 from accounts.models import User
 from accounts.serializers import StrictSerializer
-from resources import services as hosts
 from resources.models import Host
 from restapi.views import ApiView
 from sessions import drains
@@ -53,7 +52,7 @@ class HostDrainView(ApiView):
     @extend_schema(request=None, responses={204: None})
     def delete(self, request: Request, name: str) -> Response:
         """Place sessions on the host again."""
-        hosts.cordon(Host.objects.filter(pk=_host(user_of(request), name).pk), cordoned=False)
+        drains.undrain(_host(user := user_of(request), name), actor=user)
         return Response(status=status.HTTP_204_NO_CONTENT)
 
 

@@ -15,6 +15,7 @@ from django.db.models.functions import Coalesce, Greatest
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
+from accounts import audit
 from accounts.language import language_of
 from accounts.models import User
 from resources.units import span_text
@@ -277,6 +278,7 @@ def snooze(session_id: str, by: timedelta, *, actor: User) -> datetime:
             raise RejectedError({"by": _("It can be put off by %(least)s to %(most)s.") % bounds})
         notice.ends_at = max(notice.ends_at, timezone.now()) + by
         notice.snoozed += by
-        notice.save(update_fields=["ends_at", "snoozed"])
+        with audit.act_for_other(notice.session.owner_id, actor, "snooze", notice):
+            notice.save(update_fields=["ends_at", "snoozed"])
         notes.note(notice.session, Reason.SNOOZED, f"Goes on idle for {span_text(by)} longer.", actor=actor)
     return notice.ends_at

@@ -14,7 +14,7 @@ from django.db.models.functions import Least
 from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from accounts import limits
+from accounts import audit, limits
 from accounts.limits import Amounts
 from accounts.models import User
 from accounts.policies import least
@@ -105,6 +105,7 @@ def kept_until_expression() -> Combinable:
     return F("status_at") + Least("owner__policy__max_parked_time", "project__policy__max_parked_time")
 
 
+@audit.recorded_for_others("park")
 def park(
     session: Session, reason: Reason = Reason.PARKED, detail: str = PARKED_BY_OWNER, *, actor: User | None = None
 ) -> None:
@@ -129,6 +130,7 @@ def park(
             raise RejectedError({GENERAL: _("Its status has just changed; try again.")}) from None
 
 
+@audit.recorded_for_others("resume")
 def resume(session: Session, *, actor: User | None = None) -> None:
     """Have the parked session wait for its host, to go on with its files. Does nothing if it waits or runs already.
 

@@ -4,6 +4,7 @@ from django.db import transaction
 from django.db.models import Count, Q, QuerySet
 from django.utils import timezone
 
+from accounts import audit
 from accounts.models import User
 from resources.models import Host, Image, ImageSource
 from sessions import notify
@@ -21,6 +22,7 @@ def visible_to(user: User) -> QuerySet[Image]:
     return images.annotate(live_sessions=live).prefetch_related("on_hosts__host").order_by("-created_at", "-pk")
 
 
+@audit.recorded_for_others("remove image")
 def delete(image: Image, *, actor: User | None) -> None:
     """Delete the image; its hosts remove it from their engines, and from the registry. Does nothing the second time.
 

@@ -9,6 +9,7 @@ from typing import Final
 from django.db import DataError, IntegrityError, InternalError, connection, transaction
 from django.utils import timezone
 
+from accounts import audit
 from accounts.limits import Amounts
 from accounts.models import Project, User
 from accounts.policies import bounds_of
@@ -109,6 +110,7 @@ def check(owner: User, request: LaunchRequest) -> MountPlan:
     return planned
 
 
+@audit.recorded_for_others("end")
 def terminate(session: Session, *, actor: User) -> None:
     """End the session: cancel a waiting one, stop a started one on its host. Does nothing once it has ended."""
     reason = Reason.USER_REQUEST if actor == session.owner else Reason.ADMIN_REQUEST
@@ -150,6 +152,7 @@ def _end_parking(session: Session, reason: Reason, detail: str, actor: User | No
     return has_changed
 
 
+@audit.recorded_for_others("rename")
 def rename(session: Session, name: str, *, actor: User) -> None:
     """Give the session another name; what runs in it goes on, under the host name that it has.
 
@@ -169,6 +172,7 @@ def rename(session: Session, name: str, *, actor: User) -> None:
     session.name = name
 
 
+@audit.recorded_for_others("force end")
 def force_end(session: Session, *, actor: User) -> None:
     """End the session at once and free its lease without waiting for its host, which removes the container later.
 

@@ -17,7 +17,6 @@ from accounts.models import User
 from accounts.requests import UserRequest
 from pages.overview.drain_form import DrainForm
 from pages.overview.gpu_map import rows_of, with_map
-from resources import services
 from resources.models import Host, HostImage, HostStatus, Image, ResourceGroup
 from sessions import drains
 from sessions.models import Session
@@ -99,7 +98,7 @@ def drain(request: UserRequest, name: str) -> HttpResponse:
 def take_back(request: UserRequest, name: str) -> HttpResponse:
     """Place sessions on the host again."""
     host = _managed(request.user, name)
-    services.cordon(Host.objects.filter(pk=host.pk), cordoned=False)
+    drains.undrain(host, actor=request.user)
     messages.success(request, _("%(host)s takes sessions again.") % {"host": host.name})
     return redirect("overview:host", host.name)
 

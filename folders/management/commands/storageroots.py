@@ -6,8 +6,8 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
-from django.db import transaction
 
+from accounts import audit
 from folders import roots
 from folders.files.roots import NotEmptyError
 from folders.models import HostRoot, StorageRoot
@@ -47,12 +47,13 @@ class Command(BaseCommand):
 
     def _add(self, options: dict[str, Any]) -> None:
         root = StorageRoot(name=options["name"], path=str(options["path"]), is_shared=options["shared"])
-        with transaction.atomic():
-            if options["default"]:
-                StorageRoot.objects.filter(is_default=True).update(is_default=False)
-                root.is_default = True
+        former = StorageRoot.objects.filter(is_default=True) if options["default"] else StorageRoot.objects.none()
+        with audit.act(None, "add storage root", *former) as made:
+            former.update(is_default=False)
+            root.is_default = options["default"]
             root.full_clean()
             root.save()
+            made.append(root)
             roots.mark(root)
         self.stdout.write(f"{root.name} at {root.path} holds data folders from now on")
 
@@ -61,6 +62,7 @@ class Command(BaseCommand):
         if root is None:
             raise CommandError(f"There is no storage root {name}.")
         roots.mark(root)
+        audit.record(None, "mark storage root", root, {})
         self.stdout.write(f"{root.path} is marked as the storage root {root.name}")
 
     def _list(self) -> None:

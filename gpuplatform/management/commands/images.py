@@ -11,13 +11,14 @@ from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 from django.db.models import Count, QuerySet
 
+from accounts import audit
 from accounts.models import User
 from hostaccess import keys
 from resources.images import pulls
 from resources.images.references import spellings
 from resources.images.scan import EnteredImage, ScanError, ScannedImage, enter, record, scan
 from resources.kick import kick_scheduler
-from resources.models import Host, HostImage, HostStatus, Image, ImagePull, ImageSource, PullState
+from resources.models import Host, HostImage, HostStatus, Image, ImagePull, ImageSource, Installation, PullState
 from resources.registries.credentials import CredentialsError, rekey
 from resources.units import fgpu_text, size_text
 from sessions import private_images
@@ -89,16 +90,16 @@ class Command(BaseCommand):
         **options: Any,
     ) -> None:
         scanned = None if no_scan else scan(reference)
-        image = enter(
-            EnteredImage(
-                reference=reference,
-                environment=environment,
-                version=image_version,
-                owner=None if owner is None else _user(owner),
-                is_enabled=not disabled,
-                scanned=scanned,
-            )
+        entered = EnteredImage(
+            reference=reference,
+            environment=environment,
+            version=image_version,
+            owner=None if owner is None else _user(owner),
+            is_enabled=not disabled,
+            scanned=scanned,
         )
+        with audit.act(None, "add image") as made:
+            made.append(image := enter(entered))
         kick_scheduler()
         for problem in scanned.labels.problems if scanned else ():
             self.stderr.write(f"{reference}: {problem}")
@@ -115,7 +116,8 @@ class Command(BaseCommand):
                 self.stderr.write(str(error))
                 continue
             if image := known.get(reference):
-                record(image, scanned)
+                with audit.act(None, "scan image", image):
+                    record(image, scanned)
             self.stdout.write(json.dumps(_described(reference, scanned)))
         if failed:
             raise CommandError(f"{len(failed)} of {len(references or known)} could not be scanned")
@@ -126,6 +128,7 @@ class Command(BaseCommand):
             raise CommandError(f"No registry has {image}: `manage.py build_images` on a host builds what it lacks.")
         hosts = _hosts(host)
         pulls.request(image, hosts)
+        audit.record(None, "pull image", image, {"hosts": (None, audit.as_text("hosts", hosts))})
         self.stdout.write(f"{reference} is pulled to {', '.join(each.name for each in hosts)}.")
         if not no_wait:
             self._follow(ImagePull.objects.filter(image=image, host__in=hosts).select_related("host"))
@@ -152,14 +155,18 @@ class Command(BaseCommand):
     def _remove(self, reference: str, **options: Any) -> None:
         image = _registered(reference)
         try:
-            private_images.delete(image, actor=None)
+            with audit.act(None, "remove image", image):
+                private_images.delete(image, actor=None)
         except RejectedError as error:
             raise CommandError(" ".join(error.errors.values())) from error
         self.stdout.write(f"{image} is no longer offered. Hosts keep what they have of an image that a registry has.")
 
     def _rekey(self, **options: Any) -> None:
+        registries, hosts = rekey(), keys.rekey()
+        counts = {"registries": (None, str(registries)), "hosts": (None, str(hosts))}
+        audit.record(None, "encrypt again", Installation.objects.get_or_create()[0], counts)
         self.stdout.write(
-            f"{rekey()} passwords of registries and {keys.rekey()} keys of hosts are encrypted with this SECRET_KEY."
+            f"{registries} passwords of registries and {hosts} keys of hosts are encrypted with this SECRET_KEY."
         )
 
     def _print(self, rows: Sequence[Sequence[str]]) -> None:

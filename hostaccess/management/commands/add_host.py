@@ -7,7 +7,9 @@ from django.conf import settings
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
 
+from accounts import audit
 from hostaccess import services
+from hostaccess.models import HostAccess
 from hostaccess.roles import RolesUnavailableError
 
 
@@ -24,7 +26,9 @@ class Command(BaseCommand):
     def handle(self, *args: Any, name: str, group: str, **options: Any) -> None:
         """Print what is to be run on the host."""
         try:
-            invitation = services.add(name, group)
+            with audit.act(None, "add host") as made:
+                invitation = services.add(name, group)
+                made.append(HostAccess.objects.get(name=name))
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error
         except RolesUnavailableError as error:

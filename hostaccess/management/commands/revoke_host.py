@@ -5,9 +5,11 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from accounts import audit
 from hostaccess import services
 from hostaccess.redis_users import RedisUsersUnavailableError
 from hostaccess.roles import RolesUnavailableError
+from resources.models import Host
 
 
 class Command(BaseCommand):
@@ -27,6 +29,7 @@ class Command(BaseCommand):
             raise CommandError(f"{error} Run this command again.") from error
         if not is_revoked:
             raise CommandError(f"There are no credentials of a host {name}.")
+        audit.record(None, "revoke host", Host.objects.filter(name=name).first() or Host(name=name), {})
         self.stdout.write(
             f"Host {name} has no access any more. It is cordoned, its sessions cannot be reached, and end as those of "
             "a lost host do. "
