@@ -83,8 +83,16 @@ class PlaceSerializer(serializers.Serializer[Any]):
     ahead = serializers.IntegerField(allow_null=True, help_text="Sessions of its group that are served before it")
     own_ahead = serializers.IntegerField(allow_null=True, help_text="Of these, the same owner's")
     order = serializers.ChoiceField([order.value for order in QueueOrder], allow_null=True)
-    used_percent = serializers.IntegerField(allow_null=True, help_text="Fair order: its owner's part of recent use")
+    used_percent = serializers.IntegerField(
+        allow_null=True, help_text="Fair order: part of recent use, of project or owner"
+    )
     fair_percent = serializers.IntegerField(allow_null=True, help_text="Fair order: the part due by weight")
+    member_used_percent = serializers.IntegerField(
+        allow_null=True, help_text="Fair order, for a session of a project: its owner's part of what the project used"
+    )
+    member_fair_percent = serializers.IntegerField(
+        allow_null=True, help_text="Fair order, for a session of a project: its owner's part due among the members"
+    )
 
 
 class PlaceView(ApiView):

@@ -1,15 +1,15 @@
-"""Reads what users have used of resource groups, and their weights."""
+"""Reads what users and projects have used of resource groups, and their weights."""
 
 from collections.abc import Collection, Mapping
 
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Coalesce
 
-from accounts.models import DEFAULT_WEIGHT, User
-from scheduler.core.types import DecayedUsage, QueueOrder, Rules
+from accounts.models import DEFAULT_WEIGHT, Project, User
+from scheduler.core.types import Association, DecayedUsage, QueueOrder, Rules
 from sessions.models import FairUse, Session
 
-Used = dict[tuple[int, int], DecayedUsage]  # by group and user
+Used = dict[tuple[int, Association], DecayedUsage]  # by group
 
 
 def has_fair_group(rules: Mapping[int, Rules]) -> bool:
@@ -29,14 +29,15 @@ def used_by_owners_of(session_ids: Collection[str]) -> Used:
     return _rows(FairUse.objects.filter(user__in=owner_ids)) if owner_ids else {}
 
 
-def load_weights() -> dict[int, int]:
-    """Return the weights that differ from the default, by user id; takes one query."""
+def load_weights() -> dict[Association, int]:
+    """Return the weights of users and projects that differ from the default; takes two queries."""
     users = User.objects.annotate(weight=Coalesce("share_weight", "policy__share_weight"))
-    return dict(users.filter(~Q(weight=DEFAULT_WEIGHT)).values_list("pk", "weight"))
+    own = users.filter(~Q(weight=DEFAULT_WEIGHT)).values_list("pk", "weight")
+    projects = Project.objects.exclude(share_weight=DEFAULT_WEIGHT).order_by().values_list("pk", "share_weight")
+    return {Association(0, pk): weight for pk, weight in own} | {Association(pk, 0): weight for pk, weight in projects}
 
 
 def _rows(uses: QuerySet[FairUse]) -> Used:
     amounts = ("cpu_seconds", "memory_byte_seconds", "fgpu_milli_seconds", "at")
-    return {
-        (row[0], row[1]): DecayedUsage(*row[2:]) for row in uses.order_by().values_list("group_id", "user_id", *amounts)
-    }
+    rows = uses.order_by().values_list("group_id", "project_id", "user_id", *amounts)
+    return {(row[0], Association(row[1] or 0, row[2])): DecayedUsage(*row[3:]) for row in rows}

@@ -11,6 +11,7 @@ from accounts.models import User
 from resources.models import ResourceGroup
 from scheduler.cluster_snapshot import hosts_of, rules_of
 from scheduler.core.types import LimitHolder, SessionRequest, Snapshot, entries_of
+from scheduler.fair_use import load_weights
 from scheduler.simulation.simulator import Job
 from sessions.models import Session, time_bound
 
@@ -22,7 +23,7 @@ def recorded(
 ) -> tuple[Snapshot, list[Job]]:
     """Return today's hosts, empty, and the latest `limit` sessions that have run since then, in one group or in all.
 
-    Users have today's limits. Takes four queries.
+    Users have today's limits, and they and projects today's weights. Takes six queries.
     """
     now = timezone.now()
     sessions = Session.objects.filter(started_at__isnull=False, created_at__gte=since)
@@ -32,7 +33,7 @@ def recorded(
         *("pk", "owner_id", "resource_group_id", "cpu", "memory", "fgpu", "priority"),
         Greatest("created_at", "not_before"),
         time_bound(),
-        *("started_at", Coalesce("ended_at", now), "group_choices"),
+        *("started_at", Coalesce("ended_at", now), "group_choices", "project_id"),
     )
     jobs = [
         Job(
@@ -49,6 +50,7 @@ def recorded(
             queue=(),
             owners={user.pk: LimitHolder(limits=user.policy.limits(), used=Amounts()) for user in owners},
             rules=rules_of(groups),
+            weights=load_weights(),
         ),
         jobs,
     )
@@ -56,6 +58,6 @@ def recorded(
 
 def _request(row: tuple[Any, ...], choices: set[int]) -> SessionRequest:
     """Return the request of a recorded session, which may start in any group of `choices` too."""
-    request = SessionRequest._make((*row[:6], (), (), *row[6:9], None, 0, 100, False, (), False))
+    request = SessionRequest._make((*row[:6], (), (), *row[6:9], row[12], 0, 100, False, (), False))
     others = sorted(choices - {request.group_id})
     return request._replace(alternatives=tuple(request._replace(group_id=each, is_alternative=True) for each in others))

@@ -1,11 +1,13 @@
 """Place of a waiting session in its group's queue, by the state of this process. Writes nothing."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import datetime
 
 from django.utils import timezone
 
 from scheduler import estimate
-from scheduler.core.types import QueueOrder
+from scheduler.core.fair_share import DueParts, FairShares
+from scheduler.core.types import Association, QueueOrder, association_of
 from sessions.lifecycle import Status
 from sessions.models import Session
 
@@ -17,8 +19,10 @@ class QueuePlace:
     ahead: int
     own_ahead: int  # of the same owner
     order: QueueOrder
-    used_percent: int | None = None  # of all that was used lately, by its owner
+    used_percent: int | None = None  # of all that was used lately, by its project, or by its owner without one
     fair_percent: int | None = None  # of what all who wait or run there are due, by weight
+    member_used_percent: int | None = None  # of what its project used, by its owner; None without a project
+    member_fair_percent: int | None = None  # of what the members of its project who wait or run there are due
 
     @property
     def is_fair(self) -> bool:
@@ -47,14 +51,19 @@ def place_of(session: Session) -> QueuePlace | None:
         own = sum(request.owner_id == session.owner_id for request in ahead)
         if shares is None:
             return QueuePlace(ahead=len(ahead), own_ahead=own, order=QueueOrder.FIFO)
-        waiting = queue.owners_in(group_id)
-        parts = shares.parts(now)
-        used = parts.get(session.owner_id, 0.0) / (sum(parts.values()) or 1.0)
-        fair = shares.weight(session.owner_id) / shares.active_weight(waiting)
-    return QueuePlace(
-        ahead=len(ahead),
-        own_ahead=own,
-        order=QueueOrder.FAIR,
-        used_percent=round(100 * used),
-        fair_percent=round(100 * fair),
-    )
+        due = shares.due(queue.associations_in(group_id))
+        place = QueuePlace(ahead=len(ahead), own_ahead=own, order=QueueOrder.FAIR)
+        mine = association_of(queue.requests[session.pk])
+        used, fair = _percents(shares, mine.branch, due, now)
+        place = replace(place, used_percent=used, fair_percent=fair)
+        if mine.project_id:
+            used, fair = _percents(shares, mine, due, now)
+            place = replace(place, member_used_percent=used, member_fair_percent=fair)
+        return place
+
+
+def _percents(shares: FairShares, holder: Association, due: DueParts, now: datetime) -> tuple[int, int]:
+    """Return what part an association has used, of what it and its siblings have, and what part it is due."""
+    parts = shares.parts(now, holder.parent)
+    used = parts.get(holder, 0.0) / (sum(parts.values()) or 1.0)
+    return round(100 * used), round(100 * due[holder])

@@ -13,6 +13,7 @@ from scheduler.core.group_state import GroupState
 from scheduler.core.queue_order import DEFAULT
 from scheduler.core.remaining_limits import UNLIMITED, RemainingLimits
 from scheduler.core.types import (
+    Association,
     DecayedUsage,
     HostView,
     LimitHolder,
@@ -225,25 +226,25 @@ class ClusterState:
         return session
 
     def fair_shares(self, group_id: int) -> FairShares | None:
-        """Return the use of a group by its users; None for groups without hosts."""
+        """Return the use of a group by users and projects; None for groups without hosts."""
         group = self.groups.get(group_id)
         if group is not None and group_id not in self._shares:
-            used = {owner_id: usage for (pool, owner_id), usage in self._used.items() if pool == group_id}
+            used = {holder: usage for (pool, holder), usage in self._used.items() if pool == group_id}
             running = group.running.values()
             self._shares[group_id] = FairShares(group.host_views, group.rules, running, used, self._weights)
         return self._shares.get(group_id)
 
-    def set_used(self, used: Mapping[tuple[int, int], DecayedUsage]) -> None:
-        """Replace what ended sessions have used, of these groups by these users."""
+    def set_used(self, used: Mapping[tuple[int, Association], DecayedUsage]) -> None:
+        """Replace what ended sessions have used, of these groups by these associations."""
         self._used.update(used)
-        for (group_id, owner_id), usage in used.items():
+        for (group_id, holder), usage in used.items():
             if group_id in self._shares:
-                self._shares[group_id].set_used(owner_id, usage)
+                self._shares[group_id].set_used(holder, usage)
 
-    def _used_now(self) -> dict[tuple[int, int], DecayedUsage]:
+    def _used_now(self) -> dict[tuple[int, Association], DecayedUsage]:
         """Return what ended sessions have used, those included that ended in this state."""
         return {
-            (group_id, owner_id): usage
+            (group_id, holder): usage
             for group_id, shares in self._shares.items()
-            for owner_id, usage in shares.used.items()
+            for holder, usage in shares.used.items()
         }

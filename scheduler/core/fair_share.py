@@ -1,38 +1,54 @@
-"""Fair share of a resource group: what users have used of it, decayed, by weight. Pure.
+"""Fair share of a resource group: what projects and users have used of it, decayed, by weight. Pure.
 
-A user's use is the largest part, over cores, memory and GPU, of what the group has, times the hours for which it was
-held: dominant-resource fairness (Ghodsi et al., NSDI 2011) over time. It decays exponentially, as in Slurm and
-HTCondor: after a half-life it counts half. What users hold now counts as one more hour at once, so that a pass which
-starts many sessions shares them out.
+Use is the largest part, over cores, memory and GPU, of what the group has, times the hours for which it was held:
+dominant-resource fairness (Ghodsi et al., NSDI 2011) over time. It decays exponentially, as in Slurm and HTCondor:
+after a half-life it counts half. What is held now counts as one more hour at once, so that a pass which starts many
+sessions shares them out.
+
+Shares have two levels, as in Slurm's Fair Tree: projects, and users without one, divide the group by their weights, and
+the members of a project divide its share by theirs.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from math import exp, fsum, log
 from operator import add
 from typing import Final
 
-from scheduler.core.types import EPOCH, DecayedUsage, HostView, Rules, RunningSession, SessionRequest
+from scheduler.core.types import (
+    EPOCH,
+    Association,
+    DecayedUsage,
+    HostView,
+    Rules,
+    RunningSession,
+    SessionRequest,
+    association_of,
+)
 
 AHEAD_SECONDS: Final = 3600.0  # of what is held now, counted as used already
-ASSURED_PART: Final = 0.5  # of a user's fair share, which no past use takes away
+ASSURED_PART: Final = 0.5  # of a fair share, which no past use takes away
 SCALE: Final = 10**6  # use is compared in microseconds of the whole group, per unit of weight
+STARVING: Final = 0  # first element of the key of a request whose owner is starving
+ALL: Final = Association(0, 0)
 Key = tuple[int, int, int, int]  # rank of a request: starving, priority, assured, use
+DueParts = Mapping[Association, float]  # of what siblings divide among them, or of the whole group
 _NOTHING: Final = (0.0, 0.0, 0.0)
 
 
 class FairShares:
-    """Use of one resource group by user, while sessions are placed and end."""
+    """Use of one resource group by associations, while sessions are placed and end."""
 
     def __init__(
         self,
         hosts: Iterable[HostView],
         rules: Rules,
         running: Iterable[RunningSession],
-        used: Mapping[int, DecayedUsage],
-        weights: Mapping[int, int],
+        used: Mapping[Association, DecayedUsage],
+        weights: Mapping[Association, int],
     ) -> None:
-        """Take the group's hosts and running sessions, and by user id what ended sessions have used, and weights."""
+        """Take the group's hosts and running sessions, what ended sessions have used, and weights."""
         hosts = tuple(hosts)
         self._totals = (
             sum(host.cpu for host in hosts),
@@ -41,96 +57,141 @@ class FairShares:
         )
         self._rules = rules
         self._decay = log(2) / rules.half_life.total_seconds()  # per second
-        self.used = dict(used)
+        self.used: dict[Association, DecayedUsage] = {}
         self._weights = weights
-        self._running: dict[int, dict[str, RunningSession]] = {}
-        self._held: dict[int, list[int]] = {}  # cores, bytes, milli-fGPU, each times the percentage that counts
-        self._bases: dict[int, tuple[float, float, float]] = {}  # use at `_now`, what is held now aside
+        self._known_weights: dict[Association, int] = {}
+        self._running: dict[Association, dict[str, RunningSession]] = {}
+        self._held: dict[Association, list[int]] = {}  # cores, bytes, milli-fGPU, each times the percentage that counts
+        self._members: dict[Association, set[Association]] = {}  # of each project
+        self._session_counts: Counter[int] = Counter()  # running sessions, by user
+        self._last_ends: dict[int, datetime] = {}  # when a user last had a session end
+        self._bases: dict[Association, tuple[float, float, float]] = {}  # use at `_now`, what is held now aside
         self._now: datetime | None = None
+        for holder, usage in used.items():
+            self.set_used(holder, usage)
         for session in running:
             self.add(session)
 
     def add(self, session: RunningSession) -> None:
         """Count a session that has started."""
-        self._running.setdefault(session.owner_id, {})[session.session_id] = session
+        holder = association_of(session)
+        self._note(holder)
+        self._running.setdefault(holder, {})[session.session_id] = session
+        self._session_counts[session.owner_id] += 1
         self._count(session, 1)
         if session.started_at != self._now:  # one that starts now has used nothing yet
-            self._bases.pop(session.owner_id, None)
+            self._forget_base(holder)
 
     def remove(self, session: RunningSession, ended_at: datetime | None = None) -> None:
         """Forget a session; with `ended_at`, record what it has used by then."""
-        mine = self._running[session.owner_id]
+        holder = association_of(session)
+        mine = self._running[holder]
         del mine[session.session_id]
         if not mine:
-            del self._running[session.owner_id]
+            del self._running[holder]
+        self._session_counts[session.owner_id] -= 1
         self._count(session, -1)
-        self._bases.pop(session.owner_id, None)
+        self._forget_base(holder)
         if ended_at is not None:
-            before = self._decayed(session.owner_id, ended_at)
-            cpu, memory, fgpu = map(add, before, self._use_of(session, ended_at))
-            self.used[session.owner_id] = DecayedUsage(cpu, memory, fgpu, ended_at)
+            cpu, memory, fgpu = map(add, self._decayed(holder, ended_at), self._use_of(session, ended_at))
+            self.set_used(holder, DecayedUsage(cpu, memory, fgpu, ended_at))
 
-    def set_used(self, owner_id: int, usage: DecayedUsage) -> None:
-        """Replace what ended sessions of a user have used."""
-        self.used[owner_id] = usage
-        self._bases.pop(owner_id, None)
+    def set_used(self, holder: Association, usage: DecayedUsage) -> None:
+        """Replace what the ended sessions of a user have used, for a project or without one."""
+        self._note(holder)
+        self.used[holder] = usage
+        self._last_ends[holder.user_id] = max(usage.at, self._last_ends.get(holder.user_id, usage.at))
+        self._forget_base(holder)
 
-    def weight(self, owner_id: int) -> int:
-        """Return the weight of a user."""
-        return self._weights.get(owner_id, self._rules.default_weight)
+    def weight(self, holder: Association) -> int:
+        """Return the weight of a project as a whole, or of a user, whose weight is the same in every project."""
+        found = self._known_weights.get(holder)
+        if found is None:
+            own = Association(0, holder.user_id) if holder.user_id else holder
+            found = self._known_weights[holder] = self._weights.get(own, self._rules.default_weight)
+        return found
 
-    def active_weight(self, waiting: Iterable[int]) -> int:
-        """Return the sum of the weights of those users, and of those who hold something."""
-        return sum(map(self.weight, self._running.keys() | set(waiting)))
+    def due(self, waiting: Iterable[Association]) -> DueParts:
+        """Return the parts due to all who wait, given here, or hold something: projects, their members, users."""
+        members = self._running.keys() | set(waiting)
+        holders = members | {member.branch for member in members}
+        sums: Counter[Association] = Counter()
+        for holder in holders:
+            sums[holder.parent] += self.weight(holder)
+        return {holder: self.weight(holder) / sums[holder.parent] for holder in holders}
 
-    def key(self, request: SessionRequest, now: datetime, active_weight: int) -> Key:
-        """Return the rank of a request: the lowest is served next.
+    def assured(self, due: DueParts) -> DueParts:
+        """Return the parts of the group that are assured to them."""
+        return {
+            holder: ASSURED_PART * part * (1 if holder.parent == ALL else due[holder.parent])
+            for holder, part in due.items()
+        }
 
-        First who has held nothing and waited for the group's starvation limit, the longest first. Then higher priority.
-        Then what stays within half of its owner's fair share, whatever was used before. Then by use, for the weight.
+    def key(self, holder: Association, request: SessionRequest, now: datetime, assured: DueParts) -> Key:
+        """Return the rank of a request among those of the siblings of `holder`, its owner or the project.
+
+        The lowest is served next. First is whose owner has held nothing and waited for the group's starvation limit,
+        the longest first. Then higher priority. Then what stays within the part `assured` to the holder, whatever was
+        used before. Then by use, for the weight.
         """
         owner_id = request.owner_id
-        if owner_id not in self._running:
-            since = max(request.queued_at, self.used[owner_id].at) if owner_id in self.used else request.queued_at
+        if not self._session_counts[owner_id]:
+            since = max(request.queued_at, self._last_ends.get(owner_id, request.queued_at))
             if now - since >= self._rules.starvation_limit:
-                return 0, 0, 0, (since - EPOCH) // timedelta(seconds=1)
-        held = self._held.get(owner_id, (0, 0, 0))
+                return STARVING, 0, 0, (since - EPOCH) // timedelta(seconds=1)
+        held = self._held.get(holder, (0, 0, 0))
         wanted = [mine + request.charge_percent * more for mine, more in zip(held, request.shape[:3], strict=True)]
-        fair_part = self.weight(owner_id) / active_weight
-        is_assured = self._part(wanted) / 100 <= ASSURED_PART * fair_part
-        return 1, -request.priority, not is_assured, self.use(owner_id, now)
+        is_assured = self._part(wanted) / 100 <= assured[holder]
+        return 1, -request.priority, not is_assured, self.use(holder, now)
 
-    def use(self, owner_id: int, now: datetime) -> int:
-        """Return a user's use: microseconds of the whole group, per unit of weight; what is held counts ahead."""
-        held = self._held.get(owner_id, (0, 0, 0))
+    def use(self, holder: Association, now: datetime) -> int:
+        """Return its use: microseconds of the whole group, per unit of weight; what is held counts ahead."""
+        held = self._held.get(holder, (0, 0, 0))
         seconds = [
-            base + AHEAD_SECONDS * amount / 100 for base, amount in zip(self.base(owner_id, now), held, strict=True)
+            base + AHEAD_SECONDS * amount / 100 for base, amount in zip(self.base(holder, now), held, strict=True)
         ]
-        return round(SCALE * self._part(seconds) / self.weight(owner_id))
+        return round(SCALE * self._part(seconds) / self.weight(holder))
 
-    def parts(self, now: datetime) -> dict[int, float]:
-        """Return what each user has used by now, in seconds of the whole group."""
-        return {owner_id: self._part(self.base(owner_id, now)) for owner_id in self._running.keys() | self.used.keys()}
+    def parts(self, now: datetime, parent: Association = ALL) -> dict[Association, float]:
+        """Return what projects and users without one, or the members of a project, have used by now.
 
-    def base(self, owner_id: int, now: datetime) -> tuple[float, float, float]:
-        """Return what a user's sessions, ended or running, have used by `now`: core, byte and milli-fGPU seconds."""
+        In seconds of the whole group.
+        """
+        members = self._running.keys() | self.used.keys()
+        holders = {member.branch for member in members} if parent == ALL else self._members.get(parent, set())
+        return {holder: self._part(self.base(holder, now)) for holder in holders}
+
+    def base(self, holder: Association, now: datetime) -> tuple[float, float, float]:
+        """Return what its sessions, ended or running, have used by `now`: core, byte and milli-fGPU seconds."""
         if now != self._now:
             self._now = now
             self._bases.clear()
-        found = self._bases.get(owner_id)
+        found = self._bases.get(holder)
         if found is None:
-            uses = [self._use_of(session, now) for session in self._running.get(owner_id, {}).values()]
-            columns = zip(self._decayed(owner_id, now), *uses, strict=True)
-            cpu, memory, fgpu = (fsum(column) for column in columns)  # exact, whatever the order of the sessions
-            found = self._bases[owner_id] = cpu, memory, fgpu
+            if holder.user_id:
+                uses = [self._use_of(session, now) for session in self._running.get(holder, {}).values()]
+                uses.append(self._decayed(holder, now))
+            else:
+                uses = [_NOTHING, *(self.base(member, now) for member in self._members.get(holder, ()))]
+            cpu, memory, fgpu = (fsum(column) for column in zip(*uses, strict=True))  # exact, in whatever order
+            found = self._bases[holder] = cpu, memory, fgpu
         return found
+
+    def _note(self, holder: Association) -> None:
+        """Note that a project has this member."""
+        if holder.project_id:
+            self._members.setdefault(holder.branch, set()).add(holder)
+
+    def _forget_base(self, holder: Association) -> None:
+        self._bases.pop(holder, None)
+        self._bases.pop(holder.branch, None)
 
     def _part(self, amounts: Iterable[float]) -> float:
         """Return the largest part that these amounts are of what the group has."""
         return max((amount / total for amount, total in zip(amounts, self._totals, strict=True) if total), default=0.0)
 
-    def _decayed(self, owner_id: int, now: datetime) -> tuple[float, float, float]:
-        usage = self.used.get(owner_id)
+    def _decayed(self, holder: Association, now: datetime) -> tuple[float, float, float]:
+        usage = self.used.get(holder)
         if usage is None:
             return _NOTHING
         left = exp(-self._decay * max(0.0, (now - usage.at).total_seconds()))
@@ -144,6 +205,8 @@ class FairShares:
         return cpu * seconds, memory_bytes * seconds, fgpu_milli * seconds
 
     def _count(self, session: RunningSession, sign: int) -> None:
-        held = self._held.setdefault(session.owner_id, [0, 0, 0])
-        for position, amount in enumerate(session.shape[:3]):
-            held[position] += sign * session.charge_percent * amount
+        holder = association_of(session)
+        for each in {holder, holder.branch}:
+            held = self._held.setdefault(each, [0, 0, 0])
+            for position, amount in enumerate(session.shape[:3]):
+                held[position] += sign * session.charge_percent * amount

@@ -18,7 +18,16 @@ from scheduler.core.forecast import StartEstimate, advance_through_ends
 from scheduler.core.placement import serve
 from scheduler.core.queue_order import DEFAULT, bonus_of, fair_sequence
 from scheduler.core.request_class import QueueKey
-from scheduler.core.types import Placement, QueueOrder, RunningSession, SessionRequest, Snapshot, entries_of
+from scheduler.core.types import (
+    Association,
+    Placement,
+    QueueOrder,
+    RunningSession,
+    SessionRequest,
+    Snapshot,
+    association_of,
+    entries_of,
+)
 from scheduler.core.wait_queue import WaitQueue
 
 
@@ -130,9 +139,9 @@ class IncrementalState:
         """Return the use of a fair group; None for others, and for groups without hosts."""
         return self.cluster.fair_shares(group_id) if group_id in self._fair_groups else None
 
-    def owners_in(self, group_id: int) -> set[int]:
-        """Return the users who wait in a group."""
-        return {entry.owner_id for entry in entries_of(self.requests.values()) if entry.group_id == group_id}
+    def associations_in(self, group_id: int) -> set[Association]:
+        """Return the users who wait in a group, for projects or without one."""
+        return {association_of(entry) for entry in entries_of(self.requests.values()) if entry.group_id == group_id}
 
     def starts(self, now: datetime, look_ahead: int) -> dict[str, StartEstimate]:
         """Return the estimated starts of waiting requests, by session id, over at most `look_ahead` ends."""

@@ -8,11 +8,12 @@ position, and a request that comes much later ranks behind, whatever its priorit
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heapreplace
-from typing import Any
 
-from scheduler.core.fair_share import FairShares
-from scheduler.core.types import QueueOrder, Rules, SessionRequest
+from scheduler.core.fair_share import STARVING, FairShares, Key
+from scheduler.core.types import Association, QueueOrder, Rules, SessionRequest, association_of
 
+Waiting = tuple[int, datetime, int, SessionRequest]  # negated priority, since when, position
+Entry = tuple[Key, datetime, int, Association]  # rank, since when, position
 FairSharesOf = Callable[[int], FairShares | None]  # by group id; None for groups without hosts
 DEFAULT = Rules()
 
@@ -48,29 +49,75 @@ def sequence(
 
 
 def fair_sequence(requests: Iterable[SessionRequest], shares: FairShares, now: datetime) -> Iterator[SessionRequest]:
-    """Yield the requests of one group by fair share: each user's in order, next always that of the lowest rank.
+    """Yield the requests of one group by fair share, as in Slurm's Fair Tree: first whose turn it is among the projects
+    and the users without one, then whose among the members of the project.
 
-    A user's own sessions are ordered by priority, then by time.
+    The sessions of a user, for a project or without one, are ordered by priority, then by time.
     """
-    by_owner: dict[int, list[tuple[int, datetime, int, SessionRequest]]] = {}
+    queues: dict[Association, list[Waiting]] = {}
     for position, request in enumerate(requests):
-        mine = by_owner.setdefault(request.owner_id, [])
-        mine.append((-request.priority, request.queued_at, position, request))
-    active_weight = shares.active_weight(by_owner)
+        queue = queues.setdefault(association_of(request), [])
+        queue.append((-request.priority, request.queued_at, position, request))
+    for queue in queues.values():
+        queue.sort(reverse=True)
+    tree = _FairTree(queues, shares, now)
+    while tree:
+        yield tree.pop()
+        tree.update()
 
-    def entry(owner_id: int) -> tuple[Any, ...]:
-        _, since, position, request = by_owner[owner_id][-1]
-        return shares.key(request, now, active_weight), since, position, owner_id
 
-    for mine in by_owner.values():
-        mine.sort(reverse=True)
-    heap = [entry(owner_id) for owner_id in by_owner]
-    heapify(heap)
-    while heap:
-        owner_id = heap[0][-1]
-        mine = by_owner[owner_id]
-        yield mine.pop()[-1]
-        if mine:
-            heapreplace(heap, entry(owner_id))
+class _FairTree:
+    """Associations with waiting requests: a heap of branches, and for each branch a heap of its members.
+
+    A start changes the ranks of its own member and branch alone; only of members that count as starving, which may
+    have started something under another branch, the rank is computed again before they are served.
+    """
+
+    def __init__(self, queues: dict[Association, list[Waiting]], shares: FairShares, now: datetime) -> None:
+        self._queues, self._shares, self._now = queues, shares, now
+        self._assured = shares.assured(shares.due(queues))
+        self._members: dict[Association, list[Entry]] = {}
+        for member in queues:
+            self._members.setdefault(member.branch, []).append(self._entry(member, member))
+        for members in self._members.values():
+            heapify(members)
+        self._branches = [self._branch_entry(branch) for branch in self._members]
+        heapify(self._branches)
+
+    def __bool__(self) -> bool:
+        return bool(self._branches)
+
+    def pop(self) -> SessionRequest:
+        """Remove and return the next request; call `update` once it has started, or has not."""
+        while self._branches[0][0][0] == STARVING:
+            members = self._members[self._branches[0][-1]]
+            entry = self._entry(members[0][-1], members[0][-1])
+            if entry == members[0]:
+                break
+            heapreplace(members, entry)
+            heapreplace(self._branches, self._branch_entry(self._branches[0][-1]))
+        return self._queues[self._members[self._branches[0][-1]][0][-1]].pop()[-1]
+
+    def update(self) -> None:
+        """Rank the member and the branch of the last request anew."""
+        branch = self._branches[0][-1]
+        members = self._members[branch]
+        member = members[0][-1]
+        if self._queues[member]:
+            heapreplace(members, self._entry(member, member))
         else:
-            heappop(heap)
+            heappop(members)
+        if members:
+            heapreplace(self._branches, self._branch_entry(branch))
+        else:
+            heappop(self._branches)
+
+    def _branch_entry(self, branch: Association) -> Entry:
+        """Return the entry of a branch: that of its first member, by the use of the branch."""
+        first = self._members[branch][0]
+        return first if first[-1] == branch else self._entry(branch, first[-1])
+
+    def _entry(self, holder: Association, member: Association) -> Entry:
+        """Return the rank of a branch or member by the next request of `member`."""
+        _, since, position, request = self._queues[member][-1]
+        return self._shares.key(holder, request, self._now, self._assured), since, position, holder

@@ -155,6 +155,32 @@ class RunningSession(NamedTuple):
         return Shape(self.cpu, self.memory_bytes, sum(share for _, share in self.shares))
 
 
+class Association(NamedTuple):
+    """Whose use counts together in fair share: Slurm's word for a user under an account, which is a project here.
+
+    (0, user): the user's sessions without a project; (project, user): those of a member for the project;
+    (project, 0): those of the whole project; (0, 0): all.
+    """
+
+    project_id: int
+    user_id: int
+
+    @property
+    def branch(self) -> "Association":
+        """What it belongs to at the top level: its project, or without one itself."""
+        return Association(self.project_id, 0) if self.project_id else self
+
+    @property
+    def parent(self) -> "Association":
+        """Whose share it divides with others: its project's, or that of all."""
+        return Association(self.project_id if self.user_id else 0, 0)
+
+
+def association_of(session: SessionRequest | RunningSession) -> Association:
+    """Return for whom the use of a session counts."""
+    return Association(session.project_id or 0, session.owner_id)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitHolder:
     """A user or project with limits: the most it may hold at once, and what its sessions hold now."""
@@ -164,7 +190,10 @@ class LimitHolder:
 
 
 class DecayedUsage(NamedTuple):
-    """What ended sessions of a user have used of a group, decayed to `at`; in seconds of cores, bytes, milli-fGPU."""
+    """What ended sessions of an association have used of a group, decayed to `at`.
+
+    In seconds of cores, bytes and milli-fGPU.
+    """
 
     cpu_seconds: float
     memory_byte_seconds: float
@@ -183,7 +212,7 @@ class Rules:
     overhead: timedelta = timedelta(0)  # longest time beyond its time limit that a session holds its lease
     half_life: timedelta = timedelta(days=1)  # after which use counts half, in fair order
     starvation_limit: timedelta = timedelta(days=1)  # wait after which who holds nothing goes first, in fair order
-    default_weight: int = 100  # of users whom the snapshot does not name
+    default_weight: int = 100  # of users and projects that the snapshot does not name
     mix: tuple[tuple[Shape, int], ...] = ()  # usual requests and their counts; empty: running and waiting ones
 
 
@@ -193,9 +222,10 @@ class Snapshot:
 
     `hosts` are those that may take sessions. `closed_groups` have ready hosts, all cordoned; only explanations read
     it. `owners` has an entry for every user in the queue, `projects` for every project, `rules` for each group that
-    differs from the default, `trait_names` for each storage root and image among the traits. `used`, by group and user,
-    and `weights`, by user where they differ from the default, matter in fair groups. `image_hosts` breaks ties
-    only. Requests of equal rank are served in the order of `queue`. One with alternatives waits in several groups.
+    differs from the default, `trait_names` for each storage root and image among the traits. `used`, by group and
+    association, and `weights`, of (0, user) and (project, 0) where they differ from the default, matter in fair groups.
+    `image_hosts` breaks ties only. Requests of equal rank are served in the order of `queue`. One with alternatives
+    waits in several groups.
     """
 
     hosts: tuple[HostView, ...]
@@ -207,8 +237,8 @@ class Snapshot:
     closed_groups: frozenset[int] = frozenset()
     trait_names: Mapping[str, str] = field(default_factory=dict)
     image_hosts: ImageHosts = field(default_factory=dict)
-    used: Mapping[tuple[int, int], DecayedUsage] = field(default_factory=dict)
-    weights: Mapping[int, int] = field(default_factory=dict)
+    used: Mapping[tuple[int, Association], DecayedUsage] = field(default_factory=dict)
+    weights: Mapping[Association, int] = field(default_factory=dict)
 
 
 class Placement(NamedTuple):

@@ -13,7 +13,7 @@ from django.utils import timezone
 from resources.units import GIB
 from scheduler import passes, snapshot
 from scheduler.core.fair_share import FairShares
-from scheduler.core.types import Rules, RunningSession
+from scheduler.core.types import Association, Rules, RunningSession
 from scheduler.fair_use import load_weights
 from sessions import services
 from sessions.lifecycle import Reason, Status
@@ -40,7 +40,7 @@ def test_what_sessions_used_is_recorded_as_the_core_counts_it() -> None:
         ran = RunningSession(session.pk, owner.pk, host.pk, 2, GIB, ((1, 500),), begun, charge_percent=charged)
         shares.add(ran)
         shares.remove(ran, session.ended_at)
-    use, expected = FairUse.objects.get(user=owner, group=group), shares.used[owner.pk]
+    use, expected = FairUse.objects.get(user=owner, group=group), shares.used[Association(0, owner.pk)]
     assert use.at == expected.at
     amounts = (use.cpu_seconds, use.memory_byte_seconds, use.fgpu_milli_seconds)
     assert amounts == pytest.approx(expected[:3], rel=1e-9)
@@ -86,13 +86,13 @@ def test_who_used_less_starts_next() -> None:
     known = passes.caches.of(group.pk).take(timezone.now()).incremental.cluster.fair_shares(group.pk)
     assert known is not None
     used = snapshot.load(timezone.now()).snapshot.used
-    assert {(group.pk, owner_id): usage for owner_id, usage in known.used.items()} == used
+    assert {(group.pk, holder): usage for holder, usage in known.used.items()} == used
 
 
 def test_weights_are_the_users_or_their_policys() -> None:
     policy = make_policy(share_weight=300)
     by_policy, own, _plain = make_user(policy=policy), make_user(policy=policy, share_weight=50), make_user()
-    assert load_weights() == {by_policy.pk: 300, own.pk: 50}
+    assert load_weights() == {Association(0, by_policy.pk): 300, Association(0, own.pk): 50}
     host = make_host(group=make_group(queue_order="fair"), cpu=4)
     for owner in (own, by_policy):
         for _ in range(4):
@@ -104,4 +104,4 @@ def test_weights_are_the_users_or_their_policys() -> None:
     own.save()
     shares = passes.caches.of(host.group_id).take(timezone.now()).incremental.cluster.fair_shares(host.group_id)
     assert shares is not None
-    assert shares.weight(own.pk) == 900
+    assert shares.weight(Association(0, own.pk)) == 900

@@ -9,9 +9,9 @@ from scheduler import estimate
 from scheduler.core.types import QueueOrder
 from scheduler.place import QueuePlace, place_of
 from sessions.lifecycle import Reason, Status
-from sessions.models import Session
+from sessions.models import FairUse, Session
 from tests.api import client_of
-from tests.factories import make_group, make_host, make_session, make_user, run_session
+from tests.factories import make_group, make_host, make_project, make_session, make_user, run_session
 from tests.web import browser_of
 
 pytestmark = pytest.mark.django_db
@@ -54,6 +54,29 @@ def test_in_fair_order_use_and_fair_share_are_told() -> None:
         in page
     )
     answer = client_of(heavy).get(f"/api/v1/sessions/{waiting[1].pk}/place/").json()
-    assert answer == {"ahead": 2, "own_ahead": 1, "order": "fair", "used_percent": 100, "fair_percent": 25}
+    expected = {"ahead": 2, "own_ahead": 1, "order": "fair", "used_percent": 100, "fair_percent": 25}
+    assert answer == {**expected, "member_used_percent": None, "member_fair_percent": None}
     assert client_of(light).get(f"/api/v1/sessions/{waiting[1].pk}/place/").status_code == 404
     assert client_of(heavy).get(f"/api/v1/sessions/{ran.pk}/place/").json()["ahead"] is None
+
+
+def test_a_project_has_a_share_and_its_members_have_theirs_of_it() -> None:
+    group = make_group(queue_order="fair")
+    host = make_host(group=group, cpu=4)
+    heavy, light, alone = make_user(), make_user(share_weight=300), make_user()
+    team = make_project(heavy, light, share_weight=300)
+    ran = run_session(host=host, owner=heavy, project=team, cpu=4)
+    Session.objects.filter(pk=ran.pk).update(started_at=timezone.now() - HOUR)
+    ran.refresh_from_db()
+    ran.move_to(Status.TERMINATED, Reason.CONTAINER_EXITED)
+    assert FairUse.objects.get().project == team
+    run_session(host=host, owner=alone, cpu=4)
+    waiting = [make_session(resource_group=group, owner=owner, project=team, cpu=4) for owner in (heavy, light)]
+    places = [place_of(session) for session in waiting]
+    assert [place and (place.used_percent, place.fair_percent) for place in places] == [(100, 75)] * 2
+    members = [place and (place.member_used_percent, place.member_fair_percent) for place in places]
+    assert members == [(100, 25), (0, 75)]
+    assert [place and place.ahead for place in places] == [1, 0]
+    page = " ".join(browser_of(heavy).get(f"/sessions/{waiting[0].pk}/").content.decode().split())
+    assert "its project used 100 % lately, where 75 % is its fair share." in page
+    assert "Of that, its owner used 100 %, where 25 % is their share among the members." in page
