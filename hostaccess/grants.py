@@ -80,9 +80,9 @@ GRANTS: Final = (
     TableGrant(
         table="resources_host",
         read="id name group_id status is_cordoned cordon_reason drain_by cpu memory architecture heartbeat_at lost_at"
-        " gateway_url machine_id engine_id boot_id",
+        " gateway_url machine_id engine_id boot_id gpu_topology",
         update="status is_cordoned cordon_reason cpu memory architecture heartbeat_at lost_at gateway_url machine_id"
-        " engine_id boot_id",
+        " engine_id boot_id gpu_topology",
         may_insert=True,
         rows="name = (SELECT hostaccess_name())",
         # A new host joins the group that was chosen for it; later its group is not its own to change.

@@ -3,24 +3,24 @@
 import logging
 import os
 import platform
-import re
 import uuid
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pynvml
 
+from resources import simulated_gpus
 from resources.gpu_memory import device_memory
+from resources.gpu_topology import UNKNOWN_TOPOLOGY, GpuTopology
+from resources.nvml_topology import nvml_topology
 from resources.tiers import Tier, detect
 from resources.units import bytes_from
 
 logger = logging.getLogger(__name__)
 
-_SIMULATED = re.compile(r"(?P<count>[1-9][0-9]?)\s*x\s*(?P<memory>.+)", re.IGNORECASE)
 ARCHITECTURES: Final = {"x86_64": "amd64", "aarch64": "arm64", "armv7l": "arm"}  # names of kernel and of images
-MAX_SIMULATED: Final = 16  # limit of the simulated driver
 _NAMESPACE: Final = uuid.UUID("6f1cb1c5-4b54-4b0e-8d27-0a3a55a3d0f6")  # of simulated GPUs' UUIDs, which are stable
 
 
@@ -44,6 +44,7 @@ class Machine:
     memory: int
     devices: tuple[Device, ...]
     architecture: str = ""  # of its CPU, as images name it; "" if not known
+    topology: GpuTopology = UNKNOWN_TOPOLOGY  # of the devices; empty where the driver does not say
 
 
 def this_machine(
@@ -72,7 +73,16 @@ def this_machine(
         memory=min(bytes_from(memory) if memory else all_memory, all_memory),
         devices=devices,
         architecture=ARCHITECTURES.get(platform.machine(), platform.machine()),
+        topology=_topology(devices, simulated),
     )
+
+
+def _topology(devices: Sequence[Device], simulated: str) -> GpuTopology:
+    """Return how these devices are connected."""
+    indexes = [device.index for device in devices]
+    if any(device.is_simulated for device in devices):
+        return simulated_gpus.topology(simulated_gpus.declared(simulated)).part(indexes)
+    return nvml_topology(indexes)
 
 
 def _chosen(devices: tuple[Device, ...], uuids: Collection[str]) -> tuple[Device, ...]:
@@ -116,31 +126,19 @@ def has_nvidia_gpu() -> bool:
 
 
 def simulated_devices(text: str, host_name: str, *, can_hook: bool = True) -> tuple[Device, ...]:
-    """Return the GPUs of a text such as "1x8GiB" or "2x8GiB,1x24GiB"; () for "". Raises ValueError if malformed."""
-    devices: list[Device] = []
-    for part in filter(None, (part.strip() for part in text.split(","))):
-        match = _SIMULATED.fullmatch(part)
-        if not match:
-            raise ValueError(f"{part!r} declares no simulated GPUs; write a count and a memory size such as 1x8GiB")
-        memory = bytes_from(match["memory"])
-        if not memory:
-            raise ValueError(f"{part!r} declares simulated GPUs without memory")
-        for _ in range(int(match["count"])):
-            index = len(devices)
-            key = uuid.uuid5(_NAMESPACE, f"{host_name}/{index}")
-            devices.append(
-                Device(
-                    uuid=f"GPU-{key}",
-                    index=index,
-                    name="Simulated GPU",
-                    memory=memory,
-                    is_simulated=True,
-                    tier=Tier.HOOK if can_hook else Tier.NONE,
-                )
-            )
-    if len(devices) > MAX_SIMULATED:
-        raise ValueError(f"{text!r} declares {len(devices)} simulated GPUs; a host can have {MAX_SIMULATED}")
-    return tuple(devices)
+    """Return the GPUs that a text declares (`simulated_gpus.declared`). Raises ValueError if malformed."""
+    memories = [part.memory_bytes for part in simulated_gpus.declared(text) for _ in range(part.count)]
+    return tuple(
+        Device(
+            uuid=f"GPU-{uuid.uuid5(_NAMESPACE, f'{host_name}/{index}')}",
+            index=index,
+            name="Simulated GPU",
+            memory=memory,
+            is_simulated=True,
+            tier=Tier.HOOK if can_hook else Tier.NONE,
+        )
+        for index, memory in enumerate(memories)
+    )
 
 
 def _handles(index: int) -> list[Any]:

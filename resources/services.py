@@ -20,6 +20,7 @@ logger = logging.getLogger(__name__)
 HEARTBEAT_SECONDS: Final = 5
 REGISTERED: Final = (  # what a host says of itself; all else is the platform's to change
     *("cpu", "memory", "gateway_url", "architecture", "status", "machine_id", "engine_id", "boot_id"),
+    "gpu_topology",
 )
 SILENCE: Final = timedelta(seconds=20)  # a host without a heartbeat for this long is LOST
 
@@ -42,7 +43,7 @@ def register_host(
     with transaction.atomic():
         host = Host.objects.select_for_update().filter(name=name).first() or _join(name, machine, group_name)
         host.cpu, host.memory, host.gateway_url = machine.cpu, machine.memory, gateway_url
-        host.architecture = machine.architecture
+        host.architecture, host.gpu_topology = machine.architecture, machine.topology.as_json()
         host.status = HostStatus.JOINING.value
         for field, value in (identity or {}).items():
             setattr(host, field, value)

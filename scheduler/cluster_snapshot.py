@@ -1,17 +1,29 @@
 """Reads hosts, what runs on them, and the rules of their groups."""
 
+import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Final
 
-from django.db.models import Case, DateTimeField, ExpressionWrapper, F, Q, QuerySet, When
-from django.db.models.functions import Coalesce, Least
+from django.db.models import Case, DateTimeField, ExpressionWrapper, F, Q, QuerySet, TextField, When
+from django.db.models.functions import Cast, Coalesce, Least
 
+from resources.gpu_topology import GpuTopology
 from resources.models import Gpu, Host, HostStatus, ResourceGroup
 from resources.tiers import Tier
 from scheduler.compiled_queries import execute, fetch
-from scheduler.core.types import GpuView, HostView, PlacementPolicyName, QueueOrder, Rules, RunningSession, Shares
+from scheduler.core.types import (
+    Closeness,
+    GpuView,
+    HostView,
+    PlacementPolicyName,
+    QueueOrder,
+    Rules,
+    RunningSession,
+    Shares,
+)
 from sessions.lifecycle import HOSTED, Status
 from sessions.models import STOP_DURATION, Session, SessionQuerySet, clock_expression, time_bound
 
@@ -102,12 +114,19 @@ def hosts_of(
     if group_ids is not None:
         present, hosts = present.filter(host__group__in=group_ids), hosts.filter(group__in=group_ids)
     undivided: set[int] = set()
-    for pk, host_id, per_gpu, tier in present.values_list("pk", "host_id", "host__group__fgpu_per_gpu", "tier"):
+    indexes: dict[int, list[int]] = {}
+    columns = ("pk", "host_id", "host__group__fgpu_per_gpu", "tier", "index")
+    for pk, host_id, per_gpu, tier, index in present.values_list(*columns):
+        indexes.setdefault(host_id, []).append(index)
         capacity = per_gpu * 1000
         if tier == Tier.NONE:  # a property of the host, equal on all its devices
             undivided.add(host_id)
         gpus.setdefault(host_id, []).append(GpuView(pk, capacity, capacity - milli_held.get(pk, 0)))
-    rows = list(hosts.order_by("name").values_list("pk", "name", "group_id", "cpu", "memory", "is_cordoned"))
+    rows = list(
+        hosts.order_by("name").values_list(
+            "pk", "name", "group_id", "cpu", "memory", "is_cordoned", Cast("gpu_topology", TextField())
+        )
+    )
     views = tuple(
         HostView(
             id=pk,
@@ -120,8 +139,15 @@ def hosts_of(
             gpus=tuple(gpus.get(pk, ())),
             divides=pk not in undivided,
             traits=traits.get(pk, frozenset()),
+            closeness=_closeness(topology, tuple(indexes.get(pk, ()))),
         )
-        for pk, name, group_id, cpu, memory, is_cordoned in rows
+        for pk, name, group_id, cpu, memory, is_cordoned, topology in rows
         if not is_cordoned
     )
-    return views, frozenset(group_id for _, _, group_id, _, _, is_cordoned in rows if is_cordoned)
+    return views, frozenset(group_id for _, _, group_id, _, _, is_cordoned, _ in rows if is_cordoned)
+
+
+@lru_cache(maxsize=4096)
+def _closeness(topology: str, indexes: tuple[int, ...]) -> Closeness:
+    """Return how close the devices with these indexes are, by a topology as stored; most hosts share a few of them."""
+    return GpuTopology.from_json(json.loads(topology)).closeness(indexes)

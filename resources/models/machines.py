@@ -258,6 +258,13 @@ class Host(models.Model):
     machine_id = models.CharField(max_length=64, blank=True, editable=False, help_text="Of /etc/machine-id")
     engine_id = models.CharField(max_length=128, blank=True, editable=False, help_text="Of its container engine")
     boot_id = models.CharField(max_length=64, blank=True, editable=False, help_text="Of the boot whose worker beats")
+    gpu_topology = models.JSONField(
+        "GPU topology",
+        default=dict,
+        blank=True,
+        editable=False,
+        help_text="How its GPUs are connected, as nvidia-smi topo -m writes it; empty: the driver does not say",
+    )
 
     class Meta:
         ordering = ("name",)

@@ -10,7 +10,7 @@ from django.db import connection
 from django.utils import timezone
 
 from resources import services
-from resources.discovery import Device, Machine
+from resources.discovery import Device, Machine, this_machine
 from resources.models import Gpu, Host, HostStatus, ResourceGroup
 from resources.units import GIB
 from tests.factories import make_gpu, make_group, make_host, run_session
@@ -53,6 +53,15 @@ def test_a_known_host_updates_only_its_amounts() -> None:
     assert (stored.pk, stored.group, stored.is_cordoned, stored.cpu) == (host.pk, group, True, 4)
     assert stored.status == HostStatus.JOINING
     assert not ResourceGroup.objects.filter(name="another").exists()
+
+
+@pytest.mark.django_db
+def test_registration_updates_the_topology() -> None:
+    paired = this_machine(host_name="alpha", simulated="2x8GiB nvlink=4,1x8GiB")
+    services.register_host("alpha", paired, "lab")
+    assert Host.objects.get().gpu_topology["links"] == [["X", "NV4", "?"], ["NV4", "X", "?"], ["?", "?", "X"]]
+    services.register_host("alpha", machine(device("GPU-a")), "lab")
+    assert Host.objects.get().gpu_topology == {}
 
 
 @pytest.mark.django_db

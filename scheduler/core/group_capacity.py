@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
-from itertools import islice
+from itertools import chain, islice
 from typing import Final
 
 from scheduler.core.host_capacity import HostCapacity, Rank
@@ -24,6 +24,7 @@ class GroupCapacity:
     def __init__(self, hosts: Sequence[HostCapacity], policy: PlacementPolicy) -> None:
         """Take the hosts, each at the position that its `index` says; their versions start at 0."""
         self.hosts = hosts
+        self.connected = [host for host in hosts if host.closeness is not None]
         self.policy = policy
         self.change_count = 0
         self.release_count = 0  # changes that may have freed capacity
@@ -48,14 +49,29 @@ class GroupCapacity:
         host = search.best()
         return self.find(shape) if host is None and avoided_host_ids else host
 
-    def equal_of(self, host: HostCapacity, preferred: Collection[int], avoided_host_ids: HostIds = ()) -> HostCapacity:
-        """Return the first host at the positions `preferred` that equals `host`; `host` itself if there is none.
+    def equal_of(
+        self, host: HostCapacity, shape: Shape, preferred: Collection[int], avoided_host_ids: HostIds = ()
+    ) -> HostCapacity:
+        """Return the host that equals `host` and suits `shape` best: close devices, then one at a position `preferred`.
 
         Equal hosts have the same amounts free and the same traits, so that it makes no difference to any other request
-        which of them is taken. Looks at `MAX_COMPARED` of them at most.
+        which of them is taken. It is `host` itself, else the first, among those that suit as well; closeness counts for
+        several whole devices. Looks at `MAX_COMPARED` of `preferred` at most, and at as many by closeness.
         """
         others = (self.hosts[index] for index in islice(preferred, MAX_COMPARED))
-        return next((other for other in others if other.equals(host) and other.host_id not in avoided_host_ids), host)
+        if host.closeness is None or shape.fgpu_milli < 2 * host.gpu_capacity:
+            if not preferred or host.index in preferred:
+                return host
+            return next((it for it in others if it.equals(host) and it.host_id not in avoided_host_ids), host)
+        best, rank = host, (host.closeness_for(shape.fgpu_milli), host.index in preferred)
+        highest = host.closeness_when_empty(shape.fgpu_milli), bool(preferred)
+        for other in chain(others, self.connected[:MAX_COMPARED]):
+            if rank >= highest:
+                break
+            if other.closeness is not None and other.equals(host) and other.host_id not in avoided_host_ids:
+                other_rank = other.closeness_for(shape.fgpu_milli), other.index in preferred
+                best, rank = (other, other_rank) if other_rank > rank else (best, rank)
+        return best
 
     def take(self, host: HostCapacity, shape: Shape, split: dict[int, int] | None = None) -> Shares:
         """Take `shape` from a host of this group on which it fits; return the shares. The policy chooses the devices.

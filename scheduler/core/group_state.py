@@ -52,6 +52,7 @@ class GroupState:
                 gpus=view.gpus,
                 divides=view.divides,
                 traits=view.traits,
+                closeness=view.closeness,
             )
             for index, view in enumerate(self.host_views)
         ]
@@ -82,9 +83,9 @@ class GroupState:
         """Take capacity for `request` on the preferred host, or on the reserved one if that does not delay the head."""
         host = self.capacity.find(shape, request.avoided_host_ids)
         if host is not None:
-            holders = self._image_hosts.get(request.image_id)
-            if holders and host.index not in holders:
-                host = self.capacity.equal_of(host, holders, request.avoided_host_ids)
+            holders = self._image_hosts.get(request.image_id, ())
+            if holders or host.closeness is not None:
+                host = self.capacity.equal_of(host, shape, holders, request.avoided_host_ids)
             return Placement(request.id, host.host_id, self.capacity.take(host, shape))
         if self.reservation is not None:
             shares = self.reservation.backfill(self.capacity, shape, self.latest_end(request, now))

@@ -3,7 +3,8 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from scheduler.core.types import GpuView, Shape, Shares
+from scheduler.core.gpu_closeness import GpuCloseness, closeness_of
+from scheduler.core.types import Closeness, GpuView, Shape, Shares
 
 Rank = tuple[int, ...]  # of a host under a placement policy: the lowest is preferred; ends with index and version
 
@@ -16,10 +17,12 @@ class HostCapacity:
     A host that does not divide its devices takes multiples of `granularity_milli` only: of a whole device.
     `device_free` is the free milli-fGPU by device, `sorted_free` the same ascending, `total_free` their sum.
     `device_owed` is what was taken beyond that, by sessions that will hold it once others have ended (`preemption`).
+    `closeness` is None where it makes no difference which whole devices a session gets.
     """
 
     __slots__ = (
         "changed_in",
+        "closeness",
         "cpu",
         "device_free",
         "device_owed",
@@ -48,6 +51,7 @@ class HostCapacity:
         gpus: Sequence[GpuView],
         divides: bool = True,
         traits: frozenset[str] = frozenset(),
+        closeness: Closeness = (),
     ) -> None:
         """Take the free amounts of the host and its devices; `index` is its position among the hosts of its group."""
         self.host_id = host_id
@@ -60,6 +64,7 @@ class HostCapacity:
         self.gpu_ids = [gpu.id for gpu in gpus]
         self.device_free = [max(0, gpu.free_milli) for gpu in gpus]
         self.device_owed = [max(0, -gpu.free_milli) for gpu in gpus]
+        self.closeness = closeness_of(closeness)
         self.is_reserved = False  # hidden from the search of its group
         self.version = 0  # number of the latest change in its group that touched this host
         self.changed_in: dict[int, HostCapacity] | None = None  # bucket of changed hosts that holds it, by index
@@ -100,11 +105,14 @@ class HostCapacity:
     def split(self, fgpu_milli: int, part_devices: Sequence[int]) -> dict[int, int]:
         """Return {device index: milli-fGPU} for a request that fits.
 
-        It consists of whole devices, and a part on the first of `part_devices`.
+        It consists of whole devices, and a part on the first of `part_devices`. Where closeness is known, free devices
+        are chosen by it: instead of a whole one for the part, another whole one may be taken.
         """
         if not fgpu_milli:
             return {}
         whole, part = divmod(fgpu_milli, self.gpu_capacity)
+        if self.closeness is not None:
+            return self._close_split(self.closeness, whole, part, part_devices)
         if not whole:
             return {part_devices[0]: part}
         if fgpu_milli == self.gpu_capacity:
@@ -113,6 +121,35 @@ class HostCapacity:
         unused = [d for d, free in enumerate(self.device_free) if free == self.gpu_capacity and d not in split]
         split.update(dict.fromkeys(unused[:whole], self.gpu_capacity))
         return split
+
+    def _close_split(
+        self, closeness: GpuCloseness, whole: int, part: int, part_devices: Sequence[int]
+    ) -> dict[int, int]:
+        capacity = self.gpu_capacity
+        if not whole and self.device_free[part_devices[0]] < capacity:
+            return {part_devices[0]: part}
+        free = [device for device, amount in enumerate(self.device_free) if amount == capacity]
+        if not part:
+            return dict.fromkeys(closeness.choose(free, whole), capacity)
+        device = part_devices[0]
+        if self.device_free[device] < capacity:
+            return {device: part} | dict.fromkeys(closeness.choose(free, whole, device), capacity)
+        device, *others = closeness.choose(free, whole + 1)
+        return {device: part} | dict.fromkeys(others, capacity)
+
+    def closeness_for(self, fgpu_milli: int) -> int:
+        """Return how close the whole devices are to each other that a request would get if it fits; 0 if not known."""
+        free = [device for device, amount in enumerate(self.device_free) if amount == self.gpu_capacity]
+        return self._closeness_of(free, fgpu_milli)
+
+    def closeness_when_empty(self, fgpu_milli: int) -> int:
+        """As `closeness_for`, were all devices free."""
+        return self._closeness_of(range(len(self.device_free)), fgpu_milli)
+
+    def _closeness_of(self, devices: Sequence[int], fgpu_milli: int) -> int:
+        if self.closeness is None:
+            return 0
+        return self.closeness.total(self.closeness.choose(devices, fgpu_milli // self.gpu_capacity))
 
     def take(self, shape: Shape, split: dict[int, int]) -> Shares:
         """Take `shape`, split over the devices as given; return the shares in device order."""
@@ -157,6 +194,6 @@ class HostCapacity:
         copy.cpu, copy.memory_bytes, copy.traits = self.cpu, self.memory_bytes, self.traits
         copy.max_request_milli, copy.total_free = self.max_request_milli, self.total_free
         copy.device_free, copy.sorted_free = self.device_free.copy(), self.sorted_free
-        copy.device_owed = self.device_owed.copy()
+        copy.device_owed, copy.closeness = self.device_owed.copy(), self.closeness
         copy.is_reserved, copy.version, copy.changed_in, copy.rank = self.is_reserved, 0, None, ()
         return copy

@@ -29,6 +29,7 @@ ImageHosts = Mapping[int, frozenset[int]]  # ids of the hosts that have an image
 ClassKey = tuple[int, int, int, int, HostIds, Traits]
 BoundedClassKey = tuple[int, int, int, int, HostIds, Traits, timedelta | None]
 Shares = tuple[tuple[int, int], ...]  # (GPU id, milli-fGPU) in device order
+Closeness = tuple[tuple[int, ...], ...]  # of pairs of devices, by position: a symmetrical matrix, higher is closer
 
 
 class PlacementPolicyName(StrEnum):
@@ -68,7 +69,8 @@ class GpuView(NamedTuple):
 class HostView:
     """One host that may take sessions: totals, free amounts, and its devices in index order.
 
-    All devices of a group have the same capacity; hosts may differ in their number of devices.
+    All devices of a group have the same capacity; hosts may differ in their number of devices. `closeness`, () where it
+    is not known, decides which whole devices a session gets.
     """
 
     id: int
@@ -81,6 +83,7 @@ class HostView:
     gpus: tuple[GpuView, ...] = ()
     divides: bool = True  # False: only whole devices can be lent
     traits: frozenset[str] = frozenset()
+    closeness: Closeness = ()
 
 
 class SessionRequest(NamedTuple):

@@ -5,6 +5,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.limits import Amounts, PolicyLimits
+from resources import simulated_gpus
 from resources.models import HostStatus, PlacementChoice, QueueOrderChoice, ResourceGroup
 from resources.units import GIB
 from scheduler import snapshot
@@ -71,6 +72,18 @@ def test_free_is_what_the_leases_leave() -> None:
         memory_free_bytes=4 * GIB,
     )
     assert set(snapshot.load(timezone.now()).snapshot.hosts) == {busy, empty}
+
+
+def test_the_closeness_of_devices_is_that_of_their_topology() -> None:
+    host = make_host(gpus=3)
+    host.gpu_topology = simulated_gpus.topology(
+        simulated_gpus.declared("2x8GiB nvlink=4 numa=0,2x8GiB numa=1")
+    ).as_json()
+    host.save()
+    host.gpus.filter(index=0).update(is_present=False)
+    make_session(resource_group=host.group)
+    (offered,) = snapshot.load(timezone.now()).snapshot.hosts
+    assert offered.closeness == ((0, 10), (10, 0))
 
 
 def test_only_hosts_that_may_take_sessions_are_offered() -> None:

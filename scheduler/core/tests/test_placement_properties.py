@@ -20,21 +20,22 @@ Each test was seen to fail under these faults, planted in the product:
 | | the walk begins too late; |
 | | a request that does not fit stops the queue |
 | the_plan_equals_a_naive_implementation | most free GPU first; avoided hosts like any other; |
-| | avoided hosts never used |
+| | avoided hosts never used; the image before closeness; what is left, or a part's device, does not count |
 | a_pass_over_its_own_outcome_changes_nothing | limits or free amounts as they were before the pass |
 """
 
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from random import Random
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from accounts.limits import FIELDS, Amounts, PolicyLimits
-from scheduler.core.tests.worlds import make_host, make_request, plan
-from scheduler.core.types import GpuView, HostView, LimitHolder, Placement, Plan, SessionRequest, Snapshot
+from scheduler.core.tests.worlds import make_host, make_request, plan, random_closeness
+from scheduler.core.types import Closeness, GpuView, HostView, LimitHolder, Placement, Plan, SessionRequest, Snapshot
 from sessions.lifecycle import Reason
 
 GROUPS = {1: 1000, 2: 2000, 3: 1000}  # capacity of a GPU by group; no host is ever in group 3
@@ -51,7 +52,12 @@ def random_host(random: Random, host_id: int) -> HostView:
     free_now = (12, 12, random.randint(0, 12))  # often equal, so that ties are broken
     divides = random.random() < 0.75
     return replace(
-        host, name=name, cpu_free=random.choice(free_now), memory_free_bytes=random.choice(free_now), divides=divides
+        host,
+        name=name,
+        cpu_free=random.choice(free_now),
+        memory_free_bytes=random.choice(free_now),
+        divides=divides,
+        closeness=random_closeness(random, len(free)),
     )
 
 
@@ -267,7 +273,7 @@ def naive_plan(snapshot: Snapshot) -> tuple[tuple[Placement, ...], tuple[tuple[s
         fitting = [host for host in hosts if naive_shares(host, request) is not None]
         if fitting and naive_within(snapshot.owners[request.owner_id], [*held[request.owner_id], request]):
             host = min(fitting, key=lambda host: (host.id in request.avoided_host_ids, *naive_order(host)))
-            host = naive_holder(snapshot, hosts, host, request)
+            host = naive_equal(snapshot, hosts, host, request)
             placement = Placement(session_id=request.id, host_id=host.id, shares=naive_shares(host, request) or ())
             placements.append(placement)
             held[request.owner_id].append(request)
@@ -295,17 +301,35 @@ def naive_order(host: HostView) -> tuple[int, int, int, int, str, int]:
     return free, len(host.gpus), *rest, host.name, host.id
 
 
-def naive_holder(snapshot: Snapshot, hosts: Sequence[HostView], host: HostView, request: SessionRequest) -> HostView:
-    """Return the first of the hosts that equal `host` and have the image, or `host` where it has it, or none does."""
+def naive_equal(snapshot: Snapshot, hosts: Sequence[HostView], host: HostView, request: SessionRequest) -> HostView:
+    """Return of the hosts that equal `host` the one with the closest devices, then one that has the image."""
     holders = snapshot.image_hosts.get(request.image_id, frozenset())
     equal = [
         other
         for other in hosts
-        if naive_amounts(other) == naive_amounts(host)
-        and other.id in holders
-        and other.id not in request.avoided_host_ids
+        if naive_amounts(other) == naive_amounts(host) and other.id not in request.avoided_host_ids
     ]
-    return host if host.id in holders else min(equal, key=naive_order, default=host)
+    if is_uniform(host.closeness) or request.fgpu_milli < 2 * GROUPS[host.group_id]:
+        having = [other for other in equal if other.id in holders]
+        return host if host.id in holders else min(having, key=naive_order, default=host)
+    whole = request.fgpu_milli // GROUPS[host.group_id]
+
+    def rank(other: HostView) -> tuple[int, bool, bool, str, int]:
+        free = [place for place, gpu in enumerate(other.gpus) if gpu.free_milli == gpu.capacity_milli]
+        close = max(naive_total(other, chosen) for chosen in combinations(free, whole))
+        return -close, other.id not in holders, other.id != host.id, other.name, other.id
+
+    return min((other for other in [host, *equal] if not is_uniform(other.closeness)), key=rank)
+
+
+def is_uniform(closeness: Closeness) -> bool:
+    """Return whether all pairs of devices are as close as each other."""
+    return len({closeness[one][other] for one, other in combinations(range(len(closeness)), 2)}) < 2
+
+
+def naive_total(host: HostView, devices: Sequence[int]) -> int:
+    """Return the closeness of all pairs of devices."""
+    return sum(host.closeness[one][other] for one, other in combinations(devices, 2)) if host.closeness else 0
 
 
 def naive_amounts(host: HostView) -> tuple[object, ...]:
@@ -324,19 +348,28 @@ def naive_shares(host: HostView, request: SessionRequest) -> tuple[tuple[int, in
     ):
         return None
     whole, rest = divmod(request.fgpu_milli, GROUPS[host.group_id])
-    shares: dict[int, int] = {}
     if rest and not host.divides:
         return None
-    if rest:
-        tightest = sorted((gpu.free_milli, place, gpu) for place, gpu in enumerate(host.gpus) if gpu.free_milli >= rest)
-        if not tightest:
-            return None
-        shares[tightest[0][2].id] = rest
-    empty = [gpu for gpu in host.gpus if gpu.free_milli == gpu.capacity_milli and gpu.id not in shares]
-    if len(empty) < whole:
+    empty = [place for place, gpu in enumerate(host.gpus) if gpu.free_milli == gpu.capacity_milli]
+    tightest = [(gpu.free_milli, place) for place, gpu in enumerate(host.gpus) if gpu.free_milli >= rest]
+    if rest and not tightest:
         return None
-    shares |= {gpu.id: gpu.capacity_milli for gpu in empty[:whole]}
-    return tuple((gpu.id, shares[gpu.id]) for gpu in host.gpus if gpu.id in shares)
+    shared = [min(tightest)[1]] if rest and min(tightest)[1] not in empty else []
+    count = whole + (1 if rest and not shared else 0)
+    if len(empty) < count:
+        return None
+    chosen = min(
+        combinations(empty, count),
+        key=lambda places: (
+            -naive_total(host, [*places, *shared]),
+            -naive_total(host, [place for place in empty if place not in places]),
+            places,
+        ),
+    )
+    amounts = dict.fromkeys(chosen, GROUPS[host.group_id])
+    if rest:
+        amounts[shared[0] if shared else chosen[0]] = rest
+    return tuple((gpu.id, amounts[place]) for place, gpu in enumerate(host.gpus) if place in amounts)
 
 
 def naive_has_roots(host: HostView, request: SessionRequest) -> bool:

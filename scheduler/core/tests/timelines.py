@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 
 from accounts.limits import Amounts, PolicyLimits
-from scheduler.core.tests.worlds import NOW, make_host, make_request
+from scheduler.core.tests.worlds import NOW, make_host, make_request, random_closeness
 from scheduler.core.types import (
     GpuView,
     HostView,
@@ -99,17 +99,15 @@ def random_world(
     views, running = [], []
     for host_id in range(1, hosts + 1):
         group = random.choice((1, 1, 2))
-        view, found = random_running(
-            random,
-            make_host(
-                host_id,
-                [1000] * random.randint(0, 4),
-                cpu=12,
-                memory=12,
-                group=group,
-                roots=random.choice(((), (1,), (1, 2), (1, 2, 3))),
-            ),
+        host = make_host(
+            host_id,
+            [1000] * random.randint(0, 4),
+            cpu=12,
+            memory=12,
+            group=group,
+            roots=random.choice(((), (1,), (1, 2), (1, 2, 3))),
         )
+        view, found = random_running(random, replace(host, closeness=random_closeness(random, len(host.gpus))))
         views.append(view)
         running += found
     limits = [PolicyLimits(fgpu=random.randint(0, 12) * 250, sessions=random.randint(1, 5)) for _ in range(3)]

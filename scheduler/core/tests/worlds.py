@@ -2,11 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import combinations
+from random import Random
 
 from accounts.limits import Amounts, PolicyLimits
 from resources.units import GIB
 from scheduler.core import placement
-from scheduler.core.types import EPOCH, GpuView, HostIds, HostView, LimitHolder, Plan, SessionRequest, Snapshot
+from scheduler.core.types import (
+    EPOCH,
+    Closeness,
+    GpuView,
+    HostIds,
+    HostView,
+    LimitHolder,
+    Plan,
+    SessionRequest,
+    Snapshot,
+)
 
 NOW = EPOCH
 UNLIMITED = LimitHolder(limits=PolicyLimits(), used=Amounts())
@@ -39,6 +51,14 @@ def make_host(
         divides=divides,
         traits=frozenset(f"storage:{root}" for root in roots),
     )
+
+
+def random_closeness(random: Random, devices: int) -> Closeness:
+    """Return nothing, or a matrix of few values, so that sets are often equal."""
+    if random.random() < 0.4:
+        return ()
+    pairs = {frozenset(pair): random.choice((0, 10, 400)) for pair in combinations(range(devices), 2)}
+    return tuple(tuple(pairs.get(frozenset((one, other)), 0) for other in range(devices)) for one in range(devices))
 
 
 def make_request(
