@@ -25,6 +25,7 @@ from resources.models import (
     Registry,
     ResourceGroup,
 )
+from resources.user_import_admin import UserImportPages
 from translation.english import from_english
 
 
@@ -97,7 +98,7 @@ class ProjectAdmin(KickingAdmin):
 
 
 @admin.register(User)
-class UserWithGroupsAdmin(KickingAdmin, UserAdmin):
+class UserWithGroupsAdmin(KickingAdmin, UserImportPages, UserAdmin):
     """Users with the resource groups granted to them."""
 
     inlines = (GrantedGroupInline, MembershipInline)
