@@ -1,9 +1,8 @@
 """API of notifications, of how the caller is told, and of announcements."""
 
 from dataclasses import asdict
-from typing import Any
+from typing import Any, cast
 
-from django.db import transaction
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
 from rest_framework import status
@@ -20,6 +19,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.serializers import BaseSerializer
 
+from accounts import audit
 from accounts.api import user_of
 from notifications import services
 from notifications.kinds import NoticeKind, Ways
@@ -68,15 +68,22 @@ class AnnouncementViewSet(
         if self.action in ("create", "partial_update", "destroy") and not user_of(request).is_superuser:
             raise PermissionDenied
 
-    @transaction.atomic
     def perform_create(self, serializer: BaseSerializer[Announcement]) -> None:
         """Store it with its groups at once, so that nobody else sees it in between."""
-        serializer.save(created_by=user_of(self.request))
+        user = user_of(self.request)
+        with audit.act(user, "added") as made:
+            made.append(serializer.save(created_by=user))
 
-    @transaction.atomic
     def perform_update(self, serializer: BaseSerializer[Announcement]) -> None:
         """Store the change as a whole."""
-        serializer.save()
+        changed = cast(Announcement, serializer.instance)
+        with audit.act(user_of(self.request), "changed", changed):
+            serializer.save()
+
+    def perform_destroy(self, instance: Announcement) -> None:
+        """Delete it: nobody sees it any more."""
+        with audit.act(user_of(self.request), "deleted", instance):
+            instance.delete()
 
 
 class PreferencesView(ApiView):

@@ -94,6 +94,17 @@ def test_hosts_are_recorded_from_pages_and_the_api(client: Client, root: User) -
     assert undrain.changes["is_cordoned"] == ["True", "False"]
 
 
+def test_announcements_by_the_api_are_recorded(client: Client, root: User) -> None:
+    client.force_login(root, backend="django.contrib.auth.backends.ModelBackend")
+    path = "/api/v1/announcements/"
+    made = client.post(path, {"text": "Maintenance"}, content_type="application/json").json()
+    client.patch(f"{path}{made['id']}/", {"text": "Over"}, content_type="application/json")
+    client.delete(f"{path}{made['id']}/")
+    (_, _, added), (_, _, changed), (_, text, deleted) = entries()
+    assert (added["text"], changed) == ([None, "Maintenance"], {"text": ["Maintenance", "Over"]})
+    assert (text, deleted["text"]) == ("Over", ["Over", None])
+
+
 def test_commands_are_recorded_with_the_systems_user() -> None:
     options = {"email": "first@example.org", "interactive": False, "verbosity": 0}
     call_command("createsuperuser", **options)
