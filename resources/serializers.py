@@ -1,8 +1,12 @@
 """Serializers of hosts, GPUs, images, presets and groups."""
 
+from typing import Any
+
+from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
 from resources.fields import FgpuTextField
+from resources.gpu_topology import GpuTopology
 from resources.models import App, Gpu, GpuReading, Host, Image, Preset, ResourceGroup
 
 
@@ -87,6 +91,20 @@ class GpuSerializer(serializers.ModelSerializer[Gpu]):
         read_only_fields = fields
 
 
+class GpuTopologySerializer(serializers.Serializer[dict[str, Any]]):
+    """How the GPUs of a host are connected, by pairs; empty lists where the driver does not say."""
+
+    indexes = serializers.ListField(child=serializers.IntegerField(), help_text="Of the GPUs, in the order of the rows")
+    links = serializers.ListField(
+        child=serializers.ListField(child=serializers.CharField()),
+        help_text="As nvidia-smi topo -m writes it: NV4 is four NVLinks, PIX one PCIe bridge, NODE one NUMA node, SYS "
+        "two, X the GPU itself, ? not known",
+    )
+    numa_nodes = serializers.ListField(
+        child=serializers.IntegerField(allow_null=True), help_text="The nearest to each GPU; null if not known"
+    )
+
+
 class HostSerializer(serializers.ModelSerializer[Host]):
     """A host with its GPUs, and the sums of its sessions' resources."""
 
@@ -105,11 +123,19 @@ class HostSerializer(serializers.ModelSerializer[Host]):
         source="health.probe_at", default=None, read_only=True, allow_null=True, help_text="When it is then probed next"
     )
 
+    gpu_topology = serializers.SerializerMethodField()
+
     class Meta:
         model = Host
         fields = (
             *("name", "status", "is_cordoned", "cordon_reason", "drain_by", "resource_group"),
             *("faulty_since", "probe_at"),
-            *("cpu", "cpu_held", "memory", "memory_held", "gpus"),
+            *("cpu", "cpu_held", "memory", "memory_held", "gpus", "gpu_topology"),
         )
         read_only_fields = fields
+
+    @extend_schema_field(GpuTopologySerializer)
+    def get_gpu_topology(self, host: Host) -> dict[str, Any]:
+        """Return the connections of its GPUs."""
+        found = GpuTopology.from_json(host.gpu_topology)
+        return {"indexes": found.indexes, "links": found.links, "numa_nodes": found.numa_nodes}

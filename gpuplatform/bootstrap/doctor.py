@@ -280,6 +280,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "network": _docker_network,
     "session disks": _session_disks,
     "GPUs": doctor_gpus.models,
+    "GPU links": doctor_gpus.connections,
     "GPU access": doctor_gpus.access,
     "GPU nodes": doctor_gpus.nodes,
     "fGPU": lambda: doctor_gpus.division(is_database_there=not _database_problem()),

@@ -13,8 +13,10 @@ from gpuplatform.bootstrap.doctor_services import docker_client
 from gpuplatform.bootstrap.findings import Finding, Verdict
 from hostworker.runtime.factory import get_enforcer
 from hostworker.runtime.gpu_access import choose
+from resources import simulated_gpus
 from resources.checks import check_simulated_gpus
 from resources.models import Gpu
+from resources.nvml_topology import nvml_topology
 
 DEV: Final = Path("/dev")
 TOOLKIT_HOOK: Final = "nvidia-container-runtime-hook"
@@ -33,6 +35,21 @@ def models() -> Finding:
     if settings.COMPUTE_SIMULATED_GPUS:
         return Finding(Verdict.OK, f"SIMULATED: {settings.COMPUTE_SIMULATED_GPUS}")
     return Finding(Verdict.WARN, "no NVIDIA driver", "`make up` simulates a GPU; or set COMPUTE_SIMULATED_GPUS")
+
+
+def connections() -> Finding:
+    """Return how the GPUs are connected, by which those of one session are chosen."""
+    found = gpus.names()
+    if not found and not check_simulated_gpus():
+        simulated = simulated_gpus.declared(settings.COMPUTE_SIMULATED_GPUS)
+        topology, count = simulated_gpus.topology(simulated), sum(part.count for part in simulated)
+    else:
+        topology, count = nvml_topology(range(len(found))), len(found)
+    if count < 2:
+        return Finding(Verdict.OK, "fewer than two GPUs")
+    if not topology:
+        return Finding(Verdict.OK, "not available: a session with several GPUs gets the first ones that are free")
+    return Finding(Verdict.OK, topology.summary())
 
 
 def access() -> Finding:

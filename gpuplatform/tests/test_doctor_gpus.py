@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pytest_django import Settings
 
 from gpuplatform.bootstrap import doctor_gpus, gpus
 from gpuplatform.bootstrap.findings import Verdict
@@ -41,6 +42,21 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(doctor_gpus, "DEV", tmp_path)
     monkeypatch.setattr(shutil, "which", lambda name: f"/usr/bin/{name}")
     return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("simulated", "text"),
+    [
+        ("2x8GiB nvlink=4 numa=0,1x8GiB numa=1", "1 x NV4, 2 x SYS; NUMA nodes 0, 1"),
+        ("2x8GiB", "not available: a session with several GPUs gets the first ones that are free"),
+        ("1x8GiB", "fewer than two GPUs"),
+        ("garbage", "fewer than two GPUs"),
+    ],
+)
+def test_doctor_says_how_gpus_are_connected(settings: Settings, simulated: str, text: str) -> None:
+    settings.COMPUTE_SIMULATED_GPUS = simulated
+    finding = doctor_gpus.connections()
+    assert (finding.verdict, finding.text) == (Verdict.OK, text)
 
 
 @pytest.mark.parametrize(

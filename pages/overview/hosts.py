@@ -17,6 +17,7 @@ from accounts.models import User
 from accounts.requests import UserRequest
 from pages.overview.drain_form import DrainForm
 from pages.overview.gpu_map import rows_of, with_map
+from pages.overview.topology_table import topology_table
 from resources.models import Host, HostImage, HostStatus, Image, ResourceGroup
 from sessions import drains
 from sessions.models import Session
@@ -66,6 +67,7 @@ def host_detail(request: UserRequest, name: str) -> HttpResponse:
     (row,) = rows_of([host], request.user)
     context = {
         "row": row,
+        "topology": topology_table(host),
         "sessions": related.select_related(
             "owner__policy", "project__policy", "image", "host", "resource_group"
         ).order_by("name", "pk"),

@@ -9,6 +9,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from accounts.models import User
+from resources import simulated_gpus
 from resources.models import BuildState, Gpu, GpuReading, Host, HostImage, HostStatus, Image, ImageBuild
 from resources.units import GIB
 from sessions.lifecycle import Reason, Status
@@ -165,6 +166,18 @@ class TestHosts:
         assert "beta" not in text_of(browser, "/hosts/?q=h100")
         assert "alpha" not in text_of(browser, "/hosts/?state=lost")
         assert "No host matches." in text_of(browser, "/hosts/?q=%00nothing")
+
+    def test_its_page_says_how_gpus_are_connected(self, browser: Client) -> None:
+        host = make_host(name="alpha", gpus=3)
+        assert "The driver does not say." in text_of(browser, "/hosts/alpha/")
+        declared = simulated_gpus.declared("2x8GiB nvlink=4 numa=0,1x8GiB numa=1")
+        Host.objects.update(gpu_topology=simulated_gpus.topology(declared).as_json())
+        page = text_of(browser, "/hosts/alpha/")
+        assert page.count('<td class="is-nvlink">NV4</td>') == 2
+        assert page.count("<td>SYS</td>") == 4
+        assert "from one NUMA node to another" in page
+        host.gpus.exclude(index=0).delete()
+        assert "How its GPUs are connected" not in text_of(browser, "/hosts/alpha/")
 
     def test_a_superadmin_takes_one_out_of_service_and_back(self, admin: Client) -> None:
         host = make_host(name="alpha")

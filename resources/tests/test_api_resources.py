@@ -4,7 +4,7 @@ import pytest
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.models import User
-from resources.models import Image
+from resources.models import Host, Image
 from resources.units import GIB
 from tests.api import client_of
 from tests.factories import (
@@ -72,6 +72,7 @@ def test_a_host_shows_sums_without_names() -> None:
     host = make_host(cpu=8, memory=32 * GIB)
     gpu = make_gpu(host=host, memory=8 * GIB)
     make_gpu(host=host, index=1, is_present=False)
+    Host.objects.update(gpu_topology={"indexes": [0], "links": [["X"]], "numa_nodes": [1]})
     sessions = [run_session(host=host, cpu=2, memory=3 * GIB, fgpu=350) for _ in range(2)]
     response = client_of(make_user()).get("/api/v1/hosts/")
     assert response.json()["results"] == [
@@ -102,6 +103,7 @@ def test_a_host_shows_sums_without_names() -> None:
                     "reading": None,
                 }
             ],
+            "gpu_topology": {"indexes": [0], "links": [["X"]], "numa_nodes": [1]},
         }
     ]
     assert not any(session.owner.email in response.content.decode() for session in sessions)
