@@ -18,12 +18,22 @@ from tests.containers import remove_lent_containers
 from tests.database import empty_tables, keeping_rows
 from tests.held import HeldFixtures
 from tests.live import LiveServer, serving
+from tests.migrated import make_test_database
 from tests.platform import ROOT, Platform, running_platform
 from tests.ports import process_number
 
 # The same examples in every run, however slow; `--hypothesis-profile=default` searches for new ones.
 settings.register_profile("steady", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("steady")
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(
+    django_test_environment: None, django_db_modify_db_settings: None, django_db_blocker: DjangoDbBlocker
+) -> None:
+    """Make the test database. It replaces the fixture of pytest-django, which migrates in every process."""
+    with django_db_blocker.unblock():
+        make_test_database()
 
 
 @pytest.fixture(autouse=True, scope="session")
