@@ -5,7 +5,7 @@ from functools import cache
 from typing import Any, Final, TypeVar
 
 from django.db import connection
-from django.db.models import QuerySet
+from django.db.models import BooleanField, QuerySet
 from django.db.models.expressions import RawSQL
 from psycopg.types.datetime import TimestamptzLoader
 
@@ -29,7 +29,9 @@ def _compiled(
     """Return SQL and parameters; cached, as Django takes longer to compile a query than PostgreSQL to run it."""
     sessions = Session.objects.order_by()
     if of_some:
-        sessions = sessions.filter(pk__in=RawSQL("SELECT unnest(%s::varchar[])", [_IDS]))
+        # not a semi-join with unnest(), for which the planner may read all that wait
+        among = RawSQL("compute_session.id = ANY (%s::varchar[])", [_IDS], output_field=BooleanField())
+        sessions = sessions.filter(among)
     return rows_of(sessions).query.sql_with_params()
 
 

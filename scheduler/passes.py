@@ -16,7 +16,7 @@ from typing import Final
 from django.db import connection, transaction
 from django.utils import timezone
 
-from resources.kick import clear_kick
+from resources.kick import clear_kick, kick_scheduler
 from resources.models import ResourceGroup
 from scheduler import preemption, shared_limits, snapshot, wait_status
 from scheduler.forecasts import Forecasters
@@ -150,9 +150,16 @@ def _lock(group_id: int) -> None:
 
 @_gc_paused()
 def explain(group_id: int, state: SchedulerState, now: datetime) -> None:
-    """Write why the remaining sessions wait, in a transaction of its own: no start waits for explanations."""
+    """Write why the remaining sessions wait, in a transaction of its own: no start waits for explanations.
+
+    Of a long queue, a part: then it asks for another pass, which first starts what can start by then.
+    """
     starts = forecasters.of(group_id).starts(state.incremental, now)
     with transaction.atomic():
         statuses = state.update_wait_statuses(now, starts)
-        wait_status.write(statuses, state.waiting, group_id)
+        if statuses:
+            with snapshot.noted(state.own_writes):
+                wait_status.write(statuses, state.waiting, group_id)
     caches.of(group_id).put_back(state)
+    if state.is_behind:
+        kick_scheduler()

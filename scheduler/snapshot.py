@@ -1,7 +1,8 @@
 """Reads the state that a pass decides on, in full or what has changed, in a constant number of queries."""
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from operator import attrgetter
@@ -50,7 +51,12 @@ TURN_PATIENCE: Final = timedelta(seconds=10)  # for the pass over a group that a
 CHANGE_RETENTION_SECONDS: Final = 300  # longer than the interval at which every reader reads everything again
 _CHANGED: Final = """
     WITH changed AS (
-        SELECT unnest(sessions) AS id FROM compute_change WHERE xid >= %(since)s::xid8
+        SELECT unnest(sessions) AS id FROM compute_change
+        WHERE xid >= %(since)s::xid8 AND NOT EXISTS (
+            SELECT FROM unnest(%(xids)s::xid8[], %(begun)s::timestamptz[], %(ended)s::timestamptz[])
+                AS own (xid, begun, ended)
+            WHERE own.xid = compute_change.xid AND at BETWEEN own.begun AND own.ended
+        )
         UNION SELECT unnest(%(also)s::varchar[])
     )
     SELECT pg_snapshot_xmin(pg_current_snapshot())::text,
@@ -62,6 +68,14 @@ _DELETE_OLD: Final = """
     DELETE FROM compute_change
     WHERE xid < %(before)s::xid8 AND at < clock_timestamp() - %(seconds)s * interval '1 second'
 """
+
+
+class OwnWrite(NamedTuple):
+    """Changes that a reader of the change log has made itself: its transaction, and when in that."""
+
+    xid: int
+    begun: datetime
+    ended: datetime
 
 
 class WaitingRow(NamedTuple):
@@ -203,6 +217,7 @@ def load_changes(
     also_ids: Iterable[str],
     offered: OfferedTraits,
     *,
+    own: Sequence[OwnWrite] = (),
     is_fair: bool = True,
     group_id: int | None = None,
 ) -> StateChanges | None:
@@ -210,13 +225,17 @@ def load_changes(
 
     Of a group as `load`.
 
+    `own` are what the reader has written itself: it is not read.
     `offered` is what the groups offered in the whole state: a change of these has everything read again.
     `is_fair`: whether a group has fair order, in which what ended sessions have used matters.
     Takes one query without changes, else three to eight. A concurrent commit is read now or the next time, possibly
     twice, but never missed.
     """
     with connection.cursor() as cursor:
-        cursor.execute(_CHANGED, {"since": since, "also": list(also_ids)})
+        known = {name: [getattr(write, name) for write in own] for name in ("begun", "ended")}
+        cursor.execute(
+            _CHANGED, {"since": since, "also": list(also_ids), "xids": [str(write.xid) for write in own], **known}
+        )
         next_since, is_all, changed = cursor.fetchone()
     if is_all:
         return None
@@ -245,6 +264,18 @@ def delete_old_changes(before: str) -> None:
 def projects_of(waiting: Iterable[WaitingSession]) -> set[int]:
     """Return the ids of the projects of these sessions."""
     return {session.request.project_id for session in waiting if session.request.project_id is not None}
+
+
+@contextmanager
+def noted(own: list[OwnWrite]) -> Iterator[None]:
+    """Append what is written meanwhile, in the caller's transaction, to `own`."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        begun = cursor.fetchone()[0]
+        yield
+        cursor.execute("SELECT pg_current_xact_id()::text, clock_timestamp()")
+        xid, ended = cursor.fetchone()
+    own.append(OwnWrite(int(xid), begun, ended))
 
 
 def oldest_open_transaction() -> str:

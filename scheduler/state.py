@@ -7,6 +7,7 @@ decisions were not written, as when a pass fails, must be dropped.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from itertools import islice
 from types import MappingProxyType
 from typing import Final
 
@@ -19,12 +20,13 @@ from scheduler.core.preemption import Candidates, Preemption, find_preemption
 from scheduler.core.types import ClassKey, LimitHolder, Placement, RunningSession, SessionRequest, Shape, Traits
 from scheduler.fair_use import has_fair_group
 from scheduler.limit_holders import NOTHING, project_usage_of, usage_of
-from scheduler.snapshot import FullState, StateChanges, WaitingSession
+from scheduler.snapshot import FullState, OwnWrite, StateChanges, WaitingSession
 from scheduler.wait_status import as_stored, needs_update
 from sessions.lifecycle import Reason
 from sessions.models import WaitStatus
 from sessions.preemption import StoredClaim
 
+MAX_EXPLAINED: Final = 500  # waiting sessions in a pass: takes some 30 ms with the write
 MAX_CONSIDERED: Final = 100  # waiting sessions, the first of the queue, for which others may end in a pass
 GroupShape = tuple[int, Shape]  # requests with equal ones have the same explanation, limits aside
 HolderIds = tuple[int, int | None]  # user and project
@@ -40,6 +42,7 @@ class SchedulerState:
         self.is_fair = has_fair_group(loaded.snapshot.rules)
         self.incremental = IncrementalState(loaded.snapshot)
         self.waiting = {session.request.id: session for session in loaded.waiting}
+        self.own_writes: list[OwnWrite] = []  # of wait statuses as this state has them
         self.unconfirmed: set[str] = set()  # placed here and not read since: another process may have been faster
         self._running = {running.session_id: running for running in loaded.snapshot.running}
         self.claims = Claims(loaded.claims, loaded.snapshot.running)
@@ -47,7 +50,9 @@ class SchedulerState:
         self._blocked = set(self.waiting).difference(self.incremental.requests)  # by a dependency or a start time
         self._texts: dict[GroupShape, ReasonText | None] = {}  # as of the last explanation
         self._text_inputs: dict[tuple[int, Traits], object] = {}  # what the texts of a group, by traits, derive from
-        self._unexplained = set(self.incremental.requests)
+        self._unexplained = dict.fromkeys(self.incremental.requests)  # by id, in the order in which they came
+        self._starts: Mapping[str, StartEstimate] = {}  # latest estimates
+        self._estimated: dict[str, None] = {}  # sessions, by id, of whose latest estimate nothing is written yet
         self._with_eta = {name for name, session in self.waiting.items() if session.status.eta is not None}
         self._touched: set[HolderIds] = set()  # holders whose usage has changed since the last explanation
         self._by_group_shape: dict[GroupShape, set[str]] = defaultdict(set)
@@ -55,9 +60,15 @@ class SchedulerState:
         for request in self.incremental.requests.values():
             self._index(request)
 
+    @property
+    def size(self) -> int:
+        """Number of sessions, waiting or running."""
+        return len(self.waiting) + len(self._running)
+
     def apply_changes(self, changes: StateChanges) -> None:
         """Apply what has changed since `since`; changes that are known already may be among it."""
         self.since = changes.since
+        self.own_writes = [write for write in self.own_writes if write.xid >= int(changes.since)]
         self.unconfirmed.clear()
         waiting = {session.request.id: session for session in changes.waiting}
         for session_id in changes.ids:
@@ -105,7 +116,7 @@ class SchedulerState:
             request = self.waiting[session_id].request
             self.incremental.add(request)
             self._index(request)
-            self._unexplained.add(session_id)
+            self._unexplained[session_id] = None
 
     def serve(self, now: datetime) -> list[Placement]:
         """Place all sessions that can start, by the state as it is known; return their placements."""
@@ -228,20 +239,24 @@ class SchedulerState:
     def update_wait_statuses(self, now: datetime, starts: Mapping[str, StartEstimate] | None) -> list[WaitStatus]:
         """Return the wait statuses that say something new, to be written; from now on they count as written.
 
-        `starts` are new estimates, perhaps of a state before this; None: those that are written stand.
+        `starts` are new estimates, perhaps of a state before this; None: those that are written stand. Looks at no more
+        than `MAX_EXPLAINED` sessions, so that no start waits for the texts of a long queue: while `is_behind`, ask
+        again.
         """
         explainer = Explainer(self.incremental.cluster)
-        outdated = self._outdated(explainer)
+        self._note_outdated(explainer)
         if starts is not None:
-            outdated.update(self.incremental.requests.keys() & (starts.keys() | self._with_eta))
+            self._starts = starts
+            self._estimated = dict.fromkeys(self.incremental.requests.keys() & (starts.keys() | self._with_eta))
         found = []
-        for session_id in outdated:
+        for session_id in self._take_unexplained():
             session = self.waiting[session_id]
             reason, detail = explainer.explain(session.request)[1:3]
-            if starts is None:
-                found.append(session.status._replace(reason=reason.value, detail=detail))
+            if session_id in self._estimated:
+                del self._estimated[session_id]
+                found.append(_status_of(session_id, reason.value, detail, self._starts.get(session_id)))
             else:
-                found.append(_status_of(session_id, reason.value, detail, starts.get(session_id)))
+                found.append(session.status._replace(reason=reason.value, detail=detail))
         for session_id in self._blocked:
             blocked = self._blocked_status(session_id, now)
             if blocked is not None:
@@ -251,12 +266,23 @@ class SchedulerState:
             self._store(self.waiting[status.session_id]._replace(status=status))
         return new
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether sessions are left to be explained, or have a new estimate."""
+        return bool(self._unexplained or self._estimated)
+
+    def _take_unexplained(self) -> list[str]:
+        """Return the next sessions to be explained, those first that came last; they count as explained."""
+        taken = [self._unexplained.popitem()[0] for _ in range(min(MAX_EXPLAINED, len(self._unexplained)))]
+        estimated = islice(self._estimated, MAX_EXPLAINED - len(taken))
+        return list(dict.fromkeys((*taken, *estimated)))
+
     def _apply_status(self, session: WaitingSession, known: WaitStatus) -> None:
         """Store a wait status as this process or another has written it."""
         if session.status != known:
             self._store(session)
             if session.request.id in self.incremental.requests:
-                self._unexplained.add(session.request.id)
+                self._unexplained[session.request.id] = None
 
     def _store(self, session: WaitingSession) -> None:
         self.waiting[session.request.id] = session
@@ -294,12 +320,12 @@ class SchedulerState:
     def _remove_from_indexes(self, request: SessionRequest) -> None:
         self._by_group_shape[request.group_id, request.shape].remove(request.id)
         self._by_holders[request.owner_id, request.project_id].remove(request.id)
-        self._unexplained.discard(request.id)
+        self._unexplained.pop(request.id, None)
+        self._estimated.pop(request.id, None)
         self._with_eta.discard(request.id)
 
-    def _outdated(self, explainer: Explainer) -> set[str]:
-        """Return the ids of waiting sessions whose reason, or its sentence, may have changed."""
-        outdated, self._unexplained = self._unexplained, set()
+    def _note_outdated(self, explainer: Explainer) -> None:
+        """Have the waiting sessions explained again whose reason, or its sentence, may have changed."""
         was, keys = self._text_inputs, {(group_id, shape.traits) for group_id, shape in self._by_group_shape}
         self._text_inputs = {key: explainer.capacity_inputs(*key) for key in keys}
         changed = {key for key in keys if key not in was or self._text_inputs[key] != was[key]}
@@ -308,14 +334,13 @@ class SchedulerState:
             text = explainer.explain_capacity(*group_shape) if is_new else self._texts.get(group_shape)
             if text != self._texts.get(group_shape):
                 self._texts[group_shape] = text
-                outdated |= names
+                self._unexplained |= dict.fromkeys(names)
         touched = [holders for holders in self._touched if self.incremental.cluster.has_limits(*holders)]
         users, projects = {user for user, _ in touched}, {project for _, project in touched} - {None}
         for (user, project), names in self._by_holders.items():
             if user in users or project in projects:
-                outdated |= names
+                self._unexplained |= dict.fromkeys(names)
         self._touched.clear()
-        return outdated
 
 
 def _status_of(session_id: str, reason: str, detail: str, start: StartEstimate | None) -> WaitStatus:

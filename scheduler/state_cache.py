@@ -1,5 +1,6 @@
 """Cache of the scheduler state in a process, brought up to date by reading what has changed."""
 
+import gc
 import time
 from datetime import datetime
 from typing import Final
@@ -9,6 +10,7 @@ from scheduler.state import SchedulerState
 
 FULL_RELOAD_SECONDS: Final = 3600.0  # interval at which everything is read again, whatever the change notes say
 MAX_GAP_SECONDS: Final = 240.0  # between two uses; after longer, notes may have been deleted, and everything is read
+MIN_FROZEN_SIZE: Final = 10_000  # sessions in a state that the garbage collector leaves alone until it is read again
 TIDY_SECONDS: Final = 60.0  # interval at which old notes are deleted
 
 
@@ -23,6 +25,7 @@ class StateCache:
         """Begin empty."""
         self._group_id = group_id
         self._state: SchedulerState | None = None
+        self._is_frozen = False
         self._expires_at = self._stale_at = self._tidy_at = 0.0  # by the monotonic clock
 
     def take(self, now: datetime) -> SchedulerState:
@@ -33,13 +36,30 @@ class StateCache:
         self._stale_at = clock + MAX_GAP_SECONDS
         if state is not None and is_usable:
             changes = snapshot.load_changes(
-                state.since, state.unconfirmed, state.offered, is_fair=state.is_fair, group_id=self._group_id
+                state.since,
+                state.unconfirmed,
+                state.offered,
+                own=state.own_writes,
+                is_fair=state.is_fair,
+                group_id=self._group_id,
             )
             if changes is not None:
                 state.apply_changes(changes)
                 return state
         self._expires_at = clock + FULL_RELOAD_SECONDS
-        return SchedulerState(snapshot.load(now, self._group_id))
+        del state
+        return self._load(now)
+
+    def _load(self, now: datetime) -> SchedulerState:
+        """Read everything; a large state is exempt from garbage collection, which would take half a second of it."""
+        if self._is_frozen:
+            gc.unfreeze()
+            gc.collect()
+        state = SchedulerState(snapshot.load(now, self._group_id))
+        self._is_frozen = state.size >= MIN_FROZEN_SIZE
+        if self._is_frozen:
+            gc.freeze()
+        return state
 
     def may_tidy(self) -> bool:
         """Return whether it is time to delete old notes; then not again for `TIDY_SECONDS`."""

@@ -11,6 +11,7 @@ from resources import kick
 from resources.models import Host, HostStatus, ResourceGroup
 from resources.tiers import Tier
 from scheduler import passes, tasks
+from scheduler import state as scheduler_state
 from sessions import services
 from sessions.lifecycle import Reason, Status
 from sessions.models import GpuShare, Lease, Session
@@ -212,3 +213,21 @@ def test_a_cordoned_host_is_explained_as_closed() -> None:
     Host.objects.update(status=HostStatus.LOST)
     passes.run_pass()
     assert Session.objects.get(pk=waiting.pk).detail == "No host of this session's resource group is ready."
+
+
+@pytest.mark.django_db
+def test_a_long_queue_is_explained_in_parts_the_newest_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scheduler_state, "MAX_EXPLAINED", 2)
+    kicks: list[None] = []
+    monkeypatch.setattr(passes, "kick_scheduler", lambda: kicks.append(None))
+    host = make_host(cpu=1)
+    waiting = [make_session(resource_group=host.group, cpu=2) for _ in range(3)]
+
+    def reasons() -> list[str]:
+        return [Session.objects.get(pk=session.pk).reason for session in waiting]
+
+    passes.run_pass()
+    assert (reasons(), len(kicks)) == ([Reason.SUBMITTED, Reason.NO_CAPACITY, Reason.NO_CAPACITY], 1)
+    waiting.append(make_session(resource_group=host.group, cpu=1))
+    assert passes.run_pass() == 1  # what can start comes before the rest of the texts
+    assert (reasons()[:3], len(kicks)) == ([Reason.NO_CAPACITY] * 3, 1)

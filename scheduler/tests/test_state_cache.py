@@ -2,9 +2,10 @@
 
 Seen to fail under these faults, planted in the product: a start time, or a GPU that goes, is not
 noted; texts that another scheduler has written are not noted; notes are read from the youngest transaction on instead
-of the oldest that is open; unconfirmed decisions are not read again.
+of the oldest that is open; unconfirmed decisions are not read again; texts that this process has written are read.
 """
 
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -20,9 +21,9 @@ from folders.models import HostRoot
 from resources.models import Gpu, Host, HostImage, ResourceGroup
 from resources.tiers import Tier
 from resources.units import GIB
-from scheduler import passes, snapshot
+from scheduler import passes, snapshot, state_cache
 from scheduler.state import SchedulerState
-from scheduler.state_cache import GroupCaches
+from scheduler.state_cache import GroupCaches, StateCache
 from sessions import services
 from sessions.lifecycle import HOSTED, Reason, Status
 from sessions.models import Session
@@ -338,12 +339,15 @@ def test_changed_hosts_and_policies_are_reloaded(change: str) -> None:
     assert Session.objects.get(pk=session.pk).status == (Status.SCHEDULED if change == "group" else Status.PENDING)
 
 
-def test_a_pass_without_changes_reads_no_sessions(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+def test_a_pass_without_changes_by_others_reads_no_sessions(
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
     host = make_host(cpu=1)
     for _ in range(3):
         make_session(resource_group=host.group)
     passes.run_pass()
-    passes.run_pass()
+    make_session(resource_group=host.group)
+    passes.run_pass()  # writes why it waits, which is not read
     with django_assert_num_queries(7):
         passes.run_pass()
 
@@ -362,3 +366,15 @@ def test_only_old_change_notes_are_deleted() -> None:
     passes.caches.clear()
     passes.run_pass()
     assert notes() == 0
+
+
+def test_a_large_state_is_exempt_from_garbage_collection_until_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(state_cache, "MIN_FROZEN_SIZE", 1)
+    cache, frozen = StateCache(), gc.get_freeze_count()
+    make_session()
+    cache.put_back(cache.take(timezone.now()))
+    assert gc.get_freeze_count() > frozen
+    Session.objects.all().delete()
+    cache.clear()
+    cache.take(timezone.now())
+    assert gc.get_freeze_count() == 0
