@@ -1,25 +1,28 @@
 """Bounds the requests that Django works on at once, so that overload is a quick 503 and never an error of the pool."""
 
 import asyncio
+import functools
 import logging
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from django.db import connection
 from django.http import HttpResponse
-from django.utils.translation import gettext
+from django.utils.translation import get_language, gettext
 
 from gpuplatform.database_silence import server_of
-from gpuplatform.unavailable import database_away, unavailable
+from gpuplatform.unavailable import API, database_away, unavailable
 from proxy.asgi import Application
 from proxy.asgi_request import Message, Receive, Scope, Send
 
-SLOTS: Final = 16  # requests under way in one process: fewer than the connections of its pool
+SLOTS: Final = 8  # requests under way in one process: fewer than its pool has connections; more only delay each other
 QUEUE: Final = 128  # requests that wait for a slot
-WAIT_SECONDS: Final = 0.8
-PATIENCE_SECONDS: Final = 1.0  # with a request, after which the database is asked whether it answers at all
-ANSWER_SECONDS: Final = 1.0  # for its answer
+WAIT_SECONDS: Final = 0.5
+DEMAND_WEIGHT: Final = 0.1  # of the newest request in the moving average of what one costs
+PROBE_AFTER_SECONDS: Final = 1.0  # without a response, after which the database is probed
+PROBE_TIMEOUT_SECONDS: Final = 1.0
 BUFFER_BYTES: Final = 1024 * 1024  # of a response, which a slow client takes after the slot was released
 POLICY: Final = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"  # middleware does not see this page
 EVENTS: Final = b"text/event-stream"
@@ -32,10 +35,12 @@ logger = logging.getLogger(__name__)
 class Admission:
     """ASGI middleware that gives each request a slot while Django works on it; refuses with 503 what waits too long.
 
+    A request for which the CPU time of those that wait already is too long is refused at once: Django's threads share
+    one interpreter lock, so that requests in front of it take at least the sum of their CPU times.
     A response is buffered up to BUFFER_BYTES, so that neither its slot nor its database connection depends on how fast
-    the client reads. One that is larger keeps its slot until it is sent; a stream of events gives it back
-    as it begins. Where the database has fallen silent, clients
-    get 503 at once, however long the threads of their requests wait for it, which keep their slots meanwhile.
+    the client reads. One that is larger keeps its slot until it is sent; a stream of events gives it back as it begins.
+    Where the database has fallen silent, clients get 503 at once, however long the threads of their requests wait for
+    it, which keep their slots meanwhile.
     """
 
     def __init__(
@@ -45,15 +50,18 @@ class Admission:
         slots: int = SLOTS,
         queue: int = QUEUE,
         wait_seconds: float = WAIT_SECONDS,
-        patience_seconds: float = PATIENCE_SECONDS,
+        probe_after_seconds: float = PROBE_AFTER_SECONDS,
         database_answers: Callable[[], bool] | None = None,
+        cpu_time: Callable[[], float] = time.process_time,
     ) -> None:
+        """`queue` is the number of requests that may wait; `cpu_time` returns the seconds used so far."""
         self._application = application
         self._slots = asyncio.Semaphore(slots)
+        self._demand = _ServiceDemand(cpu_time)
         self._waiting = 0
         self._queue = queue
         self._wait_seconds = wait_seconds
-        self._patience_seconds = patience_seconds
+        self._probe_after_seconds = probe_after_seconds
         self._database_answers = database_answers or _database_answers
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="admission")
         self._abandoned: set[asyncio.Task[None]] = set()
@@ -65,11 +73,9 @@ class Admission:
             return
         request = await _BufferedRequest.received(receive)
         if not await self._acquire():
-            path, is_silent = scope["path"], bool(self._abandoned)
-            refusal = database_away(path) if is_silent else unavailable(path, gettext("The server is busy."))
-            await _send(refusal, send)
+            await _send(_refusal(scope["path"], is_silent=bool(self._abandoned)), send)
             return
-        response = _BufferedResponse(send, on_stream=self._slots.release)
+        response = _BufferedResponse(send, on_stream=self._release)
         work = asyncio.create_task(self._work(scope, request, response))
         try:
             is_stuck = await self._is_stuck(work, response)
@@ -78,7 +84,7 @@ class Admission:
             raise
         if is_stuck:
             self._abandon(work, response)
-            await _send(database_away(scope["path"]), send)
+            await _send(_refusal(scope["path"], is_silent=True), send)
             return
         await work
         await response.flush()
@@ -89,12 +95,12 @@ class Admission:
             await self._application(scope, request.receive, response.send)
         finally:
             if not response.is_stream:
-                self._slots.release()
+                self._release()
 
     async def _is_stuck(self, work: asyncio.Task[None], response: "_BufferedResponse") -> bool:
         """Return True once the request waits for a silent database, False once it is done."""
         while True:
-            timeout = None if response.has_begun else self._patience_seconds
+            timeout = None if response.has_begun else self._probe_after_seconds
             done, _ = await asyncio.wait({work}, timeout=timeout)
             if done:
                 return False
@@ -114,8 +120,8 @@ class Admission:
             logger.warning("a request that waited for the database ended with %r", error)
 
     async def _acquire(self) -> bool:
-        """Return whether there was a slot in time."""
-        if self._slots.locked() and self._waiting >= self._queue:
+        """Return whether there was a slot in time; False at once where there cannot be one."""
+        if self._slots.locked() and not self._may_wait():
             return False
         self._waiting += 1
         try:
@@ -125,7 +131,44 @@ class Admission:
             return False
         finally:
             self._waiting -= 1
+        self._demand.begin()
         return True
+
+    def _may_wait(self) -> bool:
+        """Return whether a slot may be free in time for one more request."""
+        return self._waiting < self._queue and (self._waiting + 1) * self._demand.cpu_seconds < self._wait_seconds
+
+    def _release(self) -> None:
+        """Free the slot of a request."""
+        self._demand.end()
+        self._slots.release()
+
+
+class _ServiceDemand:
+    """What a request costs: this process's CPU time per completed request, as a moving average.
+
+    The service demand law of operational analysis (Denning and Buzen, 1978): busy time by completions. Periods
+    without a request are not counted; apps' traffic during one is, since it shares the interpreter lock.
+    """
+
+    def __init__(self, cpu_time: Callable[[], float]) -> None:
+        self.cpu_seconds = 0.0
+        self._cpu_time = cpu_time
+        self._under_way = 0
+        self._counted = 0.0  # of the CPU time
+
+    def begin(self) -> None:
+        """Count a request as under way."""
+        if not self._under_way:
+            self._counted = self._cpu_time()
+        self._under_way += 1
+
+    def end(self) -> None:
+        """Count a request as completed."""
+        now = self._cpu_time()
+        self.cpu_seconds += DEMAND_WEIGHT * (now - self._counted - self.cpu_seconds)
+        self._counted = now
+        self._under_way -= 1
 
 
 class _BufferedRequest:
@@ -185,15 +228,28 @@ class _BufferedResponse:
             await self._send(message)
 
 
+def _refusal(path: str, *, is_silent: bool) -> HttpResponse:
+    """Return 503, which says that the server is busy, or that its database is silent."""
+    return _rendered_refusal(path.startswith(API), is_silent, get_language())
+
+
+@functools.cache
+def _rendered_refusal(is_api: bool, is_silent: bool, _language: str) -> HttpResponse:
+    """Return the response for the API or for pages, rendered once: rendering costs more than all else of a refusal."""
+    path = API if is_api else "/"
+    response = database_away(path) if is_silent else unavailable(path, gettext("The server is busy."))
+    response["Content-Security-Policy"] = POLICY
+    return response
+
+
 async def _send(response: HttpResponse, send: Send) -> None:
     """Send a response that Django has not worked on."""
-    response["Content-Security-Policy"] = POLICY
     headers = [(name.lower().encode(), value.encode()) for name, value in response.items()]
     await send({"type": "http.response.start", "status": response.status_code, "headers": headers})
     await send({"type": "http.response.body", "body": response.content})
 
 
 def _database_answers() -> bool:
-    """Return whether the database answers a new connection within ANSWER_SECONDS."""
+    """Return whether the database answers a new connection within PROBE_TIMEOUT_SECONDS."""
     server = server_of(connection.get_connection_params())
-    return server is None or server.answers(ANSWER_SECONDS)
+    return server is None or server.answers(PROBE_TIMEOUT_SECONDS)

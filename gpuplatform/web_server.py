@@ -8,6 +8,7 @@ import multiprocessing.connection
 import os
 import signal
 import socket
+import sys
 import threading
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from proxy.limits import raise_open_file_limit
 MAX_MESSAGE_BYTES: Final = 2**20  # of a websocket message to the platform: ample for what people paste
 SHUTDOWN_SECONDS: Final = 5  # after which open websockets are closed
 START_SECONDS: Final = 60  # for a process to start, and for one that is stuck to answer
+SWITCH_SECONDS: Final = 0.001  # for which a thread may keep the event loop, and so all connections, from its next event
 BACKLOG: Final = 2048  # connections that the kernel queues until they are accepted
 MAX_AUTOMATIC: Final = 4  # processes, where no number is given
 
@@ -53,6 +55,7 @@ class ServerConfig(Config):
 
     def load(self) -> None:
         """Set Django up, and load what is served."""
+        sys.setswitchinterval(SWITCH_SECONDS)
         import gpuplatform.asgi  # noqa: F401  # sets Django up, before anything else of it is imported
         from gpuplatform import serving
 

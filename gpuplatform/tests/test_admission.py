@@ -86,6 +86,19 @@ async def test_requests_wait_for_a_slot_and_no_longer_than_allowed() -> None:
     assert Counter(statuses) == {200: 3, 503: 1}
 
 
+async def test_what_would_wait_too_long_is_refused_at_once() -> None:
+    release, used = asyncio.Event(), iter(range(0, 10**6, 10**4))  # seconds of CPU time
+    release.set()
+    admission = Admission(held(release), slots=1, wait_seconds=2 * SECONDS, cpu_time=lambda: float(next(used)))
+    assert await status_of(admission) == 200
+    release.clear()
+    second = asyncio.create_task(status_of(admission))  # there is a slot, so that it does not wait
+    await asyncio.sleep(0)
+    assert await status_of(admission) == 503
+    release.set()
+    assert await second == 200
+
+
 async def test_the_health_check_needs_no_slot() -> None:
     release = asyncio.Event()
     admission = Admission(held(release), slots=1, wait_seconds=0.01)
@@ -120,7 +133,7 @@ async def test_a_slow_client_holds_no_slot(blocked: str) -> None:
 
 async def test_clients_get_503_while_threads_wait_for_the_database() -> None:
     release, is_silent = asyncio.Event(), True
-    admission = Admission(held(release), slots=2, patience_seconds=0.01, database_answers=lambda: not is_silent)
+    admission = Admission(held(release), slots=2, probe_after_seconds=0.01, database_answers=lambda: not is_silent)
     statuses = await asyncio.gather(status_of(admission), status_of(admission, "/api/v1/me/"))
     assert Counter(statuses) == {503: 2}
     is_silent = False
@@ -138,7 +151,7 @@ async def test_slow_requests_are_waited_for_while_the_database_answers() -> None
         loop.call_soon_threadsafe(asked.set)
         return True
 
-    slow = asyncio.create_task(status_of(Admission(held(release), patience_seconds=0.01, database_answers=answers)))
+    slow = asyncio.create_task(status_of(Admission(held(release), probe_after_seconds=0.01, database_answers=answers)))
     await asked.wait()
     release.set()
     assert await slow == 200
