@@ -55,6 +55,30 @@ def parse_limits(text: str) -> list[GpuLimit]:
     return [_parse_limit(line) for line in lines[:-1]]
 
 
+def parse_head(text: str) -> tuple[Sharing, int]:
+    """Return the sharing mode and the bound on page-locked bytes in a text of `format_limits`. Raises ValueError."""
+    parse_limits(text)
+    _version, _policy, sharing, pinned = text.splitlines()[:4]
+    return ("burst" if sharing == "sharing=burst" else "cap"), int(pinned.removeprefix("pinned_bytes="))
+
+
+def rewrite(path: Path, text: str) -> None:
+    """Replace the text of a limits file in place: a container has this very file mounted.
+
+    A process may read a part of the old text and a part of the new one; it then goes on with what it had, and reads
+    again. Needs root, whose file it is.
+    """
+    parse_limits(text)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        data = text.encode()
+        os.pwrite(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
 def _parse_limit(line: str) -> GpuLimit:
     fields = dict(field.split("=", 1) for field in line.split(" "))
     try:

@@ -179,7 +179,7 @@ GRANTS: Final = (
         " eta_reason result attempt host_id avoided_hosts refused_until start_failures start_by container_id address"
         " last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail created_at status_at started_at"
         " ended_at charge_percent group_choices group_waits gpu_model min_gpu_memory is_preemptible preempt_by"
-        " preempted_for preemptions claim is_parking parked_on_id parked_attempt parked_bytes",
+        " preempted_for preemptions claim is_parking parked_on_id parked_attempt parked_bytes resize",
         update="status reason detail eta eta_reason result host_id avoided_hosts start_failures start_by container_id"
         " address last_activity_at ssh_public_key pulled_bytes pull_bytes exit_code log_tail status_at started_at"
         " ended_at preempt_by preempted_for parked_bytes",
@@ -285,11 +285,12 @@ GRANTS: Final = (
     ),
 )
 
-# Functions of the database that do for a host what it has no right to do by itself; see migrations/0001_initial.py.
+# Functions of the database that do for a host what it has no right to do by itself; see the migrations.
 FUNCTIONS: Final = (
     "hostaccess_host()",
     "hostaccess_name()",
     "hostaccess_group()",
     "resources_complete_image(bigint, varchar, bigint)",
     "folders_forget_folder(varchar)",
+    "compute_finish_resize(varchar, varchar, boolean)",
 )

@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from django.db.models import Q
 
-from hostworker import host_probe, parking, runner, starts
+from hostworker import host_probe, parking, resizer, runner, starts
 from hostworker.runtime.base import ContainerPhase, ContainerState, Key, Runtime
 from resources.models import Host
 from sessions.lifecycle import HOSTED, Status
@@ -84,6 +84,8 @@ def reconcile(runtime: Runtime, host: Host, run: Callable[..., object]) -> None:
         runner.note_exit(runtime, state)
     for key in rows.without_address:
         runner.note_address(runtime, *key)
+    for session_id, resize_id in rows.to_resize:
+        run(resizer.apply, runtime, session_id, resize_id)
     for session in Session.objects.filter(pk__in=[key[0] for key in findings.lost], status=Status.RUNNING):
         runner.note_lost(runtime, session)
     to_start = [key for key in findings.to_start if not runner.is_preparing(*key)]
@@ -100,13 +102,14 @@ class _Rows:
     hosted: dict[Key, Status] = field(default_factory=dict)
     without_address: list[Key] = field(default_factory=list)
     parked: dict[Key, Status] = field(default_factory=dict)  # by the attempt whose files are kept
+    to_resize: list[tuple[str, str]] = field(default_factory=list)  # RUNNING ones, with the ids of their resizes
 
 
 def _rows(host: Host) -> _Rows:
     sessions = Session.objects.filter(Q(host=host, status__in=HOSTED) | Q(parked_on=host, ended_at=None))
-    columns = ("pk", "attempt", "status", "address", "host_id", "parked_on_id", "parked_attempt")
+    columns = ("pk", "attempt", "status", "address", "host_id", "parked_on_id", "parked_attempt", "resize")
     rows = _Rows()
-    for pk, attempt, name, address, host_id, parked_on, parked_attempt in sessions.in_queue_order().values_list(
+    for pk, attempt, name, address, host_id, parked_on, parked_attempt, resize in sessions.in_queue_order().values_list(
         *columns
     ):
         status = Status(name)
@@ -117,4 +120,6 @@ def _rows(host: Host) -> _Rows:
         rows.hosted[pk, attempt] = status
         if status == Status.RUNNING and address is None:
             rows.without_address.append((pk, attempt))
+        if status == Status.RUNNING and resize:
+            rows.to_resize.append((pk, resize["id"]))
     return rows

@@ -11,7 +11,7 @@ from datetime import timedelta
 from typing import Final
 
 from django.db import connection, transaction
-from django.db.models import Prefetch, prefetch_related_objects
+from django.db.models import Prefetch, QuerySet, prefetch_related_objects
 
 from hostworker import app_environment, folder_mounts, host_images, parking
 from hostworker.runtime.base import (
@@ -217,7 +217,7 @@ def _run(runtime: Runtime, session: Session) -> None:
     if _read(session.pk, session.attempt, Status.PREPARING) is None:
         return
     image = parking.image_of(runtime, session)
-    container_id = runtime.create(_spec(session, folder_mounts.prepare(session), image))
+    container_id = runtime.create(spec_of(session, folder_mounts.prepare(session), image))
     runtime.start(session.pk, session.attempt, lambda address: _take_over(session, address))
     fields: dict[str, object] = {"container_id": container_id, "address": runtime.address(session.pk, session.attempt)}
     try:
@@ -303,7 +303,8 @@ def _clear_if_ended(runtime: Runtime, session: Session) -> None:
         clear_away(runtime, session.pk, session.attempt)
 
 
-def _spec(session: Session, folders: tuple[FolderMount, ...] = (), image: str = "") -> ContainerSpec:
+def spec_of(session: Session, folders: tuple[FolderMount, ...] = (), image: str = "") -> ContainerSpec:
+    """Return what the session's container is created from; fetch its lease with it."""
     capacity = session.resource_group.gpu_capacity
     prefetch_related_objects([session], Prefetch("lease__shares", GpuShare.objects.select_related("gpu")))
     return ContainerSpec(
@@ -341,10 +342,18 @@ def _spec(session: Session, folders: tuple[FolderMount, ...] = (), image: str = 
 
 
 def _read(session_id: str, attempt: int, *statuses: Status) -> Session | None:
+    return _sessions().filter(pk=session_id, attempt=attempt, status__in=statuses).first()
+
+
+def _sessions() -> QuerySet[Session]:
     policies = "owner__policy", "project__policy"
     sessions = Session.objects.select_related("image", "resource_group", "lease", "host", *policies)
-    sessions = sessions.defer("owner__password")  # out of the reach of hosts
-    return sessions.filter(pk=session_id, attempt=attempt, status__in=statuses).first()
+    return sessions.defer("owner__password")  # out of the reach of hosts
+
+
+def running_session(session_id: str) -> Session | None:
+    """Return the session with what `spec_of` needs while it runs."""
+    return _sessions().filter(pk=session_id, status=Status.RUNNING).first()
 
 
 def _show_progress(session: Session, text: str) -> None:

@@ -3,7 +3,7 @@
 from celery import shared_task
 from django.conf import settings
 
-from hostworker import app_starter, converter, image_maker, runner, starts, terminal_message
+from hostworker import app_starter, converter, image_maker, resizer, runner, starts, terminal_message
 from hostworker.runtime.factory import get_runtime
 from resources.models import Host
 
@@ -18,6 +18,12 @@ def start_session(session_id: str, attempt: int) -> None:
 def stop_session(session_id: str, attempt: int) -> None:
     """Stop this attempt on this host."""
     runner.stop(get_runtime(), session_id, attempt)
+
+
+@shared_task
+def resize_session(session_id: str, resize_id: str) -> None:
+    """Apply a resize to a session of this host."""
+    resizer.apply(get_runtime(), session_id, resize_id)
 
 
 @shared_task

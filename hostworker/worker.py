@@ -25,6 +25,7 @@ from hostworker import (
     jupyter_activity,
     parking,
     reconciler,
+    resizer,
     runner,
     session_keys,
     share_watch,
@@ -239,7 +240,7 @@ class HostWorker:
         if action in self._under_way:
             return
         self._under_way.add(action)
-        pool = self._stops if action[0] in (runner.stop, runner.keep_parked) else self._starts
+        pool = self._stops if action[0] in (runner.stop, runner.keep_parked, resizer.apply) else self._starts
         pool.submit(self._do, *action).add_done_callback(lambda _: self._under_way.discard(action))
 
     def _do(self, *action: Any) -> None:

@@ -7,6 +7,7 @@ from django.db.models.functions import Coalesce
 
 from accounts.models import DEFAULT_WEIGHT, Project, User
 from scheduler.core.types import Association, DecayedUsage, QueueOrder, Rules
+from sessions.lifecycle import Status
 from sessions.models import FairUse, Session
 
 Used = dict[tuple[int, Association], DecayedUsage]  # by group
@@ -23,9 +24,13 @@ def load_used() -> Used:
 
 
 def used_by_owners_of(session_ids: Collection[str]) -> Used:
-    """Return the same for the owners of those of these sessions that have ended; takes two queries."""
-    ended = Session.objects.filter(pk__in=session_ids, ended_at__isnull=False, started_at__isnull=False)
-    owner_ids = set(ended.order_by().values_list("owner_id", flat=True))
+    """Return the same for the owners of those of these sessions that were charged; takes two queries.
+
+    These have ended, are parked, or were resized.
+    """
+    has_ended = Q(ended_at__isnull=False, started_at__isnull=False)
+    charged = Session.objects.filter(has_ended | Q(status=Status.PARKED) | Q(past_sizes__isnull=False))
+    owner_ids = set(charged.filter(pk__in=session_ids).order_by().values_list("owner_id", flat=True))
     return _rows(FairUse.objects.filter(user__in=owner_ids)) if owner_ids else {}
 
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from datetime import datetime, timedelta
 from typing import Final
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.utils import timezone
 
 from resources.kick import clear_kick, kick_scheduler
@@ -22,11 +22,10 @@ from scheduler import preemption, shared_limits, snapshot, wait_status
 from scheduler.forecasts import Forecasters
 from scheduler.state import SchedulerState
 from scheduler.state_cache import GroupCaches
-from sessions import services
+from sessions import capacity_locks, services
 
 logger = logging.getLogger(__name__)
 
-LOCK: Final = 0x47505550  # "GPUP": advisory lock, of each group, under which one pass at a time reads and writes
 REFUSAL_PAUSE: Final = timedelta(minutes=5)  # until a session whose placement was refused is tried again
 MAX_ROUNDS: Final = 3
 caches = GroupCaches()
@@ -113,9 +112,9 @@ def place(group_id: int) -> tuple[SchedulerState, int, datetime]:
 def _place(group_id: int, *, is_alone: bool) -> tuple[SchedulerState, int, datetime]:
     cache = caches.of(group_id)
     with transaction.atomic():
-        _lock(group_id)
+        capacity_locks.hold_group(group_id)
         if is_alone:
-            shared_limits.hold_alone()
+            capacity_locks.hold_all_limits()
         now = timezone.now()
         state = cache.take(now)
         placements = state.serve(now)
@@ -134,18 +133,13 @@ def _place_each(group_id: int) -> int:
     cache = caches.of(group_id)
     cache.clear()
     with transaction.atomic():
-        _lock(group_id)
-        shared_limits.hold_alone()
+        capacity_locks.hold_group(group_id)
+        capacity_locks.hold_all_limits()
         now = timezone.now()
         placements = cache.take(now).serve(now)
         placed, refused = services.assign_each(placements, now)
         services.set_aside(refused, now + REFUSAL_PAUSE)
     return placed
-
-
-def _lock(group_id: int) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LOCK, group_id])
 
 
 @_gc_paused()

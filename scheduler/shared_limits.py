@@ -4,23 +4,13 @@ They are checked under a lock of each user and project whose limits apply.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Final
-
-from django.db import connection
 
 from accounts import limits
 from accounts.limits import Amounts, PolicyLimits
 from scheduler.core.remaining_limits import UNLIMITED, RemainingLimits
 from scheduler.core.types import Placement
 from scheduler.state import SchedulerState
-from sessions import usage
-
-LIMITS_LOCK: Final = 0x4750554C  # "GPUL": advisory lock, of each user with limits, until the transaction ends
-PROJECTS_LOCK: Final = 0x4750554D  # the same of each project
-NOBODY: Final = 0  # in place of a user: held by all passes together, or by one alone
-_LOCK_HOLDERS: Final = """
-    SELECT pg_advisory_xact_lock(%s, holder) FROM (SELECT unnest(%s::int[]) AS holder ORDER BY 1) AS holders
-"""  # in the order of ids, users before projects, so that two passes never wait for each other
+from sessions import capacity_locks, usage
 
 
 class ExceededLimitError(Exception):
@@ -65,18 +55,8 @@ def hold(state: SchedulerState, placements: Sequence[Placement]) -> None:
             projects.add(session.project_id, cluster.project_limits(session.project_id), one)
     if not users.limits and not projects.limits:
         return
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock_shared(%s, %s)", [LIMITS_LOCK, NOBODY])
-        for lock, asked in ((LIMITS_LOCK, users), (PROJECTS_LOCK, projects)):
-            if asked.limits:
-                cursor.execute(_LOCK_HOLDERS, [lock, list(asked.limits)])
+    capacity_locks.hold_limits(users.limits, projects.limits)
     if users.limits:
         users.check("user", usage.held_by(users.limits))
     if projects.limits:
         projects.check("project", usage.held_for(projects.limits))
-
-
-def hold_alone() -> None:
-    """Let no other pass write where limits apply until the transaction ends: call it before the state is read."""
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [LIMITS_LOCK, NOBODY])

@@ -55,6 +55,8 @@ def refusal(session: Session) -> str:
         return _("Only a running session can be parked.")
     if session.kind != Kind.INTERACTIVE:
         return _("A batch session cannot be parked: its command would begin anew.")
+    if session.resize is not None:
+        return _("It is being resized; park it when that is done.")
     if session.conversions.filter(state__in=ACTIVE_CONVERSIONS).exists():
         return _("It is being saved as an image; park it when that is done.")
     if session.parked_attempt and session.events.filter(new_status=Status.PARKED).count() >= MAX_PARKS:

@@ -63,7 +63,7 @@ def check_pending(owner: User, project: Project | None, count: int) -> None:
 
     Exact where the rows of both are locked.
     """
-    for whose, holder, policy_limits in _holders(owner, project):
+    for whose, holder, policy_limits in holders(owner, project):
         most = policy_limits.pending
         if most is not None and (waiting := usage.pending_of(holder)) + count > most:
             allowed = f"{whose} allows {most} waiting sessions, and {waiting} wait already"
@@ -76,7 +76,7 @@ def _policies(owner: User, project: Project | None) -> Iterator[tuple[str, Resou
         yield f"The project {project}", project.policy
 
 
-def _holders(owner: User, project: Project | None) -> Iterator[tuple[str, User | Project, PolicyLimits]]:
+def holders(owner: User, project: Project | None) -> Iterator[tuple[str, User | Project, PolicyLimits]]:
     yield "Your policy", owner, owner.policy.limits()
     if project is not None:
         yield f"The project {project}", project, project.limits()

@@ -8,12 +8,13 @@ from typing import Final
 from django.db import transaction
 from django.db.models import DurationField, Exists, ExpressionWrapper, F, Max, OuterRef, Q
 from django.db.models.functions import Greatest, Now
+from django.utils import timezone
 
 from accounts.models import Membership
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host, HostStatus, ResourceGroup
-from sessions import conversions, host_faults, parking, preemption, services
+from sessions import conversions, host_faults, parking, preemption, resizing, services
 from sessions.lifecycle import HOSTED, IN_CONTAINER, Reason, Status
 from sessions.models import (
     ACTIVE_CONVERSIONS,
@@ -49,6 +50,7 @@ def enforce_deadlines() -> None:
     cancel_dependents()
     cancel_of_former_members()
     fail_stranded_conversions()
+    resizing.give_up_late(timezone.now())
 
 
 def requeue_unclaimed() -> None:

@@ -1,7 +1,7 @@
 """Turns what hosts record of sessions into means of five minutes, on which idle rules rest, and into sums of days."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -9,7 +9,7 @@ from django.db import connection, transaction
 from django.db.models import Avg, Count, DateTimeField, F, Func, Max, Sum, Value
 
 from sessions.idle_rules import MAX_SPAN, PERIOD, RECORD_SECONDS, PeriodUse, known_mean, start_of_period
-from sessions.models import GpuShare, Session, SessionUsage, UsagePeriod
+from sessions.models import GpuShare, PastSize, Session, SessionUsage, UsagePeriod
 
 SETTLE: Final = timedelta(seconds=45)  # in which the last records of a period arrive
 USAGE_KEPT: Final = timedelta(hours=2)  # as hosts keep their records
@@ -59,7 +59,12 @@ def record_periods(now: datetime) -> int:
             return 0
         found = _means(since, end)
         shapes = held_shapes({row["session_id"] for row in found})
-        rows = [_row(row, shapes[row["session_id"]]) for row in found if row["session_id"] in shapes]
+        past = _past_shapes(shapes, since)
+        rows = [
+            _row(row, _shape_in(shapes[pk], past.get(pk, ()), row["start"]))
+            for row in found
+            if (pk := row["session_id"]) in shapes
+        ]
         UsagePeriod.objects.bulk_create(rows, ignore_conflicts=True)
         if rows:
             _sum_days(list(shapes), since)
@@ -74,6 +79,30 @@ def latest_uses(session_ids: Iterable[str], since: datetime, now: datetime) -> d
     fresh = SessionUsage.objects.filter(session__in=list(shapes), at__gte=since).order_by()
     found: Any = fresh.values("session_id").annotate(**_MEANS)
     return {row["session_id"]: _use(row, shapes[row["session_id"]], since, expected) for row in found}
+
+
+def _past_shapes(shapes: dict[str, HeldShape], since: datetime) -> dict[str, list[tuple[datetime, HeldShape]]]:
+    """Return what sessions that were resized since then held before, with until when, by id; one query."""
+    found: dict[str, list[tuple[datetime, HeldShape]]] = {}
+    past = PastSize.objects.filter(session__in=list(shapes), until__gt=since).order_by("until")
+    for pk, until, cpu, fgpu in past.values_list("session_id", "until", "cpu", "fgpu"):
+        now = shapes[pk]
+        fraction = now.gpu_fraction * fgpu / now.fgpu if now.gpu_fraction and now.fgpu else None
+        found.setdefault(pk, []).append((until, replace(now, cpu=cpu, fgpu=fgpu, gpu_fraction=fraction)))
+    return found
+
+
+def _shape_in(now: HeldShape, past: Sequence[tuple[datetime, HeldShape]], begin: datetime) -> HeldShape:
+    """Return the least that the session held within a period: it never seems more idle than it was."""
+    end, held, since = begin + PERIOD, [], begin
+    for until, shape in past:
+        if until > begin and since < end:
+            held.append(shape)
+        since = max(since, until)
+    if since < end:
+        held.append(now)
+    smallest = min(held, key=lambda shape: shape.fgpu)
+    return replace(smallest, cpu=min(shape.cpu for shape in held))
 
 
 def held_shapes(session_ids: Iterable[str]) -> dict[str, HeldShape]:

@@ -1,7 +1,7 @@
 """What users, projects or resource groups used and waited for on each day of a span, from the record of sessions.
 
-What was held comes from the changes of status, exact to the second; what of it was idle comes from the hosts' figures,
-where there are any.
+What was held comes from the changes of status and of size, exact to the second; what of it was idle comes from the
+hosts' figures, where there are any.
 """
 
 from collections import defaultdict
@@ -49,10 +49,22 @@ _HELD: Final = """
             FROM compute_session_depends_on link JOIN compute_session other ON other.id = link.to_session_id
             WHERE link.from_session_id = chosen.id
         ) others ON true
+    ), sizes (id, cpu, memory, fgpu, since, until) AS (
+        SELECT chosen.id, past.cpu, past.memory, past.fgpu,
+            coalesce(lag(past.until) OVER (PARTITION BY chosen.id ORDER BY past.until), '-infinity'), past.until
+        FROM chosen JOIN compute_pastsize past ON past.session_id = chosen.id
+        UNION ALL
+        SELECT chosen.id, cpu, memory, fgpu, coalesce(last.until, '-infinity'), 'infinity'
+        FROM chosen
+        LEFT JOIN (SELECT session_id, max(until) AS until FROM compute_pastsize GROUP BY 1) last ON last.session_id = id
+    ), pieces AS (
+        SELECT key, status, per_gpu, sizes.cpu, sizes.memory, sizes.fgpu,
+            greatest(spans.since, sizes.since) AS since, least(spans.until, sizes.until) AS until
+        FROM spans JOIN sizes ON sizes.id = spans.id AND sizes.since < spans.until AND sizes.until > spans.since
     ), parts AS (
-        SELECT spans.*, (day AT TIME ZONE 'UTC')::date AS day,
+        SELECT pieces.*, (day AT TIME ZONE 'UTC')::date AS day,
             extract(epoch FROM least(until, day + interval '1 day') - greatest(since, day))::double precision AS seconds
-        FROM spans, generate_series(%s::timestamptz, %s::timestamptz - interval '1 day', interval '1 day') AS day
+        FROM pieces, generate_series(%s::timestamptz, %s::timestamptz - interval '1 day', interval '1 day') AS day
         WHERE since < day + interval '1 day' AND until > day AND until > since
     )
     SELECT key, day,

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-NOTE = slice(8, 128)
-HIGH = 168
-GPU_BASE, GPU_BYTES = 176, 600
-SLOT_BASE, SLOT_BYTES = GPU_BASE + 16 * GPU_BYTES, 160
+from fgpu.region import GPU_BASE, GPU_BYTES, HIGH, NOTE, SLOT_BASE, SLOT_BYTES
+
+__all__ = ["GPU_BASE", "GPU_BYTES", "HIGH", "NOTE", "SLOT_BASE", "SLOT_BYTES", "read_note"]
 
 
 def read_note(path: Path) -> str:

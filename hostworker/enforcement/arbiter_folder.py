@@ -59,6 +59,12 @@ class ArbiterFolder:
         matches = (_NAME.fullmatch(folder.name) for folder in self.root.glob("*-*"))
         return {(match["session"], int(match["attempt"])) for match in matches if match}
 
+    def set_lease(self, key: Key, lease: str) -> None:
+        """Replace the lease of a session that has one, which the arbiter takes at its next look. Raises OSError."""
+        path = self._of(key) / LEASE
+        if path.exists() and path.read_text() != lease:
+            write_whole(path, lease.encode(), 0o444)
+
     def set_sharing(self, sharing: str) -> bool:
         """Have every session's lease say what becomes of idle time; return whether one has changed."""
         has_changed = False

@@ -41,3 +41,17 @@ def choose(nodes: Sequence[Collection[int]], taken: Iterable[Collection[int]], c
         idle = sum(load[cpu] == 0 for cpu in pool)
         ranked.append((sum(load[cpu] for cpu in chosen), is_spread, idle, chosen))
     return frozenset(min(ranked)[3])
+
+
+def resized(
+    own: Collection[int], nodes: Sequence[Collection[int]], taken: Iterable[Collection[int]], count: int
+) -> frozenset[int]:
+    """Return `count` CPUs for a container that has `own`, keeping or giving up as few of them as possible."""
+    others = list(taken)
+    load = Counter(cpu for cpus in others for cpu in cpus)
+    if count <= len(own):
+        return frozenset(sorted(own, key=lambda cpu: (load[cpu], cpu))[:count])
+    near = [node for node in nodes if set(own) & set(node)]
+    free = {cpu for node in nodes for cpu in node} - set(own)
+    by_rank = sorted(free, key=lambda cpu: (load[cpu], not any(cpu in node for node in near), cpu))
+    return frozenset(own) | frozenset(by_rank[: count - len(own)])

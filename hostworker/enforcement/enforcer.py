@@ -123,6 +123,21 @@ class Enforcer:
         except PrivilegesError as error:
             raise EnforcementError(f"Its share of the GPU could not be verified: {error}") from error
 
+    def resize(self, spec: ContainerSpec, main_pid: int) -> None:
+        """Hold the running attempt to the amounts of `spec`, and show it those. Raises ResizeError; see Resizer."""
+        key = (spec.session, spec.attempt)
+        try:
+            if self.applies_to(key):
+                lease = self.folders.resize(spec, self.context_memory, main_pid)
+                if self.arbiter:
+                    self.arbiter.folder.set_lease(key, lease)
+                if by_driver := self.folders.driver_limits(key):
+                    self.privileges.limit_gpu_memory(main_pid, by_driver)
+        except OSError as error:
+            raise EnforcementError(f"Its share of the GPU could not be changed: {error}") from error
+        if self._sees_files:
+            self.figures.resize(spec)
+
     def _hook(self, spec: ContainerSpec) -> list[BindMount]:
         problem = self.problem()
         if problem or any(gpu.tier is Tier.NONE for gpu in spec.gpus):

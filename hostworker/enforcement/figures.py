@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from fgpu.mounts import BindMount
-from hostworker.enforcement.cpu_sets import choose, format_cpus, parse_cpus
+from hostworker.enforcement.cpu_sets import choose, format_cpus, parse_cpus, resized
 from hostworker.enforcement.folders import SessionFolders
 from hostworker.enforcement.programs import write_whole
 from hostworker.runtime.base import ContainerSpec, ContainerUse, Key
@@ -80,6 +80,43 @@ class Figures:
         finally:
             os.close(descriptor)
 
+    def repin(self, spec: ContainerSpec) -> str:
+        """Return the CPUs of an attempt that is being resized, as the engine takes them; "" where it is not pinned.
+
+        Of those that it has, it keeps as many as it can.
+        """
+        key = (spec.session, spec.attempt)
+        path = self._folders.path(key) / CPUS
+        with self._folders.lock:
+            if not path.exists():
+                return ""
+            taken = [_stored(self._folders.path(other) / CPUS) for other in self._folders.keys() - {key}]
+            cpus = resized(_stored(path), _nodes(), taken, spec.cpu)
+            write_whole(path, format_cpus(cpus).encode(), 0o444)
+        return format_cpus(cpus)
+
+    def pin_again(self, spec: ContainerSpec, cpus: str) -> None:
+        """Note that a resized attempt has these CPUs after all."""
+        path = self._folders.path((spec.session, spec.attempt)) / CPUS
+        if path.exists():
+            write_whole(path, cpus.encode(), 0o444)
+
+    def resize(self, spec: ContainerSpec) -> None:
+        """Show a running attempt the CPUs and memory that it has now; a failure is logged."""
+        folder = self._folders.path((spec.session, spec.attempt))
+        cpus = _stored(folder / CPUS) if (folder / CPUS).exists() else frozenset(range(spec.cpu))
+        nothing = ContainerUse(cpu_nanoseconds=0, memory_bytes=0, cache_bytes=0)
+        contents = {
+            MEMINFO: meminfo(spec.memory_bytes, nothing),
+            "cpuinfo": cpuinfo(CPUINFO.read_text(), cpus),
+            "online": f"{format_cpus(cpus)}\n",
+        }
+        for name, text in contents.items():
+            try:
+                _rewrite(folder / name, text)
+            except OSError as error:
+                logger.warning("session %s: reads an old %s: %s", spec.session, name, error)
+
     def _pin(self, key: Key, count: int) -> frozenset[int]:
         """Return the CPUs of the attempt, chosen and stored unless an earlier worker has done so."""
         path = self._folders.path(key) / CPUS
@@ -141,6 +178,16 @@ def cpuinfo(of_host: str, cpus: Collection[int]) -> str:
     """Return /proc/cpuinfo with these processors alone."""
     blocks = [block for block in of_host.strip().split("\n\n") if _processor(block) in cpus]
     return "".join(f"{block}\n\n" for block in blocks)
+
+
+def _rewrite(path: Path, text: str) -> None:
+    """Replace the text of a file in place, as a container has it mounted; no-op where lxcfs has its place."""
+    if not path.exists():
+        return
+    path.chmod(0o644)
+    with path.open("r+") as file:
+        file.write(text)
+        file.truncate()
 
 
 def _processor(block: str) -> int:

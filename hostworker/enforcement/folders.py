@@ -4,24 +4,29 @@ import json
 import re
 import shutil
 import threading
-from collections.abc import Collection
+import time
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from fgpu.limits import REGION_BYTES, format_limits, parse_limits
+from fgpu.limits import REGION_BYTES, GpuLimit, format_limits, parse_head, parse_limits
 from fgpu.limits import prepare as write_limits
+from fgpu.region import HOST_MEMORY, used_bytes
 from hostworker.enforcement.programs import write_whole
 from hostworker.enforcement.shares import free_turn, limits, share_memory, share_percent, turn_length
 from hostworker.privileged.base import HostPrivileges
 from hostworker.privileged.direct import DirectPrivileges
-from hostworker.runtime.base import ContainerSpec, GpuGrant, Key
+from hostworker.runtime.base import ContainerSpec, GpuGrant, Key, ResizeError
 from resources.shares import Sharing
 from resources.tiers import Tier
+from resources.units import size_text
 
 LIMITS: Final = "limits.conf"
+REGION: Final = "region"
 VARIABLES: Final = "environment"
 BY_DRIVER: Final = "by-driver.json"
+SETTLE_SECONDS: Final = 0.2  # in which allocations end that began under the old limits
 _NAME: Final = re.compile(r"(?P<session>.+)-(?P<attempt>[0-9]+)")
 
 
@@ -50,7 +55,7 @@ class SessionFolders:
         which the NVIDIA driver takes outside of the container's cgroup, is bounded by the session's memory.
         """
         key, gpus = (spec.session, spec.attempt), spec.gpus
-        limits_path, region_path = self.path(key) / LIMITS, self.path(key) / "region"
+        limits_path, region_path = self.path(key) / LIMITS, self.path(key) / REGION
         with self.lock:
             starts = _turn_starts(limits_path) or {gpu.uuid: self._free_start(key, gpu) for gpu in gpus}
             wanted = limits(gpus, starts, context_memory)
@@ -63,6 +68,53 @@ class SessionFolders:
                 write_limits(self.path(key), wanted, sharing=sharing, pinned_bytes=spec.memory_bytes)
                 self.privileges.give_to_root(limits_path)
         return limits_path, region_path
+
+    def resize(self, spec: ContainerSpec, context_memory: int, main_pid: int) -> str:
+        """Rewrite the limits of a running attempt for the amounts of `spec` and return them.
+
+        Raises ResizeError where its processes use more; then they are as before. This is read before and once more,
+        under the new limits, when nothing is allocated under the old ones any more.
+        """
+        key = (spec.session, spec.attempt)
+        path = self.path(key) / LIMITS
+        with self.lock:
+            text = path.read_text()
+            starts = {limit.uuid: limit.phase_ms for limit in parse_limits(text)}
+            wanted = limits(spec.gpus, starts, context_memory)
+            new = format_limits(wanted, sharing=parse_head(text)[0], pinned_bytes=spec.memory_bytes)
+            if new == text:
+                return new
+            self._check_use(key, wanted, spec.memory_bytes, main_pid)
+            by_driver = {gpu.uuid: share_memory(gpu) for gpu in spec.gpus if gpu.tier is Tier.KERNEL}
+            write_whole(self.path(key) / BY_DRIVER, json.dumps(by_driver).encode(), 0o444)
+            self.privileges.rewrite_limits(path, new)
+            try:
+                time.sleep(SETTLE_SECONDS)
+                self._check_use(key, wanted, spec.memory_bytes, main_pid)
+            except ResizeError:
+                self.privileges.rewrite_limits(path, text)
+                raise
+        return new
+
+    def _check_use(self, key: Key, wanted: Sequence[GpuLimit], pinned_bytes: int, main_pid: int) -> None:
+        """Raise ResizeError where the attempt's processes use more than that of a GPU, or of page-locked memory."""
+
+        def is_gone(pid: int, started: int) -> bool:
+            found = self.privileges.process_started(main_pid, pid)
+            return found is None or (started > 0 and found != started)
+
+        try:
+            used = used_bytes(self.path(key) / REGION, is_gone)
+        except ValueError as error:
+            raise ResizeError("How much GPU memory it uses cannot be read.") from error
+        for held, limit in zip(used, wanted, strict=False):
+            if held > limit.memory_bytes:
+                raise ResizeError(
+                    f"It uses {size_text(held)} of GPU memory, too much for a share of {size_text(limit.memory_bytes)}."
+                )
+        if used[HOST_MEMORY] > pinned_bytes:
+            locked, most = size_text(used[HOST_MEMORY]), size_text(pinned_bytes)
+            raise ResizeError(f"It has page-locked {locked} of memory, too much for {most}.")
 
     def write_variables(self, key: Key, script: str) -> Path:
         """Write the lines that set the attempt's variables and return the file; others on this host cannot read it.

@@ -42,6 +42,12 @@ class HostPrivileges(Protocol):
     def give_to_root(self, path: Path) -> None:
         """Make root the owner of a limits file of the worker's, as the hook demands; already so is success."""
 
+    def rewrite_limits(self, path: Path, text: str) -> None:
+        """Replace the text of a limits file that is root's, in place, as containers have it mounted."""
+
+    def process_started(self, main_pid: int, pid: int) -> int | None:
+        """Return when a process of the container started, by its id there, as /proc/<pid>/stat counts; None: ended."""
+
     def container_of(self, pid: int) -> str:
         """Return the id of the container that the process is in; "" for none, or when it has ended."""
 
@@ -54,7 +60,7 @@ class HostPrivileges(Protocol):
         Waits until that is certain.
         """
 
-    def limit_gpu_memory(self, main_pid: int, limits: Mapping[str, int]) -> None:
+    def limit_gpu_memory(self, main_pid: int, bytes_by_uuid: Mapping[str, int]) -> None:
         """Have the NVIDIA driver limit the container's cgroup, {GPU UUID: bytes}. Raises EnforcementError."""
 
     def can_name(self, container: ContainerFiles) -> bool:

@@ -4,6 +4,7 @@ import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
+from fgpu import limits
 from folders.files import kernel_quota
 from folders.files.kernel_quota import KernelQuota
 from hostworker.privileged import firewall, hostnames, memory_limits, mounts, processes
@@ -22,6 +23,14 @@ class DirectPrivileges:
         """Make root the owner; see HostPrivileges."""
         os.chown(path, 0, 0)
 
+    def rewrite_limits(self, path: Path, text: str) -> None:
+        """Write into the file; see HostPrivileges."""
+        limits.rewrite(path, text)
+
+    def process_started(self, main_pid: int, pid: int) -> int | None:
+        """Read the container's own /proc; see HostPrivileges."""
+        return processes.started_in(main_pid, pid)
+
     def container_of(self, pid: int) -> str:
         """Read the process' cgroup; see HostPrivileges."""
         return processes.container_of(pid)
@@ -34,12 +43,12 @@ class DirectPrivileges:
         """Watch the container's first processes; see HostPrivileges."""
         return processes.starts_hooked(main_pid, hooks)
 
-    def limit_gpu_memory(self, main_pid: int, limits: Mapping[str, int]) -> None:
+    def limit_gpu_memory(self, main_pid: int, bytes_by_uuid: Mapping[str, int]) -> None:
         """Limit the cgroup of the main process; see HostPrivileges."""
         cgroup = processes.cgroup_of(main_pid)
         if cgroup is None:
             raise EnforcementError("Its memory limit needs a host with cgroup v2.")
-        memory_limits.apply(limits, cgroup)
+        memory_limits.apply(bytes_by_uuid, cgroup)
 
     def can_name(self, container: ContainerFiles) -> bool:
         """Return whether the engine's processes and files are in sight; see HostPrivileges."""

@@ -66,6 +66,15 @@ class HelperPrivileges:
         """See HostPrivileges."""
         self._ask("give_to_root", str(path))
 
+    def rewrite_limits(self, path: Path, text: str) -> None:
+        """See HostPrivileges."""
+        self._ask("rewrite_limits", str(path), text)
+
+    def process_started(self, main_pid: int, pid: int) -> int | None:
+        """See HostPrivileges."""
+        found = self._ask("process_started", main_pid, pid)
+        return None if found is None else int(found)
+
     def container_of(self, pid: int) -> str:
         """See HostPrivileges."""
         return str(self._ask("container_of", pid))
@@ -80,9 +89,9 @@ class HelperPrivileges:
         found: bool | None = self._ask("starts_hooked", main_pid, sorted(hooks))
         return found
 
-    def limit_gpu_memory(self, main_pid: int, limits: Mapping[str, int]) -> None:
+    def limit_gpu_memory(self, main_pid: int, bytes_by_uuid: Mapping[str, int]) -> None:
         """See HostPrivileges."""
-        self._ask("limit_gpu_memory", main_pid, dict(limits))
+        self._ask("limit_gpu_memory", main_pid, dict(bytes_by_uuid))
 
     def can_name(self, container: ContainerFiles) -> bool:
         """See HostPrivileges."""

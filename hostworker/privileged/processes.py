@@ -28,6 +28,15 @@ def cgroup_of(pid: int) -> Path | None:
     return Path("/sys/fs/cgroup") / line.removeprefix("0::/") if line else None
 
 
+def started_in(main_pid: int, pid: int) -> int | None:
+    """Return when a process started, by its id in the container of `main_pid`; None when it has ended.
+
+    As the container itself reads it: field 22 of its own /proc/<pid>/stat.
+    """
+    fields = _read(f"{main_pid}/root/proc/{pid}/stat").rpartition(")")[2].split()
+    return int(fields[19]) if len(fields) > 19 and fields[0] not in "ZX" else None
+
+
 def hook_inodes(pid: int) -> frozenset[int] | None:
     """Return the inodes that the process has mapped under the hook's name; None when it has ended."""
     maps = _read(f"{pid}/maps")

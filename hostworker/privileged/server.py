@@ -13,11 +13,13 @@ import select
 import stat
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from fgpu.limits import parse_limits
 from folders.files.roots import MARKER
 from hostworker.privileged.base import ContainerFiles, HostPrivileges, PrivilegesError
 from hostworker.privileged.direct import DirectPrivileges
@@ -45,6 +47,8 @@ class Operations:
         self._fgpu_folder = fgpu_folder.resolve()
         self._table: Mapping[str, Operation] = {
             "give_to_root": self._give_to_root,
+            "rewrite_limits": self._rewrite_limits,
+            "process_started": lambda main_pid, pid: privileges.process_started(_pid(main_pid), _pid(pid)),
             "container_of": lambda pid: privileges.container_of(_pid(pid)),
             "hook_inodes": self._hook_inodes,
             "starts_hooked": lambda pid, hooks: privileges.starts_hooked(_pid(pid), [int(inode) for inode in hooks]),
@@ -73,6 +77,17 @@ class Operations:
         return json.dumps([number, result, failure]) + "\n"
 
     def _give_to_root(self, text: str) -> None:
+        with self._limits_file(text) as path:
+            self._privileges.give_to_root(path)
+
+    def _rewrite_limits(self, text: str, limits: str) -> None:
+        parse_limits(limits)
+        with self._limits_file(text) as path:
+            self._privileges.rewrite_limits(path, limits)
+
+    @contextmanager
+    def _limits_file(self, text: str) -> Iterator[Path]:
+        """Give a path to the limits file that nobody can exchange meanwhile. Raises PrivilegesError for others."""
         path = Path(text)
         parent = path.parent.resolve()
         if not parent.is_relative_to(self._fgpu_folder):
@@ -82,7 +97,7 @@ class Operations:
             found = os.fstat(descriptor)
             if found.st_uid not in (0, self._worker_uid) or found.st_mode != LIMITS_MODE or found.st_nlink != 1:
                 raise PrivilegesError(f"{path} is not a limits file of the worker's")
-            self._privileges.give_to_root(Path(f"/proc/self/fd/{descriptor}"))
+            yield Path(f"/proc/self/fd/{descriptor}")
         finally:
             os.close(descriptor)
 

@@ -70,6 +70,10 @@ class SaveError(ContainerRuntimeError):
     """The container cannot be saved, or is neither there nor saved."""
 
 
+class ResizeError(ContainerRuntimeError):
+    """The container cannot have other amounts, or uses more than it was to have; it has those that it had before."""
+
+
 class ExecutionError(ContainerRuntimeError):
     """No program can be run in the container, or the one that was did not end in time."""
 
@@ -222,6 +226,16 @@ class MountControl(Protocol):
         """
 
 
+class Resizer(Protocol):
+    """Changes what running containers are held to."""
+
+    def resize(self, spec: ContainerSpec) -> None:
+        """Hold the running container to the cores, memory and shares of GPUs of `spec`; so already is success.
+
+        Raises ResizeError, where nothing has changed; after other errors something may have: call it again.
+        """
+
+
 class SavedContainers(Protocol):
     """Stopped containers that are kept as images of the engine, for a later attempt of the same session to begin with.
 
@@ -316,6 +330,9 @@ class Runtime(Protocol):
 
     def mount_control(self) -> MountControl:
         """Return what changes the folders of running containers."""
+
+    def resizer(self) -> Resizer:
+        """Return what resizes running containers."""
 
     def saved_containers(self) -> SavedContainers:
         """Return what keeps the files of sessions that are parked."""

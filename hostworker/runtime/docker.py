@@ -59,6 +59,7 @@ from hostworker.runtime.docker_requests import (
     retry_on_conflict,
     translated,
 )
+from hostworker.runtime.docker_resize import DockerResizer
 from hostworker.runtime.docker_saved import DockerSavedContainers
 from hostworker.runtime.docker_snapshots import DockerSnapshots
 from hostworker.runtime.docker_states import PHASES, listed_state
@@ -113,6 +114,7 @@ class DockerRuntime:
         self._held_images = HeldImages()
         self._gpus = DockerGpus(self._client)
         self._uses = ContainerUses()
+        self._resizer = DockerResizer(self._client, self._owner, enforcer, self._uses)
         self._addresses: dict[Key, str] = {}  # known from the start, until `address` is called
 
     def ensure_image(
@@ -299,6 +301,10 @@ class DockerRuntime:
     def saved_containers(self) -> DockerSavedContainers:
         """Return what saves containers of the same engine; see Runtime."""
         return self._saved
+
+    def resizer(self) -> DockerResizer:
+        """Return what resizes the same containers; see Runtime."""
+        return self._resizer
 
     def disks(self) -> DockerDisks:
         """Return what knows the disk of the same engine; see Runtime."""

@@ -12,7 +12,7 @@ from hostworker.runtime.docker_states import key_of
 
 
 class _Running(NamedTuple):
-    """A running container; none of ours is ever started again, so this never changes."""
+    """A running container; none of ours is ever started again, so this changes as it is resized alone."""
 
     pid: int
     memory_bytes: int
@@ -35,6 +35,10 @@ class ContainerUses:
             if running and (use := use_of(container_id, running.pid)):
                 found[key] = (running.memory_bytes, use)
         return found
+
+    def forget(self, container_id: str) -> None:
+        """Forget the limits of a container, as it was resized."""
+        self._running.pop(container_id, None)
 
     def _look(self, client: APIClient, container_id: str) -> _Running | None:
         inspected = inspect(client, container_id)

@@ -28,6 +28,8 @@ from hostworker.runtime.base import (
     ImageUnavailableError,
     Key,
     MountControl,
+    ResizeError,
+    Resizer,
     SavedContainers,
     StartError,
     ignore_kill,
@@ -36,6 +38,7 @@ from hostworker.runtime.base import (
 )
 from hostworker.runtime.memory_engine import KILLED, MemoryContainer, MemoryEngineControl
 from hostworker.runtime.pull import PullText
+from resources.units import size_text
 
 STOPPED_CHECK_SECONDS: Final = 0.1
 MEMORY_IMAGE_BYTES: Final = 50_000_000
@@ -173,6 +176,10 @@ class MemoryRuntime(MemoryEngineControl):
         """Return what this engine keeps of stopped containers; see Runtime."""
         return MemorySavedContainers(self)
 
+    def resizer(self) -> Resizer:
+        """Return what resizes containers in memory; see Runtime."""
+        return MemoryResizer(self)
+
     def disks(self) -> HostDisks:
         """Return the disk of this engine, which tests fill; see Runtime."""
         return MemoryDisks(self)
@@ -254,6 +261,24 @@ class MemorySavedContainers:
         """Forget it; see SavedContainers."""
         with self._engine.operation("discard_saved"):
             self._engine.saved().pop((session, attempt), None)
+
+
+class MemoryResizer:
+    """Resizes one owner's containers in memory; `fail_next` has `resize`."""
+
+    def __init__(self, engine: MemoryEngineControl) -> None:
+        self._engine = engine
+
+    def resize(self, spec: ContainerSpec) -> None:
+        """Change the spec, unless more memory is used by `set_use`; see Resizer."""
+        with self._engine.operation("resize"):
+            container = self._engine.find(spec.session, spec.attempt)
+            if container is None or container.state.phase is not ContainerPhase.RUNNING:
+                raise ResizeError("Its container does not run.")
+            if container.use.memory_bytes > spec.memory_bytes:
+                used, asked = size_text(container.use.memory_bytes), size_text(spec.memory_bytes)
+                raise ResizeError(f"It uses {used} of memory, too much for {asked}.")
+            container.spec = replace(container.spec, cpu=spec.cpu, memory_bytes=spec.memory_bytes, gpus=spec.gpus)
 
 
 class MemoryDisks:

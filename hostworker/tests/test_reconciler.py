@@ -141,7 +141,7 @@ def test_containers_that_no_live_session_owns_are_removed(runtime: FaultInjectin
     ended, moved = started(runtime, host), started(runtime, host)
     ended.move_to(Status.ERROR, Reason.HOST_LOST)
     Session.objects.filter(pk=moved.pk).update(attempt=2)
-    runtime.create(runner._spec(Session.objects.get(pk=moved.pk)))
+    runtime.create(runner.spec_of(Session.objects.get(pk=moved.pk)))
     runtime.start(moved.pk, 2)
     reconcile(runtime, host, at_once)
     assert [(state.session, state.attempt) for state in runtime.containers()] == [(moved.pk, 2)]

@@ -12,6 +12,7 @@ from scheduler import passes, shared_limits, tasks
 from scheduler.core.types import Placement
 from scheduler.group_passes import GroupPasses
 from scheduler.state import SchedulerState
+from sessions import capacity_locks
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.factories import make_host, make_policy, make_project, make_session, make_user
@@ -34,7 +35,7 @@ def test_a_group_that_is_held_up_delays_no_other() -> None:
 
     def hold() -> None:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [passes.LOCK, held.resource_group_id])
+            cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [capacity_locks.GROUP_LOCK, held.resource_group_id])
             has_lock.set()
             assert may_end.wait(SECONDS)
         connection.close()

@@ -12,7 +12,7 @@ from resources.models import Host, HostStatus, ResourceGroup
 from resources.tiers import Tier
 from scheduler import passes, tasks
 from scheduler import state as scheduler_state
-from sessions import services
+from sessions import capacity_locks, services
 from sessions.lifecycle import Reason, Status
 from sessions.models import GpuShare, Lease, Session
 from sessions.tests.launch_requests import make_launch_request
@@ -133,7 +133,7 @@ def test_a_commit_during_a_pass_requests_another() -> None:
 
     def hold_the_lock() -> None:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [passes.LOCK, host.group_id])
+            cursor.execute("SELECT pg_advisory_xact_lock(%s, %s)", [capacity_locks.GROUP_LOCK, host.group_id])
             holder_has_it.set()
             assert may_go_on.wait(SECONDS)
         connection.close()
@@ -183,7 +183,7 @@ def _wait_for_a_waiter() -> None:
     waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND NOT granted"
     with connection.cursor() as cursor:
         for _ in range(100_000):
-            cursor.execute(waiting, [passes.LOCK])
+            cursor.execute(waiting, [capacity_locks.GROUP_LOCK])
             if cursor.fetchone()[0]:
                 return
     raise AssertionError("nobody waits for the lock")

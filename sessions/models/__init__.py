@@ -30,7 +30,7 @@ from sessions.models.session import (
     has_succeeded,
     new_session_id,
 )
-from sessions.models.usage import SessionUsage, UsageHistory
+from sessions.models.usage import PastSize, SessionUsage, UsageHistory
 
 __all__ = [
     "ACTIVE_CONVERSIONS",
@@ -52,6 +52,7 @@ __all__ = [
     "IdleRule",
     "Lease",
     "Mount",
+    "PastSize",
     "Placed",
     "ReportState",
     "Revocation",

@@ -98,6 +98,9 @@ class Session(models.Model):
     memory = models.PositiveBigIntegerField("memory (bytes)")
     shared_memory = models.PositiveBigIntegerField("shared memory (bytes)")
     fgpu = models.PositiveIntegerField("milli-fGPU", default=0)
+    resize = models.JSONField(
+        null=True, blank=True, editable=False, help_text="What its host is to change these amounts to, while it runs"
+    )
     environment = models.JSONField(default=dict, blank=True, help_text="Environment variables")
     priority = models.SmallIntegerField(default=10)
     allow_sudo = models.BooleanField(default=False, editable=False)

@@ -30,6 +30,26 @@ class SessionUsage(models.Model):
         return f"{self.session_id} at {self.at}"
 
 
+class PastSize(models.Model):
+    """What a running session held until it was resized; what it holds since the last one is in its own row.
+
+    Written by a database trigger, whoever changes the amounts (`migrations/0023_live_resize.py`).
+    """
+
+    session = models.ForeignKey(Session, on_delete=models.CASCADE, related_name="past_sizes", db_index=False)
+    until = models.DateTimeField()
+    cpu = models.PositiveIntegerField("CPU cores")
+    memory = models.PositiveBigIntegerField("memory (bytes)")
+    fgpu = models.PositiveIntegerField("milli-fGPU")
+
+    class Meta:
+        ordering = ("until", "id")
+        indexes = (models.Index(fields=("session", "until"), name="past_size_of_session"),)
+
+    def __str__(self) -> str:
+        return f"{self.session_id} until {self.until}"
+
+
 class UsageHistory(models.Model):
     """What a session used from its start on, in a bounded number of points (`sessions.usage_points`)."""
 

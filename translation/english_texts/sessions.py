@@ -121,6 +121,20 @@ TEXTS: Final = (
     _("It waited for longer than its resource group allows; parked as before."),
     _("It was parked for as long as its owner's policy allows."),
     _("Its host no longer has the files that were saved of it."),
+    # sessions/resizing.py, hostworker/enforcement/folders.py, hostworker/runtime/docker_resize.py
+    _("From %(before)s to %(after)s."),
+    _("It has %(amounts)s now."),
+    _("Its host did not resize it in time. It holds the larger of both until it is resized again."),
+    _("Your policy allows at most %(most)s in all, of which %(held)s are held."),
+    _("The project %(project)s allows at most %(most)s in all, of which %(held)s are held."),
+    _("It uses %(used)s of memory, too much for %(asked)s."),
+    _("It uses %(used)s of GPU memory, too much for a share of %(asked)s."),
+    _("It has page-locked %(used)s of memory, too much for %(asked)s."),
+    _("How much memory it uses cannot be measured."),
+    _("How much GPU memory it uses cannot be read."),
+    _("Its container does not run."),
+    _("The container engine refused it: %(problem)s"),
+    _("Its share of the GPU could not be changed: %(problem)s"),
     # sessions/private_images.py
     _("%(image)s is in use by %(users)s; end it first."),
     _("%(image)s is in use by %(users)s; end them first."),
@@ -228,4 +242,7 @@ TEXTS: Final = (
     _("Its host is being taken out of service"),
     _("Waiting: preemptible sessions end for it"),
     _("Ended for another session, as it is preemptible"),
+    _("It is being resized"),
+    _("It was resized"),
+    _("It was not resized"),
 )

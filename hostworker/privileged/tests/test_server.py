@@ -34,6 +34,13 @@ class Recorded:
     def give_to_root(self, path: Path) -> None:
         self.done.append(("give_to_root", path.resolve()))
 
+    def rewrite_limits(self, path: Path, text: str) -> None:
+        self.done.append(("rewrite_limits", path.resolve(), text))
+
+    def process_started(self, main_pid: int, pid: int) -> int | None:
+        self.done.append(("process_started", main_pid, pid))
+        return 7
+
     def container_of(self, pid: int) -> str:
         return f"container of {pid}"
 
