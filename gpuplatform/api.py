@@ -24,6 +24,7 @@ from sessions.api import LimitsView, SessionViewSet
 from sessions.conversion_api import PrivateImageViewSet
 from sessions.host_api import HostDrainView
 from sessions.usage_api import UsageView
+from webhooks.api import WebhookDeliveryViewSet, WebhookViewSet
 
 
 @extend_schema(exclude=True)
@@ -53,6 +54,8 @@ router.register("sessions", SessionViewSet)
 router.register("ssh-keys", SshKeyViewSet)
 router.register("storage-roots", StorageRootViewSet)
 router.register("tokens", ApiTokenViewSet)
+router.register(r"webhooks/(?P<webhook_id>[0-9]{1,18})/deliveries", WebhookDeliveryViewSet)
+router.register("webhooks", WebhookViewSet)
 
 docs_view = SpectacularSwaggerSplitView.as_view(
     permission_classes=[AllowAny],

@@ -10,7 +10,9 @@ app = Celery("gpuplatform")
 app.config_from_object("django.conf:settings", namespace="CELERY")
 # Hosts may send to the scheduler's queue, whose tasks take no arguments. Those of hosts are unknown to it: the command
 # of the host worker imports them.
-app.autodiscover_tasks(["endpoints", "folders", "hostaccess", "notifications", "restapi", "scheduler", "sessions"])
+app.autodiscover_tasks(
+    ["endpoints", "folders", "hostaccess", "notifications", "restapi", "scheduler", "sessions", "webhooks"]
+)
 app.conf.task_default_queue = "scheduler"
 app.conf.beat_schedule = {
     # Commits request passes; this one covers lost messages.
@@ -25,6 +27,9 @@ app.conf.beat_schedule = {
         "schedule": 3600.0,
         "options": {"expires": 600},
     },
+    # Events write messages by triggers, which wake nobody; so this looks often, and is one small query.
+    "deliver_webhooks": {"task": "webhooks.tasks.deliver", "schedule": 2.0, "options": {"expires": 2}},
+    "forget_webhooks": {"task": "webhooks.tasks.forget_old", "schedule": 3600.0, "options": {"expires": 600}},
     "delete_expired": {"task": "folders.tasks.delete_expired", "schedule": 60.0, "options": {"expires": 60}},
     "hold_redis_users": {"task": "hostaccess.tasks.hold_redis_users", "schedule": 10.0, "options": {"expires": 10}},
     "end_access": {"task": "endpoints.tasks.enforce_deadlines", "schedule": 5.0, "options": {"expires": 5}},

@@ -47,6 +47,7 @@ COMPUTE_STORAGE_DIR = str(BASE_DIR / (env("COMPUTE_STORAGE_DIR", default="") or 
 COMPUTE_TRASH_DAYS = env.int("COMPUTE_TRASH_DAYS", default=30)
 COMPUTE_API_REQUESTS_PER_MINUTE = env.int("COMPUTE_API_REQUESTS_PER_MINUTE", default=1200)
 COMPUTE_UPLOAD_HOURS = env.int("COMPUTE_UPLOAD_HOURS", default=168)
+COMPUTE_WEBHOOK_NETWORKS = env.list("COMPUTE_WEBHOOK_NETWORKS", default=[])
 DATABASE_URL = env("DATABASE_URL", default="")
 REDIS_URL = env("REDIS_URL", default="")
 COMPUTE_HOSTS_DATABASE_ADDRESS = env("COMPUTE_HOSTS_DATABASE_ADDRESS", default="")
@@ -120,6 +121,7 @@ INSTALLED_APPS = [
     "sshserver",
     "endpoints",
     "notifications",
+    "webhooks",
     "pages",
 ]
 
@@ -351,6 +353,7 @@ SPECTACULAR_SETTINGS = {
         "ChangeReportStateEnum": "sessions.models.ReportState.values",
         "ConversionStateEnum": "sessions.models.ConversionState.values",
         "NoticeKindEnum": "notifications.models.KIND_CHOICES",
+        "DeliveryStateEnum": "webhooks.models.DeliveryState.choices",
         "AnnouncementLevelEnum": "notifications.serializers.LEVELS",
         "EntryKindEnum": "folders.serializers.KINDS",
     },

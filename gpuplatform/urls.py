@@ -18,6 +18,7 @@ urlpatterns = [
     path("folders/", include("folders.urls")),
     path("help/", include("pages.help.urls")),
     path("notifications/", include("notifications.urls")),
+    path("webhooks/", include("webhooks.urls")),
     path("", include("endpoints.urls")),
     path("healthz", views.healthz, name="healthz"),
     path("admin/login/", views.admin_sign_in),

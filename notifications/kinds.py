@@ -19,6 +19,7 @@ class NoticeKind(StrEnum):
     IMAGE_FAILED = "IMAGE_FAILED"  # a session could not be saved as an image
     HOST_FAULTY = "HOST_FAULTY"  # the platform has cordoned a host that failed to start sessions; for superadmins
     HOST_BACK = "HOST_BACK"  # it takes sessions again
+    WEBHOOK_DISABLED = "WEBHOOK_DISABLED"  # a webhook takes no messages and gets no more
     GPU_OVERUSE = "GPU_OVERUSE"  # a session takes more of a GPU's time than its share, and goes on; for superadmins
 
 
@@ -37,6 +38,7 @@ DEFAULT_WAYS: Final[dict[NoticeKind, Ways]] = {
     NoticeKind.IMAGE_READY: Ways(by_email=True),
     NoticeKind.PARK_ENDING: Ways(by_email=True),
     NoticeKind.HOST_FAULTY: Ways(by_email=True),
+    NoticeKind.WEBHOOK_DISABLED: Ways(by_email=True),
 }
 GOOD: Final = frozenset({NoticeKind.STARTED, NoticeKind.ENDED, NoticeKind.IMAGE_READY, NoticeKind.HOST_BACK})
 FOR_SUPERADMINS: Final = frozenset({NoticeKind.HOST_FAULTY, NoticeKind.HOST_BACK, NoticeKind.GPU_OVERUSE})

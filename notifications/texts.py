@@ -25,6 +25,7 @@ KIND_NAMES = {
     NoticeKind.OUT_OF_MEMORY: gettext_lazy("A process in a session is killed for lack of memory"),
     NoticeKind.IMAGE_READY: gettext_lazy("A session was saved as an image"),
     NoticeKind.IMAGE_FAILED: gettext_lazy("A session could not be saved as an image"),
+    NoticeKind.WEBHOOK_DISABLED: gettext_lazy("A webhook is disabled, as it takes no messages"),
     NoticeKind.HOST_FAULTY: gettext_lazy("A host fails to start sessions and is cordoned"),
     NoticeKind.GPU_OVERUSE: gettext_lazy("A session takes more of a GPU's time than its share"),
     NoticeKind.HOST_BACK: gettext_lazy("A host that was cordoned for that takes sessions again"),
@@ -63,6 +64,7 @@ TITLES = {
     NoticeKind.OUT_OF_MEMORY: gettext_lazy("%(name)s ran out of memory"),
     NoticeKind.IMAGE_READY: gettext_lazy("The image %(image)s is ready"),
     NoticeKind.IMAGE_FAILED: gettext_lazy("The image %(image)s was not made"),
+    NoticeKind.WEBHOOK_DISABLED: gettext_lazy("The webhook %(name)s is disabled"),
     NoticeKind.HOST_FAULTY: gettext_lazy("Host %(host)s is cordoned: it fails to start sessions"),
     NoticeKind.GPU_OVERUSE: gettext_lazy("%(name)s takes more GPU time than its share"),
     NoticeKind.HOST_BACK: gettext_lazy("Host %(host)s takes sessions again"),
@@ -83,20 +85,23 @@ def ending_title(name: str, minutes: int) -> str:
     return text % {"name": name, "minutes": minutes}
 
 
+_PROBLEMS = {
+    NoticeKind.IMAGE_FAILED: "%(problem)s",
+    NoticeKind.HOST_FAULTY: gettext_lazy("It is probed, and returns once it starts a container. %(problem)s"),
+    NoticeKind.GPU_OVERUSE: gettext_lazy(
+        "On host %(host)s: %(problem)s It goes on, as its resource group ends no session for that."
+    ),
+    NoticeKind.WEBHOOK_DISABLED: gettext_lazy("%(problem)s Its page has the log, and enables it again."),
+}
+
+
 def _body(kind: NoticeKind, notification: Notification) -> str:
     facts = notification.facts
+    if template := _PROBLEMS.get(kind):
+        return str(template) % {**facts, "problem": from_english(facts["detail"])}
     match kind:
         case NoticeKind.STARTED:
             return ""
-        case NoticeKind.HOST_FAULTY:
-            return _("It is probed, and returns once it starts a container. %(problem)s") % {
-                "problem": from_english(facts["detail"])
-            }
-        case NoticeKind.GPU_OVERUSE:
-            return _("On host %(host)s: %(detail)s It goes on, as its resource group ends no session for that.") % {
-                "host": facts["host"],
-                "detail": from_english(facts["detail"]),
-            }
         case NoticeKind.HOST_BACK:
             return _("A probe has started a container on it.")
         case NoticeKind.ENDING:
@@ -108,8 +113,6 @@ def _body(kind: NoticeKind, notification: Notification) -> str:
             }
         case NoticeKind.IMAGE_READY:
             return _("Its full name is %(reference)s.") % {"reference": facts["reference"]}
-        case NoticeKind.IMAGE_FAILED:
-            return from_english(facts["detail"])
         case _other:
             return from_english(reason_text(facts["reason"], facts["detail"]))
 
@@ -127,6 +130,8 @@ def _ending_body(facts: Mapping[str, Any]) -> str:
 def _url(kind: NoticeKind, notification: Notification) -> str:
     if kind in FOR_SUPERADMINS:
         return reverse("overview:host", args=[notification.facts["host"]])
+    if kind == NoticeKind.WEBHOOK_DISABLED:
+        return reverse("webhooks:detail", args=[notification.facts["webhook"]])
     if kind == NoticeKind.IMAGE_READY or notification.session_id is None:
         return reverse("sessions:private-images")
     return reverse("sessions:detail", args=[notification.session_id])

@@ -33,6 +33,9 @@ from tests.factories import (
     run_session,
     session_in,
 )
+from webhooks import services as webhook_services
+from webhooks.event_types import DEFAULT_TYPES
+from webhooks.models import WebhookAttempt
 
 # Addresses of programs and of apps.
 OTHER: Final = re.compile(r"^/(api/(?!docs/)|healthz|apps/)")
@@ -98,7 +101,13 @@ def make_page_world(directory: Path) -> PageWorld:
     saved = {"session": running, "state": ConversionState.DONE.value, "reference": "private/mine:1"}
     conversion = Conversion.objects.create(**saved, name="mine", tag="1", recipe="FROM scratch", image=private)
     key = SshKey.objects.create(owner=admin, title="laptop", text="ssh-ed25519 AAAA", fingerprint="SHA256:abc")
+    webhook, _ = webhook_services.create(admin, url="https://ci.example.org/hooks/gpu", types=DEFAULT_TYPES, name="CI")
+    delivery = webhook_services.send_test(webhook)
+    outcome = {"status": 500, "duration_ms": 38, "response": "Internal Server Error"}
+    WebhookAttempt.objects.create(delivery=delivery, **outcome)
     world.arguments |= {
+        "webhook_id": webhook.pk,
+        "delivery_id": delivery.pk,
         "endpoints:app.name": "jupyter",
         "link_id": link.pk,
         "image_id": private.pk,

@@ -26,6 +26,7 @@ from folders import storage
 from notifications.models import Notification
 from sessions.models import Conversion
 from tests.factories import make_endpoint, make_host, make_image, make_project, make_root, make_user, run_session
+from webhooks import services as webhook_services
 
 TABLE: Final = Path(__file__).with_name("access_matrix.txt")
 ROLES: Final = ("stranger", "user", "member", "manager", "superadmin", "owner")
@@ -65,12 +66,16 @@ class World:
         image = make_image(environment="mine", version="1", reference="private/mine:1", owner=owner)
         conversion = Conversion.objects.create(session=session, reference="private/mine:2", name="mine", tag="2")
         key = SshKey.objects.create(owner=owner, title="laptop", text="ssh-ed25519 AAAA", fingerprint="SHA256:abc")
+        webhook, _ = webhook_services.create(owner, url="https://example.org/", types=["session.running"])
+        delivery = webhook_services.send_test(webhook)
         token, _ = ApiToken.objects.issue(owner, name="mine")
         self.arguments: dict[str, Any] = {
             **{"session_id": session.pk, "session-pk": session.pk, "endpoints:name": "jupyter"},
             **{"folder_id": folder.pk, "folder-pk": folder.pk, "image_id": image.pk, "private-image-pk": image.pk},
             **{"conversion_id": conversion.pk, "key_id": key.pk, "sshkey-pk": key.pk, "overview:name": host.name},
             **{"uid": token.uid, "apitoken-id": token.uid, "help:name": "apps", "slug": "resources"},
+            **{"webhook_id": webhook.pk, "delivery_id": delivery.pk, "webhook-pk": webhook.pk},
+            **{"webhookdelivery-pk": delivery.pk},
             **{
                 "image-pk": image.pk,
                 "upload_id": token.uid,

@@ -58,6 +58,7 @@ def test_secrets_of_users_cannot_be_read(own: Session, host_connection: psycopg.
     hidden = {table for (table,) in rows(host_connection, HIDDEN_TABLES)}
     secret = {"accounts_apitoken", "accounts_loginsession", "accounts_sshkey", "django_session", "compute_ticket"}
     assert secret | {"compute_sharelink", "compute_revocation", "hostaccess_hostaccess"} <= hidden
+    assert {"webhooks_webhook", "webhooks_webhookdelivery"} <= hidden
     for table in sorted(hidden):
         refused(host_connection, f"SELECT * FROM {table}")
         refused(host_connection, f"DELETE FROM {table}")

@@ -30,6 +30,8 @@ from tests.factories import (
 from tests.joined_hosts import environment
 from tests.wait import SECONDS, until
 from tests.workers import is_ready
+from webhooks import services as webhook_services
+from webhooks.event_types import EVENT_TYPES
 
 ROOT = Path(__file__).resolve().parents[2]
 DENIED = ("denied", "NOPERM", "no permission", "row-level security", "Traceback")
@@ -88,6 +90,7 @@ def test_all_that_a_host_worker_writes_is_granted(variables: dict[str, str], tmp
     Conversion.objects.create(
         session=session, attempt=session.attempt, host=session.host, name="mine", tag="1", reference="own/mine:1"
     )
+    webhook, _ = webhook_services.create(session.owner, url="https://example.org/", types=EVENT_TYPES[:-3])
     program = [sys.executable, "-m", "hostaccess.tests.host_work"]
     subprocess.run(
         program, cwd=ROOT, env=environment(variables) | {"DJANGO_SETTINGS_MODULE": "gpuplatform.settings"}, check=True
@@ -97,3 +100,5 @@ def test_all_that_a_host_worker_writes_is_granted(variables: dict[str, str], tmp
     assert Image.objects.get(reference="own/mine:1").apps.count() == 1
     told = set(Notification.objects.values_list("kind", "user__is_superuser"))
     assert told >= {("HOST_FAULTY", True), ("HOST_BACK", True), ("IMAGE_READY", False), ("FAILED", False)}
+    sent = set(webhook.deliveries.values_list("type", flat=True))
+    assert sent == {"session.error", "notification.out_of_memory", "notification.image_ready"}

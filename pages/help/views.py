@@ -40,6 +40,7 @@ GROUPS: Final = (
             "fgpu",
             "isolation",
             "notifications",
+            "webhooks",
             "api",
             "glossary",
         ),

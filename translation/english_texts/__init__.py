@@ -5,7 +5,18 @@ A placeholder stands for what the writer fills in. A test finds sentences of the
 
 from typing import Final
 
-from translation.english_texts import accounts, amounts, apps, engine, folders, hosts, resources, scheduler, sessions
+from translation.english_texts import (
+    accounts,
+    amounts,
+    apps,
+    engine,
+    folders,
+    hosts,
+    resources,
+    scheduler,
+    sessions,
+    webhooks,
+)
 
 ENGLISH_TEXTS: Final = (
     *accounts.TEXTS,
@@ -17,4 +28,5 @@ ENGLISH_TEXTS: Final = (
     *resources.TEXTS,
     *scheduler.TEXTS,
     *sessions.TEXTS,
+    *webhooks.TEXTS,
 )

@@ -1,0 +1,57 @@
+"""Secrets of webhooks, encrypted in the database by Fernet with a key that is derived from SECRET_KEY.
+
+They are needed in plain text for every signature, so a digest would not do. Hosts have no SECRET_KEY.
+"""
+
+import base64
+from datetime import timedelta
+from typing import Final
+
+from cryptography.fernet import Fernet, InvalidToken, MultiFernet
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from django.conf import settings
+from django.utils import timezone
+
+from webhooks.models import Webhook
+from webhooks.signatures import new_secret
+
+OLD_SECRET_KEPT: Final = timedelta(hours=24)  # after a rotation, messages are signed with both secrets for so long
+_PURPOSE: Final = b"gpuplatform webhook secret"
+
+
+class UnreadableSecretError(Exception):
+    """The secret was stored under a SECRET_KEY that is known no more; rotating it makes another."""
+
+
+def set_new_secret(webhook: Webhook) -> str:
+    """Give the webhook, which the caller saves, a new secret and return it; one it had is valid for a day more."""
+    secret = new_secret()
+    if webhook.encrypted_secret:
+        webhook.encrypted_old_secret = webhook.encrypted_secret
+        webhook.old_secret_until = timezone.now() + OLD_SECRET_KEPT
+    webhook.encrypted_secret = _cipher().encrypt(secret.encode())
+    return secret
+
+
+def secrets_of(webhook: Webhook) -> list[str]:
+    """Return the secrets with which messages are signed now, the newest first. Raises UnreadableSecretError."""
+    stored = [webhook.encrypted_secret]
+    if webhook.old_secret_until is not None and webhook.old_secret_until > timezone.now():
+        stored.append(webhook.encrypted_old_secret)
+    try:
+        return [_cipher().decrypt(bytes(each)).decode() for each in stored]
+    except InvalidToken:
+        raise UnreadableSecretError(
+            "The secret was stored under another SECRET_KEY. Rotate it, or have the old key put into "
+            "SECRET_KEY_FALLBACKS."
+        ) from None
+
+
+def _cipher() -> MultiFernet:
+    return MultiFernet([Fernet(_derived(secret)) for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)])
+
+
+def _derived(secret: str) -> bytes:
+    derived = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=_PURPOSE).derive(secret.encode())
+    return base64.urlsafe_b64encode(derived)
