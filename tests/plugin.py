@@ -8,6 +8,7 @@ import fcntl
 import functools
 import itertools
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -103,7 +104,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Files with a browser follow each other, since they share it. Unix sockets, as of PostgreSQL and Redis, are open.
     """
     with_browser, with_containers = set(), set()
+    minutes: Counter[Path] = Counter()
     for item in items:
+        if marker := item.get_closest_marker("long"):
+            minutes[item.path] += marker.kwargs.get("minutes", 0)
         if item.get_closest_marker("browser"):
             with_browser.add(item.path)
         if item.get_closest_marker("docker"):
@@ -112,7 +116,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.enable_socket)
         elif item.get_closest_marker("loopback"):
             item.add_marker(pytest.mark.allow_hosts(list(LOOPBACK)))
-    items.sort(key=lambda item: (item.path not in with_browser, item.path not in with_containers))
+    items.sort(key=lambda item: (-minutes[item.path], item.path not in with_browser, item.path not in with_containers))
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types

@@ -132,7 +132,7 @@ def test_tensorboard_shows_logged_values(page: Page, terminal: Page) -> None:
     expect(board.get_by_text("loss").first).to_be_visible()
 
 
-@pytest.mark.long
+@pytest.mark.long(minutes=3)
 def test_mlflow_compares_runs_of_the_terminal(page: Page, terminal: Page) -> None:
     write_file(terminal, "train_diabetes.py", TRAIN)
     typed(terminal, "clear; mlflow ui --host 0.0.0.0", "Application startup complete")

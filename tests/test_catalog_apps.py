@@ -22,7 +22,7 @@ from tests.factories import make_session, make_user, run_session
 from tests.images import ENABLED, ENTRIES, ensure_images
 from tests.wait import SECONDS
 
-pytestmark = [pytest.mark.long, pytest.mark.docker, pytest.mark.django_db(transaction=True)]
+pytestmark = [pytest.mark.long(minutes=2), pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
 CASES = [(label, app.name) for label in ENABLED for app in ENTRIES[label].apps]
 

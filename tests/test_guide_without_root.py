@@ -23,7 +23,7 @@ from tests.images import ensure_images
 from tests.platform import Platform, announced
 from tests.wait import SECONDS, until
 
-pytestmark = [pytest.mark.long, pytest.mark.docker, pytest.mark.browser]
+pytestmark = [pytest.mark.long(minutes=4), pytest.mark.docker, pytest.mark.browser]
 
 NAMES = ("gp-test-one", "gp-test-two")
 

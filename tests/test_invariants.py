@@ -296,7 +296,7 @@ class Platform(RuleBasedStateMachine):
     ("examples", "operations"),
     [
         pytest.param(3, 1_000, id="a thousand"),
-        pytest.param(26, 10_000, id="ten thousand", marks=pytest.mark.long),
+        pytest.param(13, 5_000, id="five thousand", marks=pytest.mark.long(minutes=1)),
     ],
 )
 def test_every_invariant_holds_after_each_random_operation(

@@ -13,7 +13,7 @@ from tests.platform import ROOT, Platform, running_platform
 from tests.wait import SECONDS
 from tests.wizard import choose_environment, open_step
 
-pytestmark = [pytest.mark.long, pytest.mark.docker, pytest.mark.browser]
+pytestmark = [pytest.mark.long(minutes=3), pytest.mark.docker, pytest.mark.browser]
 
 VAR_DIR = ROOT / "var" / "test-training"
 ADMIN = "admin@example.org"

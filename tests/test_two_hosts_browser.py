@@ -15,7 +15,12 @@ from tests.browser import signed_in
 from tests.fgpu_sessions import PYTHON_IMAGE, ensure_python_image
 from tests.two_hosts import TwoHosts, two_hosts
 
-pytestmark = [pytest.mark.long, pytest.mark.docker, pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+pytestmark = [
+    pytest.mark.long(minutes=2),
+    pytest.mark.docker,
+    pytest.mark.browser,
+    pytest.mark.django_db(transaction=True),
+]
 
 
 @pytest.fixture
