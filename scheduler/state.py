@@ -7,7 +7,7 @@ decisions were not written, as when a pass fails, must be dropped.
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from itertools import islice
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Final
 
@@ -24,6 +24,7 @@ from scheduler.snapshot import FullState, OwnWrite, StateChanges, WaitingSession
 from scheduler.wait_status import as_stored, needs_update
 from sessions.lifecycle import Reason
 from sessions.models import WaitStatus
+from sessions.models.group_waits import NOT_TRIED
 from sessions.preemption import StoredClaim
 
 MAX_EXPLAINED: Final = 500  # waiting sessions in a pass: takes some 30 ms with the write
@@ -50,7 +51,9 @@ class SchedulerState:
         self._blocked = set(self.waiting).difference(self.incremental.requests)  # by a dependency or a start time
         self._texts: dict[GroupShape, ReasonText | None] = {}  # as of the last explanation
         self._text_inputs: dict[tuple[int, Traits], object] = {}  # what the texts of a group, by traits, derive from
-        self._unexplained = dict.fromkeys(self.incremental.requests)  # by id, in the order in which they came
+        names = self.incremental.requests
+        self._unexplained = {name: None for name in names if self.waiting[name].status.reason in NOT_TRIED}
+        self._outdated = dict.fromkeys(names)  # by id, as those above: sessions whose text may have changed
         self._starts: Mapping[str, StartEstimate] = {}  # latest estimates
         self._estimated: dict[str, None] = {}  # sessions, by id, of whose latest estimate nothing is written yet
         self._with_eta = {name for name, session in self.waiting.items() if session.status.eta is not None}
@@ -269,13 +272,16 @@ class SchedulerState:
     @property
     def is_behind(self) -> bool:
         """Whether sessions are left to be explained, or have a new estimate."""
-        return bool(self._unexplained or self._estimated)
+        return bool(self._unexplained or self._outdated or self._estimated)
 
     def _take_unexplained(self) -> list[str]:
-        """Return the next sessions to be explained, those first that came last; they count as explained."""
-        taken = [self._unexplained.popitem()[0] for _ in range(min(MAX_EXPLAINED, len(self._unexplained)))]
-        estimated = islice(self._estimated, MAX_EXPLAINED - len(taken))
-        return list(dict.fromkeys((*taken, *estimated)))
+        """Return the next sessions to be explained, new ones first; they count as explained."""
+        due = chain(self._unexplained, self._outdated, self._estimated)
+        taken = list(islice(dict.fromkeys(islice(due, 2 * MAX_EXPLAINED)), MAX_EXPLAINED))
+        for session_id in taken:
+            self._unexplained.pop(session_id, None)
+            self._outdated.pop(session_id, None)
+        return taken
 
     def _apply_status(self, session: WaitingSession, known: WaitStatus) -> None:
         """Store a wait status as this process or another has written it."""
@@ -321,6 +327,7 @@ class SchedulerState:
         self._by_group_shape[request.group_id, request.shape].remove(request.id)
         self._by_holders[request.owner_id, request.project_id].remove(request.id)
         self._unexplained.pop(request.id, None)
+        self._outdated.pop(request.id, None)
         self._estimated.pop(request.id, None)
         self._with_eta.discard(request.id)
 
@@ -334,12 +341,12 @@ class SchedulerState:
             text = explainer.explain_capacity(*group_shape) if is_new else self._texts.get(group_shape)
             if text != self._texts.get(group_shape):
                 self._texts[group_shape] = text
-                self._unexplained |= dict.fromkeys(names)
+                self._outdated |= dict.fromkeys(names)
         touched = [holders for holders in self._touched if self.incremental.cluster.has_limits(*holders)]
         users, projects = {user for user, _ in touched}, {project for _, project in touched} - {None}
         for (user, project), names in self._by_holders.items():
             if user in users or project in projects:
-                self._unexplained |= dict.fromkeys(names)
+                self._outdated |= dict.fromkeys(names)
         self._touched.clear()
 
 
