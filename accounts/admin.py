@@ -19,22 +19,12 @@ from django.utils.html import format_html
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from accounts import invitations, second_factors
+from accounts.forms import UniqueEmailForm
 from accounts.models import AccountInvitation, ApiToken, AuditEntry, ResourcePolicy, SshKey, User
 
 admin.site.unregister(Group)  # rights come from resource groups instead
 for _model in (EmailAddress, Authenticator, SocialAccount, SocialApp, SocialToken):
     admin.site.unregister(_model)  # secrets, and addresses that follow the account's
-
-
-class UniqueEmailForm(forms.ModelForm[User]):
-    """A user form that refuses an e-mail address in use, in any case."""
-
-    def clean_email(self) -> str:
-        """Return the normalised address; raise ValidationError if it is in use."""
-        email = User.objects.normalize_email(self.cleaned_data["email"])
-        if User.objects.filter(email__iexact=email).exclude(pk=self.instance.pk).exists():
-            raise ValidationError(gettext("A user with this e-mail address exists already."))
-        return email
 
 
 class NewUserForm(UniqueEmailForm, AdminUserCreationForm[User]):

@@ -35,6 +35,7 @@ API_PREFIX: Final = "/api/"
 SECRET: Final = re.compile("password|secret|token|digest|private_key|post_data|get_data|session_hash")  # in field names
 HIDDEN: Final = "***"
 MAX_VALUE_LENGTH: Final = 500
+MAX_ID_LENGTH: Final = 64
 CLOCKS: Final = frozenset(  # fields that change by themselves
     {"heartbeat_at", "status_at", "last_login", "last_used_at", "last_seen_at", "updated_at"}
 )
@@ -200,7 +201,7 @@ def _write(actor: User | None, action: str, key: Key, text: str, changes: Change
         address=origin.address,
         action=action[:64],
         object_type=key[0],
-        object_id=key[1],
+        object_id=key[1] if len(key[1]) <= MAX_ID_LENGTH else "",  # the digest of a token is not for logs
         object_text=text[:200],
         changes={name: list(values) for name, values in changes.items()},
     )

@@ -3,6 +3,8 @@
 from datetime import timedelta
 
 from django import forms
+from django.core.exceptions import ValidationError
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from accounts import services, tokens
@@ -87,3 +89,14 @@ class TokenForm(forms.Form):
         except TokenRejectedError as error:
             self.add_error("name", str(error))
             return None
+
+
+class UniqueEmailForm(forms.ModelForm[User]):
+    """A user form that refuses an e-mail address in use, in any case."""
+
+    def clean_email(self) -> str:
+        """Return the normalised address; raise ValidationError if it is in use."""
+        email = User.objects.normalize_email(self.cleaned_data["email"])
+        if User.objects.filter(email__iexact=email).exclude(pk=self.instance.pk).exists():
+            raise ValidationError(gettext("A user with this e-mail address exists already."))
+        return email

@@ -169,7 +169,7 @@ class SshKeySerializer(serializers.ModelSerializer[SshKey]):
 
     class Meta:
         model = SshKey
-        fields = ("id", "title", "key", "fingerprint", "created_at", "last_used_at")
+        fields: tuple[str, ...] = ("id", "title", "key", "fingerprint", "created_at", "last_used_at")
         read_only_fields = fields
 
 

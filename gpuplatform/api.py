@@ -13,13 +13,23 @@ from rest_framework.routers import SimpleRouter
 from accounts.api import ApiTokenViewSet, LoginViewSet, MeView, PasswordView, SshKeyViewSet, TokenView
 from accounts.invitation_api import InvitationViewSet
 from endpoints.api_urls import urlpatterns as app_patterns
+from folders.admin_api import StorageRootRecordViewSet
 from folders.api import FolderViewSet, StorageRootViewSet
 from folders.api_urls import urlpatterns as folder_patterns
 from hostaccess.api import JoinView
 from notifications.api import AnnouncementViewSet, NotificationViewSet, PreferencesView
+from resources.admin_api.images import ImageRecordViewSet, RegistryRecordViewSet
+from resources.admin_api.machines import GroupRecordViewSet, HostRecordViewSet, PresetRecordViewSet
+from resources.admin_api.people import (
+    AuditEntryViewSet,
+    KeyRecordViewSet,
+    PolicyRecordViewSet,
+    TokenRecordViewSet,
+)
 from resources.api import HostViewSet, ImageViewSet, PresetViewSet, ResourceGroupViewSet
 from restapi.views import ApiView
 from scheduler.api import EstimateView, PlaceView
+from sessions.admin_api import ForceEndView, IdleRuleViewSet, UserAdministrationViewSet
 from sessions.api import LimitsView, SessionViewSet
 from sessions.conversion_api import PrivateImageViewSet
 from sessions.host_api import HostDrainView
@@ -57,6 +67,20 @@ router.register("tokens", ApiTokenViewSet)
 router.register(r"webhooks/(?P<webhook_id>[0-9]{1,18})/deliveries", WebhookDeliveryViewSet)
 router.register("webhooks", WebhookViewSet)
 
+# What superadmins administer; the names of these addresses begin with `admin-`.
+router.register("admin/audit-log", AuditEntryViewSet, basename="admin-audit")
+router.register("admin/hosts", HostRecordViewSet, basename="admin-host")
+router.register("admin/idle-rules", IdleRuleViewSet, basename="admin-idle-rule")
+router.register("admin/images", ImageRecordViewSet, basename="admin-image")
+router.register("admin/policies", PolicyRecordViewSet, basename="admin-policy")
+router.register("admin/presets", PresetRecordViewSet, basename="admin-preset")
+router.register("admin/registries", RegistryRecordViewSet, basename="admin-registry")
+router.register("admin/resource-groups", GroupRecordViewSet, basename="admin-group")
+router.register("admin/ssh-keys", KeyRecordViewSet, basename="admin-key")
+router.register("admin/storage-roots", StorageRootRecordViewSet, basename="admin-root")
+router.register("admin/tokens", TokenRecordViewSet, basename="admin-token")
+router.register("admin/users", UserAdministrationViewSet, basename="admin-user")
+
 docs_view = SpectacularSwaggerSplitView.as_view(
     permission_classes=[AllowAny],
     url_name="api-schema",
@@ -73,6 +97,7 @@ v1_patterns = [
     path("notifications/preferences/", PreferencesView.as_view()),
     path("sessions/estimate/", EstimateView.as_view()),
     path("sessions/<str:session_id>/place/", PlaceView.as_view()),
+    path("admin/sessions/<str:session_id>/force-end/", ForceEndView.as_view(), name="admin-force-end"),
     path("usage/", UsageView.as_view()),
     path("", include(app_patterns)),
     path("", include(folder_patterns)),

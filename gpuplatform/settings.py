@@ -356,6 +356,7 @@ SPECTACULAR_SETTINGS = {
         "DeliveryStateEnum": "webhooks.models.DeliveryState.choices",
         "AnnouncementLevelEnum": "notifications.serializers.LEVELS",
         "EntryKindEnum": "folders.serializers.KINDS",
+        "HostStatusEnum": "resources.models.HostStatus.choices",
     },
 }
 

@@ -35,7 +35,7 @@ class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
                 "half_life",
                 "starvation_limit",
             ),
-            *("reservation_delay", "start_allowance", "pending_timeout"),
+            *("reservation_delay", "start_allowance", "max_lifetime", "pending_timeout"),
             *("preemption_grace", "preemptible_charge_percent", "end_gpu_overuse"),
         )
         labels: ClassVar = {"fgpu_per_gpu": gettext_lazy("fGPU per GPU")}

@@ -31,3 +31,9 @@ class EventPages(CursorPagination):
         address = {"type": ["string", "null"], "format": "uri"}
         properties = {"next": address, "previous": address, "results": schema}
         return {"type": "object", "required": list(properties), "properties": properties}
+
+
+class NewestFirstPages(EventPages):
+    """Pages of a log, the newest rows first."""
+
+    ordering = "-id"

@@ -78,6 +78,8 @@ class World:
             **{"webhookdelivery-pk": delivery.pk},
             **{
                 "image-pk": image.pk,
+                "admin-pk": "999999999",
+                "admin-id": token.uid,
                 "upload_id": token.uid,
                 "announcement_id": "999999999",
                 "login_id": "999999999",

@@ -1,0 +1,1 @@
+"""API by which superadmins administer: rows are validated by the administration's forms, acts are in its audit log."""
