@@ -1,7 +1,7 @@
 """Keeps the packet filter rules of this host's bridge, as the host's resource group wants them."""
 
 from hostworker.privileged.base import HostPrivileges
-from resources.models import Host, ResourceGroup
+from resources.models import Host, Installation, ResourceGroup
 
 
 class FirewallWatch:
@@ -11,6 +11,7 @@ class FirewallWatch:
         self._host = host
         self._privileges = privileges
         self._device = device
+        self._worker = f"{Installation.current_key()}/{host.name}"
         self._deny_private = self._wanted()
 
     def hold(self) -> None:
@@ -21,7 +22,7 @@ class FirewallWatch:
         try:
             self._deny_private = self._wanted()
         finally:
-            self._privileges.hold_firewall(self._device, deny_private=self._deny_private)
+            self._privileges.hold_firewall(self._device, self._worker, deny_private=self._deny_private)
 
     def _wanted(self) -> bool:
         return ResourceGroup.objects.values_list("deny_private_networks", flat=True).get(hosts=self._host)

@@ -84,10 +84,10 @@ class HostPrivileges(Protocol):
     def firewall_problem(self) -> str:
         """Return why no packet filter rules can be kept on this host, or "" where they can."""
 
-    def hold_firewall(self, device: str, deny_private: bool) -> None:
+    def hold_firewall(self, device: str, worker: str, deny_private: bool) -> None:
         """Have the rules for the bridge in place; changes nothing where they are. Raises FirewallError.
 
-        With `deny_private`, they keep containers from private networks too.
+        With `deny_private`, they keep containers from private networks too, until the same `worker` takes it back.
         """
 
     def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:

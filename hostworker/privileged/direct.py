@@ -74,9 +74,9 @@ class DirectPrivileges:
         """Return what keeps this process from loading rules; see HostPrivileges."""
         return firewall.problem()
 
-    def hold_firewall(self, device: str, deny_private: bool) -> None:
+    def hold_firewall(self, device: str, worker: str, deny_private: bool) -> None:
         """Compare the rules and load what differs; see HostPrivileges."""
-        firewall.Firewall(device, deny_private=deny_private).hold()
+        firewall.Firewall(device, worker=worker, deny_private=deny_private).hold()
 
     def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
         """Tag the directory and set the quota; see HostPrivileges."""

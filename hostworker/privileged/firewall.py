@@ -2,10 +2,12 @@
 
 A container reaches whatever its host binds to all interfaces, by the bridge's own address, and what a cloud tells the
 host at addresses of its own. Both are dropped here; answers to what the host itself began pass, and so does everything
-that goes on to other machines. Where the host's resource group denies private networks, these are dropped as well. The
-rules name the bridge, so they hold before it exists; they are never removed.
+that goes on to other machines. Where the host's resource group denies private networks, these are dropped as well, by a
+chain of the host worker's own: several workers may share an engine and its bridge. The rules name the bridge, so they
+hold before it exists; nothing but a denial that is taken back is removed.
 """
 
+import hashlib
 import os
 import shutil
 import socket
@@ -38,6 +40,7 @@ NEIGHBOURS: Final = range(133, 137)  # the ICMPv6 messages without which an addr
 METADATA_IPV6: Final = ("fe80::/10", "fd00:ec2::254/128", "fd20:ce::254/128")  # Amazon's and Google's
 FOLDERS: Final = "/usr/local/sbin:/usr/sbin:/sbin"  # where the tools are, also for those who have not these on PATH
 OWN: Final = "GP-"  # how our chains begin
+WORKER_DIGITS: Final = 8  # of a hash in a chain's name, of which the kernel takes 28 characters
 
 
 class FirewallError(Exception):
@@ -50,19 +53,26 @@ class Chain:
 
     name: str
     parent: str
-    rules: tuple[str, ...]  # as `iptables -S` writes them, without `-A <name>`
+    rules: tuple[str, ...]  # as `iptables -S` writes them, without `-A <name>`; without any, the chain is removed
 
 
 class Firewall:
     """The rules for one bridge; `nameservers` are those that the host asks, which its containers may ask too.
 
-    With `deny_private`, containers reach no private networks but these name servers.
+    With `deny_private`, containers reach no private networks but these name servers, whatever is said for other workers
+    of the same bridge. `worker` names the host worker, uniquely on this machine.
     """
 
     def __init__(
-        self, device: str, nameservers: Callable[[], Iterable[str]] | None = None, *, deny_private: bool = False
+        self,
+        device: str,
+        nameservers: Callable[[], Iterable[str]] | None = None,
+        *,
+        worker: str = "",
+        deny_private: bool = False,
     ) -> None:
         self._device = device
+        self._denial = f"{OWN}{hashlib.sha256(worker.encode()).hexdigest()[:WORKER_DIGITS]}-{device}"
         self._deny_private = deny_private
         self._nameservers = nameservers or nameservers_of_host
 
@@ -82,12 +92,14 @@ class Firewall:
         for chain in wrong:
             jump = self._jump(chain)
             lines += [f"-A {chain.name} {rule}" for rule in chain.rules]
-            lines += [f"-D {chain.parent} {jump}" for rule in rules if rule == f"-A {chain.parent} {jump}"]
-            lines.append(f"-I {chain.parent} 1 {jump}")
+            lines += [rule.replace("-A", "-D", 1) for rule in rules if rule.endswith(f" {jump}")]
+            lines.append(f"-I {chain.parent} 1 {jump}" if chain.rules else f"-X {chain.name}")
         _run(f"{tool}-restore", "--noflush", given="\n".join([*lines, "COMMIT", ""]))
 
     def _is_in_place(self, chain: Chain, rules: Sequence[str]) -> bool:
         """Return whether the chain is as it should be, and nothing but chains of ours is entered before it."""
+        if not chain.rules:
+            return f"-N {chain.name}" not in rules
         if [rule for rule in rules if rule.startswith(f"-A {chain.name} ")] != [
             f"-A {chain.name} {r}" for r in chain.rules
         ]:
@@ -105,34 +117,34 @@ class Firewall:
         to_host = [rule for address in resolvers if _is_of_host(address) for rule in _dns_rules(address)]
         to_cloud = [rule for address in resolvers if _is_metadata(address) for rule in _dns_rules(address)]
         metadata = [f"-d {network} -j DROP" for network in METADATA_IPV4]
-        to_private, private = self._private(PRIVATE_IPV4, resolvers)
         return [
             Chain(f"{OWN}IN-{self._device}", "INPUT", (REPLIES, *to_host, "-j DROP")),
-            Chain(f"{OWN}FWD-{self._device}", forward, (*to_cloud, *to_private, *metadata, *private)),
+            Chain(f"{OWN}FWD-{self._device}", forward, (*to_cloud, *metadata)),
+            Chain(self._denial, forward, self._private(PRIVATE_IPV4, resolvers)),
         ]
 
     def _chains_ipv6(self) -> list[Chain]:
         found = [f"-p ipv6-icmp -m icmp6 --icmpv6-type {number} -j RETURN" for number in NEIGHBOURS]
         metadata = [f"-d {target} -j DROP" for target in METADATA_IPV6]
         resolvers = [address for text in self._nameservers() if isinstance(address := ip_address(text), IPv6Address)]
-        to_private, private = self._private(PRIVATE_IPV6, resolvers)
         return [
             Chain(f"{OWN}IN-{self._device}", "INPUT", (REPLIES, *found, "-j DROP")),
-            Chain(f"{OWN}FWD-{self._device}", "FORWARD", (*to_private, *metadata, *private)),
+            Chain(f"{OWN}FWD-{self._device}", "FORWARD", tuple(metadata)),
+            Chain(self._denial, "FORWARD", self._private(PRIVATE_IPV6, resolvers)),
         ]
 
     def _private(
         self, networks: Iterable[IPv4Network | IPv6Network], resolvers: Iterable[IPv4Address | IPv6Address]
-    ) -> tuple[list[str], list[str]]:
-        """Return the rules that let name servers in private networks be asked, and those that deny the rest of these.
+    ) -> tuple[str, ...]:
+        """Return the rules that let name servers in private networks be asked, and deny the rest of these, if at all.
 
         A connection that was open as the rules came is cut too: of connections that containers began, nothing passes.
         """
         if not self._deny_private:
-            return [], []
+            return ()
         asked = [address for address in resolvers if any(address in network for network in networks)]
         names = [rule for address in asked for rule in _dns_rules(address)]
-        return names, [ANSWERS, *(f"-d {network} -j DROP" for network in networks)]
+        return (*names, ANSWERS, *(f"-d {network} -j DROP" for network in networks))
 
 
 def problem() -> str:

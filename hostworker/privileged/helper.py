@@ -120,10 +120,10 @@ class HelperPrivileges:
         except PrivilegesError as error:
             return f"the worker does not run as root, and has no helper that does: {error}"
 
-    def hold_firewall(self, device: str, deny_private: bool) -> None:
+    def hold_firewall(self, device: str, worker: str, deny_private: bool) -> None:
         """See HostPrivileges."""
         try:
-            self._ask("hold_firewall", device, deny_private)
+            self._ask("hold_firewall", device, worker, deny_private)
         except PrivilegesError as error:
             raise FirewallError(str(error)) from error
 

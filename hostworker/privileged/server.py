@@ -113,12 +113,14 @@ class Operations:
             raise PrivilegesError(f"{hostname!r} is no host name")
         self._privileges.give_name(_container(container), hostname)
 
-    def _hold_firewall(self, device: str, deny_private: object) -> None:
+    def _hold_firewall(self, device: str, worker: object, deny_private: object) -> None:
         if not _DEVICE.fullmatch(device):
             raise PrivilegesError(f"{device!r} is no bridge of the platform's")
+        if not isinstance(worker, str):
+            raise PrivilegesError(f"{worker!r} is no name")
         if not isinstance(deny_private, bool):
             raise PrivilegesError(f"{deny_private!r} is neither true nor false")
-        self._privileges.hold_firewall(device, deny_private)
+        self._privileges.hold_firewall(device, worker, deny_private)
 
     def _limit_storage(
         self, root: object, owner: object, project: object, max_bytes: object, max_files: object

@@ -16,7 +16,7 @@ def held(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
     """The devices whose rules were held, and whether private networks were denied; no rule is really written."""
     calls: list[tuple[str, bool]] = []
 
-    def note(_: DirectPrivileges, device: str, deny_private: bool) -> None:
+    def note(_: DirectPrivileges, device: str, worker: str, deny_private: bool) -> None:
         calls.append((device, deny_private))
 
     monkeypatch.setattr(DirectPrivileges, "hold_firewall", note)

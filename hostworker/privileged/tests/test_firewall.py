@@ -235,7 +235,10 @@ def test_private_networks_are_out_of_reach_where_denied(walled: Walled, monkeypa
         assert walled.is_cut_off(PRIVATE[1], DNS_PORT)
         address = serve_inside(walled.world, runtime, walled.spec)
         assert until(lambda: heard_from_host(address, 8000)) == b"heard\n", "the platform itself reaches its apps"
+        Firewall(device, list, worker="another", deny_private=True).hold()
         walled.wall.hold()
+        assert walled.reached(PRIVATE, seconds=1) == [], "another worker of the bridge still denies them"
+        Firewall(device, list, worker="another").hold()
         assert walled.reached(PRIVATE) == [*PRIVATE], "the setting was taken back"
     denying.hold()
     with monkeypatch.context() as patched:

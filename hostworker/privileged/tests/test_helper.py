@@ -102,7 +102,7 @@ def test_a_limits_file_becomes_roots_and_what_is_not_stays(helped: HelperPrivile
 
 def test_exceptions_arrive_as_what_they_are(helped: HelperPrivileges) -> None:
     with pytest.raises(FirewallError, match="is no bridge"):
-        helped.hold_firewall("eth0", deny_private=False)
+        helped.hold_firewall("eth0", "here", deny_private=False)
     with pytest.raises(PrivilegesError, match="is no process"):
         helped.container_of(0)
 
@@ -168,7 +168,7 @@ def test_where_no_helper_can_run_the_problem_says_why(tmp_path: Path, monkeypatc
     assert "the container engine does not answer" in mute.problem()
     assert "has no helper" in mute.firewall_problem()
     with pytest.raises(FirewallError):
-        mute.hold_firewall("gpuplatform", deny_private=False)
+        mute.hold_firewall("gpuplatform", "here", deny_private=False)
     monkeypatch.setattr(helper_container, "NSENTER", "/usr/bin/no-such-program")
     assert "no-such-program" in HelperPrivileges(ENGINE_URL, {}, tmp_path).problem()
     monkeypatch.undo()

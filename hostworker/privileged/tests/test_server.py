@@ -73,10 +73,10 @@ class Recorded:
     def firewall_problem(self) -> str:
         return "none"
 
-    def hold_firewall(self, device: str, deny_private: bool) -> None:
+    def hold_firewall(self, device: str, worker: str, deny_private: bool) -> None:
         if device == "gpfails":
             raise FirewallError("iptables failed")
-        self.done.append(("hold_firewall", device, deny_private))
+        self.done.append(("hold_firewall", device, worker, deny_private))
 
     def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
         self.done.append(("limit_storage", str(root), owner, project, max_bytes, max_files))
@@ -118,14 +118,14 @@ def test_each_operation_is_done_and_answered(operations: Operations, root: Recor
     assert ask(operations, "firewall_problem") == "none"
     ask(operations, "limit_gpu_memory", 4, {"GPU-1": 1 << 40})
     ask(operations, "give_name", CONTAINER, "main1.tour")
-    ask(operations, "hold_firewall", "gpuplatform", True)
+    ask(operations, "hold_firewall", "gpuplatform", "here", True)
     assert ask(operations, "set_mount_read_only", 4, FILES, True) is True
     assert ask(operations, "end_mount_writers", 4, FILES) == ["cat"]
     assert ask(operations, "take_mount_away", 4, FILES) == []
     assert root.done == [
         ("limit_gpu_memory", 4, {"GPU-1": 1 << 40}),
         ("give_name", ID, f"{FOLDER}/hosts", "main1.tour"),
-        ("hold_firewall", "gpuplatform", True),
+        ("hold_firewall", "gpuplatform", "here", True),
         ("set_mount_read_only", 4, Path(FILES), True),
         ("take_mount_away", 4, Path(FILES)),
     ]
@@ -174,9 +174,10 @@ def test_links_out_of_the_folder_are_not_followed(
     ("operation", "arguments"),
     [
         ("run", ["sh"]),
-        ("hold_firewall", ["eth0", False]),
-        ("hold_firewall", ["gp0 -j ACCEPT", False]),
-        ("hold_firewall", ["gpuplatform", "-j ACCEPT"]),
+        ("hold_firewall", ["eth0", "here", False]),
+        ("hold_firewall", ["gp0 -j ACCEPT", "here", False]),
+        ("hold_firewall", ["gpuplatform", "here", "-j ACCEPT"]),
+        ("hold_firewall", ["gpuplatform", 1, False]),
         ("container_of", [0]),
         ("container_of", ["1/../2"]),
         ("container_of", [True]),
@@ -197,7 +198,7 @@ def test_arguments_that_no_worker_sends_are_refused(
 
 def test_what_an_operation_raises_is_told_by_name(operations: Operations) -> None:
     with pytest.raises(AssertionError, match=r"^FirewallError: iptables failed$"):
-        ask(operations, "hold_firewall", "gpfails", False)
+        ask(operations, "hold_firewall", "gpfails", "here", False)
 
 
 def test_a_helper_without_the_machines_root_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
