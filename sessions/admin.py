@@ -1,21 +1,29 @@
 """Administration of sessions: read-only, with actions that end them."""
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from django.contrib import admin, messages
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect
+from django.shortcuts import redirect, render
 from django.utils.translation import gettext, ngettext
 
 from accounts.models import User
 from resources.admin import UserWithGroupsAdmin
 from resources.units import fgpu_text, size_text
-from sessions import account_ends, services
+from sessions import account_ends, extensions, requeue, services
+from sessions.errors import RejectedError
 from sessions.idle_admin import IdleRuleAdmin
 from sessions.lifecycle import Status
 from sessions.models import Conversion, GpuShare, IdleRule, Lease, Mount, Session, SessionEvent
+
+MAX_CHOSEN: Final = 1000  # sessions of one action
+MAX_REASONS: Final = 10  # shown why a session was left out
+
+
+def _actor(request: HttpRequest) -> User:
+    return cast(User, request.user)
 
 
 class ReadOnlyAdmin(admin.ModelAdmin[Any]):
@@ -115,7 +123,7 @@ class SessionAdmin(ReadOnlyAdmin):
         ("Output", {"fields": ("log_tail",), "classes": ("collapse",)}),
     )
     inlines = (MountInline, EventInline)
-    actions = ("convert", "end", "force_end")
+    actions = ("convert", "extend", "requeue", "end", "force_end")
 
     @admin.display(description="memory", ordering="memory")
     def memory_text(self, session: Session) -> str:
@@ -146,6 +154,27 @@ class SessionAdmin(ReadOnlyAdmin):
         self.message_user(request, gettext("Choose one session, which runs."), messages.ERROR)
         return None
 
+    @admin.action(description="Extend selected sessions: choose by how much", permissions=["end"])
+    def extend(self, request: HttpRequest, sessions: QuerySet[Session]) -> HttpResponse | None:
+        """Ask by how much, or let these sessions run longer; their owners' policies do not count."""
+        steps = {str(int(step.total_seconds()) // 60): step for step in extensions.STEPS}
+        if step := steps.get(request.POST.get("minutes", "")):
+            self._try(request, sessions, lambda session: extensions.extend(session.pk, step, actor=_actor(request)))
+            return None
+        related = sessions.select_related("owner__policy", "project__policy", "resource_group", "host")
+        context = {
+            **self.admin_site.each_context(request),
+            "title": gettext("Extend sessions"),
+            "sessions": related[:MAX_CHOSEN],
+            "steps": steps.items(),
+        }
+        return render(request, "admin/compute/session/extend.html", context)
+
+    @admin.action(description="Requeue: run selected batch sessions and unstarted ones elsewhere", permissions=["end"])
+    def requeue(self, request: HttpRequest, sessions: QuerySet[Session]) -> None:
+        """Return these sessions to the queue; batch sessions that run are stopped first."""
+        self._try(request, sessions, lambda session: requeue.requeue(session, actor=_actor(request)))
+
     @admin.action(description="End selected sessions", permissions=["end"])
     def end(self, request: HttpRequest, sessions: QuerySet[Session]) -> None:
         """End these sessions as their owners would."""
@@ -159,6 +188,24 @@ class SessionAdmin(ReadOnlyAdmin):
     def has_end_permission(self, request: HttpRequest) -> bool:
         """Return whether the user is a superadmin, who may end all sessions."""
         return cast(User, request.user).is_superuser
+
+    def _try(self, request: HttpRequest, sessions: QuerySet[Session], verb: Callable[[Session], object]) -> None:
+        """Apply the verb to each session, and say for how many that was possible, and why not for the others."""
+        refused = []
+        chosen = list(sessions.select_related("owner", "host")[:MAX_CHOSEN])
+        for session in chosen:
+            try:
+                verb(session)
+            except RejectedError as error:
+                refused.append(f"“{session.name}”: {' '.join(error.errors.values())}")
+        if done := len(chosen) - len(refused):
+            text = ngettext("Done for %(count)d session.", "Done for %(count)d sessions.", done)
+            self.message_user(request, text % {"count": done}, messages.SUCCESS)
+        for text in refused[:MAX_REASONS]:
+            self.message_user(request, text, messages.ERROR)
+        if more := len(refused[MAX_REASONS:]):
+            text = ngettext("%(count)d more was left out.", "%(count)d more were left out.", more)
+            self.message_user(request, text % {"count": more}, messages.ERROR)
 
     def _end(self, request: HttpRequest, sessions: QuerySet[Session], verb: Callable[..., None]) -> None:
         live = [session for session in sessions.select_related("owner", "host") if not session.is_final]

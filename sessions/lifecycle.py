@@ -75,6 +75,7 @@ class Reason(StrEnum):
     IMAGE_UNAVAILABLE = "IMAGE_UNAVAILABLE"  # neither on the host nor to be pulled
     START_TIMEOUT = "START_TIMEOUT"  # not running within the deadline
     PREEMPTED = "PREEMPTED"  # ended for another session, as it is preemptible; as an event, the status stays
+    REQUEUED = "REQUEUED"  # a superadmin returned it to the queue, where it is, or will be once it has stopped
     HOST_DRAINED = "HOST_DRAINED"  # its host is being taken out of service; as an event, the status stays
     HOST_LOST = "HOST_LOST"  # its host was silent for longer than the group's grace period
 

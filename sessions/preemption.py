@@ -22,6 +22,7 @@ from sessions.models import Session, StaleSessionError
 
 MAX_PREEMPTIONS: Final = 5  # of a batch session, until it ends for good; as Slurm's MaxBatchRequeue
 WHOLE_CHARGE: Final = 100
+RETURNING: Final = (Reason.PREEMPTED, Reason.REQUEUED)  # why a batch session that is stopped waits again afterwards
 RETURNED: Final[dict[str, Any]] = {  # of a session that is back in the queue
     "host_id": None,
     "start_by": None,
@@ -120,23 +121,25 @@ def end_victims(victim_ids: Iterable[str]) -> None:
 
 
 def conclude(session: Session, fields: dict[str, Any] | None = None) -> None:
-    """Move a TERMINATING session, whose container has stopped, to TERMINATED; a preempted batch session to the queue.
+    """Move a TERMINATING session, whose container has stopped, to TERMINATED, or to the queue where it returns there.
 
     In the caller's transaction. Raises StaleSessionError where it has moved on.
     """
     if _may_return(session):
         avoided = host_faults.avoiding(session, session.host_id)  # which also lets that host write the row
-        session.move_to(Status.PENDING, Reason.PREEMPTED, BACK, fields={**RETURNED, "avoided_hosts": avoided})
+        text = BACK if session.reason == Reason.PREEMPTED else session.detail
+        fields = {**RETURNED, "avoided_hosts": avoided}
+        session.move_to(Status.PENDING, Reason(session.reason), text, fields=fields)
     else:
         session.move_to(Status.TERMINATED, Reason(session.reason), session.detail, fields=fields)
 
 
 def end_for_good(session: Session, reason: Reason, detail: str, *, actor: User | None) -> None:
-    """Have a session that is being stopped for another end for `reason` instead of returning to the queue.
+    """Have a session that is being stopped end for `reason` instead of returning to the queue.
 
     Where it is back there by now, the object says so afterwards; otherwise nothing happens.
     """
-    stopping = Session.objects.filter(pk=session.pk, status=Status.TERMINATING, reason=Reason.PREEMPTED)
+    stopping = Session.objects.filter(pk=session.pk, status=Status.TERMINATING, reason__in=RETURNING)
     with transaction.atomic():
         if stopping.update(reason=reason.value, detail=detail):
             notes.note(session, reason, detail, actor=actor)
@@ -158,12 +161,12 @@ def _end(victim: Session) -> None:
 
 
 def _may_return(session: Session) -> bool:
-    """Return whether a session that was stopped is a preempted batch session, by its row as it is now, locked."""
-    if session.kind != Kind.BATCH or session.reason != Reason.PREEMPTED:
+    """Return whether a session that was stopped returns to the queue, by its row as it is now, locked."""
+    if session.kind != Kind.BATCH or session.reason not in RETURNING:
         return False
     row = Session.objects.filter(pk=session.pk, attempt=session.attempt, status=Status.TERMINATING)
     now = row.select_for_update(of=("self",), no_key=True).values_list("reason", "detail", "preemptions").first()
     if now is None:
         raise StaleSessionError(f"session {session.pk}: moved on while it was stopped")
     session.reason, session.detail = now[:2]  # its owner may have ended it for good meanwhile
-    return now[0] == Reason.PREEMPTED and now[2] <= MAX_PREEMPTIONS
+    return now[0] == Reason.REQUEUED or (now[0] == Reason.PREEMPTED and now[2] <= MAX_PREEMPTIONS)

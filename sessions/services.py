@@ -120,9 +120,9 @@ def terminate(session: Session, *, actor: User) -> None:
 def end(session: Session, reason: Reason, detail: str, *, actor: User | None = None) -> None:
     """End the session for `reason`, whatever its state is by now; do nothing if it is ending or has ended.
 
-    One that is being stopped for another session does not return to the queue then, nor is one parked.
+    One that is being stopped to return to the queue does not return then, nor is one parked.
     """
-    if session.status == Status.TERMINATING and session.reason == Reason.PREEMPTED:
+    if session.status == Status.TERMINATING and session.reason in preemption.RETURNING:
         preemption.end_for_good(session, reason, detail, actor=actor)
     while session.status not in FINAL:
         if session.status == Status.TERMINATING:

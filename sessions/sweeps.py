@@ -89,9 +89,9 @@ def end_on_lost_hosts() -> None:
         if session.status == Status.TERMINATING and session.is_parking:  # it saves the container when it is back
             _move(session, Status.PARKED, Reason.PARKED, f"Parked, but host {session.host} is unreachable.")
             continue
-        is_preempted = session.status == Status.TERMINATING and session.reason == Reason.PREEMPTED
+        returns = session.status == Status.TERMINATING and session.reason in preemption.RETURNING
         target = Status.TERMINATED if session.status == Status.TERMINATING else Status.ERROR
-        if is_preempted:
+        if returns:
             _conclude(session)
         else:
             _move(session, target, Reason.HOST_LOST, f"Host {session.host} did not come back.")

@@ -59,6 +59,7 @@ REASON_WORDS: Final[dict[Reason, str]] = {
     Reason.IMAGE_UNAVAILABLE: "The image is not on the host and cannot be pulled",
     Reason.START_TIMEOUT: "The container was not running in time",
     Reason.PREEMPTED: "Ended for another session, as it is preemptible",
+    Reason.REQUEUED: "Returned to the queue by an administrator",
     Reason.HOST_DRAINED: "Its host is being taken out of service",
     Reason.HOST_LOST: "The host was unreachable for too long",
 }

@@ -65,6 +65,8 @@ TEXTS: Final = (
     _("It waited for longer than its resource groups allow."),
     _("It depends on %(name)s, which has ended without success."),
     _("Its host %(host)s has not begun in time."),
+    # sessions/requeue.py
+    _("Returned to the queue by %(user)s."),
     # sessions/preemption.py
     _("Another session needs what it holds: it ends at %(time)s UTC, as it is preemptible."),
     _("It goes on: what it holds is not needed for another session any more."),
@@ -210,6 +212,7 @@ TEXTS: Final = (
     _("Its end was put off"),
     _("Entered by somebody other than its owner"),
     _("Ended by its owner"),
+    _("Returned to the queue by an administrator"),
     _("Ended by a superadmin"),
     _("It was idle for too long"),
     _("It is idle and is about to end"),
