@@ -21,7 +21,7 @@ from sessions import notify
 from sessions.models import Session
 for session in Session.objects.filter(status="RUNNING")[:{changes}]:
     Session.objects.filter(pk=session.pk).update(name=session.name + "-renamed")
-    notify.sessions_changed([(session.pk, session.owner_id)])
+    notify.sessions_changed([(session.pk, session.owner_id, session.project_id)])
     print(session.pk, time.time(), flush=True)
     time.sleep({seconds})
 """

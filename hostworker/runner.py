@@ -361,7 +361,7 @@ def _show_progress(session: Session, text: str) -> None:
     if isinstance(text, PullText):
         changes |= {"pulled_bytes": text.pulled_bytes, "pull_bytes": text.total_bytes}
     Session.objects.filter(pk=session.pk, attempt=session.attempt, status=Status.PREPARING).update(**changes)
-    notify.sessions_changed([(session.pk, session.owner_id)])
+    notify.sessions_changed([(session.pk, session.owner_id, session.project_id)])
 
 
 def _note_pull(session: Session) -> None:

@@ -70,7 +70,7 @@ class SessionKeys:
                 return
             text = " ".join(key.export_public_key().decode().split()[:2])
             Session.objects.filter(pk=session_id).update(ssh_public_key=text)
-        notify.sessions_changed([(session_id, session.owner_id)])
+        notify.sessions_changed([(session_id, session.owner_id, session.project_id)])
 
     def _put(self, session: Session, private: str) -> None:
         """Write the file in the container. Raises ExecutionError."""

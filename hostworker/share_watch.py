@@ -75,7 +75,7 @@ class ShareWatch:
         self._failures.pop(row.pk, None)
         changes = {"problem": WITHDRAWN} if is_withdrawn else {"is_read_only": True}
         Mount.objects.filter(pk=row.pk).update(**changes)
-        notify.sessions_changed([(session.pk, session.owner_id)])
+        notify.sessions_changed([(session.pk, session.owner_id, session.project_id)])
         logger.info("session %s: folder %s is %s", session.pk, folder.pk, "taken away" if is_withdrawn else "read-only")
 
     def _note_failure(self, row: Mount, error: MountError) -> None:

@@ -91,7 +91,7 @@ class StorageQuotas:
                 return
             current.update(is_held_read_only=read_only)
         logger.info("session %s: folder %s is held read-only: %s", session.pk, folder.pk, read_only)
-        notify.sessions_changed([(session.pk, session.owner_id)])
+        notify.sessions_changed([(session.pk, session.owner_id, session.project_id)])
         text = quota.held_text(folder, mount.path) if read_only else f"{mount.path} is writable again."
         write_to_terminals(self._runtime, session, text)
 

@@ -78,11 +78,11 @@ class MembershipInline(admin.TabularInline[Any, Any]):
 class ProjectAdmin(KickingAdmin):
     """Teams: members, limits, and the resource groups granted to them."""
 
-    list_display = ("name", "policy", "is_active", "member_count", "description")
+    list_display = ("name", "policy", "share_weight", "is_active", "member_count", "description")
     list_filter = ("is_active", "policy")
     list_select_related = ("policy",)
     search_fields = ("name", "description")
-    fields = ("name", "description", "policy", "is_active")
+    fields = ("name", "description", "policy", "share_weight", "is_active")
     inlines = (MembershipInline, ProjectGroupInline)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Project]:

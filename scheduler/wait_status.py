@@ -39,8 +39,8 @@ def write(statuses: Sequence[WaitStatus], waiting: Mapping[str, WaitingSession],
     if several:
         group_waits.write(group_id, several)
     if statuses:
-        owners = [(status.session_id, waiting[status.session_id].request.owner_id) for status in statuses]
-        notify.sessions_changed(owners)
+        requests = [waiting[status.session_id].request for status in statuses]
+        notify.sessions_changed((request.id, request.owner_id, request.project_id) for request in requests)
 
 
 def round_up_to_minute(moment: datetime | None) -> datetime | None:

@@ -56,4 +56,4 @@ def store(report: ChangeReport, *, content: dict[str, Any], recipe: str, problem
     found = {"state": state, "report": content, "recipe": recipe, "problem": problem, "made_at": timezone.now()}
     asked = Q(session=report.session_id, state=ReportState.QUEUED, requested_at=report.requested_at)
     if ChangeReport.objects.filter(asked).update(**found):
-        notify.sessions_changed([(report.session_id, report.session.owner_id)])
+        notify.sessions_changed([(report.session_id, report.session.owner_id, report.session.project_id)])

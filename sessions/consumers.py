@@ -5,10 +5,12 @@ import contextlib
 import json
 from typing import Any, Final
 
+from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
 
+from accounts.models import Project, User
 from sessions.login_watch import LoginWatch
-from sessions.notify import SUPERADMINS, user_group
+from sessions.notify import SUPERADMINS, project_group, user_group
 
 SIGNED_OUT: Final = 4401  # close code: sign in first
 NOT_UNDERSTOOD: Final = 1003  # close code: not JSON
@@ -30,9 +32,10 @@ class SessionsConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Cha
     groups: tuple[str, ...] = ()
 
     async def connect(self) -> None:
-        """Join the user's group, and that of superadmins for one; close with 4401 where nobody is signed in."""
+        """Join the groups of the sessions that the user may see; close with 4401 where nobody is signed in."""
         self.changed: set[str] = set()
         self.flushing: asyncio.Task[None] | None = None
+        self.watched: list[str] = []
         self.joined: list[str] = []
         self.login: LoginWatch | None = None
         self.watching: asyncio.Task[None] | None = None
@@ -41,13 +44,21 @@ class SessionsConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Cha
             await self.accept()  # a browser sees the code only of an accepted socket
             await self.close(SIGNED_OUT)
             return
-        for group in [user_group(user.pk)] + [SUPERADMINS] * user.is_superuser:
+        self.watched = await database_sync_to_async(self.watched_groups)(user)
+        for group in self.watched:
             await self.channel_layer.group_add(group, self.channel_name)
             self.joined.append(group)
         self.login = LoginWatch(self)
         await self.login.join()
         await self.accept()
         self.watching = asyncio.create_task(self._watch(self.login))
+
+    def watched_groups(self, user: User) -> list[str]:
+        """Return the channel-layer groups of the sessions that the user may see; one query at most."""
+        if user.is_superuser:
+            return [user_group(user.pk), SUPERADMINS]
+        managed = Project.objects.managed_by(user).order_by("pk").values_list("pk", flat=True)
+        return [user_group(user.pk), *map(project_group, managed)]
 
     async def disconnect(self, code: int) -> None:
         """Leave the groups and drop changes that were not sent yet."""
@@ -87,11 +98,13 @@ class SessionsConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Cha
             self.flushing = asyncio.create_task(self._flush())
 
     async def _watch(self, login: LoginWatch) -> None:
-        """Close once the login has ended, or once the user is no longer, or has become, a superadmin."""
-        was_superuser = self.scope["user"].is_superuser
+        """Close once the login has ended, or once the user may see the sessions of others than before."""
         async for user in login.users():
-            if not user.is_authenticated or user.is_superuser != was_superuser:
-                await self.close(RECONNECT if user.is_authenticated else SIGNED_OUT)
+            if not isinstance(user, User):
+                await self.close(SIGNED_OUT)
+                return
+            if await database_sync_to_async(self.watched_groups)(user) != self.watched:
+                await self.close(RECONNECT)
                 return
 
     async def _flush(self) -> None:

@@ -67,7 +67,7 @@ def request(session: Session, *, actor: User, name: str, tag: str, description: 
             _note(session.pk, f"To be saved as image {conversion.reference}.", actor)
             if session.host:
                 notify.send_to_host(session.host.name, "convert_session", str(conversion.pk))
-            notify.sessions_changed([(session.pk, session.owner_id)])
+            notify.sessions_changed([(session.pk, session.owner_id, session.project_id)])
             if actor != session.owner:
                 audit.record(actor, "convert", session, {"image": (None, conversion.reference)})
     except IntegrityError:
@@ -145,7 +145,7 @@ def begin(conversion_id: str) -> Conversion | None:
         return None
     related = ("session__owner", "session__image", "host")
     conversion = Conversion.objects.select_related(*related).defer("session__owner__password").get(pk=conversion_id)
-    notify.sessions_changed([(conversion.session_id, conversion.session.owner_id)])
+    notify.sessions_changed([(conversion.session_id, conversion.session.owner_id, conversion.session.project_id)])
     return conversion
 
 
@@ -155,7 +155,7 @@ def show_progress(conversion: Conversion, text: str, state: ConversionState | No
     active = Conversion.objects.filter(pk=conversion.pk, state__in=ACTIVE_CONVERSIONS)
     if not active.update(progress=text[:200], state=conversion.state):
         raise StaleConversionError(str(conversion))
-    notify.sessions_changed([(conversion.session_id, conversion.session.owner_id)])
+    notify.sessions_changed([(conversion.session_id, conversion.session.owner_id, conversion.session.project_id)])
 
 
 def finish(conversion: Conversion, host: Host, *, size_bytes: int, registry_digest: str, recipe: str) -> Image:
@@ -175,7 +175,7 @@ def finish(conversion: Conversion, host: Host, *, size_bytes: int, registry_dige
         Conversion.objects.filter(pk=conversion.pk).update(image=image)
         conversion.refresh_from_db()
         _note(session.pk, f"Saved as image {conversion.reference}.", conversion.requested_by)
-        notify.sessions_changed([(session.pk, session.owner_id)])
+        notify.sessions_changed([(session.pk, session.owner_id, session.project_id)])
         kick_scheduler()
         conversion_ended.send(Conversion, conversion=conversion)
     return image
@@ -189,7 +189,9 @@ def fail(conversion: Conversion, problem: str) -> None:
             _note(conversion.session_id, f"Not saved as image {conversion.reference}: {problem}", None)
             conversion.refresh_from_db()
             conversion_ended.send(Conversion, conversion=conversion)
-            notify.sessions_changed([(conversion.session_id, conversion.session.owner_id)])
+            notify.sessions_changed(
+                [(conversion.session_id, conversion.session.owner_id, conversion.session.project_id)]
+            )
 
 
 def _taken(owner: User, name: str, tag: str) -> dict[str, str]:

@@ -34,7 +34,7 @@ def drain(host: Host, *, end_at: datetime | None, reason: str, actor: User) -> l
         sessions = sessions_on(host)
         if end_at is not None:
             SessionEvent.objects.bulk_create(_event(session, host, end_at, actor) for session in sessions)
-        notify.sessions_changed([(session.pk, session.owner_id) for session in sessions])
+        notify.sessions_changed([(session.pk, session.owner_id, session.project_id) for session in sessions])
     logger.info("host %s: drained by %s, %d sessions left, end at %s", host, actor, len(sessions), end_at)
     return sessions
 

@@ -84,7 +84,7 @@ def extend(session_id: str, by: timedelta, *, actor: User) -> Session:
             detail=f"Runs {span_text(by)} longer.",
             actor=actor,
         )
-        notify.sessions_changed([(session.pk, session.owner_id)])
+        notify.sessions_changed([(session.pk, session.owner_id, session.project_id)])
         kick_scheduler()
     return session
 

@@ -13,7 +13,8 @@ from sessions.models import Session
 @receiver(host_revoked)
 def _cut_connections(name: str, **kwargs: Any) -> None:
     """Have terminals and app proxies look again; SSH connections do so by themselves, every second."""
-    running = list(Session.objects.filter(host__name=name, status=Status.RUNNING).values_list("pk", "owner_id"))
+    found = Session.objects.filter(host__name=name, status=Status.RUNNING)
+    running = list(found.values_list("pk", "owner_id", "project_id"))
     notify.sessions_changed(running)
-    for session_id, _ in running:
+    for session_id, *_ in running:
         notify.routes_changed(session_id)

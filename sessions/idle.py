@@ -199,7 +199,7 @@ def _withdraw(notice: IdleNotice) -> None:
     with transaction.atomic():
         deleted, _rows = IdleNotice.objects.filter(pk=notice.pk, warned_at=notice.warned_at).delete()
         if deleted:
-            notify.sessions_changed([(notice.session_id, notice.session.owner_id)])
+            notify.sessions_changed([(notice.session_id, notice.session.owner_id, notice.session.project_id)])
 
 
 def _end(notice: IdleNotice, idleness: Idleness, now: datetime) -> None:

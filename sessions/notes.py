@@ -32,7 +32,7 @@ def note(
             detail=detail,
             actor=actor,
         )
-        notify.sessions_changed([(session.pk, session.owner_id)])
+        notify.sessions_changed([(session.pk, session.owner_id, session.project_id)])
     return True
 
 

@@ -29,6 +29,7 @@ SUPERADMINS: Final = "superadmins"
 ROUTES_CHANNEL: Final = "gp.routes"  # of Redis; endpoints/feed.py defines its messages
 
 DIRECT_SEND_LIMIT: Final = 20  # messages; beyond it hosts get theirs in the background, and browsers fetch everything
+SessionChange = tuple[str, int, int | None]  # ids of a session, its owner and its project
 ALL: Final = ""  # in place of a session id: many sessions have changed
 
 _hosts = BackgroundThread("notify-hosts")
@@ -39,6 +40,11 @@ _browsers = BackgroundThread("notify-browsers")  # apart from the hosts' message
 def user_group(user_id: int) -> str:
     """Return the channel-layer group that the browsers of this user listen to."""
     return f"user.{user_id}"
+
+
+def project_group(project_id: int) -> str:
+    """Return the channel-layer group that the browsers of this project's managers listen to."""
+    return f"project.{project_id}"
 
 
 def login_group(login: str) -> str:
@@ -74,8 +80,8 @@ def send_to_hosts(task: str, starts: Iterable[tuple[str, str, int]]) -> None:
         transaction.on_commit(partial(_send_tasks, messages))
 
 
-def sessions_changed(changed: Iterable[tuple[str, int]]) -> None:
-    """After the commit, have the browsers of the owners and superadmins fetch these (session, owner) again."""
+def sessions_changed(changed: Iterable[SessionChange]) -> None:
+    """After the commit, have the browsers of owners, managers of the projects and superadmins fetch these again."""
     transaction.on_commit(partial(_browsers.run, _broadcast, tuple(changed)))
 
 
@@ -141,7 +147,7 @@ def _send_task(name: str, args: tuple[object, ...], queue: str) -> None:
         logger.warning("could not send %s%r: %s; a periodic task repeats it", name, args, error)
 
 
-def _broadcast(changed: tuple[tuple[str, int], ...]) -> None:
+def _broadcast(changed: tuple[SessionChange, ...]) -> None:
     try:
         async_to_sync(_send_to_groups)(changed)
     except (RedisError, OSError) as error:
@@ -155,11 +161,12 @@ def _send_to_group(group: str, message_type: str) -> None:
         logger.warning("could not send %s to the websockets of %s: %s", message_type, group, error)
 
 
-async def _send_to_groups(changed: tuple[tuple[str, int], ...]) -> None:
+async def _send_to_groups(changed: tuple[SessionChange, ...]) -> None:
     layer = get_channel_layer()
     by_group: dict[str, list[str]] = {}
-    for session_id, owner_id in changed:
-        for group in (user_group(owner_id), SUPERADMINS):
+    for session_id, owner_id, project_id in changed:
+        managers = () if project_id is None else (project_group(project_id),)
+        for group in (user_group(owner_id), *managers, SUPERADMINS):
             by_group.setdefault(group, []).append(session_id)
     for group, sessions in by_group.items():
         for session_id in sessions if len(sessions) <= DIRECT_SEND_LIMIT else (ALL,):

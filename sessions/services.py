@@ -97,7 +97,7 @@ def submit(owner: User, request: LaunchRequest) -> list[Session]:
             for session in sessions
         )
         kick_scheduler()
-        notify.sessions_changed((session.pk, owner.pk) for session in sessions)
+        notify.sessions_changed((session.pk, owner.pk, session.project_id) for session in sessions)
     return sessions
 
 

@@ -10,11 +10,10 @@ from django.db.models import DurationField, Exists, ExpressionWrapper, F, Max, O
 from django.db.models.functions import Greatest, Now
 from django.utils import timezone
 
-from accounts.models import Membership
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host, HostStatus, ResourceGroup
-from sessions import conversions, host_faults, parking, preemption, resizing, services
+from sessions import conversions, host_faults, parking, preemption, projects, resizing, services
 from sessions.lifecycle import HOSTED, IN_CONTAINER, Reason, Status
 from sessions.models import (
     ACTIVE_CONVERSIONS,
@@ -48,7 +47,7 @@ def enforce_deadlines() -> None:
     cancel_timed_out()
     end_long_parked()
     cancel_dependents()
-    cancel_of_former_members()
+    projects.cancel_of_former_members()
     fail_stranded_conversions()
     resizing.give_up_late(timezone.now())
 
@@ -108,14 +107,6 @@ def end_expired() -> None:
             services.end(session, Reason.LIFETIME, detail)
     for session in _past(F("resource_group__max_lifetime")).select_related("host"):
         services.end(session, Reason.LIFETIME, "It reached the maximum lifetime of its resource group.")
-
-
-def cancel_of_former_members() -> None:
-    """Cancel waiting sessions of projects that their owners have left; those that run go on."""
-    left = ~Exists(Membership.objects.filter(user=OuterRef("owner"), project=OuterRef("project")))
-    for session in Session.objects.filter(left, status=Status.PENDING, project__isnull=False).select_related("project"):
-        detail = f"Its owner is no longer a member of the project {session.project}."
-        _move(session, Status.CANCELLED, Reason.ADMIN_REQUEST, detail)
 
 
 def end_over_limit() -> None:

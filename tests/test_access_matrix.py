@@ -57,6 +57,7 @@ class World:
             **{"superadmin": make_user(is_superuser=True), "owner": owner},
         }
         project = make_project(owner, member, managers=[manager])
+        membership = project.memberships.get(user=member)
         host = make_host()
         session = run_session(host=host, owner=owner, project=project)
         make_endpoint(session, app="jupyter")
@@ -76,6 +77,8 @@ class World:
             **{"uid": token.uid, "apitoken-id": token.uid, "help:name": "apps", "slug": "resources"},
             **{"webhook_id": webhook.pk, "delivery_id": delivery.pk, "webhook-pk": webhook.pk},
             **{"webhookdelivery-pk": delivery.pk},
+            **{"project_id": project.pk, "project-pk": project.pk, "project_pk": project.pk},
+            **{"member_id": membership.pk, "project-member-pk": membership.pk},
             **{
                 "image-pk": image.pk,
                 "admin-pk": "999999999",

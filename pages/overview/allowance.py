@@ -1,13 +1,12 @@
-"""How much a user holds of each amount that the policy limits."""
+"""How much a user or project holds of each amount that the policy limits."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Final
 
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
 
-from accounts.models import User
-from sessions.usage import pending_of, usage_of
+from sessions.usage import Holder, limit_use_of
 
 LABELS: Final[dict[str, Promise]] = {
     "cpu": _("CPU cores"),
@@ -21,7 +20,7 @@ ICONS: Final = {"cpu": "cpu", "memory": "memory", "fgpu": "gpu", "sessions": "la
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Allowance:
-    """What a user holds of an amount, and the policy's limit; None is unlimited."""
+    """What a user or project holds of an amount, and the policy's limit; None is unlimited."""
 
     name: str
     used: int
@@ -48,9 +47,8 @@ class Allowance:
         return self.limit is not None and self.used >= self.limit
 
 
-def allowances_of(user: User) -> list[Allowance]:
-    """Return the amounts that the user's policy limits; two queries and the policy."""
-    limits, used = user.policy.limits(), usage_of(user)
-    held = {"cpu": used.cpu, "memory": used.memory, "fgpu": used.fgpu, "sessions": used.sessions}
-    held["pending"] = pending_of(user)
-    return [Allowance(name=name, used=held[name], limit=getattr(limits, name)) for name in LABELS]
+def allowances_of(holder: Holder) -> list[Allowance]:
+    """Return the amounts that the policy of a user or project limits; two queries and the policy."""
+    use = limit_use_of(holder)
+    held = {**asdict(use.used), "pending": use.pending}
+    return [Allowance(name=name, used=held[name], limit=getattr(use.limits, name)) for name in LABELS]

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from pages.overview import environments, hosts, limits, summary, usage
+from pages.overview import environments, hosts, limits, projects, summary, usage
 
 app_name = "overview"
 
@@ -14,6 +14,11 @@ urlpatterns = [
     path("hosts/<str:name>/return/", hosts.take_back, name="host-return"),
     path("environments/", environments.environment_list, name="environments"),
     path("environments/<int:image_id>/enable/", environments.enable, name="environment-enable"),
+    path("projects/", projects.project_list, name="projects"),
+    path("projects/<int:project_id>/", projects.detail, name="project"),
+    path("projects/<int:project_id>/members/", projects.add_member, name="project-add-member"),
+    path("projects/<int:project_id>/members/<int:member_id>/role/", projects.set_role, name="project-set-role"),
+    path("projects/<int:project_id>/members/<int:member_id>/remove/", projects.remove_member, name="project-remove"),
     path("usage/", usage.usage, name="usage"),
     path("usage/csv/", usage.usage_csv, name="usage-csv"),
     path("accounts/limits/", limits.my_limits, name="limits"),

@@ -16,7 +16,7 @@ from pages.session_list.list_query import PAGE_SIZES, ListQuery
 from pages.session_list.occupancy import change_version, version_text
 from resources.models import ResourceGroup
 from sessions.models import Session
-from sessions.notify import ALL
+from sessions.notify import ALL, SUPERADMINS, user_group
 
 FETCH_ALL: Final = json.dumps({"session": ALL})
 
@@ -25,6 +25,10 @@ class SessionListConsumer(LiveConsumer):
     """Sends rows, counts, use and resources, once its browser has said what it shows: {"watch": {...}}."""
 
     view: ListView | None = None
+
+    def watched_groups(self, user: User) -> list[str]:
+        """Return the groups of the sessions that the list shows: the user's own, or for a superadmin all."""
+        return [SUPERADMINS, user_group(user.pk)] if user.is_superuser else [user_group(user.pk)]
 
     async def disconnect(self, code: int) -> None:
         """Leave the feed, too."""

@@ -53,7 +53,7 @@ def test_an_open_list_follows_without_fetching(page: Page, admin: User, host: Ho
     expect(page.locator("[data-count=others]")).to_have_text("1")
     expect(page.locator("[data-gpus=free]")).to_have_text("3.5")
     waiting = make_session(owner=admin, resource_group=host.group, name="brand-new")
-    notify.sessions_changed([(waiting.pk, admin.pk)])
+    notify.sessions_changed([(waiting.pk, admin.pk, None)])
     expect(page.locator("#session-rows tr").first).to_contain_text("brand-new")
     assert "/sessions/" not in fetched
 

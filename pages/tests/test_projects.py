@@ -1,9 +1,11 @@
-"""Pages of projects: the choice of one at launch."""
+"""Pages of projects: the choice of one at launch, who sees what of it, and its members."""
 
 from http import HTTPStatus
 
 import pytest
+from pytest_django import DjangoAssertNumQueries
 
+from accounts.models import Membership
 from pages.launch.offer import LaunchOffer
 from pages.launch.queries import launch_facts
 from sessions.models import Session
@@ -38,3 +40,56 @@ def test_wizard_and_limits_count_for_the_chosen_project() -> None:
     assert started.project == project
     page = text_of(browser, f"/sessions/launch/?again={started.pk}")
     assert f'<option value="{project.pk}" selected>vision</option>' in page
+
+
+def test_members_see_their_own_sessions_and_managers_all() -> None:
+    manager, member, other = make_user(), make_user(), make_user()
+    project = make_project(member, other, managers=[manager], name="vision", policy=make_policy(fgpu=4000))
+    host = make_host(gpus=2)
+    mine = run_session(host=host, owner=member, project=project, fgpu=400)
+    run_session(host=host, owner=member)
+    theirs = make_session(owner=other, project=project, resource_group=host.group, fgpu=100)
+    page, whole = text_of(browser_of(member), "/projects/"), text_of(browser_of(manager), f"/projects/{project.pk}/")
+    assert "3 members" in page
+    assert mine.name in whole
+    assert theirs.name in whole
+    assert 'value="400" max="4000"' in whole
+    part = text_of(browser_of(member), f"/projects/{project.pk}/")
+    assert mine.name in part
+    assert theirs.name not in part
+    assert "Add a member" not in part
+    assert browser_of(make_user()).get(f"/projects/{project.pk}/").status_code == HTTPStatus.NOT_FOUND
+
+
+def test_managers_add_change_and_remove_members() -> None:
+    manager, member, newcomer = make_user(), make_user(), make_user(email="new@example.org")
+    project = make_project(member, managers=[manager])
+    page, browser = f"/projects/{project.pk}/", browser_of(manager)
+    refused = browser.post(f"{page}members/", {"email": "nobody@example.org", "role": "member"})
+    assert (refused.status_code, b"There is no account" in refused.content) == (HTTPStatus.UNPROCESSABLE_ENTITY, True)
+    assert browser.post(f"{page}members/", {"email": newcomer.email, "role": "member"}).status_code == HTTPStatus.FOUND
+    theirs = project.memberships.get(user=newcomer)
+    assert browser_of(member).post(f"{page}members/{theirs.pk}/remove/").status_code == HTTPStatus.NOT_FOUND
+    assert browser_of(member).post(f"{page}members/{theirs.pk}/role/").status_code == HTTPStatus.NOT_FOUND
+    browser.post(f"{page}members/{theirs.pk}/role/", {"role": "manager"})
+    assert project.memberships.get(user=newcomer).role == "manager"
+    browser.post(f"{page}members/{theirs.pk}/remove/")
+    assert not project.memberships.filter(user=newcomer).exists()
+    browser_of(member).post(f"{page}members/{project.memberships.get(user=member).pk}/remove/")
+    assert not project.memberships.filter(user=member).exists()
+
+
+def test_pages_of_projects_take_a_constant_number_of_queries(
+    django_assert_max_num_queries: DjangoAssertNumQueries,
+) -> None:
+    manager, host = make_user(), make_host()
+    project = make_project(managers=[manager])
+    for _ in range(4):
+        member = make_user()
+        Membership.objects.create(project=project, user=member)
+        make_project(manager)
+        run_session(host=host, owner=member, project=project)
+    browser = browser_of(manager)
+    for path, most in (("/projects/", 14), (f"/projects/{project.pk}/", 26)):
+        with django_assert_max_num_queries(most):
+            browser.get(path)

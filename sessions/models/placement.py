@@ -25,6 +25,7 @@ class Scheduled(NamedTuple):
 
     id: str
     owner_id: int
+    project_id: int | None
     attempt: int
     host_name: str
     is_in_several: bool  # groups, whose passes must know that it waits no longer
@@ -53,8 +54,9 @@ _SCHEDULE: Final = """
         JOIN resources_resourcegroup pool ON pool.id = host.group_id
         WHERE session.id = placed.session_id AND session.status = 'PENDING'
             AND (session.resource_group_id = pool.id OR pool.id = ANY(session.group_choices))
-        RETURNING session.id, session.owner_id, session.attempt, session.cpu, session.memory, session.detail,
-                  host.id AS host_id, host.name AS host_name, session.group_choices <> '{}' AS is_in_several
+        RETURNING session.id, session.owner_id, session.project_id, session.attempt, session.cpu, session.memory,
+                  session.detail, host.id AS host_id, host.name AS host_name,
+                  session.group_choices <> '{}' AS is_in_several
     ), leased AS (
         INSERT INTO compute_lease (session_id, host_id, cpu, memory) SELECT id, host_id, cpu, memory FROM moved
     ), shared AS (
@@ -67,7 +69,7 @@ _SCHEDULE: Final = """
         INSERT INTO compute_sessionevent (session_id, at, old_status, new_status, reason, detail)
         SELECT id, %(now)s, 'PENDING', 'SCHEDULED', 'ASSIGNED', detail FROM moved
     )
-    SELECT id, owner_id, attempt, host_name, is_in_several FROM moved
+    SELECT id, owner_id, project_id, attempt, host_name, is_in_several FROM moved
 """
 
 _EXPLAIN: Final = """
@@ -102,7 +104,7 @@ def schedule(placements: Sequence[Placed], now: datetime) -> list[Scheduled]:
     with connection.cursor() as cursor:
         cursor.execute(_SCHEDULE, parameters)
         scheduled = [Scheduled(*row) for row in cursor.fetchall()]
-    notify.sessions_changed([(row.id, row.owner_id) for row in scheduled])
+    notify.sessions_changed([(row.id, row.owner_id, row.project_id) for row in scheduled])
     return scheduled
 
 

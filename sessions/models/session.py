@@ -357,7 +357,7 @@ class Session(models.Model):
             self.events.create(
                 at=now, old_status=old.value, new_status=target.value, reason=reason.value, detail=detail, actor=actor
             )
-            notify.sessions_changed([(self.pk, self.owner_id)])
+            notify.sessions_changed([(self.pk, self.owner_id, self.project_id)])
             if old == Status.RUNNING:
                 notify.routes_changed(self.pk)
         for name, value in changes.items():
