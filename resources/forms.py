@@ -159,8 +159,21 @@ class ImageForm(forms.ModelForm[Image]):
         model = Image
         fields = (
             *("environment", "version", "reference", "description", "is_enabled", "is_default", "owner"),
-            *("min_cpu", "min_memory", "min_fgpu", "accelerators", "architecture"),
+            *("min_cpu", "min_memory", "min_fgpu", "min_gpu_memory", "accelerators", "architecture"),
         )
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """Show no least GPU memory as an empty field."""
+        super().__init__(*args, **kwargs)
+        least = self.fields["min_gpu_memory"]
+        least.required = False
+        least.help_text = gettext("What a session gets on one GPU, such as 16g; empty: any")
+        if not self.initial.get("min_gpu_memory"):
+            self.initial["min_gpu_memory"] = None
+
+    def clean_min_gpu_memory(self) -> int:
+        """Return the bytes; 0 where nothing is demanded."""
+        return self.cleaned_data["min_gpu_memory"] or 0
 
     def clean_reference(self) -> str:
         """Return the reference; raise ValidationError if it is malformed."""

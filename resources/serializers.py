@@ -51,7 +51,8 @@ class ImageSerializer(serializers.ModelSerializer[Image]):
         model = Image
         fields = (
             *("id", "reference", "environment", "version", "description", "private", "is_enabled", "enable_hint"),
-            *("min_cpu", "min_memory", "min_fgpu", "apps", "architecture", "accelerators", "size", "on_hosts"),
+            *("min_cpu", "min_memory", "min_fgpu", "min_gpu_memory"),
+            *("apps", "architecture", "accelerators", "size", "on_hosts"),
         )
         read_only_fields = fields
 

@@ -28,7 +28,7 @@ LOCAL_NAMESPACE: Final = "gpuplatform"  # in place of a registry for images that
 _NAME: Final = re.compile(r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*")
 _TAG: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 conversion_ended: Final = Signal()  # with `conversion`, in the transaction in which it is DONE or FAILED
-_INHERITED: Final = ("min_cpu", "min_memory", "min_fgpu", "architecture", "accelerators")
+_INHERITED: Final = ("min_cpu", "min_memory", "min_fgpu", "min_gpu_memory", "architecture", "accelerators")
 
 
 class StaleConversionError(Exception):

@@ -36,6 +36,7 @@ LABELS = {
     "gpuplatform.min-cpu": "2",
     "gpuplatform.min-memory": "1g",
     "gpuplatform.min-fgpu": "0.5",
+    "gpuplatform.min-gpu-memory": "16g",
     "gpuplatform.accelerators": "cuda",
     "org.opencontainers.image.description": "For tests",
 }
@@ -76,7 +77,7 @@ def test_an_image_of_a_registry_enters_by_its_labels(registry: LocalRegistry, re
     known(registry)
     assert f"Tiny tool 7 is registered as {reference} for everybody" in run("add", reference)
     image = Image.objects.get()
-    assert (image.min_cpu, image.min_memory, image.min_fgpu) == (2, GIB, 500)
+    assert (image.min_cpu, image.min_memory, image.min_fgpu, image.min_gpu_memory) == (2, GIB, 500, 16 * GIB)
     assert (image.accelerators, image.architecture, image.description) == ("cuda", "amd64", "For tests")
     assert [app.name for app in image.apps.all()] == ["jupyter", "tensorboard"]
     assert image.size

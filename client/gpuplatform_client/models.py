@@ -41,6 +41,7 @@ class ImageVersion(ApiModel):
     min_cpu: int = 1
     min_memory: int = 0
     min_fgpu: Decimal = Decimal(0)
+    min_gpu_memory: int = 0
 
 
 class AppState(ApiModel):

@@ -39,6 +39,13 @@ def test_amounts_are_typed_as_people_write_them(superadmin: Client) -> None:
     page = text_of(superadmin.get(url(Image, "change", image.pk)))
     assert 'value="1536m"' in page
     assert 'value="0.35"' in page
+    assert "Least GPU memory" in page
+    assert 'value="0b"' not in page
+    least = {"min_memory": "1.5g", "min_fgpu": "0.35", "min_gpu_memory": "20g"}
+    superadmin.post(url(Image, "change", image.pk), form | least)
+    assert Image.objects.get().min_gpu_memory == 20 * GIB
+    assert superadmin.post(url(Image, "change", image.pk), form | least | {"min_gpu_memory": ""}).status_code == 302
+    assert Image.objects.get().min_gpu_memory == 0
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,15 @@ from resources.units import GIB, MIB, bytes_from, fgpu_text, size_text
 from sessions.models import SESSION_ID, Session
 
 AMOUNTS: Final = ("cpu", "memory", "shared_memory", "fgpu")
-AS_WRITTEN: Final = ("name", "count", "cpu", "fgpu", "command", "time_limit", "not_before")  # in links
-SIZES: Final = ("memory", "shared_memory")
+AS_WRITTEN: Final = ("name", "count", "cpu", "fgpu", "command", "time_limit", "not_before", "gpu_model")  # in links
+SIZES: Final = ("memory", "shared_memory", "min_gpu_memory")
 CUSTOM: Final = ""  # the preset field's value for custom allocation
-PREEMPTIBLE: Final = "is_preemptible"
+FLAGS: Final = ("is_preemptible", "is_any_group")
 LINK_NAMES: Final = frozenset(
-    (*AS_WRITTEN, PREEMPTIBLE, *SIZES, "again", "image", "group", "project", "preset", "folder", "env", "fresh")
+    (
+        *(*AS_WRITTEN, *FLAGS, *SIZES),
+        *("again", "image", "group", "other_group", "project", "preset", "folder", "env", "fresh"),
+    )
 )
 UNITS: Final = ((timedelta(days=1), "d"), (timedelta(hours=1), "h"), (timedelta(minutes=1), "m"))
 
@@ -62,16 +65,17 @@ def from_link(offer: LaunchOffer, query: QueryDict) -> Initial:
     initial = _again(offer, query.get("again", ""))
     if image := query.get("image"):
         initial |= _image(offer, image)
-    groups = [group for group in offer.groups if query.get("group") in (group.name, str(group.pk))]
+    groups = _named_groups(offer, query.getlist("group")[-1:])
     if groups:
-        initial["resource_group"] = groups[0].pk
+        initial["resource_group"] = groups[0]
+    if "other_group" in query:
+        initial["other_groups"] = _named_groups(offer, query.getlist("other_group"))
     if "project" in query:
         named_projects = [each.pk for each in offer.projects if each.name == query.get("project")]
         initial["project"] = next(iter(named_projects), None)
     changes: Initial = {name: query.get(name, "") for name in AS_WRITTEN if name in query}
     changes |= {name: _with_unit(query.get(name, "")) for name in SIZES if name in query}
-    if PREEMPTIBLE in query:
-        changes[PREEMPTIBLE] = query[PREEMPTIBLE] == "on"
+    changes |= {name: query[name] == "on" for name in FLAGS if name in query}
     initial |= changes
     chosen = initial.get("resource_group") or (offer.groups[0].pk if offer.groups else None)
     presets = [each for each in offer.presets if each.group_id in (None, chosen)]
@@ -102,7 +106,10 @@ def _again(offer: LaunchOffer, session_id: str) -> Initial:
         "environment": list(session.environment.items()) if is_own else [],
         "command": session.command if is_own else "",
         "time_limit": _span(session.time_limit),
-        PREEMPTIBLE: session.is_preemptible,
+        "is_preemptible": session.is_preemptible,
+        "other_groups": _groups_of(offer, session)[1:],
+        "gpu_model": session.gpu_model,
+        "min_gpu_memory": _own_gpu_memory(session),
     }
 
 
@@ -115,8 +122,8 @@ def _of_session(offer: LaunchOffer, session: Session) -> Initial:
     initial: Initial = {"preset": _preset_of(offer, session), **_amounts(session)}
     if session.image in offer.images:
         initial["image"] = session.image.pk
-    if any(group.pk == session.resource_group_id for group in offer.groups):
-        initial["resource_group"] = session.resource_group_id
+    if groups := _groups_of(offer, session):
+        initial["resource_group"] = groups[0]
     initial["project"] = session.project_id if session.project_id in {each.pk for each in offer.projects} else None
     offered = {each.folder.pk for each in offer.folders if not each.is_automatic}
     initial["mounts"] = {
@@ -125,6 +132,23 @@ def _of_session(offer: LaunchOffer, session: Session) -> Initial:
         if mount.folder_id in offered
     }
     return initial
+
+
+def _groups_of(offer: LaunchOffer, session: Session) -> list[int]:
+    """Return the ids of the groups in which a session could start, the preferred first, if the user may use them."""
+    offered = {group.pk for group in offer.groups}
+    return [pk for pk in session.group_choices or [session.resource_group_id] if pk in offered]
+
+
+def _named_groups(offer: LaunchOffer, names: list[str]) -> list[int]:
+    """Return the ids of the groups of these names or ids."""
+    return [group.pk for group in offer.groups if group.name in names or str(group.pk) in names]
+
+
+def _own_gpu_memory(session: Session) -> str:
+    """Return the least GPU memory that was asked for beyond what the environment needs."""
+    least = session.min_gpu_memory
+    return _size(least) if least > session.image.min_gpu_memory else ""
 
 
 def _preset_of(offer: LaunchOffer, session: Session) -> int | str:

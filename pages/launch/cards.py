@@ -1,6 +1,6 @@
 """The cards of the launch wizard as values: environments and presets as they are before any script is loaded."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,6 +54,26 @@ class PresetCard:
     refusal: str
     is_elsewhere: bool
     is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOption:
+    """A GPU model as the select offers it; "" is any."""
+
+    model: str
+    text: str
+    is_chosen: bool
+
+
+def gpu_model_options(form: LaunchForm, models: Mapping[str, Sequence[str]]) -> list[ModelOption]:
+    """Return any, the models that there are with the groups that have them, and one that was asked for otherwise."""
+    chosen = str(form["gpu_model"].value() or "").strip()
+    texts = {"": _("any")}
+    for model, groups in models.items():
+        is_everywhere = len(groups) == len(form.offer.groups)
+        texts[model] = model if is_everywhere else f"{model} · {', '.join(groups)}"
+    texts.setdefault(chosen, chosen)
+    return [ModelOption(model=model, text=text, is_chosen=model == chosen) for model, text in texts.items()]
 
 
 def environment_cards(form: LaunchForm) -> list[LaunchCard]:

@@ -7,7 +7,7 @@ from django.urls import reverse
 from pages.launch.forms import LaunchForm
 from resources.units import fgpu_text
 
-TEXTS = ("name", "command", "time_limit")
+TEXTS = ("name", "command", "time_limit", "gpu_model")
 
 
 def link_to(form: LaunchForm) -> str:
@@ -18,6 +18,7 @@ def link_to(form: LaunchForm) -> str:
         query.append(("image", image.reference))
     if group := valid.get("resource_group"):
         query.append(("group", group.name))
+    query += [("other_group", other.name) for other in valid.get("other_groups", ())]
     if preset := valid.get("preset"):
         query.append(("preset", preset.name))
     else:
@@ -27,7 +28,8 @@ def link_to(form: LaunchForm) -> str:
     if (count := valid.get("count")) and count > 1:
         query.append(("count", count))
     query += [(name, text) for name in TEXTS if name not in form.errors and (text := form[name].value())]
-    if valid.get("is_preemptible"):
-        query.append(("is_preemptible", "on"))
+    query += [(name, "on") for name in ("is_preemptible", "is_any_group") if valid.get(name)]
+    if least := valid.get("min_gpu_memory"):
+        query.append(("min_gpu_memory", least))
     query += [("folder", mount.folder.pk) for mount in valid.get("mounts", ())]
     return f"{reverse('sessions:launch-step', args=['review'])}?{urlencode(query)}"

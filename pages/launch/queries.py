@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final
 
-from django.db.models import Count, Q
+from django.db.models import Count, F, Max, Min, Q
 
 from accounts.limits import FIELDS, Amounts, exceeded, lesser
 from accounts.models import User
@@ -80,6 +80,7 @@ def _image_facts(image: Image, held: Mapping[int, int]) -> dict[str, Any]:
         "cpu": image.min_cpu,
         "memory": image.min_memory,
         "fgpu": image.min_fgpu,
+        "gpuMemory": image.min_gpu_memory,
         "size": image.size,
         "isPulled": image.source != ImageSource.CATALOG and not image.is_local,
         "hosts": held,
@@ -140,6 +141,17 @@ def _biggest(hosts: Collection[Capacity]) -> Amounts:
         memory=max((host.memory for host in hosts), default=0),
         fgpu=max((host.fgpu for host in hosts), default=0),
     )
+
+
+def gpu_models(groups: Sequence[ResourceGroup]) -> dict[str, list[str]]:
+    """Return {model: names of the groups that have hosts with GPUs of this model alone}, ascending. One query."""
+    present = Gpu.objects.filter(host__group__in=groups, is_present=True).order_by()
+    hosts = present.values("host", "host__group__name").annotate(first=Min("name"), last=Max("name"))
+    rows = hosts.filter(first=F("last")).values_list("first", "host__group__name").distinct()
+    found: dict[str, list[str]] = defaultdict(list)
+    for model, group in sorted(rows):
+        found[model].append(group)
+    return found
 
 
 def _gpu_kinds(groups: Sequence[ResourceGroup]) -> dict[int, list[dict[str, Any]]]:

@@ -113,6 +113,7 @@ def _page(request: UserRequest, form: LaunchForm, notice: str, step: WizardStep)
         "form": form,
         "environment_cards": cards.environment_cards(form),
         "preset_cards": cards.preset_cards(form, facts),
+        "gpu_models": cards.gpu_model_options(form, queries.gpu_models(form.offer.groups)),
         "step": step,
         "previous": previous,
         "next": following,

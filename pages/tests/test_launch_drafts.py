@@ -18,6 +18,7 @@ from sessions.lifecycle import Kind
 from sessions.models import Session
 from tests.factories import (
     make_folder,
+    make_gpu,
     make_group,
     make_host,
     make_image,
@@ -181,6 +182,55 @@ def test_the_copied_link_leaves_variables_out(owner: User, host: Host, image: Im
     assert value_of(form, *names) == [image.pk, "4 GiB", "0.5", "2", "named"]
 
 
+def test_groups_and_gpus_are_in_links_and_launches_again(owner: User, host: Host, image: Image) -> None:
+    other = make_host(group=make_group(name="other"), gpus=1).group
+    names = ("resource_group", "other_groups", "is_any_group", "gpu_model", "min_gpu_memory")
+    typed = form_of(host, image, other_groups=[other.pk], gpu_model="Simulated GPU", min_gpu_memory="4g")
+    answer = browser_of(owner).post(CHECK, typed | {"fgpu": "1"})
+    assert value_of(shown(owner, answer.context["link"].partition("/review/")[2]), *names) == [
+        *(host.group.pk, [other.pk], None, "Simulated GPU", "4 GiB"),
+    ]
+    assert value_of(shown(owner, "?group=other&other_group=lab&is_any_group=on"), *names[:3]) == [
+        *(other.pk, [host.group.pk], True),
+    ]
+    session = make_session(owner=owner, image=image, resource_group=other, gpu_model="H100", min_gpu_memory=2 * GIB)
+    Session.objects.update(group_choices=[host.group.pk, other.pk])  # it has started in the second
+    assert value_of(shown(owner, f"?again={session.pk}"), *names) == [
+        *(host.group.pk, [other.pk], None, "H100", "2 GiB"),
+    ]
+    Image.objects.update(min_gpu_memory=2 * GIB)  # which comes with the environment
+    assert shown(owner, f"?again={session.pk}")["min_gpu_memory"].value() == ""
+
+
+def test_the_review_says_groups_and_gpus(owner: User, host: Host, image: Image) -> None:
+    other = make_host(group=make_group(name="other"), gpus=1).group
+    Image.objects.update(min_gpu_memory=2 * GIB)
+    typed = form_of(host, image, other_groups=[host.group.pk, other.pk], fgpu="2", gpu_model="Simulated GPU")
+    page = browser_of(owner).post(CHECK, typed | {"min_gpu_memory": "4g"}).content.decode()
+    assert 'lab <span class="text-secondary">or</span> other</dd>' in page
+    assert "<dt>GPU model</dt><dd>Simulated GPU</dd>" in page
+    assert '<dd>4 GiB <span class="text-secondary">the environment needs 2 GiB</span></dd>' in page
+    page = browser_of(owner).post(CHECK, typed | {"is_any_group": "on"}).content.decode()
+    assert "or any other group that I may use" in page
+
+
+def test_gpu_models_are_those_that_there_are(owner: User, host: Host, image: Image) -> None:
+    alone = make_host(group=make_group(name="other"))
+    make_gpu(host=alone, name="NVIDIA A10")
+    mixed = make_host(group=alone.group)
+    make_gpu(host=mixed, name="NVIDIA T4")
+    make_gpu(host=mixed, index=1, name="NVIDIA L4")
+    make_gpu(host=make_host(group=make_group(name="closed", open_to_all=False)), name="NVIDIA H100")
+    make_gpu(host=make_host(group=host.group), name="NVIDIA A10")
+    models = browser_of(owner).get(f"{LAUNCH}?gpu_model=NVIDIA+V100").context["gpu_models"]
+    assert [(each.text, each.is_chosen) for each in models] == [
+        ("any", False),
+        ("NVIDIA A10", False),
+        ("Simulated GPU · lab", False),
+        ("NVIDIA V100", True),  # of a link: the form says that there is none
+    ]
+
+
 def test_a_preset_that_cannot_be_had_says_why(host: Host, image: Image) -> None:
     owner = make_user(policy=make_policy(cpu=4))
     big, fine = make_preset(cpu=8, fgpu=5000), make_preset(cpu=1, fgpu=500)
@@ -211,7 +261,7 @@ def test_a_page_takes_a_constant_number_of_queries(
         make_session(owner=owner, resource_group=host.group)
     browser = browser_of(owner)
     browser.get(LAUNCH)
-    with django_assert_num_queries(21):
+    with django_assert_num_queries(22):
         browser.get(LAUNCH)
 
 

@@ -33,6 +33,7 @@ class Entry:
     min_cpu: int  # cores
     min_memory: int  # bytes
     min_fgpu: int  # milli-fGPU
+    min_gpu_memory: int = 0  # bytes that a session gets on one GPU
     is_default: bool  # the version offered first in its environment
     recipe: Recipe | None  # None: a registry has it
     apps: tuple[AppEntry, ...] = ()  # in the order of the launcher
@@ -115,6 +116,7 @@ def _entry(table: dict[str, object], apps: Mapping[str, AppEntry], *, gpu: bool)
         min_cpu=take(table, "min_cpu", int, 1),
         min_memory=bytes_from(take(table, "min_memory", str, str(64 * MIB))),
         min_fgpu=milli_fgpu_from(take(table, "min_fgpu", str, "0")),
+        min_gpu_memory=bytes_from(take(table, "min_gpu_memory", str, "0")),
         is_default=take(table, "default", bool, False),
         recipe=recipe,
         apps=listed_apps(take(table, "apps", list, []), apps),

@@ -29,6 +29,7 @@ class ImageLabels:
     min_cpu: int | None  # cores
     min_memory: int | None  # bytes
     min_fgpu: int | None  # milli-fGPU
+    min_gpu_memory: int | None  # bytes on one GPU
     accelerators: str
     architecture: str
     problems: tuple[str, ...] = ()
@@ -49,6 +50,7 @@ def read_labels(config: Mapping[str, Any]) -> ImageLabels:
         min_cpu=cpu,
         min_memory=_number(labels, "min-memory", bytes_from, problems),
         min_fgpu=_number(labels, "min-fgpu", milli_fgpu_from, problems),
+        min_gpu_memory=_number(labels, "min-gpu-memory", bytes_from, problems),
         accelerators=", ".join(_words(labels, "accelerators"))[:ACCELERATORS_LENGTH] or _accelerators(variables),
         architecture=str(config.get("architecture") or config.get("Architecture") or "")[:16],
         problems=tuple(problems),

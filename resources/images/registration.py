@@ -39,6 +39,7 @@ def register_entry(entry: Entry, *, enable: bool = True) -> CatalogChange:
         "min_cpu": entry.min_cpu,
         "min_memory": entry.min_memory,
         "min_fgpu": entry.min_fgpu,
+        "min_gpu_memory": entry.min_gpu_memory,
         "enable_hint": entry.enable_hint,
         "source": (ImageSource.CATALOG if entry.recipe else ImageSource.REGISTRY).value,
     }

@@ -23,7 +23,9 @@ from resources.models import Image, ImageSource
 from resources.registries.client import RegistryError, describe
 from resources.registries.credentials import CredentialsError
 
-LABELLED: Final = ("description", "min_cpu", "min_memory", "min_fgpu", "accelerators", "architecture")
+LABELLED: Final = (
+    *("description", "min_cpu", "min_memory", "min_fgpu", "min_gpu_memory", "accelerators", "architecture"),
+)
 
 
 class ScanError(Exception):

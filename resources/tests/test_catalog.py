@@ -9,7 +9,7 @@ from django.conf import settings
 from resources.images.catalog import CatalogError, Entry, load, parse, select
 from resources.images.catalog_apps import AppEntry
 from resources.images.recipes import Recipe
-from resources.units import MIB
+from resources.units import GIB, MIB
 
 ONE = """
 [[image]]
@@ -31,6 +31,7 @@ default = true
 min_cpu = 2
 min_memory = "512m"
 min_fgpu = "0.25"
+min_gpu_memory = "16g"
 [image.build]
 suite = "trixie"
 packages = ["scikit-learn==1.7.2", "pandas[excel]==2.3.3"]
@@ -45,6 +46,7 @@ packages = ["scikit-learn==1.7.2", "pandas[excel]==2.3.3"]
             min_cpu=2,
             min_memory=512 * MIB,
             min_fgpu=250,
+            min_gpu_memory=16 * GIB,
             is_default=True,
             recipe=recipe,
         ),

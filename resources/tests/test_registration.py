@@ -24,6 +24,7 @@ ENTRY = Entry(
     min_cpu=2,
     min_memory=GIB,
     min_fgpu=500,
+    min_gpu_memory=16 * GIB,
     is_default=True,
     recipe=None,
 )
@@ -39,6 +40,7 @@ def test_a_new_entry_is_registered_with_all_fields() -> None:
         "for all",
     )
     assert (row.min_cpu, row.min_memory, row.min_fgpu, row.is_default, row.is_enabled) == (2, GIB, 500, True, True)
+    assert row.min_gpu_memory == 16 * GIB
 
 
 def test_an_entry_says_what_it_runs_on() -> None:

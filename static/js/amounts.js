@@ -57,3 +57,8 @@ export function hint(name, kind, { group, largest, least, left }) {
   }
   return parts.join(" · ");
 }
+
+// Returns what the environment needs on one GPU, from bytes; "" for nothing.
+export function gpuMemoryHint(least) {
+  return least ? gettext("this environment needs %(size)s of GPU memory", { size: write.size(least) }) : "";
+}

@@ -1,5 +1,5 @@
 // Presets and amounts of the launch page: sliders linked to fields, their ends, and what the fGPU are of a GPU.
-import { GIB, hint, read, scaleOf, write } from "#amounts";
+import { GIB, gpuMemoryHint, hint, read, scaleOf, write } from "#amounts";
 import { cellsOf, shareText } from "#gpu-share";
 import { gettext } from "#i18n";
 import { amountOf, changed, facts, field, form, group, image, kindOf, left } from "#launch-form";
@@ -19,12 +19,13 @@ function largestOf(name) {
 
 function hintOf(name) {
   const { cpu, memory, fgpu, sessions: count } = left();
-  return hint(name, kindOf(name), {
+  const text = hint(name, kindOf(name), {
     group: group(),
     largest: largestOf(name),
     least: image()?.[name],
     left: { cpu, memory, fgpu, count }[name],
   });
+  return [text, name === "fgpu" ? gpuMemoryHint(image()?.gpuMemory) : ""].filter(Boolean).join(" · ");
 }
 
 function fitSliders() {

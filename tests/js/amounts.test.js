@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import test from "node:test";
-import { GIB, MIB, hint, read, scaleOf, write } from "#amounts";
+import { GIB, MIB, gpuMemoryHint, hint, read, scaleOf, write } from "#amounts";
 
 test("a size has a unit", () => {
   assert.ok(Number.isNaN(read.size("4")));
@@ -53,6 +53,8 @@ test("a hint names the group, the policy and the environment", () => {
     hint("fgpu", "fgpu", { group, largest: 8000, least: 250, left: 1500 }),
     "1 fGPU is 1/4 of a GPU here · up to 8 per session · 1.5 left in your policy · this environment needs 0.25",
   );
+  assert.equal(gpuMemoryHint(20 * GIB), "this environment needs 20 GiB of GPU memory");
+  assert.equal(gpuMemoryHint(0), "");
   assert.equal(hint("cpu", "whole", { group: undefined, largest: 64, least: 1, left: null }), "");
   assert.equal(hint("memory", "size", { group: { memory: GIB }, largest: GIB, least: 64 * MIB }), "up to 1 GiB per session");
 });

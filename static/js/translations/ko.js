@@ -361,6 +361,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "this environment needs %(least)s": [
 "이 실행 환경에는 %(least)s이(가) 필요합니다"
 ],
+"this environment needs %(size)s of GPU memory": [
+"이 환경에는 GPU 메모리 %(size)s 필요"
+],
 "up to %(most)s at once": [
 "한 번에 최대 %(most)s개"
 ],
