@@ -17,7 +17,7 @@ NOT_FOR_PAGES: Final = re.compile(
     r"|^gpuplatform/(request_bodies|settings|middleware|rest|log)|hostworker/enforcement/programs|hostworker/engine_lock|pages/help"
     r"|hostworker/runtime/(sandbox|memory|docker_events)|folders/(files/(direct|staging|archive)|transfers/outgoing)"
     r"|^restapi/(schema|pages)|^hostaccess/|scheduler/shared_limits"  # administrators alone read it, at a terminal
-    r"|resources/(discovery|fields|claims)|pages/session_list/occupancy"
+    r"|resources/(discovery|simulated_gpus|fields|claims)|pages/session_list/occupancy"
 )
 # Composed of parts, which stand as whole sentences in translation/english_texts.
 COMPOSED: Final = (
