@@ -18,7 +18,17 @@ from endpoints.services import share
 from folders.models import Folder, FolderShare, StorageRoot
 from gpuplatform.tests.admin_pages import text_of, url
 from resources.image_admin import APP_ICONS
-from resources.models import Host, HostStatus, Image, ImagePull, Installation, Preset, Registry, ResourceGroup
+from resources.models import (
+    GpuReading,
+    Host,
+    HostStatus,
+    Image,
+    ImagePull,
+    Installation,
+    Preset,
+    Registry,
+    ResourceGroup,
+)
 from sessions.lifecycle import Status
 from sessions.models import Conversion, Endpoint, GpuShare, IdleRule, Lease, Session, SessionEvent
 from tests.factories import (
@@ -195,13 +205,44 @@ def test_front_page_shows_the_state_and_only_our_tables(superadmin: Client) -> N
     run_session(host=host, name="runs")
     make_host(name="silent", status=HostStatus.LOST.value)
     make_session(name="waits")
-    page = text_of(superadmin.get("/admin/"))
-    assert page.index("silent") < page.index(host.name)  # trouble first
+    response = superadmin.get("/admin/")
+    page = text_of(response)
+    assert [each.name for each in response.context["dashboard"].hosts] == ["silent", host.name]  # trouble first
     assert "Not reachable" in page
     assert ">waits</a>" in page
     assert "axes" not in page
     assert reverse("admin:accounts_user_add") in page
     assert text_of(superadmin.get("/admin/axes/accessattempt/"))
+
+
+def test_front_page_shows_gpus_top_users_and_failures(superadmin: Client) -> None:
+    host = make_host(name="gpu-a", gpus=2)
+    session = run_session(host=host, fgpu=1000)
+    GpuReading.objects.create(gpu=host.gpus.order_by("index")[0], utilisation=73)
+    waiting = make_session(owner=session.owner, resource_group=session.resource_group)
+    failed = session_in(Status.ERROR)
+    page = superadmin.get("/admin/")
+    board = page.context["dashboard"]
+    capacity = host.group.fgpu_per_gpu
+    assert [(cell.index, cell.held, cell.busy) for cell in board.gpus] == [(0, -(-10 // capacity), 8), (1, 0, None)]
+    assert (board.gpu_count, board.more_gpus) == (2, 0)
+    assert board.gpus[0].label == f"gpu-a, GPU 0: 1 of {capacity} fGPU held, 73 % busy"
+    (top,) = [each for each in board.top_users if each["owner_id"] == session.owner_id]
+    assert (top["gpus"], top["cores"], top["holding"], top["waiting"]) == (1 / capacity, session.cpu, 1, 1)
+    assert waiting.owner.email in text_of(page)
+    assert board.error_reasons == [(failed.reason, 1)]
+
+
+def test_rows_lead_to_pages_of_the_product_and_back(superadmin: Client) -> None:
+    populate()
+    session = Session.objects.get()
+    pages = {Session: f"/sessions/{session.pk}/", Host: f"/hosts/{session.host}/", Lease: f"/sessions/{session.pk}/"}
+    for model, page in pages.items():
+        row = model._default_manager.get()
+        assert f'href="{page}"' in text_of(superadmin.get(url(model, "changelist")))
+        assert f'href="{page}"' in text_of(superadmin.get(url(model, "change", row.pk)))
+        if model is not Lease:
+            assert url(model, "change", row.pk) in text_of(superadmin.get(page))
 
 
 def test_front_page_takes_as_many_queries_for_many_rows(superadmin: Client) -> None:
