@@ -31,9 +31,9 @@ Show = Callable[[Session], Any]
 
 
 class Changes:
-    """The messages about one session in the channel layer; without Redis, a clock."""
+    """The messages about one session, or all of a user's, in the channel layer; without Redis, a clock."""
 
-    def __init__(self, session_id: str, owner_id: int) -> None:
+    def __init__(self, session_id: str | None, owner_id: int) -> None:
         self._session_id = session_id
         self._group = user_group(owner_id)
         self._layer = get_channel_layer()
@@ -66,7 +66,8 @@ class Changes:
             if done.exception() is not None:
                 await asyncio.sleep(min(left, RETRY_SECONDS))
                 return
-            if done.result().get("session") in (self._session_id, ALL):
+            changed = done.result().get("session")
+            if changed in (self._session_id, ALL) or (self._session_id is None and changed is not None):
                 await asyncio.sleep(COALESCE_SECONDS)
                 return
 

@@ -1,5 +1,6 @@
 """API that follows a session: server-sent events of its changes and of its output."""
 
+from collections.abc import Collection
 from functools import partial
 from typing import Any, Final
 
@@ -17,6 +18,7 @@ from accounts.api import user_of
 from restapi.streams import LAST_EVENT_ID, MEDIA_TYPE, EventStreamRenderer, stream_response
 from restapi.views import ApiViewSet
 from sessions.follow import MAX_TAIL, LogFollower, ResumedPosition, status_events
+from sessions.follow_all import FeedPosition, events_of_all
 from sessions.models import Session, SessionEvent
 from sessions.serializers import SessionEventSerializer
 
@@ -53,6 +55,23 @@ class FollowActions(ApiViewSet[Session]):
         events = status_events(session, int(last), self._shown, _shown_event)
         return stream_response(user_of(request).pk, events, partial(self._may_follow, request, session.pk))
 
+    @extend_schema(parameters=[RESUME], responses=STREAM, operation_id="sessions_follow")
+    @action(detail=False, url_path="events/follow", renderer_classes=[EventStreamRenderer], pagination_class=None)
+    def follow_all(self, request: Request) -> StreamingHttpResponse:
+        """Send the changes of status of all of the caller's own sessions, new ones included, from now on.
+
+        Events: `ready` with the time from which on nothing is missed, `status` `{event, session}`, and `wait`
+        `{event: null, session}` where reason or estimate of a waiting session have changed. It has no end.
+        """
+        user, position = user_of(request), None
+        if LAST_EVENT_ID in request.headers:
+            try:
+                position = FeedPosition.parsed(request.headers[LAST_EVENT_ID])
+            except ValueError as error:
+                raise ValidationError({LAST_EVENT_ID: ["This is no id of an event of this stream."]}) from error
+        events = events_of_all(user.pk, position, self._all_shown, _shown_event)
+        return stream_response(user.pk, events, database_sync_to_async(partial(credentials.are_valid, request)))
+
     @extend_schema(parameters=[RESUME], responses=STREAM, operation_id="sessions_logs_follow")
     @action(detail=True, url_path="logs/follow", renderer_classes=[EventStreamRenderer], pagination_class=None)
     def follow_logs(self, request: Request, pk: str) -> StreamingHttpResponse:
@@ -81,6 +100,11 @@ class FollowActions(ApiViewSet[Session]):
         """Return the session as the API shows it, None once the caller may not see it."""
         found = self.get_queryset().filter(pk=session.pk).first()
         return None if found is None else self.get_serializer(found).data
+
+    def _all_shown(self, ids: Collection[str]) -> dict[str, Any]:
+        """Return the sessions as the API shows them, by id."""
+        found = self.get_serializer(self.get_queryset().filter(pk__in=ids), many=True).data
+        return {each["id"]: each for each in found}
 
 
 def _shown_event(event: SessionEvent) -> Any:

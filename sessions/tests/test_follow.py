@@ -14,10 +14,12 @@ from accounts.models import ApiToken
 from engine.engine import EngineConnectionError
 from engine.output import LogEntry
 from restapi import streams
+from restapi.streams import ServerSentEvent
 from sessions import follow, services
 from sessions.follow import LogFollower, Position, ResumedPosition
+from sessions.follow_all import FeedPosition, events_of_all
 from sessions.lifecycle import Reason, Status
-from sessions.models import Session
+from sessions.models import Session, SessionEvent
 from tests.api import client_of
 from tests.factories import make_session, make_user, run_session
 from tests.live import serving
@@ -48,12 +50,20 @@ def test_changes_of_a_session_are_streamed_until_its_end(tmp_path: Path) -> None
         address = f"{web.url}/api/v1/sessions/{session.pk}/events/follow/"
         headers = {"Authorization": f"Token {token}"}
         events = parsed(requests.get(address, headers=headers, stream=True, timeout=SECONDS))
+        of_all = f"{web.url}/api/v1/sessions/events/follow/"
+        endless = requests.get(of_all, headers=headers, stream=True, timeout=SECONDS)
+        everything = parsed(endless)
+        ready = next(everything)
+        assert ready[1] == "ready"
+        make_session()  # a stranger's
         first = next(events)
         assert (first[1], first[2]["session"]["status"]) == ("wait", "PENDING")
         services.terminate(Session.objects.get(pk=session.pk), actor=session.owner)
         number, name, data = next(events)
         assert (name, data["event"]["new_status"], data["session"]["status"]) == ("status", "CANCELLED", "CANCELLED")
         assert [event[1] for event in events] == ["end"]
+        assert next(everything)[1:] == (name, data)
+        endless.close()
         again = requests.get(address, headers=headers | {"Last-Event-ID": number}, timeout=SECONDS)
         assert [event[1] for event in parsed(again)] == ["end"]
         refused = requests.get(address, headers={"Authorization": f"Token {strange}"}, timeout=SECONDS)
@@ -177,3 +187,46 @@ def test_a_position_is_read_as_it_was_written() -> None:
     read = ResumedPosition.parsed(position.text)
     assert (read.attempt, read.stamp, read.same, read.characters) == (2, "1700000000.000000001", 3, 200)
     assert read.rest("x" * 200 + "yz") == "yz"
+
+
+async def some(events: AsyncGenerator[ServerSentEvent], count: int) -> list[tuple[str, Any]]:
+    """Return (name, id of the event's row) of the next events of the stream."""
+    found = [await anext(events) for _ in range(count)]
+    return [(event.name, (event.data or {}).get("event")) for event in found]
+
+
+@pytest.mark.asyncio
+async def test_an_event_that_commits_late_is_not_lost(transactional_db: None) -> None:
+    session = await database_sync_to_async(make_session)()
+    numbers = [(await SessionEvent.objects.acreate(session=session, new_status="PENDING")).pk for _ in range(3)]
+    early = await SessionEvent.objects.aget(pk=numbers[1])
+    await SessionEvent.objects.filter(pk=early.pk).adelete()  # as if its transaction were still open
+    before = FeedPosition(numbers[0] - 1)
+
+    def stream(position: FeedPosition) -> AsyncGenerator[ServerSentEvent]:
+        return events_of_all(session.owner_id, position, lambda ids: dict.fromkeys(ids), lambda event: event.pk)
+
+    events = stream(before)
+    assert await some(events, 3) == [("ready", None), ("status", numbers[0]), ("status", numbers[2])]
+    await events.aclose()
+    await early.asave(force_insert=True)
+    events = stream(FeedPosition.parsed(before.with_sent(numbers[0]).with_sent(numbers[2]).text))
+    assert await some(events, 2) == [("ready", None), ("status", numbers[1])]
+    await events.aclose()
+
+
+def test_a_position_is_bounded_and_settles() -> None:
+    position = FeedPosition(1000, frozenset(range(2000, 4000)))
+    again = FeedPosition.parsed(position.text)
+    assert again.low == 1000
+    assert max(again.sent) == 3999
+    assert again.sent < position.sent
+    assert position.settled(3998) == FeedPosition(3998, frozenset({3999}))
+    assert FeedPosition.parsed("7") == FeedPosition(7)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("place", ["x", "1:", "1:2:3", "-1", "1" * 19, "1:" + "1." * 2500 + "1"])
+def test_a_place_in_no_stream_of_all_is_refused(place: str) -> None:
+    answer = client_of(make_user()).get("/api/v1/sessions/events/follow/", headers={"Last-Event-ID": place})
+    assert (answer.status_code, list(answer.json()["errors"])) == (400, ["Last-Event-ID"])
