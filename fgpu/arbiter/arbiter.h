@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/epoll.h>
+#include <sys/types.h>
 
 #include "../src/fgpu.h"
 #include "../src/grant.h"
@@ -28,6 +29,7 @@ struct session {
     struct share share[MAX_GPUS];
     struct grant_page *page;
     uint64_t page_key;
+    ino_t lease; /* the file that `limits` was read from: the worker puts another in its place */
     int socket;
     unsigned processes;
     bool seen; /* by the last scan */

@@ -163,6 +163,13 @@ void queue_remove(struct run_queue *q, struct member *m, uint64_t now) {
     q->holder = q->holder == m ? NULL : q->holder;
 }
 
+void queue_share(struct run_queue *q, struct member *m, unsigned share, uint64_t now) {
+    charge(q, now);
+    m->share = share;
+    if (m->bucket_ns > part(m, OWED_NS)) /* saved up by the greater share */
+        m->bucket_ns = part(m, OWED_NS);
+}
+
 void queue_change(struct run_queue *q, struct member *m, unsigned busy, unsigned wants, uint64_t now) {
     charge(q, now);
     if (is_idle(m) && (busy || wants)) {

@@ -27,6 +27,8 @@ struct run_queue {
 
 void queue_add(struct run_queue *queue, struct member *member, uint64_t now);
 void queue_remove(struct run_queue *queue, struct member *member, uint64_t now);
+/* A member's share becomes another. Call queue_run afterwards. */
+void queue_share(struct run_queue *queue, struct member *member, unsigned share, uint64_t now);
 /* A member's `busy` or `wants` becomes what is given. Call queue_run afterwards. */
 void queue_change(struct run_queue *queue, struct member *member, unsigned busy, unsigned wants, uint64_t now);
 /* End, extend and begin turns; return when to call again at the latest. */

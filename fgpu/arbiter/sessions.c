@@ -82,15 +82,37 @@ static void forget(struct session *session) {
     free(session);
 }
 
-static void adopt(const char *name, uint64_t now) {
+/* Read the lease, and note which file it was: one that takes its place meanwhile is seen with the next scan. */
+static bool read_lease(const struct session *session, struct limits *limits, ino_t *file) {
+    struct stat info;
     char path[NAME_BYTES + 64];
+    snprintf(path, sizeof path, "%s/lease.conf", session->name);
+    if (fstatat(arbiter.folder, path, &info, AT_SYMLINK_NOFOLLOW) || info.st_ino == *file) return false;
+    snprintf(path, sizeof path, "/proc/self/fd/%d/%s/lease.conf", arbiter.folder, session->name);
+    if (limits_load(path, limits)) return false;
+    *file = info.st_ino;
+    return true;
+}
+
+/* A session that was resized: of the same GPUs it has other shares. */
+static void look_at_lease(struct session *session, uint64_t now) {
+    struct limits fresh;
+    if (!read_lease(session, &fresh, &session->lease) || fresh.count != session->limits.count) return;
+    for (int i = 0; i < fresh.count; i++) {
+        struct share *share = &session->share[i];
+        bool same = !strcmp(fresh.gpu[i].uuid, session->limits.gpu[i].uuid);
+        if (same && share->queue && fresh.gpu[i].sm_points < ALL_SMS)
+            queue_share(share->queue, &share->member, fresh.gpu[i].sm_points, now);
+    }
+}
+
+static void adopt(const char *name, uint64_t now) {
     struct session *session = calloc(1, sizeof *session);
     if (!session) return;
     session->socket = -1;
     session->seen = true;
     snprintf(session->name, sizeof session->name, "%s", name);
-    snprintf(path, sizeof path, "/proc/self/fd/%d/%s/lease.conf", arbiter.folder, name);
-    if (limits_load(path, &session->limits) || !map_page(session) || !listen_at(session)) {
+    if (!read_lease(session, &session->limits, &session->lease) || !map_page(session) || !listen_at(session)) {
         forget(session); /* not complete yet, or not good: looked at again with the next scan */
         return;
     }
@@ -136,10 +158,12 @@ void sessions_scan(uint64_t now) {
         s->seen = false;
     for (const struct dirent *entry; (entry = readdir(folder));) {
         struct session *known = find(entry->d_name);
-        if (known)
+        if (known) {
             known->seen = true;
-        else if (entry->d_name[0] != '.' && strlen(entry->d_name) < NAME_BYTES)
+            look_at_lease(known, now);
+        } else if (entry->d_name[0] != '.' && strlen(entry->d_name) < NAME_BYTES) {
             adopt(entry->d_name, now);
+        }
     }
     closedir(folder);
     for (struct session **at = &arbiter.sessions, *s; (s = *at);)

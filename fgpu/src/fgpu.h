@@ -48,21 +48,23 @@ static inline uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
 
 /* limits.c: the root-owned file that says what this container may use. */
 struct limit {
-    char uuid[48];      /* GPU-xxxxxxxx-... or MIG-... */
-    uint64_t mem_bytes; /* the container's share of the device memory */
-    uint64_t ctx_bytes; /* charged once per process and GPU for its context */
-    unsigned sm_points; /* share of the SMs in hundredths of a percent, ALL_SMS = not gated */
-    unsigned phase_ms;  /* where in the gate's frame this container's turn begins */
+    char uuid[48];              /* GPU-xxxxxxxx-... or MIG-... */
+    _Atomic uint64_t mem_bytes; /* the container's share of the device memory */
+    _Atomic uint64_t ctx_bytes; /* charged once per process and GPU for its context */
+    _Atomic unsigned sm_points; /* share of the SMs in hundredths of a percent, ALL_SMS = not gated */
+    unsigned phase_ms;          /* where in the gate's frame this container's turn begins */
 };
 struct limits {
     int count;
-    bool burst;            /* the session may use what others leave idle */
-    uint64_t pinned_bytes; /* page-locked host memory of all its processes; 0 = not bounded */
+    bool burst;                    /* the session may use what others leave idle */
+    _Atomic uint64_t pinned_bytes; /* page-locked host memory of all its processes; 0 = not bounded */
     struct limit gpu[MAX_GPUS];
 };
 /* Return NULL, or why the file is not acceptable; nothing in `out` may be used then. */
 const char *limits_load(const char *path, struct limits *out);
 int limits_find(const struct limits *limits, const char *uuid); /* -1: none */
+/* reload.c: have `fgpu_limits` say what the file says by now, where that is another size of the same share. */
+void limits_refresh(void);
 
 /* region.c: the accounting shared by all processes of the container. `gpu`: an index of the limits, or HOST_MEMORY. */
 const char *region_attach(const char *path);

@@ -172,6 +172,7 @@ WRAP(cuMemGetInfo_v2, (size_t *free, size_t *total)) {
     CUresult rc;
     if ((rc = fgpu_place(NULL, &here)) || (rc = CALL(cuMemGetInfo_v2, (&really_free, &really_there)))) return rc;
     pools_reconcile(false);
+    limits_refresh();
     if (!region_used(here.gpu, &used)) return CUDA_SYSTEM_NOT_READY;
     uint64_t limit = fgpu_limits.gpu[here.gpu].mem_bytes;
     if (free)
@@ -186,6 +187,7 @@ WRAP(cuDeviceTotalMem_v2, (size_t *bytes, CUdevice device)) {
     if (!rc)
         rc = CALL(cuDeviceTotalMem_v2, (bytes, device));
     int gpu = rc ? -1 : fgpu_index(device);
+    limits_refresh();
     if (gpu >= 0)
         *bytes = least(*bytes, fgpu_limits.gpu[gpu].mem_bytes);
     return rc;

@@ -10,6 +10,7 @@ static int share_of(nvmlDevice device, int *gpu) {
     char uuid[96] = "";
     if (!fgpu_bind(NVML_LIBRARY)) return NVML_LIBRARY_NOT_FOUND;
     if (!fgpu_attach()) return NVML_NO_PERMISSION;
+    limits_refresh();
     int rc = REAL(nvmlDeviceGetUUID) ? REAL(nvmlDeviceGetUUID)(device, uuid, sizeof uuid) : NVML_FUNCTION_NOT_FOUND;
     *gpu = rc ? -1 : limits_find(&fgpu_limits, uuid);
     return rc ? rc : *gpu < 0 ? NVML_NO_PERMISSION : NVML_SUCCESS;

@@ -166,6 +166,7 @@ static uint64_t total(int gpu) {
 
 static bool fits(int gpu, uint64_t bytes) {
     uint64_t used = total(gpu);
+    limits_refresh();
     uint64_t limit = gpu == HOST_MEMORY ? fgpu_limits.pinned_bytes : fgpu_limits.gpu[gpu].mem_bytes;
     return used <= limit && bytes <= limit - used;
 }
@@ -210,10 +211,12 @@ int region_processes(int gpu, nvmlProcessV2 *out, int room) {
 bool region_gate_wait(int gpu, uint64_t now, uint64_t *wait_ns) {
     const struct limit *limit = &fgpu_limits.gpu[gpu];
     uint64_t phase = limit->phase_ms * 1000000ull, frame = (now - phase) / FRAME_NS;
-    int64_t quota = (int64_t)limit->sm_points * (FRAME_NS / 10000);
     LOCKED_REGION;
     if (!locked) return false;
     struct region_gpu *state = &region->gpu[gpu];
+    if (frame != state->frame)
+        limits_refresh();
+    int64_t quota = (int64_t)limit->sm_points * (FRAME_NS / 10000);
     if (frame != state->frame) {
         uint64_t passed = frame > state->frame && frame - state->frame < 1000000 ? frame - state->frame : 1;
         state->budget_ns += (int64_t)passed * quota;
