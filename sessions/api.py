@@ -34,6 +34,7 @@ from sessions.lifecycle import TABS, Tab
 from sessions.limits_serializers import LimitsQuery, LimitsSerializer
 from sessions.models import SESSION_ID, Endpoint, Session, SessionEvent
 from sessions.parking_api import ParkingActions
+from sessions.resizing_api import ResizingActions
 from sessions.serializers import (
     ExtensionSerializer,
     LogsQuery,
@@ -78,7 +79,9 @@ class PlainTextRenderer(BaseRenderer):
         return f"{data.get('detail', data)}\n".encode()
 
 
-class SessionViewSet(ListModelMixin, RetrieveModelMixin, ConversionActions, FollowActions, ParkingActions):
+class SessionViewSet(
+    ListModelMixin, RetrieveModelMixin, ConversionActions, FollowActions, ParkingActions, ResizingActions
+):
     """The caller's sessions, newest first; superadmins see everybody's."""
 
     queryset = Session.objects.all()

@@ -48,6 +48,14 @@ class MountSerializer(serializers.ModelSerializer[Mount]):
         read_only_fields = fields
 
 
+class SessionSizeSerializer(serializers.Serializer[Any]):
+    """Amounts that a session is resized to; memory in bytes."""
+
+    cpu = serializers.IntegerField()
+    memory = serializers.IntegerField()
+    fgpu = FgpuTextField()
+
+
 class GroupWaitSerializer(serializers.Serializer[Any]):
     """Why a session waits in one of the groups in which it may start."""
 
@@ -82,6 +90,13 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
     fgpu = FgpuTextField(read_only=True)
     host = serializers.CharField(source="host.name", default=None, read_only=True, allow_null=True)
     gpus = serializers.SerializerMethodField()
+    resizing = SessionSizeSerializer(
+        source="resize.to",
+        default=None,
+        read_only=True,
+        allow_null=True,
+        help_text="What its host is changing it to; until then it holds the greater of each; else null",
+    )
     env = serializers.SerializerMethodField(help_text="Environment variables; null for anybody but the owner")
 
     ssh = serializers.SerializerMethodField(help_text="Command to connect over SSH; empty while not possible")
@@ -122,7 +137,7 @@ class SessionSerializer(serializers.ModelSerializer[Session]):
         fields = (
             *("id", "name", "owner", "project", "status", "reason", "detail", "image", "environment", "version"),
             *("resource_group", "resource_groups", "waits", "gpu_model", "min_gpu_memory"),
-            *("cpu", "memory", "shared_memory", "fgpu", "host", "gpus", "env", "priority"),
+            *("cpu", "memory", "shared_memory", "fgpu", "resizing", "host", "gpus", "env", "priority"),
             *("kind", "command", "time_limit", "not_before", "depends_on", "eta", "eta_reason", "result"),
             *("attempt", "exit_code", "created_at", "status_at", "started_at", "ends_at", "ended_at"),
             *("preemptible", "preempt_by", "preemptions"),

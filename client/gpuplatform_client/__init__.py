@@ -11,7 +11,7 @@ from gpuplatform_client.errors import (
     SignInRequiredError,
     UnreachableServerError,
 )
-from gpuplatform_client.models import ComputeSession, LaunchSpec, MountSpec
+from gpuplatform_client.models import ComputeSession, LaunchSpec, MountSpec, ResizeSpec
 
 __all__ = [
     "AccessDeniedError",
@@ -24,6 +24,7 @@ __all__ = [
     "MissingObjectError",
     "MountSpec",
     "OverloadedError",
+    "ResizeSpec",
     "SignInRequiredError",
     "UnreachableServerError",
 ]

@@ -24,6 +24,8 @@ from gpuplatform_client.models import (
     IssuedToken,
     LaunchEstimate,
     LaunchSpec,
+    ResizeSpec,
+    TimelineEvent,
     UsageWindow,
 )
 from gpuplatform_client.operations import FIRST, ApiOperation, ResultPage
@@ -100,6 +102,14 @@ class Client:
     def terminate(self, session_id: str) -> ComputeSession:
         """End a session."""
         return self.run(operations.terminate(session_id))
+
+    def resize(self, session_id: str, spec: ResizeSpec) -> ComputeSession:
+        """Have a running session hold other amounts; `resizing` of the session says until when that is under way."""
+        return self.run(operations.resize(session_id, spec))
+
+    def session_events(self, session_id: str) -> Iterator[TimelineEvent]:
+        """Yield the events of a session, oldest first."""
+        return self._items(lambda query: operations.session_events(session_id, query))
 
     def logs(self, session_id: str, tail: int = 500) -> str:
         """Return the last `tail` lines of output."""

@@ -61,6 +61,14 @@ class HeldGpu(ApiModel):
     tier: str = ""
 
 
+class SessionAmounts(ApiModel):
+    """What a session holds, or is to hold; memory in bytes."""
+
+    cpu: int
+    memory: int
+    fgpu: Decimal = Decimal(0)
+
+
 class ComputeSession(ApiModel):
     """A session."""
 
@@ -78,6 +86,7 @@ class ComputeSession(ApiModel):
     memory: int
     shared_memory: int = 0
     fgpu: Decimal = Decimal(0)
+    resizing: SessionAmounts | None = None
     host: str | None = None
     gpus: tuple[HeldGpu, ...] = ()
     kind: str = "interactive"
@@ -100,6 +109,25 @@ class ComputeSession(ApiModel):
     def is_waiting(self) -> bool:
         """True until the session runs."""
         return self.status in WAITING
+
+
+class TimelineEvent(ApiModel):
+    """A change of a session's status, or a note on its timeline."""
+
+    at: datetime
+    old_status: str = ""
+    new_status: str = ""
+    reason: str = ""
+    detail: str = ""
+    actor: str | None = None
+
+
+class ResizeSpec(ApiModel):
+    """What a running session is to hold. What is None stays as it is; sizes are bytes or texts such as "4g"."""
+
+    cpu: int | None = None
+    memory: int | str | None = None
+    fgpu: Decimal | None = None
 
 
 class UsagePoint(ApiModel):

@@ -22,6 +22,8 @@ from gpuplatform_client.models import (
     IssuedToken,
     LaunchEstimate,
     LaunchSpec,
+    ResizeSpec,
+    TimelineEvent,
     UsageWindow,
 )
 
@@ -117,6 +119,18 @@ def terminate(session_id: str) -> ApiOperation[ComputeSession]:
     """Return the end of a session; ending an ended one does nothing."""
     headers = {"Idempotency-Key": str(uuid4())}
     return ApiOperation("POST", f"sessions/{_part(session_id)}/terminate/", _one(ComputeSession), headers=headers)
+
+
+def resize(session_id: str, spec: ResizeSpec) -> ApiOperation[ComputeSession]:
+    """Return the change of what a running session holds; asking again for the same does nothing."""
+    headers = {"Idempotency-Key": str(uuid4())}
+    path = f"sessions/{_part(session_id)}/resize/"
+    return ApiOperation("POST", path, _one(ComputeSession), body=_json(spec), headers=headers)
+
+
+def session_events(session_id: str, query: Mapping[str, str]) -> ApiOperation[ResultPage[TimelineEvent]]:
+    """Return the request for a page of a session's events, oldest first."""
+    return ApiOperation("GET", f"sessions/{_part(session_id)}/events/", _page(TimelineEvent), query)
 
 
 def logs(session_id: str, tail: int) -> ApiOperation[str]:

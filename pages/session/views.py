@@ -16,7 +16,7 @@ from pages.session.advice import advice_for
 from pages.session.log_views import log_context
 from pages.session.queries import visible_session
 from scheduler.place import place_of
-from sessions import conversions, group_choice, idle, parking
+from sessions import conversions, group_choice, idle, parking, resizing
 from sessions.lifecycle import Status
 from sessions.ssh_command import ssh_command, ssh_config
 
@@ -51,6 +51,7 @@ def detail(request: UserRequest, session_id: str) -> HttpResponse:
         "ssh_config": ssh_config(session),
         "conversions": conversions.of_session(session)[:CONVERSIONS_SHOWN],
         "kept_until": parking.kept_until(session),
+        "resize": resizing.StoredResize.of(session),
         "may_park": parking.is_offered(session),
         "may_convert": session.status == Status.RUNNING and conversions.may_convert(request.user, session),
     }

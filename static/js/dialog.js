@@ -41,7 +41,7 @@ if (dialog) {
   dialog.addEventListener("submit", (event) => {
     if (event.target.matches("[data-dialog-leaves]")) setTimeout(() => dialog.close());
   });
-  for (const done of ["sessions:ended", "sessions:converting", "sessions:extended", "sessions:renamed", "sessions:parked", "folder:done"]) {
+  for (const done of ["sessions:ended", "sessions:converting", "sessions:extended", "sessions:renamed", "sessions:resized", "sessions:parked", "folder:done"]) {
     document.addEventListener(done, (event) => {
       if (dialog.open) dialog.close();
       toast(event.detail.message, event.detail.level ?? "success");

@@ -2,7 +2,7 @@
 
 import typer
 
-from gpuplatform_client.cli import access, folders, login, run, sessions
+from gpuplatform_client.cli import access, folders, login, resize, run, sessions
 
 app = typer.Typer(
     help="GPU Platform from the command line.",
@@ -17,6 +17,7 @@ app.command()(run.run)
 app.command("ls")(sessions.list_sessions)
 app.command()(sessions.logs)
 app.command()(sessions.stop)
+app.command()(resize.resize)
 app.command()(sessions.top)
 app.command(context_settings=access.PASSED_ON)(access.ssh)
 app.command("cp")(access.copy)
