@@ -1,4 +1,4 @@
-"""Tells owners 10 minutes and 1 minute before a session reaches its limits, and shows it in its terminals.
+"""Tells owners 10 minutes and 1 minute before a session ends by a limit or as idle, and shows it in its terminals.
 
 Owners of parked sessions, which end after days, are told a day before.
 """
@@ -15,10 +15,10 @@ from accounts.language import language_of
 from notifications.kinds import NoticeKind
 from notifications.models import Notification
 from notifications.services import tell
-from notifications.texts import ending_title
-from sessions import notify, parking
+from notifications.texts import ending_title, idle_title
+from sessions import idle, notify, parking
 from sessions.lifecycle import Status
-from sessions.models import Session, end_expression
+from sessions.models import IdleNotice, Session, end_expression
 
 PARK_WARNING: Final = timedelta(days=1)  # before a parked session ends
 WARNINGS: Final = (timedelta(minutes=1), timedelta(minutes=10))  # before the end; the shortest first
@@ -38,6 +38,23 @@ def announce_ends() -> int:
             due[key] = session
     known = set(Notification.objects.filter(session__in=due.values(), key__in=due).values_list("key", flat=True))
     return sum(_announce(session, key, now) for key, session in due.items() if key not in known)
+
+
+def announce_idle_ends() -> int:
+    """Tell the owners of idle sessions that end or are parked soon, once for each warning; return how many. Idempotent.
+
+    That a session is idle was told before; who puts its end off is told anew. One query where there is nothing to tell.
+    """
+    now = timezone.now()
+    soon = IdleNotice.objects.filter(ends_at__gt=now, ends_at__lte=now + WARNINGS[-1], session__status=Status.RUNNING)
+    due = {}
+    for notice in soon.select_related("rule", "session__owner__policy", "session__project__policy", "session__host"):
+        before = next(each for each in WARNINGS if notice.ends_at - now <= each)
+        if notice.warned_at < notice.ends_at - before:
+            key = f"idle-ending:{notice.pk}:{int(before.total_seconds())}:{int(notice.ends_at.timestamp())}"
+            due[key] = notice
+    known = set(Notification.objects.filter(key__in=due).values_list("key", flat=True)) if due else set()
+    return sum(_announce_idle(notice, key, now) for key, notice in due.items() if key not in known)
 
 
 def announce_parked_ends() -> int:
@@ -70,6 +87,23 @@ def _key(session: Session, end: datetime, now: datetime) -> str:
             )
             return f"ending:{session.pk}:{int(before.total_seconds())}:{int(end.timestamp())}" if is_worth_it else ""
     return ""
+
+
+def _announce_idle(notice: IdleNotice, key: str, now: datetime) -> bool:
+    session = notice.session
+    if session.host is None:
+        return False
+    minutes = max(1, round((notice.ends_at - now).total_seconds() / 60))
+    is_parked = idle.will_be_parked(session, notice.rule)
+    facts = {"name": session.name, "minutes": minutes, "is_parked": is_parked, "detail": notice.cause}
+    with transaction.atomic():
+        is_new = tell(session.owner_id, NoticeKind.IDLE, key, session=session, facts=facts)
+        if is_new:
+            with language_of(session.owner):
+                text = idle_title(session.name, minutes, is_parked=is_parked)
+            arguments = (session.pk, session.attempt, text, notice.ends_at.timestamp())
+            notify.send_to_host(session.host.name, "show_message", *arguments)
+    return is_new
 
 
 def _is_preempted(session: Session, end: datetime) -> bool:

@@ -20,6 +20,7 @@ _mailer = BackgroundThread("mail")  # a mail server may take its time, which mus
 def announce_ends() -> None:
     """Tell owners of sessions that end soon."""
     ends.announce_ends()
+    ends.announce_idle_ends()
     ends.announce_parked_ends()
 
 

@@ -75,6 +75,8 @@ def _title(kind: NoticeKind, notification: Notification) -> str:
     facts = notification.facts
     if kind == NoticeKind.ENDING:
         return ending_title(facts["name"], facts["minutes"])
+    if kind == NoticeKind.IDLE and "minutes" in facts:
+        return idle_title(facts["name"], facts["minutes"], is_parked=facts["is_parked"])
     title: str = str(TITLES[kind]) % facts
     return title
 
@@ -82,6 +84,23 @@ def _title(kind: NoticeKind, notification: Notification) -> str:
 def ending_title(name: str, minutes: int) -> str:
     """Return the text that a session ends in so many minutes."""
     text = ngettext("%(name)s ends in %(minutes)s minute", "%(name)s ends in %(minutes)s minutes", minutes)
+    return text % {"name": name, "minutes": minutes}
+
+
+def idle_title(name: str, minutes: int, *, is_parked: bool) -> str:
+    """Return the text that an idle session ends, or is parked, in so many minutes."""
+    if is_parked:
+        text = ngettext(
+            "%(name)s is idle and is parked in %(minutes)s minute",
+            "%(name)s is idle and is parked in %(minutes)s minutes",
+            minutes,
+        )
+    else:
+        text = ngettext(
+            "%(name)s is idle and ends in %(minutes)s minute",
+            "%(name)s is idle and ends in %(minutes)s minutes",
+            minutes,
+        )
     return text % {"name": name, "minutes": minutes}
 
 
@@ -106,6 +125,9 @@ def _body(kind: NoticeKind, notification: Notification) -> str:
             return _("A probe has started a container on it.")
         case NoticeKind.ENDING:
             return _ending_body(facts)
+        case NoticeKind.IDLE if "minutes" in facts:
+            advice = _("Use it to keep it running, or put that off.")
+            return f"{from_english(facts['detail'])} {advice}"
         case NoticeKind.PARK_ENDING:
             end = parse_datetime(facts["ends_at"]) or timezone.now()
             return _("Its files are kept until %(time)s UTC. Resume it to keep what you need.") % {

@@ -176,7 +176,7 @@ def _warn(session_id: str, rule: IdleRule, idleness: Idleness, now: datetime) ->
             return
         IdleNotice.objects.create(session=session, rule=rule, cause=cause, warned_at=now, ends_at=ends_at)
         at = f"{ends_at:%Y-%m-%d %H:%M}"
-        is_parked = rule.action == IdleAction.PARK and not parking.refusal(session)
+        is_parked = will_be_parked(session, rule)
         end = f"It is parked at {at} UTC unless it is used." if is_parked else f"It ends at {at} UTC unless it is used."
         notes.note(session, Reason.IDLE_WARNED, f"{cause} {end}")
         if session.host:
@@ -243,6 +243,11 @@ def notice_of(session: Session) -> IdleNotice | None:
     """Return the warning that the session is idle; None without one. Fetch `idle_notice` with the session."""
     notice: IdleNotice | None = getattr(session, "idle_notice", None)
     return notice if session.status == Status.RUNNING else None
+
+
+def will_be_parked(session: Session, rule: IdleRule) -> bool:
+    """Return whether the rule parks the session, by what is known now; otherwise it ends. See `parking.refusal`."""
+    return rule.action == IdleAction.PARK and not parking.refusal(session)
 
 
 def snooze_allowed(notice: IdleNotice | None, actor: User) -> timedelta:

@@ -8,11 +8,12 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from accounts.models import ResourcePolicy, User
-from notifications.ends import announce_ends, announce_parked_ends
+from notifications.ends import announce_ends, announce_idle_ends, announce_parked_ends
 from notifications.models import Notification
 from notifications.texts import text_of
 from sessions import extensions
-from sessions.models import Session
+from sessions.idle_rules import IdleAction
+from sessions.models import IdleNotice, IdleRule, Session
 from tests.factories import make_policy, make_session, make_user, parked_session, run_session
 from tests.queues import take_all
 
@@ -97,6 +98,30 @@ def test_one_that_ends_for_another_is_told_why_at_once(django_capture_on_commit_
     assert arguments[2] == f"{session.name} ends in 2 minutes: another session needs what it holds"
     Session.objects.filter(pk=session.pk).update(preempt_by=timezone.now() + 0.5 * MINUTE)
     assert announce_ends() == 1
+
+
+@pytest.mark.parametrize(("action", "words"), [(IdleAction.END, "ends"), (IdleAction.PARK, "is parked")])
+def test_idle_sessions_are_announced_ten_and_one_minutes_before(
+    session: Session, action: IdleAction, words: str, django_capture_on_commit_callbacks: Any
+) -> None:
+    assert session.host
+    rule = IdleRule.objects.create(name="Quiet", idle_timeout=HOUR, action=action.value)
+    notice = IdleNotice.objects.create(
+        session=session, rule=rule, cause="Nobody used it for 1 h, and it computed nothing.", ends_at=timezone.now()
+    )
+    for left, minutes in ((11, ""), (9.6, "10 minutes"), (0.9, "1 minute"), (-1, "")):
+        end = timezone.now() + left * MINUTE
+        IdleNotice.objects.filter(pk=notice.pk).update(ends_at=end, warned_at=end - HOUR)
+        with django_capture_on_commit_callbacks(execute=True):
+            assert [announce_idle_ends(), announce_idle_ends()] == [bool(minutes), 0]
+        if minutes:
+            text = text_of(Notification.objects.order_by("-pk")[0])
+            assert text.title == f"{session.name} is idle and {words} in {minutes}"
+            assert text.body.startswith("Nobody used it for 1 h")
+            ((_, arguments),) = take_all(f"host.{session.host.name}")
+            assert arguments[2] == text.title
+    IdleNotice.objects.update(ends_at=timezone.now() + 8 * MINUTE, warned_at=timezone.now())
+    assert announce_idle_ends() == 0  # its owner was told just now
 
 
 def test_owner_is_told_a_day_before_parked_files_go(owner: User) -> None:

@@ -6,7 +6,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
-from sessions.idle_rules import PERIOD, start_of_period
+from accounts.models import ResourcePolicy
+from sessions.idle_rules import PERIOD, IdleAction, start_of_period
 from sessions.models import IdleNotice, IdleRule, Session, UsagePeriod
 from tests.factories import make_user, run_session
 
@@ -47,6 +48,15 @@ def test_the_owner_sees_the_end_and_puts_it_off(client: Client, warned: Session)
     assert "snooze-" not in client.get(url).content.decode()
     client.force_login(make_user())
     assert client.get(f"{url}snooze/").status_code == 404
+
+
+def test_the_banner_says_whether_it_ends_or_is_parked(client: Client, warned: Session, rule: IdleRule) -> None:
+    client.force_login(warned.owner)
+    assert "will be ended" in client.get(f"/sessions/{warned.pk}/").content.decode()
+    IdleRule.objects.update(action=IdleAction.PARK.value)
+    assert "It is idle and is parked:" in client.get(f"/sessions/{warned.pk}/").content.decode()
+    ResourcePolicy.objects.update(max_parked=0)  # it cannot be parked, so it ends
+    assert "will be ended" in client.get(f"/sessions/{warned.pk}/").content.decode()
 
 
 def test_an_administrator_sees_what_a_rule_would_have_ended(client: Client, rule: IdleRule) -> None:
