@@ -13,6 +13,7 @@ from django.http import HttpResponse
 from django.utils.translation import get_language, gettext
 
 from gpuplatform.database_silence import server_of
+from gpuplatform.request_metrics import REFUSED
 from gpuplatform.unavailable import API, database_away, unavailable
 from proxy.asgi import Application
 from proxy.asgi_request import Message, Receive, Scope, Send
@@ -26,7 +27,7 @@ PROBE_TIMEOUT_SECONDS: Final = 1.0
 BUFFER_BYTES: Final = 1024 * 1024  # of a response, which a slow client takes after the slot was released
 POLICY: Final = "default-src 'self'; img-src 'self' data:; frame-ancestors 'none'"  # middleware does not see this page
 EVENTS: Final = b"text/event-stream"
-UNLIMITED: Final = frozenset({"/healthz"})
+UNLIMITED: Final = frozenset({"/healthz", "/metrics"})
 
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,7 @@ class Admission:
             return
         request = await _BufferedRequest.received(receive)
         if not await self._acquire():
+            REFUSED.inc()
             await _send(_refusal(scope["path"], is_silent=bool(self._abandoned)), send)
             return
         response = _BufferedResponse(send, on_stream=self._release)
@@ -84,6 +86,7 @@ class Admission:
             raise
         if is_stuck:
             self._abandon(work, response)
+            REFUSED.inc()
             await _send(_refusal(scope["path"], is_silent=True), send)
             return
         await work

@@ -48,6 +48,8 @@ COMPUTE_TRASH_DAYS = env.int("COMPUTE_TRASH_DAYS", default=30)
 COMPUTE_API_REQUESTS_PER_MINUTE = env.int("COMPUTE_API_REQUESTS_PER_MINUTE", default=1200)
 COMPUTE_UPLOAD_HOURS = env.int("COMPUTE_UPLOAD_HOURS", default=168)
 COMPUTE_WEBHOOK_NETWORKS = env.list("COMPUTE_WEBHOOK_NETWORKS", default=[])
+COMPUTE_METRICS_TOKEN = env("COMPUTE_METRICS_TOKEN", default="")
+COMPUTE_METRICS_NETWORKS = env.list("COMPUTE_METRICS_NETWORKS", default=[])
 DATABASE_URL = env("DATABASE_URL", default="")
 REDIS_URL = env("REDIS_URL", default="")
 COMPUTE_HOSTS_DATABASE_ADDRESS = env("COMPUTE_HOSTS_DATABASE_ADDRESS", default="")
@@ -126,6 +128,7 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
+    "gpuplatform.request_metrics.MeasureRequests",
     "django.middleware.security.SecurityMiddleware",
     "csp.middleware.CSPMiddleware",
     "gpuplatform.middleware.StreamsInThreads",
@@ -367,7 +370,7 @@ SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = COMPUTE_HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if COMPUTE_HTTPS else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = COMPUTE_HTTPS
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if COMPUTE_HTTPS else None
-SECURE_REDIRECT_EXEMPT = [r"^healthz$"]
+SECURE_REDIRECT_EXEMPT = [r"^(healthz|metrics)$"]
 CSRF_COOKIE_HTTPONLY = True
 X_FRAME_OPTIONS = "DENY"
 # No inline script, style or handler, nothing from elsewhere; the nonce is for the import map and the terminal's styles.

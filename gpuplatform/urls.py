@@ -4,6 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from gpuplatform import views
+from gpuplatform.metrics import metrics
 from pages.overview.summary import home
 from scheduler.views import simulation
 
@@ -21,6 +22,7 @@ urlpatterns = [
     path("webhooks/", include("webhooks.urls")),
     path("", include("endpoints.urls")),
     path("healthz", views.healthz, name="healthz"),
+    path("metrics", metrics, name="metrics"),
     path("admin/login/", views.admin_sign_in),
     path("admin/simulation/", admin.site.admin_view(simulation), name="simulation"),
     path("admin/", admin.site.urls),

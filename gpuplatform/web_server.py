@@ -6,9 +6,11 @@ Does not import Django's applications: a process that is spawned imports this mo
 import multiprocessing
 import multiprocessing.connection
 import os
+import shutil
 import signal
 import socket
 import sys
+import tempfile
 import threading
 from typing import Any, Final
 
@@ -52,10 +54,13 @@ class ServerConfig(Config):
         self._has_platform = has_platform
         self._drain_seconds = drain_seconds
         self._counter_memory = CounterMemory(processes) if processes > 1 else None
+        self.metrics_folder = tempfile.mkdtemp(prefix="gpuplatform-metrics-") if processes > 1 else None
 
     def load(self) -> None:
         """Set Django up, and load what is served."""
         sys.setswitchinterval(SWITCH_SECONDS)
+        if self.metrics_folder:
+            os.environ["PROMETHEUS_MULTIPROC_DIR"] = self.metrics_folder  # read as prometheus_client is imported
         import gpuplatform.asgi  # noqa: F401  # sets Django up, before anything else of it is imported
         from gpuplatform import serving
 
@@ -70,10 +75,14 @@ class ServerConfig(Config):
 def serve(config: ServerConfig, listener: socket.socket) -> None:
     """Serve until SIGTERM or SIGINT. SIGHUP replaces the processes, each once its successor serves."""
     raise_open_file_limit()
-    if config.workers > 1:
-        Multiprocess(config, [listener]).run()
-    else:
-        Server(config).run([listener])
+    try:
+        if config.workers > 1:
+            Multiprocess(config, [listener]).run()
+        else:
+            Server(config).run([listener])
+    finally:
+        if config.metrics_folder:
+            shutil.rmtree(config.metrics_folder, ignore_errors=True)
 
 
 def listener_at(address: Address, *, is_shared: bool = False) -> socket.socket:

@@ -58,7 +58,9 @@ def requesting(url: str) -> Iterator[list[object]]:
 @pytest.fixture(scope="module")
 def web(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """A web server of two processes."""
-    with serving(tmp_path_factory.mktemp("web") / "web.log", COMPUTE_WEB_PROCESSES="2") as running:
+    with serving(
+        tmp_path_factory.mktemp("web") / "web.log", COMPUTE_WEB_PROCESSES="2", COMPUTE_METRICS_NETWORKS="127.0.0.0/8"
+    ) as running:
         yield running
 
 
@@ -69,6 +71,20 @@ def test_processes_are_replaced_without_a_lost_request(web: LiveServer) -> None:
         os.kill(web.pid, signal.SIGHUP)
         until(lambda: len(servers_of(web.pid)) == 2 and not servers_of(web.pid) & before, seconds=2 * SECONDS)
     assert not wrong
+
+
+def test_metrics_count_the_requests_of_all_processes(web: LiveServer) -> None:
+    until(lambda: len(servers_of(web.pid)) == 2, seconds=SECONDS)
+
+    def counted() -> float:
+        text = requests.get(f"{web.url}/metrics", timeout=SECONDS).text
+        lines = [line for line in text.splitlines() if line.startswith("gpuplatform_http_request_seconds_count")]
+        return sum(float(line.split()[-1]) for line in lines if 'view="account_login"' in line)
+
+    before = counted()
+    for _ in range(20):  # each on a connection of its own, which either process may accept
+        requests.get(f"{web.url}/accounts/sign-in/", timeout=SECONDS)
+    assert counted() == before + 20
 
 
 def test_a_process_that_dies_is_started_again(web: LiveServer) -> None:

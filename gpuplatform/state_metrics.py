@@ -1,0 +1,120 @@
+"""What the database says of the platform, as metrics for Prometheus: sessions, capacity, hosts and GPUs.
+
+Every scrape reads it anew, in the same few queries however much there is. Names follow
+https://prometheus.io/docs/practices/naming/: base units, ratios from 0 to 1.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Final
+
+from django.db.models import Count, Min, Sum
+from django.utils import timezone
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from resources.models import Gpu, GpuReading, Host, HostHealth
+from sessions.lifecycle import LIVE, Status
+from sessions.models import GpuShare, Lease, Session
+
+MILLI: Final = 1000
+Sample = tuple[tuple[str, ...], float | None]
+
+
+class StateCollector(Collector):
+    """Collects the state of the platform from its database."""
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the metrics as they are now. Raises django.db.Error where the database does not respond."""
+        now = timezone.now()
+        yield from _sessions(now)
+        yield from _capacity()
+        yield from _hosts(now)
+        yield from _gpus()
+
+
+def state_registry() -> CollectorRegistry:
+    """Return a registry of the platform's state alone."""
+    registry = CollectorRegistry()
+    registry.register(StateCollector())
+    return registry
+
+
+def _sessions(now: datetime) -> Iterator[GaugeMetricFamily]:
+    live = Session.objects.filter(status__in=LIVE).order_by()
+    counted = live.values_list("resource_group__name", "status").annotate(Count("pk"))
+    yield _gauge("sessions", "Sessions that have not ended", ("group", "status"), (((g, s), n) for g, s, n in counted))
+    pending = Session.objects.filter(status=Status.PENDING).order_by()
+    reasons = pending.values_list("resource_group__name", "reason").annotate(Count("pk"))
+    yield _gauge(
+        "sessions_pending", "Waiting sessions by reason", ("group", "reason"), (((g, r), n) for g, r, n in reasons)
+    )
+    oldest = pending.values_list("resource_group__name").annotate(Min("status_at"))
+    yield _gauge(
+        "sessions_pending_oldest_seconds",
+        "For how long the one that waits longest has waited",
+        ("group",),
+        (((group,), (now - since).total_seconds()) for group, since in oldest),
+    )
+
+
+def _capacity() -> Iterator[GaugeMetricFamily]:
+    hosts = list(Host.objects.values_list("group__name").annotate(Sum("cpu"), Sum("memory")).order_by())
+    leases = list(Lease.objects.values_list("host__group__name").annotate(Sum("cpu"), Sum("memory")).order_by())
+    gpus = list(Gpu.objects.filter(is_present=True).values_list("host__group__name").annotate(Count("pk")).order_by())
+    shares = GpuShare.objects.values_list("gpu__host__group__name").annotate(Sum("milli")).order_by()
+    yield _of_groups("cpu_cores", "CPU cores of the hosts", {name: cpu for name, cpu, _ in hosts})
+    yield _of_groups("memory_bytes", "Memory of the hosts", {name: size for name, _, size in hosts})
+    yield _of_groups("gpus", "GPUs of the hosts", dict(gpus))
+    none = dict.fromkeys((name for name, *_ in hosts), 0.0)  # or a group without sessions would have no sample
+    yield _of_groups("cpu_cores_leased", "CPU cores that sessions hold", none | {name: cpu for name, cpu, _ in leases})
+    yield _of_groups(
+        "memory_leased_bytes", "Memory that sessions hold", none | {name: size for name, _, size in leases}
+    )
+    held = {name: milli / MILLI for name, milli in shares}
+    yield _of_groups("gpus_leased", "GPUs that sessions hold, in parts", none | held)
+
+
+def _hosts(now: datetime) -> Iterator[GaugeMetricFamily]:
+    rows = list(Host.objects.values_list("name", "group__name", "status", "is_cordoned", "heartbeat_at"))
+    labels = ("host", "group", "status", "cordoned")
+    described = (((name, group, status, str(cordoned).lower()), 1) for name, group, status, cordoned, _ in rows)
+    yield _gauge("host_info", "One for each host; its labels say how it is", labels, described)
+    silent = (((name,), (now - beat).total_seconds()) for name, _, _, _, beat in rows)
+    yield _gauge("host_heartbeat_age_seconds", "Time since the host's last sign of life", ("host",), silent)
+    faulty = HostHealth.objects.filter(faulty_since__isnull=False).values_list("host__name")
+    yield _gauge(
+        "host_faulty", "Hosts out of service after starts that failed", ("host",), ((row, 1) for row in faulty)
+    )
+
+
+def _gpus() -> Iterator[GaugeMetricFamily]:
+    readings = list(GpuReading.objects.filter(gpu__is_present=True).select_related("gpu__host").order_by())
+
+    def of_each(name: str, text: str, value: Callable[[GpuReading], float | None]) -> GaugeMetricFamily:
+        samples = (((each.gpu.host.name, each.gpu.uuid), value(each)) for each in readings)
+        return _gauge(name, text, ("host", "gpu"), samples)
+
+    yield of_each("gpu_utilization_ratio", "Part of the time in which it computed", _utilization)
+    yield of_each("gpu_memory_used_bytes", "GPU memory in use", lambda reading: reading.memory_used)
+    yield of_each("gpu_memory_bytes", "GPU memory", lambda reading: reading.gpu.memory)
+    yield of_each("gpu_temperature_celsius", "Temperature", lambda reading: reading.temperature)
+    yield of_each("gpu_power_watts", "Power that the GPU draws", lambda reading: reading.power)
+
+
+def _utilization(reading: GpuReading) -> float | None:
+    return None if reading.utilisation is None else reading.utilisation / 100
+
+
+def _of_groups(name: str, text: str, values: Mapping[str, float]) -> GaugeMetricFamily:
+    return _gauge(name, text, ("group",), (((group,), value) for group, value in values.items()))
+
+
+def _gauge(name: str, text: str, labels: tuple[str, ...], samples: Iterable[Sample]) -> GaugeMetricFamily:
+    """Return a metric; what the driver does not tell has no sample."""
+    family = GaugeMetricFamily(f"gpuplatform_{name}", text, labels=labels)
+    for values, value in samples:
+        if value is not None:
+            family.add_metric(values, value)
+    return family
