@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: screenshots help machine ready packages up setup test test-long fgpu lint format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-abuse
+.PHONY: screenshots help machine ready packages up setup test test-long fgpu lint format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -74,6 +74,9 @@ bench-proxy: $(DEV) $(NODE) ## Measure the way to apps against configurable-http
 
 bench-pages: $(DEV) $(NODE) .env ## Measure every page at 1,000 hosts and 10,000 sessions, the list with 8 clients, and clicks in Chromium
 	@$(PYTHON) -m bench.pages $(ARGS)
+
+bench-api: $(DEV) $(NODE) .env ## Measure every endpoint of the API at 1,000 hosts and 10,000 sessions against a view that does nothing
+	@$(PYTHON) -m bench.api $(ARGS)
 
 bench-abuse: $(DEV) $(NODE) .env ## Measure what an honest user notices while others attack
 	@$(PYTHON) -m bench.abuse

@@ -10,7 +10,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.db import connection, transaction
 from django.utils import timezone
 
-from accounts.models import ResourcePolicy, User
+from accounts.models import ApiToken, ResourcePolicy, User
 from resources.models import Gpu, Host, HostStatus, Image, ResourceGroup
 from resources.units import GIB, MIB
 from sessions.lifecycle import Reason, Status
@@ -24,7 +24,7 @@ FAILED: Final = 0.03
 
 
 def main(hosts: int, sessions: int) -> None:
-    """Fill the database and print, as JSON, the login cookies of an administrator and a user, and what they look at."""
+    """Fill the database and print, as JSON, cookies and tokens of an administrator and a user, and what they see."""
     random = Random(1)
     users = _users()
     group = ResourceGroup.objects.create(name="lab", fgpu_per_gpu=2, open_to_all=True)
@@ -40,7 +40,9 @@ def main(hosts: int, sessions: int) -> None:
         cursor.execute("VACUUM ANALYZE")
     running = next(session for session in made if session.status == Status.RUNNING and session.owner == users[1])
     cookies = {"administrator": _login(users[0]), "user": _login(users[1])}
-    print(json.dumps({"cookies": cookies, "session": running.pk, "name": running.name}))
+    tokens = {name: ApiToken.objects.issue(user)[1] for name, user in zip(cookies, users, strict=False)}
+    facts = {"session": running.pk, "name": running.name, "image": images[0].reference}
+    print(json.dumps({"cookies": cookies, "tokens": tokens, **facts}))
 
 
 def _users() -> list[User]:

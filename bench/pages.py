@@ -94,8 +94,11 @@ def main() -> None:
 
 
 @contextmanager
-def running(hosts: int, sessions: int) -> Iterator[tuple[int, dict[str, Any], dict[str, str]]]:
-    """Serve a platform with that many hosts and sessions; give its port, bench/page_world.py's facts, the settings."""
+def running(hosts: int, sessions: int, **variables: str) -> Iterator[tuple[int, dict[str, Any], dict[str, str]]]:
+    """Serve a platform with that many hosts and sessions; give its port, bench/page_world.py's facts, the settings.
+
+    `variables` are further settings.
+    """
     shutil.rmtree(FOLDER, ignore_errors=True)
     FOLDER.mkdir(parents=True)
     environment = os.environ | {
@@ -106,6 +109,7 @@ def running(hosts: int, sessions: int) -> Iterator[tuple[int, dict[str, Any], di
         "REDIS_URL": "",
         "DEBUG": os.environ.get("BENCH_DEBUG", "false"),
         "DJANGO_SETTINGS_MODULE": "bench.page_settings",
+        **variables,
     }
     port = free_port()
     with ExitStack() as stack:
