@@ -84,7 +84,7 @@ _SESSION_TEXTS = {
     "session.pending": _("A session waits"),
     "session.scheduled": _("A session has a host"),
     "session.preparing": _("A session is being prepared"),
-    "session.running": _("A session runs"),
+    "session.running": _("A session is running"),
     "session.terminating": _("A session is being ended"),
     "session.parked": _("A session is parked"),
     "session.terminated": _("A session has ended"),
