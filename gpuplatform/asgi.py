@@ -13,6 +13,7 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
 http = get_asgi_application()  # sets Django up, which must be before the apps' modules are imported
 
+from accounts.socket_tokens import TokenSockets  # noqa: E402
 from endpoints.data_plane import LazyDataPlane  # noqa: E402
 from folders.transfers.handover import TransferMiddleware  # noqa: E402
 from gpuplatform.admission import Admission  # noqa: E402
@@ -28,11 +29,11 @@ from sessions.routing import websocket_urlpatterns  # noqa: E402
 
 def platform_with(counters: ConnectionCounters) -> ProtocolTypeRouter:
     """Return the platform; its limits for each client address hold for all processes that share the counters."""
-    socket_patterns = [*list_patterns, *live_patterns, *websocket_urlpatterns]
+    sockets = URLRouter([*list_patterns, *live_patterns, *websocket_urlpatterns])
     return ProtocolTypeRouter(
         {
             "http": TransferMiddleware(RequestBodies(Admission(cast(Application, http)), counters)),
-            "websocket": SameOrigin(AuthMiddlewareStack(URLRouter(socket_patterns))),
+            "websocket": TokenSockets(sockets, SameOrigin(AuthMiddlewareStack(sockets))),
         }
     )
 

@@ -1,4 +1,4 @@
-"""Check during a websocket's life whether its login session is still valid, so that it ends with the login.
+"""Check during a websocket's life whether its login session or token is still valid, so that it ends with it.
 
 A login ends by signing out, a new password, or a disabled account. Messages (`notify.login_changed`,
 `notify.account_changed`) start a check at once; a check every CHECK_SECONDS covers messages that Redis lost. Only the
@@ -12,11 +12,14 @@ from contextlib import suppress
 from typing import Any, Final
 
 from channels.auth import get_user
+from channels.db import database_sync_to_async
 from django.contrib.auth.models import AnonymousUser
 from django.db import Error
 from redis.exceptions import RedisError
 
+from accounts.credentials import user_of_token
 from accounts.models import User
+from accounts.socket_tokens import SCOPE_KEY
 from proxy.signing import digest
 from sessions import notify
 
@@ -26,16 +29,16 @@ CHECK_SECONDS: Final = 15.0
 
 
 class LoginWatch:
-    """The login session of an authenticated Channels consumer."""
+    """The login session, or the API token, of an authenticated Channels consumer."""
 
     def __init__(self, consumer: Any) -> None:
         self._consumer = consumer
-        self._login = consumer.scope["session"]
+        self._token = consumer.scope.get(SCOPE_KEY)
+        self._login = None if self._token else consumer.scope["session"]
         self._check = asyncio.Event()
-        self._groups = (
-            notify.login_group(digest(str(self._login.session_key))),
-            notify.account_group(consumer.scope["user"].pk),
-        )
+        self._groups = [notify.account_group(consumer.scope["user"].pk)]
+        if self._login:
+            self._groups.append(notify.login_group(digest(str(self._login.session_key))))
 
     async def join(self) -> None:
         """Subscribe to changes of the login, which call the consumer's `login_changed`; that is to call `check`."""
@@ -73,6 +76,8 @@ class LoginWatch:
                     await self._check.wait()
 
     async def _user(self) -> User | AnonymousUser:
+        if self._login is None:
+            return await database_sync_to_async(user_of_token)(self._token) or AnonymousUser()
         login = self._login.__class__(self._login.session_key)  # without cached data
         found: User | AnonymousUser = await get_user({**self._consumer.scope, "session": login})
         return found

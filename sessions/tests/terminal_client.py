@@ -72,7 +72,7 @@ class TerminalClient:
 
 @asynccontextmanager
 async def terminal(
-    session_id: str, cookie: str = "", origin: str = "http://localhost"
+    session_id: str, cookie: str = "", origin: str = "http://localhost", token: str = ""
 ) -> AsyncIterator[TerminalClient]:
     """Open the terminal of a session as a browser with this login cookie would; leave it at the end."""
     communicator: Any = ApplicationCommunicator(
@@ -81,7 +81,10 @@ async def terminal(
             "type": "websocket",
             "path": f"/ws/sessions/{session_id}/terminal/",
             "query_string": b"",
-            "headers": [(b"host", b"localhost"), (b"origin", origin.encode()), (b"cookie", cookie.encode())],
+            "headers": [
+                *((b"host", b"localhost"), (b"origin", origin.encode()), (b"cookie", cookie.encode())),
+                *([(b"authorization", f"Token {token}".encode())] if token else []),
+            ],
             "subprotocols": [],
         },
     )

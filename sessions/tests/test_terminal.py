@@ -11,7 +11,7 @@ from django.contrib.sessions.models import Session as LoginSession
 from django.db import connection
 from django.test import override_settings
 
-from accounts.models import User
+from accounts.models import ApiToken, TokenScope, User
 from hostaccess.services import host_revoked
 from resources.models import Host
 from sessions import login_watch, terminal_freshness
@@ -70,6 +70,27 @@ def session_in(container_id: str, host: Host, owner: User) -> Session:
 async def test_an_anonymous_browser_has_to_sign_in() -> None:
     async with terminal("anything") as client:
         assert await client.closed() == (CloseCode.SIGNED_OUT, "Sign in first.")
+
+
+async def test_a_program_enters_by_its_token(session: Session, owner: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_watch, "CHECK_SECONDS", 0.1)
+    row, token = await sync_to_async(ApiToken.objects.issue)(owner)
+    async with terminal(session.pk, origin="http://evil.example", token=token) as client:
+        await client.type("echo $((6 * 7))\n")
+        await client.read_until("42")
+        await sync_to_async(row.delete)()
+        assert (await client.closed())[0] == CloseCode.SIGNED_OUT
+
+
+async def test_tokens_that_are_not_good_open_nothing(session: Session, owner: User, cookie: str) -> None:
+    _, reading = await sync_to_async(ApiToken.objects.issue)(owner, scope=TokenScope.READ)
+    _, strangers = await sync_to_async(lambda: ApiToken.objects.issue(make_user()))()
+    for token in (reading, "0" * 64, "x"):
+        async with terminal(session.pk, cookie, token=token) as client:
+            assert client.close is not None, "the cookie counts for nothing"
+            assert client.close[1] == "refused"
+    async with terminal(session.pk, token=strangers) as client:
+        assert (await client.closed())[0] == CloseCode.NOT_FOUND
 
 
 async def test_inaccessible_sessions_all_look_the_same(host: Host, cookie: str) -> None:

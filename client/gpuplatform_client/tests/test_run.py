@@ -4,11 +4,9 @@ import shutil
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Self
 from urllib.parse import urlsplit
 from uuid import uuid4
 
@@ -17,6 +15,7 @@ import pytest
 from accounts.models import ApiToken
 from engine.containers import HOST_LABEL
 from gpuplatform_client import Client
+from gpuplatform_client.tests.program import RunningProgram
 from resources.discovery import Machine
 from resources.services import register_host
 from resources.units import GIB
@@ -57,60 +56,6 @@ print("good" if loss.item() < 0.01 else f"bad: {loss.item()}")
 """
 
 
-class Running:
-    """The program while it runs; what it has printed so far."""
-
-    def __init__(self, url: str, token: str, home: Path, *arguments: str) -> None:
-        environment = {
-            **{"HOME": str(home), "PYTHONPATH": str(ROOT / "client"), "PATH": "/usr/bin:/bin", "COLUMNS": "200"},
-            **{"GPUPLATFORM_URL": url, "GPUPLATFORM_TOKEN": token},
-        }
-        self.lines: list[str] = []
-        self.messages: list[str] = []
-        command = [sys.executable, "-m", "gpuplatform_client", *arguments]
-        pipe = subprocess.PIPE
-        self.process = subprocess.Popen(
-            command, env=environment, stdout=pipe, stderr=pipe, text=True, preexec_fn=_take_interrupts
-        )
-        streams = ((self.process.stdout, self.lines), (self.process.stderr, self.messages))
-        self._readers = [threading.Thread(target=_collect, args=each, daemon=True) for each in streams]
-        for reader in self._readers:
-            reader.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self.process.poll() is None:
-            self.process.kill()
-        self.process.wait(SECONDS)
-        for reader in self._readers:
-            reader.join(SECONDS)
-        for stream in (self.process.stdout, self.process.stderr):
-            if stream:
-                stream.close()
-
-    def wait(self) -> int:
-        """Return the exit code."""
-        code = self.process.wait(SECONDS)
-        for reader in self._readers:
-            reader.join(SECONDS)
-        return code
-
-    def has(self, line: str) -> bool:
-        """Return whether the line was printed."""
-        return f"{line}\n" in self.lines
-
-
-def _take_interrupts() -> None:
-    """Undo what a shell does to programs in its background, which ignore interrupts."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-
-
-def _collect(stream: "Iterator[str]", lines: list[str]) -> None:
-    lines.extend(stream)
-
-
 @contextmanager
 def host_and_web(folder: Path) -> Iterator[Relay]:
     """A host with two cores that takes sessions, and the web process behind a relay."""
@@ -133,10 +78,10 @@ def test_output_is_whole_after_the_connection_breaks(tmp_path: Path) -> None:
         common = ("--image", image.reference, "--memory", "256m", "--shared-memory", "16m")
         held = ("run", *common, "--cpu", "2", "--", "sleep", "1000")
         counted = ("run", *common, "--", "bash", "-c", COUNT)
-        with Running(relay.url, token, tmp_path, *held) as holder:
+        with RunningProgram(relay.url, token, tmp_path, *held) as holder:
             until(lambda: run_pass() == 1)
             until(lambda: Session.objects.filter(status=Status.RUNNING).exists())
-            with Running(relay.url, token, tmp_path, *counted) as counting:
+            with RunningProgram(relay.url, token, tmp_path, *counted) as counting:
                 until(lambda: Session.objects.filter(status=Status.PENDING).exists())
                 run_pass()
                 until(lambda: any("PENDING: " in line and "CPU" in line for line in counting.messages))
@@ -185,10 +130,10 @@ def test_training_script_runs_end_to_end(platform: Platform, tmp_path: Path) -> 
             until(lambda: any(image.environment == "PyTorch" for image in client.images()))
             client.create_folder("code")
         for words in (["cp", str(tmp_path / "train.py"), "folder://code/"], ["folders", "ls", "code"]):
-            with Running(relay.url, token, tmp_path, *words) as program:
+            with RunningProgram(relay.url, token, tmp_path, *words) as program:
                 assert program.wait() == 0
         demands = ("--image", "pytorch", "--fgpu", "0.5", "--memory", "4g", "--mount", "code")
-        with Running(relay.url, token, tmp_path, "run", *demands, "--", "python", "code/train.py") as training:
+        with RunningProgram(relay.url, token, tmp_path, "run", *demands, "--", "python", "code/train.py") as training:
             until(lambda: training.has("epoch 149"))
             relay.cut()
             [session] = platform.rows("SELECT container_id FROM compute_session WHERE status = 'RUNNING'")
