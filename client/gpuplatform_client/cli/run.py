@@ -58,23 +58,27 @@ def run(
         preemptible=preemptible or None,
         command=shlex.join(command) if command else None,
     )
+    raise typer.Exit(_carry_out(spec, is_detached=detach, is_dry=dry_run))
+
+
+def _carry_out(spec: LaunchSpec, *, is_detached: bool, is_dry: bool) -> int:
+    """Launch what is asked for, and follow it unless it is detached; return the exit code."""
     with connected(OUTAGE_SECONDS) as client:
         spec = _completed(client, spec)
-        if dry_run:
+        if is_dry:
             _print_estimate(client, spec)
-            return
+            return 0
         [session] = client.launch(spec)
-        if detach:
+        if is_detached:
             output.print(session.id, highlight=False)
-            return
+            return 0
         messages.print(f"Session {session.name} ({session.id}) in {session.resource_group}", highlight=False)
         try:
-            status = _follow(client, session)
+            return _follow(client, session)
         except KeyboardInterrupt:
             client.terminate(session.id)
             messages.print("Interrupted: the session is being ended.")
-            status = INTERRUPTED
-    raise typer.Exit(status)
+            return INTERRUPTED
 
 
 def _completed(client: Client, spec: LaunchSpec) -> LaunchSpec:
