@@ -52,6 +52,7 @@ def main(hosts: int, waiting: int) -> None:
         "db_pass_and_words_seconds": round(explained, 3),
         "db_pass_standing_still_seconds": round(still, 4),
         "db_pass_after_release_seconds": round(statistics.median(committed for committed, _ in found), 4),
+        "db_pass_after_release_worst_seconds": round(max(committed for committed, _ in found), 4),
         "db_pass_after_release_and_words_seconds": round(statistics.median(explained for _, explained in found), 4),
         "db_estimate_first_seconds": round(unknown, 4),  # the first answer of a process reads everything
         "db_estimate_seconds": round(advised, 4),
