@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Final
 
 from django.db import transaction
@@ -117,7 +118,7 @@ def _place(group_id: int, *, is_alone: bool) -> tuple[SchedulerState, int, datet
             capacity_locks.hold_all_limits()
         now = timezone.now()
         state = cache.take(now)
-        placements = state.serve(now)
+        placements = state.serve(now, partial(preemption.grace_of, group_id))
         if placements:
             shared_limits.hold(state, placements)
         placed = services.assign(placements, now) if placements else 0
@@ -136,7 +137,7 @@ def _place_each(group_id: int) -> int:
         capacity_locks.hold_group(group_id)
         capacity_locks.hold_all_limits()
         now = timezone.now()
-        placements = cache.take(now).serve(now)
+        placements = cache.take(now).serve(now, partial(preemption.grace_of, group_id))
         placed, refused = services.assign_each(placements, now)
         services.set_aside(refused, now + REFUSAL_PAUSE)
     return placed

@@ -1,7 +1,7 @@
 """Writes what a pass decides on preemption: who is warned, who ends, who goes on. In the pass's transaction."""
 
 import logging
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import transaction
@@ -16,6 +16,11 @@ from sessions.models import STOP_DURATION, StaleSessionError
 logger = logging.getLogger(__name__)
 
 MAX_CLAIMS: Final = 20  # new ones in a pass; the next one goes on
+
+
+def grace_of(group_id: int) -> timedelta:
+    """Return the time between warning and end in a group; takes one query."""
+    return ResourceGroup.objects.values_list("preemption_grace", flat=True).get(pk=group_id)
 
 
 def settle(group_id: int, state: SchedulerState, now: datetime) -> None:
@@ -35,7 +40,7 @@ def settle(group_id: int, state: SchedulerState, now: datetime) -> None:
 
 def _claim(group_id: int, state: SchedulerState, now: datetime) -> None:
     """Warn preemptible sessions for those of the queue that start sooner by it."""
-    grace = ResourceGroup.objects.values_list("preemption_grace", flat=True).get(pk=group_id)
+    grace = grace_of(group_id)
     for _ in range(MAX_CLAIMS):
         found = state.find_preemption(group_id, now, now + grace + STOP_DURATION)
         if found is None:

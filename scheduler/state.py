@@ -5,8 +5,8 @@ decisions were not written, as when a pass fails, must be dropped.
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Collection, Mapping, Sequence
+from datetime import datetime, timedelta
 from itertools import chain, islice
 from types import MappingProxyType
 from typing import Final
@@ -23,7 +23,7 @@ from scheduler.limit_holders import NOTHING, project_usage_of, usage_of
 from scheduler.snapshot import FullState, OwnWrite, StateChanges, WaitingSession
 from scheduler.wait_status import as_stored, needs_update
 from sessions.lifecycle import Reason
-from sessions.models import WaitStatus
+from sessions.models import STOP_DURATION, WaitStatus
 from sessions.models.group_waits import NOT_TRIED
 from sessions.preemption import StoredClaim
 
@@ -121,19 +121,51 @@ class SchedulerState:
             self._index(request)
             self._unexplained[session_id] = None
 
-    def serve(self, now: datetime) -> list[Placement]:
-        """Place all sessions that can start, by the state as it is known; return their placements."""
+    def serve(self, now: datetime, grace_of: Callable[[], timedelta] | None = None) -> list[Placement]:
+        """Place all sessions that can start, by the state as it is known; return their placements.
+
+        With `grace_of`, the time between warning and end, a preemptible session that would end at once for another one
+        that waits is not placed.
+        """
         claimed = self._serve_claims(now)
         self.enqueue_due(now)
         placements = self.incremental.serve(now)
+        lesser = [placement for placement in placements if self.waiting[placement.session_id].request.is_preemptible]
+        if lesser and grace_of is not None and (futile := self._futile(lesser, now, grace_of())):
+            placements = self._put_off(placements, futile)
         for placement in placements:
             request = self.waiting.pop(placement.session_id).request
             self._remove_from_indexes(request)
             self._touched.add((request.owner_id, request.project_id))
-            group_id = self.incremental.cluster.group_of[placement.host_id]  # of the request or an alternative
-            self._running[request.id] = self.incremental.cluster.groups[group_id].running[request.id]
+            self._running[request.id] = self._placed(placement)
             self.unconfirmed.add(request.id)
         return claimed + placements
+
+    def _futile(self, placements: Sequence[Placement], now: datetime, grace: timedelta) -> set[str]:
+        """Return those placed who would at once be warned, as others that wait fit once they and some more end."""
+        young = [self._placed(placement)._replace(is_preemptible=True) for placement in placements]
+        candidates = Candidates((*self.claims.concerned(), *young))
+        found: set[str] = set()
+        for group_id in {self.incremental.cluster.group_of[placement.host_id] for placement in placements}:
+            group = self.incremental.cluster.groups[group_id]
+            for request in self.incremental.in_order(group_id, now, MAX_CONSIDERED):
+                if request.id in self._unexplained or self._needs_preemption(request, now + grace + STOP_DURATION):
+                    decision = find_preemption(group, request, candidates, now)
+                    found.update(() if decision is None else decision.victim_ids)
+        return found.intersection(placement.session_id for placement in placements)
+
+    def _put_off(self, placements: Sequence[Placement], session_ids: Collection[str]) -> list[Placement]:
+        """Return the placements without those of some sessions, which wait on."""
+        undone = [placement for placement in placements if placement.session_id in session_ids]
+        self.incremental.update([self._placed(placement) for placement in undone], ())
+        for placement in undone:
+            self.incremental.add(self.waiting[placement.session_id].request)
+        return [placement for placement in placements if placement.session_id not in session_ids]
+
+    def _placed(self, placement: Placement) -> RunningSession:
+        """Return the session that the last pass has placed."""
+        group_id = self.incremental.cluster.group_of[placement.host_id]  # of the request or an alternative
+        return self.incremental.cluster.groups[group_id].running[placement.session_id]
 
     def find_preemption(self, group_id: int, now: datetime, starts_at: datetime) -> Preemption | None:
         """Return which sessions of a group should end for one that waits and could start by them at `starts_at`.
@@ -215,9 +247,8 @@ class SchedulerState:
         self._blocked.remove(request.id)
         del self.waiting[request.id]
         self._with_eta.discard(request.id)
-        group_id = self.incremental.cluster.group_of[placement.host_id]
         self._touched.add((request.owner_id, request.project_id))
-        self._running[request.id] = self.incremental.cluster.groups[group_id].running[request.id]
+        self._running[request.id] = self._placed(placement)
         self.unconfirmed.add(request.id)
 
     def _take_hold(self, request: SessionRequest, claim: StoredClaim) -> None:

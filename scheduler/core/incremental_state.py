@@ -170,4 +170,5 @@ class IncrementalState:
         bonus = self._bonus.get((group_id, priority))
         if bonus is None:
             bonus = self._bonus[group_id, priority] = bonus_of(priority, self._rules.get(group_id, DEFAULT))
-        return 0, queued_at - bonus, -priority, queued_at, self._ranks.get(request.id, 0), request.id, position
+        rank = self._ranks.get(request.id, 0)
+        return 0, request.is_preemptible, queued_at - bonus, -priority, queued_at, rank, request.id, position

@@ -3,13 +3,15 @@
 In a FIFO group a point of priority counts as much as waiting for `Rules.ageing`: a session of priority p that joined at
 t ranks as one of priority 0 that joined p * `ageing` earlier. That moment never changes, so waiting never worsens a
 position, and a request that comes much later ranks behind, whatever its priority.
+
+Preemptible requests are served after all others of their group: one that started before would be ended for them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from heapq import heapify, heappop, heapreplace
 
-from scheduler.core.fair_share import STARVING, FairShares, Key
+from scheduler.core.fair_share import STARVING, DueParts, FairShares, Key
 from scheduler.core.types import Association, QueueOrder, Rules, SessionRequest, association_of
 
 Waiting = tuple[int, datetime, int, SessionRequest]  # negated priority, since when, position
@@ -41,7 +43,9 @@ def sequence(
             fair.setdefault(group_id, []).append(request)
         else:
             fifo.append(request)
-    fifo.sort(key=lambda request: request.queued_at - bonus[request.group_id, request.priority])
+    fifo.sort(
+        key=lambda request: (request.is_preemptible, request.queued_at - bonus[request.group_id, request.priority])
+    )
     yield from fifo
     for group_id in sorted(fair):
         shares = shares_of(group_id)
@@ -52,18 +56,21 @@ def fair_sequence(requests: Iterable[SessionRequest], shares: FairShares, now: d
     """Yield the requests of one group by fair share, as in Slurm's Fair Tree: first whose turn it is among the projects
     and the users without one, then whose among the members of the project.
 
-    The sessions of a user, for a project or without one, are ordered by priority, then by time.
+    The sessions of a user, for a project or without one, are ordered by priority, then by time. So are those that are
+    preemptible, after all others.
     """
-    queues: dict[Association, list[Waiting]] = {}
+    parts: tuple[dict[Association, list[Waiting]], ...] = ({}, {})
     for position, request in enumerate(requests):
-        queue = queues.setdefault(association_of(request), [])
+        queue = parts[request.is_preemptible].setdefault(association_of(request), [])
         queue.append((-request.priority, request.queued_at, position, request))
-    for queue in queues.values():
-        queue.sort(reverse=True)
-    tree = _FairTree(queues, shares, now)
-    while tree:
-        yield tree.pop()
-        tree.update()
+    assured = shares.assured(shares.due({*parts[0], *parts[1]}))
+    for queues in parts:
+        for queue in queues.values():
+            queue.sort(reverse=True)
+        tree = _FairTree(queues, shares, now, assured)
+        while tree:
+            yield tree.pop()
+            tree.update()
 
 
 class _FairTree:
@@ -73,9 +80,10 @@ class _FairTree:
     have started something under another branch, the rank is computed again before they are served.
     """
 
-    def __init__(self, queues: dict[Association, list[Waiting]], shares: FairShares, now: datetime) -> None:
-        self._queues, self._shares, self._now = queues, shares, now
-        self._assured = shares.assured(shares.due(queues))
+    def __init__(
+        self, queues: dict[Association, list[Waiting]], shares: FairShares, now: datetime, assured: DueParts
+    ) -> None:
+        self._queues, self._shares, self._now, self._assured = queues, shares, now, assured
         self._members: dict[Association, list[Entry]] = {}
         for member in queues:
             self._members.setdefault(member.branch, []).append(self._entry(member, member))

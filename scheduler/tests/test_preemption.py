@@ -210,3 +210,26 @@ def test_a_victim_that_moves_on_meanwhile_changes_nothing(host: Host, monkeypatc
     monkeypatch.setattr(SchedulerState, "find_preemption", then_it_ends)
     passes.run_pass()
     assert (status(running), Session.objects.get(pk=waiting.pk).claim) == (Status.TERMINATING, None)
+
+
+def test_a_preemptible_session_starts_after_those_it_would_end_for(host: Host) -> None:
+    run_session(host=host, fgpu=1000)
+    older, younger = waits(host, is_preemptible=True), waits(host)
+    passes.run_pass()
+    assert (status(older), status(younger)) == (Status.PENDING, Status.SCHEDULED)
+
+
+def test_a_preemptible_session_fills_no_gap_that_another_ends_it_for(host: Host) -> None:
+    running, large = victim(host), waits(host, 2000)
+    small = waits(host, is_preemptible=True)
+    for _ in range(2):
+        passes.run_pass()
+        assert (status(small), status(large), warned(running)) == (Status.PENDING, Status.PENDING, [True])
+
+
+def test_a_preemptible_session_fills_a_gap_that_helps_nobody(host: Host) -> None:
+    run_session(host=host, fgpu=1000)
+    waits(host, 2000)
+    small = waits(host, is_preemptible=True)
+    passes.run_pass()
+    assert status(small) == Status.SCHEDULED

@@ -83,6 +83,7 @@ class History:
         request = request._replace(
             queued_at=self.now - self.random.randint(0, 3) * QUARTER, priority=self.random.choice((0, 0, 1, 2))
         )
+        request = request._replace(is_preemptible=self.random.random() < 1 / 4)
         if self.random.random() < 1 / 3:
             request = in_several(self.random, request)
         self.waiting[request.id] = request

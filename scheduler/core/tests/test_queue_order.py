@@ -7,6 +7,7 @@ Each test was seen to fail under these faults, planted in the product:
 | waiting_longer_never_means_later_service | last come, first served, in the group or among a user's own |
 | time_alone_never_reorders_a_fifo_group | a point of priority is worth more the longer one has waited |
 | a_point_of_priority_equals_the_groups_ageing | priority counts against its session |
+| preemptible_requests_come_after_all_others | served by time alone, in either order |
 | fairness_splits_gpus_evenly_between_equal_users | a user's share is read once and not after each placement |
 """
 
@@ -38,7 +39,11 @@ def order_served(snapshot: Snapshot, now: datetime) -> list[str]:
 def shuffled(world: Snapshot, random: Random, order: QueueOrder) -> Snapshot:
     """Return `world` with random priorities and joining times, served by `order`."""
     queue = [
-        request._replace(priority=random.randint(0, 3), queued_at=at(-random.randint(0, 12) / 2))
+        request._replace(
+            priority=random.randint(0, 3),
+            queued_at=at(-random.randint(0, 12) / 2),
+            is_preemptible=random.random() < 1 / 4,
+        )
         for request in world.queue
     ]
     rules = {group: replace(rule, queue_order=order, ageing=2 * HOUR) for group, rule in world.rules.items()}
@@ -61,6 +66,17 @@ def test_waiting_longer_never_means_later_service(world: Snapshot, random: Rando
 def test_time_alone_never_reorders_a_fifo_group(world: Snapshot, random: Random) -> None:
     world = shuffled(world, random, QueueOrder.FIFO)
     assert order_served(world, at(0)) == order_served(world, at(random.randint(1, 100)))
+
+
+@many
+@given(worlds(), st.randoms(use_true_random=True), st.sampled_from(QueueOrder))
+def test_preemptible_requests_come_after_all_others(world: Snapshot, random: Random, order: QueueOrder) -> None:
+    world = shuffled(world, random, order)
+    by_id = {request.id: request for request in world.queue}
+    served = [by_id[name] for name in order_served(world, at(0))]
+    for group_id in {host.group_id for host in world.hosts}:
+        preemptible = [request.is_preemptible for request in served if request.group_id == group_id]
+        assert preemptible == sorted(preemptible)
 
 
 def test_a_point_of_priority_equals_the_groups_ageing() -> None:
