@@ -26,10 +26,11 @@ from resources.admin_api.people import (
     PolicyRecordViewSet,
     TokenRecordViewSet,
 )
+from resources.admin_api.user_import import UserImportView
 from resources.api import HostViewSet, ImageViewSet, PresetViewSet, ResourceGroupViewSet
 from restapi.views import ApiView
 from scheduler.api import EstimateView, PlaceView
-from sessions.admin_api import ForceEndView, IdleRuleViewSet, UserAdministrationViewSet
+from sessions.admin_api import ForceEndView, IdleRuleViewSet, RequeueView, UserAdministrationViewSet
 from sessions.api import LimitsView, SessionViewSet
 from sessions.conversion_api import PrivateImageViewSet
 from sessions.host_api import HostDrainView
@@ -101,6 +102,8 @@ v1_patterns = [
     path("sessions/estimate/", EstimateView.as_view()),
     path("sessions/<str:session_id>/place/", PlaceView.as_view()),
     path("admin/sessions/<str:session_id>/force-end/", ForceEndView.as_view(), name="admin-force-end"),
+    path("admin/sessions/<str:session_id>/requeue/", RequeueView.as_view(), name="admin-requeue"),
+    path("admin/users/import/", UserImportView.as_view(), name="admin-user-import"),
     path("usage/", UsageView.as_view()),
     path("", include(app_patterns)),
     path("", include(folder_patterns)),

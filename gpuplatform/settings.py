@@ -360,6 +360,7 @@ SPECTACULAR_SETTINGS = {
         "AnnouncementLevelEnum": "notifications.serializers.LEVELS",
         "EntryKindEnum": "folders.serializers.KINDS",
         "HostStatusEnum": "resources.models.HostStatus.choices",
+        "ProjectRoleEnum": "accounts.models.ProjectRole.values",
     },
 }
 

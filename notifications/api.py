@@ -1,7 +1,7 @@
 """API of notifications, of how the caller is told, and of announcements."""
 
 from dataclasses import asdict
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 from django.db.models import QuerySet
 from drf_spectacular.utils import extend_schema
@@ -24,7 +24,12 @@ from accounts.api import user_of
 from notifications import services
 from notifications.kinds import NoticeKind, Ways
 from notifications.models import Announcement, Notification
-from notifications.serializers import AnnouncementSerializer, NotificationSerializer, PreferenceSerializer
+from notifications.serializers import (
+    AnnouncementQuery,
+    AnnouncementSerializer,
+    NotificationSerializer,
+    PreferenceSerializer,
+)
 from restapi.views import ApiView, ApiViewSet
 
 
@@ -48,24 +53,32 @@ class NotificationViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Notific
 
 
 class AnnouncementViewSet(
-    CreateModelMixin, UpdateModelMixin, DestroyModelMixin, ListModelMixin, ApiViewSet[Announcement]
+    CreateModelMixin,
+    UpdateModelMixin,
+    DestroyModelMixin,
+    ListModelMixin,
+    RetrieveModelMixin,
+    ApiViewSet[Announcement],
 ):
-    """What administrators tell the caller at present, the most serious first; superadmins write them."""
+    """What administrators tell the caller at present, the most serious first; superadmins see all, and write them."""
 
     queryset = Announcement.objects.all()
     serializer_class = AnnouncementSerializer
     lookup_value_regex = r"[0-9]{1,18}"
     http_method_names = ("get", "head", "options", "post", "patch", "delete")
+    query_serializers: ClassVar = {"list": AnnouncementQuery}
 
     def get_queryset(self) -> QuerySet[Announcement]:
-        """Return those that are shown to the caller now; all where one is changed."""
-        found = Announcement.objects.prefetch_related("resource_groups")
-        return found.current().visible_to(user_of(self.request)) if self.action == "list" else found
+        """Return those that are shown to the caller now; for superadmins all, but in the list unless they ask."""
+        found, user = Announcement.objects.prefetch_related("resource_groups"), user_of(self.request)
+        is_of_all = self.query["scope"] == "all" if self.action == "list" else user.is_superuser
+        return found if is_of_all else found.current().visible_to(user)
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check the caller. Raises PermissionDenied where another than a superadmin writes."""
         super().initial(request, *args, **kwargs)
-        if self.action in ("create", "partial_update", "destroy") and not user_of(request).is_superuser:
+        needs_rights = self.action in ("create", "partial_update", "destroy") or self.query.get("scope") == "all"
+        if needs_rights and not user_of(request).is_superuser:
             raise PermissionDenied
 
     def perform_create(self, serializer: BaseSerializer[Announcement]) -> None:

@@ -61,7 +61,15 @@ class LevelField(serializers.Field[int, Any, str, Any]):
         return Announcement.Level[data.upper()].value
 
 
-class AnnouncementSerializer(serializers.ModelSerializer[Announcement]):
+class AnnouncementQuery(serializers.Serializer[Any]):
+    """Which announcements to list."""
+
+    scope = serializers.ChoiceField(
+        choices=["current", "all"], default="current", help_text="all: for superadmins, past and future ones, too"
+    )
+
+
+class AnnouncementSerializer(StrictSerializer, serializers.ModelSerializer[Announcement]):
     """What an administrator tells everybody, or those who may use one of the resource groups."""
 
     level = LevelField(default=Announcement.Level.INFORMATION.value)

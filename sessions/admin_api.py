@@ -21,7 +21,8 @@ from resources.admin_api.people import UserRecordSerializer, UserRecordViewSet
 from resources.admin_api.serializers import RecordSerializer
 from resources.models import ResourceGroup
 from restapi.views import ApiView
-from sessions import account_ends, services
+from sessions import account_ends, requeue, services
+from sessions.errors import RejectedError
 from sessions.idle_preview import Preview, preview
 from sessions.models import IdleRule, Session
 
@@ -100,17 +101,38 @@ class IdleRuleViewSet(RecordViewSet[IdleRule]):
         return Response(PreviewSerializer(preview(self.get_object(), timezone.now())).data)
 
 
-class ForceEndView(ApiView):
-    """Ends a session whose host does not respond; for superadmins."""
+class SuperadminSessionView(ApiView):
+    """Does something to one session; for superadmins."""
+
+    def session(self, request: Request, session_id: str) -> Session:
+        """Return the session, with its status as it is now. Raises PermissionDenied, and Http404."""
+        if not user_of(request).is_superuser:
+            raise PermissionDenied
+        return get_object_or_404(Session.objects.select_related("owner", "host"), pk=session_id)
+
+
+class ForceEndView(SuperadminSessionView):
+    """Ends a session whose host does not respond."""
 
     @extend_schema(request=None, responses={204: None})
     def post(self, request: Request, session_id: str) -> Response:
         """End the session at once, and free its resources without waiting for its host."""
-        user = user_of(request)
-        if not user.is_superuser:
-            raise PermissionDenied
-        session = get_object_or_404(Session.objects.select_related("owner", "host"), pk=session_id)
+        session = self.session(request, session_id)
         if session.is_final:
             raise ValidationError(_("The session has ended."))
-        services.force_end(session, actor=user)
+        services.force_end(session, actor=user_of(request))
+        return Response(status=status.HTTP_204_NO_CONTENT)
+
+
+class RequeueView(SuperadminSessionView):
+    """Returns a session to the queue."""
+
+    @extend_schema(request=None, responses={204: None})
+    def post(self, request: Request, session_id: str) -> Response:
+        """Have a session that has not started yet, or a batch session, wait again, for another host if one fits."""
+        session = self.session(request, session_id)
+        try:
+            requeue.requeue(session, actor=user_of(request))
+        except RejectedError as error:
+            raise ValidationError(list(error.errors.values())) from error
         return Response(status=status.HTTP_204_NO_CONTENT)

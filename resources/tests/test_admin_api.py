@@ -4,17 +4,20 @@ from typing import Any
 
 import pytest
 from django.contrib import admin
+from django.core import mail
 from django.db import connection
 from django.http import HttpRequest
 from django.test import RequestFactory
 from django.test.utils import CaptureQueriesContext
 from django.urls import get_resolver
 
+import accounts.mail
 from accounts.models import ApiToken, AuditEntry, ResourcePolicy, SshKey, User
 from folders.models import StorageRoot
 from resources.admin_api.base import SaveRecords
 from resources.models import BuildState, Host, Image, ImageBuild, ImagePull, Preset, Registry, ResourceGroup
 from resources.units import GIB, MIB
+from sessions.lifecycle import Status
 from sessions.models import Session
 from tests.api import CheckedClient, client_of
 from tests.factories import (
@@ -27,6 +30,7 @@ from tests.factories import (
     make_session,
     make_user,
     run_session,
+    session_in,
 )
 
 pytestmark = pytest.mark.django_db
@@ -38,6 +42,11 @@ LISTS = (
 )
 # What a form of the administration has beside what the API writes, by model.
 ELSEWHERE: dict[str, set[str]] = {"User": {"password1", "password2", "usable_password"}}
+
+
+@pytest.fixture(autouse=True)
+def _mails_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(accounts.mail, "send_soon", accounts.mail.send_now)
 
 
 @pytest.fixture
@@ -341,6 +350,42 @@ def test_a_session_of_a_dead_host_is_ended_by_force(client: CheckedClient) -> No
         (action, {key: value for key, value in changes.items() if key in ("is_active", "status")})
         for action, _, changes in acts()
     ] == [("force end", {"status": ["RUNNING", "TERMINATED"]})]
+
+
+def test_a_session_returns_to_the_queue(client: CheckedClient) -> None:
+    session = session_in(Status.SCHEDULED)
+    url = f"{API}/sessions/{session.pk}/requeue/"
+    assert client_of(session.owner).post(url).status_code == 403
+    assert client.post(url).status_code == 204
+    session.refresh_from_db()
+    assert session.status == "PENDING"
+    refused = client.post(url)
+    assert (refused.status_code, refused.json()["detail"]) == (400, "It holds no place on a host.")
+
+
+def test_users_are_imported_whole_or_not_at_all(client: CheckedClient) -> None:
+    url, table = f"{API}/users/import/", "email,policy\nada@example.org,default\nmina@example.org,"
+    shown = client.post(url, {"csv": f"{table}nothing"}).json()
+    assert (shown["is_applied"], shown["new_count"], shown["error_count"]) == (False, 2, 1)
+    assert shown["rows"][1]["errors"].keys() == {"policy"}
+    refused = client.post(url, {"csv": f"{table}nothing", "apply": True})
+    assert (refused.status_code, refused.json()["errors"].keys()) == (400, {"csv"})
+    assert not User.objects.filter(email="ada@example.org").exists()
+    assert client.post(url, {"csv": f"{table}default", "apply": True}).json()["is_applied"] is True
+    assert len(mail.outbox) == 2
+    assert client_of(make_user()).post(url, {"csv": table}).status_code == 403
+
+
+def test_superadmins_see_all_announcements(client: CheckedClient) -> None:
+    later = {"text": "Power off", "starts_at": "2999-01-01T00:00:00Z"}
+    made = client.post("/api/v1/announcements/", later).json()
+    assert client.post("/api/v1/announcements/", {**later, "colour": "red"}).json()["errors"].keys() == {"colour"}
+    other = client_of(make_user())
+    assert client.get("/api/v1/announcements/").json()["count"] == 0
+    assert client.get("/api/v1/announcements/?scope=all").json()["count"] == 1
+    assert other.get("/api/v1/announcements/?scope=all").status_code == 403
+    one = f"/api/v1/announcements/{made['id']}/"
+    assert (client.get(one).status_code, other.get(one).status_code) == (200, 404)
 
 
 @pytest.mark.parametrize("name", ["users", "images", "hosts", "resource-groups", "presets", "policies", "tokens"])
