@@ -15,7 +15,7 @@ from engine.containers import HOST_LABEL
 from hostworker.enforcement.arbiter import Arbiter
 from hostworker.enforcement.arbiter_folder import ArbiterFolder
 from hostworker.enforcement.programs import Programs
-from resources.models import ResourceGroup
+from resources.models import Host, ResourceGroup
 from resources.units import GIB, MIB
 from sessions import services
 from sessions.errors import RejectedError
@@ -48,8 +48,9 @@ def name(module_db: None) -> Iterator[str]:
     ensure_hook_built()
     ensure_python_image()
     name = f"fgpu-{uuid4().hex[:8]}"
-    with host_worker(name, COMPUTE_SIMULATED_GPUS="2x8GiB"):
+    with host_worker(name, COMPUTE_SIMULATED_GPUS="2x8GiB nvlink=4"):
         wait_until_ready(name)
+        assert Host.objects.get(name=name).gpu_topology["links"] == [["X", "NV4"], ["NV4", "X"]]
         yield name
     remove_containers(f"{HOST_LABEL}={name}")
     shutil.rmtree(folder_of(name).parent, ignore_errors=True)

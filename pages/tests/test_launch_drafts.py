@@ -209,7 +209,10 @@ def test_the_review_says_groups_and_gpus(owner: User, host: Host, image: Image) 
     page = browser_of(owner).post(CHECK, typed | {"min_gpu_memory": "4g"}).content.decode()
     assert 'lab <span class="text-secondary">or</span> other</dd>' in page
     assert "<dt>GPU model</dt><dd>Simulated GPU</dd>" in page
-    assert '<dd>4 GiB <span class="text-secondary">the environment needs 2 GiB</span></dd>' in page
+    assert "<dt>Least GPU memory</dt><dd>4 GiB</dd>" in page
+    assert '<span class="text-secondary">in lab</span>' in page
+    page = browser_of(owner).post(CHECK, typed | {"min_gpu_memory": "1g"}).content.decode()
+    assert '<dd>2 GiB <span class="text-secondary">for the environment</span></dd>' in page
     page = browser_of(owner).post(CHECK, typed | {"is_any_group": "on"}).content.decode()
     assert "or any other group that I may use" in page
 

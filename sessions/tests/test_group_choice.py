@@ -126,4 +126,6 @@ def test_the_wizard_and_the_sessions_page_show_the_groups(
     assert (session.group_choices, session.min_gpu_memory) == ([small.group_id, large.group_id], 10 * GIB)
     wait = {"reason": "NO_CAPACITY", "detail": "Waiting in large.", "eta": None, "eta_reason": ""}
     Session.objects.update(group_waits={str(large.group_id): wait})
-    assert b"<strong>large</strong>: Waiting in large." in client.get(f"/sessions/{session.pk}/").content
+    page = client.get(f"/sessions/{session.pk}/").content
+    assert b"<strong>large</strong>: Waiting in large." in page
+    assert b"<dt>Least GPU memory</dt><dd>10 GiB</dd>" in page
