@@ -142,12 +142,23 @@ class FolderStateFilter(admin.SimpleListFilter):
 class FolderAdmin(admin.ModelAdmin[Folder]):
     """All data folders, with actions that trash, restore and delete them. Nobody sees files here."""
 
-    list_display = ("name", "id", "owner", "root", "used", "used_files", "measured_at", "created_at", "trashed_at")
+    list_display = (
+        "name",
+        "id",
+        "owner",
+        "project",
+        "root",
+        "used",
+        "used_files",
+        "measured_at",
+        "created_at",
+        "trashed_at",
+    )
     list_filter = (FolderStateFilter, "root")
-    list_select_related = ("owner", "root")
-    search_fields = ("id", "name", "owner__email")
+    list_select_related = ("owner", "project", "root")
+    search_fields = ("id", "name", "owner__email", "project__name")
     fields = readonly_fields = (
-        *("id", "name", "owner", "root", "used", "used_files", "measured_at"),
+        *("id", "name", "owner", "project", "root", "used", "used_files", "measured_at"),
         *("created_at", "trashed_at", "deleting_at"),
     )
     inlines = (FolderShareInline,)
@@ -199,11 +210,11 @@ class FolderAdmin(admin.ModelAdmin[Folder]):
     ) -> None:
         """Call the operation with each folder, and say what came of it."""
         count = 0
-        for folder in folders.select_related("owner__policy", "root"):
+        for folder in folders.select_related("owner__policy", "project__policy", "root"):
             try:
                 operation(folder)
             except FolderError as error:
-                names = {"folder": folder, "owner": folder.owner, "problem": from_english(str(error))}
+                names = {"folder": folder, "owner": folder.holder_name, "problem": from_english(str(error))}
                 self.message_user(request, gettext("%(folder)s of %(owner)s: %(problem)s") % names, messages.ERROR)
             else:
                 count += 1

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.api import user_of
+from accounts.models import Project, User
 from folders import quota, roots, services, storage
 from folders.access import require_manager, require_owner
 from folders.models import FOLDER_ID, Folder, FolderQuerySet, FolderShare, StorageRoot
@@ -67,7 +68,7 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Folder]):
         visible: FolderQuerySet = Folder.objects.visible_to(user)
         if self.action == "list":
             visible = self._asked_for()
-        related = visible.select_related("owner__policy", "root").with_rights_of(user)
+        related = visible.select_related("owner__policy", "project__policy", "root").with_rights_of(user)
         return related.annotate(share_count=Count("shares")).order_by("name", "id")
 
     def _asked_for(self) -> FolderQuerySet:
@@ -87,7 +88,8 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Folder]):
         body = NewFolderSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         root = _root_called(body.validated_data.get("root"))
-        folder = services.create(user_of(request), body.validated_data["name"], root)
+        holder = _holder(user_of(request), body.validated_data.get("project"))
+        folder = services.create(holder, body.validated_data["name"], root)
         return self._shown(folder, status.HTTP_201_CREATED)
 
     @extend_schema(request=RenamedFolderSerializer, responses={200: FolderSerializer, 409: CONFLICT})
@@ -171,6 +173,16 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Folder]):
     def _shown(self, folder: Folder, code: int = status.HTTP_200_OK) -> Response:
         """Return the response with the folder as it is now."""
         return Response(self.get_serializer(self.get_queryset().get(pk=folder.pk)).data, status=code)
+
+
+def _holder(user: User, project: str | None) -> User | Project:
+    """Return the user, or the project of this name if they manage it. Raises ValidationError."""
+    if project is None:
+        return user
+    found = Project.objects.managed_by(user).filter(name=project).select_related("policy").first()
+    if found is None:
+        raise ValidationError({"project": ["You manage no project of this name."]})
+    return found
 
 
 def _root_called(name: str | None) -> StorageRoot | None:

@@ -58,7 +58,9 @@ class PreconditionRequiredError(APIException):
 def folder_for(request: Request, folder_id: str) -> Folder:
     """Return the folder of this id, with what rights and quota need. Raises Http404 if the caller may not see it."""
     user = user_of(request)
-    folders = Folder.objects.visible_to(user).select_related("owner__policy", "root").with_rights_of(user)
+    folders = (
+        Folder.objects.visible_to(user).select_related("owner__policy", "project__policy", "root").with_rights_of(user)
+    )
     return get_object_or_404(folders, pk=folder_id)
 
 

@@ -11,7 +11,7 @@ from django.db import models
 from django.db.models import Exists, OuterRef, Q, Subquery
 from django.utils import timezone
 
-from accounts.models import User
+from accounts.models import Membership, Project, ProjectRole, User
 from folders.names import AUTOMOUNT_PREFIX, MAX_NAME_LENGTH, NAME
 from resources.models import Host
 
@@ -21,6 +21,7 @@ def new_folder_id() -> str:
     return base64.b32encode(secrets.token_bytes(10)).decode().lower()
 
 
+PROJECT_NUMBERS: Final = 2**20  # from which the directories of projects are numbered; those of users lie below
 FOLDER_ID: Final = "[a-z2-7]{16}"  # what `new_folder_id` makes, as a regular expression
 
 
@@ -92,14 +93,26 @@ class FolderQuerySet(models.QuerySet["Folder"]):
         return self.filter(deleting_at__isnull=False)
 
     def readable_by(self, user: User) -> "FolderQuerySet":
-        """Return the folders whose files `user` may read: their own, and those that are shared with them."""
+        """Return the folders whose files `user` may read: their own, those of their projects, and those shared."""
         shared = FolderShare.objects.filter(folder=OuterRef("pk"), user=user)
-        return self.filter(Q(owner=user) | Q(Exists(shared), trashed_at=None), deleting_at=None)
+        joined = Membership.objects.filter(project=OuterRef("project"), user=user)
+        theirs = Q(Exists(shared)) | Q(Exists(joined))
+        return self.filter(self.managed_by(user) | Q(theirs, trashed_at=None), deleting_at=None)
+
+    @staticmethod
+    def managed_by(user: User) -> Q:
+        """Return the condition that `user` owns a folder, or manages the project that does."""
+        manages = Membership.objects.filter(project=OuterRef("project"), user=user, role=ProjectRole.MANAGER.value)
+        return Q(owner=user) | Q(Exists(manages))
 
     def with_rights_of(self, user: User) -> "FolderQuerySet":
-        """Return the folders with `shared_read_only`: what a share of `user` says, None without one."""
+        """Return the folders with `shared_read_only`: what a share of `user` says, None without one.
+
+        And with `project_role`: that of `user` in the project that owns the folder.
+        """
         mine = FolderShare.objects.filter(folder=OuterRef("pk"), user=user).values("is_read_only")[:1]
-        return self.annotate(shared_read_only=Subquery(mine))
+        roles = Membership.objects.filter(project=OuterRef("project"), user=user).values("role")[:1]
+        return self.annotate(shared_read_only=Subquery(mine), project_role=Subquery(roles))
 
     def visible_to(self, user: User) -> "FolderQuerySet":
         """Return the folders that `user` may know of: for a superadmin all, else those whose files they may read."""
@@ -107,10 +120,18 @@ class FolderQuerySet(models.QuerySet["Folder"]):
 
 
 class Folder(models.Model):
-    """A data folder: a directory that outlives sessions and is mounted into them."""
+    """A data folder of a user or of a project: a directory that outlives sessions and is mounted into them."""
 
     id = models.CharField(primary_key=True, max_length=16, default=new_folder_id, editable=False)
-    owner = models.ForeignKey(User, on_delete=models.PROTECT, related_name="folders")
+    owner = models.ForeignKey(User, on_delete=models.PROTECT, null=True, blank=True, related_name="folders")
+    project = models.ForeignKey(
+        Project,
+        on_delete=models.PROTECT,
+        null=True,
+        blank=True,
+        related_name="folders",
+        help_text="Whose members use it and whose managers manage it; in place of an owner",
+    )
     name = models.CharField(max_length=MAX_NAME_LENGTH, validators=[RegexValidator(rf"^{NAME.pattern}\Z")])
     root = models.ForeignKey(StorageRoot, on_delete=models.PROTECT, related_name="folders")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -135,6 +156,13 @@ class Folder(models.Model):
             models.UniqueConstraint(
                 fields=("owner", "name"), condition=Q(trashed_at=None), name="folder_live_name_unique"
             ),
+            models.UniqueConstraint(
+                fields=("project", "name"), condition=Q(trashed_at=None), name="folder_live_name_unique_in_project"
+            ),
+            models.CheckConstraint(
+                condition=Q(owner=None, project__isnull=False) | Q(owner__isnull=False, project=None),
+                name="folder_is_of_a_user_or_a_project",
+            ),
             models.CheckConstraint(
                 condition=Q(deleting_at=None) | Q(trashed_at__isnull=False), name="folder_is_trashed_before_deleted"
             ),
@@ -145,8 +173,34 @@ class Folder(models.Model):
 
     @property
     def is_automounted(self) -> bool:
-        """True for a folder that every session of its owner mounts."""
-        return self.name.startswith(AUTOMOUNT_PREFIX)
+        """True for a folder that every session of its owner mounts; those of projects are mounted when asked for."""
+        return self.owner_id is not None and self.name.startswith(AUTOMOUNT_PREFIX)
+
+    @property
+    def holder(self) -> User | Project:
+        """The user or the project that it belongs to, whose quota counts."""
+        holder = self.owner or self.project
+        assert holder is not None  # the database sees to it
+        return holder
+
+    @property
+    def holder_number(self) -> int:
+        """The name of the directory on a root in which the folders of its user or project lie."""
+        return number_of(self.holder)
+
+    @property
+    def holder_name(self) -> str:
+        """What tells its user or project from others in texts and paths: an address, or a project's name."""
+        return self.owner.email if self.owner else str(self.project)
+
+
+def number_of(holder: User | Project) -> int:
+    """Return the number of a user's or project's directory on every root. Raises OverflowError for a user beyond it."""
+    if isinstance(holder, Project):
+        return PROJECT_NUMBERS + holder.pk
+    if holder.pk >= PROJECT_NUMBERS:
+        raise OverflowError(f"user {holder.pk}: numbers from {PROJECT_NUMBERS} on are those of projects")
+    return holder.pk
 
 
 class FolderShare(models.Model):

@@ -1,24 +1,26 @@
-"""Storage of a user on a root against the limits of their policy. One function for pages, API, uploads and admin.
+"""Storage of a user or project on a root against the policy. One function for pages, API, uploads and admin.
 
 A root counts what the user's folders on it take, trash included, as last measured and corrected by what was written
 since, and the whole length of uploads under way.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from django.db.models import Count, F, Sum
 from django.db.models.functions import Greatest
 from django.utils import timezone
 
-from accounts.models import User
+from accounts.models import Project, User
 from folders.errors import StorageQuotaError
 from folders.models import Folder, StorageRoot, Upload
 from resources.units import size_text
 
+Holder = User | Project
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StorageUse:
-    """Storage used by a user on one root, and the limits; None is unlimited."""
+    """Storage used by a user or project on one root, and the limits; None is unlimited."""
 
     used_bytes: int = 0
     used_files: int = 0
@@ -48,32 +50,36 @@ class StorageUse:
         )
 
 
-def storage_use(owner: User, root: StorageRoot) -> StorageUse:
-    """Return what the folders of `owner` take on `root`; two queries."""
-    return storage_uses(owner).get(root.pk) or StorageUse(
-        max_bytes=owner.policy.storage_bytes, max_files=owner.policy.storage_files
-    )
+def storage_use(holder: Holder, root: StorageRoot) -> StorageUse:
+    """Return what the folders of a user or project take on `root`; two queries."""
+    return storage_uses(holder).get(root.pk) or _unused(holder)
 
 
-def storage_uses(owner: User) -> dict[int, StorageUse]:
-    """Return {root id: what the folders of `owner` take there} for the roots with folders of theirs; two queries."""
-    policy = owner.policy
-    folders = Folder.objects.filter(owner=owner).order_by().values("root")
-    uploads = Upload.objects.filter(folder__owner=owner, finished_at=None).order_by().values("folder__root")
+def storage_uses(holder: Holder) -> dict[int, StorageUse]:
+    """Return {root id: what the folders of a user or project take there} for the roots with any; two queries."""
+    column = "project" if isinstance(holder, Project) else "owner"
+    folders = Folder.objects.filter(**{column: holder}).order_by().values("root")
+    uploads = Upload.objects.filter(**{f"folder__{column}": holder}, finished_at=None).order_by().values("folder__root")
     reserved = {
         row["folder__root"]: (row["bytes"], row["files"])
         for row in uploads.annotate(bytes=Sum("length"), files=Count("pk"))
     }
-    uses = {}
+    uses, unused = {}, _unused(holder)
     for row in folders.annotate(bytes=Sum("used_bytes"), files=Sum("used_files")):
         more_bytes, more_files = reserved.get(row["root"], (0, 0))
-        uses[row["root"]] = StorageUse(
-            used_bytes=row["bytes"] + more_bytes,
-            used_files=row["files"] + more_files,
-            max_bytes=policy.storage_bytes,
-            max_files=policy.storage_files,
-        )
+        uses[row["root"]] = replace(unused, used_bytes=row["bytes"] + more_bytes, used_files=row["files"] + more_files)
     return uses
+
+
+def limits_of(holder: Holder) -> tuple[int | None, int | None]:
+    """Return how many bytes and files a user or project may store on each root; a project without a policy: none."""
+    policy = holder.policy
+    return (0, 0) if policy is None else (policy.storage_bytes, policy.storage_files)
+
+
+def _unused(holder: Holder) -> StorageUse:
+    max_bytes, max_files = limits_of(holder)
+    return StorageUse(max_bytes=max_bytes, max_files=max_files)
 
 
 def check_room(folder: Folder, *, add_bytes: int = 0, add_files: int = 0) -> StorageUse:
@@ -82,7 +88,7 @@ def check_room(folder: Folder, *, add_bytes: int = 0, add_files: int = 0) -> Sto
     Raises StorageQuotaError if they may not store this much more; with nothing to add, only where more is used than
     allowed already.
     """
-    use = storage_use(folder.owner, folder.root)
+    use = storage_use(folder.holder, folder.root)
     if _is_over(use.used_bytes + add_bytes, use.max_bytes):
         raise StorageQuotaError(
             f"{_no_room_for(f'{size_text(add_bytes)} more', add_bytes)}The owner's quota on {folder.root} is "

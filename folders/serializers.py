@@ -23,7 +23,12 @@ KINDS = [kind.value for kind in EntryKind]
 class FolderSerializer(serializers.ModelSerializer[Folder]):
     """A data folder; `access` is what the caller may do with its files."""
 
-    owner = serializers.EmailField(source="owner.email", read_only=True)
+    owner = serializers.EmailField(
+        source="owner.email", read_only=True, default=None, allow_null=True, help_text="Null for one of a project"
+    )
+    project = serializers.CharField(
+        source="project.name", read_only=True, default=None, allow_null=True, help_text="To which it belongs instead"
+    )
     root = serializers.CharField(  # type: ignore[assignment]  # the metaclass collects it
         source="root.name", read_only=True
     )
@@ -34,7 +39,18 @@ class FolderSerializer(serializers.ModelSerializer[Folder]):
     class Meta:
         model = Folder
         fields = (
-            *("id", "name", "owner", "root", "access", "is_automounted", "shares", "created_at", "trashed_at"),
+            *(
+                "id",
+                "name",
+                "owner",
+                "project",
+                "root",
+                "access",
+                "is_automounted",
+                "shares",
+                "created_at",
+                "trashed_at",
+            ),
             *("used_bytes", "used_files", "measured_at"),
         )
         read_only_fields = fields
@@ -63,6 +79,9 @@ class NewFolderSerializer(StrictSerializer):
     name = serializers.CharField(trim_whitespace=False, help_text=f"At most {MAX_NAME_LENGTH} characters")
     root = serializers.SlugField(  # type: ignore[assignment]  # the metaclass collects it
         required=False, help_text="Storage root; the default one when left out"
+    )
+    project = serializers.CharField(
+        required=False, max_length=64, help_text="That it belongs to, of those that the caller manages"
     )
 
 

@@ -1,12 +1,12 @@
 """Operations on folders for pages, API and admin: create, rename, trash, delete, share. One transaction each."""
 
 import logging
-from typing import Final
+from typing import Any, Final
 
 from django.db import connection, transaction
 from django.utils import timezone
 
-from accounts.models import User
+from accounts.models import Project, User
 from folders import storage
 from folders.errors import FolderInUseError, FolderRejectedError, FolderStateError
 from folders.files.errors import FilesError
@@ -15,12 +15,13 @@ from folders.names import folder_name_error
 
 logger = logging.getLogger(__name__)
 
+Holder = User | Project  # whose folders share names and a quota
 MAX_SHARES: Final = 200  # of one folder
 PURGE_ENTRIES: Final = 10_000  # that one call removes from the disk; a sweep continues
 
 
-def create(owner: User, name: str, root: StorageRoot | None = None) -> Folder:
-    """Create a folder on `root`, or on the default root, and return it.
+def create(holder: Holder, name: str, root: StorageRoot | None = None) -> Folder:
+    """Create a folder of a user or project on `root`, or on the default root, and return it.
 
     Its directory is made at once where the root is on this machine, else by the first host that mounts it. Raises
     FolderRejectedError with a message per field (`name`, `root`).
@@ -30,11 +31,11 @@ def create(owner: User, name: str, root: StorageRoot | None = None) -> Folder:
         raise FolderRejectedError({"root": "No storage takes new folders at present; ask an administrator."})
     _check_name(name)
     with transaction.atomic():
-        _lock_folders_of(owner)
-        _check_count(owner)
-        _check_free(owner, name)
-        folder = Folder.objects.create(owner=owner, name=name, root=root)
-    logger.info("folder %s: created by user %s on %s", folder.pk, owner.pk, root)
+        lock_folders_of(holder)
+        _check_count(holder)
+        _check_free(holder, name)
+        folder = Folder.objects.create(**_of(holder), name=name, root=root)
+    logger.info("folder %s: created for %s on %s", folder.pk, holder, root)
     if not storage.unavailable_reason(root):
         storage.ensure_directory(folder)
     return folder
@@ -49,11 +50,11 @@ def rename(folder: Folder, name: str) -> None:
     """Rename the folder; sessions keep the path at which it is. Raises FolderRejectedError, FolderStateError."""
     _check_name(name)
     with transaction.atomic():
-        _lock_folders_of(folder.owner)
+        lock_folders_of(folder.holder)
         current = _locked(folder)
         _require_live(current)
         if name != current.name:
-            _check_free(folder.owner, name)
+            _check_free(folder.holder, name)
             current.name = name
             current.save(update_fields=["name"])
     folder.name = name
@@ -82,11 +83,11 @@ def restore(folder: Folder, name: str = "") -> None:
     if name:
         _check_name(name)
     with transaction.atomic():
-        _lock_folders_of(folder.owner)
+        lock_folders_of(folder.holder)
         current = _locked(folder)
         if current.trashed_at is not None:
-            _check_count(folder.owner)
-            _check_free(folder.owner, name or current.name)
+            _check_count(folder.holder)
+            _check_free(folder.holder, name or current.name)
             current.name, current.trashed_at = name or current.name, None
             current.save(update_fields=["name", "trashed_at"])
             logger.info("folder %s: restored", folder.pk)
@@ -130,7 +131,7 @@ def purge(folder: Folder) -> bool:
         return False
     directory = storage.root_directory(folder.root)
     try:
-        directory.expunge(folder.owner_id, folder.pk)
+        directory.expunge(folder.holder_number, folder.pk)
         _forget(folder)
         directory.purge(PURGE_ENTRIES)
     except FilesError as error:
@@ -178,9 +179,15 @@ def _check_name(name: str) -> None:
         raise FolderRejectedError({"name": error})
 
 
-def _lock_folders_of(owner: User) -> None:
-    """Serialize what changes the names and the number of the folders of one owner, until the transaction ends."""
-    User.objects.select_for_update(no_key=True).get(pk=owner.pk)
+def lock_folders_of(holder: Holder) -> None:
+    """Serialize what changes the names, number and reservations of one holder's folders, until the transaction ends."""
+    rows = Project.objects.all() if isinstance(holder, Project) else User.objects.all()
+    rows.select_for_update(no_key=True, of=("self",)).get(pk=holder.pk)
+
+
+def _of(holder: Holder) -> dict[str, Any]:
+    """Return the columns of a folder that say whose it is."""
+    return {"project": holder} if isinstance(holder, Project) else {"owner": holder}
 
 
 def _locked(folder: Folder) -> Folder:
@@ -196,15 +203,22 @@ def _require_live(folder: Folder) -> None:
         raise FolderStateError("The folder is in the trash; restore it first.")
 
 
-def _check_count(owner: User) -> None:
-    most = owner.policy.max_folders
-    if most is not None and Folder.objects.live().filter(owner=owner).count() >= most:
-        raise FolderRejectedError({"name": f"Your policy allows {most} data folders, and you have as many."})
+def _check_count(holder: Holder) -> None:
+    policy = holder.policy
+    if policy is None:
+        raise FolderRejectedError({"name": f"The project {holder} has no policy, which would give it storage."})
+    most = policy.max_folders
+    if most is None or Folder.objects.live().filter(**_of(holder)).count() < most:
+        return
+    if isinstance(holder, Project):
+        raise FolderRejectedError({"name": f"The project's policy allows {most} data folders, and it has as many."})
+    raise FolderRejectedError({"name": f"Your policy allows {most} data folders, and you have as many."})
 
 
-def _check_free(owner: User, name: str) -> None:
-    if Folder.objects.live().filter(owner=owner, name=name).exists():
-        raise FolderRejectedError({"name": f"You have a folder called {name} already."})
+def _check_free(holder: Holder, name: str) -> None:
+    if Folder.objects.live().filter(**_of(holder), name=name).exists():
+        who = f"The project {holder} has" if isinstance(holder, Project) else "You have"
+        raise FolderRejectedError({"name": f"{who} a folder called {name} already."})
 
 
 def _require_unused(folder: Folder) -> None:

@@ -40,10 +40,10 @@ def files_of(folder: Folder) -> FolderFiles:
     directory = root_directory(folder.root)
     try:
         try:
-            return directory.open(folder.owner_id, folder.pk)
+            return directory.open(folder.holder_number, folder.pk)
         except EntryNotFoundError:  # created while its root was elsewhere, and not used in a session yet
-            directory.create(folder.owner_id, folder.pk)
-            return directory.open(folder.owner_id, folder.pk)
+            directory.create(folder.holder_number, folder.pk)
+            return directory.open(folder.holder_number, folder.pk)
     except RootMissingError as error:
         raise StorageUnavailableError(str(error)) from error
 
@@ -51,7 +51,7 @@ def files_of(folder: Folder) -> FolderFiles:
 def ensure_directory(folder: Folder) -> None:
     """Make the directories of the folder on this machine if they are missing. Raises StorageUnavailableError."""
     try:
-        root_directory(folder.root).create(folder.owner_id, folder.pk)
+        root_directory(folder.root).create(folder.holder_number, folder.pk)
     except FilesError as error:
         raise StorageUnavailableError(str(error)) from error
 

@@ -58,7 +58,7 @@ class TusError(APIException):
 
 def folder_for(request: Request, folder_id: str, needed: Access) -> Folder:
     """Return the folder; one that the caller may not even read is 404, one they may not write to 403."""
-    folders = Folder.objects.select_related("owner__policy", "root")
+    folders = Folder.objects.select_related("owner__policy", "project__policy", "root")
     folder = get_object_or_404(folders, pk=folder_id)
     if access(user_of(request), folder) == Access.NONE:
         raise NotFound

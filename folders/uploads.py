@@ -22,6 +22,7 @@ from folders.files.folder_files import FolderFiles
 from folders.files.partial import PartialFile, publish_beside
 from folders.files.paths import display, new_parts_of
 from folders.models import Folder, OnConflict, StorageRoot, Upload
+from folders.services import lock_folders_of
 from folders.storage import files_of
 
 logger = logging.getLogger(__name__)
@@ -40,7 +41,7 @@ def begin(user: User, folder: Folder, path: str, length_bytes: int, on_conflict:
     with files_of(folder) as files:
         replaced_bytes = _check_path(files, path, on_conflict)
         with transaction.atomic():
-            User.objects.select_for_update(no_key=True).get(pk=folder.owner_id)  # one reservation at a time
+            lock_folders_of(folder.holder)  # one reservation at a time
             quota.check_room(folder, add_bytes=max(0, length_bytes - replaced_bytes), add_files=1)
             _check_count(user)
             upload = Upload.objects.create(
@@ -112,14 +113,16 @@ def _expiry() -> datetime:
 def check(upload: Upload) -> None:
     """Raise FolderError if by now the user may not write, or the folder's owner uses more storage than they may."""
     folder = _check_access(upload)
-    if quota.storage_use(folder.owner, folder.root).is_exceeded:
+    if quota.storage_use(folder.holder, folder.root).is_exceeded:
         raise StorageQuotaError("The quota of the folder's owner is used up. Delete files, and empty the trash.")
 
 
 def _check_access(upload: Upload) -> Folder:
     """Return the folder as it is now. Raises FolderError unless the upload still exists and its user may write."""
     current = (
-        Upload.objects.select_related("user", "folder__owner__policy", "folder__root").filter(pk=upload.pk).first()
+        Upload.objects.select_related("user", "folder__owner__policy", "folder__project__policy", "folder__root")
+        .filter(pk=upload.pk)
+        .first()
     )
     if current is None:
         raise FolderStateError("The upload was ended.")

@@ -161,7 +161,13 @@ GRANTS: Final = (
     TableGrant(
         table="accounts_project",
         read="id name description policy_id share_weight is_active created_at",
-        rows="EXISTS (SELECT FROM compute_session mine WHERE mine.project_id = accounts_project.id)",
+        rows="EXISTS (SELECT FROM compute_session mine WHERE mine.project_id = accounts_project.id)"
+        " OR EXISTS (SELECT FROM folders_folder reached WHERE reached.project_id = accounts_project.id)",
+    ),
+    TableGrant(
+        table="accounts_membership",
+        read="id project_id user_id role created_at",
+        rows="EXISTS (SELECT FROM folders_folder reached WHERE reached.project_id = accounts_membership.project_id)",
     ),
     TableGrant(
         table="accounts_user",
@@ -254,7 +260,7 @@ GRANTS: Final = (
     ),
     TableGrant(
         table="folders_folder",
-        read="id owner_id name root_id created_at trashed_at deleting_at used_bytes used_files measured_at"
+        read="id owner_id project_id name root_id created_at trashed_at deleting_at used_bytes used_files measured_at"
         " measure_due_at measure_pause measuring_since",
         update="used_bytes used_files measured_at measure_due_at measure_pause measuring_since",
         rows=_REACHED_FOLDER,

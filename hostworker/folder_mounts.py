@@ -41,7 +41,7 @@ def _source(folder: Folder) -> Path | str:
     try:
         if folder.measured_at is None:  # it may have been created where its storage was out of reach
             ensure_directory(folder)
-        return mount_source(folder.root.path, folder.owner_id, folder.pk)
+        return mount_source(folder.root.path, folder.holder_number, folder.pk)
     except StorageUnavailableError as error:
         return str(error)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Takes folders out of running sessions whose shares were withdrawn, and makes those read-only that became so.
+"""Takes folders out of running sessions whose shares or memberships ended, and makes those read-only that became so.
 
 Shares are looked at every few seconds instead of being followed: a change is found whoever made it, and also by a
 worker that was away.
@@ -11,6 +11,7 @@ from typing import Final
 
 from django.db.models import F
 
+from accounts.models import Membership
 from folders.models import Folder, FolderShare
 from folders.storage import root_directory
 from hostworker import runner
@@ -25,6 +26,7 @@ logger = logging.getLogger(__name__)
 POLL_INTERVAL_SECONDS: Final = 3.0
 MAX_FAILURES: Final = 3  # in a row, after which the session is ended, as its folder cannot be taken out of it
 WITHDRAWN: Final = "Its owner has withdrawn it."
+LEFT: Final = "The owner of this session is no longer a member of the project that it belongs to."
 CANNOT_TAKE_AWAY: Final = "A folder that it mounts was withdrawn, and its host could not take it out of the session."
 
 
@@ -37,20 +39,28 @@ class ShareWatch:
         self._failures: Counter[int] = Counter()  # by mount
 
     def poll(self) -> None:
-        """Compare the mounts with the shares. Raises EngineUnreachableError; the next poll continues.
+        """Compare the mounts with shares and members. Raises EngineUnreachableError; the next poll continues.
 
-        One query where no session mounts a folder of another user, else two.
+        One query where no session mounts a folder that is not its owner's, else three.
         """
         mounted = Mount.objects.filter(session__host=self._host, session__status=Status.RUNNING, problem="")
         foreign = mounted.exclude(folder=None).exclude(folder__owner=F("session__owner"))
-        rows = list(foreign.select_related("session", "folder__root"))
+        rows = list(
+            foreign.select_related("session", "folder__root", "folder__owner", "folder__project").defer(
+                "folder__owner__password"
+            )
+        )
         if not rows:
             return
         shares = FolderShare.objects.filter(folder__in={row.folder_id for row in rows}).order_by()
         rights = {
             (folder_id, user_id): ro for folder_id, user_id, ro in shares.values_list("folder", "user", "is_read_only")
         }
+        projects = {row.folder.project_id for row in rows if row.folder}
+        members = set(Membership.objects.filter(project__in=projects).order_by().values_list("project", "user"))
         for row in rows:
+            if row.folder and (row.folder.project_id, row.session.owner_id) in members:
+                continue
             is_read_only = rights.get((row.folder_id or "", row.session.owner_id))
             if is_read_only is None:
                 self._act(row, is_withdrawn=True)
@@ -73,7 +83,7 @@ class ShareWatch:
                 self._note_failure(row, error)
                 return
         self._failures.pop(row.pk, None)
-        changes = {"problem": WITHDRAWN} if is_withdrawn else {"is_read_only": True}
+        changes = {"problem": LEFT if folder.project_id else WITHDRAWN} if is_withdrawn else {"is_read_only": True}
         Mount.objects.filter(pk=row.pk).update(**changes)
         notify.sessions_changed([(session.pk, session.owner_id, session.project_id)])
         logger.info("session %s: folder %s is %s", session.pk, folder.pk, "taken away" if is_withdrawn else "read-only")
@@ -87,4 +97,4 @@ class ShareWatch:
 
 def _source(folder: Folder) -> Path:
     """Return the directory that sessions mount, unseen: its storage may not answer."""
-    return Path(root_directory(folder.root).files_path(folder.owner_id, folder.pk))
+    return Path(root_directory(folder.root).files_path(folder.holder_number, folder.pk))

@@ -10,10 +10,10 @@ import logging
 from pathlib import Path
 from typing import Final
 
-from accounts.models import User
+from accounts.models import Project, User
 from folders import quota, storage
 from folders.files.kernel_quota import project_number
-from folders.models import Folder, HostRoot, QuotaSupport, StorageRoot
+from folders.models import Folder, HostRoot, QuotaSupport, StorageRoot, number_of
 from folders.quota import StorageUse
 from hostworker import runner
 from hostworker.privileged.base import HostPrivileges
@@ -39,7 +39,9 @@ class StorageQuotas:
         self._runtime = runtime
         self._host = host
         self._privileges = privileges
-        self._limits: dict[tuple[int, int], Limits] = {}  # (root, owner): as last passed to the file system
+        self._limits: dict[
+            tuple[int, int], Limits
+        ] = {}  # (root, number of the holder): as last passed to the file system
 
     def hold_mounts(self) -> None:
         """Make the mounts of users over their quota read-only, and those of others writable; safe to repeat."""
@@ -49,33 +51,34 @@ class StorageQuotas:
         enforced = set(
             HostRoot.objects.filter(host=self._host, quota_support=QuotaSupport.ENFORCED).values_list("root", flat=True)
         )
-        uses: dict[int, dict[int, StorageUse]] = {}  # by owner, then root
-        for mount in mounts.select_related("session", "folder__owner__policy", "folder__root").defer(
-            "folder__owner__password"
-        ):
+        uses: dict[int, dict[int, StorageUse]] = {}  # by number of the holder, then root
+        related = ("session", "folder__owner__policy", "folder__project__policy", "folder__root")
+        for mount in mounts.select_related(*related).defer("folder__owner__password"):
             folder = mount.folder
             if folder is None or not (mount.is_held_read_only or _has_limit(folder)):
                 continue
-            if folder.owner_id not in uses:
-                uses[folder.owner_id] = quota.storage_uses(folder.owner)
-            use = uses[folder.owner_id].get(folder.root_id, StorageUse())
+            if folder.holder_number not in uses:
+                uses[folder.holder_number] = quota.storage_uses(folder.holder)
+            use = uses[folder.holder_number].get(folder.root_id, StorageUse())
             is_over = use.exceeds(TOLERANCE) if folder.root_id in enforced else use.is_exceeded
             if is_over or mount.is_held_read_only:
                 self._hold(mount, folder, use, read_only=is_over)
 
     def limit_owners(self, root: StorageRoot) -> None:
-        """Pass the limits of all owners of folders on the root to its file system. Raises OSError."""
-        for owner in User.objects.filter(folders__root=root).select_related("policy").defer("password").distinct():
-            key, limits = (root.pk, owner.pk), (owner.policy.storage_bytes, owner.policy.storage_files)
+        """Pass the limits of all users and projects with folders on the root to its file system. Raises OSError."""
+        users = User.objects.filter(folders__root=root).select_related("policy").defer("password").distinct()
+        projects = Project.objects.filter(folders__root=root).select_related("policy").distinct()
+        for number, holder in ((number_of(each), each) for each in (*users, *projects)):
+            key, limits = (root.pk, number), quota.limits_of(holder)
             if self._limits.get(key) == limits:
                 continue
-            if self._privileges.limit_storage(Path(root.path), owner.pk, project_number(*key), *limits):
+            if self._privileges.limit_storage(Path(root.path), number, project_number(*key), *limits):
                 self._limits[key] = limits
 
     def _hold(self, mount: Mount, folder: Folder, use: StorageUse, *, read_only: bool) -> None:
         """Change the mount of a session that still runs, unless its right to write has ended meanwhile."""
         session = mount.session
-        source = Path(storage.root_directory(folder.root).files_path(folder.owner_id, folder.pk))
+        source = Path(storage.root_directory(folder.root).files_path(folder.holder_number, folder.pk))
         with runner.container_lock(session.pk):
             current = Mount.objects.filter(pk=mount.pk, problem="", is_read_only=False)
             if not current.filter(session__status=Status.RUNNING).exists():
@@ -97,5 +100,4 @@ class StorageQuotas:
 
 
 def _has_limit(folder: Folder) -> bool:
-    policy = folder.owner.policy
-    return policy.storage_bytes is not None or policy.storage_files is not None
+    return quota.limits_of(folder.holder) != (None, None)

@@ -77,8 +77,8 @@ class OfferedFolder(NamedTuple):
 
 
 def offered_folders(user: User) -> list[OfferedFolder]:
-    """Return the folders that the user may mount, with their owners and roots: their own first; two queries."""
-    folders = list(Folder.objects.readable_by(user).filter(trashed_at=None).select_related("owner", "root"))
+    """Return the folders that the user may mount, with owners and roots: their own first; three queries at most."""
+    folders = list(Folder.objects.readable_by(user).filter(trashed_at=None).select_related("owner", "project", "root"))
     shares = _shares(user.pk, folders)
     folders.sort(key=lambda folder: folder.owner_id != user.pk)
     return [
@@ -236,18 +236,22 @@ def missing_storage_text(group: ResourceGroup, requests: Sequence[MountRequest])
     return f"No host of the resource group {group} has the storage {roots} of {folders} now: choose another group."
 
 
-def _shares(user_id: int, folders: Iterable[Folder]) -> dict[str, bool]:
-    """Return {folder id: whether it is read-only} of those of the folders that are shared with the user."""
+def _shares(user_id: int, folders: Collection[Folder]) -> dict[str, bool]:
+    """Return {folder id: whether it is read-only} of those of the folders that shares or projects let the user use."""
     others = [folder.pk for folder in folders if folder.owner_id != user_id]
     if not others:
         return {}
     shares = FolderShare.objects.filter(folder__in=others, user=user_id).order_by()
-    return dict(shares.values_list("folder_id", "is_read_only"))
+    found = dict(shares.values_list("folder_id", "is_read_only"))
+    if any(folder.project_id for folder in folders):
+        joined = Folder.objects.filter(pk__in=others, project__memberships__user=user_id).order_by()
+        found |= dict.fromkeys(joined.values_list("pk", flat=True), False)
+    return found
 
 
 def _access_problem(user_id: int, folder: Folder, shares: dict[str, bool]) -> str | None:
     if folder.owner_id != user_id and folder.pk not in shares:
-        return "it is neither yours nor shared with you."
+        return "it is neither yours nor of a project of yours nor shared with you."
     return "it is in the trash." if folder.trashed_at is not None else None
 
 

@@ -113,7 +113,7 @@ class DataFolders:
         if not name:
             raise EntryNotFoundError("Each data folder has the quota of its owner; name a folder.")
         folder = self._rights.folder(name, Access.READ)
-        return quota.storage_use(folder.owner, folder.root)
+        return quota.storage_use(folder.holder, folder.root)
 
 
 def normal_path(path: str) -> str:

@@ -2,6 +2,7 @@
 
 /<name>              a folder of the user's own
 /<name>@<e-mail>     one that its owner shares with them
+/<name>@<project>    one of a project of theirs
 """
 
 import time
@@ -61,7 +62,7 @@ class FolderRights:
                 raise FolderAccessError("This account is disabled.")
             folders = Folder.objects.live().readable_by(user).with_rights_of(user)
             rights: dict[str, _Right] = {}
-            for folder in folders.select_related("owner__policy", "root").order_by("pk"):
+            for folder in folders.select_related("owner__policy", "project__policy", "root").order_by("pk"):
                 rights.setdefault(_name_for(user, folder), _Right(folder, access.access(user, folder)))
             self._rights, self._looked_up_at = rights, time.monotonic()
         return self._rights
@@ -71,4 +72,4 @@ def _name_for(user: User, folder: Folder) -> str:
     """Return the folder's name in the tree of `user`; a folder's own name never has an @."""
     if folder.owner_id == user.pk:
         return folder.name
-    return f"{folder.name}@{folder.owner.email}".replace("/", "_")
+    return f"{folder.name}@{folder.holder_name}".replace("/", "_")

@@ -43,6 +43,12 @@ def make_project(*members: User, managers: Iterable[User] = (), **overrides: Any
     return project
 
 
+def owner_of(folder: Folder) -> User:
+    """Return the owner of a folder that is no project's."""
+    assert folder.owner is not None
+    return folder.owner
+
+
 def make_group(**overrides: Any) -> ResourceGroup:
     """Return an active group that everybody may use, with 2 fGPU per GPU."""
     fields = {"name": f"group-{next(_numbers)}", "fgpu_per_gpu": 2, "open_to_all": True}
@@ -197,8 +203,10 @@ def make_root(*hosts: Host, **overrides: Any) -> StorageRoot:
 
 
 def make_folder(owner: User | None = None, **overrides: Any) -> Folder:
-    """Return the row of a folder, without a directory; owner and root are made unless given."""
-    fields: dict[str, Any] = {"name": f"folder-{next(_numbers)}", "owner": owner or make_user()} | overrides
+    """Return the row of a folder, without a directory; owner, unless a project is given, and root are made."""
+    fields: dict[str, Any] = {"name": f"folder-{next(_numbers)}"} | overrides
+    if "project" not in fields:
+        fields["owner"] = owner or make_user()
     if "root" not in fields:
         fields["root"] = make_root()
     return Folder.objects.create(**fields)

@@ -166,7 +166,7 @@ def _folders(world: PageWorld, directory: Path, hosts: list[Any]) -> None:
     root = make_root(*hosts, name="data", path=str(directory), is_default=True)
     storage.prepare_root(root)
     folder = folder_services.create(world.admin, "mnist", root)
-    files = Path(storage.root_directory(root).folder_path(folder.owner_id, folder.pk)) / "files"
+    files = Path(storage.root_directory(root).folder_path(folder.holder_number, folder.pk)) / "files"
     (files / "runs").mkdir()
     (files / "train.py").write_text("print('hello')\n")
     (files / "results.ipynb").write_text(NOTEBOOK)

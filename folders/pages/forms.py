@@ -1,11 +1,11 @@
 """Forms of data folders. What is allowed is decided by the services; their refusals appear at the fields."""
 
 from collections.abc import Callable
-from typing import ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 from django import forms
 
-from accounts.models import User
+from accounts.models import Project, ProjectRole, User
 from folders import services
 from folders.errors import FolderError, FolderRejectedError
 from folders.models import Folder, FolderShare, StorageRoot
@@ -34,16 +34,24 @@ class CreateFolderForm(_ServiceForm):
     """Name and storage root of a new folder."""
 
     name = forms.CharField(max_length=200, error_messages={"required": "A folder needs a name."})
+    project = forms.ModelChoiceField(Project.objects.none(), required=False)
     root = forms.ModelChoiceField(
         StorageRoot.objects.filter(is_enabled=True),
         required=False,
         error_messages={"invalid_choice": "This storage is not offered any more. Choose another one."},
     )
 
-    def save(self, owner: User) -> Folder | None:
+    def __init__(self, owner: User, data: Any = None) -> None:
+        """Offer the projects that the user manages."""
+        super().__init__(data)
+        self.owner = owner
+        offered = Project.objects.filter(memberships__user=owner, memberships__role=ProjectRole.MANAGER.value)
+        cast(forms.ModelChoiceField[Project], self.fields["project"]).queryset = offered.select_related("policy")
+
+    def save(self) -> Folder | None:
         """Create and return the folder; None if it is refused."""
         name, root = self.cleaned_data["name"], self.cleaned_data["root"]
-        return self.ask(lambda: services.create(owner, name, root))
+        return self.ask(lambda: services.create(self.cleaned_data["project"] or self.owner, name, root))
 
 
 class RenameFolderForm(_ServiceForm):

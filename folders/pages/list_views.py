@@ -58,8 +58,8 @@ def folder_list(request: UserRequest) -> HttpResponse:
 @vary_on_headers("HX-Request")
 def create(request: UserRequest) -> HttpResponse:
     """Ask for name and storage of a new folder, or create it and open it."""
-    form = CreateFolderForm(request.POST or None)
-    if request.method == "POST" and form.is_valid() and (folder := form.save(request.user)):
+    form = CreateFolderForm(request.user, request.POST or None)
+    if request.method == "POST" and form.is_valid() and (folder := form.save()):
         return _go(request, reverse("folders:browse", args=[folder.pk]))
     roots = queries.root_choices()
     context = {"form": form, "roots": roots, "platform_problem": platform_problem()}

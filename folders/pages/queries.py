@@ -51,18 +51,18 @@ class RootChoice:
 
 
 def in_tab(user: User, tab: FolderTab) -> FolderQuerySet:
-    """Return the user's folders, those shared with them, or those in the user's trash."""
+    """Return the user's folders, those of projects and shared with them, or those that they manage in the trash."""
+    if tab == FolderTab.MINE:
+        return Folder.objects.live().filter(owner=user)
     if tab == FolderTab.SHARED:
-        shares = FolderShare.objects.filter(folder=OuterRef("pk"), user=user)
-        return Folder.objects.live().filter(Exists(shares)).exclude(owner=user)
-    own = Folder.objects.filter(owner=user)
-    return own.live() if tab == FolderTab.MINE else own.exclude(trashed_at=None).filter(deleting_at=None)
+        return Folder.objects.live().readable_by(user).exclude(owner=user)
+    return Folder.objects.trashed().filter(Folder.objects.managed_by(user))
 
 
 def listed(user: User, tab: FolderTab, sort: str) -> FolderQuerySet:
     """Return the folders of a tab with `session_count`, `share_count` and, if shared with the user, `is_read_only`."""
     my_share = FolderShare.objects.filter(folder=OuterRef("pk"), user=user).values("is_read_only")[:1]
-    folders = in_tab(user, tab).select_related("root", "owner")
+    folders = in_tab(user, tab).select_related("root", "owner", "project")
     return folders.annotate(
         share_count=Count("shares", distinct=True),
         session_count=Count("mounts__session", filter=MOUNTED, distinct=True),

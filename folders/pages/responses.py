@@ -9,7 +9,7 @@ from django.shortcuts import redirect, render
 from django_htmx.http import trigger_client_event
 
 from accounts.requests import UserRequest
-from folders.access import Access, access
+from folders.access import Access, access, manages
 from folders.models import Folder
 from translation.english import from_english
 
@@ -27,15 +27,16 @@ class OpenedFolder:
 
 def open_folder(request: UserRequest, folder_id: str, *, to_write: bool = False) -> OpenedFolder:
     """Return the folder. Raises Http404 for users who may not read it, or with `to_write` may not change it."""
-    folder = Folder.objects.readable_by(request.user).select_related("root", "owner").filter(pk=folder_id).first()
+    readable = Folder.objects.readable_by(request.user).select_related("root", "owner", "project")
+    folder = readable.with_rights_of(request.user).filter(pk=folder_id).first()
     right = access(request.user, folder) if folder else Access.NONE
     if folder is None or right < (Access.WRITE if to_write else Access.READ):
         raise Http404
-    return OpenedFolder(folder, right >= Access.WRITE and folder.trashed_at is None, folder.owner_id == request.user.pk)
+    return OpenedFolder(folder, right >= Access.WRITE and folder.trashed_at is None, manages(request.user, folder))
 
 
 def open_own_folder(request: UserRequest, folder_id: str) -> Folder:
-    """Return the folder. Raises Http404 unless the user owns it."""
+    """Return the folder. Raises Http404 unless the user owns it, or manages its project."""
     opened = open_folder(request, folder_id)
     if not opened.is_owner:
         raise Http404

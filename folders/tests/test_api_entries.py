@@ -25,7 +25,7 @@ def folder(owner: User, root: StorageRoot) -> Folder:
 @pytest.fixture
 def files(folder: Folder) -> Path:
     """The directory that sessions mount."""
-    return Path(storage.root_directory(folder.root).files_path(folder.owner_id, folder.pk))
+    return Path(storage.root_directory(folder.root).files_path(folder.holder_number, folder.pk))
 
 
 def url_of(folder: Folder, part: str = "entries") -> str:

@@ -31,7 +31,7 @@ def folder(owner: User, root: StorageRoot) -> Folder:
 @pytest.fixture
 def files(folder: Folder) -> Path:
     """The directory of the folder's files."""
-    return Path(storage.root_directory(folder.root).files_path(folder.owner_id, folder.pk))
+    return Path(storage.root_directory(folder.root).files_path(folder.holder_number, folder.pk))
 
 
 @pytest.fixture

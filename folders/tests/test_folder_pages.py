@@ -13,7 +13,7 @@ from folders import services
 from folders.models import Folder, StorageRoot
 from resources.units import GIB
 from sessions.models import Mount
-from tests.factories import make_folder, make_host, make_policy, make_root, make_user, run_session
+from tests.factories import make_folder, make_host, make_policy, make_root, make_user, owner_of, run_session
 from tests.web import HTMX, browser_of, text_of
 
 pytestmark = pytest.mark.django_db
@@ -157,7 +157,7 @@ def test_a_share_can_be_left(browser: Client, owner: User, root: StorageRoot) ->
     folder = make_folder(root=root)
     services.share(folder, owner)
     path = f"/folders/{folder.pk}/leave/"
-    assert folder.owner.email in text_of(browser, path)
+    assert owner_of(folder).email in text_of(browser, path)
     assert browser.post(path).headers["Location"] == "/folders/?tab=shared"
     assert not folder.shares.exists()
 

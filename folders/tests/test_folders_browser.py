@@ -35,7 +35,7 @@ def folder(owner: User, root: StorageRoot) -> Folder:
 @pytest.fixture
 def directory(folder: Folder) -> Path:
     """The directory of the folder on its root."""
-    return Path(storage.root_directory(folder.root).folder_path(folder.owner_id, folder.pk))
+    return Path(storage.root_directory(folder.root).folder_path(folder.holder_number, folder.pk))
 
 
 @pytest.fixture

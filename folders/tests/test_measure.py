@@ -49,7 +49,7 @@ def files(folder: Folder) -> Iterator[FolderFiles]:
 
 def write(folder: Folder, path: str, length: int) -> None:
     """Write a file as a session does."""
-    target = Path(storage.root_directory(folder.root).files_path(folder.owner_id, folder.pk), path)
+    target = Path(storage.root_directory(folder.root).files_path(folder.holder_number, folder.pk), path)
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_bytes(os.urandom(length))
 
@@ -79,7 +79,7 @@ def test_a_new_folder_is_measured_once(root: StorageRoot, folder: Folder) -> Non
 
 
 def test_holes_and_second_links_take_no_space(root: StorageRoot, folder: Folder) -> None:
-    path = Path(storage.root_directory(root).files_path(folder.owner_id, folder.pk))
+    path = Path(storage.root_directory(root).files_path(folder.holder_number, folder.pk))
     with open(path / "sparse", "wb") as sparse:
         sparse.truncate(2**40)
     os.link(path / "sub" / "file", path / "again")
@@ -170,7 +170,7 @@ def test_old_trash_and_drafts_are_removed_and_young_stay(
         write(folder, name, 10)
         files.trash.put(name, now - timedelta(days=age))
         os.close(files.staging.open(f"text-{name}", create=True))
-    staging = Path(storage.root_directory(root).folder_path(folder.owner_id, folder.pk), "uploads")
+    staging = Path(storage.root_directory(root).folder_path(folder.holder_number, folder.pk), "uploads")
     os.utime(staging / "text-old", (0, 0))
     for _ in range(2):
         measure_all(root)
@@ -183,7 +183,7 @@ def test_old_trash_and_drafts_are_removed_and_young_stay(
 def test_folders_are_deleted_once_they_expire_in_the_trash(
     root: StorageRoot, folder: Folder, settings: Settings
 ) -> None:
-    path = Path(storage.root_directory(root).folder_path(folder.owner_id, folder.pk))
+    path = Path(storage.root_directory(root).folder_path(folder.holder_number, folder.pk))
     services.trash(folder)
     Folder.objects.update(trashed_at=timezone.now() - timedelta(days=31))
     settings.COMPUTE_TRASH_DAYS = 0
@@ -199,7 +199,7 @@ def test_folders_are_deleted_once_they_expire_in_the_trash(
 
 def test_a_removal_that_was_begun_elsewhere_is_finished(root: StorageRoot, folder: Folder) -> None:
     Folder.objects.update(trashed_at=timezone.now(), deleting_at=timezone.now())
-    storage.root_directory(root).expunge(folder.owner_id, folder.pk)
+    storage.root_directory(root).expunge(folder.holder_number, folder.pk)
     sweeps.sweep(root)
     assert not Folder.objects.exists()
     assert not [path for path in Path(root.path).rglob("*") if path.is_file() and path.name != ".gpuplatform-root"]

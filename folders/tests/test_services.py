@@ -26,7 +26,7 @@ from folders.files.layout import RootDirectory
 from folders.models import Folder, StorageRoot
 from sessions.lifecycle import Reason, Status
 from sessions.models import Mount
-from tests.factories import make_folder, make_policy, make_root, make_session, make_user
+from tests.factories import make_folder, make_policy, make_root, make_session, make_user, owner_of
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def folder(owner: User) -> Folder:
 
 
 def directory_of(folder: Folder) -> Path:
-    return Path(storage.root_directory(folder.root).folder_path(folder.owner_id, folder.pk))
+    return Path(storage.root_directory(folder.root).folder_path(folder.holder_number, folder.pk))
 
 
 def mount(folder: Folder, **fields: object) -> Mount:
@@ -92,12 +92,12 @@ def test_a_deletion_cut_off_goes_on(folder: Folder, monkeypatch: pytest.MonkeyPa
         patch.setattr(RootDirectory, "expunge", die)
         with pytest.raises(KeyboardInterrupt):
             services.delete_forever(folder)
-    assert list(Folder.objects.visible_to(folder.owner)) == []
-    assert access(folder.owner, folder) == Access.NONE
+    assert list(Folder.objects.visible_to(owner_of(folder))) == []
+    assert access(owner_of(folder), folder) == Access.NONE
     for operation in (services.trash, services.restore, services.delete_forever):
         with pytest.raises(FolderStateError, match="was deleted"):
             operation(folder)
-    storage.root_directory(folder.root).expunge(folder.owner_id, folder.pk)  # and cut off again
+    storage.root_directory(folder.root).expunge(folder.holder_number, folder.pk)  # and cut off again
     assert services.purge(Folder.objects.deleting().get())
     assert not Folder.objects.exists()
 
@@ -148,7 +148,7 @@ def test_rights_by_role(folder: Folder) -> None:
     gone = services.share(folder, make_user()).user
     gone.is_active = False
     rights = {
-        folder.owner: Access.WRITE,
+        owner_of(folder): Access.WRITE,
         reader: Access.READ,
         gone: Access.NONE,
         make_user(): Access.NONE,
@@ -192,7 +192,7 @@ def test_quota_counts_folders_trash_and_uploads_on_a_root(root: StorageRoot) -> 
 
 def test_a_policy_without_limits_lets_everything_in(folder: Folder) -> None:
     quota.check_room(folder, add_bytes=2**60, add_files=2**40)
-    assert quota.storage_use(folder.owner, folder.root).left_bytes is None
+    assert quota.storage_use(owner_of(folder), folder.root).left_bytes is None
 
 
 def at_once(*operations: Callable[[], object]) -> list[str]:

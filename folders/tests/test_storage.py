@@ -53,7 +53,7 @@ def test_a_path_with_spaces_is_refused_in_words(settings: Settings, tmp_path: Pa
 
 def test_directories_above_the_files_are_private(root: StorageRoot) -> None:
     folder = services.create(make_user(), "data")
-    files = Path(storage.root_directory(root).files_path(folder.owner_id, folder.pk))
+    files = Path(storage.root_directory(root).files_path(folder.holder_number, folder.pk))
     assert (files.stat().st_uid, files.stat().st_mode & 0o777) == (1000, 0o755)
     for above in (files.parent, files.parent.parent, Path(root.path)):
         assert above.stat().st_mode & 0o077 == 0

@@ -31,7 +31,7 @@ from folders.storage import files_of
 from folders.tests.transfers import BODY, TUS, TransferClient, files_dir, folder_on_disk, metadata, uploads_dir
 from folders.transfers.incoming import UploadBody
 from proxy.asgi_request import Message
-from tests.factories import make_user
+from tests.factories import make_user, owner_of
 from tests.live import LiveServer, login_cookie
 from tests.wait import SECONDS, until
 
@@ -234,7 +234,7 @@ def test_quota_is_reserved_by_one_upload_at_a_time(tmp_path: Path, monkeypatch: 
 
     def begin(number: int) -> bool:
         try:
-            uploads.begin(folder.owner, folder, f"{number}", 60, OnConflict.REFUSE)
+            uploads.begin(owner_of(folder), folder, f"{number}", 60, OnConflict.REFUSE)
         except StorageQuotaError:
             return False
         finally:
@@ -247,9 +247,9 @@ def test_quota_is_reserved_by_one_upload_at_a_time(tmp_path: Path, monkeypatch: 
 
 def test_uploads_under_way_are_limited(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(uploads, "MAX_UNDER_WAY", 1)
-    uploads.begin(folder.owner, folder, "a", 1, OnConflict.REFUSE)
+    uploads.begin(owner_of(folder), folder, "a", 1, OnConflict.REFUSE)
     with pytest.raises(StorageQuotaError, match="not finished"):
-        uploads.begin(folder.owner, folder, "b", 1, OnConflict.REFUSE)
+        uploads.begin(owner_of(folder), folder, "b", 1, OnConflict.REFUSE)
 
 
 def test_upload_can_be_ended(client_: TransferClient, folder: Folder) -> None:
@@ -298,7 +298,7 @@ def test_strangers_and_readers_cannot_upload(client_: TransferClient, folder: Fo
 
 def test_login_session_needs_the_csrf_token(server: LiveServer, folder: Folder) -> None:
     browser = requests.Session()
-    cookie = login_cookie(folder.owner, server.url)
+    cookie = login_cookie(owner_of(folder), server.url)
     browser.cookies.set(cookie["name"], cookie["value"])
     browser.cookies.set("gp_csrf", "c" * 32)
     address = f"{server.url}/api/v1/folders/{folder.pk}/uploads/"

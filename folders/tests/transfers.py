@@ -11,7 +11,7 @@ from django.urls import reverse
 from accounts.models import ApiToken, User
 from folders import storage
 from folders.models import Folder
-from tests.factories import make_folder, make_root, make_user
+from tests.factories import make_folder, make_root, make_user, owner_of
 from tests.live import LiveServer
 from tests.wait import SECONDS
 
@@ -30,7 +30,7 @@ def folder_on_disk(tmp_path: Path, owner: User | None = None, **fields: Any) -> 
 
 def files_dir(folder: Folder) -> Path:
     """Return the directory of the folder's files."""
-    return Path(storage.root_directory(folder.root).files_path(folder.owner_id, folder.pk))
+    return Path(storage.root_directory(folder.root).files_path(folder.holder_number, folder.pk))
 
 
 def uploads_dir(folder: Folder) -> Path:
@@ -50,7 +50,7 @@ class TransferClient:
     def __init__(self, server: LiveServer, folder: Folder, user: User | None = None) -> None:
         self._server = server
         self._folder = folder
-        _, token = ApiToken.objects.issue(user or folder.owner)
+        _, token = ApiToken.objects.issue(user or owner_of(folder))
         self.headers = {"Authorization": f"Token {token}"}
 
     def begin(self, path: str, length: int, conflict: str = "", **options: Any) -> requests.Response:

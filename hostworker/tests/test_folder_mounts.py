@@ -17,7 +17,7 @@ from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.mounts import MountRequest
 from sessions.tests.launch_requests import make_launch_request
-from tests.factories import lease_session, make_folder, make_host, make_root, make_user
+from tests.factories import lease_session, make_folder, make_host, make_root, make_user, owner_of
 
 pytestmark = pytest.mark.django_db
 
@@ -42,14 +42,14 @@ def root(host: Host, tmp_path: Path) -> StorageRoot:
 
 def made(folder: Folder) -> Path:
     """Make the folder's directory, and return it."""
-    files = Path(folder.root.path, str(folder.owner_id), folder.pk, "files")
+    files = Path(folder.root.path, str(folder.holder_number), folder.pk, "files")
     files.mkdir(parents=True)
     return files
 
 
 def started(runtime: MemoryRuntime, host: Host, folder: Folder, *asked: MountRequest) -> Session:
     """Start a session of the folder's owner."""
-    (session,) = services.submit(folder.owner, make_launch_request(host, mounts=asked))
+    (session,) = services.submit(owner_of(folder), make_launch_request(host, mounts=asked))
     lease_session(session, host)
     start_session(runtime, session.pk, session.attempt)
     session.refresh_from_db()
@@ -169,6 +169,6 @@ class TestShareWatch:
 def test_a_link_in_place_of_a_folder_is_not_followed(runtime: MemoryRuntime, host: Host, root: StorageRoot) -> None:
     data, victim = make_folder(root=root, name="data"), make_folder(root=root, owner=make_user(), name="victim")
     made(data).rmdir()
-    Path(root.path, str(data.owner_id), data.pk, "files").symlink_to(made(victim))
+    Path(root.path, str(data.holder_number), data.pk, "files").symlink_to(made(victim))
     session = started(runtime, host, data, MountRequest(folder=data))
     assert session.reason == Reason.MOUNT_FAILED

@@ -15,7 +15,7 @@ from hostworker.storage_quota import StorageQuotas
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from resources.models import Host
 from sessions.models import Mount
-from tests.factories import make_host, make_policy, make_session, make_user, run_session
+from tests.factories import make_host, make_policy, make_session, make_user, owner_of, run_session
 from tests.shell_image import ensure_shell_image
 from tests.wait import until
 
@@ -67,7 +67,7 @@ def mount(folder: Folder, host: Host) -> Mount:
 def start(runtime: Runtime, mount: Mount, image: str = "tiny") -> None:
     """Start the session's container with the folder in it."""
     assert mount.folder
-    source = Path(storage.root_directory(mount.folder.root).files_path(mount.folder.owner_id, mount.folder.pk))
+    source = Path(storage.root_directory(mount.folder.root).files_path(mount.folder.holder_number, mount.folder.pk))
     folders = (FolderMount(source=source, target=mount.path),)
     key = {"session": mount.session_id, "attempt": mount.session.attempt}
     runtime.create(make_spec(image, folders=folders, **key))
@@ -141,13 +141,13 @@ def test_a_new_container_of_a_held_session_is_held_too(folder: Folder, mount: Mo
 def test_changed_limits_are_passed_to_the_file_system(folder: Folder, root: StorageRoot, host: Host) -> None:
     limits = Limits()
     quotas = StorageQuotas(FaultInjectingRuntime(), host, limits)
-    number = project_number(root.pk, folder.owner_id)
+    number = project_number(root.pk, folder.holder_number)
     for _ in range(2):
         quotas.limit_owners(root)
-    assert limits.passed == [(Path(root.path), folder.owner_id, number, MIB, None)]
-    type(folder.owner.policy).objects.update(storage_bytes=None, storage_files=100)
+    assert limits.passed == [(Path(root.path), folder.holder_number, number, MIB, None)]
+    type(owner_of(folder).policy).objects.update(storage_bytes=None, storage_files=100)
     quotas.limit_owners(root)
-    assert limits.passed[1:] == [(Path(root.path), folder.owner_id, number, None, 100)]
+    assert limits.passed[1:] == [(Path(root.path), folder.holder_number, number, None, 100)]
     limits.enforces = False
     again = StorageQuotas(FaultInjectingRuntime(), host, limits)
     for _ in range(2):  # not taken, so they are passed again

@@ -111,6 +111,7 @@ def _detail(request: UserRequest, project: Project, form: NewMemberForm) -> Http
         "role_labels": ROLE_LABELS,
         "form": form,
         "allowances": allowances_of(project),
+        "folders": project.folders.live().select_related("root").order_by("name"),
         "groups": project.resource_groups.filter(is_active=True).order_by("name"),
         "sessions": related.order_by("-created_at", "-pk")[:SESSIONS_SHOWN],
         "session_count": live.count(),

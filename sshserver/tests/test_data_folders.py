@@ -19,7 +19,7 @@ from accounts.services import add_ssh_key
 from folders import services, storage
 from folders.models import Folder, StorageRoot
 from sshserver.tests.ssh_client import SshClient
-from tests.factories import make_policy, make_user
+from tests.factories import make_policy, make_user, owner_of
 from tests.ports import free_port
 from tests.wait import SECONDS
 from tests.workers import ssh_server
@@ -74,7 +74,7 @@ def guest(client: SshClient) -> User:
 
 def path_of(folder: Folder, *parts: str) -> Path:
     """Return the path of a file of the folder on this machine."""
-    return Path(storage.root_directory(folder.root).files_path(folder.owner_id, folder.pk), *parts)
+    return Path(storage.root_directory(folder.root).files_path(folder.holder_number, folder.pk), *parts)
 
 
 def sftp(client: SshClient, batch: str, key: str = "id") -> "subprocess.CompletedProcess[str]":
@@ -147,7 +147,7 @@ def test_own_and_shared_folders_are_at_the_top(
 def test_a_read_only_share_is_read_only(client: SshClient, folder: Folder, guest: User, tmp_path: Path) -> None:
     path_of(folder, "data.csv").write_text("1,2\n")
     services.share(folder, guest, is_read_only=True)
-    name = f"runs@{folder.owner.email}"
+    name = f"runs@{owner_of(folder).email}"
     assert sftp(client, f"get {name}/data.csv {tmp_path}/got\n", "guest").returncode == 0
     assert (tmp_path / "got").read_text() == "1,2\n"
     refused = (
@@ -203,7 +203,7 @@ def test_hostile_requests_are_refused(
     (files / "link").symlink_to(outside / "hostname")
     (files / "file").write_text("inside")
     os.mkfifo(files / "pipe")
-    services.create(folder.owner, "other", root)
+    services.create(owner_of(folder), "other", root)
     before = sorted(os.listdir(files))
     (tmp_path / "local").write_text("local")
     done = sftp(client, line.format("runs", tmp_path / "got", tmp_path / "local") + "\n")
@@ -274,7 +274,7 @@ async def test_a_withdrawn_share_ends_open_files(client: SshClient, folder_async
     path_of(folder_async, "log").write_text("before")
     share = await sync_to_async(services.share)(folder_async, guest, is_read_only=False)
     async with await connect(client, "guest") as connection, connection.start_sftp_client() as files:
-        async with files.open(f"runs@{folder_async.owner.email}/log", "r+") as opened:
+        async with files.open(f"runs@{owner_of(folder_async).email}/log", "r+") as opened:
             await opened.write("B", 0)
             await sync_to_async(services.share)(folder_async, guest, is_read_only=True)
             await refused(lambda: opened.write("x", 0))
@@ -282,7 +282,7 @@ async def test_a_withdrawn_share_ends_open_files(client: SshClient, folder_async
             await sync_to_async(services.withdraw)(share)
             await refused(lambda: opened.read(1, 0))
         with pytest.raises(asyncssh.SFTPNoSuchFile):
-            await files.listdir(f"runs@{folder_async.owner.email}")
+            await files.listdir(f"runs@{owner_of(folder_async).email}")
 
 
 async def test_a_disabled_user_is_disconnected(client: SshClient, folder_async: Folder, owner: User) -> None:

@@ -134,6 +134,9 @@ TEXTS: Final = (
     _("The folder is in the trash; restore it first."),
     _("Your policy allows %(most)s data folders, and you have as many."),
     _("You have a folder called %(name)s already."),
+    _("The project %(project)s has a folder called %(name)s already."),
+    _("The project's policy allows %(most)s data folders, and it has as many."),
+    _("The project %(project)s has no policy, which would give it storage."),
     _("Sessions use the folder: %(users)s%(more)s. End them first."),
     # folders/storage.py
     _("Data folders cannot be kept in %(path)s: set COMPUTE_STORAGE_DIR to a path without spaces."),

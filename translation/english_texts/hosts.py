@@ -95,6 +95,7 @@ TEXTS: Final = (
     _("Image %(reference)s could not be pulled within %(minutes)s."),
     # hostworker/share_watch.py
     _("Its owner has withdrawn it."),
+    _("The owner of this session is no longer a member of the project that it belongs to."),
     _("A folder that it mounts was withdrawn, and its host could not take it out of the session."),
     # hostworker/storage_quota.py
     _("%(mount_path)s is writable again."),
