@@ -108,11 +108,15 @@ class HostCapacity:
         It consists of whole devices, and a part on the first of `part_devices`. Where closeness is known, free devices
         are chosen by it: instead of a whole one for the part, another whole one may be taken.
         """
+        if fgpu_milli and self.closeness is not None:
+            return self._close_split(self.closeness, *divmod(fgpu_milli, self.gpu_capacity), part_devices)
+        return self.first_split(fgpu_milli, part_devices)
+
+    def first_split(self, fgpu_milli: int, part_devices: Sequence[int]) -> dict[int, int]:
+        """As `split`, with the first free devices, whichever are close: what is left are the same amounts."""
         if not fgpu_milli:
             return {}
         whole, part = divmod(fgpu_milli, self.gpu_capacity)
-        if self.closeness is not None:
-            return self._close_split(self.closeness, whole, part, part_devices)
         if not whole:
             return {part_devices[0]: part}
         if fgpu_milli == self.gpu_capacity:

@@ -122,7 +122,7 @@ class FragmentationPolicy:
     def _unusable_after(self, host: HostCapacity, shape: Shape, part_devices: Sequence[int]) -> float:
         """Return `unusable_milli` once `shape` is taken, its part from the device given."""
         device_free = list(host.device_free)
-        for device, share in host.split(shape.fgpu_milli, part_devices).items():
+        for device, share in host.first_split(shape.fgpu_milli, part_devices).items():
             device_free[device] -= share
         return self.unusable_milli(host.cpu - shape.cpu, host.memory_bytes - shape.memory_bytes, device_free)
 
