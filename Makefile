@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: screenshots help machine ready packages up setup test test-long fgpu lint format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse
+.PHONY: screenshots help machine ready packages up setup test test-long fgpu lint audit format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -41,6 +41,9 @@ fgpu: $(RUNTIME) ## Build the hook that divides a GPU, and the simulated driver;
 
 lint: $(DEV) $(NODE_DEV) .env ## Check format, style, types, layers, settings and migrations
 	@sh gpuplatform/bootstrap/lint.sh
+
+audit: $(RUNTIME) ## Look the pinned packages up among known vulnerabilities, where their databases can be reached
+	@$(PYTHON) -m gpuplatform.bootstrap.audit
 
 format: $(DEV) ## Format the code and sort its imports
 	@$(PYTHON) -m ruff check --select I --fix . && $(PYTHON) -m ruff format .

@@ -68,6 +68,10 @@ class Client:
                 raise TimeoutError(f"session {session} did not become {status}")
             time.sleep(every_seconds)
 
+    def close(self) -> None:
+        """Close the connection to the database."""
+        self._watch.close()
+
     def _send(self, path: str, body: bytes | None) -> Any:
         request = urllib.request.Request(self._url + path, data=body, headers=self._headers)
         with urllib.request.urlopen(request, timeout=30) as answer:

@@ -21,7 +21,11 @@ from xdist.scheduler import LoadFileScheduling
 from gpuplatform import embedded
 from gpuplatform.bootstrap import postgres, services
 
-ON_ONE_PLATFORM: Final = {"tests/test_guide.py", "tests/test_apps_guide.py"}  # those with conftest.py's `platform`
+ON_ONE_PLATFORM: Final = {
+    "tests/test_guide.py",
+    "tests/test_apps_guide.py",
+    "tests/test_secrets.py",
+}  # those with conftest.py's `platform`
 VAR: Final = Path(__file__).resolve().parent.parent / "var"
 SERVICES: Final = pytest.StashKey[Path]()  # the folder of this process's PostgreSQL and Redis
 LOOPBACK: Final = "127.0.0.0/8", "::1", "localhost"

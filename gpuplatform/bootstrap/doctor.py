@@ -31,6 +31,8 @@ from hostworker.enforcement.figures import has_lxcfs
 from hostworker.runtime.container_config import NETWORK
 from hostworker.runtime.docker_quotas import quota_problem
 from hostworker.runtime.factory import firewall_problem
+from hostworker.runtime.seccomp import USER_NAMESPACES, profile_for
+from hostworker.runtime.seccomp import problem as seccomp_problem
 from resources.images import builds
 from resources.models import Image
 from resources.units import GIB, size_text
@@ -213,6 +215,19 @@ def _session_disks() -> Finding:
     return Finding(Verdict.OK, "the engine bounds what sessions write")
 
 
+def _kernel_calls() -> Finding:
+    with closing(docker_client()) as client:
+        info = client.info()
+    if problem := seccomp_problem(info):
+        hint = "a kernel with CONFIG_SECCOMP_FILTER, and an engine without `seccomp-profile: unconfined`"
+        return Finding(Verdict.WARN, f"sessions may make every system call: {problem}", hint)
+    profile = "the platform's profile" if profile_for(info) else "the profile that the engine was configured with"
+    if USER_NAMESPACES in (info.get("SecurityOptions") or ()):
+        text = f"sessions' system calls are filtered by {profile}; the engine gives them users of their own"
+        return Finding(Verdict.WARN, text, "data folders and shared GPUs have not been tried with `userns-remap`")
+    return Finding(Verdict.OK, f"sessions' system calls are filtered by {profile}; their users are the host's")
+
+
 def _figures() -> Finding:
     if not settings.COMPUTE_DOCKER_URL.startswith("unix://"):
         text = "programs in sessions count this host's CPUs and memory: the container engine is on another machine"
@@ -279,6 +294,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "firewall": _firewall,
     "network": _docker_network,
     "session disks": _session_disks,
+    "system calls": _kernel_calls,
     "GPUs": doctor_gpus.models,
     "GPU links": doctor_gpus.connections,
     "GPU access": doctor_gpus.access,

@@ -73,10 +73,11 @@ def container_config(
     access: GpuAccess = LEGACY,
     *,
     has_quotas: bool = False,
+    seccomp: str = "",
 ) -> dict[str, object]:
     """Return the body of the engine's create request; `owner` are the labels of installation and host.
 
-    `has_quotas` says that the engine can bound what a container writes.
+    `has_quotas` says that the engine can bound what a container writes; `seccomp` is a profile, "" for the engine's.
 
     `network` is the name of one, or `joined_network`; the engine refuses a host name for a container that joins.
     """
@@ -98,6 +99,7 @@ def container_config(
         **hostname,
         "HostConfig": {
             **_host_config(spec, network, setup, access),
+            "SecurityOpt": _security_options(spec, seccomp),
             **({"StorageOpt": {"size": str(spec.disk_bytes)}} if has_quotas and spec.disk_bytes else {}),
         },
     }
@@ -189,7 +191,6 @@ def _host_config(spec: ContainerSpec, network: str, setup: EnforcementSetup, acc
         "Init": True,
         "CapDrop": ["ALL"],
         "CapAdd": list(SUDO_CAPABILITIES) if spec.allow_sudo else [],
-        "SecurityOpt": [] if spec.allow_sudo else ["no-new-privileges"],
         "NetworkMode": network,
         "Mounts": [*map(_mount, setup.mounts), *map(_folder_mount, spec.folders)],
         "RestartPolicy": {"Name": "no"},
@@ -199,6 +200,11 @@ def _host_config(spec: ContainerSpec, network: str, setup: EnforcementSetup, acc
             {"PathOnHost": node, "PathInContainer": node, "CgroupPermissions": "rw"} for node in access.device_nodes
         ],
     }
+
+
+def _security_options(spec: ContainerSpec, seccomp: str) -> list[str]:
+    options = [] if spec.allow_sudo else ["no-new-privileges"]
+    return [*options, f"seccomp={seccomp}"] if seccomp else options
 
 
 def real_gpus(spec: ContainerSpec) -> list[str]:

@@ -5,6 +5,7 @@ is cached for `start`, as is the address. A container joins a sandbox, which out
 sandbox that is ready costs two quick requests, to rename it and to inspect the container, and saves making a network.
 """
 
+import functools
 import logging
 import threading
 import time
@@ -41,7 +42,7 @@ from hostworker.runtime.base import (
     no_login,
     no_op,
 )
-from hostworker.runtime.container_config import NETWORK, container_config, joined_network, real_gpus, without_quota
+from hostworker.runtime.container_config import NETWORK, container_config, joined_network, real_gpus
 from hostworker.runtime.docker_client import BridgeNetwork, ProcessClient
 from hostworker.runtime.docker_disks import DockerDisks
 from hostworker.runtime.docker_events import exits_since
@@ -67,6 +68,7 @@ from hostworker.runtime.docker_uses import ContainerUses
 from hostworker.runtime.pull import PullText, explain_failure, follow
 from hostworker.runtime.sandbox_containers import address_in
 from hostworker.runtime.sandboxes import SandboxPool
+from hostworker.runtime.seccomp import profile_for
 
 logger = logging.getLogger(__name__)
 
@@ -110,6 +112,7 @@ class DockerRuntime:
         self._folders = DockerFolders(self._client, self._owner, self._privileges)
         self._saved = DockerSavedContainers(engine_url, self._owner)
         self._disks = DockerDisks(self._client, self._owner, engine_url)
+        self._seccomp = functools.cache(lambda: profile_for(self._client().info()))
         self._created: dict[Key, _Created] = {}  # until it is started
         self._held_images = HeldImages()
         self._gpus = DockerGpus(self._client)
@@ -158,11 +161,11 @@ class DockerRuntime:
             self._network.ensure()
             sandbox = self._pool.take(key, spec.hostname)
             network = joined_network(sandbox.id) if sandbox else self._network.name
-            access, has_quotas = self._gpus.access(real_gpus(spec)), self._disks.has_quotas()
-            config = container_config(spec, self._owner, network, setup, access, has_quotas=has_quotas)
+            access, has_quotas, seccomp = self._gpus.access(real_gpus(spec)), self._disks.has_quotas(), self._seccomp()
+            config = container_config(spec, self._owner, network, setup, access, has_quotas=has_quotas, seccomp=seccomp)
             for _ in retry_on_conflict():
                 try:
-                    created = self._ask_to_create(client, config, name)
+                    created = self._disks.create(config, name)
                 except ImageNotFound:
                     raise ImageUnavailableError(f"Image {spec.image} is not on the host.") from None
                 except APIError as error:
@@ -180,17 +183,6 @@ class DockerRuntime:
                     return str(existing["Id"])
                 client.remove_container(existing["Id"], v=True)
         raise StartError(f"The name {name} stays reserved although no container has it.")
-
-    def _ask_to_create(self, client: APIClient, config: Mapping[str, object], name: str) -> Mapping[str, object]:
-        """Send the create request, and again without a bound on what is written where the engine refuses that."""
-        created: Mapping[str, object]
-        try:
-            created = client.create_container_from_config(config, name)
-        except APIError as error:
-            if not self._disks.is_quota_refused(explanation(error)):
-                raise
-            created = client.create_container_from_config(without_quota(config), name)
-        return created
 
     def start(self, session: str, attempt: int, announce: Callable[[str], None] = no_op) -> None:
         """Start the created container; see Runtime. One that has ended is not started again.

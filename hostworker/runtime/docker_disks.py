@@ -6,10 +6,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from docker.api import APIClient
+from docker.errors import APIError
 
 from hostworker.runtime.base import DiskSpace, EngineUnreachableError, Key
+from hostworker.runtime.container_config import without_quota
 from hostworker.runtime.docker_quotas import is_refusal, quota_problem
-from hostworker.runtime.docker_requests import label_filter, translated
+from hostworker.runtime.docker_requests import explanation, label_filter, translated
 from hostworker.runtime.docker_states import key_of
 
 logger = logging.getLogger(__name__)
@@ -32,6 +34,17 @@ class DockerDisks:
             self._has_quotas = not problem
             logger.info("what sessions write is %s", f"watched: {problem}" if problem else "bounded by the engine")
         return self._has_quotas
+
+    def create(self, config: Mapping[str, object], name: str) -> Mapping[str, object]:
+        """Create a container, without a bound on what it writes where the engine refuses that. Raises APIError."""
+        created: Mapping[str, object]
+        try:
+            created = self._client().create_container_from_config(config, name)
+        except APIError as error:
+            if not self.is_quota_refused(explanation(error)):
+                raise
+            created = self._client().create_container_from_config(without_quota(config), name)
+        return created
 
     def is_quota_refused(self, message: str) -> bool:
         """Return whether the engine's error says that it cannot after all, so that no more is asked of it."""
