@@ -63,7 +63,7 @@ class UserImportPages(admin.ModelAdmin[User]):
         """Show the form, what the file would do, or import it; a file with errors is never imported in part."""
         if not (self.has_add_permission(request) and self.has_change_permission(request)):
             raise PermissionDenied
-        form = UserImportForm(request.POST if request.method == "POST" else None, request.FILES)
+        form = UserImportForm(request.POST, request.FILES) if request.method == "POST" else UserImportForm()
         planned = None
         if form.is_bound and form.is_valid():
             try:
