@@ -22,7 +22,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.throttling import BaseThrottle
 
-from accounts import logins, second_factors, services, tokens
+from accounts import demanded_factors, logins, second_factors, services, tokens
 from accounts.authentication import ApiTokenAuthentication
 from accounts.models import ApiToken, LoginSession, SshKey, User
 from accounts.public_keys import InvalidPublicKeyError
@@ -119,7 +119,10 @@ def _authenticated(request: Request, email: str, password: str) -> User:
 
 
 def _require_second_factor(request: Request, user: User, code: str) -> None:
-    """Raise ValidationError unless the account has no second factor, or `code` is one of it."""
+    """Raise ValidationError unless the account has, and needs, no second factor, or `code` is one of it."""
+    if demanded_factors.is_lacking(user):
+        text = _("Your policy demands a second factor: set one up on the page of your account first.")
+        raise ValidationError({"code": [text]})
     if not second_factors.has_any(user):
         return
     if not code:

@@ -2,14 +2,24 @@
 
 from collections.abc import Awaitable, Callable
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, Final
 
-from django.http import HttpRequest
+from channels.db import database_sync_to_async
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
+from django.http import HttpRequest, JsonResponse
 from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
 from django.utils.decorators import sync_and_async_middleware
 from django.utils.deprecation import MiddlewareMixin
+from django.utils.translation import gettext as _
 
-from accounts import audit, logins
+from accounts import audit, demanded_factors, logins
+
+OPEN_PATHS: Final = (  # while a second factor is due
+    *("/accounts/second-factor/", "/accounts/confirm/", "/accounts/sign-out/", "/accounts/language/"),
+    *("/accounts/password/", "/healthz"),
+)
 
 
 class RecordLogins(MiddlewareMixin):
@@ -21,6 +31,38 @@ class RecordLogins(MiddlewareMixin):
         if session is not None and session.accessed:
             logins.record_if_due(request)
         return response
+
+
+class DemandSecondFactor(MiddlewareMixin):
+    """Leads who must set up a second factor to the page of that, whatever they ask for."""
+
+    def process_request(self, request: HttpRequest) -> HttpResponseBase | None:
+        """Return a redirect, for the API problem details, where a second factor is due; else None."""
+        if settings.SESSION_COOKIE_NAME not in request.COOKIES or request.path.startswith(OPEN_PATHS):
+            return None
+        if not demanded_factors.is_due(request):
+            return None
+        if not request.path.startswith(audit.API_PREFIX):
+            return redirect("mfa_index")
+        text = _("Your policy demands a second factor: set one up on the page of your account first.")
+        return JsonResponse(
+            {"type": "about:blank", "title": "Forbidden", "status": 403, "detail": text, "code": "second_factor_due"},
+            status=403,
+            content_type="application/problem+json",
+        )
+
+
+class SocketsWithFactors:
+    """Leaves websockets of who must set up a second factor without a user; runs inside of Channels' authentication."""
+
+    def __init__(self, app: Any) -> None:
+        self._app = app
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Serve the websocket."""
+        if await database_sync_to_async(scope["session"].get)(demanded_factors.DUE):
+            scope = {**scope, "user": AnonymousUser()}
+        await self._app(scope, receive, send)
 
 
 @sync_and_async_middleware

@@ -103,6 +103,11 @@ class ResourcePolicy(models.Model):
     allow_unlisted_images = models.BooleanField(
         default=False, help_text="Users may launch any image that their hosts can pull, by its full name"
     )
+    require_second_factor = models.BooleanField(
+        "demand a second factor",
+        default=False,
+        help_text="Who has none must set one up before anything else; of a project's policy, all of its members",
+    )
 
     class Meta:
         ordering = ("name",)

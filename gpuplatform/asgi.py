@@ -13,6 +13,7 @@ from django.core.asgi import get_asgi_application
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
 http = get_asgi_application()  # sets Django up, which must be before the apps' modules are imported
 
+from accounts.middleware import SocketsWithFactors  # noqa: E402
 from accounts.socket_tokens import TokenSockets  # noqa: E402
 from endpoints.data_plane import LazyDataPlane  # noqa: E402
 from folders.transfers.handover import TransferMiddleware  # noqa: E402
@@ -33,7 +34,7 @@ def platform_with(counters: ConnectionCounters) -> ProtocolTypeRouter:
     return ProtocolTypeRouter(
         {
             "http": TransferMiddleware(RequestBodies(Admission(cast(Application, http)), counters)),
-            "websocket": TokenSockets(sockets, SameOrigin(AuthMiddlewareStack(sockets))),
+            "websocket": TokenSockets(sockets, SameOrigin(AuthMiddlewareStack(SocketsWithFactors(sockets)))),
         }
     )
 

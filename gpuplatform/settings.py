@@ -145,6 +145,7 @@ MIDDLEWARE = [
     "allauth.account.middleware.AccountMiddleware",
     "accounts.middleware.RecordLogins",
     "accounts.middleware.audit_origin",
+    "accounts.middleware.DemandSecondFactor",
     "axes.middleware.AxesMiddleware",
 ]
 

@@ -148,7 +148,7 @@ def test_page_previews_imports_and_mails(
     address = reverse("admin:accounts_user_import")
     assert address in text_of(client, reverse("admin:accounts_user_changelist"))
     empty = client.get(address)
-    assert (empty.status_code, "id_sends_mail\" checked" in empty.content.decode()) == (200, True)
+    assert (empty.status_code, 'id_sends_mail" checked' in empty.content.decode()) == (200, True)
     bad = client.post(address, {"text": "email,policy\nbo@example.org,none\n", "import": "1"})
     assert (bad.status_code, "There is no “none”" in bad.content.decode()) == (422, True)
     file = SimpleUploadedFile("users.csv", b"email,first_name\nbo@example.org,Bo\n")
