@@ -15,6 +15,7 @@ from playwright.sync_api import BrowserContext
 from accounts.models import SshKey, User
 from folders import services as folder_services
 from folders import storage
+from resources import simulated_gpus
 from resources.models import Image
 from resources.units import GIB, MIB
 from sessions.lifecycle import Status
@@ -86,7 +87,9 @@ def make_page_world(directory: Path) -> PageWorld:
     user = make_user(email="mina.park@example.org", policy=policy, first_name="Mina", last_name="Park")
     world = PageWorld(admin, user)
     group = make_group(name="default", fgpu_per_gpu=4)
-    hosts = [make_host(name=f"gpu-{number:02d}", group=group, gpus=4, cpu=64, memory=256 * GIB) for number in (1, 2, 3)]
+    topology = simulated_gpus.topology(simulated_gpus.declared("2x8GiB numa=0 nvlink=4,2x8GiB numa=1")).as_json()
+    amounts: dict[str, Any] = {"group": group, "gpus": 4, "cpu": 64, "memory": 256 * GIB, "gpu_topology": topology}
+    hosts = [make_host(name=f"gpu-{number:02d}", **amounts) for number in (1, 2, 3)]
     make_host(name="gpu-04", group=group, gpus=2, status="LOST")
     image = make_image(environment="PyTorch", version="2.7 (CUDA 12.6)", reference="gpuplatform/pytorch:2.7")
     make_app(image)
