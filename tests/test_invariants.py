@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 from pytest_django import Settings
 
-from hostworker import reconciler, runner
+from hostworker import reconciler, resizer, runner
 from hostworker.runtime.base import (
     ContainerPhase,
     ContainerRuntimeError,
@@ -30,17 +30,18 @@ from resources import services as hosts
 from resources.models import Gpu, Host
 from resources.units import GIB, MIB
 from scheduler.passes import run_pass
-from sessions import services
+from sessions import resizing, services
 from sessions.errors import RejectedError
 from sessions.lifecycle import FINAL, Status
 from sessions.models import Lease, Session
+from sessions.resizing import SessionSize
 from sessions.sweeps import enforce_deadlines
 from tests.factories import make_group, make_host, make_image, make_policy, make_user
 from tests.invariants import broken_invariants
 
 STEPS: Final = 400  # in each example: many, since setting up and winding up cost as much as forty
 
-OFTEN: Final = ["start", "stop", "reconcile"]
+OFTEN: Final = ["start", "stop", "resize", "reconcile"]
 AT_TIMES: Final = ["submit", "run_pass", "terminate", "container_exits", "host_is_back"]
 SELDOM: Final = [
     "time_passes",
@@ -58,7 +59,7 @@ class WorkerDied(BaseException):
     """Stands for SIGKILL: nothing of ours may catch it."""
 
 
-STEPS_OF_WORKERS: Final = ["ensure_image", "create", "start", "stop", "logs", "remove"]
+STEPS_OF_WORKERS: Final = ["ensure_image", "create", "start", "stop", "resize", "logs", "remove"]
 ERRORS: Final = [
     EngineUnreachableError("away"),
     StartError("no"),
@@ -87,6 +88,7 @@ class Platform(RuleBasedStateMachine):
         self.silent: set[int] = set()
         limits = make_policy(max_sessions=4, max_pending=6, fgpu=3500, max_lifetime=timedelta(hours=1), cpu=6)
         self.users = [make_user(policy=make_policy(max_pending=6)), make_user(policy=limits)]
+        self.admin = make_user(is_superuser=True)
         self.submitted: list[str] = []
         self.image = make_image()
 
@@ -141,6 +143,26 @@ class Platform(RuleBasedStateMachine):
         if session := self._session(which):
             services.force_end(session, actor=self.users[which % 2])
             self._count("forced")
+
+    def resize(self, which: int, amount: int, fault: Fault) -> None:
+        """Ask for another size, and half the time have the host apply it at once."""
+        session = self._session(which)
+        if session is None:
+            return
+        size = SessionSize(
+            cpu=1 + amount % 4, memory=(1 + which % 4) * GIB, fgpu=session.fgpu and 100 + amount % 17 * 100
+        )
+        try:
+            session = resizing.resize(session, size, actor=self.admin)
+        except RejectedError:
+            self._count("resize refused")
+        else:
+            self._count("resize asked for")
+        stored = resizing.StoredResize.of(session)
+        if stored and amount % 2 and session.host_id not in self.silent:
+            runtime = self.runtimes[session.host_id or 0]
+            self._with_fault(runtime, fault, resizer.apply, runtime, session.pk, stored.id)
+            self._count("resize delivered")
 
     # What reaches the host workers, once, late or twice, and how they fail
 
@@ -274,6 +296,12 @@ class Platform(RuleBasedStateMachine):
         rows = Session.objects.filter(host=host).exclude(status__in=FINAL).values_list("pk", "attempt", "status")
         assert states == {(pk, attempt, ContainerPhase.RUNNING) for pk, attempt, _ in rows}
         assert {status for _, _, status in rows} <= {Status.RUNNING}
+        for session in Session.objects.filter(host=host, status=Status.RUNNING):
+            spec = self.runtimes[host.pk].spec(session.pk, session.attempt)
+            assert session.resize is None
+            assert spec
+            assert (spec.cpu, spec.memory_bytes) == (session.cpu, session.memory)
+            assert sum(gpu.share_milli for gpu in spec.gpus) == session.fgpu
 
     def _end_everything(self) -> None:
         for host in self.hosts:

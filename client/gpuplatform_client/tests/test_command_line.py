@@ -4,15 +4,20 @@ import json
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from threading import Thread
 
 import pytest
+from django.db import connections
 from typer.testing import CliRunner, Result
 
 from accounts.models import ApiToken, User
 from gpuplatform_client.cli.app import app
+from sessions import resizing
 from sessions.models import Session
-from tests.factories import make_group, make_host, make_image, make_preset, make_user
+from sessions.resizing import StoredResize
+from tests.factories import make_group, make_host, make_image, make_preset, make_user, run_session
 from tests.live import LiveServer, serving
+from tests.wait import until
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
 
@@ -79,6 +84,34 @@ def test_sessions_are_launched_listed_and_stopped(signed_in: Command) -> None:
     assert session.pk in signed_in("ls", "--all").stdout
     entered = signed_in("ssh", "train", "nvidia-smi")
     assert (entered.exit_code, "it can be entered while it is RUNNING" in entered.stderr) == (1, True)
+
+
+def test_a_session_is_resized_and_the_end_waited_for(signed_in: Command, user: User) -> None:
+    session = run_session(owner=user, name="train", host=make_host(cpu=8, gpus=1), cpu=1, fgpu=500)
+
+    def host_applies(problem: str) -> Thread:
+        def finish() -> None:
+            stored = until(lambda: StoredResize.of(Session.objects.get(pk=session.pk)))
+            assert stored
+            resizing.finish(session.pk, stored.id, problem)
+            connections.close_all()
+
+        host = Thread(target=finish)
+        host.start()
+        return host
+
+    for arguments, problem, shown, code in (
+        (("--cpu", "2", "--fgpu", "0.75"), "", "2 CPU, 1 GiB, 0.75 fGPU", 0),
+        (("--memory", "512m"), "It uses 600 MiB.", "2 CPU, 1 GiB, 0.75 fGPU", 1),
+    ):
+        host = host_applies(problem)
+        done = signed_in("resize", "train", *arguments)
+        host.join()
+        assert (done.stdout, done.exit_code) == (f"train ({session.pk}): {shown}\n", code)
+        assert problem in done.stderr
+    refused = signed_in("resize", "train", "--cpu", "9")
+    assert (refused.exit_code, "cpu: Its host has room for at most 8 CPU cores" in refused.stderr) == (1, True)
+    assert signed_in("resize", "train").exit_code == 2
 
 
 def test_failures_name_field_and_exit_as_docker_run_does(signed_in: Command) -> None:

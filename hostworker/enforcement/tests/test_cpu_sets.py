@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostworker.enforcement.cpu_sets import choose, format_cpus, parse_cpus
+from hostworker.enforcement.cpu_sets import choose, format_cpus, parse_cpus, resized
 
 TWO_NODES = [range(4), range(4, 8)]
 
@@ -35,3 +35,10 @@ def test_more_than_there_are_is_all_of_them() -> None:
 
 def test_overcommitted_cpus_are_shared_evenly() -> None:
     assert choose([range(2)], [{0}, {0}, {1}], 1) == {1}
+
+
+def test_a_resized_container_keeps_the_cpus_that_it_can() -> None:
+    assert resized({4}, TWO_NODES, [{0}, {5}], 3) == {4, 6, 7}
+    assert resized({4, 5}, TWO_NODES, [{6}, {7}, {0}], 4) >= {4, 5}
+    assert resized({0, 1, 2}, TWO_NODES, [{0}], 2) == {1, 2}
+    assert resized({0}, TWO_NODES, [], 20) == set(range(8))

@@ -4,11 +4,13 @@ import io
 import json
 import os
 from collections.abc import Collection, Mapping
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from fgpu.limits import GpuLimit, format_limits
 from hostworker.privileged import server
 from hostworker.privileged.base import ContainerFiles
 from hostworker.privileged.firewall import FirewallError
@@ -145,6 +147,21 @@ def test_a_limits_file_of_the_worker_is_given_to_root(operations: Operations, ro
     path = limits_file(tmp_path / "sessions" / "a-1" / "limits.conf")
     ask(operations, "give_to_root", str(path))
     assert root.done == [("give_to_root", path)]
+
+
+def test_limits_are_rewritten_only_by_valid_ones(operations: Operations, root: Recorded, tmp_path: Path) -> None:
+    path = limits_file(tmp_path / "sessions" / "a-1" / "limits.conf")
+    limit = GpuLimit(uuid=f"GPU-{'0' * 8}-0000-4000-8000-{'0' * 12}", memory_bytes=1 << 30, sm_percent=Decimal(10))
+    text = format_limits([limit])
+    ask(operations, "rewrite_limits", str(path), text)
+    assert root.done == [("rewrite_limits", path, text)]
+    for wrong in ("", text.removesuffix("end\n"), "root::0:0:::\n" * 6):
+        with pytest.raises(AssertionError):
+            ask(operations, "rewrite_limits", str(path), wrong)
+    with pytest.raises(AssertionError, match="is not below"):
+        ask(operations, "rewrite_limits", "/etc/passwd", text)
+    assert len(root.done) == 1
+    assert ask(operations, "process_started", 1, 2) == 7
 
 
 @pytest.mark.parametrize("mode", [0o644, 0o4444, 0o555])
