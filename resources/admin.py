@@ -5,6 +5,7 @@ from typing import Any
 from django.contrib import admin, messages
 from django.db import IntegrityError
 from django.db.models import Count, QuerySet
+from django.forms.models import BaseInlineFormSet
 from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext, ngettext
 
@@ -48,10 +49,22 @@ class KickingAdmin(admin.ModelAdmin[Any]):
             return super().changeform_view(request, *args, **kwargs)
 
 
+class LabelledFormSet(BaseInlineFormSet[Any, Any, Any]):
+    """Rows of a table whose fields are labelled for screen readers: Django labels the columns alone."""
+
+    def add_fields(self, form: Any, index: int | None) -> None:
+        """Add the fields of a row, each labelled by its own name."""
+        super().add_fields(form, index)
+        for field in form.fields.values():
+            widget = getattr(field.widget, "widget", field.widget)  # of what wraps it with links
+            widget.attrs.setdefault("aria-label", field.label or "")
+
+
 class GrantedGroupInline(admin.TabularInline[Any, Any]):
     """The resource groups granted to a user."""
 
     model = ResourceGroup.users.through
+    formset = LabelledFormSet
     extra = 0
     verbose_name = "resource group"
     verbose_name_plural = "resource groups"
@@ -61,6 +74,7 @@ class ProjectGroupInline(admin.TabularInline[Any, Any]):
     """The resource groups granted to a project."""
 
     model = ResourceGroup.projects.through
+    formset = LabelledFormSet
     extra = 0
     verbose_name = "resource group"
     verbose_name_plural = "resource groups"
@@ -70,6 +84,7 @@ class MembershipInline(admin.TabularInline[Any, Any]):
     """The members of a project, or the projects of a user."""
 
     model = Membership
+    formset = LabelledFormSet
     extra = 0
     autocomplete_fields = ("user", "project")
 

@@ -1,11 +1,13 @@
 """Forms of the administration of groups, hosts, presets, registries and images."""
 
+from datetime import timedelta
 from typing import Any, ClassVar
 
 from django import forms
 from django.core.exceptions import ValidationError
-from django.db.models import QuerySet
-from django.utils.translation import gettext, gettext_lazy
+from django.db.models import F, QuerySet
+from django.utils import timezone
+from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from resources import host_health
 from resources.images.references import reference_problem, registry_address_problem
@@ -46,6 +48,22 @@ class ResourceGroupForm(forms.ModelForm[ResourceGroup]):
         if not allow_batch and not self.cleaned_data.get("allow_interactive"):
             raise ValidationError(gettext("The group takes interactive sessions, batch sessions, or both."))
         return allow_batch
+
+    def clean_max_lifetime(self) -> timedelta | None:
+        """Return the value; raise ValidationError where sessions that run would end at once."""
+        value: timedelta | None = self.cleaned_data["max_lifetime"]
+        if "max_lifetime" in self.changed_data and value is not None and self.instance.pk:
+            running = self.instance.sessions.filter(
+                status="RUNNING", started_at__lt=timezone.now() - value - F("extension")
+            )
+            if count := running.count():
+                text = ngettext(
+                    "%(count)s session has run here for longer than that, and would end at once; end it first.",
+                    "%(count)s sessions have run here for longer than that, and would end at once; end them first.",
+                    count,
+                )
+                raise ValidationError(text % {"count": count})
+        return value
 
     def clean_fgpu_per_gpu(self) -> int:
         """Return the value; raise ValidationError on a change while sessions of the group hold leases."""

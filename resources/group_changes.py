@@ -30,6 +30,7 @@ def consequences(group: ResourceGroup, changed: Collection[str]) -> Iterator[str
             "%(count)s sessions wait here whose owners may not use the group any more; they keep their places.",
             count,
         ) % {"count": count}
+    yield from _for_amounts(group, changed)
     if "queue_order" in changed and (count := waiting.count()):
         yield ngettext(
             "%(count)s session waits here; the queue is ordered anew.",
@@ -42,6 +43,31 @@ def consequences(group: ResourceGroup, changed: Collection[str]) -> Iterator[str
             "%(count)s sessions wait here; those that have waited for that long are cancelled.",
             count,
         ) % {"count": count}
+
+
+def _for_amounts(group: ResourceGroup, changed: Collection[str]) -> Iterator[str]:
+    """Yield a sentence for each thing that a change of shares and lifetimes means for sessions and presets."""
+    waiting = group.sessions.filter(status="PENDING")
+    if "fgpu_per_gpu" in changed and (count := waiting.filter(fgpu__gt=0).count()):
+        yield ngettext(
+            "%(count)s session waits here for a number of fGPU, each of which is another part of a GPU now.",
+            "%(count)s sessions wait here for a number of fGPU, each of which is another part of a GPU now.",
+            count,
+        ) % {"count": count}
+    if "fgpu_per_gpu" in changed and (count := group.presets.filter(fgpu__gt=0).count()):
+        yield ngettext(
+            "%(count)s preset of the group asks for a number of fGPU, each of which is another part of a GPU now.",
+            "%(count)s presets of the group ask for a number of fGPU, each of which is another part of a GPU now.",
+            count,
+        ) % {"count": count}
+    if "max_lifetime" in changed and group.max_lifetime is not None:
+        longer = waiting.filter(Q(time_limit=None) | Q(time_limit__gt=group.max_lifetime))
+        if count := longer.count():
+            yield ngettext(
+                "%(count)s waiting session may run for less time than it was to.",
+                "%(count)s waiting sessions may run for less time than they were to.",
+                count,
+            ) % {"count": count}
 
 
 def _without_grant(group: ResourceGroup) -> int:

@@ -28,6 +28,7 @@ from tests.factories import (
     make_image,
     make_policy,
     make_preset,
+    make_project,
     make_root,
     make_session,
     make_user,
@@ -162,6 +163,10 @@ def _sessions(world: PageWorld, hosts: list[Any], image: Image) -> Session:
         for step in range(360)
     )
     world.arguments["session_id"] = running.pk
+    project = make_project(world.user, managers=[world.admin], name="vision", description="Models that see")
+    make_project(world.user, name="nlp", is_active=False)
+    Session.objects.filter(pk=running.pk).update(project=project)
+    world.arguments["project_id"] = project.pk
     return running
 
 

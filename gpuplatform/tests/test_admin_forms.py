@@ -1,6 +1,7 @@
 """Forms of the administration: amounts as people write them, and what a form refuses at which field."""
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 
 import pytest
 from django.db import connection
@@ -8,6 +9,7 @@ from django.db.models import Model
 from django.db.models.signals import pre_save
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from accounts.models import ApiToken, ResourcePolicy, User
 from gpuplatform.tests.admin_pages import text_of, url
@@ -118,6 +120,29 @@ def test_saving_a_group_says_what_changes_for_the_queue(superadmin: Client) -> N
     del form["allow_interactive"]
     answer = superadmin.post(url(ResourceGroup, "change", group.pk), form)
     assert list(answer.context["adminform"].form.errors) == ["allow_batch"]
+
+
+def test_saving_a_group_says_what_becomes_of_amounts_and_spans(superadmin: Client) -> None:
+    group = make_group()
+    make_session(resource_group=group, fgpu=500)
+    make_session(resource_group=group, time_limit=timedelta(minutes=30))
+    Preset.objects.create(group=group, name="half", cpu=1, memory=GIB, fgpu=500)
+    form = group_form(group, fgpu_per_gpu=4, max_lifetime="01:00:00", open_to_all="on")
+    answer = superadmin.post(url(ResourceGroup, "change", group.pk), form, follow=True)
+    assert [str(message) for message in answer.context["messages"]][:3] == [
+        "1 session waits here for a number of fGPU, each of which is another part of a GPU now.",
+        "1 preset of the group asks for a number of fGPU, each of which is another part of a GPU now.",
+        "1 waiting session may run for less time than it was to.",
+    ]
+
+
+def test_a_lifetime_that_would_end_running_sessions_is_refused(superadmin: Client) -> None:
+    session = run_session()
+    Session.objects.filter(pk=session.pk).update(started_at=timezone.now() - timedelta(hours=2))
+    address = url(ResourceGroup, "change", session.resource_group_id)
+    answer = superadmin.post(address, group_form(session.resource_group, max_lifetime="01:00:00"))
+    assert "1 session has run here for longer" in str(answer.context["adminform"].form.errors["max_lifetime"])
+    assert superadmin.post(address, group_form(session.resource_group, max_lifetime="03:00:00")).status_code == 302
 
 
 def test_fgpu_per_gpu_is_fixed_while_leases_exist(superadmin: Client) -> None:

@@ -15,11 +15,11 @@ from django.contrib.sessions.models import Session as LoginSession
 from django.test import Client
 
 from accounts.models import User
-from sessions import consumers, login_watch
+from sessions import consumers, login_watch, notify, projects
 from sessions.consumers import NOT_UNDERSTOOD, RECONNECT, SIGNED_OUT, SessionsConsumer
 from sessions.notify import SUPERADMINS, user_group
 from sessions.routing import websocket_urlpatterns
-from tests.factories import make_user
+from tests.factories import make_project, make_user
 from tests.wait import SECONDS
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -160,3 +160,18 @@ async def test_a_ping_is_answered_and_nonsense_closes(user: User) -> None:
     await socket.wire.send_input({"type": "websocket.receive", "text": "{"})
     assert await socket.wire.receive_output(SECONDS) == {"type": "websocket.close", "code": NOT_UNDERSTOOD}
     await socket.close()
+
+
+async def test_managers_hear_of_sessions_for_their_projects_alone(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_watch, "CHECK_SECONDS", 3600)
+    member = await sync_to_async(make_user)()
+    project = await sync_to_async(make_project)(member, managers=[user])
+    socket = Socket(user)
+    await socket.open()
+    for session_id, owner_id, project_id in (("mine", user.pk, None), ("theirs", member.pk, project.pk)):
+        await sync_to_async(notify.sessions_changed)([(session_id, owner_id, project_id)])
+    await sync_to_async(notify.sessions_changed)([("private", member.pk, None)])
+    assert sorted([(await socket.received())["session"] for _ in range(2)]) == ["mine", "theirs"]
+    membership = await sync_to_async(project.memberships.get)(user=user)
+    await sync_to_async(projects.remove_member)(membership, actor=member)
+    assert await socket.wire.receive_output(SECONDS) == {"type": "websocket.close", "code": RECONNECT}
