@@ -4,9 +4,10 @@ It uses the state and rules of a pass, so the answer is what the next pass does 
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from resources.units import FGPU_STEP, GIB, MIB
@@ -15,6 +16,7 @@ from scheduler.core.explanation import Explainer
 from scheduler.core.forecast import StartEstimate
 from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.types import SessionRequest, Shape, Snapshot, entries_of
+from scheduler.preemption_advice import starts_by_preemption
 
 LOOK_AHEAD: Final = 30  # distinct moments of session ends: bounds the cost of an answer while a slider moves
 SMALLEST: Final = Shape(1, 64 * MIB, FGPU_STEP)  # of what is proposed instead
@@ -78,9 +80,13 @@ def advise_on(
     *,
     elsewhere: Iterable[SessionRequest] = (),
     least: Shape = SMALLEST,
+    graces: Mapping[int, timedelta] = MappingProxyType({}),
     look_ahead: int = LOOK_AHEAD,
 ) -> Advice:
-    """As `advise`, on a state, which is consumed; nothing below the amounts of `least` is proposed."""
+    """As `advise`, on a state, which is consumed; nothing below the amounts of `least` is proposed.
+
+    `graces` are, by group id, for how long its preemptible sessions are warned; those of other groups do not end.
+    """
     for request in requests:
         state.add(request)
     placed = {placement.session_id for placement in state.serve(now)}
@@ -99,6 +105,7 @@ def advise_on(
         if not starts_now and len(requests) == 1  # several would stand in each other's way
     ]
     starts = future.forecast(now, look_ahead, later)
+    starts |= starts_by_preemption(state.cluster, waiting, starts, now, graces)
     own = [starts.get(request.id) for request in waiting]
     last = own[-1]
     sooner = [

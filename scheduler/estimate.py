@@ -17,7 +17,7 @@ from scheduler.core.incremental_state import IncrementalState
 from scheduler.core.types import SessionRequest, Shape, Traits, in_groups
 from scheduler.host_traits import OfferedTraits, needed_traits
 from scheduler.state_cache import StateCache
-from sessions import group_choice, policy_checks, services
+from sessions import group_choice, policy_checks, preemption, services
 from sessions.mounts import MountPlan
 from sessions.services import LaunchRequest
 
@@ -45,7 +45,8 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
     """
     planned = services.check(owner, order)
     now = timezone.now()
-    groups = {group.pk: group.name for group in ResourceGroup.objects.usable_for(owner, order.project)}
+    usable = list(ResourceGroup.objects.usable_for(owner, order.project))
+    groups = {group.pk: group.name for group in usable}
     if any(not session.has_succeeded for session in order.depends_on):
         blocked = (SessionAdvice(None, DEPENDENCY_TEXT),) * order.count
         return Estimate(advice=Advice(sessions=blocked), group_names=groups)
@@ -57,7 +58,8 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
         requests[0]._replace(group_id=group_id, traits=traits[group_id], alternatives=())
         for group_id in sorted(set(groups).difference(chosen))
     ]
-    advice = advise_on(state, requests, now, elsewhere=others, least=_least(order))
+    graces = {group.pk: group.preemption_grace for group in usable}
+    advice = advise_on(state, requests, now, elsewhere=others, least=_least(order), graces=graces)
     return Estimate(advice=_not_before(advice, order.not_before, now), group_names=groups)
 
 
@@ -101,7 +103,8 @@ def requests_of(
 
     They may start in each group of `group_ids`, by default that of the order, on hosts that have the group's `traits`.
     """
-    most = bounds_of(owner, order.project).max_lifetime
+    policies = bounds_of(owner, order.project)
+    most = policies.max_lifetime
     first, *others = group_ids or [order.resource_group.pk]
     of_group = None if others else order.resource_group.max_lifetime
     bounds = [bound for bound in (order.time_limit, most, of_group) if bound is not None]
@@ -118,6 +121,7 @@ def requests_of(
         duration=min(bounds, default=None),
         project_id=order.project.pk if order.project else None,
         image_id=order.image.pk or 0,
+        is_preemptible=preemption.is_asked(policies, order.is_preemptible),
     )
     return [
         in_groups(request._replace(id=f"{ESTIMATED_ID}-{number:04}"), {each: traits.get(each, ()) for each in others})

@@ -36,4 +36,6 @@ def _run(select: Select, kind: str, values: list[Any]) -> list[Any]:
 @cache
 def _compiled(select: Select, kind: str) -> tuple[str, Sequence[Any]]:
     values = RawSQL(f"SELECT unnest(%s::{kind}[])", [_VALUES])  # noqa: S611  # a parameter, and our own types
-    return select(values).query.sql_with_params()  # our types
+    sql, parameters = select(values).query.sql_with_params()  # our types
+    # among so many joins the planner takes the subquery last, and reads the whole table before
+    return sql.replace(f"IN (SELECT unnest(%s::{kind}[]))", f"= ANY (%s::{kind}[])"), parameters

@@ -86,6 +86,19 @@ def test_without_time_limits_there_is_no_estimate(host: Host, body: dict[str, An
     assert "Starts when there is room" in advice_text(make_user(), form(host))
 
 
+def test_sessions_that_end_for_it_are_in_the_estimate(host: Host, body: dict[str, Any]) -> None:
+    for _ in range(2):
+        run_session(host=host, fgpu=1000, is_preemptible=True, time_limit=2 * HOUR)
+    user, before = make_user(), timezone.now()
+    answer = client_of(user).post(URL, body | {"count": 2}).json()
+    grace = host.group.preemption_grace + STOP_DURATION
+    starts = [datetime.fromisoformat(session["starts"]) for session in answer["sessions"]]
+    assert all(before + grace <= at < before + HOUR for at in starts)
+    assert answer["eta_reason"] == "by then the preemptible sessions in its way have ended"
+    own = client_of(user).post(URL, body | {"preemptible": True}).json()
+    assert datetime.fromisoformat(own["starts"]) > before + HOUR
+
+
 def test_only_usable_groups_are_proposed(host: Host, body: dict[str, Any]) -> None:
     run_session(host=host, fgpu=2000)
     other = make_host(gpus=1, group=make_group(open_to_all=False, name="private"))
