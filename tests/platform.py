@@ -72,6 +72,7 @@ def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
         "COMPUTE_RUNTIME": "hostworker.runtime.docker.DockerRuntime",
         "COMPUTE_SHARED_ENGINE": "true",
         "COMPUTE_SIMULATED_GPUS": "1x8GiB",
+        "COMPUTE_WEBHOOK_NETWORKS": "127.0.0.0/8",
         "DATABASE_URL": "",
         "REDIS_URL": "",
         **settings,

@@ -1,0 +1,36 @@
+"""A webhook is told of a session from its launch to its end, on the whole platform: by hosts, triggers and Celery."""
+
+import json
+
+import httpx
+import pytest
+from gpuplatform_client import Client, LaunchSpec
+
+from tests.guide import USER
+from tests.platform import Platform
+from tests.wait import until
+from webhooks.signatures import signature
+from webhooks.tests.receivers import receiving
+
+pytestmark = [pytest.mark.long, pytest.mark.docker]
+
+
+def test_a_receiver_is_told_what_becomes_of_a_session(platform: Platform) -> None:
+    with receiving() as receiver, Client(platform.url) as client:
+        headers = {"Authorization": f"Token {client.login(USER, platform.passwords[USER]).token}"}
+        types = ["session.running", "session.terminated"]
+        made = httpx.post(
+            f"{platform.url}/api/v1/webhooks/", json={"url": receiver.url, "event_types": types}, headers=headers
+        ).json()
+        image = next(image for image in client.images() if image.environment == "Python")
+        [session] = client.launch(LaunchSpec(image=image.reference, cpu=1, memory="1g", command="exit 3"))
+        until(lambda: len(receiver.received) == 2)
+        httpx.delete(f"{platform.url}/api/v1/webhooks/{made['id']}/", headers=headers).raise_for_status()
+    told = []
+    for received, body in receiver.received:
+        wanted = signature(made["secret"], received["webhook-id"], int(received["webhook-timestamp"]), body)
+        assert received["webhook-signature"] == wanted
+        told.append(json.loads(body))
+    assert [each["type"] for each in told] == types
+    ended = told[-1]["data"]["session"]
+    assert (ended["id"], ended["status"], ended["exit_code"]) == (session.id, "TERMINATED", 3)
