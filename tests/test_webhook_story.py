@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.long, pytest.mark.docker]
 def test_a_receiver_is_told_what_becomes_of_a_session(platform: Platform) -> None:
     with receiving() as receiver, Client(platform.url) as client:
         headers = {"Authorization": f"Token {client.login(USER, platform.passwords[USER]).token}"}
-        types = ["session.running", "session.terminated"]
+        types = ["session.running", "session.error"]
         made = httpx.post(
             f"{platform.url}/api/v1/webhooks/", json={"url": receiver.url, "event_types": types}, headers=headers
         ).json()
@@ -33,4 +33,4 @@ def test_a_receiver_is_told_what_becomes_of_a_session(platform: Platform) -> Non
         told.append(json.loads(body))
     assert [each["type"] for each in told] == types
     ended = told[-1]["data"]["session"]
-    assert (ended["id"], ended["status"], ended["exit_code"]) == (session.id, "TERMINATED", 3)
+    assert (ended["id"], ended["status"], ended["exit_code"]) == (session.id, "ERROR", 3)

@@ -28,6 +28,14 @@ def find_session(client: Client, name: str) -> ComputeSession:
     return next((session for session in found if not session.is_final), found[0])
 
 
+def find_running_session(client: Client, name: str) -> ComputeSession:
+    """Return the session of this name or id. Raises ClientError unless it runs."""
+    session = find_session(client, name)
+    if session.status != "RUNNING":
+        raise ClientError(f"Session {session.name} is {session.status}: it can be entered while it is RUNNING.")
+    return session
+
+
 def find_folder(client: Client, name: str) -> DataFolder:
     """Return the folder of this name or id; `name@owner` names one that somebody shares."""
     found = [folder for folder in client.folders() if name in (folder.id, folder.name, f"{folder.name}@{folder.owner}")]

@@ -39,8 +39,7 @@ class RemoteTerminal:
     """A terminal of a session. After a broken connection it connects again: the shell is tmux's, and goes on."""
 
     def __init__(self, url: str, token: str, session_id: str, write: Callable[[bytes], None], size: WindowSize) -> None:
-        scheme, _, rest = url.rstrip("/").partition("://")
-        self._address = f"{'wss' if scheme == 'https' else 'ws'}://{rest}/ws/sessions/{session_id}/terminal/"
+        self._address = socket_address(url, session_id, "terminal")
         self._headers = request_headers(token)
         self._write = write
         self._size = size
@@ -61,7 +60,7 @@ class RemoteTerminal:
                     if (end := await self._serve(socket)) is not None:
                         return end
             except InvalidStatus as error:
-                raise _refusal(error) from error
+                raise refusal(error) from error
             except (OSError, InvalidHandshake, TimeoutError) as error:
                 if loop.time() > given_up_at:
                     raise UnreachableServerError(f"The terminal cannot be reached: {error}") from error
@@ -138,7 +137,13 @@ async def copy_input(terminal: RemoteTerminal, read: Callable[[], Awaitable[byte
     await terminal.leave()
 
 
-def _refusal(error: InvalidStatus) -> ApiError:
+def socket_address(url: str, session_id: str, kind: str) -> str:
+    """Return the address of a session's websocket for that of the platform."""
+    scheme, _, rest = url.rstrip("/").removesuffix("/api/v1").partition("://")
+    return f"{'wss' if scheme == 'https' else 'ws'}://{rest}/ws/sessions/{session_id}/{kind}/"
+
+
+def refusal(error: InvalidStatus) -> ApiError:
     """Return the error of a refused handshake."""
     response = error.response
     try:

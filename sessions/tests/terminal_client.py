@@ -72,14 +72,14 @@ class TerminalClient:
 
 @asynccontextmanager
 async def terminal(
-    session_id: str, cookie: str = "", origin: str = "http://localhost", token: str = ""
+    session_id: str, cookie: str = "", origin: str = "http://localhost", token: str = "", kind: str = "terminal"
 ) -> AsyncIterator[TerminalClient]:
-    """Open the terminal of a session as a browser with this login cookie would; leave it at the end."""
+    """Open the terminal of a session, or another `kind` of websocket, as a browser with this login cookie would."""
     communicator: Any = ApplicationCommunicator(
         get_default_application(),
         {
             "type": "websocket",
-            "path": f"/ws/sessions/{session_id}/terminal/",
+            "path": f"/ws/sessions/{session_id}/{kind}/",
             "query_string": b"",
             "headers": [
                 *((b"host", b"localhost"), (b"origin", origin.encode()), (b"cookie", cookie.encode())),

@@ -82,6 +82,22 @@ async def test_a_program_enters_by_its_token(session: Session, owner: User, monk
         assert (await client.closed())[0] == CloseCode.SIGNED_OUT
 
 
+async def test_only_who_may_operate_a_session_runs_commands(session: Session, owner: User) -> None:
+    tokens = [await sync_to_async(ApiToken.objects.issue)(user) for user in (owner, await sync_to_async(make_user)())]
+    async with terminal(session.pk, token=tokens[1][1], kind="exec") as client:
+        assert (await client.closed())[0] == CloseCode.NOT_FOUND
+    wrong: tuple[object, ...] = ({"command": ""}, {"command": "a\0b"}, {"command": "x" * 100_001}, {"ack": -1}, [])
+    for command in wrong:
+        async with terminal(session.pk, token=tokens[0][1], kind="exec") as client:
+            await client.tell(command)
+            assert (await client.closed())[0] == CloseCode.PROTOCOL_BROKEN
+    async with terminal(session.pk, token=tokens[0][1], kind="exec") as client:
+        await client.tell({"command": "sleep 1000 & echo $!; wait"})
+        await client.read_until("\n")
+        await sync_to_async(session.move_to)(Status.TERMINATING, Reason.USER_REQUEST)
+        assert (await client.closed())[0] == CloseCode.SESSION_ENDED
+
+
 async def test_tokens_that_are_not_good_open_nothing(session: Session, owner: User, cookie: str) -> None:
     _, reading = await sync_to_async(ApiToken.objects.issue)(owner, scope=TokenScope.READ)
     _, strangers = await sync_to_async(lambda: ApiToken.objects.issue(make_user()))()

@@ -2,7 +2,7 @@
 
 import typer
 
-from gpuplatform_client.cli import access, attach, folders, login, resize, run, sessions
+from gpuplatform_client.cli import access, attach, execute, folders, login, resize, run, sessions
 
 app = typer.Typer(
     help="GPU Platform from the command line.",
@@ -21,6 +21,7 @@ app.command()(resize.resize)
 app.command()(sessions.top)
 app.command(context_settings=access.PASSED_ON)(access.ssh)
 app.command()(attach.attach)
+app.command("exec", context_settings=access.PASSED_ON)(execute.execute)
 app.command("cp")(access.copy)
 app.command("port-forward")(access.port_forward)
 app.add_typer(folders.app, name="folders")

@@ -14,7 +14,7 @@ import typer
 from gpuplatform_client import stored_login
 from gpuplatform_client.cli.connection import FAILED, connected, messages, reporting
 from gpuplatform_client.errors import ClientError
-from gpuplatform_client.lookups import find_session
+from gpuplatform_client.lookups import find_running_session
 from gpuplatform_client.terminal import RemoteTerminal, TerminalEnd, WindowSize, copy_input
 
 LEAVE_KEY: Final = b"\x1d"  # Ctrl-], as telnet has it
@@ -25,11 +25,9 @@ READ_BYTES: Final = 16 * 1024
 def attach(name: Annotated[str, typer.Argument(help="Name or id of a session")]) -> None:
     """Open the terminal of a session over the platform's own address; Ctrl-] leaves it, and what runs in it goes on."""
     if not sys.stdin.isatty():
-        raise ClientError("This needs a terminal; `gpuplatform ssh NAME COMMAND` runs a command without one.")
+        raise ClientError("This needs a terminal; `gpuplatform exec NAME -- COMMAND` runs a command without one.")
     with connected() as client:
-        session = find_session(client, name)
-    if session.status != "RUNNING":
-        raise ClientError(f"Session {session.name} is {session.status}: it can be entered while it is RUNNING.")
+        session = find_running_session(client, name)
     login = stored_login.load()
     with _raw(sys.stdin.fileno()):
         end = asyncio.run(_attached(login.url, login.token, session.id))

@@ -1,4 +1,4 @@
-"""`gpuplatform attach` at a real pseudo-terminal, against a live server and a real container."""
+"""`gpuplatform attach` and `exec`, the former at a real pseudo-terminal, against a live server and a real container."""
 
 import fcntl
 import os
@@ -16,6 +16,7 @@ import pytest
 from django.conf import settings
 
 from accounts.models import ApiToken, TokenScope
+from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from tests.containers import lent_container
 from tests.factories import make_host, make_user, run_session
@@ -106,3 +107,24 @@ def test_a_terminal_is_attached_and_outlives_its_connection(relay: Relay, tmp_pa
     with attached(relay, tmp_path, TokenScope.READ) as keyboard:
         keyboard.read_until("only be used for reading")
         assert keyboard.process.wait(SECONDS) == 1
+
+
+def test_commands_have_input_output_errors_and_an_exit_code(relay: Relay, tmp_path: Path) -> None:
+    _, token = ApiToken.objects.issue(Session.objects.get().owner)
+    environment = {
+        **{"HOME": str(tmp_path), "PYTHONPATH": str(ROOT / "client"), "PATH": "/usr/bin:/bin"},
+        **{"GPUPLATFORM_URL": relay.url, "GPUPLATFORM_TOKEN": token},
+    }
+
+    def run(*command: str, given: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+        program = [sys.executable, "-m", "gpuplatform_client", "exec", "mine", "--", *command]
+        return subprocess.run(program, env=environment, input=given, capture_output=True, timeout=SECONDS)
+
+    large = bytes(range(256)) * 8192
+    echoed = run("cat", given=large)
+    assert (echoed.returncode, echoed.stdout == large, echoed.stderr) == (0, True, b"")
+    failed = run("sh", "-c", "echo good; echo 'bad  one' >&2; exit 7")
+    assert (failed.returncode, failed.stdout, failed.stderr) == (7, b"good\n", b"bad  one\n")
+    Session.objects.get().move_to(Status.TERMINATING, Reason.USER_REQUEST)
+    ended = run("true")
+    assert (ended.returncode, b"it can be entered while it is RUNNING" in ended.stderr) == (255, True)

@@ -1,0 +1,60 @@
+"""`gpuplatform exec`: run a command in a session, without SSH."""
+
+import asyncio
+import os
+import shlex
+import sys
+import threading
+from collections.abc import AsyncIterator
+from typing import Annotated, Final
+
+import typer
+
+from gpuplatform_client import stored_login
+from gpuplatform_client.cli.connection import connected, reporting
+from gpuplatform_client.commands import RemoteCommand
+from gpuplatform_client.lookups import find_running_session
+
+FAILED: Final = 255  # as ssh exits where no command was run
+READ_BYTES: Final = 16 * 1024
+
+
+@reporting(FAILED)
+def execute(
+    name: Annotated[str, typer.Argument(help="Name or id of a session")],
+    command: Annotated[list[str], typer.Argument(help="What to run, behind -- or not")],
+) -> None:
+    """Run a command in a session over the platform's own address: its input and output are this one's."""
+    with connected() as client:
+        session = find_running_session(client, name)
+    login = stored_login.load()
+    words = command[1:] if command[0] == "--" else command
+    code = asyncio.run(_run(login.url, login.token, session.id, shlex.join(words)))
+    sys.stdout.flush()
+    raise typer.Exit(code)
+
+
+async def _run(url: str, token: str, session_id: str, command: str) -> int:
+    return await RemoteCommand(url, token, session_id, _write).run(command, _input())
+
+
+async def _input() -> AsyncIterator[bytes]:
+    """Yield what comes in, read by a thread, since files and terminals cannot both be read by an event loop."""
+    loop = asyncio.get_running_loop()
+    pieces: asyncio.Queue[bytes] = asyncio.Queue(maxsize=4)
+
+    def read() -> None:
+        data = b"-"
+        while data:
+            data = os.read(sys.stdin.fileno(), READ_BYTES)
+            asyncio.run_coroutine_threadsafe(pieces.put(data), loop).result()
+
+    threading.Thread(target=read, daemon=True).start()
+    while data := await pieces.get():
+        yield data
+
+
+def _write(data: bytes, is_error: bool) -> None:
+    stream = sys.stderr if is_error else sys.stdout
+    stream.buffer.write(data)
+    stream.buffer.flush()
