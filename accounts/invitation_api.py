@@ -14,6 +14,7 @@ from accounts.api import user_of
 from accounts.invitation_models import AccountInvitation
 from accounts.models import Project, ResourcePolicy
 from accounts.serializers import StrictSerializer
+from restapi.fields import RowNameField
 from restapi.views import ApiViewSet
 
 
@@ -43,13 +44,13 @@ class NewInvitationSerializer(StrictSerializer):
     """Whom to invite, and what the account will have."""
 
     email = serializers.EmailField(max_length=254)
-    policy = serializers.SlugRelatedField(
+    policy = RowNameField(
         slug_field="name",
         queryset=ResourcePolicy.objects.all(),
         required=False,
         help_text="The default policy if left out",
     )
-    project = serializers.SlugRelatedField(
+    project = RowNameField(
         slug_field="name", queryset=Project.objects.all(), required=False, allow_null=True, help_text="None if left out"
     )
 

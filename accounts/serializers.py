@@ -1,6 +1,7 @@
 """Serializers of users, policies, tokens and SSH keys."""
 
 from collections.abc import Mapping
+from decimal import Decimal
 from typing import Any
 
 from rest_framework import serializers
@@ -23,6 +24,7 @@ class StrictSerializer(serializers.Serializer[Any]):
         unknown = {}
         if isinstance(data, Mapping):
             unknown = {name: ["There is no such field."] for name in data if name not in self.fields}
+            unknown |= {name: ["Not a valid string."] for name in data if _is_number_for_text(self, name, data[name])}
         try:
             value = super().to_internal_value(data)
         except ValidationError as error:
@@ -30,6 +32,12 @@ class StrictSerializer(serializers.Serializer[Any]):
         if unknown:
             raise ValidationError(unknown)
         return value
+
+
+def _is_number_for_text(serializer: Any, name: str, value: Any) -> bool:
+    """Return whether a number was sent for a text, such as 3.10 for "3.10", which would be read as "3.1"."""
+    field = serializer.fields.get(name)
+    return isinstance(field, serializers.CharField) and isinstance(value, int | float | Decimal)
 
 
 def _by_field(error: ValidationError) -> dict[str, Any]:

@@ -4,9 +4,9 @@ import os
 import re
 from collections.abc import Sequence
 from http import HTTPStatus
-from typing import Any, ClassVar, Final, cast
+from typing import ClassVar, Final
 
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.utils.cache import get_conditional_response
 from django.utils.http import content_disposition_header, http_date
 from drf_spectacular.types import OpenApiTypes
@@ -100,7 +100,8 @@ class ZipView(ApiView):
     )
     def post(self, request: Request, folder_id: str) -> HttpResponse:
         """Do as GET does, for more paths than an address can have."""
-        return self._archive(request, folder_id, cast(Any, request.data).getlist("path"))
+        paths = request.data.getlist("path") if isinstance(request.data, QueryDict) else []  # {} for no body
+        return self._archive(request, folder_id, paths)
 
     def _archive(self, request: Request, folder_id: str, paths: Sequence[str]) -> HttpResponse:
         folder = folder_for(request, folder_id, Access.READ)

@@ -11,6 +11,7 @@ from accounts.serializers import StrictSerializer
 from notifications.models import KIND_CHOICES, Announcement, Notification
 from notifications.texts import text_of
 from resources.models import ResourceGroup
+from restapi.fields import RowNameField
 
 LEVELS: Final = [level.name.lower() for level in Announcement.Level]
 
@@ -73,7 +74,7 @@ class AnnouncementSerializer(StrictSerializer, serializers.ModelSerializer[Annou
     """What an administrator tells everybody, or those who may use one of the resource groups."""
 
     level = LevelField(default=Announcement.Level.INFORMATION.value)
-    resource_groups = serializers.SlugRelatedField[ResourceGroup](
+    resource_groups = RowNameField[ResourceGroup](
         slug_field="name",
         many=True,
         required=False,

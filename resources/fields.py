@@ -22,6 +22,10 @@ from translation.english import from_english
 MAX_INTEGER: Final = 2**31 - 1  # of a PostgreSQL integer
 MAX_BIG_INTEGER: Final = 2**63 - 1
 MAX_EXPONENT: Final = 30
+# What texts mean an amount, for the API's schema; `resources.units` reads them.
+SIZE_PATTERN: Final = r"^[0-9]{1,19}(\.[0-9]{1,9})?\s*[kKmMgGtT]?([iI]?[bB])?$"
+FGPU_PATTERN: Final = r"^\+?([0-9]{1,6}(\.[0-9]{0,2}0{0,10})?|\.[0-9]{1,2}0{0,10})$"
+SPAN_PATTERN: Final = r"^[0-9]{1,6}(\.[0-9]{1,3})?\s*[mMhHdD]([iI][nN])?$"
 SIZE_HELP: Final = gettext_lazy("With its unit, such as 512m or 8g")
 FGPU_HELP: Final = gettext_lazy("In steps of 0.01, such as 0.5")
 
@@ -105,7 +109,14 @@ def _plain(number: Decimal) -> str:
     return f"{number:f}" if abs(number.adjusted()) < MAX_EXPONENT else str(number)
 
 
-@extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string", "example": "4g"}]})
+@extend_schema_field(
+    {
+        "oneOf": [
+            {"type": "integer", "minimum": 0, "maximum": MAX_BIG_INTEGER},
+            {"type": "string", "pattern": SIZE_PATTERN, "example": "4g"},
+        ]
+    }
+)
 class SizeField(_AmountField):
     """Bytes, or a text such as "4g"; shown in bytes."""
 
@@ -118,7 +129,9 @@ class SizeField(_AmountField):
         return value
 
 
-@extend_schema_field({"oneOf": [{"type": "string", "example": "0.5"}, {"type": "number"}]})
+@extend_schema_field(
+    {"oneOf": [{"type": "string", "pattern": FGPU_PATTERN, "example": "0.5"}, {"type": "number", "minimum": 0}]}
+)
 class FgpuField(_AmountField):
     """fGPU in steps of 0.01, as text or number; shown as a decimal text. Milli-fGPU inside."""
 
@@ -134,7 +147,7 @@ class FgpuTextField(FgpuField):
     """fGPU that is only shown."""
 
 
-@extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string", "example": "4h"}]})
+@extend_schema_field({"oneOf": [{"type": "integer"}, {"type": "string", "pattern": SPAN_PATTERN, "example": "4h"}]})
 class SpanField(serializers.Field[timedelta, Any, Any, Any]):
     """Seconds, or a text such as "90m", "4h" or "2d"; shown in seconds."""
 

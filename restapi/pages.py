@@ -26,6 +26,14 @@ class EventPages(CursorPagination):
         """Return how many rows a page has. Raises ValidationError."""
         return page_size_of(request, "page_size", self.page_size, self.max_page_size)
 
+    def get_schema_operation_parameters(self, view: Any) -> list[dict[str, Any]]:
+        """Return the parameters of a list, with the bounds of `page_size`."""
+        parameters = super().get_schema_operation_parameters(view)
+        for parameter in parameters:
+            if parameter["name"] == self.page_size_query_param:
+                parameter["schema"] = {"type": "integer", "minimum": 1, "maximum": self.max_page_size}
+        return parameters
+
     def get_paginated_response_schema(self, schema: dict[str, Any]) -> dict[str, Any]:
         """Return the schema of a page of rows of this schema."""
         address = {"type": ["string", "null"], "format": "uri"}

@@ -20,6 +20,7 @@ from resources.admin_api.base import RecordViewSet
 from resources.admin_api.people import UserRecordSerializer, UserRecordViewSet
 from resources.admin_api.serializers import RecordSerializer
 from resources.models import ResourceGroup
+from restapi.fields import RowNameField
 from restapi.views import ApiView
 from sessions import account_ends, requeue, services
 from sessions.errors import RejectedError
@@ -51,13 +52,11 @@ class UserAdministrationViewSet(UserRecordViewSet):
 class IdleRuleSerializer(RecordSerializer[IdleRule]):
     """What is done with idle sessions of some policies, projects and groups; none: of all."""
 
-    policies = serializers.SlugRelatedField[ResourcePolicy](
+    policies = RowNameField[ResourcePolicy](
         slug_field="name", many=True, required=False, queryset=ResourcePolicy.objects.all()
     )
-    projects = serializers.SlugRelatedField[Project](
-        slug_field="name", many=True, required=False, queryset=Project.objects.all()
-    )
-    resource_groups = serializers.SlugRelatedField[ResourceGroup](
+    projects = RowNameField[Project](slug_field="name", many=True, required=False, queryset=Project.objects.all())
+    resource_groups = RowNameField[ResourceGroup](
         slug_field="name", many=True, required=False, queryset=ResourceGroup.objects.all()
     )
 

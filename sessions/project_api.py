@@ -20,6 +20,7 @@ from accounts.policy_models import DEFAULT_WEIGHT
 from accounts.project_models import PROJECT_NAME
 from accounts.serializers import StrictSerializer
 from resources.models import ResourceGroup
+from restapi.fields import RowNameField
 from restapi.views import ApiViewSet
 from sessions import projects, usage
 from sessions.errors import GENERAL, RejectedError
@@ -87,7 +88,7 @@ class ProjectBody(StrictSerializer):
 
     name = serializers.RegexField(PROJECT_NAME, max_length=64, help_text="Unique in any case")
     description = serializers.CharField(max_length=200, required=False, allow_blank=True)
-    policy = serializers.SlugRelatedField[ResourcePolicy](
+    policy = RowNameField[ResourcePolicy](
         slug_field="name",
         queryset=ResourcePolicy.objects.all(),
         required=False,
@@ -96,7 +97,7 @@ class ProjectBody(StrictSerializer):
     )
     share_weight = serializers.IntegerField(min_value=1, max_value=10_000, required=False, default=DEFAULT_WEIGHT)
     is_active = serializers.BooleanField(required=False, default=True)
-    resource_groups = serializers.SlugRelatedField[ResourceGroup](
+    resource_groups = RowNameField[ResourceGroup](
         slug_field="name", many=True, queryset=ResourceGroup.objects.all(), required=False
     )
 

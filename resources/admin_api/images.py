@@ -23,6 +23,7 @@ from resources.forms import ImageForm, RegistryForm
 from resources.image_admin import APP_ICONS
 from resources.images import builds, pulls
 from resources.models import App, BuildState, Host, HostStatus, Image, ImageBuild, ImagePull, Registry
+from restapi.fields import RowNameField
 
 NOT_NOW = OpenApiResponse(description="There is nothing to do; the detail says why")
 
@@ -60,7 +61,7 @@ class ImagePullSerializer(serializers.ModelSerializer[ImagePull]):
 class ImageRecordSerializer(RecordSerializer[Image]):
     """An image that sessions may run. `apps` replaces all of its apps."""
 
-    owner = serializers.SlugRelatedField[User](
+    owner = RowNameField[User](
         slug_field="email",
         queryset=User.objects.all(),
         required=False,
@@ -92,7 +93,7 @@ class ImageRecordQuery(SearchQuery):
 class PullRequestSerializer(serializers.Serializer[Any]):
     """Onto which hosts to pull an image."""
 
-    hosts = serializers.SlugRelatedField[Host](
+    hosts = RowNameField[Host](
         slug_field="name",
         many=True,
         required=False,

@@ -15,15 +15,16 @@ from resources.admin_api.base import ChangeRecords, DeleteRecords, RecordViewSet
 from resources.admin_api.serializers import RecordSerializer
 from resources.forms import HostForm, PresetForm, ResourceGroupForm
 from resources.models import Gpu, Host, HostHealth, HostStatus, Preset, ResourceGroup
+from restapi.fields import RowNameField
 
 
 class GroupRecordSerializer(RecordSerializer[ResourceGroup]):
     """A pool of hosts: who may use it, and how it serves those who wait."""
 
-    users = serializers.SlugRelatedField[User](
+    users = RowNameField[User](
         slug_field="email", many=True, required=False, queryset=User.objects.all(), help_text="To whom it is granted"
     )
-    projects = serializers.SlugRelatedField[Project](
+    projects = RowNameField[Project](
         slug_field="name", many=True, required=False, queryset=Project.objects.all(), help_text="To which it is granted"
     )
 
@@ -83,7 +84,7 @@ class HostHealthSerializer(serializers.ModelSerializer[HostHealth]):
 class HostRecordSerializer(RecordSerializer[Host]):
     """A GPU server: which group it serves, whether it takes new sessions, and what it reported."""
 
-    resource_group = serializers.SlugRelatedField(
+    resource_group = RowNameField(
         source="group", slug_field="name", queryset=ResourceGroup.objects.all(), required=False
     )
     gpus = HostGpuSerializer(many=True, read_only=True)
@@ -125,7 +126,7 @@ class HostRecordViewSet(ChangeRecords[Host], DeleteRecords[Host]):
 class PresetRecordSerializer(RecordSerializer[Preset]):
     """A named set of resources; without a resource group it is offered in all of them."""
 
-    resource_group = serializers.SlugRelatedField(
+    resource_group = RowNameField(
         source="group", slug_field="name", queryset=ResourceGroup.objects.all(), required=False, allow_null=True
     )
 

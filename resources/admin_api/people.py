@@ -9,7 +9,7 @@ from django.contrib.auth.password_validation import validate_password
 from django.db.models import Exists, OuterRef, QuerySet
 from django.forms import modelform_factory
 from django.utils.translation import gettext as _
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.exceptions import ValidationError
@@ -26,6 +26,7 @@ from resources import bounds
 from resources.admin_api.base import DeleteRecords, ReadRecords, RecordViewSet, SearchQuery
 from resources.admin_api.serializers import RecordSerializer
 from resources.models import ResourceGroup
+from restapi.fields import RowNameField
 from restapi.pages import NewestFirstPages
 
 PRIMARY_FACTORS = Authenticator.objects.filter(user=OuterRef("pk"), type__in=second_factors.PRIMARY)
@@ -61,12 +62,12 @@ class UserRecordForm(UniqueEmailForm):
 class UserRecordSerializer(RecordSerializer[User]):
     """An account, with its rights and the resource groups that are granted to it."""
 
-    policy = serializers.SlugRelatedField(slug_field="name", queryset=ResourcePolicy.objects.all(), required=False)
+    policy = RowNameField(slug_field="name", queryset=ResourcePolicy.objects.all(), required=False)
     is_superadmin = serializers.BooleanField(source="is_superuser", required=False)
     password = serializers.CharField(
         write_only=True, required=False, max_length=4096, trim_whitespace=False, help_text="None: set by a mailed link"
     )
-    resource_groups = serializers.SlugRelatedField[ResourceGroup](
+    resource_groups = RowNameField[ResourceGroup](
         slug_field="name", many=True, required=False, queryset=ResourceGroup.objects.all(), help_text="Granted to it"
     )
     projects = serializers.SlugRelatedField[Any](slug_field="name", many=True, read_only=True)
@@ -155,7 +156,6 @@ class PolicyRecordSerializer(RecordSerializer[ResourcePolicy]):
         model = ResourcePolicy
         exclude = ()
 
-    @extend_schema_field(serializers.CharField())
     def get_reservations(self, policy: ResourcePolicy) -> str:
         """Return whether starts can be reserved behind sessions under the policy."""
         return bounds.of_policy(policy) or ""
