@@ -11,7 +11,17 @@ app.config_from_object("django.conf:settings", namespace="CELERY")
 # Hosts may send to the scheduler's queue, whose tasks take no arguments. Those of hosts are unknown to it: the command
 # of the host worker imports them.
 app.autodiscover_tasks(
-    ["endpoints", "folders", "hostaccess", "notifications", "restapi", "scheduler", "sessions", "webhooks"]
+    [
+        "endpoints",
+        "folders",
+        "gpuplatform",
+        "hostaccess",
+        "notifications",
+        "restapi",
+        "scheduler",
+        "sessions",
+        "webhooks",
+    ]
 )
 app.conf.task_default_queue = "scheduler"
 app.conf.beat_schedule = {
@@ -31,6 +41,7 @@ app.conf.beat_schedule = {
     "deliver_webhooks": {"task": "webhooks.tasks.deliver", "schedule": 2.0, "options": {"expires": 2}},
     "forget_webhooks": {"task": "webhooks.tasks.forget_old", "schedule": 3600.0, "options": {"expires": 600}},
     "delete_expired": {"task": "folders.tasks.delete_expired", "schedule": 60.0, "options": {"expires": 60}},
+    "back_up": {"task": "gpuplatform.tasks.back_up_if_due", "schedule": 1800.0, "options": {"expires": 600}},
     "hold_redis_users": {"task": "hostaccess.tasks.hold_redis_users", "schedule": 10.0, "options": {"expires": 10}},
     "end_access": {"task": "endpoints.tasks.enforce_deadlines", "schedule": 5.0, "options": {"expires": 5}},
 }

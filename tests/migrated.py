@@ -5,7 +5,6 @@ import hashlib
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -31,11 +30,10 @@ def make_test_database() -> None:
     """
     name = connection.creation._get_test_db_name()  # type: ignore[attr-defined]  # as setup_databases names it
     with _lock():
-        dump = VAR / f"migrated-{_version()}.sql"
+        dump = _dump()
         is_known = dump.exists()
         if is_known:
-            _create_empty(name)
-            _run("psql", name, "--quiet", "--set=ON_ERROR_STOP=1", f"--file={dump}")
+            restore_migrated(name)
         setup_databases(verbosity=0, interactive=False, keepdb=is_known)
         if not is_known:
             for old in VAR.glob("migrated-*.sql"):
@@ -43,6 +41,17 @@ def make_test_database() -> None:
             draft = dump.with_suffix(".draft")
             _run("pg_dump", name, f"--file={draft}")
             draft.rename(dump)
+
+
+def restore_migrated(name: str) -> str:
+    """Make a database of this name anew, as migrating leaves it, beside that of this process; return its URL."""
+    _create_empty(name)
+    _run("psql", name, "--quiet", "--set=ON_ERROR_STOP=1", f"--file={_dump()}")
+    return _url(name)
+
+
+def _dump() -> Path:
+    return VAR / f"migrated-{_version()}.sql"
 
 
 def _version() -> str:
@@ -62,11 +71,9 @@ def _create_empty(name: str) -> None:
 
 def _run(program: str, database: str, *options: str) -> None:
     """Run a program of PostgreSQL on the database; raise CalledProcessError with its output where it fails."""
-    spec = find_spec(postgres.PACKAGE)
-    assert spec is not None
-    assert spec.origin is not None
-    path = Path(spec.origin).parent / postgres.PROGRAMS / "bin" / program
-    done = subprocess.run([path, f"--dbname={_url(database)}", *options], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [postgres.program(program), f"--dbname={_url(database)}", *options], capture_output=True, text=True, check=False
+    )
     assert not done.returncode, f"{program}: {done.stderr}"
 
 

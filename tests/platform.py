@@ -62,22 +62,36 @@ def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
     """Set a platform up from nothing in `var_dir`, run it until the block ends, and remove what its sessions left."""
     ensure_images()
     shutil.rmtree(var_dir, ignore_errors=True)
-    port, host_name = free_port(), f"e2e-{uuid4().hex[:8]}"
-    environment = os.environ | {
+    environment = environment_of(var_dir) | settings
+    try:
+        with started(environment) as platform:
+            yield platform
+    finally:
+        remove_traces(environment)
+
+
+def environment_of(var_dir: Path) -> dict[str, str]:
+    """Return the environment of a platform of its own with its data in `var_dir`, at ports that are free."""
+    return os.environ | {
         "COMPUTE_VAR_DIR": str(var_dir),
         "COMPUTE_ARBITER_DIR": str(var_dir / "arbiter"),
-        "COMPUTE_HTTP_ADDRESS": f"127.0.0.1:{port}",
+        "COMPUTE_HTTP_ADDRESS": f"127.0.0.1:{free_port()}",
         "COMPUTE_SSH_ADDRESS": f"127.0.0.1:{free_port()}",
-        "COMPUTE_HOST_NAME": host_name,
+        "COMPUTE_HOST_NAME": f"e2e-{uuid4().hex[:8]}",
         "COMPUTE_RUNTIME": "hostworker.runtime.docker.DockerRuntime",
         "COMPUTE_SHARED_ENGINE": "true",
         "COMPUTE_SIMULATED_GPUS": "1x8GiB",
         "COMPUTE_WEBHOOK_NETWORKS": "127.0.0.0/8",
         "DATABASE_URL": "",
         "REDIS_URL": "",
-        **settings,
     }
-    var_dir.mkdir(parents=True)
+
+
+@contextmanager
+def started(environment: Mapping[str, str]) -> Iterator[Platform]:
+    """Run `manage.py up` in this environment until the block ends; data and sessions stay."""
+    var_dir = Path(environment["COMPUTE_VAR_DIR"])
+    var_dir.mkdir(parents=True, exist_ok=True)
     log = var_dir / "up.log"
     with log.open("w") as output:
         process = subprocess.Popen(
@@ -93,8 +107,12 @@ def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
     finally:
         process.send_signal(signal.SIGINT)
         process.wait(2 * SECONDS)
-        remove_containers(f"{HOST_LABEL}={host_name}")
-        end_arbiter(var_dir / "arbiter")
+
+
+def remove_traces(environment: Mapping[str, str]) -> None:
+    """Remove what the sessions of a platform in this environment left on the machine."""
+    remove_containers(f"{HOST_LABEL}={environment['COMPUTE_HOST_NAME']}")
+    end_arbiter(Path(environment["COMPUTE_ARBITER_DIR"]))
 
 
 def announced(process: "subprocess.Popen[bytes]", log: Path, var_dir: Path, environment: Mapping[str, str]) -> Platform:

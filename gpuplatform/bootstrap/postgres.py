@@ -231,12 +231,21 @@ def _data_folder(var_dir: Path, account: _Account) -> Path:
     return data
 
 
-def _programs(account: _Account) -> Path:
-    """Return a folder of PostgreSQL's programs that the account may run: the wheel's, or as root a copy of it."""
+def program(name: str) -> Path:
+    """Return the path of a client program of PostgreSQL, such as pg_dump. Raises SetupError where it is missing."""
+    return _package() / PROGRAMS / "bin" / name
+
+
+def _package() -> Path:
     spec = find_spec(PACKAGE)  # found, not imported
     if spec is None or spec.origin is None:
         raise SetupError(f"the package {WHEEL} is not installed; set DATABASE_URL in .env, or run `make setup`")
-    package = Path(spec.origin).parent
+    return Path(spec.origin).parent
+
+
+def _programs(account: _Account) -> Path:
+    """Return a folder of PostgreSQL's programs that the account may run: the wheel's, or as root a copy of it."""
+    package = _package()
     if os.geteuid() != 0 or account.may_run(package / PROGRAMS):
         return package / PROGRAMS
     copy = STATE_DIR / f"postgresql-{metadata.version(WHEEL)}"

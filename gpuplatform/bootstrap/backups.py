@@ -1,0 +1,232 @@
+"""Backups: one file with the whole database, the settings, and what tells whether a restore can be right.
+
+Files of data folders and layers of images are not in it (docs/operations.md). A restore is one transaction of the
+database: where it fails, all is as before.
+"""
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+from django.conf import settings
+from django.db import connection
+from django.db.migrations.loader import MigrationLoader
+from django.utils import timezone
+
+from gpuplatform.bootstrap import postgres
+
+FORMAT: Final = 1
+PATTERN: Final = "gpuplatform-*.tar"
+MANIFEST: Final = "manifest.json"
+DUMP: Final = "database.sql.gz"
+ENV_FILE: Final = "settings.env"
+BEGIN: Final = b"BEGIN;\nDROP SCHEMA public CASCADE;\nCREATE SCHEMA public;\n"
+COMMIT: Final = b"\nCOMMIT;\n"  # written last: a script that is cut off is rolled back, whoever dies
+OTHERS: Final = (
+    "SELECT application_name FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+)
+VARIABLES: Final = {
+    "dbname": "PGDATABASE",
+    "host": "PGHOST",
+    "port": "PGPORT",
+    "user": "PGUSER",
+    "sslmode": "PGSSLMODE",
+}
+
+
+class BackupError(Exception):
+    """No backup could be made or restored; the message has the cause and what to do."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackupManifest:
+    """What a backup says of itself."""
+
+    format: int
+    made_at: str  # ISO 8601
+    key: str  # a digest of SECRET_KEY, without which secrets in the database are unreadable
+    migrations: list[str]  # those that were applied
+
+    @classmethod
+    def now(cls) -> "BackupManifest":
+        """Return that of a backup made now."""
+        made_at = timezone.now().isoformat(timespec="seconds")
+        return cls(format=FORMAT, made_at=made_at, key=_key_digest(), migrations=sorted(_applied()))
+
+
+def make(folder: Path, *, keep: int = 0) -> Path:
+    """Write a backup to the folder, which is made if need be, and return its path; only its owner can read it.
+
+    With `keep` only so many of the newest stay. Raises BackupError, and leaves no half of a file.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    manifest = BackupManifest.now()
+    stamp = timezone.now().strftime("%Y-%m-%dT%H%M%S.%fZ")
+    target = folder / f"gpuplatform-{stamp}.tar"
+    with tempfile.TemporaryDirectory(dir=folder, prefix=".draft-") as draft:
+        dump = Path(draft, DUMP)
+        with gzip.open(dump, "wb") as packed:
+            _run_into(packed, "pg_dump", "--no-owner", "--no-privileges")
+        archive = Path(draft, "archive")
+        archive.touch(mode=0o600)
+        with archive.open("wb") as file, tarfile.open(fileobj=file, mode="w") as tar:
+            _add(tar, MANIFEST, json.dumps(asdict(manifest), indent=1).encode())
+            if (env_file := Path(settings.BASE_DIR, ".env")).exists():
+                _add(tar, ENV_FILE, env_file.read_bytes())
+            tar.add(dump, DUMP)
+            file.flush()
+            os.fsync(file.fileno())
+        archive.rename(target)
+    if keep:
+        for old in backups_in(folder)[keep:]:
+            old.unlink(missing_ok=True)
+    return target
+
+
+def backups_in(folder: Path) -> list[Path]:
+    """Return the backups of the folder, the newest first."""
+    return sorted(folder.glob(PATTERN), reverse=True)
+
+
+def is_due(folder: Path, hours: int, now: datetime) -> bool:
+    """Return whether the newest backup of the folder is older than so many hours; 0 hours: never."""
+    newest = next(iter(backups_in(folder)), None)
+    return hours > 0 and (newest is None or now.timestamp() - newest.stat().st_mtime >= hours * 3600)
+
+
+def restore(path: Path, *, replace: bool) -> BackupManifest:
+    """Replace the database by that of the backup, and return what the backup says of itself.
+
+    The tables are those of the backup's version then: migrate afterwards. Raises BackupError, with nothing changed,
+    where the file is no backup, of a newer version or another SECRET_KEY, the platform runs, or, unless `replace`,
+    the database has users.
+    """
+    try:
+        with tarfile.open(path) as tar:
+            manifest = _manifest_of(tar)
+            _check(manifest, path, replace=replace)
+            dump = tar.extractfile(DUMP)
+            if dump is None:
+                raise BackupError(f"{path} has no {DUMP}.")
+            with gzip.open(dump) as script:
+                _load(script)
+    except (tarfile.TarError, gzip.BadGzipFile, KeyError, EOFError, OSError) as error:
+        raise BackupError(f"{path} is no whole backup: {error}") from error
+    return manifest
+
+
+def _check(manifest: BackupManifest, path: Path, *, replace: bool) -> None:
+    if manifest.format != FORMAT:
+        raise BackupError(f"{path} has format {manifest.format}; this version reads format {FORMAT}.")
+    known = {f"{app}.{name}" for app, name in MigrationLoader(None).disk_migrations}
+    if newer := sorted(set(manifest.migrations) - known):
+        raise BackupError(f"{path} was made by a newer version: install that one first. Unknown here: {newer[0]}.")
+    if manifest.key != _key_digest():
+        raise BackupError(
+            f"SECRET_KEY differs from that of the backup, whose secrets would be unreadable. Its settings are in the "
+            f"file: `tar -xOf {path} {ENV_FILE} > .env`, then restore again."
+        )
+    with _only_connection() as only:
+        others = only.execute(OTHERS).fetchall()
+        has_users = _has_users(only)
+    if others:
+        names = ", ".join(sorted({name or "unnamed" for (name,) in others}))
+        raise BackupError(f"The database is in use ({names}): stop the platform and its hosts first.")
+    if has_users and not replace:
+        raise BackupError("The database has users already; --replace deletes all of it in favour of the backup.")
+
+
+def _manifest_of(tar: tarfile.TarFile) -> BackupManifest:
+    file = tar.extractfile(MANIFEST)
+    try:
+        values: dict[str, Any] = json.loads(file.read() if file else b"")
+        return BackupManifest(**values)
+    except (ValueError, TypeError) as error:
+        raise BackupError(f"{MANIFEST} of the file cannot be read: {error}") from error
+
+
+def _add(tar: tarfile.TarFile, name: str, content: bytes) -> None:
+    member = tarfile.TarInfo(name)
+    member.size, member.mode, member.mtime = len(content), 0o600, int(timezone.now().timestamp())
+    tar.addfile(member, io.BytesIO(content))
+
+
+def _run_into(output: gzip.GzipFile, program: str, *options: str) -> None:
+    """Run a program of PostgreSQL and write its output to a file object."""
+    with _program(program, *options) as process:
+        assert process.stdout is not None
+        shutil.copyfileobj(process.stdout, output)
+
+
+def _load(script: gzip.GzipFile) -> None:
+    """Have psql run the script in one transaction, after everything was dropped."""
+    with _program("psql", "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--output=/dev/null") as process:
+        assert process.stdin is not None
+        with suppress(BrokenPipeError):  # psql has ended, and says why
+            process.stdin.write(BEGIN)
+            shutil.copyfileobj(script, process.stdin)
+            process.stdin.write(COMMIT)
+            process.stdin.close()
+
+
+@contextmanager
+def _program(name: str, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a program of PostgreSQL on the database of the settings; raise BackupError with its words if it fails."""
+    with tempfile.TemporaryFile() as errors:
+        command = [str(postgres.program(name)), *options]
+        process = subprocess.Popen(
+            command, env=_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+        )
+        with process:
+            yield process
+        if process.returncode:
+            errors.seek(0)
+            raise BackupError(f"{name} failed: {errors.read().decode(errors='replace').strip()[-1000:]}")
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment with which programs of PostgreSQL reach the database; a password is on no command line."""
+    connection.ensure_connection()
+    info = connection.connection.info
+    found = {VARIABLES[name]: value for name, value in info.get_parameters().items() if name in VARIABLES}
+    return os.environ | found | {"PGPASSWORD": info.password or ""}
+
+
+def _applied() -> set[str]:
+    return {f"{app}.{name}" for app, name in MigrationLoader(connection).applied_migrations}
+
+
+@contextmanager
+def _only_connection() -> Iterator[psycopg.Connection]:
+    """Connect to the database, without any other connection of this process: its pool is closed."""
+    connection.ensure_connection()
+    info = connection.connection.info
+    reach = info.get_parameters() | {"password": info.password}
+    connection.close()
+    connection.close_pool()  # type: ignore[attr-defined]  # of PostgreSQL alone
+    with psycopg.connect(**reach) as only:
+        yield only
+
+
+def _has_users(only: psycopg.Connection) -> bool:
+    if only.execute("SELECT to_regclass('public.accounts_user')").fetchone() == (None,):
+        return False
+    return only.execute("SELECT 1 FROM accounts_user LIMIT 1").fetchone() is not None
+
+
+def _key_digest() -> str:
+    return hashlib.sha256(b"gpuplatform backup\0" + settings.SECRET_KEY.encode()).hexdigest()[:32]

@@ -1,0 +1,24 @@
+"""The task that makes backups while the platform runs."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+from celery import shared_task
+from django.conf import settings
+from django.utils import timezone
+
+from gpuplatform.bootstrap import backups
+
+_last: "subprocess.Popen[bytes] | None" = None
+
+
+@shared_task
+def back_up_if_due() -> None:
+    """Begin a backup if the newest is old enough, in a process of its own: the scheduler shares this one."""
+    global _last
+    is_busy = _last is not None and _last.poll() is None
+    folder = Path(settings.COMPUTE_BACKUP_DIR)
+    if not is_busy and backups.is_due(folder, settings.COMPUTE_BACKUP_HOURS, timezone.now()):
+        command = (sys.executable, "manage.py", "backup", "--keep", str(settings.COMPUTE_BACKUPS_KEPT))
+        _last = subprocess.Popen(command, cwd=settings.BASE_DIR, stdin=subprocess.DEVNULL)

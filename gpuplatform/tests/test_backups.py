@@ -1,0 +1,148 @@
+"""Backups: restored as they were, whole or not at all, and never over something by mistake."""
+
+import gzip
+import io
+import os
+import stat
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import psycopg
+import pytest
+from django.conf import settings
+
+from gpuplatform.bootstrap import backups
+from tests.migrated import restore_migrated
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+NAME = "backed_up"
+
+
+@pytest.fixture
+def database(django_db_setup: None) -> str:
+    """The URL of a database of its own, with a row."""
+    url = restore_migrated(NAME)
+    add_row(url, "before")
+    return url
+
+
+@pytest.fixture
+def manage(database: str, tmp_path: Path) -> Command:
+    """Runs a management command on that database."""
+
+    def run(*arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        environment = os.environ | {"DATABASE_URL": database, "COMPUTE_VAR_DIR": str(tmp_path / "var"), **variables}
+        command = [sys.executable, "manage.py", *arguments]
+        return subprocess.run(
+            command, cwd=settings.BASE_DIR, env=environment, capture_output=True, text=True, check=False
+        )
+
+    return run
+
+
+def add_row(url: str, name: str) -> None:
+    with psycopg.connect(url) as connection:
+        connection.execute("INSERT INTO auth_group (name) VALUES (%s)", [name])
+
+
+def rows(url: str) -> set[str]:
+    with psycopg.connect(url) as connection:
+        return {name for (name,) in connection.execute("SELECT name FROM auth_group")}
+
+
+@pytest.fixture
+def backup(manage: Command, tmp_path: Path) -> Path:
+    done = manage("backup", str(tmp_path / "backups"))
+    assert done.returncode == 0, done.stderr
+    return Path(done.stdout.strip())
+
+
+def test_a_backup_brings_back_what_was_there(database: str, manage: Command, backup: Path) -> None:
+    assert stat.S_IMODE(backup.stat().st_mode) == 0o600
+    add_row(database, "after")
+    made = manage(
+        "createsuperuser", "--noinput", "--email", "root@example.org", DJANGO_SUPERUSER_PASSWORD="a long password"
+    )
+    assert made.returncode == 0, made.stderr
+    refused = manage("restore", str(backup))
+    assert (refused.returncode, "has users already" in refused.stderr) == (1, True), refused.stderr
+    assert rows(database) == {"before", "after"}
+    restored = manage("restore", str(backup), "--replace")
+    assert restored.returncode == 0, restored.stderr
+    assert rows(database) == {"before"}
+    with psycopg.connect(database) as connection:
+        connection.execute("DROP SCHEMA public CASCADE")
+        connection.execute("CREATE SCHEMA public")
+    assert manage("restore", str(backup)).returncode == 0  # on an empty database
+    assert rows(database) == {"before"}
+
+
+@pytest.mark.long
+def test_what_cannot_be_restored_changes_nothing(database: str, manage: Command, backup: Path, tmp_path: Path) -> None:
+    cut = tmp_path / "cut.tar"
+    cut.write_bytes(backup.read_bytes()[: backup.stat().st_size * 2 // 3])
+    newer = changed(
+        backup, tmp_path / "newer.tar", backups.MANIFEST, b'"accounts.0001_initial"', b'"accounts.9999_later"'
+    )
+    broken = with_dump(backup, tmp_path / "broken.tar", b"DROP TABLE accounts_user CASCADE;\nSELECT nonsense;\n")
+    text = tmp_path / "text.tar"
+    text.write_text("no archive")
+    for path, problem in (
+        (cut, "no whole backup"),
+        (newer, "made by a newer version"),
+        (broken, "psql failed"),
+        (text, "no whole backup"),
+        (tmp_path / "nothing.tar", "no whole backup"),
+    ):
+        refused = manage("restore", str(path), "--replace")
+        assert (refused.returncode, problem in refused.stderr) == (1, True), refused.stderr
+    other_key = manage("restore", str(backup), "--replace", SECRET_KEY="another-" + "0" * 50)
+    assert "SECRET_KEY differs" in other_key.stderr
+    with psycopg.connect(database):
+        assert "The database is in use" in manage("restore", str(backup), "--replace").stderr
+    assert rows(database) == {"before"}
+
+
+@pytest.mark.django_db
+def test_only_the_newest_are_kept_and_made_when_due(tmp_path: Path) -> None:
+    folder = tmp_path / "backups"
+    made = [backups.make(folder, keep=2) for _ in range(3)]
+    assert backups.backups_in(folder) == [made[2], made[1]]
+    assert sorted(folder.iterdir()) == made[1:]  # nothing half written is left
+    now = datetime.fromtimestamp(made[2].stat().st_mtime, UTC)
+    assert backups.is_due(tmp_path / "empty", 24, now)
+    assert not backups.is_due(folder, 24, now + timedelta(hours=23))
+    assert backups.is_due(folder, 24, now + timedelta(hours=25))
+    assert not backups.is_due(folder, 0, now + timedelta(days=99))
+
+
+def members(path: Path) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
+    with tarfile.open(path) as tar:
+        for member in tar:
+            file = tar.extractfile(member)
+            assert file is not None
+            yield member, file.read()
+
+
+def changed(path: Path, target: Path, name: str, old: bytes, new: bytes) -> Path:
+    """Return a copy of the backup with other words in one of its files."""
+    with tarfile.open(target, "w") as tar:
+        for member, content in members(path):
+            content = content.replace(old, new) if member.name == name else content
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return target
+
+
+def with_dump(path: Path, target: Path, script: bytes) -> Path:
+    """Return a copy of the backup with another script in place of the database."""
+    with tarfile.open(target, "w") as tar:
+        for member, content in members(path):
+            content = gzip.compress(script) if member.name == backups.DUMP else content
+            member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return target
