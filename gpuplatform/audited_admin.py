@@ -1,13 +1,17 @@
 """The part of the administration that records what administrators do, for every model of the site."""
 
 from typing import Any, Final, cast
+from urllib.parse import urlencode
 
 from django.contrib.admin import ModelAdmin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.contrib.admin.utils import unquote
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
 from django.forms import BaseModelForm, BaseModelFormSet, ModelChoiceField, ModelMultipleChoiceField
 from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
 
 from accounts import audit
 from accounts.models import User
@@ -42,6 +46,11 @@ class AuditedAdmin(ModelAdmin[Any]):
         for key, values in audit.stored_values({key: type(row) for key, row in rows.items()}).items():
             _record(request, "deleted", rows[key], audit.difference(type(rows[key]), values, {}))
         return super().log_deletions(request, queryset)
+
+    def history_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
+        """Show the entries of the audit log on the object, which outlive it."""
+        found = {"object_type__exact": self.model._meta.label, "object_id__exact": unquote(object_id)}
+        return redirect(f"{reverse('admin:accounts_auditentry_changelist')}?{urlencode(found)}")
 
     def changeform_view(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         """Show or save the form; an object whose act a service records is not recorded again."""

@@ -93,6 +93,21 @@ def test_secrets_are_never_recorded(superadmin: Client) -> None:
     assert [changes.get("password1") or changes.get("password") for *_, changes in entries()] == [[None, "***"]] * 2
 
 
+def test_history_of_an_object_is_its_part_of_the_log(superadmin: Client) -> None:
+    hosts = [make_host(name=name) for name in ("gpu1", "gpu2")]
+    body = {"action": "cordon", "_selected_action": [host.pk for host in hosts]}
+    superadmin.post(reverse("admin:resources_host_changelist"), body)
+    page = superadmin.get(reverse("admin:resources_host_history", args=[hosts[0].pk]), follow=True)
+    assert [entry.object_text for entry in page.context["cl"].queryset] == ["gpu1"]
+
+
+def test_an_action_that_leads_to_a_form_is_no_act_yet(superadmin: Client) -> None:
+    session = session_in(Status.RUNNING)
+    body = {"action": "convert", "_selected_action": [session.pk]}
+    assert superadmin.post(reverse("admin:compute_session_changelist"), body).status_code == 302
+    assert not AuditEntry.objects.exists()
+
+
 def test_the_log_is_read_only_and_outlives_its_actor(superadmin: Client, actor: User) -> None:
     host = make_host(name="gpu1")
     superadmin.post(reverse("admin:resources_host_changelist"), {"action": "cordon", "_selected_action": [host.pk]})
