@@ -123,7 +123,7 @@ class SshKeyAdmin(admin.ModelAdmin[SshKey]):
 class AuditEntryAdmin(admin.ModelAdmin[AuditEntry]):
     """The audit log, read-only."""
 
-    list_display = ("at", "actor_name", "source", "action", "object_type", "object_link", "changes_text", "address")
+    list_display = ("at", "actor_name", "action", "object_link", "changes_text", "object_type", "source", "address")
     list_filter = ("at", "source", "action", "object_type")
     search_fields = ("actor_name", "object_text", "object_id", "action")
     date_hierarchy = "at"

@@ -53,7 +53,7 @@ class LinkedAdmin(ModelAdmin[Any]):
     def get_list_display(self, request: HttpRequest) -> Any:
         """Return the columns with that of the link."""
         columns = super().get_list_display(request)
-        return [*columns, "product_page"] if self.model._meta.label in PAGES else columns
+        return [columns[0], "product_page", *columns[1:]] if self.model._meta.label in PAGES else columns
 
     @admin.display(description="page")
     def product_page(self, row: Model) -> str:
