@@ -258,7 +258,9 @@ def test_an_image_has_apps(client: CheckedClient) -> None:
     image = Image.objects.get()
     assert [(each.name, each.command) for each in image.apps.all()] == [("docs", "serve\n--all")]
     url = f"{API}/images/{image.pk}/"
-    assert client.patch(url, {"version": "2"}).json()["apps"][0]["title"] == "Documentation"
+    assert client.patch(url, {"min_gpu_memory": "20g"}).json()["min_gpu_memory"] == 20 * GIB
+    changed = client.patch(url, {"version": "2"}).json()
+    assert (changed["apps"][0]["title"], changed["min_gpu_memory"]) == ("Documentation", 20 * GIB)
     twice = client.patch(url, {"apps": [app, {**app, "title": "Again"}]})
     assert twice.status_code == 400
     bad = client.patch(url, {"apps": [{**app, "name": "p80"}]})
