@@ -355,6 +355,10 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_DIST": "SIDECAR",
     "SWAGGER_UI_SETTINGS": {"deepLinking": False},  # its links would stand inside of its buttons
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "POSTPROCESSING_HOOKS": [
+        "drf_spectacular.hooks.postprocess_schema_enums",
+        "gpuplatform.api_examples.add_examples",
+    ],
     "ENUM_NAME_OVERRIDES": {
         "AppStateEnum": "sessions.models.EndpointState.values",
         "ChangeReportStateEnum": "sessions.models.ReportState.values",

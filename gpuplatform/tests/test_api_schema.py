@@ -1,10 +1,16 @@
 """The API's description of itself."""
 
+import copy
+
 import pytest
 from django.test import Client
 from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.generators import SchemaGenerator
 from drf_spectacular.validation import validate_schema
+from jsonschema import Draft202012Validator
+
+from gpuplatform import api_examples
+from tests.api_schema import api_schema
 
 PATHS = {
     "/api/v1/auth/token/": {"post", "delete"},
@@ -70,3 +76,25 @@ def test_the_api_docs_are_public_and_self_contained(client: Client) -> None:
     assert page.status_code == 200
     assert "/static/drf_spectacular_sidecar/swagger-ui-dist/" in page.content.decode()
     assert "https://" not in page.content.decode()
+
+
+def test_every_body_has_an_example_that_is_valid() -> None:
+    schema = copy.deepcopy(api_schema())
+    for component in schema["components"]["schemas"].values():  # what is read-only is required of responses alone
+        properties = component.get("properties", {})
+        component["required"] = [name for name in component.get("required", []) if not properties[name].get("readOnly")]
+    operations = [operation for found in schema["paths"].values() for operation in found.values()]
+    bodies = {
+        operation["operationId"]: body
+        for operation in operations
+        if (body := operation.get("requestBody", {}).get("content", {}).get("application/json"))
+    }
+    assert bodies.keys() == api_examples.EXAMPLES.keys()
+    problems = [
+        f"{name}: {error.message}"
+        for name, body in bodies.items()
+        for error in Draft202012Validator({**body["schema"], "components": schema["components"]}).iter_errors(
+            body["examples"]["Example"]["value"]
+        )
+    ]
+    assert not problems, "\n".join(problems)

@@ -1,8 +1,8 @@
 """API of the import of users from CSV."""
 
-from typing import Any, Final
+from typing import Any
 
-from drf_spectacular.utils import OpenApiExample, extend_schema
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.exceptions import PermissionDenied, ValidationError
 from rest_framework.request import Request
@@ -14,8 +14,6 @@ from accounts.serializers import StrictSerializer
 from resources import user_import
 from resources.user_import import MAX_BYTES, UserImportError
 from restapi.views import ApiView
-
-EXAMPLE: Final = "email,first_name,policy,projects\nada@example.org,Ada,default,vision|speech\n"
 
 
 class UserImportSerializer(StrictSerializer):
@@ -64,7 +62,6 @@ class UserImportView(ApiView):
     @extend_schema(
         request=UserImportSerializer,
         responses=ImportedSerializer,
-        examples=[OpenApiExample("A preview", {"csv": EXAMPLE}, request_only=True)],
     )
     def post(self, request: Request) -> Response:
         """Show what a table of users would change, or import it."""

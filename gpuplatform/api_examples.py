@@ -1,0 +1,99 @@
+"""Examples of the bodies that the API takes, for its description; a test holds each to the schema."""
+
+from typing import Any, Final
+
+LAUNCH: Final = {"environment": "Python", "version": "3.11", "cpu": 2, "memory": "4g", "fgpu": "0.5", "name": "train"}
+
+EXAMPLES: Final[dict[str, Any]] = {  # by operation id
+    "admin_hosts_partial_update": {"is_cordoned": True, "cordon_reason": "A disk is replaced"},
+    "admin_idle_rules_create": {"name": "unused", "idle_timeout": "2h", "warning": "30m", "action": "park"},
+    "admin_idle_rules_partial_update": {"is_enabled": True},
+    "admin_images_create": {
+        "environment": "Lab tools",
+        "version": "1",
+        "reference": "registry.example.com/lab/tools:1",
+        "min_memory": "1g",
+        "apps": [{"name": "docs", "title": "Documentation", "port": 8000, "command": "python -m http.server 8000"}],
+    },
+    "admin_images_partial_update": {"is_enabled": False},
+    "admin_images_pull_create": {"hosts": ["gpu1"]},
+    "admin_policies_create": {"name": "students", "cpu": 8, "memory": "32g", "fgpu": "1", "max_lifetime": "2d"},
+    "admin_policies_partial_update": {"fgpu": "0.5"},
+    "admin_presets_create": {"name": "half", "cpu": 4, "memory": "16g", "fgpu": "0.5", "resource_group": "default"},
+    "admin_presets_partial_update": {"memory": "24g"},
+    "admin_registries_create": {
+        "name": "Lab",
+        "address": "registry.example.com",
+        "username": "puller",
+        "password": "...",
+    },
+    "admin_registries_partial_update": {"is_push_target": True},
+    "admin_resource_groups_create": {"name": "a100", "fgpu_per_gpu": 4, "users": ["ada@example.org"]},
+    "admin_resource_groups_partial_update": {"queue_order": "fair", "projects": ["vision"]},
+    "admin_storage_roots_create": {"name": "fast", "path": "/srv/fast", "is_shared": False},
+    "admin_storage_roots_partial_update": {"is_enabled": False},
+    "admin_users_create": {"email": "ada@example.org", "first_name": "Ada", "policy": "students"},
+    "admin_users_disable_create": {"end_sessions": True},
+    "admin_users_import_create": {"csv": "email,first_name,policy\nada@example.org,Ada,students\n"},
+    "admin_users_partial_update": {"share_weight": 200, "resource_groups": ["a100"]},
+    "announcements_create": {
+        "text": "The hosts restart on Friday at 18:00 UTC.",
+        "level": "warning",
+        "ends_at": "2030-01-04T18:00:00Z",
+    },
+    "announcements_partial_update": {"ends_at": "2030-01-04T19:00:00Z"},
+    "auth_token_create": {"email": "ada@example.org", "password": "..."},
+    "folders_create": {"name": "mnist"},
+    "folders_entries_create": {"path": "results/run-1", "parents": True},
+    "folders_entries_move_create": {"path": "model.pt", "new_path": "results/run-1/model.pt"},
+    "folders_partial_update": {"name": "mnist-2"},
+    "folders_restore_create": {"name": "mnist-old"},
+    "folders_shares_create": {"user": "grace@example.org", "read_only": True},
+    "folders_shares_partial_update": {"read_only": False},
+    "folders_text_update": {"text": "epochs: 10\n"},
+    "folders_trash_restore_create": {"path": "results/model.pt"},
+    "hosts_drain_create": {"end_at": "2030-01-04T18:00:00Z", "reason": "New GPUs"},
+    "invitations_create": {"email": "ada@example.org", "policy": "students"},
+    "me_partial_update": {"first_name": "Ada", "last_name": "Lovelace"},
+    "me_password_create": {"password": "...", "new_password": "..."},
+    "notifications_preferences_update": [{"kind": "ENDED", "on_page": True, "in_browser": False, "by_email": True}],
+    "projects_create": {"name": "vision", "description": "Image models", "resource_groups": ["a100"]},
+    "projects_members_create": {"email": "ada@example.org", "role": "manager"},
+    "projects_members_partial_update": {"role": "member"},
+    "projects_partial_update": {"share_weight": 200},
+    "sessions_apps_create": {"public": False},
+    "sessions_apps_share_create": {"expires": "2030-01-04T18:00:00Z", "note": "For the reviewers"},
+    "sessions_convert_create": {"name": "tools", "tag": "1", "description": "With ffmpeg"},
+    "sessions_create": {**LAUNCH, "command": "python train.py", "time_limit": "4h"},
+    "sessions_estimate_create": LAUNCH,
+    "sessions_extend_create": {"by": "1h"},
+    "sessions_partial_update": {"name": "train-2"},
+    "sessions_resize_create": {"fgpu": "0.25"},
+    "sessions_snooze_create": {"by": "1h"},
+    "sessions_terminate_many": {"ids": ["owfy2i4csglu5gkz"]},
+    "ssh_keys_create": {"key": "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAA... ada@laptop", "title": "laptop"},
+    "tokens_create": {"name": "ci", "scope": "read", "days": 90},
+    "webhooks_create": {"url": "https://ci.example.org/hooks/gpu", "event_types": ["session.terminated"]},
+    "webhooks_partial_update": {"url": "https://ci.example.org/hooks/gpu-2"},
+}
+PROBLEM: Final = {
+    "type": "about:blank",
+    "title": "Bad Request",
+    "status": 400,
+    "detail": "Invalid: cpu.",
+    "code": "invalid",
+    "errors": {"cpu": ["Ensure this value is greater than or equal to 1."]},
+}
+
+
+def add_examples(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """Return the OpenAPI description with the examples; a hook of drf-spectacular."""
+    for operations in result["paths"].values():
+        for operation in operations.values():
+            content = operation.get("requestBody", {}).get("content", {}).get("application/json")
+            example = EXAMPLES.get(operation["operationId"])
+            if content is not None and example is not None:
+                content["examples"] = {"Example": {"value": example}}
+            for media in operation["responses"].get("400", {}).get("content", {}).values():
+                media["examples"] = {"Problem": {"value": PROBLEM}}
+    return result
