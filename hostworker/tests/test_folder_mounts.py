@@ -17,7 +17,16 @@ from sessions.lifecycle import Reason, Status
 from sessions.models import Session
 from sessions.mounts import MountRequest
 from sessions.tests.launch_requests import make_launch_request
-from tests.factories import lease_session, make_folder, make_host, make_root, make_user, owner_of
+from tests.factories import (
+    lease_session,
+    make_folder,
+    make_host,
+    make_policy,
+    make_project,
+    make_root,
+    make_user,
+    owner_of,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -136,6 +145,23 @@ class TestShareWatch:
         assert session.mounts.get(folder_name="theirs").problem == "Its owner has withdrawn it."
         session.refresh_from_db()
         assert session.status == Status.RUNNING
+
+    def test_a_projects_folder_leaves_with_the_membership(
+        self, runtime: MemoryRuntime, host: Host, root: StorageRoot
+    ) -> None:
+        member = make_user()
+        project = make_project(member, policy=make_policy())
+        own, ours = make_folder(member, root=root, name="own"), make_folder(root=root, name="ours", project=project)
+        made(own)
+        made(ours)
+        session = started(runtime, host, own, MountRequest(folder=own), MountRequest(folder=ours))
+        watch = ShareWatch(runtime, host)
+        watch.poll()
+        assert len(mounted(runtime, session)) == 2
+        project.memberships.all().delete()
+        watch.poll()
+        assert [mount.target for mount in mounted(runtime, session)] == ["/home/work/own"]
+        assert "no longer a member" in session.mounts.get(folder_name="ours").problem
 
     def test_a_folder_turns_read_only(
         self, runtime: MemoryRuntime, host: Host, session: Session, share: FolderShare
