@@ -200,3 +200,21 @@ def test_bogus_settings_are_a_failure(settings: Settings) -> None:
     finding = doctor.CHECKS["settings"]()
     assert finding.verdict is Verdict.FAIL
     assert "my proxy" in finding.text
+
+
+@pytest.mark.parametrize(
+    ("options", "verdict", "words"),
+    [
+        (["name=seccomp,profile=builtin"], Verdict.OK, "the platform's profile"),
+        (["name=seccomp,profile=/etc/strict.json"], Verdict.OK, "the engine was configured with"),
+        (["name=seccomp,profile=default", "name=userns"], Verdict.WARN, "users of their own"),
+        (["name=seccomp,profile=unconfined"], Verdict.WARN, "every system call"),
+        ([], Verdict.WARN, "every system call"),
+    ],
+)
+def test_doctor_says_which_filter_sessions_have(
+    monkeypatch: pytest.MonkeyPatch, options: list[str], verdict: Verdict, words: str
+) -> None:
+    monkeypatch.setattr(APIClient, "info", lambda _: {"SecurityOptions": options})
+    finding = doctor.CHECKS["system calls"]()
+    assert (finding.verdict, words in finding.text) == (verdict, True), finding
