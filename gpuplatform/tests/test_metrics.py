@@ -53,7 +53,7 @@ def test_sessions_capacity_and_hosts_are_reported(client: Client, settings: Sett
 
 
 @pytest.mark.django_db
-def test_only_the_token_or_network_of_the_settings_is_let_in(client: Client, settings: Settings) -> None:
+def test_only_a_set_token_or_network_is_let_in(client: Client, settings: Settings) -> None:
     for empty in ("", "Bearer ", "Bearer"):
         assert client.get("/metrics", HTTP_AUTHORIZATION=empty).status_code == HTTPStatus.NOT_FOUND
     settings.COMPUTE_METRICS_TOKEN = TOKEN
