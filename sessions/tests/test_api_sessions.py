@@ -90,6 +90,7 @@ def test_an_order_by_amounts_is_queued_and_shown(user: User) -> None:
         "preemptible": False,
         "preempt_by": None,
         "preemptions": 0,
+        "resizing": None,
     }
     assert client_of(user).get(f"{URL}{session.pk}/").json()["id"] == session.pk
 

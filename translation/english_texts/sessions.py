@@ -165,6 +165,7 @@ TEXTS: Final = (
     _("You were signed out."),
     _("The connection to the shell broke."),
     _("The shell has ended."),
+    _("The command has ended."),
     _("What was typed while the network was away was not sent."),
     # sessions/validation.py
     _("A name has 4 to %(most)s characters."),
