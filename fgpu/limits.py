@@ -13,6 +13,7 @@ REGION_BYTES = 65536  # struct region in src/region.h
 FRAME_MS = 100  # the gate's frame: a container's turn in it begins at its phase
 LIMITS_PATH = "/run/fgpu/limits.conf"  # in the container, fixed when the hook is compiled
 REGION_PATH = "/run/fgpu/region"
+LOOK_MS = 10  # between two looks of a process at its limits, and a tick of the kernel (at most 10 ms); src/reload.c
 GRANT_BYTES = 4096  # the page by which the arbiter gives turns; src/grant.h
 GRANT_PATH = "/run/fgpu/grant"
 ARBITER_FOLDER_PATH = "/run/fgpu/arbiter"  # where the arbiter's socket is

@@ -65,6 +65,7 @@ const char *limits_load(const char *path, struct limits *out);
 int limits_find(const struct limits *limits, const char *uuid); /* -1: none */
 /* reload.c: have `fgpu_limits` say what the file says by now, where that is another size of the same share. */
 void limits_refresh(void);
+void limits_poll(void); /* the same, but for what was read within the last 10 ms */
 
 /* region.c: the accounting shared by all processes of the container. `gpu`: an index of the limits, or HOST_MEMORY. */
 const char *region_attach(const char *path);
@@ -155,6 +156,7 @@ extern const char *system_limits_path(void), *system_region_path(void);
 extern const char *system_grant_path(void), *system_socket_path(void);
 bool system_trusts(unsigned owner);
 uint64_t clock_now(void);
+uint64_t clock_coarse(void); /* some ms behind, and cheap */
 void clock_sleep(uint64_t ns);
 /* Sleep while the word is `seen`, at most until then; the key names it on the simulated clock. */
 void system_sleep_on(const _Atomic uint32_t *word, uint32_t seen, uint64_t until, uint64_t key);

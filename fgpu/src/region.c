@@ -166,7 +166,6 @@ static uint64_t total(int gpu) {
 
 static bool fits(int gpu, uint64_t bytes) {
     uint64_t used = total(gpu);
-    limits_refresh();
     uint64_t limit = gpu == HOST_MEMORY ? fgpu_limits.pinned_bytes : fgpu_limits.gpu[gpu].mem_bytes;
     return used <= limit && bytes <= limit - used;
 }
@@ -176,8 +175,11 @@ CUresult region_change(int gpu, uint64_t from, uint64_t to) {
     LOCKED_REGION;
     if (!locked || (!mine && !take_slot())) return CUDA_SYSTEM_NOT_READY;
     *mine = own; /* heals whatever somebody wrote there */
+    if (to > from)
+        limits_poll();
     if (to > from && !fits(gpu, to - from)) {
         reap();
+        limits_refresh(); /* a greater share counts at once */
         if (!fits(gpu, to - from)) return CUDA_OUT_OF_MEMORY;
     }
     mine->used[gpu] = own.used[gpu] += to - from;

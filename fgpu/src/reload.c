@@ -9,9 +9,12 @@
 #include "fgpu.h"
 
 #define SETTLED_NS 1000000000u
+#define LOOK_NS 10000000u /* LOOK_MS in limits.py: the host waits much longer before it trusts a smaller limit */
 
 PER_PROCESS static pthread_mutex_t reloading = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t taken_at; /* the stamp of what was taken over; 0: it may have changed within the same stamp */
+/* When the latest look began. Written after the look alone: no thread may go on with older limits on its account. */
+PER_PROCESS static _Atomic uint64_t looked_at;
 
 static uint64_t ns_of(struct timespec t) { return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec; }
 
@@ -37,12 +40,21 @@ void limits_refresh(void) {
     struct stat info;
     struct timespec now;
     struct limits fresh;
+    uint64_t began = clock_coarse();
     if (stat(system_limits_path(), &info) || clock_gettime(CLOCK_REALTIME, &now)) return;
     uint64_t stamp = ns_of(info.st_mtim);
     LOCKED(reloading);
-    if (stamp == taken_at) return;
-    bool good = !limits_load(system_limits_path(), &fresh) && is_resized(&fresh);
-    if (good)
-        take_over(&fresh);
-    taken_at = good && stamp + SETTLED_NS < ns_of(now) ? stamp : 0;
+    if (stamp != taken_at) {
+        bool good = !limits_load(system_limits_path(), &fresh) && is_resized(&fresh);
+        if (good)
+            take_over(&fresh);
+        taken_at = good && stamp + SETTLED_NS < ns_of(now) ? stamp : 0;
+    }
+    atomic_store_explicit(&looked_at, began, memory_order_release);
+}
+
+void limits_poll(void) {
+    uint64_t last = atomic_load_explicit(&looked_at, memory_order_acquire);
+    if (!last || clock_coarse() - last >= LOOK_NS)
+        limits_refresh();
 }

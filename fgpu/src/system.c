@@ -24,6 +24,13 @@ uint64_t clock_now(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+/* Behind by up to a tick of the kernel, 1 to 10 ms. */
+uint64_t clock_coarse(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 /* May be cut short by a signal: the caller asks the gate again. */
 void clock_sleep(uint64_t ns) {
     struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};

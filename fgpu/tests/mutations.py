@@ -31,6 +31,12 @@ class Mutation:
 
 
 MUTATIONS = [
+    Mutation("a look per allocation", "src/reload.c", "if (!last ||", "if (true ||", "test_resize.py::ten_milliseconds"),
+    Mutation("no more looks", "src/reload.c", "|| clock_coarse() - last >= LOOK_NS", "", "test_resize.py::ten_milliseconds"),
+    Mutation("looks too seldom", "src/reload.c", "#define LOOK_NS 10000000u", "#define LOOK_NS 11000000u", "test_resize.py::ten_milliseconds"),
+    Mutation("refused by old limits", "src/region.c", "        limits_refresh(); /* a greater", "        /* a greater", "test_resize.py::at_once"),
+    Mutation("limits taken over without a lock", "src/reload.c", "    LOCKED(reloading);\n", "", "test_sanitizers.py::threads and tsan", "test/libfgpu-tsan.so"),
+    Mutation("a child trusts its parent's look", "src/reload.c", "PER_PROCESS static _Atomic uint64_t looked_at", "static _Atomic uint64_t looked_at", "test_resize.py::child"),
     Mutation("exact fit refused", "src/region.c", "bytes <= limit - used;", "bytes < limit - used;", "test_memory.py::exactly"),
     Mutation("nothing refused", "src/region.c", "if (!fits(gpu, to - from)) return", "if (false) return", "test_memory.py::every_allocator"),
     Mutation("two processes each", "src/region.c", "sum = used > UINT64_MAX - sum", "if (&region->slot[i] == mine) sum = used > UINT64_MAX - sum", "test_processes.py::two_processes"),

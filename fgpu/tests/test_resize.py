@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from fgpu.limits import format_limits, rewrite
+from fgpu.limits import LOOK_MS, format_limits, rewrite
 from fgpu.region import HOST_MEMORY, used_bytes
-from fgpu.tests.host import GIB, MIB, OUT_OF_MEMORY, UUIDS, Host, Session, limit
+from fgpu.tests.host import GIB, MIB, NOT_INITIALIZED, OUT_OF_MEMORY, UUIDS, Host, Probe, Session, limit
 from fgpu.tests.region import GPU_BASE
 from fgpu.tests.sharing import CLOCK, Load, sessions_of
 from tests.wait import until
@@ -36,10 +36,45 @@ def test_a_running_process_has_the_new_share_of_memory(host: Host) -> None:
         assert probe.alloc(3 * GIB, slot=1) == 0
         assert probe.code("free 1") == 0
         resize(session, GIB + 256 * MIB)
-        assert probe.alloc(512 * MIB, slot=1) == OUT_OF_MEMORY
+        assert until(lambda: probe.alloc(512 * MIB, slot=1) == OUT_OF_MEMORY or probe.code("free 1"))
         assert probe.alloc(256 * MIB, slot=1) == 0
         assert probe.free() == 0
     assert session.limits.stat().st_ino == inode
+
+
+def test_a_smaller_share_counts_ten_milliseconds_later(host: Host) -> None:
+    session = host.session(limit(sm="100"))
+
+    def pass_time(probe: Probe, ms: int) -> None:
+        assert [probe.code("kernel") for _ in range(ms)] == [0] * ms
+        assert probe.code("sync") == 0
+
+    with session.probe(enter=True, **CLOCK) as probe:
+        pass_time(probe, 1)
+        assert probe.alloc(GIB) == 0
+        resize(session, GIB + 256 * MIB, sm="100")
+        pass_time(probe, LOOK_MS - 1)
+        assert probe.alloc(512 * MIB, slot=1) == 0  # without a look at the file
+        assert probe.code("free 1") == 0
+        pass_time(probe, 1)
+        assert probe.alloc(512 * MIB, slot=1) == OUT_OF_MEMORY
+
+
+def test_a_greater_share_counts_at_once(host: Host) -> None:
+    session = host.session()
+    with session.probe(enter=True, **CLOCK) as probe:  # a clock that stands still
+        assert probe.alloc(GIB) == 0
+        resize(session, 4 * GIB)
+        assert probe.alloc(3 * GIB, slot=1) == 0
+
+
+def test_a_child_looks_at_its_limits_first(host: Host) -> None:
+    session = host.session(limit(sm="100"))
+    with session.probe(enter=True, **CLOCK) as probe:
+        assert probe.code("kernel") == probe.code("sync") == 0
+        assert probe.alloc(GIB) == 0
+        resize(session, GIB + 256 * MIB, sm="100")
+        assert probe.ask(f"fork {512 * MIB}") == [str(NOT_INITIALIZED), str(OUT_OF_MEMORY)]
 
 
 def test_nvidia_smi_shows_the_new_share(host: Host) -> None:

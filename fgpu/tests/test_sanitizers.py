@@ -6,7 +6,9 @@ import subprocess
 
 import pytest
 
+from fgpu.limits import rewrite
 from fgpu.tests.host import GIB, MIB, OUT_OF_MEMORY, Host, Session, limit
+from tests.wait import until
 
 RUNTIMES = {"asan": ("libasan.so", "libubsan.so"), "tsan": ("libtsan.so",)}
 
@@ -32,6 +34,13 @@ def test_threads_that_allocate_launch_and_free_leave_a_clean_account(host: Host,
     session = sanitized(host, kind, sm="99")
     host.arbiter()
     process = session.start("test/threads")
+    text = session.limits.read_text()
+
+    def has_ended() -> bool:
+        rewrite(session.limits, text)
+        return process.poll() is not None
+
+    assert until(has_ended, seconds=200)
     output, _ = process.communicate(timeout=200)
     assert process.returncode == 0
     assert output.split() == [str(2 * GIB), str(2 * GIB)]

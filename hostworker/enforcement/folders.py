@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
 
-from fgpu.limits import REGION_BYTES, GpuLimit, format_limits, parse_head, parse_limits
+from fgpu.limits import LOOK_MS, REGION_BYTES, GpuLimit, format_limits, parse_head, parse_limits
 from fgpu.limits import prepare as write_limits
 from fgpu.region import HOST_MEMORY, used_bytes
 from hostworker.enforcement.programs import write_whole
@@ -26,7 +26,7 @@ LIMITS: Final = "limits.conf"
 REGION: Final = "region"
 VARIABLES: Final = "environment"
 BY_DRIVER: Final = "by-driver.json"
-SETTLE_SECONDS: Final = 0.2  # in which allocations end that began under the old limits
+SETTLE_SECONDS: Final = 20 * LOOK_MS / 1000  # processes look at the new limits, allocations by the old ones end
 _NAME: Final = re.compile(r"(?P<session>.+)-(?P<attempt>[0-9]+)")
 
 

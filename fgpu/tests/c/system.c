@@ -35,6 +35,14 @@ uint64_t clock_now(void) {
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
+uint64_t clock_coarse(void) {
+    struct timespec t;
+    if (getenv("FGPU_SIM_CLOCK"))
+        return clock_now();
+    clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+    return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
 void clock_sleep(uint64_t ns) {
     void (*until)(uint64_t) = (void (*)(uint64_t))(uintptr_t)simulated("fgpuSimSleepUntil");
     struct timespec t = {(time_t)(ns / 1000000000u), (long)(ns % 1000000000u)};

@@ -123,6 +123,25 @@ def test_less_than_processes_hold_is_refused_and_nothing_written(
     enforcer.resize(spec_of(milli=250, memory_bytes=3 * GIB), 1)
 
 
+def test_what_is_allocated_while_the_host_waits_counts(
+    enforcer: Enforcer, root: Root, started: ContainerSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.started = {PID: 5}
+    before = limits(enforcer)
+    waited: list[float] = []
+
+    def allocate_by_the_old_limits(seconds: float) -> None:
+        waited.append(seconds)
+        hold(enforcer, GIB)
+
+    monkeypatch.setattr(folders, "SETTLE_SECONDS", 0.125)
+    monkeypatch.setattr("hostworker.enforcement.folders.time.sleep", allocate_by_the_old_limits)
+    with pytest.raises(ResizeError, match="GPU memory"):
+        enforcer.resize(spec_of(milli=200), 1)
+    assert limits(enforcer) == before
+    assert waited == [0.125]
+
+
 @pytest.mark.parametrize("processes", [{}, {PID: 6}], ids=["ended", "another with its id"])
 def test_what_ended_processes_left_does_not_count(
     enforcer: Enforcer, root: Root, started: ContainerSpec, processes: dict[int, int]
