@@ -12,6 +12,6 @@ else
     sh gpuplatform/bootstrap/step.sh "Tests of the JavaScript" sh gpuplatform/bootstrap/with_node.sh --test tests/js/*.test.js ||
         failed=1
 fi
-# Three processes on two cores: a third of the time goes by in waiting for containers.
-.venv/bin/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder -m "$selected" --durations 25 || failed=1
+# Four processes on two cores: half of the time goes by in waiting for containers and browsers.
+.venv/bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "$selected" --durations 25 || failed=1
 exit $failed

@@ -110,7 +110,7 @@ def test_all_that_is_wrong_is_said_at_once(owner: User, host: Host, data: Folder
         "data: /etc/data is a path of the system",
         "data: a session mounts a folder once",
         "theirs: it is shared with you read-only",
-        "strange: it is neither yours nor shared with you",
+        "strange: it is neither yours nor of a project of yours nor shared with you",
         "gone: it is in the trash",
         "other: /home/work/.local/lib is taken by your folder .local",
         "third: /home/work/theirs/below and /home/work/theirs, where another folder is mounted, lie in one another",
@@ -243,7 +243,7 @@ class TestSettle:
         FolderShare.objects.filter(folder=other).delete()
         settled = mounts.settle(session)
         assert [(row.path, row.is_read_only) for row, _ in settled.mounts] == [("/home/work/one", True)]
-        assert settled.refused == ["other: it is neither yours nor shared with you."]
+        assert settled.refused == ["other: it is neither yours nor of a project of yours nor shared with you."]
 
     def test_without_folders_it_takes_one_query(self, django_assert_num_queries: Any) -> None:
         session = make_session()
