@@ -31,7 +31,7 @@ test-long: $(DEV) $(NODE_DEV) .env fgpu ## Set everything up for the tests, then
 machine:
 	@sh gpuplatform/bootstrap/machine.sh
 
-ready: $(RUNTIME) $(NODE) .env fgpu packages
+ready: $(RUNTIME) $(NODE) .env fgpu packages ## Install what the platform needs here, and no more: no tables, no demo, no images
 
 packages: | $(VENV)
 	@sh gpuplatform/bootstrap/packages.sh

@@ -1,26 +1,33 @@
-"""The configuration of nginx in docs/proxy.md, run as it stands but for addresses and TLS."""
+"""deploy/nginx.conf, and what docs/proxy.md adds for ports, run as they stand but for addresses and certificates."""
 
 import asyncio
 import re
 import socket
+import ssl
 import subprocess
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from gpuplatform.bootstrap.system_packages import program
 from proxy.tests.black_box import log_in, seen
 from proxy.tests.servers import running, running_by_port
-from proxy.tests.site import KEYS, grant
+from proxy.tests.site import HOST, KEYS, grant
 from proxy.tests.wire import PING, PONG, TEXT, connected, handshake, masked, request
 from tests.ports import free_port
 from tests.wait import SECONDS
 
 pytestmark = pytest.mark.loopback
 
-DOCS = Path(__file__).resolve().parent.parent / "docs/proxy.md"
+ROOT = Path(__file__).resolve().parent.parent
 FRAME = (
     "daemon off; pid {folder}/pid; error_log {folder}/error.log; events {{}} http {{ access_log off; {paths} {body} }}"
 )
@@ -28,13 +35,38 @@ TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 
 
 def configuration(folder: Path, port: int, apps: int) -> str:
-    """Return the documented texts with our ports, without TLS; by port, the public address is 127.0.0.2."""
-    found = "".join(re.findall(r"```nginx\n(.*?)```", DOCS.read_text(), re.DOTALL))
-    body = re.sub(r"ssl_certificate\w* [^;]+;", "", found).replace("443 ssl", f"127.0.0.1:{port}")
-    body = body.replace("192.0.2.5:10200-10299 ssl", f"127.0.0.2:{apps}")
+    """Return the shipped texts with our ports; by port, the public address is 127.0.0.2.
+
+    TLS is left out unless `folder` has certificate and key; what comes without TLS, comes by the socket `folder`/http.
+    """
+    by_port = re.findall(r"```nginx\n(.*?)```", (ROOT / "docs/proxy.md").read_text(), re.DOTALL)
+    body = re.sub(r"listen \[::\]:.*", "", "".join([(ROOT / "deploy/nginx.conf").read_text(), *by_port]))
+    if has_tls := (folder / "gpu.pem").exists():
+        body = body.replace("/etc/ssl/", f"{folder}/")
+    else:
+        body = re.sub(r"ssl_certificate\w* [^;]+;", "", body).replace(" ssl;", ";")
+    tls = " ssl" if has_tls else ""
+    body = body.replace("listen 80;", f"listen unix:{folder}/http;")
+    body = body.replace(f"listen 443{tls};", f"listen 127.0.0.1:{port}{tls};")
+    body = body.replace("192.0.2.5:10200-10299", f"127.0.0.2:{apps}")
     body = body.replace("127.0.0.1:8001", f"127.0.0.1:{apps}").replace("apps.gpu.example.org", "apps.localhost")
     paths = " ".join(f"{name}_temp_path {folder}/{name};" for name in TEMPORARY)
     return FRAME.format(folder=folder, paths=paths, body=body)
+
+
+def write_certificate(folder: Path, *names: str) -> None:
+    """Write gpu.pem and gpu.key, signed by itself."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number(), now, now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(each) for each in names]), critical=False)
+        .sign(key, SHA256())
+    )
+    (folder / "gpu.pem").write_bytes(certificate.public_bytes(Encoding.PEM))
+    text = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    (folder / "gpu.key").write_bytes(text)
 
 
 @asynccontextmanager
@@ -74,6 +106,22 @@ async def test_nginx_forwards_requests_bodies_and_websockets(tmp_path: Path) -> 
             assert (await client.head()).status == 101
             await client.send(masked(TEXT, b"x") + masked(PING, b"y"))
             assert [await client.frame(), await client.frame()] == [(0x80 | TEXT, b"x"), (0x80 | PONG, b"y")]
+
+
+async def test_nginx_serves_apps_by_tls_and_sends_http_there(tmp_path: Path) -> None:
+    write_certificate(tmp_path, "gpu.example.org", "*.apps.localhost")
+    trusted = ssl.create_default_context(cafile=tmp_path / "gpu.pem")
+    host = HOST.partition(":")[0]
+    async with running("fast") as proxy, behind_nginx(tmp_path, proxy.port) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=trusted, server_hostname=host)
+        writer.write(request("GET", "/echo", **log_in()))
+        assert (await reader.readline()).split()[1] == b"200"
+        writer.close()
+        reader, writer = await asyncio.open_unix_connection(tmp_path / "http")
+        writer.write(b"GET /a?b=c HTTP/1.1\r\nHost: gpu.example.org\r\nConnection: close\r\n\r\n")
+        head = (await reader.read()).decode()
+        assert (head.split()[1], "\r\nLocation: https://gpu.example.org/a?b=c\r\n" in head) == ("301", True)
+        writer.close()
 
 
 async def test_nginx_forwards_ports_of_apps(tmp_path: Path) -> None:

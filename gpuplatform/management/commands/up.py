@@ -28,21 +28,24 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
         parser.add_argument("--setup-only", action="store_true", help="do everything but run")
+        parser.add_argument(
+            "--no-images", action="store_true", help="with --setup-only: leave session images to the image builder"
+        )
 
-    def handle(self, *args: Any, setup_only: bool, **options: Any) -> None:
+    def handle(self, *args: Any, setup_only: bool, no_images: bool, **options: Any) -> None:
         """Set up and run; raise CommandError with the cause and what to do."""
         for number in STOP_SIGNALS:
             signal.signal(number, signal.default_int_handler)  # so that what was started is stopped on the way out
         progress = Progress(self.stdout)  # type: ignore[arg-type]  # OutputWrapper writes and flushes like a stream
         try:
             with progress.errors_explained(), one_at_a_time.hold(Path(settings.COMPUTE_VAR_DIR) / "up.lock"):
-                self._set_up_and_run(progress, setup_only)
+                self._set_up_and_run(progress, setup_only, no_images)
         except SetupError as problem:
             raise CommandError(str(problem)) from None
         except KeyboardInterrupt:
             raise CommandError("stopped before the platform ran; `make up` goes on where it was") from None
 
-    def _set_up_and_run(self, progress: Progress, setup_only: bool) -> None:
+    def _set_up_and_run(self, progress: Progress, setup_only: bool, no_images: bool) -> None:
         started = time.monotonic()
         where = address.address_from(settings.COMPUTE_HTTP_ADDRESS)
         if not setup_only:
@@ -54,7 +57,7 @@ class Command(BaseCommand):
         installation.prepare_machine(progress, for_tests=False)
         with installation.own_services(progress, take_over=True):
             installation.fill(progress)
-            if setup_only:
+            if setup_only and not no_images:
                 installation.build_images(progress, self.stdout)  # type: ignore[arg-type]
             host_environment = installation.simulated_gpus(progress)
             progress.say(f"Everything is set up ({time.monotonic() - started:.0f} s)")

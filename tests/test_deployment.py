@@ -1,0 +1,144 @@
+"""`deploy/` runs exactly the platform's processes, by systemd and compose; docs/operations.md names what exists."""
+
+import re
+import shlex
+import sys
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+import yaml
+from django.core.management import get_commands, load_command_class
+
+from gpuplatform.bootstrap.address import Address
+from gpuplatform.bootstrap.processes import commands
+from tests.test_settings_docs import settings_defaults
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+SYSTEMD: Final = ROOT / "deploy/systemd"
+PYTHON: Final = "/opt/gpuplatform/.venv/bin/python"
+VAR_DIR: Final = Path("/var/lib/gpuplatform")
+BESIDE: Final = {  # what `make up` does not run: the apps' part of `web`, and what hosts apart from the web server have
+    "appproxy": ["manage.py", "appproxy"],
+    "gateway": ["manage.py", "gateway"],
+}
+UNITS: Final = sorted(path.stem for path in SYSTEMD.glob("*.service"))
+
+
+def processes() -> dict[str, list[str]]:
+    """Return {role: arguments of Python} of every process; `web` listens where COMPUTE_HTTP_ADDRESS says."""
+    found = commands(Address("127.0.0.1", 8000), VAR_DIR, {}, has_ssh=True)
+    arguments = {command.name: list(command.arguments) for command in found}
+    assert all(words.pop(0) == sys.executable for words in arguments.values())
+    del arguments["web"][-2:]
+    return arguments | BESIDE
+
+
+def unit(name: str) -> dict[str, list[str]]:
+    """Return {directive: values} of a unit with its drop-in files, merged as systemd.unit(5) says."""
+    drop_ins = {
+        path.name: path for folder in ("gpuplatform-", name) for path in (SYSTEMD / f"{folder}.service.d").glob("*")
+    }
+    values = defaultdict(list)
+    for path in (SYSTEMD / f"{name}.service", *(drop_ins[key] for key in sorted(drop_ins))):
+        for line in path.read_text().splitlines():
+            if line and line[0] not in "#[":
+                key, _, value = line.partition("=")
+                values[key].append(value)
+    return values
+
+
+def arguments_of(unit_name: str) -> list[str]:
+    program, *arguments = shlex.split(unit(unit_name)["ExecStart"][-1].replace("%%", "%"))
+    assert program == PYTHON
+    return arguments
+
+
+def assert_command_exists(arguments: Sequence[str]) -> None:
+    if arguments[0] == "manage.py":
+        parser = load_command_class(get_commands()[arguments[1]], arguments[1]).create_parser("manage.py", arguments[1])
+        parser.parse_args(arguments[2:])
+
+
+def test_units_run_exactly_the_platforms_processes() -> None:
+    assert {name.removeprefix("gpuplatform-"): arguments_of(name) for name in UNITS} == processes()
+    for arguments in processes().values():
+        assert_command_exists(arguments)
+
+
+@pytest.mark.parametrize("name", UNITS)
+def test_units_belong_to_the_target_and_start_again(name: str) -> None:
+    values = unit(name)
+    assert values["PartOf"] == values["WantedBy"] == ["gpuplatform.target"]
+    assert (values["Restart"], values["User"], values["NoNewPrivileges"]) == (["always"], ["gpuplatform"], ["yes"])
+    assert (values["StartLimitIntervalSec"], values["WorkingDirectory"]) == (["0"], ["/opt/gpuplatform"])
+    assert all(entry.partition("=")[0] in {*settings_defaults(), "PYTHONUNBUFFERED"} for entry in values["Environment"])
+
+
+def test_all_but_the_host_worker_are_in_a_sandbox() -> None:
+    assert {name for name in UNITS if unit(name)["ProtectSystem"] != ["full"]} == {"gpuplatform-host"}
+    host = unit("gpuplatform-host")
+    assert host["KillMode"] == ["process"], "a restart would end the arbiter, which outlives the worker"
+    hiding = {key for key in host if key.startswith(("Protect", "Private", "Restrict", "Capability"))}
+    assert not hiding, "the helper enters the worker's mount namespace"
+
+
+def compose() -> dict[str, dict[str, Any]]:
+    services: dict[str, dict[str, Any]] = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())["services"]
+    return services
+
+
+def test_compose_runs_the_processes_of_one_machine() -> None:
+    services = compose()
+    setup = services.pop("setup")
+    assert_command_exists(setup["command"])
+    expected = processes()
+    del expected["gateway"]
+    assert {name: service["command"] for name, service in services.items()} == expected
+    assert all(service["depends_on"]["setup"] for service in services.values())
+
+
+def test_compose_gives_the_engine_to_whom_needs_it() -> None:
+    services = compose()
+    has_engine = {
+        name for name, service in services.items() if any("docker.sock" in path for path in service["volumes"])
+    }
+    assert has_engine == {"setup", "web", "images", "ssh", "host"}
+    root = {name for name, service in services.items() if service["user"] != "1000:1000" or service.get("privileged")}
+    assert root == {"host"}
+    for service in services.values():
+        assert set(service.get("environment", {})) <= {*settings_defaults(), "PYTHONWARNINGS"}
+        assert not [
+            path
+            for path in service["volumes"]
+            if re.search(rf":{VAR_DIR}$", path) and not path.startswith(f"{VAR_DIR}:")
+        ]
+
+
+def test_the_image_has_no_secrets_and_knows_its_settings() -> None:
+    ignored = (ROOT / ".dockerignore").read_text().split("\n")
+    assert {"**/.env", "**/host.env", "var", ".git"} <= set(ignored)
+    dockerfile = (ROOT / "deploy/Dockerfile").read_text()
+    assert set(re.findall(r"\b(COMPUTE_\w+)=", dockerfile)) <= set(settings_defaults())
+    assert f"COMPUTE_VAR_DIR={VAR_DIR}" in dockerfile
+
+
+def test_both_reverse_proxies_lead_to_web_and_apps() -> None:
+    appproxy = load_command_class(get_commands()["appproxy"], "appproxy").create_parser("manage.py", "appproxy")
+    addresses = {settings_defaults()["COMPUTE_HTTP_ADDRESS"], appproxy.get_default("address")}
+    assert set(re.findall(r"server ([\d.:]+);", (ROOT / "deploy/nginx.conf").read_text())) == addresses
+    assert set(re.findall(r"reverse_proxy ([\d.:]+)", (ROOT / "deploy/Caddyfile").read_text())) == addresses
+
+
+def test_operations_name_units_commands_and_settings() -> None:
+    text = (ROOT / "docs/operations.md").read_text()
+    assert set(re.findall(r"^\| `(gpuplatform-\w+)` \|", text, re.MULTILINE)) == set(UNITS)
+    enabled = set(re.findall(r"gpuplatform-\w+", " ".join(re.findall(r"systemctl enable (.*)", text))))
+    assert enabled == set(UNITS)
+    assert set(re.findall(r"^       ([A-Z_]+)=", text, re.MULTILINE)) <= set(settings_defaults())
+    assert set(re.findall(r"manage\.py ([a-z_]+)", text)) <= {*get_commands(), "join"}  # by manage.py itself
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    assert set(re.findall(r"^ +make ([a-z-]+)$", text, re.MULTILINE)) <= targets
+    assert all((ROOT / path).exists() for path in re.findall(r"deploy/[\w./-]*\w", text) if path != "deploy/.env")
