@@ -38,6 +38,7 @@ class GpuShare(models.Model):
             models.UniqueConstraint(fields=("lease", "gpu"), name="share_one_per_device"),
             models.CheckConstraint(condition=Q(milli__gt=0), name="share_is_not_empty"),
         )
+        verbose_name = "GPU share"
 
     def __str__(self) -> str:
         return f"{self.milli} of {self.gpu_id}"
