@@ -14,6 +14,7 @@ from django.core.management import get_commands, load_command_class
 
 from gpuplatform.bootstrap.address import Address
 from gpuplatform.bootstrap.processes import commands
+from hostworker.privileged.helper_container import CAPABILITIES
 from tests.test_settings_docs import settings_defaults
 
 ROOT: Final = Path(__file__).resolve().parent.parent
@@ -106,8 +107,8 @@ def test_compose_gives_the_engine_to_whom_needs_it() -> None:
         name for name, service in services.items() if any("docker.sock" in path for path in service["volumes"])
     }
     assert has_engine == {"setup", "web", "images", "ssh", "host"}
-    root = {name for name, service in services.items() if service["user"] != "1000:1000" or service.get("privileged")}
-    assert root == {"host"}
+    assert {name for name, service in services.items() if service["user"] != "1000:1000"} == {"host"}
+    assert services["host"]["cap_add"] == list(CAPABILITIES), "what the worker's helper has"
     for service in services.values():
         assert set(service.get("environment", {})) <= {*settings_defaults(), "PYTHONWARNINGS"}
         assert not [
