@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: screenshots help machine ready packages up setup test test-long fgpu lint audit format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse
+.PHONY: screenshots help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -27,6 +27,9 @@ test: $(DEV) $(NODE_DEV) .env fgpu ## Set everything up for the tests, then run 
 
 test-long: $(DEV) $(NODE_DEV) .env fgpu ## Set everything up for the tests, then run the campaigns
 	@$(MANAGE) prepare --tests && sh gpuplatform/bootstrap/tests.sh long
+
+test-images: $(DEV) $(NODE_DEV) .env fgpu ## Set everything up for the tests, then build every image of the catalogue from nothing
+	@$(MANAGE) prepare --tests && sh gpuplatform/bootstrap/tests.sh images
 
 machine:
 	@sh gpuplatform/bootstrap/machine.sh

@@ -350,4 +350,5 @@ def _thorough(examples: int) -> hypothesis.settings:
         deadline=None,
         suppress_health_check=list(HealthCheck),
         database=None,
+        phases=[hypothesis.Phase.generate],  # to shrink hundreds of steps takes longer than all campaigns
     )

@@ -1,14 +1,17 @@
 #!/bin/sh
-# tests.sh short|long: run one tier of the tests. Short is everything but the campaigns, which are marked `long`.
+# tests.sh short|long|images: run one tier of the tests. Short is everything but the campaigns, which are marked `long`,
+# and building all images from nothing, which is marked `rebuild`: meanwhile no other test could use them.
 # Both parts run; the exit status is 1 if either failed.
 cd "$(dirname "$0")/../.." || exit 1
 failed=0
 unset PYTHONDONTWRITEBYTECODE # where it is set, each of the many processes that tests start compiles the modules anew
 
-if [ "$1" = long ]; then
-    selected=long
+if [ "$1" = images ]; then
+    selected=rebuild
+elif [ "$1" = long ]; then
+    selected="long and not rebuild"
 else
-    selected="not long"
+    selected="not long and not rebuild"
     sh gpuplatform/bootstrap/step.sh "Tests of the JavaScript" sh gpuplatform/bootstrap/with_node.sh --test tests/js/*.test.js ||
         failed=1
 fi

@@ -216,7 +216,7 @@ def test_a_failed_image_does_not_stop_the_others(folder: Path, capsys: pytest.Ca
     assert usable == ["tiny"]
 
 
-@pytest.mark.long(minutes=5)
+@pytest.mark.rebuild
 @pytest.mark.docker
 def test_every_image_of_the_catalogue_builds_from_nothing() -> None:
     ensure_images(force=True)
