@@ -6,7 +6,7 @@ from typing import Final
 
 from scheduler.snapshot import WaitingSession
 from sessions import notify
-from sessions.models import WaitStatus, group_waits, write_wait_statuses
+from sessions.models import WaitStatus, group_waits, lock_pending, write_wait_statuses
 
 MIN_ETA_CHANGE: Final = timedelta(minutes=2)  # smaller changes of an estimate are not written
 MIN_ETA_CHANGE_RATIO: Final = 0.1  # nor those smaller than this part of the time until it
@@ -34,6 +34,8 @@ def write(statuses: Sequence[WaitStatus], waiting: Mapping[str, WaitingSession],
     """
     alone = [status for status in statuses if not waiting[status.session_id].is_in_several]
     several = [status for status in statuses if waiting[status.session_id].is_in_several]
+    if alone and several:  # of which each statement locks its own
+        lock_pending(status.session_id for status in statuses)
     if alone:
         write_wait_statuses(alone)
     if several:

@@ -14,11 +14,11 @@ from scheduler import passes, tasks
 from scheduler import state as scheduler_state
 from sessions import capacity_locks, services
 from sessions.lifecycle import Reason, Status
-from sessions.models import GpuShare, Lease, Session
+from sessions.models import GpuShare, Lease, Session, WaitStatus, write_wait_statuses
 from sessions.tests.launch_requests import make_launch_request
 from tests.factories import make_host, make_policy, make_session, make_user, run_session
 from tests.queues import take_all
-from tests.wait import SECONDS
+from tests.wait import SECONDS, until
 
 KICK = ("scheduler.tasks.run_pass", ())
 
@@ -235,3 +235,29 @@ def test_a_long_queue_is_explained_in_parts(monkeypatch: pytest.MonkeyPatch) -> 
     passes.run_pass()
     assert len(kicks) == 2
     assert {Session.objects.get(pk=session.pk).detail[-15:] for session in waiting} == {"most 1 is free."}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_explanations_lock_rows_in_the_order_of_ids() -> None:
+    """Two schedulers that explain the same sessions, in whatever order, end in no deadlock."""
+    group = make_host().group
+    first, last = sorted(make_session(resource_group=group).pk for _ in range(2))
+
+    def explain() -> None:
+        write_wait_statuses([WaitStatus(last, "NO_CAPACITY", "later"), WaitStatus(first, "NO_CAPACITY", "soon")])
+        connection.close()
+
+    with ThreadPoolExecutor() as pool:
+        with transaction.atomic():
+            Session.objects.select_for_update().get(pk=first)
+            explaining = pool.submit(explain)
+            until(is_somebody_waiting)
+            Session.objects.select_for_update(nowait=True).get(pk=last)  # not locked yet
+        explaining.result(SECONDS)
+    assert set(Session.objects.values_list("detail", flat=True)) == {"later", "soon"}
+
+
+def is_somebody_waiting() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        return bool(cursor.fetchone()[0])

@@ -21,7 +21,7 @@ from sessions.models.fair_use import FairUse
 from sessions.models.idle import IdleNotice, IdleRule, UsageDay, UsagePeriod
 from sessions.models.lease import GpuShare, Lease
 from sessions.models.mount import Mount
-from sessions.models.placement import Placed, Scheduled, WaitStatus, schedule, write_wait_statuses
+from sessions.models.placement import Placed, Scheduled, WaitStatus, lock_pending, schedule, write_wait_statuses
 from sessions.models.session import (
     SESSION_ID,
     Session,
@@ -74,6 +74,7 @@ __all__ = [
     "forbids_public_apps",
     "group_waits",
     "has_succeeded",
+    "lock_pending",
     "new_session_id",
     "schedule",
     "time_bound",

@@ -41,8 +41,17 @@ class WaitStatus(NamedTuple):
     eta_reason: str = ""
 
 
+# Rows are locked in the order of ids, so that schedulers which place and explain the same sessions never wait for each
+# other in a circle.
+_LOCK: Final = """
+    SELECT id FROM compute_session WHERE id = ANY(%(sessions)s::varchar[]) AND status = 'PENDING'
+    ORDER BY id FOR NO KEY UPDATE
+"""
 _SCHEDULE: Final = """
-    WITH moved AS (
+    WITH locked AS (
+        SELECT id FROM compute_session WHERE id = ANY(%(sessions)s::varchar[]) AND status = 'PENDING'
+        ORDER BY id FOR NO KEY UPDATE
+    ), moved AS (
         UPDATE compute_session session
         SET status = 'SCHEDULED', reason = 'ASSIGNED', detail = 'Placed on ' || host.name || '.',
             status_at = %(now)s, start_by = %(now)s + pool.start_allowance, eta = NULL, eta_reason = '', claim = NULL,
@@ -50,6 +59,7 @@ _SCHEDULE: Final = """
             charge_percent = CASE WHEN session.is_preemptible AND session.resource_group_id <> pool.id
                 THEN pool.preemptible_charge_percent ELSE session.charge_percent END
         FROM unnest(%(sessions)s::varchar[], %(hosts)s::bigint[]) AS placed (session_id, host_id)
+        JOIN locked ON locked.id = placed.session_id
         JOIN resources_host host ON host.id = placed.host_id
         JOIN resources_resourcegroup pool ON pool.id = host.group_id
         WHERE session.id = placed.session_id AND session.status = 'PENDING'
@@ -73,11 +83,16 @@ _SCHEDULE: Final = """
 """
 
 _EXPLAIN: Final = """
+    WITH locked AS (
+        SELECT id FROM compute_session WHERE id = ANY(%(sessions)s::varchar[]) AND status = 'PENDING'
+        ORDER BY id FOR NO KEY UPDATE
+    )
     UPDATE compute_session session
     SET reason = texts.reason, detail = texts.detail, eta = texts.eta, eta_reason = texts.eta_reason
     FROM unnest(%(sessions)s::varchar[], %(numbers)s::integer[]) AS numbered (session_id, number)
     JOIN unnest(%(reasons)s::varchar[], %(details)s::varchar[], %(etas)s::timestamptz[], %(eta_reasons)s::varchar[])
         WITH ORDINALITY AS texts (reason, detail, eta, eta_reason, number) USING (number)
+    JOIN locked ON locked.id = numbered.session_id
     WHERE session.id = numbered.session_id AND session.status = 'PENDING'
 """
 
@@ -106,6 +121,12 @@ def schedule(placements: Sequence[Placed], now: datetime) -> list[Scheduled]:
         scheduled = [Scheduled(*row) for row in cursor.fetchall()]
     notify.sessions_changed([(row.id, row.owner_id, row.project_id) for row in scheduled])
     return scheduled
+
+
+def lock_pending(session_ids: Iterable[str]) -> None:
+    """Lock the rows of those sessions that are still PENDING, in the order in which all schedulers lock them."""
+    with connection.cursor() as cursor:
+        cursor.execute(_LOCK, {"sessions": _array(session_ids)})
 
 
 def write_wait_statuses(statuses: Sequence[WaitStatus]) -> None:
