@@ -6,15 +6,17 @@ cd "$(dirname "$0")/../.." || exit 1
 failed=0
 unset PYTHONDONTWRITEBYTECODE # where it is set, each of the many processes that tests start compiles the modules anew
 
+# On two cores: half of the time goes by in waiting for containers and browsers; campaigns run whole platforms.
+processes=4
 if [ "$1" = images ]; then
     selected=rebuild
 elif [ "$1" = long ]; then
     selected="long and not rebuild"
+    processes=3
 else
     selected="not long and not rebuild"
     sh gpuplatform/bootstrap/step.sh "Tests of the JavaScript" sh gpuplatform/bootstrap/with_node.sh --test tests/js/*.test.js ||
         failed=1
 fi
-# Four processes on two cores: half of the time goes by in waiting for containers and browsers.
-.venv/bin/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder -m "$selected" --durations 25 || failed=1
+.venv/bin/python -m pytest --numprocesses "$processes" --dist loadfile --no-loadscope-reorder -m "$selected" --durations 25 || failed=1
 exit $failed
