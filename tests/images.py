@@ -24,7 +24,7 @@ def ensure_images(labels: Iterable[str] = ENABLED, *, force: bool = False) -> No
     One process builds at a time; one that finds all it needs waits for no other.
     """
     said: list[str] = []
-    client = docker.from_env()
+    client = docker.from_env(timeout=900)  # a step of a large image may say nothing for minutes
     builder = Builder(client, IMAGES, os.environ, force=force, report=said.append)
     recipes = [(ENTRIES[label], recipe) for label in labels if (recipe := ENTRIES[label].recipe)]
     if not all(builder.is_current(entry, recipe) for entry, recipe in recipes):
