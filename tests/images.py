@@ -8,7 +8,7 @@ import docker
 from django.conf import settings
 
 from resources.images import catalog
-from resources.images.builder import Builder, BuildOutcome
+from resources.images.builder import SILENCE_SECONDS, Builder, BuildOutcome
 from tests.exclusive import exclusive
 
 IMAGES: Final = settings.BASE_DIR / "images"
@@ -24,7 +24,7 @@ def ensure_images(labels: Iterable[str] = ENABLED, *, force: bool = False) -> No
     One process builds at a time; one that finds all it needs waits for no other.
     """
     said: list[str] = []
-    client = docker.from_env(timeout=900)  # a step of a large image may say nothing for minutes
+    client = docker.from_env(timeout=SILENCE_SECONDS)
     builder = Builder(client, IMAGES, os.environ, force=force, report=said.append)
     recipes = [(ENTRIES[label], recipe) for label in labels if (recipe := ENTRIES[label].recipe)]
     if not all(builder.is_current(entry, recipe) for entry, recipe in recipes):
