@@ -107,6 +107,14 @@ def test_backfill_needs_an_early_end_or_spare_capacity() -> None:
     assert explanations(refused)["longer"][0] == "RESERVED"
 
 
+def test_backfill_gives_a_request_all_that_it_asks_for() -> None:
+    """The head could start in time only if the part of the other took its last whole device."""
+    running = (RunningSession("x", 2, 1, 1, 1, ((100, 700),), at(-1), at(2)),)
+    queue = [make_request("head", 1500), make_request("long", 1200)._replace(duration=None)]
+    result = plan(replace(make_snapshot([make_host(1, [300, 1000])], queue), running=running))
+    assert placed(result) == {}
+
+
 def test_backfilled_sessions_together_leave_the_heads_capacity() -> None:
     host = make_host(1, [1000] * 3 + [0] * 3)
     running = (RunningSession("x", 2, 1, 1, 1, tuple((103 + n, 1000) for n in range(3)), at(-1), at(2)),)
