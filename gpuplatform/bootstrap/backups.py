@@ -4,6 +4,7 @@ Files of data folders and layers of images are not in it (docs/operations.md). A
 database: where it fails, all is as before.
 """
 
+import fcntl
 import gzip
 import hashlib
 import io
@@ -30,6 +31,7 @@ from gpuplatform.bootstrap import postgres
 
 FORMAT: Final = 1
 PATTERN: Final = "gpuplatform-*.tar"
+DRAFT: Final = ".draft-"
 MANIFEST: Final = "manifest.json"
 DUMP: Final = "database.sql.gz"
 ENV_FILE: Final = "settings.env"
@@ -71,29 +73,17 @@ class BackupManifest:
 def make(folder: Path, *, keep: int = 0) -> Path:
     """Write a backup to the folder, which is made if need be, and return its path; only its owner can read it.
 
-    With `keep` only so many of the newest stay. Raises BackupError, and leaves no half of a file.
+    With `keep` only so many of the newest stay. Raises BackupError, also where another backup to the folder is under
+    way; what a process that was killed left half-written is removed by the next.
     """
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    manifest = BackupManifest.now()
-    stamp = timezone.now().strftime("%Y-%m-%dT%H%M%S.%fZ")
-    target = folder / f"gpuplatform-{stamp}.tar"
-    with tempfile.TemporaryDirectory(dir=folder, prefix=".draft-") as draft:
-        dump = Path(draft, DUMP)
-        with gzip.open(dump, "wb") as packed:
-            _run_into(packed, "pg_dump", "--no-owner", "--no-privileges")
-        archive = Path(draft, "archive")
-        archive.touch(mode=0o600)
-        with archive.open("wb") as file, tarfile.open(fileobj=file, mode="w") as tar:
-            _add(tar, MANIFEST, json.dumps(asdict(manifest), indent=1).encode())
-            if (env_file := Path(settings.BASE_DIR, ".env")).exists():
-                _add(tar, ENV_FILE, env_file.read_bytes())
-            tar.add(dump, DUMP)
-            file.flush()
-            os.fsync(file.fileno())
-        archive.rename(target)
-    if keep:
-        for old in backups_in(folder)[keep:]:
-            old.unlink(missing_ok=True)
+    with _lock(folder):
+        for half in folder.glob(f"{DRAFT}*"):
+            shutil.rmtree(half)
+        target = _write(folder)
+        if keep:
+            for old in backups_in(folder)[keep:]:
+                old.unlink(missing_ok=True)
     return target
 
 
@@ -127,6 +117,38 @@ def restore(path: Path, *, replace: bool) -> BackupManifest:
     except (tarfile.TarError, gzip.BadGzipFile, KeyError, EOFError, OSError) as error:
         raise BackupError(f"{path} is no whole backup: {error}") from error
     return manifest
+
+
+def _write(folder: Path) -> Path:
+    manifest = BackupManifest.now()
+    stamp = timezone.now().strftime("%Y-%m-%dT%H%M%S.%fZ")
+    target = folder / f"gpuplatform-{stamp}.tar"
+    with tempfile.TemporaryDirectory(dir=folder, prefix=DRAFT) as draft:
+        dump = Path(draft, DUMP)
+        with gzip.open(dump, "wb") as packed:
+            _run_into(packed, "pg_dump", "--no-owner", "--no-privileges")
+        archive = Path(draft, "archive")
+        archive.touch(mode=0o600)
+        with archive.open("wb") as file, tarfile.open(fileobj=file, mode="w") as tar:
+            _add(tar, MANIFEST, json.dumps(asdict(manifest), indent=1).encode())
+            if (env_file := Path(settings.BASE_DIR, ".env")).exists():
+                _add(tar, ENV_FILE, env_file.read_bytes())
+            tar.add(dump, DUMP)
+            file.flush()
+            os.fsync(file.fileno())
+        archive.rename(target)
+    return target
+
+
+@contextmanager
+def _lock(folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, which the kernel releases with the process. Raises BackupError where another has it."""
+    with (folder / ".lock").open("w") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise BackupError(f"Another backup to {folder} is under way.") from None
+        yield
 
 
 def _check(manifest: BackupManifest, path: Path, *, replace: bool) -> None:
@@ -193,6 +215,8 @@ def _program(name: str, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
         )
         with process:
             yield process
+            with suppress(BrokenPipeError):
+                process.stdin.close()  # type: ignore[union-attr]  # it is a pipe
         if process.returncode:
             errors.seek(0)
             raise BackupError(f"{name} failed: {errors.read().decode(errors='replace').strip()[-1000:]}")

@@ -1,5 +1,6 @@
 """Backups: restored as they were, whole or not at all, and never over something by mistake."""
 
+import fcntl
 import gzip
 import io
 import os
@@ -110,14 +111,24 @@ def test_what_cannot_be_restored_changes_nothing(database: str, manage: Command,
 @pytest.mark.django_db
 def test_only_the_newest_are_kept_and_made_when_due(tmp_path: Path) -> None:
     folder = tmp_path / "backups"
+    half = folder / f"{backups.DRAFT}killed"
+    half.mkdir(parents=True)
     made = [backups.make(folder, keep=2) for _ in range(3)]
     assert backups.backups_in(folder) == [made[2], made[1]]
-    assert sorted(folder.iterdir()) == made[1:]  # nothing half written is left
+    assert set(folder.iterdir()) == {*made[1:], folder / ".lock"}  # nothing half-written is left
     now = datetime.fromtimestamp(made[2].stat().st_mtime, UTC)
     assert backups.is_due(tmp_path / "empty", 24, now)
     assert not backups.is_due(folder, 24, now + timedelta(hours=23))
     assert backups.is_due(folder, 24, now + timedelta(hours=25))
     assert not backups.is_due(folder, 0, now + timedelta(days=99))
+
+
+@pytest.mark.django_db
+def test_a_second_backup_at_once_is_refused(tmp_path: Path) -> None:
+    with (tmp_path / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        with pytest.raises(backups.BackupError, match="under way"):
+            backups.make(tmp_path)
 
 
 def members(path: Path) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
