@@ -54,7 +54,9 @@ class ServerConfig(Config):
         self._has_platform = has_platform
         self._drain_seconds = drain_seconds
         self._counter_memory = CounterMemory(processes) if processes > 1 else None
-        self.metrics_folder = tempfile.mkdtemp(prefix="gpuplatform-metrics-") if processes > 1 else None
+        self.metrics_folder = (
+            tempfile.mkdtemp(prefix="gpuplatform-metrics-") if has_platform and processes > 1 else None
+        )
 
     def load(self) -> None:
         """Set Django up, and load what is served."""
