@@ -1,6 +1,7 @@
 """Reads hosts, what runs on them, and the rules of their groups."""
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import lru_cache
@@ -100,14 +101,7 @@ def hosts_of(
 
     `traits` is by host id. The second value is the groups that have ready hosts which are cordoned.
     """
-    cpu_held: dict[int, int] = {}
-    memory_held: dict[int, int] = {}
-    milli_held: dict[int, int] = {}
-    for one in running:
-        cpu_held[one.host_id] = cpu_held.get(one.host_id, 0) + one.cpu
-        memory_held[one.host_id] = memory_held.get(one.host_id, 0) + one.memory_bytes
-        for gpu_id, milli in one.shares:
-            milli_held[gpu_id] = milli_held.get(gpu_id, 0) + milli
+    cpu_held, memory_held, milli_held = _held(running)
     gpus: dict[int, list[GpuView]] = {}
     present = Gpu.objects.filter(is_present=True).order_by("host", "index")
     hosts = Host.objects.filter(group__is_active=True, status=HostStatus.READY)
@@ -121,7 +115,7 @@ def hosts_of(
         capacity = per_gpu * 1000
         if tier == Tier.NONE:  # a property of the host, equal on all its devices
             undivided.add(host_id)
-        gpus.setdefault(host_id, []).append(GpuView(pk, capacity, capacity - milli_held.get(pk, 0)))
+        gpus.setdefault(host_id, []).append(GpuView(pk, capacity, capacity - milli_held[pk]))
     rows = list(
         hosts.order_by("name").values_list(
             "pk", "name", "group_id", "cpu", "memory", "is_cordoned", Cast("gpu_topology", TextField())
@@ -134,8 +128,8 @@ def hosts_of(
             group_id=group_id,
             cpu=cpu,
             memory_bytes=memory,
-            cpu_free=cpu - cpu_held.get(pk, 0),
-            memory_free_bytes=memory - memory_held.get(pk, 0),
+            cpu_free=cpu - cpu_held[pk],
+            memory_free_bytes=memory - memory_held[pk],
             gpus=tuple(gpus.get(pk, ())),
             divides=pk not in undivided,
             traits=traits.get(pk, frozenset()),
@@ -145,6 +139,17 @@ def hosts_of(
         if not is_cordoned
     )
     return views, frozenset(group_id for _, _, group_id, _, _, is_cordoned, _ in rows if is_cordoned)
+
+
+def _held(running: Iterable[RunningSession]) -> tuple[Counter[int], Counter[int], Counter[int]]:
+    """Return the cores and bytes of memory that sessions hold, by host, and the milli-fGPU, by GPU."""
+    cpu, memory, milli = Counter[int](), Counter[int](), Counter[int]()
+    for one in running:
+        cpu[one.host_id] += one.cpu
+        memory[one.host_id] += one.memory_bytes
+        for gpu_id, share in one.shares:
+            milli[gpu_id] += share
+    return cpu, memory, milli
 
 
 @lru_cache(maxsize=4096)
