@@ -30,22 +30,26 @@ def logins_file() -> Path:
 
 
 @contextmanager
-def own_services(progress: Progress, *, take_over: bool) -> Iterator[None]:
-    """Have the embedded PostgreSQL and Redis up during the block, unless the settings name others."""
+def own_services(progress: Progress, *, take_over: bool, needs_redis: bool = True) -> Iterator[None]:
+    """Have the embedded PostgreSQL and Redis up during the block, unless the settings name others.
+
+    Without `needs_redis` the database alone is started and checked.
+    """
     var_dir = Path(settings.COMPUTE_VAR_DIR)
-    postgres, redis = not settings.DATABASE_URL, not settings.REDIS_URL
+    postgres, redis = not settings.DATABASE_URL, needs_redis and not settings.REDIS_URL
     with ExitStack() as running:
         with progress.step("Services"):
             wanted = services.running(var_dir, take_over=take_over, with_postgres=postgres, with_redis=redis)
             running.enter_context(wanted)
-            if not redis and redis_probe.version(settings.CHANNEL_REDIS_URL) is None:
+            if needs_redis and not redis and redis_probe.version(settings.CHANNEL_REDIS_URL) is None:
                 raise SetupError("REDIS_URL does not answer; check it in .env")
             if not postgres and (problem := pooler.pooler_problem()):
                 raise SetupError(problem)
         if postgres:
             connections["default"].settings_dict["OPTIONS"]["host"] = embedded.socket_folder(var_dir)
         progress.note(f"PostgreSQL: {'embedded' if postgres else 'DATABASE_URL'}")
-        progress.note(f"Redis: {'embedded' if redis else 'REDIS_URL'}")
+        if needs_redis:
+            progress.note(f"Redis: {'embedded' if redis else 'REDIS_URL'}")
         try:
             yield
         finally:

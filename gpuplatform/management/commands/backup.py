@@ -26,7 +26,7 @@ class Command(BaseCommand):
         """Make the backup."""
         progress = Progress(sys.stderr)
         try:
-            with progress.errors_explained(), installation.own_services(progress, take_over=False):
+            with progress.errors_explained(), installation.own_services(progress, take_over=False, needs_redis=False):
                 made = backups.make(Path(folder), keep=keep)
         except (SetupError, backups.BackupError) as error:
             raise CommandError(str(error)) from None

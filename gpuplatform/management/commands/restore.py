@@ -32,7 +32,7 @@ class Command(BaseCommand):
             with (
                 one_at_a_time.hold(lock),
                 progress.errors_explained(),
-                installation.own_services(progress, take_over=True),
+                installation.own_services(progress, take_over=True, needs_redis=False),
             ):
                 with progress.step("Restoring the database"):
                     manifest = backups.restore(file, replace=replace)
