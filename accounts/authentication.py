@@ -10,7 +10,7 @@ from rest_framework.permissions import SAFE_METHODS
 from rest_framework.request import Request
 
 from accounts import tokens
-from accounts.models import TokenScope
+from accounts.models import ApiToken, TokenScope
 
 _TOKEN: Final = re.compile(rb"[0-9A-Za-z]{16,100}")
 
@@ -38,3 +38,7 @@ class ApiTokenAuthentication(TokenAuthentication):  # type: ignore[misc]  # knox
             if str(error.detail) == "Invalid token.":
                 raise AuthenticationFailed("The token is unknown or has expired; get a new one.") from error
             raise
+
+    def _cleanup_token(self, auth_token: ApiToken) -> bool:
+        """Return whether the token has expired; knox would read all tokens of its user here, for each request."""
+        return auth_token.has_expired

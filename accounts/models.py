@@ -120,9 +120,14 @@ class ApiTokenManager(models.Manager["ApiToken"]):
         scope: TokenScope = TokenScope.FULL,
         lifetime: timedelta = TOKEN_LIFETIME,
     ) -> tuple["ApiToken", str]:
-        """Store a token and return it with its text, which is stored nowhere; it is valid for 30 days by default."""
+        """Store a token and return it with its text, which is stored nowhere; it is valid for 30 days by default.
+
+        The user's tokens that have expired are deleted.
+        """
         digest, text = get_digest_token()
-        expiry = timezone.now() + lifetime
+        now = timezone.now()
+        self.filter(user=user, expiry__lte=now).delete()
+        expiry = now + lifetime
         key = text[: CONSTANTS.TOKEN_KEY_LENGTH]
         return self.create(digest=digest, token_key=key, user=user, expiry=expiry, name=name, scope=scope.value), text
 

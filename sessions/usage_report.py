@@ -6,7 +6,7 @@ hosts' figures, where there are any.
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
 from enum import StrEnum
 from typing import Any, Final
@@ -54,23 +54,30 @@ _HELD: Final = """
             coalesce(lag(past.until) OVER (PARTITION BY chosen.id ORDER BY past.until), '-infinity'), past.until
         FROM chosen JOIN compute_pastsize past ON past.session_id = chosen.id
         UNION ALL
-        SELECT chosen.id, cpu, memory, fgpu, coalesce(last.until, '-infinity'), 'infinity'
+        SELECT chosen.id, cpu, memory, fgpu, last.until, 'infinity'
         FROM chosen
-        LEFT JOIN (SELECT session_id, max(until) AS until FROM compute_pastsize GROUP BY 1) last ON last.session_id = id
-    ), pieces AS (
+        JOIN (SELECT session_id, max(until) AS until FROM compute_pastsize GROUP BY 1) last ON last.session_id = id
+    ), counted AS (
+        SELECT * FROM spans WHERE status = 'PENDING' OR status = ANY(%s)
+    ), pieces (key, status, per_gpu, cpu, memory, fgpu, since, until) AS (
+        SELECT key, status, per_gpu, counted.cpu, counted.memory, counted.fgpu, counted.since, counted.until
+        FROM counted WHERE NOT EXISTS (SELECT FROM compute_pastsize WHERE session_id = counted.id)
+        UNION ALL
         SELECT key, status, per_gpu, sizes.cpu, sizes.memory, sizes.fgpu,
-            greatest(spans.since, sizes.since) AS since, least(spans.until, sizes.until) AS until
-        FROM spans JOIN sizes ON sizes.id = spans.id AND sizes.since < spans.until AND sizes.until > spans.since
+            greatest(counted.since, sizes.since), least(counted.until, sizes.until)
+        FROM counted JOIN sizes ON sizes.id = counted.id
     ), parts AS (
         SELECT pieces.*, (day AT TIME ZONE 'UTC')::date AS day,
             extract(epoch FROM least(until, day + interval '1 day') - greatest(since, day))::double precision AS seconds
-        FROM pieces, generate_series(%s::timestamptz, %s::timestamptz - interval '1 day', interval '1 day') AS day
-        WHERE since < day + interval '1 day' AND until > day AND until > since
+        FROM pieces, generate_series(
+            greatest(date_trunc('day', since, 'UTC'), %s), least(until, %s) - interval '1 microsecond', interval '1 day'
+        ) AS day
+        WHERE until > since
     )
     SELECT key, day,
-        coalesce(sum(seconds * fgpu / per_gpu) FILTER (WHERE status = ANY(%s)), 0) / 3600000,
-        coalesce(sum(seconds * cpu) FILTER (WHERE status = ANY(%s)), 0) / 3600,
-        coalesce(sum(seconds * memory) FILTER (WHERE status = ANY(%s)), 0) / 3600,
+        coalesce(sum(seconds * fgpu / per_gpu) FILTER (WHERE status <> 'PENDING'), 0) / 3600000,
+        coalesce(sum(seconds * cpu) FILTER (WHERE status <> 'PENDING'), 0) / 3600,
+        coalesce(sum(seconds * memory) FILTER (WHERE status <> 'PENDING'), 0) / 3600,
         coalesce(sum(seconds) FILTER (WHERE status = 'PENDING'), 0) / 3600
     FROM parts GROUP BY 1, 2
 """
@@ -89,8 +96,12 @@ class UsedAmounts:
 
     def add(self, other: "UsedAmounts") -> None:
         """Add the amounts of another."""
-        for each in fields(self):
-            setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
+        self.gpu_hours += other.gpu_hours
+        self.cpu_hours += other.cpu_hours
+        self.memory_gib_hours += other.memory_gib_hours
+        self.waiting_hours += other.waiting_hours
+        self.gpu_idle_hours += other.gpu_idle_hours
+        self.gpu_measured_hours += other.gpu_measured_hours
 
     @property
     def idle_percent(self) -> float | None:
@@ -152,7 +163,7 @@ def _held(chosen: SessionQuerySet, begin: datetime, end: datetime, by: ReportBy,
     sql, parameters = chosen.values_list(*columns).query.sql_with_params()
     hosted = sorted(status.value for status in HOSTED)
     with connection.cursor() as cursor:
-        cursor.execute(_HELD.replace("{chosen}", sql), [*parameters, now, begin, end, hosted, hosted, hosted])
+        cursor.execute(_HELD.replace("{chosen}", sql), [*parameters, now, hosted, begin, end])
         rows: list[tuple[Any, ...]] = cursor.fetchall()
     for key, day, gpu, cpu, memory, waiting in rows:
         amounts = UsedAmounts(gpu_hours=gpu, cpu_hours=cpu, memory_gib_hours=float(memory) / GIB, waiting_hours=waiting)

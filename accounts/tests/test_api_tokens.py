@@ -6,7 +6,11 @@ from datetime import timedelta
 import pytest
 from django.core.cache import cache
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
+from rest_framework.request import Request
+from rest_framework.test import APIRequestFactory
 
+from accounts.authentication import ApiTokenAuthentication
 from accounts.models import ApiToken, User
 from tests.api import client_of
 from tests.factories import PASSWORD, make_user
@@ -103,6 +107,27 @@ def test_an_expired_token_is_refused_in_words() -> None:
     row, token = ApiToken.objects.issue(make_user())
     ApiToken.objects.filter(pk=row.pk).update(expiry=timezone.now() - timedelta(seconds=1))
     assert status_with(f"Token {token}") == (401, "The token is unknown or has expired; get a new one.")
+
+
+def test_authentication_reads_no_other_token(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    user = make_user()
+    others = [ApiToken.objects.issue(user)[0] for _ in range(3)]
+    row, token = ApiToken.objects.issue(user)
+    ApiToken.objects.filter(pk=row.pk).update(last_used_at=timezone.now())
+    ApiToken.objects.filter(pk=others[0].pk).update(expiry=timezone.now() - timedelta(seconds=1))
+    request = Request(APIRequestFactory().get(ME_URL, headers={"authorization": f"Token {token}"}))
+    with django_assert_num_queries(1):
+        assert ApiTokenAuthentication().authenticate(request) == (user, row)
+
+
+def test_a_new_token_deletes_those_that_have_expired() -> None:
+    user, other = make_user(), make_user()
+    for each in (user, other):
+        row, _ = ApiToken.objects.issue(each)
+        ApiToken.objects.filter(pk=row.pk).update(expiry=timezone.now() - timedelta(seconds=1))
+    ApiToken.objects.issue(user)
+    assert sorted(ApiToken.objects.values_list("user", flat=True)) == sorted([user.pk, other.pk])
+    assert not ApiToken.objects.get(user=user).has_expired
 
 
 def test_the_token_of_a_disabled_user_is_refused() -> None:
