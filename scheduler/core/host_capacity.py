@@ -91,6 +91,13 @@ class HostCapacity:
             and (not shape.traits or self.traits.issuperset(shape.traits))
         )
 
+    def part_devices(self, fgpu_milli: int) -> list[int]:
+        """Return the devices that can give the part of a request that fits and leave enough whole ones for its rest."""
+        whole, part = divmod(fgpu_milli, self.gpu_capacity)
+        free = self.device_free
+        has_spare = free.count(self.gpu_capacity) > whole
+        return [d for d, amount in enumerate(free) if part <= amount and (has_spare or amount < self.gpu_capacity)]
+
     def equals(self, other: "HostCapacity") -> bool:
         """Return whether both have the same amounts free and the same traits, and are both reserved or both not."""
         return (
@@ -105,8 +112,9 @@ class HostCapacity:
     def split(self, fgpu_milli: int, part_devices: Sequence[int]) -> dict[int, int]:
         """Return {device index: milli-fGPU} for a request that fits.
 
-        It consists of whole devices, and a part on the first of `part_devices`. Where closeness is known, free devices
-        are chosen by it: instead of a whole one for the part, another whole one may be taken.
+        It consists of whole devices, and a part on the first of `part_devices`, as the method of this name returns
+        them. Where closeness is known, free devices are chosen by it: instead of a whole one for the part, another
+        whole one may be taken.
         """
         if fgpu_milli and self.closeness is not None:
             return self._close_split(self.closeness, *divmod(fgpu_milli, self.gpu_capacity), part_devices)

@@ -28,7 +28,7 @@ class PlacementPolicy(Protocol):
         ...
 
     def devices(self, host: HostCapacity, shape: Shape, part_milli: int) -> Sequence[int]:
-        """Return the indexes of the devices with at least `part_milli` free, the preferred first."""
+        """Return the indexes of the host's `part_devices` for a shape that fits, the preferred first."""
         ...
 
     def device(self, host: HostCapacity, shape: Shape, part_milli: int) -> int:
@@ -54,8 +54,7 @@ class PackPolicy:
 
     def devices(self, host: HostCapacity, shape: Shape, part_milli: int) -> Sequence[int]:
         """Return the fitting devices, the one with the least free first."""
-        free = host.device_free
-        return sorted((d for d in range(len(free)) if free[d] >= part_milli), key=free.__getitem__)
+        return sorted(host.part_devices(shape.fgpu_milli), key=host.device_free.__getitem__)
 
     def device(self, host: HostCapacity, shape: Shape, part_milli: int) -> int:
         """Return the fitting device with the least free."""
@@ -76,10 +75,12 @@ class SpreadPolicy:
     def devices(self, host: HostCapacity, shape: Shape, part_milli: int) -> Sequence[int]:
         """Return the fitting devices, the one with the most free first."""
         free = host.device_free
-        return sorted((d for d in range(len(free)) if free[d] >= part_milli), key=lambda d: (-free[d], d))
+        return sorted(host.part_devices(shape.fgpu_milli), key=lambda d: (-free[d], d))
 
     def device(self, host: HostCapacity, shape: Shape, part_milli: int) -> int:
-        """Return the device with the most free."""
+        """Return the device with the most free that leaves enough whole ones for the rest of the request."""
+        if shape.fgpu_milli > host.gpu_capacity:
+            return self.devices(host, shape, part_milli)[0]
         return host.device_free.index(host.sorted_free[-1])
 
 
@@ -109,11 +110,9 @@ class FragmentationPolicy:
         """Return the fitting devices, by the fragmentation they leave, then by their free amount."""
         if not part_milli:
             return ()
-        free = host.device_free
-        left = {
-            value: self._unusable_after(host, shape, [free.index(value)]) for value in set(free) if value >= part_milli
-        }
-        return sorted((d for d in range(len(free)) if free[d] >= part_milli), key=lambda d: (left[free[d]], free[d], d))
+        free, fitting = host.device_free, host.part_devices(shape.fgpu_milli)
+        left = {value: self._unusable_after(host, shape, [free.index(value)]) for value in {free[d] for d in fitting}}
+        return sorted(fitting, key=lambda d: (left[free[d]], free[d], d))
 
     def device(self, host: HostCapacity, shape: Shape, part_milli: int) -> int:
         """Return the fitting device that leaves the least fragmentation."""

@@ -42,8 +42,6 @@ class Reservation:
         part = shape.fgpu_milli % host.gpu_capacity if shape.fgpu_milli else 0
         for device in group.policy.devices(host, shape, part) if part else (0,):
             split = host.split(shape.fgpu_milli, (device,))
-            if sum(split.values()) < shape.fgpu_milli:
-                continue  # with its part here, there are not enough whole devices
             later = self.shadow.copy()
             later.take(shape, split)
             if later.fits(self.shape):

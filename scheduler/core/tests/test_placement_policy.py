@@ -16,8 +16,10 @@ from hypothesis import strategies as st
 
 from bench.trace import synthetic_trace
 from scheduler.core.fragmentation import Fragmentation, usual_shapes
+from scheduler.core.host_capacity import HostCapacity
+from scheduler.core.placement_policy import policy_for
 from scheduler.core.tests.worlds import make_host, make_request, make_snapshot, placed, plan
-from scheduler.core.types import HostView, PlacementPolicyName, Rules, SessionRequest, Shape
+from scheduler.core.types import GpuView, HostView, PlacementPolicyName, Rules, SessionRequest, Shape
 
 
 def place(
@@ -31,6 +33,32 @@ def place(
 def test_spreading_takes_the_emptiest_host_and_device() -> None:
     hosts = [make_host(1, [500, 1000]), make_host(2, [700, 1000]), make_host(3, [600, 1000])]
     assert place(PlacementPolicyName.SPREAD, hosts, make_request("a", 300)) == (2, ((201, 300),))
+
+
+@settings(max_examples=150)
+@given(
+    placement_policy=st.sampled_from(PlacementPolicyName),
+    free=st.lists(st.sampled_from([0, 200, 300, 600, 1000]), min_size=1, max_size=5),
+    fgpu_milli=st.integers(1, 40).map(lambda steps: 100 * steps),
+    has_links=st.booleans(),
+)
+def test_each_policy_gives_exactly_what_is_asked_for(
+    placement_policy: PlacementPolicyName, free: list[int], fgpu_milli: int, has_links: bool
+) -> None:
+    """Seen red where the part was taken from the last whole device that the rest needed."""
+    links = tuple(tuple((one + other) % 3 for other in range(len(free))) for one in range(len(free)))
+    gpus = [GpuView(number, 1000, amount) for number, amount in enumerate(free)]
+    host = HostCapacity(host_id=1, index=0, cpu=8, memory_bytes=8, gpus=gpus, closeness=links if has_links else ())
+    shape, part = Shape(1, 1, fgpu_milli), fgpu_milli % 1000
+    if not host.fits(shape):
+        return
+    policy = policy_for(Rules(placement_policy=placement_policy), 1000, lambda: [(Shape(1, 1, 300), 1), (shape, 1)])
+    devices = policy.devices(host, shape, part) if part else ()
+    assert not part or policy.device(host, shape, part) == devices[0]
+    for device in devices or (0,):
+        shares = host.copy().take(shape, host.split(fgpu_milli, (device,)))
+        assert sum(amount for _, amount in shares) == fgpu_milli
+        assert all(amount <= free[gpu_id] for gpu_id, amount in shares)
 
 
 def test_fgd_leaves_what_usual_requests_can_use() -> None:
