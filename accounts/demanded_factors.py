@@ -1,7 +1,8 @@
 """Policies that demand a second factor: who has none can sign in to set one up, and for nothing else.
 
 What is due is noted in the login session at sign-in, so that requests cost no query. Who is signed in without a second
-factor when one begins to be demanded is signed out, and loses the API tokens got by password alone.
+factor when one begins to be demanded, or once the last one is removed, is signed out, and loses the API tokens got by
+password alone.
 """
 
 import logging
@@ -12,13 +13,13 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.signals import authenticator_added, authenticator_removed, authenticator_reset
 from django.contrib.auth import SESSION_KEY
 from django.contrib.auth.signals import user_logged_in
-from django.db.models import Exists, OuterRef, Q
+from django.db.models import Exists, OuterRef, Q, QuerySet
 from django.db.models.signals import post_save
 from django.dispatch import receiver
 from django.http import HttpRequest
 
 from accounts import logins, second_factors
-from accounts.models import ApiToken, Membership, ResourcePolicy, User
+from accounts.models import ApiToken, Membership, Project, ResourcePolicy, User
 
 logger = logging.getLogger(__name__)
 
@@ -52,44 +53,56 @@ def _note_at_sign_in(request: HttpRequest, user: User, **kwargs: Any) -> None:
 @receiver(authenticator_removed)
 @receiver(authenticator_reset)
 def _note_change(request: HttpRequest, user: User, **kwargs: Any) -> None:
-    request.session[DUE] = is_lacking(user)
+    is_now_due = request.session[DUE] = is_lacking(user)
+    if is_now_due:
+        _sign_out([user], but=request.session.session_key)
 
 
 @receiver(post_save, sender=ResourcePolicy)
 def _policy_saved(instance: ResourcePolicy, **kwargs: Any) -> None:
     if instance.require_second_factor:
         own = Q(policy=instance) | Q(memberships__project__policy=instance)
-        _sign_out(User.objects.filter(own).distinct())
+        _sign_out(_without_factors(User.objects.filter(own).distinct()))
+
+
+@receiver(post_save, sender=Project)
+def _project_saved(instance: Project, created: bool, **kwargs: Any) -> None:
+    if not created and instance.policy is not None and instance.policy.require_second_factor:
+        _sign_out(_without_factors(User.objects.filter(memberships__project=instance)))
 
 
 @receiver(post_save, sender=User)
 def _user_saved(instance: User, created: bool, update_fields: Any = None, **kwargs: Any) -> None:
     concerned = update_fields is None or "policy" in update_fields
     if concerned and not created and instance.policy.require_second_factor:
-        _sign_out(User.objects.filter(pk=instance.pk))
+        _sign_out(_without_factors(User.objects.filter(pk=instance.pk)))
 
 
 @receiver(post_save, sender=Membership)
 def _member_saved(instance: Membership, **kwargs: Any) -> None:
     policy = instance.project.policy
     if policy is not None and policy.require_second_factor:
-        _sign_out(User.objects.filter(pk=instance.user_id))
+        _sign_out(_without_factors(User.objects.filter(pk=instance.user_id)))
 
 
-def _sign_out(users: Any) -> None:
-    """End what users without a second factor have got by password alone."""
+def _without_factors(users: QuerySet[User]) -> QuerySet[User]:
     factors = Authenticator.objects.filter(user=OuterRef("pk"), type__in=second_factors.PRIMARY)
-    lacking: Iterable[User] = users.filter(~Exists(factors))
-    for user in lacking:
+    return users.filter(~Exists(factors))
+
+
+def _sign_out(users: Iterable[User], *, but: str | None = None) -> None:
+    """End what these users have got without a second factor, but the login session of this key."""
+    for user in users:
         tokens, _ = ApiToken.objects.filter(user=user, name="").delete()
-        ended = _end_free_logins(user)
+        ended = _end_free_logins(user, but)
         if tokens or ended:
             logger.info("user %s: a second factor is demanded; %d tokens, %d logins ended", user.pk, tokens, ended)
 
 
-def _end_free_logins(user: User) -> int:
+def _end_free_logins(user: User, but: str | None) -> int:
     """End the login sessions that may do more than set up a second factor; return how many."""
-    free = [login for login in user.logins.select_related("session") if not login.session.get_decoded().get(DUE)]
+    others = user.logins.exclude(session_id=but) if but else user.logins.all()
+    free = [login for login in others.select_related("session") if not login.session.get_decoded().get(DUE)]
     for login in free:
         logins.end(login)
     return len(free)

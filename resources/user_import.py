@@ -238,6 +238,7 @@ def _by_name(rows: Iterable[Named]) -> dict[str, Named]:
 def _write(row: ImportRow, actor: User) -> None:
     own = {"first_name", "last_name", "share_weight", "policy"} & set(row.changes)
     row.user.save(update_fields=None if row.is_new else own)
-    Membership.objects.bulk_create(Membership(user=row.user, project=project) for project in row.projects)
+    for project in row.projects:
+        Membership.objects.create(user=row.user, project=project)  # one by one: signals of each are listened to
     row.user.resource_groups.add(*row.groups)
     audit.record(actor, "import", row.user, row.changes)

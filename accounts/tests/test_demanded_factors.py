@@ -55,9 +55,14 @@ def test_removing_the_last_one_makes_it_due_again(policy: ResourcePolicy) -> Non
     client = browser_of(user)
     client.post("/accounts/confirm/", {"password": PASSWORD})
     assert may_go_on(client)
+    other = browser_of(user)
+    ApiToken.objects.issue(user)
     client.post("/accounts/second-factor/app/remove/")
     assert not Authenticator.objects.filter(user=user, type="totp").exists()
     assert not may_go_on(client)
+    assert client.get(SECOND_FACTOR).status_code == 200, "it stays signed in, to set up another"
+    assert not may_go_on(other)
+    assert not ApiToken.objects.exists()
 
 
 def test_a_password_alone_gets_no_token(policy: ResourcePolicy) -> None:
@@ -91,6 +96,13 @@ def test_members_are_bound_by_the_policy_of_their_project(policy: ResourcePolicy
     Membership.objects.create(project=project, user=user)
     assert not may_go_on(client)
     assert not may_go_on(signed_in(user))
+    Membership.objects.all().delete()
+    free, late = make_project(), make_user()
+    Membership.objects.create(project=free, user=late)
+    client = signed_in(late)
+    free.policy = policy
+    free.save()
+    assert not may_go_on(client)
     moved = make_user()
     client = signed_in(moved)
     moved.policy = policy

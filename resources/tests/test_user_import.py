@@ -12,7 +12,7 @@ from django.urls import reverse
 from pytest_django import Settings
 
 import accounts.mail
-from accounts.models import AuditEntry, Membership, User
+from accounts.models import ApiToken, AuditEntry, Membership, User
 from resources import user_import
 from resources.user_import import UserImportError
 from tests.factories import PASSWORD, make_group, make_policy, make_project, make_user
@@ -73,6 +73,13 @@ def test_import_is_what_was_previewed_and_recorded(known: User, root: User) -> N
         ("import", "ada@example.org"),
     }
     assert user_import.plan(text).changed_count == user_import.plan(text).new_count == 0
+
+
+def test_members_by_import_need_the_second_factor_that_a_project_demands(known: User, root: User) -> None:
+    make_project(name="secret", policy=make_policy(name="strict", require_second_factor=True))
+    ApiToken.objects.issue(known)
+    user_import.carry_out("email,projects\nada@example.org,secret\n", actor=root)
+    assert not ApiToken.objects.exists(), "got by password alone"
 
 
 @pytest.mark.parametrize(
