@@ -71,7 +71,9 @@ class WebhookViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiV
     def rotate_secret(self, request: Request, pk: str) -> Response:
         """Replace the secret; for a day messages carry signatures of both. Only this response shows the new one."""
         webhook = self.get_object()
-        return Response(_with_secret(webhook, services.rotate_secret(webhook)))
+        with _explained():
+            secret = services.rotate_secret(webhook)
+        return Response(_with_secret(webhook, secret))
 
     @extend_schema(request=None, responses={201: WebhookDeliverySerializer})
     @action(detail=True, methods=["post"])

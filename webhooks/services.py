@@ -53,6 +53,7 @@ def change(webhook: Webhook, fields: Mapping[str, Any]) -> None:
 
     Disabling gives up what waits; enabling forgets why it was disabled.
     """
+    _lock(webhook)
     was_enabled, covered_all = webhook.is_enabled, webhook.covers_all
     _set(webhook, fields)
     if webhook.is_enabled and not was_enabled:
@@ -63,8 +64,13 @@ def change(webhook: Webhook, fields: Mapping[str, Any]) -> None:
         deliveries.give_up(webhook)
 
 
+@transaction.atomic
 def rotate_secret(webhook: Webhook) -> str:
-    """Give the webhook a new secret and return it; for a day messages carry the signatures of both."""
+    """Give the webhook a new secret and return it; for a day messages carry the signatures of both.
+
+    Raises WebhookRejectedError.
+    """
+    _lock(webhook)
     secret = set_new_secret(webhook)
     with _audited(webhook, "replaced secret", webhook):
         webhook.save(update_fields=("encrypted_secret", "encrypted_old_secret", "old_secret_until"))
@@ -91,6 +97,15 @@ def send_again(delivery: WebhookDelivery) -> None:
     if not ended.update(**again):
         raise WebhookRejectedError("", _("This message is being sent already."))
     delivery.refresh_from_db()
+
+
+def _lock(webhook: Webhook) -> None:
+    """Read the webhook anew and lock it, so that nothing is overwritten that others have written since it was read."""
+    rows = Webhook.objects.select_related("owner").select_for_update(no_key=True, of=("self",))
+    try:
+        webhook.refresh_from_db(from_queryset=rows)
+    except Webhook.DoesNotExist:
+        raise WebhookRejectedError("", _("This webhook was deleted meanwhile.")) from None
 
 
 def _set(webhook: Webhook, fields: Mapping[str, Any]) -> None:

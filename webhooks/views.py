@@ -52,7 +52,11 @@ def detail(request: UserRequest, webhook_id: int) -> HttpResponse:
 def rotate(request: UserRequest, webhook_id: int) -> HttpResponse:
     """Replace the secret; the response is the only page that shows the new one."""
     webhook = _found(request, webhook_id)
-    secret = services.rotate_secret(webhook)
+    try:
+        secret = services.rotate_secret(webhook)
+    except services.WebhookRejectedError as error:
+        messages.error(request, str(error))
+        return redirect("webhooks:list")
     return _detail(request, webhook, WebhookForm(request.user, None, webhook), secret)
 
 

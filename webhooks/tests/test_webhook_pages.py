@@ -64,6 +64,22 @@ def test_a_webhook_lives_by_the_api(user: User) -> None:
     assert not AuditEntry.objects.exists(), "one's own is no administrative act"
 
 
+def test_changes_overwrite_nothing_that_happened_since_the_row_was_read(user: User) -> None:
+    first, _ = services.create(user, url=URL, types=["session.running"])
+    again = Webhook.objects.get()
+    secret = services.rotate_secret(again)
+    deliveries.disable(again, "An administrator disabled it.")
+    services.change(first, {"name": "CI"})
+    stored = Webhook.objects.get()
+    assert (stored.name, stored.is_enabled, bool(stored.disabled_reason)) == ("CI", False, True)
+    assert secrets_of(stored)[0] == secret
+    assert services.rotate_secret(again) != secret
+    assert secrets_of(Webhook.objects.get())[1] == secret, "the one before, for a day"
+    stored.delete()
+    with pytest.raises(services.WebhookRejectedError, match="deleted meanwhile"):
+        services.change(again, {"name": "late"})
+
+
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
