@@ -3,15 +3,17 @@
 from typing import Any, Final, cast
 from urllib.parse import urlencode
 
+from django.contrib import messages
 from django.contrib.admin import ModelAdmin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.contrib.admin.utils import unquote
 from django.core.exceptions import ValidationError
 from django.db.models import Model, QuerySet
-from django.forms import BaseModelForm, BaseModelFormSet, ModelChoiceField, ModelMultipleChoiceField
+from django.forms import BaseModelForm, BaseModelFormSet, BooleanField, ModelChoiceField, ModelMultipleChoiceField
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 from django.urls import reverse
+from django.utils.translation import gettext
 
 from accounts import audit
 from accounts.models import User
@@ -58,9 +60,15 @@ class AuditedAdmin(ModelAdmin[Any]):
             return super().changeform_view(request, *args, **kwargs)
 
     def response_action(self, request: HttpRequest, queryset: QuerySet[Any], *args: Any) -> HttpResponse | None:
-        """Carry out an action and record what it changed; one that leads to a form changes nothing yet."""
-        chosen = request.POST.getlist(ACTION_CHECKBOX_NAME)
-        rows = queryset.model._default_manager.filter(pk__in=chosen[:MAX_ACTION_ROWS])
+        """Carry out an action and record what it changed; one that leads to a form changes nothing yet.
+
+        One of more rows than can be compared before and after is refused.
+        """
+        rows = _chosen_rows(request, queryset)
+        if len(rows) > MAX_ACTION_ROWS:
+            text = gettext("An action takes at most %(count)d rows at once, so nothing was changed. Filter the list.")
+            self.message_user(request, text % {"count": MAX_ACTION_ROWS}, messages.ERROR)
+            return None
         name = next((name for name in request.POST.getlist("action") if name), "")
         with audit.act(cast(User, request.user), name, *rows):
             return super().response_action(request, queryset, *args)
@@ -71,6 +79,16 @@ class AuditedAdmin(ModelAdmin[Any]):
         changes: audit.Changes = next((part[VALUES] for part in parts if VALUES in part), {})
         _record(request, action, obj, changes)
         return [part for part in parts if VALUES not in part] if parts else message
+
+
+def _chosen_rows(request: HttpRequest, queryset: QuerySet[Any]) -> QuerySet[Any]:
+    """Return the rows that Django's action takes, one more than MAX_ACTION_ROWS at most."""
+    manager: Any = queryset.model._default_manager
+    if BooleanField().to_python(request.POST.get("select_across")):  # all that match, on other pages of the list too
+        found: QuerySet[Any] = manager.filter(pk__in=queryset.order_by().values("pk"))
+    else:
+        found = manager.filter(pk__in=request.POST.getlist(ACTION_CHECKBOX_NAME))
+    return found[: MAX_ACTION_ROWS + 1]
 
 
 def _record(request: HttpRequest, action: str, obj: Model, changes: audit.Changes) -> None:

@@ -65,6 +65,19 @@ def test_actions_are_recorded_with_what_they_changed(superadmin: Client, actor: 
     assert Session.objects.get().status == Status.CANCELLED
 
 
+def test_actions_on_all_that_match_are_recorded_or_refused(superadmin: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    hosts = [make_host(name=name) for name in ("gpu1", "gpu2", "other")]
+    body = {"action": "cordon", "_selected_action": [hosts[0].pk], "select_across": "1"}
+    address = f"{reverse('admin:resources_host_changelist')}?q=gpu"
+    monkeypatch.setattr("gpuplatform.audited_admin.MAX_ACTION_ROWS", 1)
+    assert "nothing was changed" in superadmin.post(address, body, follow=True).content.decode()
+    assert not Host.objects.filter(is_cordoned=True).exists()
+    monkeypatch.setattr("gpuplatform.audited_admin.MAX_ACTION_ROWS", 2)
+    superadmin.post(address, body)
+    assert sorted(text for _, _, text, _ in entries()) == ["gpu1", "gpu2"]
+    assert Host.objects.filter(is_cordoned=True).count() == 2
+
+
 @pytest.mark.parametrize(("action", "status"), [("disable", Status.RUNNING), ("disable_and_end", Status.TERMINATING)])
 def test_disabled_users_lose_what_the_action_says(superadmin: Client, actor: User, action: str, status: Status) -> None:
     running = session_in(Status.RUNNING)
