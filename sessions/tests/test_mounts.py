@@ -297,5 +297,5 @@ class TestApi:
         trashed = make_folder(owner, root=root, name="old", trashed_at=timezone.now())
         for name in (stranger.pk, "secret", "nothing", trashed.pk, "old"):
             answer = client_of(owner).post("/api/v1/sessions/", order | {"mounts": [{"folder": name}]})
-            assert answer.json()["errors"] == {"mounts": [f"There is no folder {name!r} of yours or shared with you."]}
+            assert answer.json()["errors"] == {"mounts": [f"There is no folder {name!r} of yours; one of others is named by its id."]}
             assert answer.status_code == 400
