@@ -66,7 +66,7 @@ def test_advanced_launch_times_use_the_browsers_zone(page: Page, host: Host) -> 
     page.fill("#id_time_limit", "90m")
     start = (timezone.now() + timedelta(days=2)).replace(second=0, microsecond=0)
     page.fill("#id_not_before", f"{start + TOKYO:%Y-%m-%dT%H:%M}")
-    page.select_option("#id_depends_on", first.pk)
+    page.get_by_label(first.name).check()
     expect(page.locator("#advice")).to_contain_text("depends on have succeeded")
     open_step(page, "Environment")
     page.fill("#id_name", "trained")
