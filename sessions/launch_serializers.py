@@ -240,7 +240,7 @@ class LaunchRequestSerializer(StrictSerializer):
         found = folders_named(self._user, {each["folder"] for each in asked}) if asked else {}
         if unknown := [each["folder"] for each in asked if each["folder"] not in found]:
             raise ValidationError(
-                {"mounts": [f"There is no folder {name!r} of yours; one of others is named by its id." for name in unknown]}
+                {"mounts": [f"There is no folder {name!r} of yours; others are named by their id." for name in unknown]}
             )
         return {
             "mounts": [

@@ -297,5 +297,6 @@ class TestApi:
         trashed = make_folder(owner, root=root, name="old", trashed_at=timezone.now())
         for name in (stranger.pk, "secret", "nothing", trashed.pk, "old"):
             answer = client_of(owner).post("/api/v1/sessions/", order | {"mounts": [{"folder": name}]})
-            assert answer.json()["errors"] == {"mounts": [f"There is no folder {name!r} of yours; one of others is named by its id."]}
+            message = f"There is no folder {name!r} of yours; others are named by their id."
+            assert answer.json()["errors"] == {"mounts": [message]}
             assert answer.status_code == 400
