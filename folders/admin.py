@@ -1,13 +1,15 @@
 """Administration of storage roots and data folders; files are not shown, nor is anything written but by services."""
 
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, cast
 
 from django.contrib import admin, messages
 from django.db.models import Count, QuerySet, Sum
 from django.http import HttpRequest
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
+from accounts.models import User
 from folders import roots, services, storage
 from folders.errors import FolderError
 from folders.files.roots import NotEmptyError
@@ -175,7 +177,7 @@ class FolderAdmin(admin.ModelAdmin[Folder]):
         self._each(
             request,
             folders,
-            services.trash,
+            partial(services.trash, actor=cast(User, request.user)),
             lambda count: ngettext(
                 "%(count)s folder moved to the trash.", "%(count)s folders moved to the trash.", count
             ),
@@ -187,7 +189,7 @@ class FolderAdmin(admin.ModelAdmin[Folder]):
         self._each(
             request,
             folders,
-            services.restore,
+            partial(services.restore, actor=cast(User, request.user)),
             lambda count: ngettext("%(count)s folder restored.", "%(count)s folders restored.", count),
         )
 
@@ -197,7 +199,7 @@ class FolderAdmin(admin.ModelAdmin[Folder]):
         self._each(
             request,
             folders,
-            services.delete_forever,
+            partial(services.delete_forever, actor=cast(User, request.user)),
             lambda count: ngettext("%(count)s folder deleted.", "%(count)s folders deleted.", count),
         )
 

@@ -107,7 +107,7 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Folder]):
         """Move the folder to the trash; idempotent. For its owner and superadmins."""
         folder = self.get_object()
         require_manager(user_of(request), folder)
-        services.trash(folder)
+        services.trash(folder, actor=user_of(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(request=RestoredFolderSerializer, responses={200: FolderSerializer})
@@ -118,7 +118,7 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Folder]):
         require_manager(user_of(request), folder)
         body = RestoredFolderSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        services.restore(folder, body.validated_data.get("name", ""))
+        services.restore(folder, body.validated_data.get("name", ""), actor=user_of(request))
         return self._shown(folder)
 
     @extend_schema(request=None, responses={204: None, 409: CONFLICT})
@@ -127,7 +127,7 @@ class FolderViewSet(ListModelMixin, RetrieveModelMixin, ApiViewSet[Folder]):
         """Delete a folder that is in the trash with all its files."""
         folder = self.get_object()
         require_manager(user_of(request), folder)
-        services.delete_forever(folder)
+        services.delete_forever(folder, actor=user_of(request))
         return Response(status=status.HTTP_204_NO_CONTENT)
 
     @extend_schema(methods=["GET"], responses=FolderShareSerializer(many=True))

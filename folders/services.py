@@ -1,13 +1,16 @@
 """Operations on folders for pages, API and admin: create, rename, trash, delete, share. One transaction each."""
 
 import logging
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from django.db import connection, transaction
 from django.utils import timezone
 
+from accounts import audit
 from accounts.models import Project, User
 from folders import storage
+from folders.access import manages
 from folders.errors import FolderInUseError, FolderRejectedError, FolderStateError
 from folders.files.errors import FilesError
 from folders.models import Folder, FolderShare, StorageRoot
@@ -60,12 +63,12 @@ def rename(folder: Folder, name: str) -> None:
     folder.name = name
 
 
-def trash(folder: Folder) -> None:
+def trash(folder: Folder, *, actor: User | None = None) -> None:
     """Move the folder to the trash: it is no longer mounted nor shared, until it is restored.
 
     Raises FolderInUseError while sessions mount it. Does nothing if it is in the trash already.
     """
-    with transaction.atomic():
+    with transaction.atomic(), _act_of_superadmin(actor, "trash folder", folder):
         current = _locked(folder)
         if current.trashed_at is None:
             _require_unused(current)
@@ -75,14 +78,14 @@ def trash(folder: Folder) -> None:
     folder.trashed_at = current.trashed_at
 
 
-def restore(folder: Folder, name: str = "") -> None:
+def restore(folder: Folder, name: str = "", *, actor: User | None = None) -> None:
     """Take the folder out of the trash, under another name if one is given; its shares count again.
 
     Raises FolderRejectedError if the name is taken by now, or the owner has as many folders as their policy allows.
     """
     if name:
         _check_name(name)
-    with transaction.atomic():
+    with transaction.atomic(), _act_of_superadmin(actor, "restore folder", folder):
         lock_folders_of(folder.holder)
         current = _locked(folder)
         if current.trashed_at is not None:
@@ -94,21 +97,21 @@ def restore(folder: Folder, name: str = "") -> None:
     folder.name, folder.trashed_at = current.name, None
 
 
-def delete_forever(folder: Folder) -> None:
+def delete_forever(folder: Folder, *, actor: User | None = None) -> None:
     """Delete a folder that is in the trash with all its files, now where its root is on this machine.
 
     Raises FolderStateError unless it is in the trash, FolderInUseError while a session still mounts it.
     """
-    mark_for_deletion(folder)
+    mark_for_deletion(folder, actor=actor)
     purge(folder)
 
 
-def mark_for_deletion(folder: Folder) -> None:
+def mark_for_deletion(folder: Folder, *, actor: User | None = None) -> None:
     """Have the files of a folder in the trash removed by a host that has its root; see `purge`.
 
     Only the platform knows the sessions of all hosts, so hosts do not decide this. Raises as `delete_forever` does.
     """
-    with transaction.atomic():
+    with transaction.atomic(), _act_of_superadmin(actor, "delete folder", folder):
         current = _locked(folder)
         if current.trashed_at is None:
             raise FolderStateError("Only a folder that is in the trash can be deleted for ever.")
@@ -172,6 +175,13 @@ def withdraw(share: FolderShare) -> None:
     """End a share, at once for files and for new sessions; host workers take it out of running sessions in seconds."""
     share.delete()
     logger.info("folder %s: no longer shared with user %s", share.folder_id, share.user_id)
+
+
+def _act_of_superadmin(actor: User | None, action: str, folder: Folder) -> AbstractContextManager[object]:
+    """Return a block whose changes are audited, unless `actor` manages the folder, or is the platform (None)."""
+    if actor is None or manages(actor, folder):
+        return nullcontext()
+    return audit.act(actor, action, folder)
 
 
 def _check_name(name: str) -> None:

@@ -6,9 +6,11 @@ import pytest
 from django.test import Client
 from django.urls import reverse
 
+from accounts.models import AuditEntry
 from folders import services
 from folders.models import Folder, HostRoot, StorageRoot
-from tests.factories import make_folder, make_host, make_policy, make_root, make_user
+from tests.api import client_of
+from tests.factories import make_folder, make_host, make_policy, make_project, make_root, make_user
 
 FOLDERS = reverse("admin:folders_folder_changelist")
 ROOTS = reverse("admin:folders_storageroot_changelist")
@@ -34,6 +36,27 @@ def test_actions_trash_restore_and_delete_folders(superadmin: Client, root: Stor
     assert "Only a folder that is in the trash" in page
     assert list(Folder.objects.all()) == [one]
     assert superadmin.get(FOLDERS, {"state": "live"}).status_code == 200
+
+
+def test_what_superadmins_do_to_folders_of_others_is_recorded(root: StorageRoot) -> None:
+    admin, manager = make_user(is_superuser=True), make_user()
+    project = make_project(managers=[manager], policy=make_policy(max_folders=9), name="vision")
+    theirs = [services.create(make_user(), "data", root), services.create(project, "data", root)]
+    mine = services.create(admin, "data", root)
+    for client, folders in ((client_of(admin), [*theirs, mine]), (client_of(manager), theirs[1:])):
+        for folder in folders:
+            path = f"/api/v1/folders/{folder.pk}/"
+            assert client.delete(path).status_code == 204
+            assert client.post(f"{path}restore/").status_code == 200
+    client = client_of(admin)
+    assert client.delete(f"/api/v1/folders/{theirs[0].pk}/").status_code == 204
+    assert client.post(f"/api/v1/folders/{theirs[0].pk}/delete-forever/").status_code == 204
+    found = AuditEntry.objects.order_by("id")
+    assert {(each.actor, each.source) for each in found} == {(admin, "api")}
+    acts = ["trash folder", "restore folder"]
+    assert [each.action for each in found if each.object_id == theirs[1].pk] == acts
+    assert [each.action for each in found if each.object_id == theirs[0].pk] == [*acts, acts[0], "delete folder"]
+    assert len(found) == 6, "none for what one owns"
 
 
 def test_one_root_is_the_default(superadmin: Client, root: StorageRoot) -> None:
