@@ -15,6 +15,7 @@ class NoticeKind(StrEnum):
     IDLE = "IDLE"  # a session is idle and will be ended
     PARK_ENDING = "PARK_ENDING"  # a parked session will end, and its files be deleted
     OUT_OF_MEMORY = "OUT_OF_MEMORY"  # a process of a session was killed, and the session goes on
+    RESIZE_REFUSED = "RESIZE_REFUSED"  # the host of a session could not change what it holds
     IMAGE_READY = "IMAGE_READY"  # a session was saved as an image
     IMAGE_FAILED = "IMAGE_FAILED"  # a session could not be saved as an image
     HOST_FAULTY = "HOST_FAULTY"  # the platform has cordoned a host that failed to start sessions; for superadmins

@@ -21,6 +21,7 @@ SEEN_WITHIN: Final = timedelta(seconds=10)  # of the launch: whoever launched it
 NOTED: Final = {  # reasons of events that change no status
     "PROCESS_OUT_OF_MEMORY": NoticeKind.OUT_OF_MEMORY,
     "IDLE_WARNED": NoticeKind.IDLE,
+    "RESIZE_REFUSED": NoticeKind.RESIZE_REFUSED,
 }
 
 

@@ -23,6 +23,7 @@ KIND_NAMES = {
     NoticeKind.IDLE: gettext_lazy("A session is idle and is about to be ended"),
     NoticeKind.PARK_ENDING: gettext_lazy("A parked session is about to end (a day before)"),
     NoticeKind.OUT_OF_MEMORY: gettext_lazy("A process in a session is killed for lack of memory"),
+    NoticeKind.RESIZE_REFUSED: gettext_lazy("A session was not resized, since its host could not do it"),
     NoticeKind.IMAGE_READY: gettext_lazy("A session was saved as an image"),
     NoticeKind.IMAGE_FAILED: gettext_lazy("A session could not be saved as an image"),
     NoticeKind.WEBHOOK_DISABLED: gettext_lazy("A webhook is disabled, as it takes no messages"),
@@ -30,6 +31,9 @@ KIND_NAMES = {
     NoticeKind.GPU_OVERUSE: gettext_lazy("A session takes more of a GPU's time than its share"),
     NoticeKind.HOST_BACK: gettext_lazy("A host that was cordoned for that takes sessions again"),
 }
+
+
+WARNINGS = frozenset({NoticeKind.ENDING, NoticeKind.IDLE, NoticeKind.PARK_ENDING, NoticeKind.RESIZE_REFUSED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ def level_of(kind: NoticeKind) -> str:
     """Return how the notification looks."""
     if kind in GOOD:
         return "success"
-    return "warning" if kind in (NoticeKind.ENDING, NoticeKind.IDLE, NoticeKind.PARK_ENDING) else "danger"
+    return "warning" if kind in WARNINGS else "danger"
 
 
 TITLES = {
@@ -62,6 +66,7 @@ TITLES = {
     NoticeKind.IDLE: gettext_lazy("%(name)s is idle and about to end"),
     NoticeKind.PARK_ENDING: gettext_lazy("%(name)s is parked and about to end"),
     NoticeKind.OUT_OF_MEMORY: gettext_lazy("%(name)s ran out of memory"),
+    NoticeKind.RESIZE_REFUSED: gettext_lazy("%(name)s was not resized"),
     NoticeKind.IMAGE_READY: gettext_lazy("The image %(image)s is ready"),
     NoticeKind.IMAGE_FAILED: gettext_lazy("The image %(image)s was not made"),
     NoticeKind.WEBHOOK_DISABLED: gettext_lazy("The webhook %(name)s is disabled"),
@@ -106,6 +111,7 @@ def idle_title(name: str, minutes: int, *, is_parked: bool) -> str:
 
 _PROBLEMS = {
     NoticeKind.IMAGE_FAILED: "%(problem)s",
+    NoticeKind.RESIZE_REFUSED: "%(problem)s",
     NoticeKind.HOST_FAULTY: gettext_lazy("It is probed, and returns once it starts a container. %(problem)s"),
     NoticeKind.GPU_OVERUSE: gettext_lazy(
         "On host %(host)s: %(problem)s It goes on, as its resource group ends no session for that."

@@ -229,7 +229,7 @@ class HostAdmin(KickingAdmin, ReportedAdmin):
     )
     fields = ("group", "is_cordoned", "cordon_reason", *readonly_fields)
     inlines = (GpuInline,)
-    actions = ("cordon", "uncordon")
+    actions: tuple[str, ...] = ("cordon", "uncordon")
 
     @admin.display(description="failed starts")
     def failed_starts(self, host: Host) -> str:

@@ -1,4 +1,4 @@
-"""Administration of sessions: read-only, with actions that end them."""
+"""Administration of sessions, read-only with actions that end them; and the actions on sessions of users and hosts."""
 
 from collections.abc import Callable
 from typing import Any, Final, cast
@@ -10,9 +10,11 @@ from django.shortcuts import redirect, render
 from django.utils.translation import gettext, ngettext
 
 from accounts.models import User
-from resources.admin import UserWithGroupsAdmin
+from resources.admin import HostAdmin, UserWithGroupsAdmin
+from resources.models import Host
 from resources.units import fgpu_text, size_text
-from sessions import account_ends, extensions, requeue, services
+from sessions import account_ends, drains, extensions, requeue, services
+from sessions.drain_form import DrainForm
 from sessions.errors import RejectedError
 from sessions.idle_admin import IdleRuleAdmin
 from sessions.lifecycle import Status
@@ -69,6 +71,36 @@ class UserWithSessionsAdmin(UserWithGroupsAdmin):
             account_ends.disable(user, actor=actor, ends_sessions=ends_sessions)
         text = ngettext("%(count)s user is disabled.", "%(count)s users are disabled.", len(chosen))
         self.message_user(request, text % {"count": len(chosen)}, messages.SUCCESS)
+
+
+admin.site.unregister(Host)
+
+
+@admin.register(Host)
+class HostWithSessionsAdmin(HostAdmin):
+    """Hosts with the action that takes them out of service."""
+
+    actions = (*HostAdmin.actions, "drain")
+
+    @admin.action(description="Drain selected hosts: choose what becomes of their sessions", permissions=["change"])
+    def drain(self, request: HttpRequest, hosts: QuerySet[Host]) -> HttpResponse | None:
+        """Ask until when their sessions may run, or take these hosts out of service."""
+        form = DrainForm(request.POST if "reason" in request.POST else None)
+        chosen = list(hosts.order_by("name"))
+        if not form.is_bound or not form.is_valid():
+            context = {
+                **self.admin_site.each_context(request),
+                "title": gettext("Drain hosts"),
+                "form": form,
+                "hosts": [(host, drains.sessions_on(host)) for host in chosen],
+            }
+            return render(request, "admin/resources/host/drain.html", context, status=422 if form.is_bound else 200)
+        end_at, reason = form.end_at(), form.cleaned_data["reason"]
+        left = sum(len(drains.drain(host, end_at=end_at, reason=reason, actor=_actor(request))) for host in chosen)
+        text = ngettext("%(count)d host is drained.", "%(count)d hosts are drained.", len(chosen))
+        more = gettext("Sessions left: %(count)d.") % {"count": left}
+        self.message_user(request, f"{text % {'count': len(chosen)}} {more}", messages.SUCCESS)
+        return None
 
 
 class EventInline(admin.TabularInline[SessionEvent, Session]):

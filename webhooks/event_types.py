@@ -13,6 +13,7 @@ _NOTIFIED: Final = (
     NoticeKind.IDLE,
     NoticeKind.PARK_ENDING,
     NoticeKind.OUT_OF_MEMORY,
+    NoticeKind.RESIZE_REFUSED,
     NoticeKind.IMAGE_READY,
     NoticeKind.IMAGE_FAILED,
     *sorted(FOR_SUPERADMINS),

@@ -121,6 +121,22 @@ def test_an_action_that_leads_to_a_form_is_no_act_yet(superadmin: Client) -> Non
     assert not AuditEntry.objects.exists()
 
 
+def test_chosen_hosts_are_drained_after_a_form(superadmin: Client) -> None:
+    session = session_in(Status.RUNNING)
+    hosts = [session.host, make_host(name="other")]
+    body = {"action": "drain", "_selected_action": [host.pk for host in hosts if host]}
+    address = reverse("admin:resources_host_changelist")
+    page = superadmin.post(address, body).content.decode()
+    assert "1 session is on it now." in page
+    assert not Host.objects.filter(is_cordoned=True).exists()
+    assert superadmin.post(address, body | {"minutes": "7", "reason": ""}).status_code == 422
+    page = superadmin.post(address, body | {"minutes": "60", "reason": "new fans"}, follow=True).content.decode()
+    assert "2 hosts are drained. Sessions left: 1." in page
+    assert set(Host.objects.values_list("is_cordoned", "cordon_reason")) == {(True, "new fans")}
+    assert session.events.filter(reason="HOST_DRAINED").exists()
+    assert [action for _, action, _, _ in entries()] == ["drain", "drain"]
+
+
 def test_the_log_is_read_only_and_outlives_its_actor(superadmin: Client, actor: User) -> None:
     host = make_host(name="gpu1")
     superadmin.post(reverse("admin:resources_host_changelist"), {"action": "cordon", "_selected_action": [host.pk]})

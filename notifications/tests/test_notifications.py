@@ -12,7 +12,7 @@ from notifications import services
 from notifications.kinds import FOR_SUPERADMINS, NoticeKind, Ways
 from notifications.models import Notification
 from notifications.texts import text_of
-from sessions import conversions
+from sessions import conversions, notes
 from sessions.lifecycle import Kind, Reason, Status
 from sessions.models import Conversion, ConversionState, Session, StaleSessionError
 from tests.api import client_of
@@ -69,6 +69,16 @@ def test_a_session_that_others_cancelled_is_told_of() -> None:
     waiting.move_to(Status.CANCELLED, Reason.PENDING_TIMEOUT)
     assert kinds_of(waiting.owner) == ["ENDED"]
     assert kinds_of(session_in(Status.CANCELLED).owner) == []
+
+
+def test_the_owner_is_told_that_a_host_could_not_resize_a_session() -> None:
+    session = run_session()
+    notes.note(session, Reason.RESIZING, "From 1 CPU core to 2.")
+    notes.note(session, Reason.RESIZE_REFUSED, "It uses more memory than that.")
+    assert kinds_of(session.owner)[1:] == ["RESIZE_REFUSED"]
+    told = Notification.objects.latest("id")
+    assert text_of(told).title == f"{session.name} was not resized"
+    assert text_of(told).body == "It uses more memory than that."
 
 
 def test_a_change_that_fails_tells_nothing() -> None:
