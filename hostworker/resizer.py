@@ -27,7 +27,9 @@ def apply(runtime: Runtime, session_id: str, resize_id: str) -> None:
         if session is None or stored is None or stored.id != resize_id:
             return
         try:
-            runtime.resizer().resize(_resized(runner.spec_of(session), session, stored.target))
+            spec = runner.spec_of(session)
+            target, before = (_resized(spec, session, size) for size in (stored.target, stored.before))
+            runtime.resizer().resize(target, before)
         except ResizeError as refused:
             resizing.finish(session_id, resize_id, str(refused)[:300])
         except ContainerRuntimeError as failure:
@@ -36,9 +38,9 @@ def apply(runtime: Runtime, session_id: str, resize_id: str) -> None:
             resizing.finish(session_id, resize_id)
 
 
-def _resized(spec: ContainerSpec, session: Session, target: SessionSize) -> ContainerSpec:
+def _resized(spec: ContainerSpec, session: Session, size: SessionSize) -> ContainerSpec:
     """Return the container's spec with these amounts; of GPUs, a part of a single one changes."""
     gpus = spec.gpus
-    if target.fgpu != session.fgpu:
-        gpus = (replace(gpus[0], share_milli=target.fgpu),)
-    return replace(spec, cpu=target.cpu, memory_bytes=target.memory, gpus=gpus)
+    if size.fgpu != session.fgpu:
+        gpus = (replace(gpus[0], share_milli=size.fgpu),)
+    return replace(spec, cpu=size.cpu, memory_bytes=size.memory, gpus=gpus)

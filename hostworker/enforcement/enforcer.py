@@ -123,18 +123,24 @@ class Enforcer:
         except PrivilegesError as error:
             raise EnforcementError(f"Its share of the GPU could not be verified: {error}") from error
 
-    def resize(self, spec: ContainerSpec, main_pid: int) -> None:
-        """Hold the running attempt to the amounts of `spec`, and show it those. Raises ResizeError; see Resizer."""
+    def resize(self, spec: ContainerSpec, before: ContainerSpec, main_pid: int) -> None:
+        """Hold the running attempt to the shares of `spec`. Raises ResizeError, and then to those of `before`."""
         key = (spec.session, spec.attempt)
+        if not self.applies_to(key):
+            return
         try:
-            if self.applies_to(key):
-                lease = self.folders.resize(spec, self.context_memory, main_pid)
+            try:
+                self.folders.resize(spec, before, self.context_memory, main_pid)
+            finally:  # refused, too: a worker that died may have come further
                 if self.arbiter:
-                    self.arbiter.folder.set_lease(key, lease)
+                    self.arbiter.folder.set_lease(key, (self.folders.path(key) / LIMITS).read_text())
                 if by_driver := self.folders.driver_limits(key):
                     self.privileges.limit_gpu_memory(main_pid, by_driver)
         except OSError as error:
             raise EnforcementError(f"Its share of the GPU could not be changed: {error}") from error
+
+    def show(self, spec: ContainerSpec) -> None:
+        """Show the running attempt the cores and memory that it has now."""
         if self._sees_files:
             self.figures.resize(spec)
 

@@ -6,7 +6,7 @@ up to date every few seconds. CPUs are pinned in either case, so that the affini
 
 import logging
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -95,25 +95,19 @@ class Figures:
             write_whole(path, format_cpus(cpus).encode(), 0o444)
         return format_cpus(cpus)
 
-    def pin_again(self, spec: ContainerSpec, cpus: str) -> None:
-        """Note that a resized attempt has these CPUs after all."""
-        path = self._folders.path((spec.session, spec.attempt)) / CPUS
-        if path.exists():
-            write_whole(path, cpus.encode(), 0o444)
-
     def resize(self, spec: ContainerSpec) -> None:
         """Show a running attempt the CPUs and memory that it has now; a failure is logged."""
         folder = self._folders.path((spec.session, spec.attempt))
         cpus = _stored(folder / CPUS) if (folder / CPUS).exists() else frozenset(range(spec.cpu))
         nothing = ContainerUse(cpu_nanoseconds=0, memory_bytes=0, cache_bytes=0)
-        contents = {
-            MEMINFO: meminfo(spec.memory_bytes, nothing),
-            "cpuinfo": cpuinfo(CPUINFO.read_text(), cpus),
-            "online": f"{format_cpus(cpus)}\n",
+        texts: dict[str, Callable[[], str]] = {
+            MEMINFO: lambda: meminfo(spec.memory_bytes, nothing),
+            "cpuinfo": lambda: cpuinfo(CPUINFO.read_text(), cpus),
+            "online": lambda: f"{format_cpus(cpus)}\n",
         }
-        for name, text in contents.items():
+        for name, text in texts.items():
             try:
-                _rewrite(folder / name, text)
+                _rewrite(folder / name, text())
             except OSError as error:
                 logger.warning("session %s: reads an old %s: %s", spec.session, name, error)
 

@@ -69,32 +69,43 @@ class SessionFolders:
                 self.privileges.give_to_root(limits_path)
         return limits_path, region_path
 
-    def resize(self, spec: ContainerSpec, context_memory: int, main_pid: int) -> str:
+    def resize(self, spec: ContainerSpec, before: ContainerSpec, context_memory: int, main_pid: int) -> str:
         """Rewrite the limits of a running attempt for the amounts of `spec` and return them.
 
-        Raises ResizeError where its processes use more; then they are as before. This is read before and once more,
-        under the new limits, when nothing is allocated under the old ones any more.
+        Raises ResizeError where its processes use more; then they are those of `before`. This is read before and once
+        more, under the new limits, when nothing is allocated under the old ones any more: also where a worker that died
+        has written the new ones already.
         """
         key = (spec.session, spec.attempt)
         path = self.path(key) / LIMITS
-        with self.lock:
-            text = path.read_text()
-            starts = {limit.uuid: limit.phase_ms for limit in parse_limits(text)}
-            wanted = limits(spec.gpus, starts, context_memory)
-            new = format_limits(wanted, sharing=parse_head(text)[0], pinned_bytes=spec.memory_bytes)
-            if new == text:
-                return new
+        text = path.read_text()
+        starts = {limit.uuid: limit.phase_ms for limit in parse_limits(text)}
+        wanted = limits(spec.gpus, starts, context_memory)
+        sharing = parse_head(text)[0]
+        new = format_limits(wanted, sharing=sharing, pinned_bytes=spec.memory_bytes)
+        old = format_limits(
+            limits(before.gpus, starts, context_memory), sharing=sharing, pinned_bytes=before.memory_bytes
+        )
+        if text == new == old:
+            return new
+        try:
             self._check_use(key, wanted, spec.memory_bytes, main_pid)
-            by_driver = {gpu.uuid: share_memory(gpu) for gpu in spec.gpus if gpu.tier is Tier.KERNEL}
-            write_whole(self.path(key) / BY_DRIVER, json.dumps(by_driver).encode(), 0o444)
-            self.privileges.rewrite_limits(path, new)
-            try:
-                time.sleep(SETTLE_SECONDS)
-                self._check_use(key, wanted, spec.memory_bytes, main_pid)
-            except ResizeError:
-                self.privileges.rewrite_limits(path, text)
-                raise
+            self._hold(key, spec, new)
+            time.sleep(SETTLE_SECONDS)
+            self._check_use(key, wanted, spec.memory_bytes, main_pid)
+        except ResizeError:
+            self._hold(key, before, old)
+            raise
         return new
+
+    def _hold(self, key: Key, spec: ContainerSpec, text: str) -> None:
+        """Write the limits of `spec`, whose file has this text, for the hook and for the driver."""
+        path = self.path(key) / LIMITS
+        by_driver = {gpu.uuid: share_memory(gpu) for gpu in spec.gpus if gpu.tier is Tier.KERNEL}
+        write_whole(self.path(key) / BY_DRIVER, json.dumps(by_driver).encode(), 0o444)
+        with self.lock:
+            if path.read_text() != text:
+                self.privileges.rewrite_limits(path, text)
 
     def _check_use(self, key: Key, wanted: Sequence[GpuLimit], pinned_bytes: int, main_pid: int) -> None:
         """Raise ResizeError where the attempt's processes use more than that of a GPU, or of page-locked memory."""

@@ -229,10 +229,11 @@ class MountControl(Protocol):
 class Resizer(Protocol):
     """Changes what running containers are held to."""
 
-    def resize(self, spec: ContainerSpec) -> None:
+    def resize(self, spec: ContainerSpec, before: ContainerSpec) -> None:
         """Hold the running container to the cores, memory and shares of GPUs of `spec`; so already is success.
 
-        Raises ResizeError, where nothing has changed; after other errors something may have: call it again.
+        Raises ResizeError, and then it is held to those of `before`, also where an earlier call was cut off half-way;
+        after other errors it may be held to either: call it again.
         """
 
 

@@ -9,7 +9,7 @@ from requests.exceptions import HTTPError
 
 from engine.containers import container_name
 from hostworker.enforcement.enforcer import Enforcer
-from hostworker.runtime.base import ContainerSpec, ResizeError
+from hostworker.runtime.base import ContainerSpec, EngineUnreachableError, ResizeError
 from hostworker.runtime.cgroups import use_of
 from hostworker.runtime.docker_client import ProcessClient
 from hostworker.runtime.docker_requests import has_labels, inspect, translated
@@ -17,7 +17,6 @@ from hostworker.runtime.docker_uses import ContainerUses
 from resources.units import MIB, size_text
 
 MEMORY_MARGIN_BYTES: Final = 16 * MIB  # beside what is in use: at the very limit, the kernel would kill
-AMOUNTS: Final = ("NanoCpus", "Memory", "MemorySwap", "CpusetCpus")
 
 
 class DockerResizer:
@@ -31,32 +30,43 @@ class DockerResizer:
         self._enforcer = enforcer
         self._uses = uses
 
-    def resize(self, spec: ContainerSpec) -> None:
-        """Update the container, then its files, and the container again where these are refused; see Resizer."""
+    def resize(self, spec: ContainerSpec, before: ContainerSpec) -> None:
+        """Update the container, then its files, and the container back where these are refused; see Resizer."""
         with translated(ResizeError, "The container engine refused it: {}".format):
             client = self._client()
             container = inspect(client, container_name(spec.session, spec.attempt))
             if container is None or not has_labels(container, self._owner) or not container["State"]["Running"]:
                 raise ResizeError("Its container does not run.")
-            before = {name: container["HostConfig"][name] for name in AMOUNTS}
-            _check_memory(container, spec)
-            cpus = self._enforcer.figures.repin(spec) if self._enforcer else ""
-            memory: dict[str, object] = {"Memory": spec.memory_bytes, "MemorySwap": spec.memory_bytes}
-            wanted = {"NanoCpus": spec.cpu * 10**9, **memory}
-            if cpus and before["CpusetCpus"]:
-                wanted["CpusetCpus"] = cpus
-            is_done = False
             try:
-                _update(client, container["Id"], wanted)
+                _check_memory(container, spec)
+                self._hold(client, container, spec)
                 if self._enforcer:
-                    self._enforcer.resize(spec, int(container["State"]["Pid"]))
-                is_done = True
+                    self._enforcer.resize(spec, before, int(container["State"]["Pid"]))
+                    self._enforcer.show(spec)
+            except Exception:
+                self._restore(client, container, before)
+                raise
             finally:
                 self._uses.forget(container["Id"])
-                if not is_done:
-                    _update(client, container["Id"], {name: before[name] for name in wanted})
-                    if self._enforcer and before["CpusetCpus"]:
-                        self._enforcer.figures.pin_again(spec, before["CpusetCpus"])
+
+    def _restore(self, client: APIClient, container: Mapping[str, Any], before: ContainerSpec) -> None:
+        """Hold the container to what it had. Raises EngineUnreachableError, since the resize is then not refused."""
+        with translated(EngineUnreachableError):
+            self._hold(client, container, before)
+        if self._enforcer:
+            self._enforcer.show(before)
+
+    def _hold(self, client: APIClient, container: Mapping[str, Any], spec: ContainerSpec) -> None:
+        """Have the engine hold the container to the cores and memory of `spec`. Raises APIError."""
+        cpus = self._enforcer.figures.repin(spec) if self._enforcer else ""
+        amounts: dict[str, object] = {
+            "NanoCpus": spec.cpu * 10**9,
+            "Memory": spec.memory_bytes,
+            "MemorySwap": spec.memory_bytes,
+        }
+        if cpus and container["HostConfig"]["CpusetCpus"]:
+            amounts["CpusetCpus"] = cpus
+        _update(client, container["Id"], amounts)
 
 
 def _check_memory(container: Mapping[str, Any], spec: ContainerSpec) -> None:

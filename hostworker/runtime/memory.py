@@ -269,16 +269,21 @@ class MemoryResizer:
     def __init__(self, engine: MemoryEngineControl) -> None:
         self._engine = engine
 
-    def resize(self, spec: ContainerSpec) -> None:
+    def resize(self, spec: ContainerSpec, before: ContainerSpec) -> None:
         """Change the spec, unless more memory is used by `set_use`; see Resizer."""
         with self._engine.operation("resize"):
             container = self._engine.find(spec.session, spec.attempt)
             if container is None or container.state.phase is not ContainerPhase.RUNNING:
                 raise ResizeError("Its container does not run.")
             if container.use.memory_bytes > spec.memory_bytes:
+                self._hold(container, before)
                 used, asked = size_text(container.use.memory_bytes), size_text(spec.memory_bytes)
                 raise ResizeError(f"It uses {used} of memory, too much for {asked}.")
-            container.spec = replace(container.spec, cpu=spec.cpu, memory_bytes=spec.memory_bytes, gpus=spec.gpus)
+            self._hold(container, spec)
+
+    @staticmethod
+    def _hold(container: MemoryContainer, spec: ContainerSpec) -> None:
+        container.spec = replace(container.spec, cpu=spec.cpu, memory_bytes=spec.memory_bytes, gpus=spec.gpus)
 
 
 class MemoryDisks:

@@ -93,6 +93,17 @@ def test_a_failing_engine_leaves_it_to_the_reconciler(
     assert session.events.filter(reason=Reason.RESIZED).count() == 1
 
 
+def test_what_was_applied_and_is_then_refused_is_taken_back(runtime: FaultInjectingRuntime, session: Session) -> None:
+    before = held(session)
+    runtime.fail_next("resize", EngineUnreachableError("away"), happens_after=True)
+    resizer.apply(runtime, session.pk, ask(session, SMALLER))
+    assert in_container(runtime, session) == SMALLER
+    use = ContainerUse(cpu_nanoseconds=0, memory_bytes=3 * GIB // 4, cache_bytes=0)
+    runtime.set_use(session.pk, session.attempt, use)
+    reconcile(runtime, session)
+    assert in_container(runtime, session) == held(session) == before
+
+
 def test_a_lost_task_is_found_by_the_reconciler(runtime: FaultInjectingRuntime, session: Session) -> None:
     ask(session, SMALLER)
     reconcile(runtime, session)

@@ -92,7 +92,7 @@ def test_limits_and_lease_are_rewritten_for_whoever_has_them(
     inode, phase = path.stat().st_ino, limits(enforcer)[4].split()[3]
     assert enforcer.arbiter
     lease = next(enforcer.arbiter.folder.root.glob("*/lease.conf"))
-    enforcer.resize(spec_of(milli=200, memory_bytes=2 * GIB), 1)
+    enforcer.resize(spec_of(milli=200, memory_bytes=2 * GIB), started, 1)
     share = 8 * GIB * 200 // 2000
     assert limits(enforcer)[2:5] == [
         "sharing=burst",
@@ -102,7 +102,7 @@ def test_limits_and_lease_are_rewritten_for_whoever_has_them(
     assert lease.read_text() == path.read_text()
     assert (path.stat().st_ino, path.stat().st_mode & 0o777, path.stat().st_uid) == (inode, 0o444, 0)
     before = path.stat().st_mtime_ns
-    enforcer.resize(spec_of(milli=200, memory_bytes=2 * GIB), 1)
+    enforcer.resize(spec_of(milli=200, memory_bytes=2 * GIB), started, 1)
     assert path.stat().st_mtime_ns == before
     assert root.driver == []
 
@@ -118,9 +118,9 @@ def test_less_than_processes_hold_is_refused_and_nothing_written(
     root.started = {PID: 5}
     before = limits(enforcer)
     with pytest.raises(ResizeError, match=message):
-        enforcer.resize(spec_of(milli=200, memory_bytes=2 * GIB), 1)
+        enforcer.resize(spec_of(milli=200, memory_bytes=2 * GIB), started, 1)
     assert limits(enforcer) == before
-    enforcer.resize(spec_of(milli=250, memory_bytes=3 * GIB), 1)
+    enforcer.resize(spec_of(milli=250, memory_bytes=3 * GIB), started, 1)
 
 
 def test_what_is_allocated_while_the_host_waits_counts(
@@ -137,9 +137,29 @@ def test_what_is_allocated_while_the_host_waits_counts(
     monkeypatch.setattr(folders, "SETTLE_SECONDS", 0.125)
     monkeypatch.setattr("hostworker.enforcement.folders.time.sleep", allocate_by_the_old_limits)
     with pytest.raises(ResizeError, match="GPU memory"):
-        enforcer.resize(spec_of(milli=200), 1)
+        enforcer.resize(spec_of(milli=200), started, 1)
     assert limits(enforcer) == before
     assert waited == [0.125]
+
+
+def test_a_resize_that_was_cut_off_is_checked_again(
+    enforcer: Enforcer, root: Root, started: ContainerSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, smaller = limits(enforcer), spec_of(milli=200)
+
+    def die(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("hostworker.enforcement.folders.time.sleep", die)
+        with pytest.raises(KeyboardInterrupt):
+            enforcer.resize(smaller, started, 1)
+    assert limits(enforcer) != before
+    root.started = {PID: 5}
+    hold(enforcer, GIB)  # by the limits of before, while the worker was away
+    with pytest.raises(ResizeError, match="GPU memory"):
+        enforcer.resize(smaller, started, 1)
+    assert limits(enforcer) == before
 
 
 @pytest.mark.parametrize("processes", [{}, {PID: 6}], ids=["ended", "another with its id"])
@@ -151,7 +171,7 @@ def test_what_ended_processes_left_does_not_count(
     with region.open("r+b") as file:
         probe = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, LOCK_BASE, 1, 0)
         assert struct.unpack("hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, probe))[0] == fcntl.F_UNLCK
-    enforcer.resize(spec_of(milli=200), 1)
+    enforcer.resize(spec_of(milli=200), started, 1)
     assert "sm_percent=10.00" in limits(enforcer)[4]
 
 
@@ -168,14 +188,20 @@ def test_what_is_allocated_at_the_last_moment_takes_the_limits_back(
 
     monkeypatch.setattr(root, "rewrite_limits", allocate_first)
     with pytest.raises(ResizeError, match="GPU memory"):
-        enforcer.resize(spec_of(milli=200), 1)
+        enforcer.resize(spec_of(milli=200), started, 1)
     assert limits(enforcer) == before
 
 
 def test_the_driver_gets_its_new_limit_too(enforcer: Enforcer, root: Root) -> None:
-    enforcer.prepare(spec_of(tier=Tier.KERNEL))
-    enforcer.resize(spec_of(milli=1000, tier=Tier.KERNEL), 1)
+    before = spec_of(tier=Tier.KERNEL)
+    enforcer.prepare(before)
+    enforcer.resize(spec_of(milli=1000, tier=Tier.KERNEL), before, 1)
     assert root.driver == [{UUID: 4 * GIB}]
+    hold(enforcer, 3 * GIB)
+    root.started = {PID: 5}
+    with pytest.raises(ResizeError, match="GPU memory"):
+        enforcer.resize(spec_of(milli=200, tier=Tier.KERNEL), spec_of(milli=1000, tier=Tier.KERNEL), 1)
+    assert root.driver[1:] == [{UUID: 4 * GIB}], "what is stored for the driver is as before as well"
 
 
 @pytest.fixture
@@ -195,12 +221,11 @@ def test_programs_read_the_cpus_and_memory_that_they_have_now(
     inode = (folder / "cpuinfo").stat().st_ino
     bigger = replace(started, cpu=3, memory_bytes=8 * GIB)
     assert enforcer.figures.repin(bigger) == "0-2"
-    enforcer.resize(bigger, 1)
+    enforcer.show(bigger)
     assert (folder / "cpuinfo").read_text().count("processor") == 3
     assert (folder / "online").read_text() == "0-2\n"
     assert f"{8 << 20} kB" in (folder / "meminfo").read_text()
     assert (folder / "cpuinfo").stat().st_ino == inode
-    enforcer.figures.pin_again(bigger, "1")
-    assert enforcer.figures.repin(replace(bigger, cpu=1)) == "1"
-    enforcer.resize(replace(bigger, cpu=1), 1)
-    assert (folder / "cpuinfo").read_text() == "processor\t: 1\n\n"
+    assert enforcer.figures.repin(replace(bigger, cpu=1)) == "0"
+    enforcer.show(replace(bigger, cpu=1))
+    assert (folder / "cpuinfo").read_text() == "processor\t: 0\n\n"
