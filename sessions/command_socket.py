@@ -35,6 +35,7 @@ class CommandConsumer(TerminalConsumer):
         super().__init__()
         self._session: Session | None = None
         self._process: Command | None = None
+        self._is_input_ended = False
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None) -> None:
         """Queue input for the command, or carry out a control message."""
@@ -51,7 +52,8 @@ class CommandConsumer(TerminalConsumer):
                 session, self._session = self._session, None
                 if session:
                     await self._run(session, command)
-            case {"eof": True}:
+            case {"eof": True} if not self._is_input_ended:
+                self._is_input_ended = True
                 self._input.put_nowait(b"")
             case {"ack": int(count)} if count > 0:
                 self._credit.give_back(count)
@@ -71,10 +73,13 @@ class CommandConsumer(TerminalConsumer):
         arguments = ["/bin/sh", "-c", PLAIN_START, "sh", command]
         try:
             engine = await find_engine(session.host)
-            self._process = process = await Command.start(engine, session.container_id, arguments, {})
+            process = await Command.start(engine, session.container_id, arguments, {})
         except (HostUnreachableError, ExecError) as error:
             logger.warning("session %s: no command: %s", session.pk, error)
             return await self._finish(CloseCode.ENGINE_TROUBLE, str(error))
+        if self._is_closed:  # signed out meanwhile
+            return await process.hang_up()
+        self._process = process
         await database_sync_to_async(record_entry)(session, self.scope["user"], "the terminal")
         for pump in (self._copy_output(process), self._copy_input(process)):
             self._pumps.append(asyncio.create_task(self._guarded(pump)))

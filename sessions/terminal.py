@@ -116,6 +116,8 @@ class TerminalConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # channel
                 self._freshness.seen(number)
 
     async def _take_input(self, data: bytes) -> None:
+        if not data:
+            return None
         if self._freshness.is_stale:
             return await self._finish(CloseCode.STALE, "What was typed while the network was away was not sent.")
         activity.used(self._session_id)

@@ -92,6 +92,17 @@ async def test_only_who_may_operate_a_session_runs_commands(session: Session, ow
             await client.tell(command)
             assert (await client.closed())[0] == CloseCode.PROTOCOL_BROKEN
     async with terminal(session.pk, token=tokens[0][1], kind="exec") as client:
+        await client.tell({"command": "cat"})
+        await client.type("")
+        await client.type("after nothing\n")
+        await client.read_until("after nothing")
+        await client.tell({"eof": True})
+        assert (await client.closed())[0] == CloseCode.SHELL_EXITED
+    async with terminal(session.pk, token=tokens[0][1], kind="exec") as client:
+        for _ in range(2):
+            await client.tell({"eof": True})
+        assert (await client.closed())[0] == CloseCode.PROTOCOL_BROKEN, "what waits for the command is bounded"
+    async with terminal(session.pk, token=tokens[0][1], kind="exec") as client:
         await client.tell({"command": "sleep 1000 & echo $!; wait"})
         await client.read_until("\n")
         await sync_to_async(session.move_to)(Status.TERMINATING, Reason.USER_REQUEST)
