@@ -3,6 +3,7 @@
 import logging
 import threading
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -27,15 +28,18 @@ _probes: dict[tuple[str, str], RootProbe] = {}
 _probes_lock = threading.Lock()
 
 
-def check(host: Host, can_limit: Callable[[], bool] = lambda: True) -> None:
+def check(host: Host, can_limit: Callable[[], bool] = lambda: True, engine_problem: str = "") -> None:
     """Store which roots this machine, which is `host`, has. Takes at most CHECK_TIMEOUT_SECONDS, and five queries.
 
-    `can_limit` is asked whether this process may set quotas, where a file system enforces them.
+    `can_limit` is asked whether this process may set quotas, where a file system enforces them. `engine_problem` says
+    why sessions of the host can mount none; the host then counts as having none.
     """
     roots = list(StorageRoot.objects.all())
     for root in roots:
         _probe(root).begin()
     found = {root: _probe(root).state(CHECK_TIMEOUT_SECONDS, CHECK_TIMEOUT_SECONDS) for root in roots}
+    if engine_problem:
+        found = {root: replace(state, problem=state.problem or engine_problem) for root, state in found.items()}
     before = dict(HostRoot.objects.filter(host=host).values_list("root_id", "is_present"))
     now = timezone.now()
     rows = [

@@ -12,16 +12,17 @@ from sessions import mounts
 from sessions.models import Mount, Session
 
 
-def prepare(session: Session) -> tuple[FolderMount, ...]:
+def prepare(session: Session, engine_problem: str = "") -> tuple[FolderMount, ...]:
     """Return the folders that a session which is about to start mounts, and store why others are not mounted.
 
     Those that are mounted automatically may be missing. Raises MountError if one that was asked for is.
+    `engine_problem` says why the engine can mount none.
     """
     settled = mounts.settle(session)
     refused = list(settled.refused)
     found = []
     for row, folder in settled.mounts:
-        source = _source(folder)
+        source = engine_problem or _source(folder)
         if isinstance(source, Path):
             found.append(FolderMount(source=source, target=row.path, is_read_only=row.is_read_only))
             _note(row, "")

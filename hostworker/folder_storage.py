@@ -24,6 +24,7 @@ class FolderStorage:
     """The storage roots of one host. What can hang with a file system has a thread for each root."""
 
     def __init__(self, runtime: Runtime, host: Host, privileges: HostPrivileges, stopped: threading.Event) -> None:
+        self._runtime = runtime
         self._host = host
         self._privileges = privileges
         self._quotas = StorageQuotas(runtime, host, privileges)
@@ -33,7 +34,8 @@ class FolderStorage:
 
     def check_storage(self) -> None:
         """Record which roots the host has."""
-        roots.check(self._host, lambda: not self._privileges.problem())
+        problem = self._runtime.folders_problem()
+        roots.check(self._host, lambda: not self._privileges.problem(), problem)
 
     def serve_roots(self) -> None:
         """Measure and clear away on every root that has no thread at it already."""

@@ -217,7 +217,7 @@ def _run(runtime: Runtime, session: Session) -> None:
     if _read(session.pk, session.attempt, Status.PREPARING) is None:
         return
     image = parking.image_of(runtime, session)
-    container_id = runtime.create(spec_of(session, folder_mounts.prepare(session), image))
+    container_id = runtime.create(spec_of(session, folder_mounts.prepare(session, runtime.folders_problem()), image))
     runtime.start(session.pk, session.attempt, lambda address: _take_over(session, address))
     fields: dict[str, object] = {"container_id": container_id, "address": runtime.address(session.pk, session.attempt)}
     try:

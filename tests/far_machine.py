@@ -23,6 +23,8 @@ from gpuplatform.bootstrap.system_packages import program
 from tests.wait import SECONDS, until
 
 IN_MEMORY: Final = 'mount -t tmpfs -o size=4g none "$0" && exec "$@"'  # the folder $0, gone with its last process
+IDS: Final = ("/etc/subuid", "/etc/subgid")
+REMAPPED: Final = "daemon"  # a user that every machine has, to whom the engine's subordinate ids belong
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,8 +56,11 @@ class FarMachine:
 
 
 @contextmanager
-def far_machine() -> Iterator[FarMachine]:
-    """Set the machine up, which takes a second or two, and take it down with all that runs in its containers."""
+def far_machine(subordinate_ids: str = "") -> Iterator[FarMachine]:
+    """Set the machine up, which takes a second or two, and take it down with all that runs in its containers.
+
+    `subordinate_ids` are lines of /etc/subuid, without the name, to which the engine maps users of containers.
+    """
     token = secrets.token_hex(4)
     name, near_end, far_end = f"gptest-{token}", f"gpt{token}a", f"gpt{token}b"
     network = f"198.18.{secrets.randbelow(256)}.{4 * secrets.randbelow(64)}".rsplit(".", 1)  # kept for tests, RFC 2544
@@ -73,20 +78,37 @@ def far_machine() -> Iterator[FarMachine]:
         for words in (("link", "set", "lo", "up"), ("addr", "add", f"{far}/30", "dev", far_end)):
             _run(*on_it, "ip", *words)
         _run(*on_it, "ip", "link", "set", far_end, "up")
-        undo.enter_context(_engine(folder, on_it))
+        undo.enter_context(_engine(folder, on_it, subordinate_ids))
         yield FarMachine(address=far, near_address=near, engine_url=f"unix://{folder}/docker.sock", on_it=on_it)
 
 
 @contextmanager
-def _engine(folder: Path, on_it: tuple[str, ...]) -> Iterator[None]:
+def _engine(folder: Path, on_it: tuple[str, ...], subordinate_ids: str) -> Iterator[None]:
     """Run a Docker Engine whose every file is below `folder`; the large ones in memory that only it sees."""
     url, log, data = f"unix://{folder}/docker.sock", folder / "dockerd.log", folder / "data"
     options = {"data-root": data, "exec-root": folder / "exec", "pidfile": folder / "pid", "host": url}
     words = [str(program("dockerd")), *(f"--{name}={value}" for name, value in options.items())]
     data.mkdir()
+    folder.chmod(0o711)  # root of containers, whom the engine may map, passes through
+    ids = folder / "subordinate-ids"
+    ids.write_text("".join(f"{REMAPPED}:{line}\n" for line in subordinate_ids.split()))
+    binds = "".join(f'mount --bind "{ids}" {path} && ' for path in IDS) if subordinate_ids else ""
+    words += [f"--userns-remap={REMAPPED}:{REMAPPED}"] if subordinate_ids else []
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [*on_it, "setpriv", "--pdeathsig", "TERM", "unshare", "--mount", "sh", "-c", IN_MEMORY, str(data), *words],
+            [
+                *on_it,
+                "setpriv",
+                "--pdeathsig",
+                "TERM",
+                "unshare",
+                "--mount",
+                "sh",
+                "-c",
+                binds + IN_MEMORY,
+                str(data),
+                *words,
+            ],
             stdout=output,
             stderr=output,
         )

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import docker
 
+from accounts.models import User
 from resources.models import Host, Image, ResourceGroup
 from resources.units import MIB, milli_fgpu_from
 from scheduler.passes import run_pass
@@ -97,10 +98,16 @@ class InContainer:
 
 
 def submit(
-    group: ResourceGroup, fgpu: str, image: str = PYTHON_IMAGE, *, memory: int = 256 * MIB, **more: Any
+    group: ResourceGroup,
+    fgpu: str,
+    image: str = PYTHON_IMAGE,
+    *,
+    memory: int = 256 * MIB,
+    owner: User | None = None,
+    **more: Any,
 ) -> Session:
-    """Return a new session, submitted and placed if it fits; with sudo."""
-    owner = factories.make_user(policy=factories.make_policy(allow_sudo=True))
+    """Return a new session, submitted and placed if it fits; with sudo, unless the owner's policy says otherwise."""
+    owner = owner or factories.make_user(policy=factories.make_policy(allow_sudo=True))
     order = services.LaunchRequest(
         image=Image.objects.filter(reference=image).first() or factories.make_image(reference=image),
         resource_group=group,

@@ -31,8 +31,9 @@ from hostworker.enforcement.figures import has_lxcfs
 from hostworker.runtime.container_config import NETWORK
 from hostworker.runtime.docker_quotas import quota_problem
 from hostworker.runtime.factory import firewall_problem
-from hostworker.runtime.seccomp import USER_NAMESPACES, profile_for
 from hostworker.runtime.seccomp import problem as seccomp_problem
+from hostworker.runtime.seccomp import profile_for
+from hostworker.runtime.user_namespaces import is_remapped
 from resources.images import builds
 from resources.models import Image
 from resources.units import GIB, size_text
@@ -222,10 +223,8 @@ def _kernel_calls() -> Finding:
         hint = "a kernel with CONFIG_SECCOMP_FILTER, and an engine without `seccomp-profile: unconfined`"
         return Finding(Verdict.WARN, f"sessions may make every system call: {problem}", hint)
     profile = "the platform's profile" if profile_for(info) else "the profile that the engine was configured with"
-    if USER_NAMESPACES in (info.get("SecurityOptions") or ()):
-        text = f"sessions' system calls are filtered by {profile}; the engine gives them users of their own"
-        return Finding(Verdict.WARN, text, "data folders and shared GPUs have not been tried with `userns-remap`")
-    return Finding(Verdict.OK, f"sessions' system calls are filtered by {profile}; their users are the host's")
+    users = "root in them is nobody on this host" if is_remapped(info) else "their users are the host's"
+    return Finding(Verdict.OK, f"sessions' system calls are filtered by {profile}; {users}")
 
 
 def _figures() -> Finding:

@@ -329,6 +329,12 @@ class Runtime(Protocol):
         What the program leaves in the background outlives it. Raises ExecutionError, also where no container runs.
         """
 
+    def folders_problem(self) -> str:
+        """Return why no data folder can be mounted in containers of the engine, as a sentence; "" where they can.
+
+        Raises EngineUnreachableError.
+        """
+
     def mount_control(self) -> MountControl:
         """Return what changes the folders of running containers."""
 

@@ -69,6 +69,7 @@ from hostworker.runtime.pull import PullText, explain_failure, follow
 from hostworker.runtime.sandbox_containers import address_in
 from hostworker.runtime.sandboxes import SandboxPool
 from hostworker.runtime.seccomp import profile_for
+from hostworker.runtime.user_namespaces import folders_problem
 
 logger = logging.getLogger(__name__)
 
@@ -112,7 +113,9 @@ class DockerRuntime:
         self._folders = DockerFolders(self._client, self._owner, self._privileges)
         self._saved = DockerSavedContainers(engine_url, self._owner)
         self._disks = DockerDisks(self._client, self._owner, engine_url)
-        self._seccomp = functools.cache(lambda: profile_for(self._client().info()))
+        self._info = functools.cache(lambda: dict(self._client().info()))
+        self._seccomp = functools.cache(lambda: profile_for(self._info()))
+        self._folders_problem = functools.cache(lambda: folders_problem(self._info(), self._pool.containers))
         self._created: dict[Key, _Created] = {}  # until it is started
         self._held_images = HeldImages()
         self._gpus = DockerGpus(self._client)
@@ -289,6 +292,11 @@ class DockerRuntime:
     def image_engine(self) -> ImageEngine:
         """Return what saves containers of the same engine; see Runtime."""
         return self._snapshots
+
+    def folders_problem(self) -> str:
+        """Return what the engine's map of users says; see Runtime."""
+        with translated(EngineUnreachableError):
+            return self._folders_problem()
 
     def saved_containers(self) -> DockerSavedContainers:
         """Return what saves containers of the same engine; see Runtime."""

@@ -176,6 +176,10 @@ class MemoryRuntime(MemoryEngineControl):
         """Return what this engine keeps of stopped containers; see Runtime."""
         return MemorySavedContainers(self)
 
+    def folders_problem(self) -> str:
+        """Return that folders can be mounted; see Runtime."""
+        return ""
+
     def resizer(self) -> Resizer:
         """Return what resizes containers in memory; see Runtime."""
         return MemoryResizer(self)

@@ -39,11 +39,9 @@ class SandboxPool:
         privileges: HostPrivileges,
     ) -> None:
         """`ensure_network` creates the network where it is missing and returns its name."""
-        self._containers = SandboxContainers(client, owner, ensure_network)
+        self.containers = SandboxContainers(client, owner, ensure_network)
         self.state = SandboxState()
-        self.keeper = SandboxKeeper(
-            self.state, self._containers, privileges, size if sandbox_image.is_possible() else 0
-        )
+        self.keeper = SandboxKeeper(self.state, self.containers, privileges, size if sandbox_image.is_possible() else 0)
 
     def pause_background_work(self) -> AbstractContextManager[None]:
         """Have nothing made ready during the block, in which a session's container is created or started."""
@@ -61,16 +59,16 @@ class SandboxPool:
 
     def restart(self, key: Key) -> bool:
         """Start the attempt's sandbox again where it has died; return whether that was the case."""
-        return self._containers.restart(key)
+        return self.containers.restart(key)
 
     def address(self, key: Key) -> str | None:
         """Return the IP address of the attempt's sandbox, which is its session's; None without one that runs."""
-        sandbox = self._containers.find(key)
+        sandbox = self.containers.find(key)
         return address_in(sandbox) if sandbox else None
 
     def discard(self, key: Key) -> None:
         """Remove the attempt's sandbox, if it has one; see `discard_container`."""
-        if sandbox := self._containers.find(key):
+        if sandbox := self.containers.find(key):
             self.discard_container(sandbox["Id"])
 
     def discard_container(self, container_id: str) -> None:
@@ -80,7 +78,7 @@ class SandboxPool:
         What is left when this process dies, or cannot be removed, the reconciler finds.
         """
         if not self.state.discard(container_id):
-            self._containers.remove(container_id)
+            self.containers.remove(container_id)
 
     def is_discarded(self, container_id: str) -> bool:
         """Return whether the container is to be removed, so that it counts as gone."""
@@ -88,7 +86,7 @@ class SandboxPool:
 
     def keys(self) -> set[Key]:
         """Return the attempts that have a sandbox, save those whose removal is under way already."""
-        return {key for key, sandbox in self._containers.used() if not self.is_discarded(sandbox["Id"])}
+        return {key for key, sandbox in self.containers.used() if not self.is_discarded(sandbox["Id"])}
 
     def keep(self, stopped: threading.Event) -> None:
         """Remove what is discarded and make sandboxes while nothing starts, until `stopped`; then remove the free."""
@@ -101,20 +99,20 @@ class SandboxPool:
         """
         for _ in retry_on_conflict():
             try:
-                made = self._containers.create(self._containers.name_for(key), hostname)
+                made = self.containers.create(self.containers.name_for(key), hostname)
             except APIError as error:
                 if error.status_code != CONFLICT:
                     raise
-                existing = self._containers.find(key)
+                existing = self.containers.find(key)
                 if existing is None:  # it is only coming or just going, or a stranger's
                     continue
                 made = str(existing["Id"])
                 if self.is_discarded(made):
-                    self._containers.remove(made)
+                    self.containers.remove(made)
                     continue
-            return Sandbox(made, address_in(self._containers.start(made)))
+            return Sandbox(made, address_in(self.containers.start(made)))
         raise StartError(
-            f"The name {self._containers.name_for(key)} stays reserved although no container of ours has it."
+            f"The name {self.containers.name_for(key)} stays reserved although no container of ours has it."
         )
 
     def _take_free(self, key: Key) -> Sandbox | None:
@@ -122,7 +120,7 @@ class SandboxPool:
         while candidate := self.state.pop_free():
             name, sandbox = candidate
             try:
-                self._containers.rename(name, key)
+                self.containers.rename(name, key)
             except NotFound:  # gone, or another worker's
                 continue
             except APIError as error:

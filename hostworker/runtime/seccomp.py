@@ -58,7 +58,6 @@ NEW_NAMESPACES: Final = 0x7E020000  # the flags of clone(2) for namespaces
 PERSONALITIES: Final = (0x0, 0x8, 0x20000, 0x20008, 0xFFFFFFFF)  # Linux, 32 bits, the version 2.6, both, and a query
 INT: Final = 0xFFFFFFFF  # the bits that the kernel reads of an argument of type int
 SUPPORT: Final = "name=seccomp"  # how an engine reports it
-USER_NAMESPACES: Final = "name=userns"  # how an engine reports that containers' users are not the host's
 ENGINES_OWN: Final = frozenset({"default", "builtin"})  # the names of its profile where its operator gave none
 
 

@@ -39,6 +39,14 @@ def serving(host: Host, stopped: threading.Event) -> FolderStorage:
     return made
 
 
+def test_a_host_whose_engine_maps_users_has_no_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder, host = make_folder_on_disk(tmp_path, "disk"), make_host()
+    monkeypatch.setattr(FaultInjectingRuntime, "folders_problem", lambda self: "It maps users.")
+    serving(host, threading.Event())
+    found = HostRoot.objects.get(host=host, root=folder.root)
+    assert (found.is_present, found.problem) == (False, "It maps users.")
+
+
 def test_a_root_that_hangs_holds_up_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stuck, other = make_folder_on_disk(tmp_path, "stuck"), make_folder_on_disk(tmp_path, "other")
     answers, look = threading.Event(), measure.measure_due

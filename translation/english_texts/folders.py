@@ -123,6 +123,11 @@ TEXTS: Final = (
     _("Sessions on %(names)s can use folders of the storage root %(root)s. Here: %(problem)s"),
     _("Storage root %(root)s is on no host: %(problem)s"),
     _("Storage root %(root)s is missing on %(names)s: %(problem)s"),
+    # hostworker/runtime/user_namespaces.py
+    _("The container engine maps users (userns-remap), and how cannot be read on this machine."),
+    _(
+        "The container engine maps user %(uid)s of sessions to %(found)s (userns-remap), so that data folders would be another user's."
+    ),
     # folders/services.py
     _("No storage takes new folders at present; ask an administrator."),
     _("Only a folder that is in the trash can be deleted for ever."),
