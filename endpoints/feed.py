@@ -27,6 +27,7 @@ from redis.exceptions import RedisError
 
 from endpoints import routes
 from endpoints.revocations import RETENTION
+from messaging import clients
 from proxy.routes import Route, RouteTable
 from sessions.models import Revocation
 from sessions.notify import ROUTES_CHANNEL
@@ -264,4 +265,6 @@ def _report_failure(task: "asyncio.Task[None]") -> None:
 
 
 def _redis() -> Redis:
-    return Redis.from_url(settings.CHANNEL_REDIS_URL, socket_connect_timeout=2, health_check_interval=int(POLL_SECONDS))
+    return clients.async_client(
+        settings.CHANNEL_REDIS_URL, socket_connect_timeout=2, health_check_interval=int(POLL_SECONDS)
+    )

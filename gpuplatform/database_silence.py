@@ -1,11 +1,14 @@
-"""Connections to PostgreSQL that give up a server which is silent while TCP still finds it in order."""
+"""Connections to PostgreSQL that give up a server which is silent while TCP still finds it in order.
+
+Where there are several servers, of which one takes writes, each connection begins with the one that did so last.
+"""
 
 import functools
 import socket
 import threading
 import time
 from collections.abc import Mapping
-from typing import Any, Final, TypeVar
+from typing import Any, Final, Self, TypeVar
 
 import psycopg
 from psycopg.abc import PQGen
@@ -82,6 +85,35 @@ def server_of(parameters: Mapping[str, Any]) -> DatabaseServer | None:
     return server_at(host, int(port)) if host and "," not in host else None
 
 
+class Primary:
+    """The server that took this process's last connection, so that the next one need not try others before it.
+
+    libpq tries servers in the order of their names, and one whose machine is off costs each new connection the whole
+    of its timeout.
+    """
+
+    def __init__(self) -> None:
+        self._last: tuple[str, str] | None = None
+
+    def first(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Return libpq's `parameters` with this server before the others; as they are where it is none of them."""
+        hosts = str(parameters.get("host") or "").split(",")
+        ports = str(parameters.get("port") or DEFAULT_PORT).split(",")
+        pairs = list(zip(hosts, ports if len(ports) > 1 else ports * len(hosts), strict=False))
+        if len(hosts) == 1 or len(pairs) != len(hosts) or self._last not in pairs:
+            return dict(parameters)
+        pairs.sort(key=lambda pair: pair != self._last)
+        names, numbers = (",".join(each) for each in zip(*pairs, strict=True))
+        return {**parameters, "host": names, "port": numbers}
+
+    def note(self, host: str, port: int) -> None:
+        """Remember the server of a connection that was made."""
+        self._last = host, str(port)
+
+
+_primary: Final = Primary()
+
+
 class WatchedConnection(psycopg.Connection[TupleRow]):
     """A connection whose queries may take any time as long as the server answers others.
 
@@ -91,6 +123,13 @@ class WatchedConnection(psycopg.Connection[TupleRow]):
     OperationalError and its connection is closed. Whether the server still commits what it was sent is open, as with
     any lost one.
     """
+
+    @classmethod
+    def connect(cls, conninfo: str = "", **parameters: Any) -> Self:
+        """Connect as psycopg does, first to the server that took the last connection. Raises OperationalError."""
+        connection = super().connect(conninfo, **_primary.first(parameters))
+        _primary.note(connection.info.host, connection.info.port)
+        return connection
 
     def wait(self, gen: PQGen[Value], interval: float = READ_INTERVAL_SECONDS, timeout: float | None = None) -> Value:
         """Wait as psycopg does, for a query at a server that answers."""

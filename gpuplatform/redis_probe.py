@@ -6,6 +6,8 @@ import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
+from messaging import clients
+
 TIMEOUT_SECONDS: Final = 2
 
 
@@ -13,7 +15,7 @@ def version(url: str) -> str | None:
     """Return the version of the Redis at `url`, or None if it does not respond."""
     once = Retry(NoBackoff(), 0)
     try:
-        with redis.Redis.from_url(
+        with clients.client(
             url, retry=once, socket_timeout=TIMEOUT_SECONDS, socket_connect_timeout=TIMEOUT_SECONDS
         ) as client:
             return str(client.info("server")["redis_version"])

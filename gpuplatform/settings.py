@@ -15,6 +15,7 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 
 from gpuplatform import database_silence, embedded
+from messaging import clients, redis_url
 
 django_stubs_ext.monkeypatch()  # so that generics such as ModelAdmin[Host] work at run time
 
@@ -175,7 +176,9 @@ DATABASES["default"]["ENGINE"] = "gpuplatform.database"
 # Under ASGI every request has its own thread, so connections are pooled per process, not per thread. A server that says
 # nothing more, since packets are dropped or it is frozen, is given up within seconds, and gives up its clients and what
 # they had locked likewise. pgbouncer refuses `options`, as it must: connections own advisory locks.
+_is_cluster = "," in str(DATABASES["default"]["HOST"])  # several servers, of which one takes writes
 DATABASES["default"]["OPTIONS"] = {
+    **({"target_session_attrs": "read-write"} if _is_cluster else {}),
     "connect_timeout": 3,
     "keepalives_idle": 5,
     "keepalives_interval": 2,
@@ -202,10 +205,9 @@ _redis_socket = quote(str(embedded.redis_socket(COMPUTE_VAR_DIR)))
 CHANNEL_REDIS_URL = REDIS_URL or f"unix://{_redis_socket}"
 # The channel layer keeps idle connections open. Retries reopen one that Redis has closed, so that the first message
 # after an outage does not fail.
-_redis_host = {
-    "address": COMPUTE_REDIS_SEND_URL or CHANNEL_REDIS_URL,
-    "retry": Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=3),
-}
+_redis_host = clients.channel_host(
+    COMPUTE_REDIS_SEND_URL or CHANNEL_REDIS_URL, retry=Retry(ExponentialBackoff(cap=0.5, base=0.05), retries=3)
+)
 CHANNEL_LAYERS = {
     "default": {"BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer", "CONFIG": {"hosts": [_redis_host]}}
 }
@@ -213,8 +215,9 @@ CHANNEL_LAYERS = {
 CACHES = {
     "default": {
         "BACKEND": "django.core.cache.backends.redis.RedisCache",
-        "LOCATION": CHANNEL_REDIS_URL,
+        "LOCATION": [CHANNEL_REDIS_URL],
         "OPTIONS": {
+            "pool_class": clients.PrimaryPool,
             "serializer": "gpuplatform.cache_values.JsonSerializer",
             "socket_connect_timeout": 2,
             "socket_timeout": 2,
@@ -222,8 +225,8 @@ CACHES = {
     }
 }
 
-CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://") or f"redis+socket://{_redis_socket}"
-CELERY_BROKER_WRITE_URL = COMPUTE_REDIS_SEND_URL.replace("unix://", "redis+socket://") or CELERY_BROKER_URL
+CELERY_BROKER_URL = redis_url.broker_url(CHANNEL_REDIS_URL)
+CELERY_BROKER_WRITE_URL = redis_url.broker_url(COMPUTE_REDIS_SEND_URL or CHANNEL_REDIS_URL)
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = False  # who could send to Redis could end every worker
 CELERY_TASK_IGNORE_RESULT = True
@@ -239,6 +242,10 @@ CELERY_BROKER_TRANSPORT_OPTIONS = {
     "socket_connect_timeout": 2,
     "socket_timeout": 10,
     "socket_keepalive": True,
+    # No copies of messages in hand: a worker that cannot tell Redis that a task is done, since it fails over, would
+    # count the message as in hand for ever and take no other. A lost one is repeated by periodic tasks within seconds.
+    "ack_emulation": False,
+    **redis_url.broker_options(CHANNEL_REDIS_URL),
 }
 CELERY_TIMEZONE = "UTC"
 

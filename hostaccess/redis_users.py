@@ -1,11 +1,13 @@
 """The Redis users of hosts, two for each: one takes the host's messages, the other one sends to the scheduler.
 
 Redis before version 7 knows no right to a command on some keys alone, so that who could both send and take might take
-from the scheduler's queue. Redis may lose its users, as it may lose all: `hold` makes them anew, from digests.
+from the scheduler's queue. Redis may lose its users, as it may lose all, and replicas are not told of them: `hold`
+brings every server in line, from digests, so that hosts get in after a failover, and revoked ones do not.
 """
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Final
 
 import redis
@@ -13,6 +15,8 @@ from django.conf import settings
 from redis.exceptions import RedisError
 
 from hostaccess.models import HostAccess
+from messaging import clients
+from messaging.redis_url import sentinel_address
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +33,7 @@ class RedisUsersUnavailableError(Exception):
 def rules(host_name: str) -> dict[str, tuple[str, ...]]:
     """Return what the users of this host may do, by the end of their names, as ACL SETUSER takes it.
 
-    The keys are those of Celery's transport (the queue, what was taken and is not finished), of `sessions.withdrawal`
+    The keys are those of Celery's transport, of `sessions.withdrawal`
     and `resources.kick`; the channels those of the proxies and the browsers.
     """
     queue = f"host.{host_name}"
@@ -37,7 +41,7 @@ def rules(host_name: str) -> dict[str, tuple[str, ...]]:
         *(
             f"~{queue}",
             f"~{queue}{PRIORITY}*",
-            f"~{queue}.unacked*",
+            f"~{queue}.unacked*",  # of workers of the version before
             f"~_kombu.binding.{queue}",
             f"~_kombu.binding_permanent.{queue}",
         ),
@@ -58,8 +62,9 @@ def set_users(access: HostAccess) -> None:
     Raises RedisUsersUnavailableError.
     """
     try:
-        with _client() as client:
-            _set(client, access)
+        for server, is_primary in _servers():
+            with nullcontext() if is_primary else _tolerated(server):
+                _set(server, access)
     except (RedisError, OSError) as error:
         raise RedisUsersUnavailableError(
             f"Redis refuses to make users: {error}. It must be version 6.2 or newer, and the platform's own user may "
@@ -70,23 +75,36 @@ def set_users(access: HostAccess) -> None:
 def drop_users(role: str) -> None:
     """Drop the users of a host, which ends their connections. Raises RedisUsersUnavailableError."""
     try:
-        with _client() as client:
-            client.acl_deluser(role, f"{role}{SENDER}")
+        for server, is_primary in _servers():
+            with nullcontext() if is_primary else _tolerated(server):
+                server.acl_deluser(role, f"{role}{SENDER}")
     except (RedisError, OSError) as error:
         raise RedisUsersUnavailableError(f"The Redis users of the host could not be dropped: {error}") from error
 
 
-def hold(accesses: Iterable[HostAccess]) -> None:
-    """Make the users that Redis lacks, as after it was restarted. Raises RedisError, OSError."""
-    joined = [access for access in accesses if access.redis_digest]
-    if not joined:
+def hold(accesses: Collection[HostAccess], prefix: str) -> None:
+    """Make the users that a server lacks, as after it was restarted, and drop those of hosts that are none any more.
+
+    A server that was away while a host was revoked still has its users. `accesses` are all hosts of this installation,
+    those that have not joined included; the names of its roles begin with `prefix`. Raises RedisError, OSError.
+    """
+    if not accesses and sentinel_address(settings.CHANNEL_REDIS_URL) is None:
         return
-    with _client() as client:
-        known = set(client.acl_users())
-        for access in joined:
-            if not {access.role, f"{access.role}{SENDER}"} <= known:
-                _set(client, access)
-                logger.info("host %s: its Redis users were made anew", access.name)
+    for server, is_primary in _servers():
+        with nullcontext() if is_primary else _tolerated(server):
+            _bring_in_line(server, accesses, prefix)
+
+
+def _bring_in_line(server: redis.Redis, accesses: Iterable[HostAccess], prefix: str) -> None:
+    known = {words[1]: words for words in (str(line).split() for line in server.acl_list())}
+    own = {f"{access.role}{suffix}": access for access in accesses for suffix in ("", SENDER)}
+    if gone := [name for name in known if name.startswith(prefix) and name not in own]:
+        server.acl_deluser(*gone)
+        logger.warning("Redis users of revoked hosts were dropped: %s", ", ".join(gone))
+    lacking = (access for name, access in own.items() if f"#{access.redis_digest}" not in known.get(name, ()))
+    for access in {access.pk: access for access in lacking if access.redis_digest}.values():
+        _set(server, access)
+        logger.info("host %s: its Redis users were made anew", access.name)
 
 
 def _set(client: redis.Redis, access: HostAccess) -> None:
@@ -95,7 +113,17 @@ def _set(client: redis.Redis, access: HostAccess) -> None:
         client.execute_command("ACL SETUSER", f"{access.role}{suffix}", *words)  # type: ignore[no-untyped-call]
 
 
-def _client() -> redis.Redis:
-    return redis.Redis.from_url(
-        settings.CHANNEL_REDIS_URL, socket_connect_timeout=TIMEOUT_SECONDS, socket_timeout=TIMEOUT_SECONDS
-    )
+def _servers() -> Iterator[tuple[redis.Redis, bool]]:
+    """Yield a client of each server, and whether it is the primary. Raises RedisError, OSError."""
+    timeouts = {"socket_connect_timeout": TIMEOUT_SECONDS, "socket_timeout": TIMEOUT_SECONDS}
+    for number, server in enumerate(clients.server_clients(settings.CHANNEL_REDIS_URL, **timeouts)):
+        yield server, number == 0
+
+
+@contextmanager
+def _tolerated(server: redis.Redis) -> Iterator[None]:
+    """Log what goes wrong with a replica in the block: `hold` brings it in line once it is back."""
+    try:
+        yield
+    except (RedisError, OSError) as error:
+        logger.warning("the Redis users of hosts could not be set on the replica %s: %s", server, error)

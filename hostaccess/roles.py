@@ -47,7 +47,12 @@ def group_name() -> str:
 
 def role_name(number: int) -> str:
     """Return the name of the role of the host whose access has this number."""
-    return f"gpuplatform_host_{Installation.current_key()[:8]}_{number}"
+    return f"{role_prefix()}{number}"
+
+
+def role_prefix() -> str:
+    """Return what the names of the roles of this installation's hosts begin with, and no others."""
+    return f"gpuplatform_host_{Installation.current_key()[:8]}_"
 
 
 def refresh_privileges(**kwargs: Any) -> None:

@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from hostaccess import keys, redis_users, roles
 from hostaccess.models import HostAccess
+from messaging import redis_url
 from proxy.signing import digest
 from resources.models import Host, ResourceGroup
 from resources.registries.credentials import registry_keys
@@ -23,7 +24,8 @@ logger = logging.getLogger(__name__)
 TOKEN_LIFETIME: Final = timedelta(hours=1)
 REVOKED: Final = "Its credentials were revoked"
 host_revoked: Final = Signal()  # with `name`; the platform has no way to the host from now on
-DATABASE_OPTIONS: Final = ("host", "sslmode", "sslrootcert", "channel_binding")  # that hosts need too
+# Options of DATABASE_URL that hosts need too.
+DATABASE_OPTIONS: Final = ("host", "sslmode", "sslrootcert", "channel_binding", "target_session_attrs")
 SHARED: Final = ("COMPUTE_PUBLIC_URL", "COMPUTE_APPS_DOMAIN", "COMPUTE_SSH_ADDRESS")  # settings, equal on every host
 
 
@@ -126,21 +128,23 @@ def _database_url(user: str, password: str) -> str:
     if not address and str(own["HOST"]).startswith("/"):
         options["host"] = str(own["HOST"])
     elif not address:
-        address = ":".join(part for part in (str(own["HOST"]), str(own["PORT"])) if part)
+        address = _addresses(str(own["HOST"]), str(own["PORT"]))
     if address:
         options.pop("host", None)
     query = f"?{urlencode(options)}" if options else ""
     return f"postgresql://{quote(user)}:{quote(password)}@{address}/{quote(str(own['NAME']))}{query}"
 
 
+def _addresses(hosts: str, ports: str) -> str:
+    """Return hosts and their ports, both separated by commas, as one list; a single port is that of all."""
+    names, numbers = hosts.split(","), ports.split(",")
+    numbers = numbers if len(numbers) == len(names) else numbers[:1] * len(names)
+    return ",".join(f"{name}:{number}" if number else name for name, number in zip(names, numbers, strict=True))
+
+
 def _redis_url(user: str, password: str) -> str:
     """Return the URL of the platform's Redis for another user, as hosts reach it."""
-    own = urlsplit(settings.CHANNEL_REDIS_URL)
-    credentials = f"{quote(user)}:{quote(password)}@"
-    if own.scheme == "unix":
-        return f"unix://{credentials}{own.path}"
-    address = settings.COMPUTE_HOSTS_REDIS_ADDRESS or own.netloc.rpartition("@")[2]
-    return f"{own.scheme}://{credentials}{address}{own.path}" + (f"?{own.query}" if own.query else "")
+    return redis_url.url_for(settings.CHANNEL_REDIS_URL, user, password, settings.COMPUTE_HOSTS_REDIS_ADDRESS)
 
 
 def _is_socket(url: str) -> bool:

@@ -7,14 +7,15 @@ from redis.exceptions import RedisError
 
 from hostaccess import redis_users
 from hostaccess.models import HostAccess
+from hostaccess.roles import role_prefix
 
 logger = logging.getLogger(__name__)
 
 
 @shared_task
 def hold_redis_users() -> None:
-    """Make the Redis users of hosts anew where Redis has lost them."""
+    """Bring the Redis users of hosts in line where a server lacks them, or has some that were dropped meanwhile."""
     try:
-        redis_users.hold(HostAccess.objects.exclude(redis_digest=""))
+        redis_users.hold(HostAccess.objects.all(), role_prefix())
     except (RedisError, OSError) as error:
         logger.warning("the Redis users of hosts could not be looked at: %s", error)

@@ -21,6 +21,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import RedisError
 from redis.retry import Retry
 
+from messaging import clients
 from sessions.background import BackgroundThread
 
 logger = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ def publish(message: Mapping[str, object]) -> int:
 @lru_cache
 def proxies_redis() -> redis.Redis:
     """Return this process's Redis client for the routes channel: thread-safe, with short timeouts and one retry."""
-    return redis.Redis.from_url(
+    return clients.client(
         settings.CHANNEL_REDIS_URL, socket_connect_timeout=1, socket_timeout=2, retry=Retry(NoBackoff(), 1)
     )
 

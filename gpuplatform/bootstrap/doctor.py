@@ -34,6 +34,7 @@ from hostworker.runtime.factory import firewall_problem
 from hostworker.runtime.seccomp import problem as seccomp_problem
 from hostworker.runtime.seccomp import profile_for
 from hostworker.runtime.user_namespaces import is_remapped
+from messaging import clients
 from resources.images import builds
 from resources.models import Image
 from resources.units import GIB, size_text
@@ -138,13 +139,24 @@ def _database() -> Finding:
     waiting = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if waiting:
         return Finding(Verdict.WARN, f"{kind}: {len(waiting)} migrations are not applied", "`make up` applies them")
-    return Finding(Verdict.OK, f"{kind}, all migrations applied")
+    return Finding(Verdict.OK, f"{kind}{_primary_database()}, all migrations applied")
+
+
+def _primary_database() -> str:
+    """Return which server takes writes, where DATABASE_URL names several."""
+    if "," not in str(connection.settings_dict["HOST"]):
+        return ""
+    connection.ensure_connection()
+    info = connection.connection.info
+    return f", primary {info.host}:{info.port}"
 
 
 def _redis() -> Finding:
     version = redis_probe.version(settings.CHANNEL_REDIS_URL)
     if version:
-        return Finding(Verdict.OK, f"{'REDIS_URL' if settings.REDIS_URL else 'embedded'}, version {version}")
+        primary = clients.primary_of(settings.CHANNEL_REDIS_URL)
+        kind = "REDIS_URL" if settings.REDIS_URL else "embedded"
+        return Finding(Verdict.OK, f"{kind}{f', primary {primary}' if primary else ''}, version {version}")
     if settings.REDIS_URL:
         return Finding(Verdict.FAIL, "REDIS_URL does not answer", "check REDIS_URL in .env")
     return Finding(Verdict.WARN, "embedded Redis is not running", _restart_advice("redis/redis.log"))

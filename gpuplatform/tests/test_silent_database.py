@@ -140,3 +140,16 @@ def test_locks_of_a_machine_that_vanished_end(tmp_path: Path) -> None:
         until(lambda: other.execute(held).fetchone() == (0,))
         for session in (idle, busy, other):
             session.close()
+
+
+def test_a_connection_begins_with_the_server_that_took_the_last() -> None:
+    primary = database_silence.Primary()
+    named = {"host": "db1,db2,db3", "port": "5432,5433,5434", "user": "me"}
+    assert primary.first(named) == named
+    primary.note("db3", 5434)
+    assert primary.first(named) == named | {"host": "db3,db1,db2", "port": "5434,5432,5433"}
+    assert primary.first({"host": "db3", "port": "5434"}) == {"host": "db3", "port": "5434"}
+    primary.note("db2", 5432)
+    assert primary.first({"host": "db1,db2"}) == {"host": "db2,db1", "port": "5432,5432"}
+    primary.note("elsewhere", 5432)
+    assert primary.first(named) == named

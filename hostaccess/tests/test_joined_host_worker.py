@@ -76,7 +76,7 @@ def test_sessions_run_with_a_hosts_own_credentials(variables: dict[str, str], tm
         session.refresh_from_db()
         services.end(session, Reason.USER_REQUEST, "Ended.")
         until(lambda: Session.objects.filter(pk=session.pk, status=Status.TERMINATED).exists())
-        until(lambda: proxies_redis().exists("host.gpu7", "host.gpu7.unacked") == 0)
+        until(lambda: proxies_redis().exists("host.gpu7") == 0)
     text = log.read_text()
     assert not [line for line in text.splitlines() if any(word in line for word in DENIED)], text
 

@@ -4,9 +4,11 @@ import stat
 from pathlib import Path
 from typing import Any
 
+import environ
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import connection
 from django.utils import timezone
 from pytest_django import Settings
 from pytest_django.live_server_helper import LiveServer
@@ -112,3 +114,20 @@ def test_hosts_reach_the_database_by_the_address_that_is_set(settings: Settings)
     assert services.reach_problem() == ""
     assert "@db.internal:5432/" in services._database_url("role", "password")
     assert services._redis_url("role", "password") == "redis://role:password@db.internal:6379/0"
+
+
+def test_hosts_are_given_all_servers_that_fail_over(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = connection.settings_dict
+    monkeypatch.setitem(own, "HOST", "db1,db2")
+    monkeypatch.setitem(own, "PORT", "5432,5433")
+    monkeypatch.setitem(own, "OPTIONS", {**own["OPTIONS"], "target_session_attrs": "read-write"})
+    settings.CHANNEL_REDIS_URL = "redis+sentinel://:secret@s1:26379,s2:26379/lab/0"
+    assert services.reach_problem() == ""
+    url = services._database_url("role", "password")
+    assert "@db1:5432,db2:5433/" in url
+    assert "target_session_attrs=read-write" in url
+    parsed = environ.Env.db_url_config(url)
+    assert (parsed["HOST"], parsed["PORT"]) == ("db1,db2", "5432,5433")
+    assert services._redis_url("role", "word") == "redis+sentinel://role:word@s1:26379,s2:26379/lab/0"
+    monkeypatch.setitem(own, "PORT", "6000")
+    assert "@db1:6000,db2:6000/" in services._database_url("role", "password")

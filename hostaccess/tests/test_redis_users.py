@@ -11,6 +11,7 @@ from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from gpuplatform import cache_values
 from hostaccess import redis_users, services, tasks
 from hostaccess.models import HostAccess
+from hostaccess.roles import role_prefix
 from sessions.notify import proxies_redis, send_to_host
 from tests.joined_hosts import joined_host
 from tests.queues import take_all
@@ -81,3 +82,25 @@ def test_no_pickle_is_in_the_cache() -> None:
     assert cache.incr("count") == 2
     with pytest.raises(TypeError):
         cache_values.JsonSerializer().dumps(object())
+
+
+def test_users_that_were_revoked_or_changed_meanwhile_are_brought_in_line(variables: dict[str, str]) -> None:
+    access = HostAccess.objects.get(name="gpu7")
+    gone = f"{role_prefix()}999{redis_users.SENDER}"
+    stranger = "gpuplatform_host_0_1"
+    server = proxies_redis()
+    for name in (gone, stranger, access.role):
+        server.execute_command("ACL", "SETUSER", name, "reset", "on", ">old", "~*", "+@all")
+    try:
+        tasks.hold_redis_users()
+        assert gone not in server.acl_users()
+        assert stranger in server.acl_users()  # of another installation
+        with redis.Redis.from_url(variables["REDIS_URL"]) as again:
+            assert again.ping()
+        with (
+            redis.Redis.from_url(variables["REDIS_URL"], username=access.role, password="old") as old,
+            pytest.raises(RedisError),
+        ):
+            old.execute_command("KEYS", "*")
+    finally:
+        server.acl_deluser(gone, stranger)

@@ -78,7 +78,7 @@ class Command(BaseCommand):
         )
         watchdog = _watchdog(host, machine)
         readings = GpuReadings(host, NvmlTelemetry()) if watchdog else None  # where NVML can be asked
-        _take_messages_of(name)
+        import_module("hostworker.tasks")
         arbiter = get_enforcer().arbiter if machine.devices else None
         worker = HostWorker(get_runtime(), host, watchdog, _firewall(host), get_privileges(), readings, arbiter)
         signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())  # until Celery takes it over
@@ -103,14 +103,6 @@ def _machine(name: str, *, can_hook: bool) -> Machine:
         )
     except ValueError as error:
         raise CommandError(str(error)) from error
-
-
-def _take_messages_of(name: str) -> None:
-    """Register the tasks of hosts, and keep what is taken and unfinished under keys that this host alone may use."""
-    import_module("hostworker.tasks")
-    queue = host_queue(name)
-    keys = {f"unacked{suffix}_key": f"{queue}.unacked{suffix}" for suffix in ("", "_index", "_mutex")}
-    current_app.conf.broker_transport_options = {**settings.CELERY_BROKER_TRANSPORT_OPTIONS, **keys}
 
 
 def _celery_arguments(host_name: str) -> list[str]:

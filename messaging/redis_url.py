@@ -1,0 +1,109 @@
+"""Parses the URL of Redis: of one server, or of the Sentinels that know which server is the primary.
+
+    redis://user:password@host:6379/0
+    unix:///path/to/socket
+    redis+sentinel://user:password@host1:26379,host2:26379,host3:26379/service/0
+
+User and password are those of the Redis servers. Sentinels that demand their own are given them in the query, as
+`sentinel_username` and `sentinel_password`.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Final
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+
+SCHEME: Final = "redis+sentinel"
+SENTINEL_PORT: Final = 26379
+SENTINEL_SECONDS: Final = 1.0  # for each Sentinel to connect, and to respond: one that is down delays the next one
+QUERY: Final = {"sentinel_username", "sentinel_password"}
+SHAPE: Final = f"{SCHEME}://user:password@host1:{SENTINEL_PORT},host2:{SENTINEL_PORT}/service/0"
+
+
+class RedisUrlError(ValueError):
+    """The URL cannot be used; the message says why, and has no password."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentinelAddress:
+    """What a `redis+sentinel://` URL says."""
+
+    sentinels: tuple[tuple[str, int], ...]
+    service: str
+    database: int
+    username: str | None
+    password: str | None
+    sentinel_username: str | None
+    sentinel_password: str | None
+
+    def credentials(self) -> dict[str, Any]:
+        """Return the arguments of connections to Redis servers that say who we are, and the database."""
+        return {"username": self.username, "password": self.password, "db": self.database}
+
+    def sentinel_options(self) -> dict[str, Any]:
+        """Return the arguments of connections to Sentinels."""
+        seconds = {"socket_timeout": SENTINEL_SECONDS, "socket_connect_timeout": SENTINEL_SECONDS}
+        return {"username": self.sentinel_username, "password": self.sentinel_password, **seconds}
+
+
+def sentinel_address(url: str) -> SentinelAddress | None:
+    """Return what the URL says of Sentinels; None where it is that of a server. Raises RedisUrlError."""
+    parts = urlsplit(url)
+    if parts.scheme != SCHEME:
+        return None
+    who, _, hosts = parts.netloc.rpartition("@")
+    user, _, password = who.partition(":")
+    service, _, database = parts.path.strip("/").partition("/")
+    query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+    if not hosts or not service or not (database or "0").isdecimal():
+        raise RedisUrlError(f"the URL of Sentinels has the form {SHAPE}")
+    if unknown := set(query) - QUERY:
+        raise RedisUrlError(f"the URL of Sentinels takes no {', '.join(sorted(unknown))}")
+    return SentinelAddress(
+        sentinels=tuple(_host_and_port(each) for each in hosts.split(",")),
+        service=unquote(service),
+        database=int(database or 0),
+        username=unquote(user) or None,
+        password=unquote(password) or None,
+        sentinel_username=query.get("sentinel_username"),
+        sentinel_password=query.get("sentinel_password"),
+    )
+
+
+def broker_url(url: str) -> str:
+    """Return the URL as Celery has it: of a socket, or of each Sentinel with the credentials of Redis."""
+    address = sentinel_address(url)
+    if address is None:
+        return url.replace("unix://", "redis+socket://", 1)
+    who = f"{quote(address.username or '', safe='')}:{quote(address.password, safe='')}@" if address.password else ""
+    return ";".join(f"sentinel://{who}{_bracketed(host)}:{port}/{address.database}" for host, port in address.sentinels)
+
+
+def broker_options(url: str) -> dict[str, Any]:
+    """Return what Celery's transport must know besides `broker_url`. Raises RedisUrlError."""
+    address = sentinel_address(url)
+    return {"master_name": address.service, "sentinel_kwargs": address.sentinel_options()} if address else {}
+
+
+def url_for(url: str, user: str, password: str, address: str = "") -> str:
+    """Return the URL of the same Redis for another user, at another address (hosts and ports) where one is given."""
+    own = urlsplit(url)
+    credentials = f"{quote(user, safe='')}:{quote(password, safe='')}@"
+    if own.scheme == "unix":
+        return f"unix://{credentials}{own.path}"
+    query = f"?{own.query}" if own.query else ""
+    return f"{own.scheme}://{credentials}{address or own.netloc.rpartition('@')[2]}{own.path}{query}"
+
+
+def _host_and_port(text: str) -> tuple[str, int]:
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host, port = None, None
+    if not host:
+        raise RedisUrlError(f"{text!r} is no host and port; the URL of Sentinels has the form {SHAPE}")
+    return host, port or SENTINEL_PORT
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
