@@ -40,6 +40,7 @@ def launch(page: Page, *, name: str, preset: str, count: int = 1, has_folder: bo
     With `has_folder`, of a user one of whose data folders is mounted always.
     """
     page.get_by_role("link", name="START").first.click()
+    page.wait_for_url("**/sessions/launch/**")  # loaded, with the scripts that ask about folders
     page.get_by_label("Session name").fill(name)
     open_step(page, "Resources")
     page.locator(".preset", has_text=preset).click()

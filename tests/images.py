@@ -27,9 +27,9 @@ def ensure_images(labels: Iterable[str] = ENABLED, *, force: bool = False) -> No
     client = docker.from_env(timeout=SILENCE_SECONDS)
     builder = Builder(client, IMAGES, os.environ, force=force, report=said.append)
     recipes = [(ENTRIES[label], recipe) for label in labels if (recipe := ENTRIES[label].recipe)]
-    if not all(builder.is_current(entry, recipe) for entry, recipe in recipes):
-        with exclusive("image-build"):
-            for entry, recipe in recipes:
+    for entry, recipe in recipes:
+        if not builder.is_current(entry, recipe):
+            with exclusive("image-build"):
                 result = builder.build(entry, recipe)
-                assert result.outcome is not BuildOutcome.FAILED, result.problem
+            assert result.outcome is not BuildOutcome.FAILED, result.problem
     client.close()

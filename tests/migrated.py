@@ -39,15 +39,34 @@ def make_test_database() -> None:
             for old in VAR.glob("migrated-*.sql"):
                 old.unlink()
             draft = dump.with_suffix(".draft")
-            _run("pg_dump", name, f"--file={draft}")
+            _run("pg_dump", _url(name), f"--file={draft}")
             draft.rename(dump)
 
 
 def restore_migrated(name: str) -> str:
     """Make a database of this name anew, as migrating leaves it, beside that of this process; return its URL."""
     _create_empty(name)
-    _run("psql", name, "--quiet", "--set=ON_ERROR_STOP=1", f"--file={_dump()}")
+    _restore(_url(name))
     return _url(name)
+
+
+def begin_platform(var_dir: Path) -> None:
+    """Start the PostgreSQL of a new platform in `var_dir` with all tables, and an installation key of its own.
+
+    Its `up` finds nothing left to migrate. Without a dump, or outside of pytest, do nothing: `up` migrates.
+    """
+    if not apps.ready:
+        return
+    with _lock():
+        if _dump().exists():
+            postgres.start(var_dir)
+            _restore(embedded.database_url(var_dir))
+            with psycopg.connect(embedded.database_url(var_dir)) as connection:
+                connection.execute("UPDATE resources_installation SET key = gen_random_uuid()")
+
+
+def _restore(url: str) -> None:
+    _run("psql", url, "--quiet", "--set=ON_ERROR_STOP=1", f"--file={_dump()}")
 
 
 def _dump() -> Path:
@@ -69,10 +88,10 @@ def _create_empty(name: str) -> None:
         server.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
 
-def _run(program: str, database: str, *options: str) -> None:
-    """Run a program of PostgreSQL on the database; raise CalledProcessError with its output where it fails."""
+def _run(program: str, url: str, *options: str) -> None:
+    """Run a program of PostgreSQL on the database at `url`; raise AssertionError with its output where it fails."""
     done = subprocess.run(
-        [postgres.program(program), f"--dbname={_url(database)}", *options], capture_output=True, text=True, check=False
+        [postgres.program(program), f"--dbname={url}", *options], capture_output=True, text=True, check=False
     )
     assert not done.returncode, f"{program}: {done.stderr}"
 

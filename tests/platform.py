@@ -20,6 +20,7 @@ from engine.containers import HOST_LABEL
 from gpuplatform import embedded
 from tests.containers import remove_containers
 from tests.images import ensure_images
+from tests.migrated import begin_platform
 from tests.ports import free_port
 from tests.wait import SECONDS, until
 from tests.workers import end_arbiter
@@ -62,6 +63,7 @@ def running_platform(var_dir: Path, **settings: str) -> Iterator[Platform]:
     """Set a platform up from nothing in `var_dir`, run it until the block ends, and remove what its sessions left."""
     ensure_images()
     shutil.rmtree(var_dir, ignore_errors=True)
+    begin_platform(var_dir)
     environment = environment_of(var_dir) | settings
     try:
         with started(environment) as platform:

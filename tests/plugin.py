@@ -25,7 +25,14 @@ ON_ONE_PLATFORM: Final = {
     "tests/test_guide.py",
     "tests/test_apps_guide.py",
     "tests/test_secrets.py",
+    "tests/test_parking_story.py",
+    "tests/test_resize_story.py",
+    "tests/test_webhook_story.py",
+    "client/gpuplatform_client/tests/test_ssh_commands.py",
 }  # those with conftest.py's `platform`
+RANKS: Final = "builds images", "browser", "needs images", "docker", "other"  # in this order files are begun
+BUILDS_IMAGES: Final = "resources/tests/test_image_builder.py"
+NEEDS_IMAGES: Final = ON_ONE_PLATFORM | {"tests/test_conversion_story.py"}
 VAR: Final = Path(__file__).resolve().parent.parent / "var"
 SERVICES: Final = pytest.StashKey[Path]()  # the folder of this process's PostgreSQL and Redis
 LOOPBACK: Final = "127.0.0.0/8", "::1", "localhost"
@@ -105,22 +112,33 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Iterator[None]
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Give each test the network that its markers name, and begin with the files that take longest, mostly waiting.
 
-    Files with a browser follow each other, since they share it. Unix sockets, as of PostgreSQL and Redis, are open.
+    Files with a browser follow each other, since they share it; those that need images come when these are built.
+    Unix sockets, as of PostgreSQL and Redis, are open.
     """
-    with_browser, with_containers = set(), set()
+    ranks: dict[Path, int] = {}
     minutes: Counter[Path] = Counter()
     for item in items:
         if marker := item.get_closest_marker("long"):
             minutes[item.path] += marker.kwargs.get("minutes", 0)
-        if item.get_closest_marker("browser"):
-            with_browser.add(item.path)
-        if item.get_closest_marker("docker"):
-            with_containers.add(item.path)
+        ranks[item.path] = min(_rank(item), ranks.get(item.path, len(RANKS)))
         if item.get_closest_marker("docker") or item.get_closest_marker("browser"):
             item.add_marker(pytest.mark.enable_socket)
         elif item.get_closest_marker("loopback"):
             item.add_marker(pytest.mark.allow_hosts(list(LOOPBACK)))
-    items.sort(key=lambda item: (-minutes[item.path], item.path not in with_browser, item.path not in with_containers))
+    items.sort(key=lambda item: (-minutes[item.path], ranks[item.path]))
+
+
+def _rank(item: pytest.Item) -> int:
+    """Return the index of the test's kind in RANKS; the lowest of a file's tests is the file's."""
+    file = item.nodeid.partition("::")[0]
+    kinds = {
+        "builds images": file == BUILDS_IMAGES,
+        "browser": bool(item.get_closest_marker("browser")) and file not in NEEDS_IMAGES,
+        "needs images": file in NEEDS_IMAGES,
+        "docker": bool(item.get_closest_marker("docker")),
+        "other": True,
+    }
+    return next(RANKS.index(kind) for kind, is_so in kinds.items() if is_so)
 
 
 class _Scheduling(LoadFileScheduling):  # type: ignore[misc]  # pytest-xdist has no types

@@ -206,7 +206,8 @@ def test_back_from_an_app_leads_to_the_session(page: Page, server: LiveServer, s
     services.open_app(session, "lab", actor=session.owner)
     page.goto(f"{server.url}/sessions/")
     page.goto(f"{server.url}/sessions/{session.pk}/")
-    page.evaluate("location.assign('apps/lab/')")
+    with page.expect_navigation():
+        page.evaluate("() => { location.assign('apps/lab/'); }")
     expect(page.locator("#live-state")).to_contain_text("Live")
     app_states.report(Endpoint.objects.select_related("session").get(), EndpointState.READY)
     expect(page.get_by_role("heading", name="The app itself")).to_be_visible()

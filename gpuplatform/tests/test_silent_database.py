@@ -97,11 +97,11 @@ def test_a_slow_query_is_no_silent_server(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_query_to_a_silent_server_ends_and_frees_its_thread(relay: Relay, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database_silence, "SILENCE_SECONDS", 0.1)
-    monkeypatch.setattr(database_silence, "ANSWER_SECONDS", 0.1)
     server = database_silence.server_at("127.0.0.1", relay.port)
     with connecting_at(relay.port):
-        with connection.cursor() as cursor:
+        with connection.cursor() as cursor, monkeypatch.context() as patched:
+            patched.setattr(database_silence, "SILENCE_SECONDS", 0.1)
+            patched.setattr(database_silence, "ANSWER_SECONDS", 0.1)
             relay.freeze()
             with pytest.raises(OperationalError, match="does not answer"):
                 cursor.execute("SELECT 1")

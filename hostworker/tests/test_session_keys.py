@@ -19,7 +19,7 @@ from resources.models import Host
 from sessions.lifecycle import Status
 from sessions.models import Session
 from tests.factories import make_host, run_session, session_in
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -111,7 +111,7 @@ def test_two_workers_at_once_give_one_key(runtime: FaultInjectingRuntime, host: 
 
     runtime.just_before("execute", overtake)
     with ThreadPoolExecutor() as pool:
-        pool.submit(poll).result(20)
+        pool.submit(poll).result(SECONDS)
     session.refresh_from_db()
     assert session.ssh_public_key == home.public_key()
     assert len(home.written) == 1

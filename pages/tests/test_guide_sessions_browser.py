@@ -49,10 +49,12 @@ def opened(browser: Browser, server: LiveServer, owner: User) -> Iterator[Page]:
 
 @pytest.fixture
 def page(opened: Page, server: LiveServer) -> Page:
-    """The sessions page with its scripts at work, of group alpha."""
-    opened.goto("/sessions/")
-    opened.locator("#group").select_option("alpha")
-    expect(opened.locator("#bars")).to_contain_text("in alpha")
+    """The sessions page of group alpha with its scripts at work, loaded anew unless the last test only looked at it."""
+    if not opened.evaluate("() => window.loadedAs === location.href && !document.querySelector('dialog[open]')"):
+        opened.goto("/sessions/")
+        opened.locator("#group").select_option("alpha")
+        expect(opened.locator("#bars")).to_contain_text("in alpha")
+        opened.evaluate("() => { window.loadedAs = location.href; }")
     return opened
 
 

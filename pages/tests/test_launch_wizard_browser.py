@@ -55,27 +55,28 @@ def page(browser: Browser, server: LiveServer, owner: User, host: Host) -> Itera
         yield context.new_page()
 
 
-def title(page: Page) -> str:
-    return page.locator(".launch-title:visible").inner_text()
+def expect_step(page: Page, title: str) -> None:
+    """Wait until one page of the wizard is shown, this one: all of them are until the scripts are at work."""
+    expect(page.locator(".launch-title:visible")).to_have_text([title])
 
 
 def test_four_pages_are_reached_by_arrows_and_directly(page: Page) -> None:
     page.goto(LAUNCH)
-    assert title(page) == "Environment"
+    expect_step(page, "Environment")
     for name in ("Data folders", "Resources", "Confirm and launch"):
         expect(page.get_by_role("button", name="CONFIRM AND LAUNCH")).to_be_visible()
         page.get_by_role("link", name="Next page").click()
-        assert title(page) == name
+        expect_step(page, name)
     expect(page.get_by_role("link", name="Next page")).to_be_hidden()
     expect(page.get_by_role("button", name="LAUNCH", exact=True)).to_be_visible()
     page.get_by_role("link", name="Previous page").click()
-    assert title(page) == "Resources"
+    expect_step(page, "Resources")
     page.go_back()
-    assert title(page) == "Confirm and launch"
+    expect_step(page, "Confirm and launch")
     open_step(page, "Data folders")
     expect(page).to_have_url(f"{page.url.split('/sessions/')[0]}{LAUNCH}folders/")
     page.reload()
-    assert title(page) == "Data folders"
+    expect_step(page, "Data folders")
 
 
 def test_what_is_typed_survives_reload_and_sign_out(page: Page) -> None:
@@ -118,10 +119,10 @@ def test_all_errors_show_at_once_and_lead_there(page: Page) -> None:
         page.get_by_role("dialog").get_by_role("button", name="LAUNCH").click()
     errors = page.locator("#launch-errors li")
     expect(errors).to_have_count(4)
-    assert title(page) == "Environment"
+    expect_step(page, "Environment")
     expect(page.get_by_role("link", name="Resources needs a look")).to_be_visible()
     errors.get_by_role("button", name="Start 1 to 50 sessions at once.").click()
-    assert title(page) == "Resources"
+    expect_step(page, "Resources")
     expect(page.locator("#id_count")).to_be_focused()
     expect(page.locator("#id_count")).to_have_attribute("aria-invalid", "true")
     assert not Session.objects.exists()
@@ -188,7 +189,7 @@ def test_controls_work_before_the_scripts_are_loaded(page: Page) -> None:
     choose_environment(page, "Python", "3.9")
     page.get_by_label("Session name").fill("early-bird")
     page.get_by_role("link", name="Next page").click()
-    assert title(page) == "Environment"
+    expect_step(page, "Environment")
     held[0].continue_()
     expect(page.get_by_role("heading", name="Data folders")).to_be_visible()
     open_step(page, "Confirm and launch")
@@ -240,7 +241,7 @@ def test_launching_without_a_folder_is_warned_about(page: Page) -> None:
     page.locator("#launch-button").click()
     question = page.get_by_role("dialog", name="No data folder is mounted")
     question.get_by_role("button", name="Choose folders").click()
-    assert title(page) == "Data folders"
+    expect_step(page, "Data folders")
     page.get_by_role("checkbox", name="data").check()
     page.locator("#launch-button").click()
     expect(page.get_by_text("Launched")).to_be_visible()

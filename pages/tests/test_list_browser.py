@@ -84,6 +84,7 @@ def test_menus_and_selection_work_by_keyboard(page: Page, host: Host) -> None:
     page.get_by_role("button", name="Terminate selected").press("Enter")
     expect(page.get_by_role("dialog")).to_contain_text("2 sessions")
     page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
     page.get_by_role("button", name="Clear").press("Enter")
     expect(page.locator("[data-ticked-bar]")).to_be_hidden()
     page.locator("#columns summary").press("Enter")

@@ -153,8 +153,8 @@ def test_a_commit_during_a_pass_requests_another() -> None:
         services.submit(make_user(), make_launch_request(host))
         assert take_all("scheduler") == [KICK, KICK]
         may_go_on.set()
-        holder.result(10)
-        assert running.result(10) == 1  # its snapshot is younger than the commit
+        holder.result(SECONDS)
+        assert running.result(SECONDS) == 1  # its snapshot is younger than the commit
 
 
 @pytest.mark.django_db(transaction=True)

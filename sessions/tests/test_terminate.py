@@ -117,7 +117,7 @@ def test_terminate_during_start_leaves_nothing_behind(round_: int) -> None:
 
     with ThreadPoolExecutor(2) as threads:
         for future in [threads.submit(begin), threads.submit(end)]:
-            future.result(10)
+            future.result(SECONDS)
     session.refresh_from_db()
     assert session.status in (Status.CANCELLED, Status.TERMINATED)
     assert runtime.containers() == []
