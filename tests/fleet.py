@@ -23,6 +23,7 @@ from tests.ports import free_port
 from tests.wait import SECONDS, until
 
 PAUSE_SECONDS: Final = 0.05
+START_SECONDS: Final = 4 * SECONDS  # for processes that start beside others which start too
 SET_UP: Final = """
 from gpuplatform.bootstrap import demo, installation
 from tests.factories import make_image
@@ -199,7 +200,7 @@ class SessionLoad:
     def wait_for(self, more: int) -> None:
         """Wait until so many more sessions have been launched than there are now."""
         count = len(self.started) + more
-        until(lambda: self._errors or len(self.started) >= count)
+        until(lambda: self._errors or len(self.started) >= count, seconds=START_SECONDS)
         self._raise()
 
     def finish(self) -> None:
@@ -237,7 +238,7 @@ class SessionLoad:
         def is_there() -> bool:
             return bool(client.get(f"sessions/{session}/")["status"] == status)
 
-        until(is_there, seconds=2 * SECONDS)
+        until(is_there, seconds=START_SECONDS)
 
 
 def children_of(pid: int) -> set[int]:

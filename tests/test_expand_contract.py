@@ -1,0 +1,65 @@
+"""No migration since the previous version breaks the processes of that version, which run beside it in an upgrade."""
+
+import subprocess
+from typing import Any
+
+import pytest
+from django.db import models
+from django.db.migrations import operations
+from django.db.migrations.loader import MigrationLoader
+from django.db.migrations.migration import Migration
+from django.db.migrations.operations.base import Operation
+from django.db.migrations.state import ModelState, ProjectState
+
+from gpuplatform.bootstrap.expand_contract import problems
+from tests.platform import ROOT
+from tests.versions import PREVIOUS, have_previous
+
+BEFORE: dict[str, Any] = {
+    "id": models.BigAutoField(primary_key=True),
+    "note": models.TextField(null=True),
+    "size": models.IntegerField(),
+}
+
+
+def previous_migrations() -> set[tuple[str, str]]:
+    """Return app folder and name of each migration of the previous version."""
+    have_previous()
+    command = ["git", "ls-tree", "-r", "--name-only", PREVIOUS]
+    names = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    return {(name.split("/")[0], name.rsplit("/", 1)[1][:-3]) for name in names if "/migrations/0" in name}
+
+
+def test_new_migrations_leave_the_previous_version_working() -> None:
+    loader = MigrationLoader(None)
+    known = previous_migrations()
+    assert known
+    for (app, name), migration in loader.disk_migrations.items():
+        folder = type(migration).__module__.split(".")[0]
+        if (ROOT / folder / "migrations").is_dir() and (folder, name) not in known:
+            before = loader.project_state((app, name), at_end=False)
+            assert problems(migration, before) == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "is_refused"),
+    [
+        (operations.AddField("thing", "colour", models.TextField(default="")), True),
+        (operations.AddField("thing", "colour", models.TextField(db_default="")), False),
+        (operations.AddField("thing", "colour", models.TextField(null=True)), False),
+        (operations.RemoveField("thing", "note"), True),
+        (operations.RenameField("thing", "note", "words"), True),
+        (operations.DeleteModel("thing"), True),
+        (operations.AlterField("thing", "note", models.TextField()), True),
+        (operations.AlterField("thing", "size", models.TextField()), True),
+        (operations.AlterField("thing", "size", models.BigIntegerField()), False),
+        (operations.CreateModel("other", [("id", models.BigAutoField(primary_key=True))]), False),
+        (operations.SeparateDatabaseAndState([operations.DeleteModel("thing")]), True),
+        (operations.SeparateDatabaseAndState([], [operations.DeleteModel("thing")]), False),
+    ],
+)
+def test_operations_that_old_code_cannot_bear_are_refused(operation: Operation, *, is_refused: bool) -> None:
+    migration = type("Next", (Migration,), {"operations": [operation]})("0002_next", "shop")
+    before = ProjectState()
+    before.add_model(ModelState("shop", "Thing", list(BEFORE.items())))
+    assert bool(problems(migration, before)) is is_refused

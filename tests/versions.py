@@ -1,0 +1,73 @@
+"""The code of the version that upgrades begin with, in a folder of its own, which is then upgraded in place.
+
+tests/previous_version.txt names its commit; a release moves it on. A clone without that commit fetches it from where it
+came from; where that cannot be had the tests fail: an upgrade that nobody tried must not pass for one that works.
+"""
+
+import os
+import shutil
+import subprocess
+import tarfile
+import tempfile
+from pathlib import Path
+
+from tests.platform import ROOT
+
+PREVIOUS = (ROOT / "tests" / "previous_version.txt").read_text().strip()
+
+
+def have_previous() -> None:
+    """Have the commit in this clone, which may be shallow. Raises AssertionError where it cannot be had."""
+    if not _is_here():
+        subprocess.run(["git", "fetch", "--quiet", "--depth=1", "origin", PREVIOUS], cwd=ROOT, check=False)
+    assert _is_here(), f"the clone lacks commit {PREVIOUS} of tests/previous_version.txt: fetch it, then run this again"
+
+
+def lay_out_previous(tree: Path) -> None:
+    """Write the code of the previous version to a folder, with what is built and installed beside it."""
+    have_previous()
+    tree.mkdir()
+    with tempfile.TemporaryFile() as archive:
+        subprocess.run(["git", "archive", PREVIOUS], cwd=ROOT, stdout=archive, check=True)
+        archive.seek(0)
+        with tarfile.open(fileobj=archive) as tar:
+            tar.extractall(tree, filter="data")
+    _add_built(tree)
+
+
+def upgrade(tree: Path) -> None:
+    """Replace the code in the folder by this checkout's, as `git pull` does: file by file, what is gone included."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        check=True,
+    ).stdout
+    wanted = {name for name in os.fsdecode(listed).split("\0") if name and (ROOT / name).is_file()}
+    for name in wanted:
+        target = tree / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        draft = target.with_name(f"{target.name}.new")
+        shutil.copy2(ROOT / name, draft)
+        draft.replace(target)
+    for path in _code_of(tree):
+        if str(path.relative_to(tree)) not in wanted:
+            path.unlink()
+    _add_built(tree)
+
+
+def _code_of(tree: Path) -> list[Path]:
+    kept = {"node_modules", "build", "__pycache__"}
+    return [path for path in tree.rglob("*") if path.is_file() and not kept & set(path.relative_to(tree).parts)]
+
+
+def _add_built(tree: Path) -> None:
+    """Add what `make ready` installs and builds, which is this checkout's for both versions."""
+    if not (tree / "node_modules").exists():
+        (tree / "node_modules").symlink_to(ROOT / "node_modules")
+    shutil.copytree(ROOT / "fgpu" / "build", tree / "fgpu" / "build", symlinks=True, dirs_exist_ok=True)
+
+
+def _is_here() -> bool:
+    command = ["git", "cat-file", "-e", f"{PREVIOUS}^{{commit}}"]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, check=False).returncode == 0
