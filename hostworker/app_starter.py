@@ -13,13 +13,13 @@ from functools import lru_cache, partial
 from typing import Final
 
 from django.db import close_old_connections, connections
-from django.utils import timezone
 
 from hostworker import runner
 from hostworker.app_probe import ProbeResult, probe
 from hostworker.app_process import KILLED, AppStatus, environment, read_status, start_command, status_command
 from hostworker.fair_pool import FairPool
 from hostworker.runtime.base import ContainerRuntimeError, EngineUnreachableError, Runtime
+from resources import clock
 from resources.models import App, Host
 from resources.units import MIB
 from sessions import app_states
@@ -202,7 +202,7 @@ def _wait_for_user(runtime: Runtime, endpoint: Endpoint) -> None:
         words = f"What listens on port {endpoint.port} does not speak HTTP, or does not answer yet."
     else:
         words = f"Nothing listens on port {endpoint.port} yet. Start it in the terminal, listening on 0.0.0.0."
-    is_over = timezone.now() - endpoint.opened_at > USER_START_TIMEOUT
+    is_over = clock.now() - endpoint.opened_at > USER_START_TIMEOUT
     state = EndpointState.FAILED if is_over else EndpointState.STARTING
     if (state, words) != (endpoint.state, endpoint.detail):
         _report(endpoint, state, words)

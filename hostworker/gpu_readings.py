@@ -2,9 +2,8 @@
 
 from typing import Final
 
-from django.utils import timezone
-
 from hostworker.enforcement.telemetry import GpuSample, Sampler
+from resources import clock
 from resources.models import Gpu, GpuReading, Host
 from resources.services import record_readings
 
@@ -27,7 +26,7 @@ class GpuReadings:
 def _reading(gpu: Gpu, sample: GpuSample) -> GpuReading:
     return GpuReading(
         gpu=gpu,
-        at=timezone.now(),
+        at=clock.now(),
         utilisation=sample.utilisation,
         memory_used=sample.memory_used_bytes,
         temperature=sample.temperature,

@@ -9,9 +9,9 @@ from datetime import datetime
 from typing import Final
 
 from django.db import connection, transaction
-from django.utils import timezone
 
 from hostworker.runtime.base import ContainerRuntimeError, HeldImage, ImageUnavailableError, Runtime
+from resources import clock
 from resources.kick import kick_scheduler
 from resources.models import Host, HostImage, Image, ImagePull, ImageSource, PullState
 from resources.registries.credentials import CredentialsError, login_for
@@ -29,7 +29,7 @@ def report(runtime: Runtime, host: Host) -> None:
 
     Four queries, more where something has changed. Raises EngineUnreachableError.
     """
-    begun = timezone.now()
+    begun = clock.now()
     known = list(Image.objects.order_by().only("reference", "architecture", "size"))
     held = runtime.images({image.reference for image in known})
     here = {image.pk: held[image.reference] for image in known if image.reference in held}

@@ -10,10 +10,10 @@ from typing import Final
 
 import asyncssh
 from django.conf import settings
-from django.utils import timezone
 
 from hostworker import runner
 from hostworker.runtime.base import ContainerRuntimeError, EngineUnreachableError, ExecutionError, Runtime
+from resources import clock
 from resources.models import Host
 from sessions import notify
 from sessions.lifecycle import Status
@@ -47,7 +47,7 @@ class SessionKeys:
             return
         running = Session.objects.filter(host=self._host, status=Status.RUNNING, ssh_public_key="")
         if runner.is_any_preparing():
-            running = running.filter(started_at__lte=timezone.now() - START_GRACE)
+            running = running.filter(started_at__lte=clock.now() - START_GRACE)
         waiting = list(running.order_by("started_at").values_list("pk", flat=True))
         self._failed.intersection_update(waiting)
         for session_id in waiting:

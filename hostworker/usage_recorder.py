@@ -6,10 +6,10 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.db.models import F, Q
-from django.utils import timezone
 
 from hostworker.runtime.base import ContainerUse, Key, Runtime
 from hostworker.watchdog import SessionGpuUse
+from resources import clock
 from resources.models import Host
 from resources.shares import share_bytes
 from sessions.lifecycle import FINAL, Status
@@ -48,12 +48,12 @@ class UsageRecorder:
         self._record(uses, now)
         if now - self._folded_at >= FOLD_SECONDS:
             self._folded_at = now
-            fold_records(self._host, timezone.now())
-            SessionUsage.objects.filter(at__lt=timezone.now() - USAGE_KEPT).delete()
+            fold_records(self._host, clock.now())
+            SessionUsage.objects.filter(at__lt=clock.now() - USAGE_KEPT).delete()
 
     def _record(self, uses: Mapping[Key, ContainerUse], now: float) -> None:
         """Store what each session uses; two queries."""
-        at, gpus = timezone.now(), self._gpu_readings()
+        at, gpus = clock.now(), self._gpu_readings()
         running = Session.objects.filter(host=self._host, status=Status.RUNNING).order_by()
         rows = []
         for pk, attempt in running.values_list("pk", "attempt"):

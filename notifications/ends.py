@@ -8,7 +8,6 @@ from typing import Final
 
 from django.db import transaction
 from django.db.models import Q
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from accounts.language import language_of
@@ -16,6 +15,7 @@ from notifications.kinds import NoticeKind
 from notifications.models import Notification
 from notifications.services import tell
 from notifications.texts import ending_title, idle_title
+from resources import clock
 from sessions import idle, notify, parking
 from sessions.lifecycle import Status
 from sessions.models import IdleNotice, Session, end_expression
@@ -29,7 +29,7 @@ def announce_ends() -> int:
 
     An extension moves the end, of which they are told anew. Two queries where there is nothing to tell.
     """
-    now = timezone.now()
+    now = clock.now()
     soon = Session.objects.filter(status=Status.RUNNING).annotate(end=end_expression())
     soon = soon.filter(Q(end__lte=now + WARNINGS[-1]) | Q(preempt_by__isnull=False), end__gt=now)
     due = {}
@@ -45,7 +45,7 @@ def announce_idle_ends() -> int:
 
     That a session is idle was told before; who puts its end off is told anew. One query where there is nothing to tell.
     """
-    now = timezone.now()
+    now = clock.now()
     soon = IdleNotice.objects.filter(ends_at__gt=now, ends_at__lte=now + WARNINGS[-1], session__status=Status.RUNNING)
     due = {}
     for notice in soon.select_related("rule", "session__owner__policy", "session__project__policy", "session__host"):
@@ -59,7 +59,7 @@ def announce_idle_ends() -> int:
 
 def announce_parked_ends() -> int:
     """Tell the owners of parked sessions that end within a day, once; return how many were told. Idempotent."""
-    now = timezone.now()
+    now = clock.now()
     soon = Session.objects.filter(status=Status.PARKED).annotate(end=parking.kept_until_expression())
     ending = list(soon.filter(end__gt=now, end__lte=now + PARK_WARNING).values_list("pk", "owner_id", "name", "end"))
     due = {f"park-ending:{pk}:{int(end.timestamp())}": (pk, owner, name, end) for pk, owner, name, end in ending}

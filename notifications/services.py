@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from django.db import transaction
-from django.utils import timezone
 
 from accounts.models import User
 from notifications.kinds import DEFAULT_WAYS, FOR_SUPERADMINS, WAYS, NoticeKind, Ways
 from notifications.models import Notification, NotificationPreference
+from resources import clock
 from sessions import notify
 from sessions.models import Session
 
@@ -34,7 +34,7 @@ def tell(
     `is_seen`: the user sees it happen, so it is only listed.
     """
     ways = _all_ways(user_id)[kind]
-    now = timezone.now()
+    now = clock.now()
     _, is_new = Notification.objects.get_or_create(
         user_id=user_id,
         key=key,
@@ -85,7 +85,7 @@ def counts_of(user_id: int) -> dict[str, int]:
 
 def mark_read(user: User, *, up_to: int) -> None:
     """Note that the user has read their notifications up to this id, which no page need show any more."""
-    now = timezone.now()
+    now = clock.now()
     with transaction.atomic():
         mine = Notification.objects.filter(user=user, pk__lte=up_to)
         mine.filter(shown_at=None).update(shown_at=now)
@@ -95,7 +95,7 @@ def mark_read(user: User, *, up_to: int) -> None:
 
 def mark_shown(user: User, ids: list[int]) -> None:
     """Note that a page or a browser has shown these; those of others are ignored."""
-    Notification.objects.filter(user=user, pk__in=ids, shown_at=None).update(shown_at=timezone.now())
+    Notification.objects.filter(user=user, pk__in=ids, shown_at=None).update(shown_at=clock.now())
 
 
 def _all_ways(user_id: int) -> dict[NoticeKind, Ways]:

@@ -10,8 +10,8 @@ from typing import Final
 from django.db import transaction
 from django.db.models import Q, QuerySet
 from django.dispatch import Signal
-from django.utils import timezone
 
+from resources import clock
 from resources.kick import kick_scheduler
 from resources.models import Host, HostHealth
 
@@ -34,7 +34,7 @@ def note_failure(host: Host, problem: str, *, has_gpu: bool) -> bool:
     text = f"{MAX_FAILURES} sessions in a row could not be started."
     free = Host.objects.filter(pk=host.pk, is_cordoned=False)
     if is_too_often and free.update(is_cordoned=True, cordon_reason=f"{text} {problem}"[:200]):
-        now = timezone.now()
+        now = clock.now()
         was_well = health.returned_at is None or now - health.returned_at > MAX_PAUSE
         health.probe_pause = FIRST_PAUSE if was_well else min(health.probe_pause * 2, MAX_PAUSE)
         health.faulty_since, health.probe_at = now, now + health.probe_pause
@@ -56,7 +56,7 @@ def note_start(host_id: int | None, *, has_gpu: bool) -> None:
 
 def due_probe(host: Host) -> bool:
     """Return whether the host is to be probed now."""
-    return HostHealth.objects.filter(host=host, probe_at__lte=timezone.now()).exists()
+    return HostHealth.objects.filter(host=host, probe_at__lte=clock.now()).exists()
 
 
 def note_probe(host: Host, problem: str) -> None:
@@ -65,7 +65,7 @@ def note_probe(host: Host, problem: str) -> None:
     The pause doubles with each probe that fails, and where the host is cordoned again within MAX_PAUSE of its return.
     Does nothing where an administrator has decided meanwhile.
     """
-    now = timezone.now()
+    now = clock.now()
     with transaction.atomic():
         health = HostHealth.objects.select_for_update().filter(host=host, faulty_since__isnull=False).first()
         if health is None:

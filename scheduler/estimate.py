@@ -7,10 +7,9 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import Final
 
-from django.utils import timezone
-
 from accounts.models import Project, User
 from accounts.policies import bounds_of
+from resources import clock
 from resources.models import ResourceGroup
 from scheduler.advisor import SMALLEST, Advice, SessionAdvice, advise_on
 from scheduler.core.incremental_state import IncrementalState
@@ -44,7 +43,7 @@ def estimate(owner: User, order: LaunchRequest) -> Estimate:
     `services.submit` does.
     """
     planned = services.check(owner, order)
-    now = timezone.now()
+    now = clock.now()
     usable = list(ResourceGroup.objects.usable_for(owner, order.project))
     groups = {group.pk: group.name for group in usable}
     if any(not session.has_succeeded for session in order.depends_on):

@@ -15,8 +15,8 @@ from functools import partial
 from typing import Final
 
 from django.db import transaction
-from django.utils import timezone
 
+from resources import clock
 from resources.kick import clear_kick, kick_scheduler
 from resources.models import ResourceGroup
 from scheduler import preemption, shared_limits, snapshot, wait_status
@@ -116,7 +116,7 @@ def _place(group_id: int, *, is_alone: bool) -> tuple[SchedulerState, int, datet
         capacity_locks.hold_group(group_id)
         if is_alone:
             capacity_locks.hold_all_limits()
-        now = timezone.now()
+        now = clock.now()
         state = cache.take(now)
         placements = state.serve(now, partial(preemption.grace_of, group_id))
         if placements:
@@ -136,7 +136,7 @@ def _place_each(group_id: int) -> int:
     with transaction.atomic():
         capacity_locks.hold_group(group_id)
         capacity_locks.hold_all_limits()
-        now = timezone.now()
+        now = clock.now()
         placements = cache.take(now).serve(now, partial(preemption.grace_of, group_id))
         placed, refused = services.assign_each(placements, now)
         services.set_aside(refused, now + REFUSAL_PAUSE)

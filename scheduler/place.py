@@ -3,8 +3,7 @@
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from django.utils import timezone
-
+from resources import clock
 from scheduler import estimate
 from scheduler.core.fair_share import DueParts, FairShares
 from scheduler.core.types import Association, QueueOrder, association_of
@@ -37,7 +36,7 @@ def place_of(session: Session) -> QueuePlace | None:
     """
     if session.status != Status.PENDING:
         return None
-    now = timezone.now()
+    now = clock.now()
     with estimate.cache_lock:
         state = estimate.state_cache.take(now)
         state.serve(now)  # its placements stay unconfirmed, and are read again the next time

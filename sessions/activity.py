@@ -12,8 +12,8 @@ from typing import Final
 
 from django.db import Error, close_old_connections
 from django.db.models import Q
-from django.utils import timezone
 
+from resources import clock
 from sessions.background import BackgroundThread
 from sessions.lifecycle import Status
 from sessions.models import Session
@@ -55,7 +55,7 @@ def _is_written(session_id: str, now: float) -> bool:
 def _write(session_id: str) -> None:
     try:
         close_old_connections()
-        record(session_id, timezone.now())
+        record(session_id, clock.now())
     except Error as error:
         _written.pop(session_id, None)
         logger.warning("session %s: its use could not be recorded: %s", session_id, error)

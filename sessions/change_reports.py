@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from django.db import transaction
 from django.db.models import Q
-from django.utils import timezone
 
+from resources import clock
 from sessions import notify
 from sessions.lifecycle import Status
 from sessions.models import ChangeReport, ReportState, Session
@@ -21,7 +21,7 @@ def current(session: Session) -> ChangeReport | None:
     if report is None:
         return None
     since = report.made_at or report.requested_at
-    return report if timezone.now() - since < (DEADLINE if report.state == ReportState.QUEUED else KEPT) else None
+    return report if clock.now() - since < (DEADLINE if report.state == ReportState.QUEUED else KEPT) else None
 
 
 def request(session: Session) -> ChangeReport:
@@ -32,12 +32,12 @@ def request(session: Session) -> ChangeReport:
         asked = {
             "attempt": session.attempt,
             "state": ReportState.QUEUED,
-            "requested_at": timezone.now(),
+            "requested_at": clock.now(),
             "made_at": None,
         }
         asked |= {"problem": "", "report": {}, "recipe": ""}
         if session.status != Status.RUNNING or session.host is None:
-            asked |= {"state": ReportState.FAILED, "made_at": timezone.now(), "problem": "The session does not run."}
+            asked |= {"state": ReportState.FAILED, "made_at": clock.now(), "problem": "The session does not run."}
         report, _ = ChangeReport.objects.update_or_create(session=session, defaults=asked)
         if session.host and report.state == ReportState.QUEUED:
             notify.send_to_host(session.host.name, "report_changes", session.pk)
@@ -53,7 +53,7 @@ def waiting(session_id: str) -> ChangeReport | None:
 def store(report: ChangeReport, *, content: dict[str, Any], recipe: str, problem: str = "") -> None:
     """Keep what the host has found, or why it found nothing, unless it was asked again meanwhile."""
     state = ReportState.FAILED if problem else ReportState.READY
-    found = {"state": state, "report": content, "recipe": recipe, "problem": problem, "made_at": timezone.now()}
+    found = {"state": state, "report": content, "recipe": recipe, "problem": problem, "made_at": clock.now()}
     asked = Q(session=report.session_id, state=ReportState.QUEUED, requested_at=report.requested_at)
     if ChangeReport.objects.filter(asked).update(**found):
         notify.sessions_changed([(report.session_id, report.session.owner_id, report.session.project_id)])

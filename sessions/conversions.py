@@ -9,10 +9,10 @@ from typing import Final
 from django.db import IntegrityError, transaction
 from django.db.models import QuerySet
 from django.dispatch import Signal
-from django.utils import timezone
 
 from accounts import audit
 from accounts.models import User
+from resources import clock
 from resources.images.references import reference_problem
 from resources.kick import kick_scheduler
 from resources.models import App, Host, HostImage, HostStatus, Image, ImageSource
@@ -161,7 +161,7 @@ def show_progress(conversion: Conversion, text: str, state: ConversionState | No
 def finish(conversion: Conversion, host: Host, *, size_bytes: int, registry_digest: str, recipe: str) -> Image:
     """Offer the image to the session's owner, and tell them; return it. Raises StaleConversionError."""
     with transaction.atomic():
-        session, now = conversion.session, timezone.now()
+        session, now = conversion.session, clock.now()
         ended = {"state": ConversionState.DONE, "progress": "", "recipe": recipe, "ended_at": now}
         if not Conversion.objects.filter(pk=conversion.pk, state__in=ACTIVE_CONVERSIONS).update(**ended):
             raise StaleConversionError(str(conversion))
@@ -184,7 +184,7 @@ def finish(conversion: Conversion, host: Host, *, size_bytes: int, registry_dige
 def fail(conversion: Conversion, problem: str) -> None:
     """Give the conversion up; does nothing once it has ended."""
     with transaction.atomic():
-        failed = {"state": ConversionState.FAILED, "problem": problem, "progress": "", "ended_at": timezone.now()}
+        failed = {"state": ConversionState.FAILED, "problem": problem, "progress": "", "ended_at": clock.now()}
         if Conversion.objects.filter(pk=conversion.pk, state__in=ACTIVE_CONVERSIONS).update(**failed):
             _note(conversion.session_id, f"Not saved as image {conversion.reference}: {problem}", None)
             conversion.refresh_from_db()
@@ -225,7 +225,7 @@ def _image_for(conversion: Conversion) -> Image:
         image.apps.all().delete()
     image.reference, image.description = conversion.reference, conversion.description
     image.source, image.is_enabled, image.removed_at = ImageSource.SESSION.value, True, None
-    image.created_at = timezone.now()
+    image.created_at = clock.now()
     for name in _INHERITED:
         setattr(image, name, getattr(session.image, name))
     return image
@@ -236,6 +236,7 @@ def _note(session_id: str, detail: str, actor: User | None) -> None:
     status = Session.objects.select_for_update(no_key=True).values_list("status", flat=True).get(pk=session_id)
     SessionEvent.objects.create(
         session_id=session_id,
+        at=clock.now(),
         old_status=status,
         new_status=status,
         reason=Reason.CONVERSION.value,

@@ -5,6 +5,7 @@ from datetime import datetime
 
 from accounts import audit
 from accounts.models import User
+from resources import clock
 from resources import services as hosts
 from resources.models import Host
 from sessions import notify
@@ -49,6 +50,7 @@ def _event(session: Session, host: Host, end_at: datetime, actor: User) -> Sessi
     why = f" ({host.cordon_reason})" if host.cordon_reason else ""
     return SessionEvent(
         session=session,
+        at=clock.now(),
         old_status=session.status,
         new_status=session.status,
         reason=Reason.HOST_DRAINED.value,

@@ -5,11 +5,11 @@ from typing import Final
 
 from django.db import transaction
 from django.db.models import Min
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from accounts import audit
 from accounts.models import User
+from resources import clock
 from resources.kick import kick_scheduler
 from resources.units import span_text
 from sessions import notify
@@ -78,6 +78,7 @@ def extend(session_id: str, by: timedelta, *, actor: User) -> Session:
             Session.objects.filter(pk=session.pk).update(extension=session.extension)
         SessionEvent.objects.create(
             session=session,
+            at=clock.now(),
             old_status=session.status,
             new_status=session.status,
             reason=Reason.EXTENDED.value,
@@ -92,6 +93,6 @@ def extend(session_id: str, by: timedelta, *, actor: User) -> Session:
 def _next_promised_start(session: Session) -> timedelta | None:
     """Return by how much its end may move until the first start after it that somebody was told; None without one."""
     waiting = Session.objects.waiting_in(session.resource_group_id).filter(reason__in=WAITS_FOR_ROOM)
-    end = max(session.ends_at or timezone.now(), timezone.now())
+    end = max(session.ends_at or clock.now(), clock.now())
     first = waiting.filter(eta__gte=end).aggregate(first=Min("eta"))["first"]
     return None if first is None else first - end - STOP_DURATION

@@ -12,12 +12,12 @@ from typing import Final
 from django.db import transaction
 from django.db.models import Count, Exists, OuterRef, Q, Sum
 from django.db.models.functions import Coalesce, Greatest
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from accounts import audit
 from accounts.language import language_of
 from accounts.models import User
+from resources import clock
 from resources.units import span_text
 from sessions import notes, notify, parking, services, usage_periods
 from sessions.errors import GENERAL, RejectedError
@@ -281,7 +281,7 @@ def snooze(session_id: str, by: timedelta, *, actor: User) -> datetime:
         if not MIN_SNOOZE <= by <= most:
             bounds = {"least": span_text(MIN_SNOOZE), "most": span_text(most)}
             raise RejectedError({"by": _("It can be put off by %(least)s to %(most)s.") % bounds})
-        notice.ends_at = max(notice.ends_at, timezone.now()) + by
+        notice.ends_at = max(notice.ends_at, clock.now()) + by
         notice.snoozed += by
         with audit.act_for_other(notice.session.owner_id, actor, "snooze", notice):
             notice.save(update_fields=["ends_at", "snoozed"])

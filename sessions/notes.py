@@ -3,9 +3,9 @@
 from datetime import timedelta
 
 from django.db import transaction
-from django.utils import timezone
 
 from accounts.models import User
+from resources import clock
 from sessions import notify
 from sessions.lifecycle import Reason
 from sessions.models import Session
@@ -18,7 +18,7 @@ def note(
 
     With `at_most_every`, the same reason, actor and detail within that time are one event.
     """
-    now, detail = timezone.now(), detail[:300]
+    now, detail = clock.now(), detail[:300]
     if at_most_every is not None:
         same = session.events.filter(reason=reason.value, actor=actor, detail=detail)
         if same.filter(at__gt=now - at_most_every).exists():
@@ -38,6 +38,6 @@ def note(
 
 def note_once(session: Session, reason: Reason, detail: str, *, within: timedelta) -> bool:
     """As `note`, unless there is an event of this reason within that time, whatever its detail."""
-    if session.events.filter(reason=reason.value, at__gt=timezone.now() - within).exists():
+    if session.events.filter(reason=reason.value, at__gt=clock.now() - within).exists():
         return False
     return note(session, reason, detail)

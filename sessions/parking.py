@@ -11,13 +11,13 @@ from django.db import connection, transaction
 from django.db.models import F, Q
 from django.db.models.expressions import Combinable
 from django.db.models.functions import Least
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from accounts import audit, limits
 from accounts.limits import Amounts
 from accounts.models import User
 from accounts.policies import least
+from resources import clock
 from resources.kick import kick_scheduler
 from resources.models import HostStatus
 from sessions import notify, policy_checks
@@ -145,7 +145,7 @@ def resume(session: Session, *, actor: User | None = None) -> None:
             return
         if error := resume_refusal(session):
             raise RejectedError({GENERAL: error})
-        now = timezone.now()
+        now = clock.now()
         fields: dict[str, object] = {
             "host_id": None,
             "is_parking": False,

@@ -13,13 +13,13 @@ from uuid import uuid4
 
 from django.db import connection, transaction
 from django.db.models import Sum
-from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 from django.utils.translation import gettext as _
 
 from accounts import audit, limits
 from accounts.limits import Amounts
 from accounts.models import User
+from resources import clock
 from resources.kick import kick_scheduler
 from resources.models import HostStatus
 from resources.shares import share_bytes
@@ -190,7 +190,7 @@ def _write(session: Session, target: SessionSize, actor: User) -> None:
     """Store the resize, give the session the greater of each amount, and notify its host."""
     before = SessionSize.of(session)
     held = before.joined(target)
-    stored = StoredResize(id=uuid4().hex, at=timezone.now(), before=before, target=target)
+    stored = StoredResize(id=uuid4().hex, at=clock.now(), before=before, target=target)
     Session.objects.filter(pk=session.pk).update(resize=stored.as_json(), **asdict(held))
     Lease.objects.filter(session=session.pk).update(cpu=held.cpu, memory=held.memory)
     if held.fgpu != before.fgpu:

@@ -7,12 +7,12 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from django.db import DataError, IntegrityError, InternalError, connection, transaction
-from django.utils import timezone
 
 from accounts import audit
 from accounts.limits import Amounts
 from accounts.models import Project, User
 from accounts.policies import bounds_of
+from resources import clock
 from resources.kick import kick_scheduler
 from resources.models import Image, ResourceGroup
 from resources.units import amount_text
@@ -82,7 +82,7 @@ def submit(owner: User, request: LaunchRequest) -> list[Session]:
         if planned.mounts and not mounts.lock_folders(planned):
             raise RejectedError({"mounts": "A folder was just deleted or withdrawn; choose again."})
         request = replace(request, image=image_choice.stored(request.image))
-        now = timezone.now()
+        now = clock.now()
         sessions = Session.objects.bulk_create(_rows(owner, request, names, now, planned))
         if planned.mounts:
             Mount.objects.bulk_create(planned.rows(sessions))
@@ -197,7 +197,7 @@ def assign(placements: Sequence[Placed], at: datetime | None = None) -> int:
     Sessions that are no longer PENDING are skipped. Call it in the transaction that read the snapshot and holds the
     scheduler's lock: capacity is then as planned, and the database refuses anything beyond it.
     """
-    scheduled = schedule(placements, at or timezone.now())
+    scheduled = schedule(placements, at or clock.now())
     notify.send_to_hosts("start_session", [(row.host_name, row.id, row.attempt) for row in scheduled])
     if any(row.is_in_several for row in scheduled):
         kick_scheduler()
@@ -306,7 +306,7 @@ def _shape_errors(request: LaunchRequest) -> dict[str, str]:
         "environment": validation.environment_error(request.environment),
         "command": validation.command_error(request.command),
         "time_limit": validation.time_limit_error(request.time_limit),
-        "not_before": validation.start_error(request.not_before, timezone.now()),
+        "not_before": validation.start_error(request.not_before, clock.now()),
         "gpu_model": validation.gpu_model_error(request.gpu_model, request.fgpu),
         "min_gpu_memory": validation.min_gpu_memory_error(request.min_gpu_memory, request.fgpu),
     }

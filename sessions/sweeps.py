@@ -8,8 +8,8 @@ from typing import Final
 from django.db import transaction
 from django.db.models import DurationField, Exists, ExpressionWrapper, F, Max, OuterRef, Q
 from django.db.models.functions import Greatest, Now
-from django.utils import timezone
 
+from resources import clock
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host, HostStatus, ResourceGroup
@@ -49,7 +49,7 @@ def enforce_deadlines() -> None:
     cancel_dependents()
     projects.cancel_of_former_members()
     fail_stranded_conversions()
-    resizing.give_up_late(timezone.now())
+    resizing.give_up_late(clock.now())
 
 
 def requeue_unclaimed() -> None:

@@ -6,9 +6,9 @@ from typing import Final
 
 from celery import shared_task
 from django.core.cache import cache
-from django.utils import timezone
 from redis.exceptions import RedisError
 
+from resources import clock
 from sessions import idle, sweeps
 
 SWEPT_AT: Final = "sessions.swept_at"  # in the cache: Unix seconds, by which `doctor` knows that beat and scheduler run
@@ -25,4 +25,4 @@ def enforce_deadlines() -> None:
 @shared_task
 def enforce_idle_rules() -> None:
     """Warn the owners of idle sessions, and end those that stay idle; see `sessions.idle`."""
-    idle.enforce_idle_rules(timezone.now())
+    idle.enforce_idle_rules(clock.now())

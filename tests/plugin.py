@@ -66,7 +66,7 @@ def _own_folder() -> tuple[Path, int]:
     raise AssertionError("unreachable")
 
 
-def _write_without_care(var_dir: Path) -> None:
+def write_without_care(var_dir: Path) -> None:
     """Let PostgreSQL wait for no disk: nobody needs these data after a crash of the machine."""
     with psycopg.connect(embedded.database_url(var_dir), autocommit=True) as connection:
         for setting in ("fsync", "synchronous_commit", "full_page_writes"):
@@ -84,7 +84,7 @@ def _start_services(config: pytest.Config) -> None:
     config.stash[SERVICES] = var_dir
     postgres.start(var_dir)
     services.start_redis(var_dir)
-    _write_without_care(var_dir)
+    write_without_care(var_dir)
 
 
 def _stop_services(var_dir: Path) -> None:

@@ -1,11 +1,13 @@
 """The database backend, in the module where Django looks for it."""
 
+import time
 from typing import Any, Final
 
 import psycopg
 from django.db.backends.postgresql import base
 
 from gpuplatform.database_silence import server_of
+from resources.clock import shared_clock
 
 ANSWER_SECONDS: Final = 1.0  # for an answer of a server that was silent a moment ago
 
@@ -28,3 +30,12 @@ class DatabaseWrapper(base.DatabaseWrapper):
             if server:
                 server.answers(ANSWER_SECONDS)  # the others need not wait as long
             raise
+
+    def _configure_connection(self, connection: psycopg.Connection[Any]) -> bool:
+        """Set up a new connection, and read the server's clock by it; return whether there is something to commit."""
+        super()._configure_connection(connection)  # type: ignore[misc]  # the stubs lack it
+        asked_at = time.monotonic()
+        row = connection.execute("SELECT clock_timestamp()").fetchone()
+        if row:
+            shared_clock.note(row[0], asked_at)
+        return True

@@ -13,6 +13,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from accounts.models import User
+from resources import clock
 from resources.models import APP_NAME
 from sessions.models.session import SESSION_ID, Session
 
@@ -116,7 +117,7 @@ class ShareLinkQuerySet(models.QuerySet["ShareLink"]):
     def valid(self) -> "ShareLinkQuerySet":
         """Return the links that open their endpoint now, if it is ready."""
         allowed = self.filter(forbids_public_apps("endpoint__session__", is_forbidden=False))
-        return allowed.filter(revoked_at=None, expires_at__gt=timezone.now(), endpoint__session__owner__is_active=True)
+        return allowed.filter(revoked_at=None, expires_at__gt=clock.now(), endpoint__session__owner__is_active=True)
 
 
 class ShareLink(models.Model):

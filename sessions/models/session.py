@@ -14,6 +14,7 @@ from django.utils import timezone
 
 from accounts.models import Membership, Project, ProjectRole, ResourcePolicy, User
 from accounts.policies import PolicyBounds, bounds_of, policies_of
+from resources import clock
 from resources.models import Host, Image, ResourceGroup
 from resources.tiers import Tier, share_tiers
 from sessions import lifecycle, notify
@@ -337,7 +338,7 @@ class Session(models.Model):
         Leaves an event, sets the time stamps, and frees the lease when `target` holds none. Raises StaleSessionError
         when the row has moved meanwhile or the move is not in the table; the object is then as it was.
         """
-        old, now = Status(self.status), timezone.now()
+        old, now = Status(self.status), clock.now()
         changes = {"status": target.value, "reason": reason.value, "detail": detail, "status_at": now, **(fields or {})}
         if old == Status.PENDING:
             changes |= {"eta": None, "eta_reason": "", "claim": None}

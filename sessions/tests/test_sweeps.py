@@ -1,15 +1,20 @@
 """Every state has a way out by itself: the deadlines, just before and just after."""
 
+import time
 from datetime import timedelta
 
 import pytest
 from django.utils import timezone
 from pytest_django import DjangoCaptureOnCommitCallbacks
 
+from resources import clock
+from resources.clock import SharedClock
 from resources.models import Host, HostStatus
+from resources.units import GIB, MIB
 from scheduler.passes import run_pass
 from sessions.lifecycle import IN_CONTAINER, Reason, Status
 from sessions.models import Conversion, Lease, Session
+from sessions.services import LaunchRequest, submit
 from sessions.sweeps import CLAIM_DEADLINE, PREPARE_DEADLINE, enforce_deadlines
 from tests.factories import (
     make_group,
@@ -146,6 +151,26 @@ def test_grace_of_a_lost_host_uses_the_database_clock(monkeypatch: pytest.Monkey
     conversion.refresh_from_db()
     assert now(session)[0] == Status.RUNNING
     assert conversion.is_active
+
+
+@pytest.mark.parametrize("wrong", [timedelta(days=-2), timedelta(days=2)])
+def test_no_deadline_counts_by_the_wrong_clock_of_a_machine(wrong: timedelta, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = timezone.now()
+    shared = SharedClock()
+    shared.note(right, time.monotonic())
+    monkeypatch.setattr(clock, "shared_clock", shared)
+    monkeypatch.setattr(timezone, "now", lambda: right + wrong)
+    group = make_group(pending_timeout=timedelta(days=1), max_lifetime=timedelta(days=1))
+    order = LaunchRequest(image=make_image(), resource_group=group, cpu=1, memory=GIB, shared_memory=64 * MIB, fgpu=0)
+    make_host(group=group)
+    (waiting,) = submit(make_user(), order)
+    running = run_session(resource_group=group)
+    enforce_deadlines()
+    assert now(waiting)[0] == Status.PENDING
+    assert now(running)[0] == Status.RUNNING
+    assert running.started_at
+    assert abs(running.started_at - right) < timedelta(hours=1)
+    assert abs(waiting.created_at - right) < timedelta(hours=1)
 
 
 def test_a_silent_host_is_lost_and_only_then(

@@ -1,0 +1,53 @@
+"""Stories of random faults, told at high speed to the real product: nothing is lost, and what is planted is found."""
+
+import pytest
+
+from tests.virtual import campaign
+from tests.virtual.faults import FaultKind
+from tests.virtual.plants import PLANTS, planted
+from tests.virtual.story import Story, shortest, story_of
+from tests.virtual.verdict import Judge
+from tests.virtual.world import virtual_world
+
+SEEDS = 120
+
+
+def test_a_seed_tells_the_same_story_each_time() -> None:
+    assert story_of(7) == story_of(7)
+    assert len({str(story_of(seed)) for seed in range(100)}) == 100
+
+
+def test_of_a_failing_story_the_shortest_is_found() -> None:
+    needed = {"park", "lose_power"}
+    long = next(story for story in map(story_of, range(10_000)) if needed <= {each.name for each in story.operations})
+    found = shortest(long, lambda story: needed <= {each.name for each in story.operations})
+    assert {each.name for each in found.operations} == needed
+    assert {(each.which, each.amount, each.fault) for each in found.operations} == {(0, 0, None)}
+    assert found.hosts == 1
+
+
+@pytest.mark.long(minutes=1)
+@pytest.mark.django_db(transaction=True)
+def test_no_story_of_faults_loses_or_leaves_anything(capsys: pytest.CaptureFixture[str]) -> None:
+    result = campaign.run(range(SEEDS))
+    with capsys.disabled():
+        print(f"\n{result.as_json()}")  # noqa: T201
+    assert not result.failing
+    assert result.counts["seeds"] == SEEDS
+    assert result.counts["sessions"] > SEEDS
+    assert result.faults.keys() >= {FaultKind.KILLED, FaultKind.DATABASE_ERROR, FaultKind.CUT_OFF}
+
+
+@pytest.mark.long
+@pytest.mark.django_db(transaction=True)
+def test_every_planted_fault_is_found_by_its_story() -> None:
+    with virtual_world() as world:
+
+        def problems(story: Story) -> list[str]:
+            world.reset(story.hosts)
+            return Judge(world).judge(story).problems
+
+        for name, plant in PLANTS.items():
+            assert problems(plant.story) == [], name
+            with planted(name):
+                assert problems(plant.story), name

@@ -1,0 +1,136 @@
+"""Thousands of stories: `python -m tests.virtual.campaign --seeds 20000`; prints one JSON object as its last line."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterable
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+ROOT: Final = Path(__file__).resolve().parent.parent.parent
+MAX_TOLD: Final = 5  # failing stories that are made shorter and printed
+COUNTS: Final = ("seeds", "operations", "sessions", "violations", "lost", "orphans_after_60s", "leaked_leases")
+
+
+@dataclass
+class Result:
+    """What a campaign found."""
+
+    counts: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    failing: list[dict[str, Any]] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it as one object."""
+        figures: dict[str, Any] = {name: self.counts[name] for name in COUNTS}
+        return figures | {"faults": dict(self.faults.most_common()), "failing": self.failing}
+
+
+def run(seeds: Iterable[int], *, max_told: int = MAX_TOLD) -> Result:
+    """Tell the stories of these seeds in this process, on its database."""
+    from tests.virtual.story import Story, shortest, story_of
+    from tests.virtual.verdict import Judge
+    from tests.virtual.world import virtual_world
+
+    result = Result()
+    with virtual_world() as world:
+
+        def problems(story: Story) -> list[str]:
+            world.reset(story.hosts)
+            return Judge(world).judge(story).problems
+
+        for seed in seeds:
+            story = story_of(seed)
+            world.reset(story.hosts)
+            verdict = Judge(world).judge(story)
+            result.counts.update(
+                seeds=1,
+                operations=len(story.operations),
+                sessions=verdict.sessions,
+                violations=len(verdict.violations),
+                lost=len(verdict.lost),
+                orphans_after_60s=len(verdict.orphans),
+                leaked_leases=len(verdict.leaked_leases),
+            )
+            if verdict.problems and len(result.failing) < max_told:
+                found = shortest(story, lambda told: bool(problems(told)))
+                result.failing.append({"seed": seed, "story": str(found), "problems": problems(found)})
+                sys.stderr.write(f"{json.dumps(result.failing[-1], indent=1)}\n")
+        result.faults = world.faults
+    return result
+
+
+def main() -> None:
+    """Run the campaign, in as many processes as asked for."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, default=20_000)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--plant", default="", help="a fault of tests/virtual/plants.py that is to be found")
+    parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    seeds = range(options.first, options.first + options.seeds)
+    if options.part is not None:
+        result = _run_part(seeds[options.part :: options.processes], options.part, options.plant)
+        sys.stdout.write(json.dumps(result.as_json()) + "\n")
+        return
+    begun = time.monotonic()
+    parts = [_start_part(options, number) for number in range(options.processes)]
+    found = [json.loads(part.communicate()[0].splitlines()[-1]) for part in parts]
+    figures = _sum(found) | {"seconds": round(time.monotonic() - begun), "processes": options.processes}
+    sys.stdout.write(json.dumps(figures) + "\n")
+    sys.exit(bool(figures["failing"]))
+
+
+def _start_part(options: argparse.Namespace, number: int) -> "subprocess.Popen[str]":
+    """Start a process that tells every n-th story."""
+    command = [sys.executable, "-m", "tests.virtual.campaign", "--part", str(number)]
+    command += ["--seeds", str(options.seeds), "--first", str(options.first), "--processes", str(options.processes)]
+    command += ["--plant", options.plant]
+    environment = os.environ | {"PYTHONHASHSEED": "0"}  # or a story may go otherwise when it is told again
+    return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
+
+
+def _run_part(seeds: Iterable[int], number: int, plant: str = "") -> Result:
+    """Tell stories on a PostgreSQL of this process's own."""
+    from tests import plugin
+
+    folder = ROOT / "var" / f"virtual-{number}"
+    os.environ.update(plugin.ENVIRONMENT, COMPUTE_VAR_DIR=str(folder), DJANGO_SETTINGS_MODULE="gpuplatform.settings")
+    import django
+    from django.conf import settings
+
+    settings.DEBUG = False  # or each query would be kept
+    settings.DATABASES["default"]["OPTIONS"].pop("pool")
+    settings.DATABASES["default"]["CONN_MAX_AGE"] = None
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+    django.setup()
+    from gpuplatform.bootstrap import services
+    from tests.migrated import make_test_database
+    from tests.virtual.plants import planted
+
+    folder.mkdir(parents=True, exist_ok=True)
+    with services.running(folder, take_over=True, with_redis=False):
+        plugin.write_without_care(folder)
+        make_test_database()
+        with planted(plant) if plant else nullcontext():
+            return run(seeds)
+
+
+def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    faults: Counter[str] = Counter()
+    for part in parts:
+        faults.update(part["faults"])
+    failing = sorted((each for part in parts for each in part["failing"]), key=lambda each: len(each["story"]))
+    figures: dict[str, Any] = {name: sum(part[name] for part in parts) for name in COUNTS}
+    return figures | {"faults": dict(faults.most_common()), "failing": failing}
+
+
+if __name__ == "__main__":
+    main()

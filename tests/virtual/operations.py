@@ -1,0 +1,248 @@
+"""What can happen in a story, each by the product's own functions."""
+
+from datetime import timedelta
+from typing import Any, Final
+
+from hostworker import runner
+from hostworker.runtime.base import ContainerPhase
+from resources import services as hosts
+from resources.models import Gpu, Host
+from resources.units import GIB, MIB
+from sessions import drains, extensions, parking, requeue, resizing, services
+from sessions.lifecycle import Status
+from sessions.models import Session
+from sessions.resizing import SessionSize
+from tests.virtual.clock import NO_TIME
+from tests.virtual.faults import Fault
+from tests.virtual.machines import VirtualHost
+from tests.virtual.story import Operation
+from tests.virtual.world import HOUR, MINUTE, TIME_LIMIT, World
+
+SPANS: Final = (
+    *(timedelta(seconds=seconds) for seconds in (1, 4, 8, 15, 25, 35, 70, 130)),
+    *(4 * MINUTE, 6 * MINUTE, 11 * MINUTE, 32 * MINUTE, 75 * MINUTE),
+)
+SKEWS: Final = (3 * MINUTE, -3 * MINUTE, 3 * HOUR, -3 * HOUR, NO_TIME, -30 * HOUR, 30 * HOUR)
+MEANWHILE: Final = ("terminate", "force_end", "park", "sweep", "resize", "requeue", "pass_time", "run_pass")
+
+
+class Teller:
+    """Tells a story to a world, and notes what must not surprise in the end."""
+
+    def __init__(self, world: World) -> None:
+        """Begin with the world as it was reset."""
+        self.world = world
+        self.submitted: list[str] = []
+        self.asked: set[tuple[str, str]] = set()  # (session, what was asked for)
+        self.has_lost_files = False
+
+    def tell(self, operation: Operation) -> None:
+        """Have it happen."""
+        act = Operation(MEANWHILE[operation.amount % len(MEANWHILE)], operation.which, operation.amount // 8)
+        self.world.steps.meanwhile = lambda: self._happen(act)
+        self._happen(operation)
+
+    def _happen(self, operation: Operation) -> None:
+        getattr(self, operation.name)(operation.which, operation.amount, operation.fault)
+
+    # How it goes on
+
+    def submit(self, which: int, amount: int, fault: Fault | None) -> None:
+        order = services.LaunchRequest(
+            image=self.world.image,
+            resource_group=self.world.groups[which // 7 % len(self.world.groups)],
+            other_groups=self.world.groups[1:] if which % 5 == 0 else (),
+            cpu=1 + amount % 3,
+            memory=(1 + which % 3) * GIB,
+            shared_memory=64 * MIB,
+            fgpu=(0, 500, 1000, 2000, 1500, 500)[amount // 3 % 6],
+            name=f"session-{len(self.submitted)}-{self.world.steps_told}",
+            count=1 + (amount % 4 == 0),
+            command="true" if which % 3 == 0 else "",
+            time_limit=TIME_LIMIT if which % 3 == 0 else None,
+            is_preemptible=amount // 2 % 3 == 0,
+            priority=10 + 10 * (amount // 5 % 2),
+            depends_on=list(Session.objects.filter(pk__in=self.submitted[-1:])) if which % 11 == 0 else (),
+        )
+        self._of_web(self._submit, self.world.users[which % 2], order, fault=fault)
+
+    def _submit(self, owner: Any, order: services.LaunchRequest) -> None:
+        self.submitted += [session.pk for session in services.submit(owner, order)]
+
+    def run_pass(self, which: int, amount: int, fault: Fault | None) -> None:
+        self.world.run_pass(which, fault)
+
+    def deliver(self, which: int, amount: int, fault: Fault | None) -> None:
+        for host in self.world.hosts:
+            self.world.deliver(host, which, fault)
+
+    def pull(self, which: int, amount: int, fault: Fault | None) -> None:
+        self.world.pull(self._host(which), fault)
+
+    def go_on(self, which: int, amount: int, fault: Fault | None) -> None:
+        """Let a host do all that it has to; the first thing with the fault."""
+        host = self._host(which)
+        self.world.deliver(host, amount, fault)
+        self.world.work_off(host)
+
+    def reconcile(self, which: int, amount: int, fault: Fault | None) -> None:
+        self.world.reconcile(self._host(which), fault)
+
+    def sweep(self, which: int, amount: int, fault: Fault | None) -> None:
+        self.world.sweep(which, fault)
+
+    def pass_time(self, which: int, amount: int, fault: Fault | None) -> None:
+        self.world.advance(SPANS[which % len(SPANS)])
+        if amount % 2:
+            self.world.sweep()
+
+    # What people do
+
+    def terminate(self, which: int, amount: int, fault: Fault | None) -> None:
+        if session := self._session(which):
+            self.asked.add((session.pk, "end"))
+            self._of_web(services.terminate, session, fault=fault, actor=self._person(session, amount))
+
+    def force_end(self, which: int, amount: int, fault: Fault | None) -> None:
+        if session := self._session(which):
+            self.asked.add((session.pk, "end"))
+            self._of_web(services.force_end, session, fault=fault, actor=self.world.admin)
+
+    def extend(self, which: int, amount: int, fault: Fault | None) -> None:
+        if session := self._session(which, Status.RUNNING):
+            self._of_web(extensions.extend, session.pk, 10 * MINUTE, fault=fault, actor=self._person(session, amount))
+
+    def resize(self, which: int, amount: int, fault: Fault | None) -> None:
+        if session := self._session(which, Status.RUNNING):
+            size = SessionSize(
+                cpu=1 + amount % 4, memory=(1 + which % 4) * GIB, fgpu=session.fgpu and 250 + amount % 6 * 250
+            )
+            self._of_web(resizing.resize, session, size, fault=fault, actor=self.world.admin)
+
+    def park(self, which: int, amount: int, fault: Fault | None) -> None:
+        if session := self._session(which, Status.RUNNING):
+            self.asked.add((session.pk, "park"))
+            self._of_web(parking.park, session, fault=fault, actor=session.owner)
+
+    def resume(self, which: int, amount: int, fault: Fault | None) -> None:
+        if session := self._session(which, Status.PARKED):
+            self._of_web(parking.resume, session, fault=fault, actor=session.owner)
+
+    def requeue(self, which: int, amount: int, fault: Fault | None) -> None:
+        if session := self._session(which):
+            self.asked.add((session.pk, "requeue"))
+            self._of_web(requeue.requeue, session, fault=fault, actor=self.world.admin)
+
+    def cordon(self, which: int, amount: int, fault: Fault | None) -> None:
+        rows = Host.objects.filter(pk=self._host(which).row.pk)
+        self._of_web(hosts.cordon, rows, fault=fault, cordoned=amount % 3 == 0)
+
+    def drain(self, which: int, amount: int, fault: Fault | None) -> None:
+        host = Host.objects.get(pk=self._host(which).row.pk)
+        end = None if amount % 3 == 0 else self.world.clock.now + amount % 20 * MINUTE
+        self.asked.add((host.name, "drain"))
+        self._of_web(drains.drain, host, fault=fault, end_at=end, reason="", actor=self.world.admin)
+
+    def pull_gpu(self, which: int, amount: int, fault: Fault | None) -> None:
+        Gpu.objects.filter(host=self._host(which).row, index=0).update(is_present=amount % 2)
+
+    # What happens to messages, containers, hosts and clocks
+
+    def lose_message(self, which: int, amount: int, fault: Fault | None) -> None:
+        if queue := self._host(which).queue:
+            queue.pop(amount % len(queue))
+
+    def repeat_message(self, which: int, amount: int, fault: Fault | None) -> None:
+        self.world.deliver(self._host(which), amount, fault, stays=True)
+
+    def end_container(self, which: int, amount: int, fault: Fault | None) -> None:
+        """Let a container end; most times the worker hears of it."""
+        host = self._host(which)
+        running = [key for key, phase in host.runtime.states().items() if phase is ContainerPhase.RUNNING]
+        if running:
+            key = running[amount % len(running)]
+            self.asked.add((key[0], "exit"))
+            host.runtime.end(*key, exit_code=amount % 2, out_of_memory=amount % 3 == 0)
+            if amount % 4:
+                self.world.act_on_host(host, self._note_exit, host, key, fault=fault)
+
+    def _note_exit(self, host: VirtualHost, key: tuple[str, int]) -> None:
+        for state in host.runtime.containers():
+            if (state.session, state.attempt) == key:
+                runner.note_exit(host.runtime, state)
+
+    def lose_container(self, which: int, amount: int, fault: Fault | None) -> None:
+        host = self._host(which)
+        if keys := list(host.runtime.states()):
+            key = keys[amount % len(keys)]
+            self.asked.add((key[0], "lose"))
+            host.runtime.lose_container(*key)
+
+    def need_image(self, which: int, amount: int, fault: Fault | None) -> None:
+        """Take the image from a host, which gets it again unless the registry has lost it too."""
+        can_pull = amount % 4 != 0
+        if not can_pull:
+            self.asked.add(("", "no image"))
+        self._host(which).runtime.remove_image(self.world.image.reference, can_pull=can_pull)
+
+    def cut_off(self, which: int, amount: int, fault: Fault | None) -> None:
+        self.world.cut_off(self._host(which))
+
+    def lose_host(self, which: int, amount: int, fault: Fault | None) -> None:
+        """Have a host leave for ever, with its containers."""
+        self._host(which).is_gone = True
+        self.world.cut_off(self._host(which))
+
+    def return_host(self, which: int, amount: int, fault: Fault | None) -> None:
+        self.world.bring_back(self._host(which))
+
+    def lose_power(self, which: int, amount: int, fault: Fault | None) -> None:
+        self._note_exits(self._host(which))
+        self.world.lose_power(self._host(which))
+
+    def kill_worker(self, which: int, amount: int, fault: Fault | None) -> None:
+        self.world.kill_worker(self._host(which))
+
+    def stop_engine(self, which: int, amount: int, fault: Fault | None) -> None:
+        """Have an engine away; every other time its containers end by that."""
+        host = self._host(which)
+        host.runtime.is_down = True
+        if amount % 2:
+            self._note_exits(host)
+            self.world.stop_containers(host)
+
+    def start_engine(self, which: int, amount: int, fault: Fault | None) -> None:
+        self._host(which).runtime.is_down = False
+
+    def restart_scheduler(self, which: int, amount: int, fault: Fault | None) -> None:
+        self.world.schedulers[which % 2].restart()
+
+    def set_clock(self, which: int, amount: int, fault: Fault | None) -> None:
+        processes = [*self.world.hosts, *self.world.schedulers, self.world.web]
+        processes[which % len(processes)].skew = SKEWS[amount % len(SKEWS)]
+
+    def _of_web(self, do: Any, *arguments: Any, fault: Fault | None, **named: Any) -> None:
+        def request() -> None:
+            do(*arguments, **named)
+
+        request.__name__ = do.__name__
+        self.world.act(self.world.web, request, fault=fault)
+
+    def _note_exits(self, host: VirtualHost) -> None:
+        self.asked |= {(key[0], "exit") for key in host.runtime.states()}
+
+    def _host(self, which: int) -> VirtualHost:
+        return self.world.hosts[which % len(self.world.hosts)]
+
+    def _session(self, which: int, status: Status | None = None) -> Session | None:
+        """Return one of the sessions, ended ones included; one of this status if there is any."""
+        if not self.submitted:
+            return None
+        related = ("owner__policy", "host", "parked_on", "image", "resource_group")
+        sessions = Session.objects.select_related(*related)
+        if status and (found := list(sessions.filter(status=status).order_by("pk"))):
+            return found[which % len(found)]
+        return sessions.get(pk=self.submitted[which % len(self.submitted)])
+
+    def _person(self, session: Session, amount: int) -> Any:
+        return self.world.admin if amount % 3 == 0 else session.owner

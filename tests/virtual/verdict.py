@@ -1,0 +1,239 @@
+"""What must hold of a story: while it is told, a minute after its last fault, and once all deadlines are over."""
+
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Final
+
+from django.db import connection
+
+from hostworker import parking, runner
+from hostworker.runtime.base import ContainerPhase
+from sessions.lifecycle import FINAL, HOSTED, Kind, Reason, Status
+from sessions.models import Lease, Session
+from tests.invariants import broken_invariants
+from tests.virtual.clock import NO_TIME
+from tests.virtual.machines import VirtualHost
+from tests.virtual.operations import Teller
+from tests.virtual.story import Story
+from tests.virtual.world import (
+    GROUP_LIFETIME,
+    HOUR,
+    LOSS_GRACE,
+    MAX_LIFETIME,
+    ROUND,
+    TIME_LIMIT,
+    WAIT_LIMIT,
+    World,
+)
+
+ROUNDS: Final = 6  # of ten seconds: a minute in which the platform settles
+SLACK: Final = timedelta(seconds=30)  # by which a deadline is enforced late, and clocks are compared
+START_ALLOWANCE: Final = timedelta(minutes=5)  # of the resource groups, by default
+SETTLED: Final = frozenset({Status.PENDING, Status.RUNNING, Status.PARKED, *FINAL})
+BY_PEOPLE: Final = {
+    Reason.USER_REQUEST: "end",
+    Reason.ADMIN_REQUEST: "end",
+    Reason.CONTAINER_EXITED: "exit",
+    Reason.OUT_OF_MEMORY: "exit",
+    Reason.REQUEUED: "requeue",
+}
+ENDS: Final = frozenset({*FINAL, Status.TERMINATING})
+
+
+@dataclass
+class Verdict:
+    """What was found wrong, in words, by kind."""
+
+    violations: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    orphans: list[str] = field(default_factory=list)
+    leaked_leases: list[str] = field(default_factory=list)
+    sessions: int = 0
+
+    @property
+    def problems(self) -> list[str]:
+        """All of them."""
+        return [*self.violations, *self.lost, *self.orphans, *self.leaked_leases]
+
+
+class Judge:
+    """Watches a story in a world."""
+
+    def __init__(self, world: World) -> None:
+        """Begin with the world as it was reset."""
+        self.world = world
+        self.teller = Teller(world)
+        self.verdict = Verdict()
+        self._last_event = 0
+        self._since: dict[str, tuple[str, datetime]] = {}  # status of each session, and when it truly entered it
+        self._started: dict[str, datetime] = {}  # when a session truly began to run or to be placed
+        self._faulty = False
+
+    def judge(self, story: Story) -> Verdict:
+        """Tell the story, leave the platform alone, and return what is wrong."""
+        for number, operation in enumerate(story.operations):
+            self.world.steps_told = number
+            self.teller.tell(operation)
+            self._look()
+        self._invariants("at the end of the story")
+        self._calm_down()
+        self._settle()
+        self._after_a_minute()
+        self._wait_for_deadlines()
+        self.verdict.violations += self.world.errors
+        self.verdict.sessions = len(self.teller.submitted)
+        return self.verdict
+
+    def _calm_down(self) -> None:
+        """End all faults that go on by themselves; clocks stay as they are."""
+        for host in self.world.hosts:
+            host.runtime.is_down = False
+            if host.silent_since:
+                self.world.bring_back(host)
+
+    def _settle(self) -> None:
+        for _ in range(ROUNDS):
+            self.world.round()
+            self._look()
+            if not Session.objects.exclude(status__in=SETTLED).exists() and not any(
+                host.queue or host.pulls for host in self.world.hosts
+            ):
+                break
+
+    def _after_a_minute(self) -> None:
+        self._invariants("a minute later")
+        rows = {row.pk: row for row in Session.objects.all()}
+        if missing := set(self.teller.submitted) - set(rows):
+            self.verdict.lost.append(f"sessions are gone: {sorted(missing)}")
+        seen: set[str] = set()
+        gone = {host.row.pk for host in self.world.hosts if host.is_gone}
+        for host in self.world.hosts:
+            for (pk, attempt), phase in () if host.is_gone else host.runtime.states().items():
+                row = rows.get(pk)
+                if row is None or (row.host_id, row.attempt, row.status in HOSTED) != (host.row.pk, attempt, True):
+                    self.verdict.orphans.append(f"{phase} container of {pk}, {row and row.status} on {host.name}")
+                elif phase is ContainerPhase.RUNNING:
+                    seen.add(pk)
+                    self._check_spec(row, host)
+        for row in rows.values():
+            if row.host_id not in gone:
+                self._check_settled(row, is_seen=row.pk in seen)
+
+    def _check_spec(self, row: Session, host: VirtualHost) -> None:
+        spec = host.runtime.spec(row.pk, row.attempt)
+        if spec and not row.resize:
+            has = spec.cpu, spec.memory_bytes, sum(gpu.share_milli for gpu in spec.gpus)
+            holds = row.cpu, row.memory, row.fgpu
+            if any(mine > held for mine, held in zip(has, holds, strict=True)):
+                self.verdict.violations.append(f"the container of {row.pk} has {has}, the session holds {holds}")
+
+    def _check_settled(self, row: Session, *, is_seen: bool) -> None:
+        if row.status == Status.RUNNING and not is_seen:
+            self.verdict.violations.append(f"{row.pk} is RUNNING without a container")
+        if row.status not in SETTLED:
+            self.verdict.violations.append(f"{row.pk} is still {row.status} after a minute")
+        if row.status == Status.RUNNING:
+            if row.resize:
+                self.verdict.violations.append(f"{row.pk} is still being resized after a minute")
+            elapsed = self.world.clock.now - self._started[row.pk]
+            if elapsed > self._limit(row) + row.extension + SLACK:
+                self.verdict.violations.append(f"{row.pk} runs {elapsed}, past its limit of {self._limit(row)}")
+
+    def _wait_for_deadlines(self) -> None:
+        """Let more time pass than anything may take: then all has ended, and nothing is left."""
+        for by in (WAIT_LIMIT + HOUR, ROUND, ROUND, WAIT_LIMIT + HOUR, ROUND):
+            if not Session.objects.exclude(status__in=FINAL).exists():
+                break
+            self.world.round(by)
+            self._look()
+        self.world.work()
+        for host in self.world.hosts:
+            if host.is_gone:
+                continue
+            if host.runtime.saved_keys():
+                self.world.act_on_host(host, parking.clear_saved, host.runtime, host.row, fault=None)
+            if left := [*host.runtime.states(), *host.runtime.saved_keys()]:
+                self.verdict.orphans.append(f"{host.name} still has {left} in the end")
+        self._invariants("in the end")
+        if leases := list(Lease.objects.values_list("session_id", flat=True)):
+            self.verdict.leaked_leases.append(f"leases are left: {leases}")
+        for row in Session.objects.exclude(status__in=FINAL):
+            self.verdict.violations.append(f"{row.pk} is {row.status} for ever ({row.reason})")
+        if runner._preparing:
+            self.verdict.violations.append(f"still preparing {runner._preparing}")
+            runner._preparing.clear()
+
+    def _invariants(self, when: str) -> None:
+        self.verdict.violations += [f"{when}: {text}" for text in broken_invariants()]
+
+    def _look(self) -> None:
+        """Check that whatever has happened to sessions since the last look has a reason in the story."""
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT id, session_id, old_status, new_status, reason FROM compute_sessionevent"
+                " WHERE id > %s AND old_status <> new_status ORDER BY id",
+                [self._last_event],
+            )
+            events = cursor.fetchall()
+        for number, pk, old, new, reason in events:
+            self._last_event = number
+            is_end = new in ENDS or (new == Status.PENDING and old)
+            if is_end and (problem := self._unexplained(pk, Status(old), Reason(reason))):
+                self.verdict.lost.append(f"{pk}: {old} -> {new} ({reason}): {problem}")
+            self._since[pk] = new, self.world.clock.now
+            if new == Status.SCHEDULED:  # its limits count from then at the latest
+                self._started[pk] = self.world.clock.now + START_ALLOWANCE
+            if new == Status.RUNNING:
+                self._started[pk] = min(self._started[pk], self.world.clock.now)
+        self._killed()
+
+    def _killed(self) -> None:
+        for host in self.world.hosts:
+            for pk, attempt in host.runtime.killed:
+                row = Session.objects.filter(pk=pk, attempt=attempt, host=host.row).first()
+                if row and row.status == Status.RUNNING:
+                    self.verdict.lost.append(f"the container of {pk} was ended while it is RUNNING")
+            host.runtime.killed.clear()
+
+    def _unexplained(self, pk: str, old: Status, reason: Reason) -> str:
+        """Return why this end, or return to the queue, has no cause; "" if it has one."""
+        if old == Status.TERMINATING:  # its cause was looked at when it was stopped
+            return ""
+        if reason in BY_PEOPLE:
+            return "" if (pk, BY_PEOPLE[reason]) in self.teller.asked else "nobody asked for it"
+        if reason == Reason.CONTAINER_LOST:
+            return "" if (pk, "lose") in self.teller.asked else "nobody removed its container"
+        row = Session.objects.select_related("owner__policy", "host").get(pk=pk)
+        in_state = self.world.clock.now - self._since[pk][1]
+        ran = self.world.clock.now - self._started.get(pk, self.world.clock.now)
+        least = {
+            Reason.LIFETIME: self._limit(row) - SLACK,
+            Reason.TIME_LIMIT: self._limit(row) - SLACK,
+            Reason.START_TIMEOUT: timedelta(minutes=31) - SLACK,
+        }
+        if reason in (Reason.LIFETIME, Reason.TIME_LIMIT):
+            return "" if ran >= least[reason] + row.extension else f"it had run {ran}"
+        return self._unexplained_by_platform(row, old, reason, in_state)
+
+    def _unexplained_by_platform(self, row: Session, old: Status, reason: Reason, in_state: timedelta) -> str:
+        silence = max(self._silence(host.longest_silence, host.silent_since) for host in self.world.hosts)
+        is_explained = {
+            Reason.HOST_LOST: silence >= LOSS_GRACE,
+            Reason.CLAIM_TIMEOUT: in_state >= timedelta(seconds=30) - SLACK / 30 or silence >= timedelta(seconds=20),
+            Reason.PENDING_TIMEOUT: in_state >= WAIT_LIMIT - SLACK,
+            Reason.PARK_TIMEOUT: in_state >= WAIT_LIMIT - SLACK,
+            Reason.PREEMPTED: row.is_preemptible,
+            Reason.DEPENDENCY_FAILED: row.depends_on.exists(),
+        }.get(reason, True)
+        return "" if is_explained else f"after {in_state} {old}, hosts silent for {silence} at most"
+
+    def _silence(self, longest: timedelta, since: datetime | None) -> timedelta:
+        return max(longest, self.world.clock.now - since if since else NO_TIME)
+
+    def _limit(self, row: Session) -> timedelta:
+        limits = [GROUP_LIFETIME]
+        if row.owner_id == self.world.users[0].pk:
+            limits.append(MAX_LIFETIME)
+        if row.kind == Kind.BATCH:
+            limits.append(TIME_LIMIT)
+        return min(limits)
