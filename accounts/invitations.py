@@ -4,6 +4,7 @@ import logging
 import secrets
 from collections.abc import Iterable
 from datetime import timedelta
+from functools import partial
 from hashlib import sha256
 from typing import Final
 
@@ -47,7 +48,7 @@ def invite(email: str, *, policy: ResourcePolicy, project: Project | None, by: U
         )
         made.append(invitation)
     link = mail.public_address(reverse("accounts:invitation", args=[token]))
-    mail.send_soon(_message(invitation, link))
+    transaction.on_commit(partial(mail.send_soon, _message(invitation, link)))
     logger.info("user %s: invited %s", by.pk, email)
     return invitation, link
 

@@ -34,7 +34,7 @@ from sessions.admin_api import ForceEndView, IdleRuleViewSet, RequeueView, UserA
 from sessions.api import LimitsView, SessionViewSet
 from sessions.conversion_api import PrivateImageViewSet
 from sessions.host_api import HostDrainView
-from sessions.project_api import ProjectMemberViewSet, ProjectViewSet
+from sessions.project_api import ProjectInvitationViewSet, ProjectMemberViewSet, ProjectViewSet
 from sessions.usage_api import UsageView
 from webhooks.api import WebhookDeliveryViewSet, WebhookViewSet
 
@@ -63,6 +63,9 @@ router.register("presets", PresetViewSet)
 router.register("private-images", PrivateImageViewSet, basename="private-image")
 router.register("projects", ProjectViewSet)
 router.register(r"projects/(?P<project_pk>[0-9]{1,18})/members", ProjectMemberViewSet, basename="project-member")
+router.register(
+    r"projects/(?P<project_pk>[0-9]{1,18})/invitations", ProjectInvitationViewSet, basename="project-invitation"
+)
 router.register("resource-groups", ResourceGroupViewSet)
 router.register("sessions", SessionViewSet)
 router.register("ssh-keys", SshKeyViewSet)

@@ -58,6 +58,7 @@ EXAMPLES: Final[dict[str, Any]] = {  # by operation id
     "me_password_create": {"password": "...", "new_password": "..."},
     "notifications_preferences_update": [{"kind": "ENDED", "on_page": True, "in_browser": False, "by_email": True}],
     "projects_create": {"name": "vision", "description": "Image models", "resource_groups": ["a100"]},
+    "projects_invitations_create": {"email": "ada@example.org"},
     "projects_members_create": {"email": "ada@example.org", "role": "manager"},
     "projects_members_partial_update": {"role": "member"},
     "projects_partial_update": {"share_weight": 200},

@@ -15,7 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from accounts.api import user_of
-from accounts.models import Membership, Project, ProjectRole, ResourcePolicy, User
+from accounts.models import AccountInvitation, Membership, Project, ProjectRole, ResourcePolicy, User
 from accounts.policy_models import DEFAULT_WEIGHT
 from accounts.project_models import PROJECT_NAME
 from accounts.serializers import StrictSerializer
@@ -125,6 +125,21 @@ class RoleBody(StrictSerializer):
     """What a member becomes."""
 
     role = serializers.ChoiceField(choices=ROLES)
+
+
+class ProjectInvitationSerializer(serializers.ModelSerializer[AccountInvitation]):
+    """An invitation to a project, without its link, which is mailed to the address alone."""
+
+    class Meta:
+        model = AccountInvitation
+        fields = ("id", "email", "created_at", "expires_at")
+        read_only_fields = fields
+
+
+class NewProjectInvitationBody(StrictSerializer):
+    """Whom to invite."""
+
+    email = serializers.EmailField(max_length=254, help_text="Of somebody without an account")
 
 
 class ProjectViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, ApiViewSet[Project]):
@@ -238,12 +253,45 @@ class ProjectMemberViewSet(ListModelMixin, DestroyModelMixin, ApiViewSet[Members
         projects.remove_member(instance, actor=user)
 
     def _managed(self, request: Request) -> Project:
-        """Return the project. Raises PermissionDenied for a member, and Http404 for others."""
-        visible = Project.objects.visible_to(user_of(request))
-        project = get_object_or_404(visible, pk=self.kwargs["project_pk"])
-        if not Project.objects.managed_by(user_of(request)).filter(pk=project.pk).exists():
-            raise PermissionDenied
-        return project
+        return _managed(request, self.kwargs["project_pk"])
+
+
+class ProjectInvitationViewSet(ListModelMixin, DestroyModelMixin, ApiViewSet[AccountInvitation]):
+    """Open invitations to a project, for its managers and superadmins."""
+
+    queryset = AccountInvitation.objects.all()
+    serializer_class = ProjectInvitationSerializer
+    lookup_value_regex = "[0-9]{1,18}"
+
+    def get_queryset(self) -> QuerySet[AccountInvitation]:
+        """Return the invitations to the project of the address, if the caller manages it."""
+        if getattr(self, "swagger_fake_view", False):
+            return AccountInvitation.objects.none()
+        return projects.open_invitations(_managed(self.request, self.kwargs["project_pk"]))
+
+    @extend_schema(request=NewProjectInvitationBody, responses={201: ProjectInvitationSerializer})
+    def create(self, request: Request, project_pk: str) -> Response:
+        """Mail an address a link, by which its reader makes an account and becomes a member; a former one is void."""
+        project = _managed(request, project_pk)
+        body = NewProjectInvitationBody(data=request.data)
+        body.is_valid(raise_exception=True)
+        try:
+            made = projects.invite(project, body.validated_data["email"], actor=user_of(request))
+        except RejectedError as error:
+            raise ValidationError(error.errors) from error
+        return Response(ProjectInvitationSerializer(made).data, status=status.HTTP_201_CREATED)
+
+    def perform_destroy(self, instance: AccountInvitation) -> None:
+        """Withdraw the invitation: its link is void."""
+        projects.withdraw_invitation(instance, actor=user_of(self.request))
+
+
+def _managed(request: Request, project_pk: str) -> Project:
+    """Return the project. Raises PermissionDenied for a member, and Http404 for others."""
+    project = get_object_or_404(Project.objects.visible_to(user_of(request)), pk=project_pk)
+    if not Project.objects.managed_by(user_of(request)).filter(pk=project.pk).exists():
+        raise PermissionDenied
+    return project
 
 
 def _superadmin(request: Request) -> User:

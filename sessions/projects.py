@@ -5,11 +5,13 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from django.core.exceptions import ValidationError
-from django.db.models import Exists, OuterRef, ProtectedError
+from django.db import transaction
+from django.db.models import Exists, OuterRef, ProtectedError, QuerySet
+from django.utils import timezone
 from django.utils.translation import gettext as _
 
-from accounts import audit
-from accounts.models import Membership, Project, ProjectRole, User
+from accounts import audit, invitations
+from accounts.models import AccountInvitation, Membership, Project, ProjectRole, ResourcePolicy, User
 from resources.kick import kick_scheduler
 from resources.models import ResourceGroup
 from sessions import notify, services
@@ -20,6 +22,7 @@ from sessions.models import Session
 logger = logging.getLogger(__name__)
 
 MAX_MEMBERS: Final = 1000  # of one project
+MAX_INVITED: Final = 100  # addresses to one project that have not accepted yet
 SETTINGS: Final = ("name", "description", "policy", "share_weight", "is_active")
 
 
@@ -94,6 +97,40 @@ def remove_member(membership: Membership, *, actor: User) -> None:
         notify.account_changed(user_id)
     cancel_of_former_members(project)
     logger.info("project %s: user %s removed", project.pk, user_id)
+
+
+def open_invitations(project: Project) -> QuerySet[AccountInvitation]:
+    """Return the invitations to a project that can still be accepted."""
+    found = AccountInvitation.objects.filter(project=project, accepted_at=None, expires_at__gt=timezone.now())
+    return found.order_by("email")
+
+
+def invite(project: Project, email: str, *, actor: User) -> AccountInvitation:
+    """Mail an address without an account a link, by which its reader makes one and becomes a member; return it.
+
+    A new account has the default policy. An address that is invited to this project already gets a new link. The
+    link is not returned: whoever has it speaks for the address. Raises RejectedError (`email`).
+    """
+    with transaction.atomic():
+        Project.objects.select_for_update(no_key=True).get(pk=project.pk)  # one addition at a time
+        former = invitations.pending_for(email)
+        if former is not None and former.project_id != project.pk:
+            raise RejectedError({"email": _("This address is invited already, but not to this project.")})
+        if former is None and open_invitations(project).count() >= MAX_INVITED:
+            text = _("At most %(count)d addresses can be invited at a time.")
+            raise RejectedError({"email": text % {"count": MAX_INVITED}})
+        policy = former.policy if former else ResourcePolicy.default()
+        try:
+            made, _link = invitations.invite(email, policy=policy, project=project, by=actor)
+        except invitations.InvitationError as error:
+            raise RejectedError({"email": str(error)}) from error
+    return made
+
+
+def withdraw_invitation(invitation: AccountInvitation, *, actor: User) -> None:
+    """Delete an invitation: its link is void."""
+    with audit.act(actor, "withdraw invitation", invitation):
+        invitation.delete()
 
 
 def cancel_of_former_members(project: Project | None = None) -> None:

@@ -24,6 +24,7 @@ from accounts.models import ApiToken, SshKey, User
 from folders import services as folder_services
 from folders import storage
 from notifications.models import Notification
+from sessions import projects
 from sessions.models import Conversion
 from tests.factories import make_endpoint, make_host, make_image, make_project, make_root, make_user, run_session
 from webhooks import services as webhook_services
@@ -58,6 +59,7 @@ class World:
         }
         project = make_project(owner, member, managers=[manager])
         membership = project.memberships.get(user=member)
+        invitation = projects.invite(project, "kim@example.org", actor=manager)
         host = make_host()
         session = run_session(host=host, owner=owner, project=project)
         make_endpoint(session, app="jupyter")
@@ -79,9 +81,11 @@ class World:
             **{"webhookdelivery-pk": delivery.pk},
             **{"project_id": project.pk, "project-pk": project.pk, "project_pk": project.pk},
             **{"member_id": membership.pk, "project-member-pk": membership.pk},
+            **{"invitation_id": invitation.pk, "project-invitation-pk": invitation.pk},
             **{
                 "image-pk": image.pk,
                 "admin-pk": "999999999",
+                "accountinvitation-pk": "999999999",
                 "admin-id": token.uid,
                 "upload_id": token.uid,
                 "announcement_id": "999999999",
@@ -154,7 +158,7 @@ def test_every_address_has_a_row_in_the_access_matrix() -> None:
 
 
 @pytest.mark.long
-def test_each_kind_of_user_is_let_in_where_the_matrix_says(tmp_path: Path, settings: Settings) -> None:
+def test_each_kind_of_user_is_let_in_by_the_matrix(tmp_path: Path, settings: Settings) -> None:
     settings.COMPUTE_API_REQUESTS_PER_MINUTE = 100_000
     world = World(tmp_path)
     pages, apis = {}, {}

@@ -2,6 +2,7 @@
 
 import re
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.core import mail
@@ -34,10 +35,13 @@ def admin() -> User:
 
 
 @pytest.fixture
-def link(admin: User) -> str:
+def link(admin: User, django_capture_on_commit_callbacks: Any) -> str:
     """The path of a link that was mailed to mina@example.org, whose account will be under the policy `students`."""
     policy = make_policy(name="students")
-    invitations.invite("Mina@example.org", policy=policy, project=Project.objects.create(name="vision"), by=admin)
+    project = Project.objects.create(name="vision")
+    with django_capture_on_commit_callbacks(execute=True):
+        invitations.invite("Mina@example.org", policy=policy, project=project, by=admin)
+        assert not mail.outbox, "nothing is sent before the commit"
     return mailed()
 
 
@@ -75,13 +79,15 @@ def test_a_weak_password_is_refused(link: str, client: Client) -> None:
     assert not User.objects.filter(email="mina@example.org").exists()
 
 
-def test_expired_withdrawn_and_replaced_ones_are_refused(link: str, admin: User, client: Client) -> None:
+def test_expired_withdrawn_and_replaced_ones_are_refused(
+    link: str, admin: User, client: Client, django_capture_on_commit_callbacks: Any
+) -> None:
     invitation = AccountInvitation.objects.get()
     AccountInvitation.objects.update(expires_at=timezone.now() - timedelta(seconds=1))
     assert client.get(link).status_code == 404
-    browser_of(admin).post(
-        "/admin/accounts/accountinvitation/", {"action": "send_again", "_selected_action": [invitation.pk]}
-    )
+    body = {"action": "send_again", "_selected_action": [invitation.pk]}
+    with django_capture_on_commit_callbacks(execute=True):
+        browser_of(admin).post("/admin/accounts/accountinvitation/", body)
     newer = mailed()
     assert client.get(link).status_code == 404
     assert client.get(newer).status_code == 200
@@ -109,14 +115,15 @@ def test_its_link_is_stored_nowhere(link: str) -> None:
     assert token not in str(list(AccountInvitation.objects.values()))
 
 
-def test_the_administration_invites_many(admin: User) -> None:
+def test_the_administration_invites_many(admin: User, django_capture_on_commit_callbacks: Any) -> None:
     browser, page = browser_of(admin), "/admin/accounts/accountinvitation/add/"
     form = {"policy": ResourcePolicy.default().pk, "project": "", "addresses": "one@example.org\nTWO@example.org\n"}
     refused = browser.post(page, form | {"addresses": f"one@example.org\nnone\n{admin.email}"})
     assert "none is not an e-mail address." in refused.content.decode()
     assert f"{admin.email} has an account already." in refused.content.decode()
     assert not mail.outbox
-    assert browser.post(page, form).status_code == 302
+    with django_capture_on_commit_callbacks(execute=True):
+        assert browser.post(page, form).status_code == 302
     assert sorted(message.to[0] for message in mail.outbox) == ["one@example.org", "two@example.org"]
     assert "two@example.org" in text_of(browser, "/admin/accounts/accountinvitation/")
 

@@ -1,10 +1,10 @@
-"""The form by which managers choose the members of a project."""
+"""The form by which managers choose the members of a project, and invite others."""
 
 from django import forms
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from accounts.models import Membership, Project, ProjectRole, User
+from accounts.models import AccountInvitation, Membership, Project, ProjectRole, User
 from sessions import projects
 from sessions.errors import RejectedError
 
@@ -20,7 +20,6 @@ class NewMemberForm(forms.Form):
     email = forms.EmailField(
         label=gettext_lazy("E-mail address"),
         max_length=254,
-        help_text=gettext_lazy("Of somebody with an account here"),
         widget=forms.EmailInput(attrs={"class": "form-control", "autocomplete": "off"}),
     )
     role = forms.ChoiceField(
@@ -28,15 +27,27 @@ class NewMemberForm(forms.Form):
         choices=list(ROLE_LABELS.items()),
         widget=forms.Select(attrs={"class": "form-select"}),
     )
+    invites = forms.BooleanField(
+        label=gettext_lazy("Invite them if they have no account"),
+        required=False,
+        help_text=gettext_lazy("They get a link by mail, which makes an account and is good for a week."),
+        widget=forms.CheckboxInput(attrs={"class": "form-check-input"}),
+    )
 
-    def save(self, project: Project, actor: User) -> Membership | None:
-        """Add and return the member; None if that is refused, with the message at its field."""
-        user = User.objects.filter(email__iexact=self.cleaned_data["email"]).first()
-        if user is None:
+    def save(self, project: Project, actor: User) -> Membership | AccountInvitation | None:
+        """Add and return the member, or the invitation; None if that is refused, with the message at its field."""
+        email, role = self.cleaned_data["email"], ProjectRole(self.cleaned_data["role"])
+        user = User.objects.filter(email__iexact=email).first()
+        if user is None and not self.cleaned_data["invites"]:
             self.add_error("email", _("There is no account with this address."))
             return None
+        if user is None and role != ProjectRole.MEMBER:
+            self.add_error("role", _("Who is invited becomes a member, and may be made a manager then."))
+            return None
         try:
-            return projects.add_member(project, user, ProjectRole(self.cleaned_data["role"]), actor=actor)
+            if user is None:
+                return projects.invite(project, email, actor=actor)
+            return projects.add_member(project, user, role, actor=actor)
         except RejectedError as error:
             for name, text in error.errors.items():
                 self.add_error(name, text)

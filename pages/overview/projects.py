@@ -57,12 +57,26 @@ def detail(request: UserRequest, project_id: int) -> HttpResponse:
 @require_POST
 @login_required
 def add_member(request: UserRequest, project_id: int) -> HttpResponse:
-    """Add a member; a refused one is shown again with the reason, as 422."""
+    """Add a member, or invite one; a refused one is shown again with the reason, as 422."""
     project, form = _managed(request.user, project_id), NewMemberForm(request.POST)
-    if form.is_valid() and (member := form.save(project, request.user)):
-        messages.success(request, _("%(user)s is a member now.") % {"user": member.user.email})
+    if form.is_valid() and (made := form.save(project, request.user)):
+        if isinstance(made, Membership):
+            messages.success(request, _("%(user)s is a member now.") % {"user": made.user.email})
+        else:
+            messages.success(request, _("%(email)s is invited by mail.") % {"email": made.email})
         return redirect("overview:project", project.pk)
     return _detail(request, _visible(request.user, project_id), form)
+
+
+@require_POST
+@login_required
+def withdraw_invitation(request: UserRequest, project_id: int, invitation_id: int) -> HttpResponse:
+    """Withdraw an invitation to the project."""
+    project = _managed(request.user, project_id)
+    invitation = get_object_or_404(projects.open_invitations(project), pk=invitation_id)
+    projects.withdraw_invitation(invitation, actor=request.user)
+    messages.success(request, _("The invitation of %(email)s is withdrawn.") % {"email": invitation.email})
+    return redirect("overview:project", project.pk)
 
 
 @require_POST
@@ -104,9 +118,11 @@ def _detail(request: UserRequest, project: Project, form: NewMemberForm) -> Http
     today = timezone.now().date()
     since = today - timedelta(days=USAGE_DAYS - 1)
     visible = Session.objects.visible_to(user).filter(project=project)
+    is_manager = user.is_superuser or project.my_role == ProjectRole.MANAGER.value  # type: ignore[attr-defined]  # annotated
     context: dict[str, Any] = {
         "project": project,
-        "is_manager": user.is_superuser or project.my_role == ProjectRole.MANAGER.value,  # type: ignore[attr-defined]  # annotated
+        "is_manager": is_manager,
+        "invitations": projects.open_invitations(project) if is_manager else (),
         "members": project.memberships.select_related("user").order_by("user__email"),
         "role_labels": ROLE_LABELS,
         "form": form,

@@ -19,6 +19,11 @@ urlpatterns = [
     path("projects/<int:project_id>/members/", projects.add_member, name="project-add-member"),
     path("projects/<int:project_id>/members/<int:member_id>/role/", projects.set_role, name="project-set-role"),
     path("projects/<int:project_id>/members/<int:member_id>/remove/", projects.remove_member, name="project-remove"),
+    path(
+        "projects/<int:project_id>/invitations/<int:invitation_id>/withdraw/",
+        projects.withdraw_invitation,
+        name="project-withdraw-invitation",
+    ),
     path("usage/", usage.usage, name="usage"),
     path("usage/csv/", usage.usage_csv, name="usage-csv"),
     path("accounts/limits/", limits.my_limits, name="limits"),

@@ -5,7 +5,7 @@ from http import HTTPStatus
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from accounts.models import Membership
+from accounts.models import AccountInvitation, Membership
 from pages.launch.offer import LaunchOffer
 from pages.launch.queries import launch_facts
 from sessions.models import Session
@@ -77,6 +77,27 @@ def test_managers_add_change_and_remove_members() -> None:
     assert not project.memberships.filter(user=newcomer).exists()
     browser_of(member).post(f"{page}members/{project.memberships.get(user=member).pk}/remove/")
     assert not project.memberships.filter(user=member).exists()
+
+
+def test_managers_invite_who_has_no_account() -> None:
+    manager, member, taken = make_user(), make_user(), make_user(email="taken@example.org")
+    project = make_project(member, managers=[manager])
+    page, browser = f"/projects/{project.pk}/", browser_of(manager)
+    body = {"email": "Kim@example.org", "role": "manager", "invites": "on"}
+    assert b"becomes a member" in browser.post(f"{page}members/", body).content
+    assert browser.post(f"{page}members/", body | {"role": "member"}).status_code == HTTPStatus.FOUND
+    invitation = AccountInvitation.objects.get(email="kim@example.org")
+    assert (invitation.project, invitation.policy.name, invitation.invited_by) == (project, "default", manager)
+    assert "kim@example.org" in text_of(browser, page)
+    assert "kim@example.org" not in text_of(browser_of(member), page)
+    assert browser.post(f"{page}members/", body | {"email": taken.email, "role": "member"}).status_code == 302
+    assert project.memberships.filter(user=taken).exists()
+    withdraw = f"{page}invitations/{invitation.pk}/withdraw/"
+    assert browser_of(member).post(withdraw).status_code == HTTPStatus.NOT_FOUND
+    other = make_project(managers=[manager])
+    assert browser.post(withdraw.replace(page, f"/projects/{other.pk}/")).status_code == HTTPStatus.NOT_FOUND
+    assert browser.post(withdraw).status_code == HTTPStatus.FOUND
+    assert not AccountInvitation.objects.exists()
 
 
 def test_pages_of_projects_take_a_constant_number_of_queries(

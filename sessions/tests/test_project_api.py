@@ -5,7 +5,8 @@ from http import HTTPStatus
 import pytest
 from pytest_django import DjangoAssertNumQueries
 
-from accounts.models import AuditEntry, Membership, Project
+from accounts import invitations
+from accounts.models import AccountInvitation, AuditEntry, Membership, Project
 from sessions.lifecycle import Status
 from tests.api import client_of
 from tests.factories import make_group, make_policy, make_project, make_session, make_user, run_session
@@ -83,3 +84,26 @@ def test_listing_projects_takes_a_constant_number_of_queries(
     with django_assert_max_num_queries(6):
         found = client_of(user).get(URL).json()["results"]
     assert [row["member_count"] for row in found] == [3] * 5
+
+
+def test_invitations_of_managers_neither_replace_others_nor_show_links() -> None:
+    manager, member, admin = make_user(), make_user(), make_user(is_superuser=True)
+    project, other = make_project(member, managers=[manager]), make_project()
+    client, path = client_of(manager), f"{URL}{project.pk}/invitations/"
+    made = client.post(path, {"email": "KIM@example.org"})
+    assert (made.status_code, sorted(made.json())) == (201, ["created_at", "email", "expires_at", "id"])
+    invitations.invite("boss@example.org", policy=make_policy(name="large"), project=other, by=admin)
+    assert "not to this project" in client.post(path, {"email": "boss@example.org"}).json()["errors"]["email"][0]
+    assert AccountInvitation.objects.get(email="boss@example.org").policy.name == "large"
+    assert "account with this address" in client.post(path, {"email": member.email}).json()["errors"]["email"][0]
+    AccountInvitation.objects.filter(email="kim@example.org").update(policy=make_policy(name="chosen"))
+    assert client.post(path, {"email": "kim@example.org"}).status_code == HTTPStatus.CREATED
+    kept = AccountInvitation.objects.get(email="kim@example.org")
+    assert (kept.policy.name, kept.project) == ("chosen", project)
+    assert [row["email"] for row in client.get(path).json()["results"]] == ["kim@example.org"]
+    assert client_of(member).get(path).status_code == client_of(member).post(path, {}).status_code == 403
+    assert client_of(make_user()).get(path).status_code == HTTPStatus.NOT_FOUND
+    assert client.delete(f"{path}{AccountInvitation.objects.get(project=other).pk}/").status_code == 404
+    assert client.delete(f"{path}{kept.pk}/").status_code == HTTPStatus.NO_CONTENT
+    acts = AuditEntry.objects.filter(actor=manager).order_by("pk").values_list("action", flat=True)
+    assert list(acts) == ["invite", "invite", "withdraw invitation"]
