@@ -24,6 +24,8 @@ from gpuplatform_client.models import (
     IssuedToken,
     LaunchEstimate,
     LaunchSpec,
+    ProjectInfo,
+    ProjectMember,
     ResizeSpec,
     TimelineEvent,
     UsageWindow,
@@ -146,6 +148,30 @@ class Client:
     def entries(self, folder_id: str, path: str = "") -> Iterator[EntryInfo]:
         """Yield what is in a directory of a folder."""
         return self._items(lambda query: operations.entries(folder_id, query), {"path": path})
+
+    def projects(self) -> Iterator[ProjectInfo]:
+        """Yield the user's projects."""
+        return self._items(operations.projects)
+
+    def project_members(self, project_id: int) -> Iterator[ProjectMember]:
+        """Yield the members of a project."""
+        return self._items(lambda query: operations.project_members(project_id, query))
+
+    def add_project_member(self, project_id: int, email: str, *, role: str = "member") -> ProjectMember:
+        """Make an account a member, or with the role "manager" a manager."""
+        return self.run(operations.add_project_member(project_id, email, role))
+
+    def change_project_member(self, project_id: int, member_id: int, *, role: str) -> ProjectMember:
+        """Make a member a manager, or a manager a member."""
+        return self.run(operations.change_project_member(project_id, member_id, role))
+
+    def remove_project_member(self, project_id: int, member_id: int) -> None:
+        """End a membership."""
+        self.run(operations.remove_project_member(project_id, member_id))
+
+    def invite_to_project(self, project_id: int, email: str) -> None:
+        """Have somebody without an account mailed a link, which makes one that is a member."""
+        self.run(operations.invite_to_project(project_id, email))
 
     def upload(self, folder_id: str, source: Path, path: str, *, overwrites: bool = False) -> None:
         """Upload a file to `path` of a folder; after a broken connection it goes on where it ended (tus 1.0.0)."""

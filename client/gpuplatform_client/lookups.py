@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from gpuplatform_client.client import Client
 from gpuplatform_client.errors import ClientError, MissingObjectError
-from gpuplatform_client.models import ComputeSession, DataFolder, ImageVersion
+from gpuplatform_client.models import ComputeSession, DataFolder, ImageVersion, ProjectInfo, ProjectMember
 
 SESSION_ID = re.compile("[a-z2-7]{16}")
 FOLDER_SCHEME = "folder://"
@@ -45,6 +45,22 @@ def find_folder(client: Client, name: str) -> DataFolder:
         )
         raise LookupFailedError(problem)
     return found[0]
+
+
+def find_project(client: Client, name: str) -> ProjectInfo:
+    """Return the user's project of this name, in any case."""
+    for project in client.projects():
+        if project.name.casefold() == name.casefold():
+            return project
+    raise LookupFailedError(f"There is no project {name!r}.")
+
+
+def find_member(client: Client, project: ProjectInfo, email: str) -> ProjectMember:
+    """Return the member of a project with this address, in any case."""
+    for member in client.project_members(project.id):
+        if member.email.casefold() == email.casefold():
+            return member
+    raise LookupFailedError(f"{email} is no member of {project.name}.")
 
 
 def choose_image(images: Iterable[ImageVersion], name: str) -> ImageVersion | None:

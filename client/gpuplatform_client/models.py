@@ -166,6 +166,24 @@ class DataFolder(ApiModel):
     used_bytes: int | None = None
 
 
+class ProjectInfo(ApiModel):
+    """A project, and the user's role in it; None for a superadmin who is no member."""
+
+    id: int
+    name: str
+    role: str | None = None
+    is_active: bool = True
+    member_count: int = 0
+
+
+class ProjectMember(ApiModel):
+    """A member of a project."""
+
+    id: int
+    email: str
+    role: str
+
+
 class EntryInfo(ApiModel):
     """A file or directory in a folder."""
 

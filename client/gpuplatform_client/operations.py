@@ -22,6 +22,8 @@ from gpuplatform_client.models import (
     IssuedToken,
     LaunchEstimate,
     LaunchSpec,
+    ProjectInfo,
+    ProjectMember,
     ResizeSpec,
     TimelineEvent,
     UsageWindow,
@@ -174,6 +176,41 @@ def entries(folder_id: str, query: Mapping[str, str]) -> ApiOperation[ResultPage
 def download(folder_id: str, path: str, headers: Mapping[str, str]) -> ApiOperation[None]:
     """Return the request for a file of a folder, or for the rest of it."""
     return ApiOperation("GET", f"folders/{_part(folder_id)}/download/", _nothing, {"path": path}, headers=headers)
+
+
+def projects(query: Mapping[str, str]) -> ApiOperation[ResultPage[ProjectInfo]]:
+    """Return the request for a page of the user's projects."""
+    return ApiOperation("GET", "projects/", _page(ProjectInfo), query)
+
+
+def project_members(project_id: int, query: Mapping[str, str]) -> ApiOperation[ResultPage[ProjectMember]]:
+    """Return the request for a page of a project's members."""
+    return ApiOperation("GET", f"projects/{project_id}/members/", _page(ProjectMember), query)
+
+
+def add_project_member(project_id: int, email: str, role: str) -> ApiOperation[ProjectMember]:
+    """Return the addition of an account to a project."""
+    headers = {"Idempotency-Key": str(uuid4())}
+    body = {"email": email, "role": role}
+    return ApiOperation("POST", f"projects/{project_id}/members/", _one(ProjectMember), body=body, headers=headers)
+
+
+def change_project_member(project_id: int, member_id: int, role: str) -> ApiOperation[ProjectMember]:
+    """Return the change of a member's role."""
+    path = f"projects/{project_id}/members/{member_id}/"
+    return ApiOperation("PATCH", path, _one(ProjectMember), body={"role": role})
+
+
+def remove_project_member(project_id: int, member_id: int) -> ApiOperation[None]:
+    """Return the end of a membership."""
+    return ApiOperation("DELETE", f"projects/{project_id}/members/{member_id}/", _nothing)
+
+
+def invite_to_project(project_id: int, email: str) -> ApiOperation[None]:
+    """Return the invitation of somebody without an account."""
+    headers = {"Idempotency-Key": str(uuid4())}
+    path = f"projects/{project_id}/invitations/"
+    return ApiOperation("POST", path, _nothing, body={"email": email}, headers=headers)
 
 
 def log_path(session_id: str) -> str:

@@ -15,6 +15,7 @@ from gpuplatform_client.transport import request_headers
 
 SHELL_EXITED: Final = 1000  # close codes of the platform
 SESSION_ENDED: Final = 4410
+FINAL: Final = frozenset({SHELL_EXITED, 1008, 4401, 4404, SESSION_ENDED})  # others, as of a host's restart, are retried
 MAX_UNCONFIRMED_BYTES: Final = 128 * 1024  # of input; the platform takes up to 512 KiB
 RECONNECT_SECONDS: Final = 30.0
 PAUSE_SECONDS: Final = 1.0
@@ -48,24 +49,26 @@ class RemoteTerminal:
         self._words = ""
         self._may_send = asyncio.Event()
         self._is_left = False
+        self._served_at = 0.0  # by the loop's clock: when a connection that had output was last there
 
     async def run(self) -> TerminalEnd:
         """Copy output until the terminal ends. Raises ApiError and UnreachableServerError."""
         loop = asyncio.get_running_loop()
-        given_up_at = loop.time() + RECONNECT_SECONDS
+        self._served_at = loop.time()
         while True:
+            problem = "its host does not respond"
             try:
                 async with connect(self._address, additional_headers=self._headers, max_size=None) as socket:
-                    given_up_at = loop.time() + RECONNECT_SECONDS
                     if (end := await self._serve(socket)) is not None:
                         return end
             except InvalidStatus as error:
                 raise refusal(error) from error
             except (OSError, InvalidHandshake, TimeoutError) as error:
-                if loop.time() > given_up_at:
-                    raise UnreachableServerError(f"The terminal cannot be reached: {error}") from error
+                problem = str(error)
             if self._is_left:
                 return TerminalEnd(SHELL_EXITED)
+            if loop.time() > self._served_at + RECONNECT_SECONDS:
+                raise UnreachableServerError(f"The terminal cannot be reached: {problem}")
             await asyncio.sleep(PAUSE_SECONDS)
 
     async def send(self, data: bytes) -> None:
@@ -93,10 +96,12 @@ class RemoteTerminal:
         """Copy output; return why the terminal ended, None where the connection broke."""
         self._socket, self._unconfirmed = socket, 0
         self._allow()
+        has_output = False
         try:
             await self.resize(self._size)
             async for message in socket:
                 if isinstance(message, bytes):
+                    has_output = True
                     self._write(message)
                     await self._tell({"ack": len(message)})
                 else:
@@ -105,8 +110,10 @@ class RemoteTerminal:
             pass
         finally:
             self._socket = None
+            if has_output:
+                self._served_at = asyncio.get_running_loop().time()
         code, reason = socket.close_code or 1006, self._words or socket.close_reason or ""
-        is_final = self._is_left or code == SHELL_EXITED or code >= 4000
+        is_final = self._is_left or code in FINAL
         return TerminalEnd(SHELL_EXITED if self._is_left else code, reason) if is_final else None
 
     def _take(self, message: dict[str, Any]) -> None:

@@ -2,7 +2,7 @@
 
 import typer
 
-from gpuplatform_client.cli import access, attach, execute, folders, login, resize, run, sessions
+from gpuplatform_client.cli import access, attach, execute, folders, login, projects, resize, run, sessions
 
 app = typer.Typer(
     help="GPU Platform from the command line.",
@@ -25,6 +25,7 @@ app.command("exec", context_settings=access.PASSED_ON)(execute.execute)
 app.command("cp")(access.copy)
 app.command("port-forward")(access.port_forward)
 app.add_typer(folders.app, name="folders")
+app.add_typer(projects.app, name="projects")
 
 
 def main() -> None:

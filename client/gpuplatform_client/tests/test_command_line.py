@@ -10,12 +10,12 @@ import pytest
 from django.db import connections
 from typer.testing import CliRunner, Result
 
-from accounts.models import ApiToken, User
+from accounts.models import AccountInvitation, ApiToken, User
 from gpuplatform_client.cli.app import app
 from sessions import resizing
 from sessions.models import Session
 from sessions.resizing import StoredResize
-from tests.factories import make_group, make_host, make_image, make_preset, make_user, run_session
+from tests.factories import make_group, make_host, make_image, make_preset, make_project, make_user, run_session
 from tests.live import LiveServer, serving
 from tests.wait import until
 
@@ -127,3 +127,21 @@ def test_folders_are_created_listed_and_removed(signed_in: Command) -> None:
     refused = signed_in("folders", "rm", "nothing")
     assert (refused.exit_code, "There is no folder 'nothing'" in refused.stderr) == (1, True)
     assert "NAME" in signed_in("folders", "ls").stdout
+
+
+def test_managers_choose_the_members_of_their_projects(signed_in: Command, user: User) -> None:
+    project = make_project(managers=[user], name="vision")
+    make_user(email="kim@example.org")
+    assert [signed_in("projects", "ls").stdout.split()[4:]] == [["vision", "manager", "1", "yes"]]
+    assert signed_in("projects", "add", "Vision", "kim@example.org").stdout == "kim@example.org: member of vision\n"
+    assert "already" in signed_in("projects", "add", "vision", "kim@example.org").stderr
+    changed = signed_in("projects", "role", "vision", "KIM@example.org", "manager")
+    assert changed.stdout == "kim@example.org: manager of vision\n"
+    assert signed_in("projects", "members", "vision").stdout.split()[2:4] == ["kim@example.org", "manager"]
+    assert signed_in("projects", "remove", "vision", "kim@example.org").exit_code == 0
+    refused = signed_in("projects", "remove", "vision", "kim@example.org")
+    assert (refused.exit_code, "kim@example.org is no member of vision" in refused.stderr) == (1, True)
+    assert signed_in("projects", "invite", "vision", "new@example.org").exit_code == 0
+    assert "There is no project 'x'" in signed_in("projects", "invite", "x", "new@example.org").stderr
+    assert [each.user for each in project.memberships.all()] == [user]
+    assert AccountInvitation.objects.get().project == project

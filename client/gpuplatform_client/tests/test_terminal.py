@@ -1,0 +1,49 @@
+"""When a terminal connects again, against a server that closes as the platform does."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from websockets.asyncio.server import ServerConnection, serve
+
+from gpuplatform_client import terminal
+from gpuplatform_client.errors import UnreachableServerError
+from gpuplatform_client.terminal import RemoteTerminal, TerminalEnd
+
+pytestmark = pytest.mark.loopback
+HOST_RESTARTS, SILENT, SESSION_GONE = 4502, 4408, 4404
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "PAUSE_SECONDS", 0.0)
+
+
+def attached(closes: Sequence[tuple[bytes, int]]) -> tuple[TerminalEnd, bytes, int]:
+    """Attach to a server that sends a text and closes, once for each connection; return end, output and the rest."""
+    left, output = list(closes), bytearray()
+
+    async def connection(socket: ServerConnection) -> None:
+        text, code = left.pop(0)
+        if text:
+            await socket.send(text)
+        await socket.close(code)
+
+    async def attach() -> TerminalEnd:
+        async with serve(connection, "127.0.0.1", 0) as server:
+            port = server.sockets[0].getsockname()[1]
+            url = f"http://127.0.0.1:{port}"
+            return await RemoteTerminal(url, "token", "a" * 16, output.extend, (80, 24)).run()
+
+    return asyncio.run(attach()), bytes(output), len(left)
+
+
+def test_it_connects_again_until_a_final_code() -> None:
+    end, output, left = attached([(b"one ", HOST_RESTARTS), (b"two ", SILENT), (b"three", SESSION_GONE), (b"", 1000)])
+    assert (end.code, output, left) == (SESSION_GONE, b"one two three", 1)
+
+
+def test_a_host_that_gives_no_output_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(terminal, "RECONNECT_SECONDS", -1.0)
+    with pytest.raises(UnreachableServerError, match="does not respond"):
+        attached([(b"", HOST_RESTARTS), (b"late", 1000)])
