@@ -25,14 +25,6 @@ from restapi.throttling import Quota
 Row = TypeVar("Row", bound=Model)
 
 
-class _KeptResponse(Exception):  # noqa: N818  # no error: it ends the request early
-    """The request was made before; `response` is what it was told."""
-
-    def __init__(self, response: Response) -> None:
-        super().__init__()
-        self.response = response
-
-
 class QueryChecks(APIView):
     """Validates the query string before the handler runs; `self.query` then has the values."""
 
@@ -63,10 +55,6 @@ class QueryChecks(APIView):
         if request.method == "POST" and idempotency.HEADER in request.headers:
             self._look_for_kept_response(request)
 
-    def handle_exception(self, exc: Exception) -> Response:
-        """Return the response to an exception."""
-        return exc.response if isinstance(exc, _KeptResponse) else super().handle_exception(exc)
-
     def finalize_response(self, request: Request, response: Any, *args: Any, **kwargs: Any) -> Any:
         """Send errors as problem details, whatever the client accepts; add rate limit and entity tag."""
         if isinstance(response, Response) and response.exception:
@@ -94,14 +82,15 @@ class QueryChecks(APIView):
         return is_list and getattr(self, "paginator", None) is not None
 
     def _look_for_kept_response(self, request: Request) -> None:
-        """Begin what `dispatch` ends. Raises _KeptResponse for a repeated request, and ValidationError."""
+        """Begin what `dispatch` ends; a repeated request gets the response of the first. Raises ValidationError."""
         if not self.takes_idempotency_key() or request.user.pk is None:
             raise ValidationError({idempotency.HEADER: [_("This address takes no idempotency keys.")]})
         plain = request._request
         found = (request.user.pk, idempotency.key_of(plain), idempotency.fingerprint_of(plain))
         if kept := idempotency.kept_response(*found):
-            raise _KeptResponse(kept)
-        self._idempotency = found
+            vars(self)["post"] = lambda *args, **kwargs: kept  # in place of the handler, which is looked up next
+        else:
+            self._idempotency = found
 
     def _checked_query(self, request: Request) -> dict[str, Any]:
         serializer = self.query_serializers.get(self.operation(), Serializer)

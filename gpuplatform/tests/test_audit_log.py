@@ -114,7 +114,7 @@ def test_history_of_an_object_is_its_part_of_the_log(superadmin: Client) -> None
     assert [entry.object_text for entry in page.context["cl"].queryset] == ["gpu1"]
 
 
-def test_an_action_that_leads_to_a_form_is_no_act_yet(superadmin: Client) -> None:
+def test_an_action_that_leads_to_a_form_is_no_act(superadmin: Client) -> None:
     session = session_in(Status.RUNNING)
     body = {"action": "convert", "_selected_action": [session.pk]}
     assert superadmin.post(reverse("admin:compute_session_changelist"), body).status_code == 302

@@ -71,7 +71,7 @@ def test_a_session_that_others_cancelled_is_told_of() -> None:
     assert kinds_of(session_in(Status.CANCELLED).owner) == []
 
 
-def test_the_owner_is_told_that_a_host_could_not_resize_a_session() -> None:
+def test_owners_are_told_that_a_host_refused_a_resize() -> None:
     session = run_session()
     notes.note(session, Reason.RESIZING, "From 1 CPU core to 2.")
     notes.note(session, Reason.RESIZE_REFUSED, "It uses more memory than that.")

@@ -75,7 +75,7 @@ def test_import_is_what_was_previewed_and_recorded(known: User, root: User) -> N
     assert user_import.plan(text).changed_count == user_import.plan(text).new_count == 0
 
 
-def test_members_by_import_need_the_second_factor_that_a_project_demands(known: User, root: User) -> None:
+def test_imported_members_need_a_demanded_second_factor(known: User, root: User) -> None:
     make_project(name="secret", policy=make_policy(name="strict", require_second_factor=True))
     ApiToken.objects.issue(known)
     user_import.carry_out("email,projects\nada@example.org,secret\n", actor=root)
@@ -122,7 +122,7 @@ def test_files_that_are_no_table_are_refused(text: str, problem: str) -> None:
         user_import.plan(text)
 
 
-def test_a_plan_that_is_out_of_date_is_not_carried_out(known: User, root: User) -> None:
+def test_an_outdated_plan_is_not_carried_out(known: User, root: User) -> None:
     text = "email,policy\nada@example.org,Students\nbo@example.org,\n"
     digest = user_import.plan(text).digest
     make_user(email="bo@example.org")

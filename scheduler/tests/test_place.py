@@ -60,7 +60,7 @@ def test_in_fair_order_use_and_fair_share_are_told() -> None:
     assert client_of(heavy).get(f"/api/v1/sessions/{ran.pk}/place/").json()["ahead"] is None
 
 
-def test_a_project_has_a_share_and_its_members_have_theirs_of_it() -> None:
+def test_members_of_a_project_divide_its_share() -> None:
     group = make_group(queue_order="fair")
     host = make_host(group=group, cpu=4)
     heavy, light, alone = make_user(), make_user(share_weight=300), make_user()

@@ -219,7 +219,7 @@ def test_a_preemptible_session_starts_after_those_it_would_end_for(host: Host) -
     assert (status(older), status(younger)) == (Status.PENDING, Status.SCHEDULED)
 
 
-def test_a_preemptible_session_fills_no_gap_that_another_ends_it_for(host: Host) -> None:
+def test_a_preemptible_session_fills_no_gap_in_vain(host: Host) -> None:
     running, large = victim(host), waits(host, 2000)
     small = waits(host, is_preemptible=True)
     for _ in range(2):

@@ -16,6 +16,49 @@ URL = "/api/v1/sessions/"
 pytestmark = pytest.mark.django_db
 
 
+OF_A_NEW_SESSION: dict[str, Any] = {
+    "name": "train",
+    "project": None,
+    "status": "PENDING",
+    "reason": "SUBMITTED",
+    "environment": "PyTorch",
+    "version": "2.5",
+    "waits": [],
+    "gpu_model": "",
+    "min_gpu_memory": 0,
+    "cpu": 2,
+    "memory": 4 * GIB,
+    "shared_memory": 64 * MIB,
+    "fgpu": "0.35",
+    "host": None,
+    "gpus": [],
+    "env": {"SEED": "7", "N": "3"},
+    "priority": 10,
+    "kind": "interactive",
+    "command": "",
+    "time_limit": None,
+    "not_before": None,
+    "depends_on": [],
+    "eta": None,
+    "eta_reason": "",
+    "result": "",
+    "attempt": 0,
+    "exit_code": None,
+    "started_at": None,
+    "ends_at": None,
+    "idle_ends_at": None,
+    "ended_at": None,
+    "last_activity_at": None,
+    "ssh": "",
+    "apps": [],
+    "mounts": [],
+    "preemptible": False,
+    "preempt_by": None,
+    "preemptions": 0,
+    "resizing": None,
+}  # beside what depends on the rows of the test
+
+
 @pytest.fixture
 def user() -> User:
     return make_user()
@@ -45,52 +88,13 @@ def test_an_order_by_amounts_is_queued_and_shown(user: User) -> None:
     [row] = response.json()
     session = Session.objects.get()
     assert row.pop("created_at") == row.pop("status_at")
-    assert row == {
+    assert row == OF_A_NEW_SESSION | {
         "id": session.pk,
-        "name": "train",
         "owner": user.email,
-        "project": None,
-        "status": "PENDING",
-        "reason": "SUBMITTED",
         "detail": session.detail,
         "image": image.reference,
-        "environment": "PyTorch",
-        "version": "2.5",
         "resource_group": host.group.name,
         "resource_groups": [host.group.name],
-        "waits": [],
-        "gpu_model": "",
-        "min_gpu_memory": 0,
-        "cpu": 2,
-        "memory": 4 * GIB,
-        "shared_memory": 64 * MIB,
-        "fgpu": "0.35",
-        "host": None,
-        "gpus": [],
-        "env": {"SEED": "7", "N": "3"},
-        "priority": 10,
-        "kind": "interactive",
-        "command": "",
-        "time_limit": None,
-        "not_before": None,
-        "depends_on": [],
-        "eta": None,
-        "eta_reason": "",
-        "result": "",
-        "attempt": 0,
-        "exit_code": None,
-        "started_at": None,
-        "ends_at": None,
-        "idle_ends_at": None,
-        "ended_at": None,
-        "last_activity_at": None,
-        "ssh": "",
-        "apps": [],
-        "mounts": [],
-        "preemptible": False,
-        "preempt_by": None,
-        "preemptions": 0,
-        "resizing": None,
     }
     assert client_of(user).get(f"{URL}{session.pk}/").json()["id"] == session.pk
 

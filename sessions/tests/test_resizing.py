@@ -217,7 +217,7 @@ def test_a_session_that_ends_meanwhile_is_resized_no_more(session: Session) -> N
     check_now()
 
 
-def test_one_that_returns_to_the_queue_asks_for_what_it_had(host: Host) -> None:
+def test_a_requeued_session_asks_for_what_it_had(host: Host) -> None:
     session = run_session(host=host, cpu=2, kind="batch", command="true", is_preemptible=True)
     resize(session, cpu=4, memory=GIB)
     session.move_to(Status.TERMINATING, Reason.PREEMPTED)

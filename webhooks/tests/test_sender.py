@@ -29,7 +29,7 @@ def sent_to(url: str, networks: Any = LOOPBACK) -> SendOutcome:
         return sending.post(url, {"webhook-id": "msg_1"}, '{"type": "ü"}').result()
 
 
-def test_a_message_arrives_and_the_beginning_of_the_response_is_kept(receiver: Receiver) -> None:
+def test_a_message_arrives_and_its_response_is_stored(receiver: Receiver) -> None:
     receiver.status, receiver.response = 200, b"thanks " + b"x" * 100_000
     outcome = sent_to(receiver.url)
     assert (outcome.status, outcome.is_success, outcome.problem) == (200, True, "")

@@ -175,7 +175,7 @@ def test_what_ended_processes_left_does_not_count(
     assert "sm_percent=10.00" in limits(enforcer)[4]
 
 
-def test_what_is_allocated_at_the_last_moment_takes_the_limits_back(
+def test_memory_allocated_at_the_last_moment_undoes_the_limits(
     enforcer: Enforcer, root: Root, started: ContainerSpec, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root.started = {PID: 5}
