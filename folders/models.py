@@ -185,8 +185,11 @@ class Folder(models.Model):
 
     @property
     def holder_number(self) -> int:
-        """The name of the directory on a root in which the folders of its user or project lie."""
-        return number_of(self.holder)
+        """The name of the directory on a root in which the folders of its user or project lie. No query."""
+        if self.project_id is not None:
+            return PROJECT_NUMBERS + self.project_id
+        assert self.owner_id is not None  # the database sees to it
+        return _number_of_user(self.owner_id)
 
     @property
     def holder_name(self) -> str:
@@ -198,9 +201,13 @@ def number_of(holder: User | Project) -> int:
     """Return the number of a user's or project's directory on every root. Raises OverflowError for a user beyond it."""
     if isinstance(holder, Project):
         return PROJECT_NUMBERS + holder.pk
-    if holder.pk >= PROJECT_NUMBERS:
-        raise OverflowError(f"user {holder.pk}: numbers from {PROJECT_NUMBERS} on are those of projects")
-    return holder.pk
+    return _number_of_user(holder.pk)
+
+
+def _number_of_user(pk: int) -> int:
+    if pk >= PROJECT_NUMBERS:
+        raise OverflowError(f"user {pk}: numbers from {PROJECT_NUMBERS} on are those of projects")
+    return pk
 
 
 class FolderShare(models.Model):

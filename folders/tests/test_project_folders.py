@@ -4,6 +4,7 @@ from http import HTTPStatus
 from pathlib import Path
 
 import pytest
+from pytest_django import DjangoAssertNumQueries
 
 from folders import quota, services, storage
 from folders.access import Access, access, require
@@ -100,3 +101,11 @@ def test_a_project_without_a_policy_has_no_storage() -> None:
     with pytest.raises(FolderRejectedError, match="has no policy"):
         services.create(project, "corpus", make_root())
     assert quota.limits_of(project) == (0, 0)
+
+
+def test_the_number_of_a_directory_takes_no_query(django_assert_num_queries: DjangoAssertNumQueries) -> None:
+    owner, project = make_user(), make_project()
+    folders = Folder.objects.in_bulk([make_folder(owner).pk, make_folder(project=project).pk])
+    with django_assert_num_queries(0):  # hosts may not read all of a user's row
+        numbers = {folder.holder_number for folder in folders.values()}
+    assert numbers == {owner.pk, PROJECT_NUMBERS + project.pk}

@@ -17,7 +17,7 @@ from hostworker.usage_recorder import fold_records  # noqa: E402
 from resources import host_health  # noqa: E402
 from resources import services as hosts  # noqa: E402
 from resources.models import Gpu, GpuReading, Host  # noqa: E402
-from sessions import conversions, notes  # noqa: E402
+from sessions import conversions, notes, resizing  # noqa: E402
 from sessions.lifecycle import Reason, Status  # noqa: E402
 from sessions.models import Conversion, Session, SessionUsage  # noqa: E402
 
@@ -30,6 +30,8 @@ def work() -> None:
     hosts.declare_joining(host)
     hosts.record_readings([GpuReading(gpu=gpu) for gpu in Gpu.objects.filter(host=host)])
     notes.note(session, Reason.PROCESS_OUT_OF_MEMORY, "A process was killed.")
+    assert session.resize
+    assert resizing.finish(session.pk, session.resize["id"], "It uses more.")
     roots.check(host)
     measure.measure_due(StorageRoot.objects.get(), threading.Event())
     sweeps.sweep(StorageRoot.objects.get())

@@ -9,19 +9,23 @@ from pathlib import Path
 
 from django.conf import settings
 
+from folders.models import Folder
+from folders.storage import prepare_root
 from hostaccess.models import HostAccess
 from notifications.models import Notification
 from resources.models import Image
 from scheduler.passes import run_pass
-from sessions import services
+from sessions import resizing, services
 from sessions.lifecycle import Reason, Status
 from sessions.models import Conversion, Mount, Session
 from sessions.notify import proxies_redis
+from sessions.resizing import SessionSize
 from tests.factories import (
     make_app,
     make_folder,
     make_host,
     make_image,
+    make_project,
     make_root,
     make_session,
     make_user,
@@ -65,14 +69,24 @@ def worker(variables: dict[str, str], log: Path, **changes: str) -> Iterator[Non
 def test_sessions_run_with_a_hosts_own_credentials(variables: dict[str, str], tmp_path: Path) -> None:
     log, owner = tmp_path / "worker.log", make_user()
     root = make_root(path=str(tmp_path / "root"))
-    folder = make_folder(owner, root=root, name=".config")
+    prepare_root(root)
+    folders = make_folder(owner, root=root, name=".config"), make_folder(project=make_project(owner), root=root)
     with worker(variables, log):
         until(lambda: is_ready("gpu7"))
         lab = HostAccess.objects.get(name="gpu7").group
         session = make_session(owner=owner, resource_group=lab)
-        Mount.objects.create(session=session, folder=folder, folder_name=folder.name, path="/x", is_automatic=True)
+        for folder in folders:
+            Mount.objects.create(
+                session=session,
+                folder=folder,
+                folder_name=folder.name,
+                path=f"/home/work/{folder.name}",
+                is_automatic=folder.is_automounted,
+            )
         run_pass()
         until(lambda: Session.objects.filter(pk=session.pk, status=Status.RUNNING).exists())
+        assert set(session.mounts.values_list("folder", "problem")) == {(folder.pk, "") for folder in folders}
+        until(lambda: not Folder.objects.filter(measured_at=None).exists())
         session.refresh_from_db()
         services.end(session, Reason.USER_REQUEST, "Ended.")
         until(lambda: Session.objects.filter(pk=session.pk, status=Status.TERMINATED).exists())
@@ -90,6 +104,8 @@ def test_all_that_a_host_worker_writes_is_granted(variables: dict[str, str], tmp
     Conversion.objects.create(
         session=session, attempt=session.attempt, host=session.host, name="mine", tag="1", reference="own/mine:1"
     )
+    smaller = SessionSize(cpu=session.cpu, memory=session.memory // 2, fgpu=session.fgpu)
+    resizing.resize(session, smaller, actor=session.owner)
     webhook, _ = webhook_services.create(session.owner, url="https://example.org/", types=EVENT_TYPES[:-3])
     program = [sys.executable, "-m", "hostaccess.tests.host_work"]
     subprocess.run(
@@ -100,5 +116,11 @@ def test_all_that_a_host_worker_writes_is_granted(variables: dict[str, str], tmp
     assert Image.objects.get(reference="own/mine:1").apps.count() == 1
     told = set(Notification.objects.values_list("kind", "user__is_superuser"))
     assert told >= {("HOST_FAULTY", True), ("HOST_BACK", True), ("IMAGE_READY", False), ("FAILED", False)}
+    assert ("RESIZE_REFUSED", False) in told
     sent = set(webhook.deliveries.values_list("type", flat=True))
-    assert sent == {"session.error", "notification.out_of_memory", "notification.image_ready"}
+    assert sent == {
+        "session.error",
+        "notification.out_of_memory",
+        "notification.image_ready",
+        "notification.resize_refused",
+    }
