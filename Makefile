@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: screenshots help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse bench-failover faults-virtual
+.PHONY: demo-cluster load screenshots help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse bench-failover faults-virtual
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -18,6 +18,9 @@ help: ## Show what make can do
 
 up: machine ## Set everything up, run the platform, print its address and log-ins; Ctrl-C stops it
 	@$(PARALLEL) ready && $(MANAGE) up
+
+demo-cluster: $(RUNTIME) $(NODE) .env ## Run a demo of 50 simulated hosts with 8 GPUs each, and users; ARGS="--hosts N --users N"
+	@sh gpuplatform/bootstrap/demo_cluster.sh $(ARGS)
 
 setup: machine ## Set everything up like `make up`, but do not run it
 	@$(PARALLEL) ready && $(MANAGE) up --setup-only
@@ -83,6 +86,9 @@ bench-pages: $(DEV) $(NODE) .env ## Measure every page at 1,000 hosts and 10,000
 
 bench-api: $(DEV) $(NODE) .env ## Measure every endpoint of the API at 1,000 hosts and 10,000 sessions against a view that does nothing
 	@$(PYTHON) -m bench.api $(ARGS)
+
+load: $(DEV) $(NODE) .env ## Measure a whole platform under hosts, sessions, browsers, terminals and programs; ARGS="--scale 0.1"
+	@$(PYTHON) -m bench.load $(ARGS)
 
 bench-abuse: $(DEV) $(NODE) .env ## Measure what an honest user notices while others attack
 	@$(PYTHON) -m bench.abuse

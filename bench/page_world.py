@@ -39,7 +39,7 @@ def main(hosts: int, sessions: int) -> None:
     with connection.cursor() as cursor:
         cursor.execute("VACUUM ANALYZE")
     running = next(session for session in made if session.status == Status.RUNNING and session.owner == users[1])
-    cookies = {"administrator": _login(users[0]), "user": _login(users[1])}
+    cookies = {"administrator": sign_in(users[0]), "user": sign_in(users[1])}
     tokens = {name: ApiToken.objects.issue(user)[1] for name, user in zip(cookies, users, strict=False)}
     facts = {"session": running.pk, "name": running.name, "image": images[0].reference}
     print(json.dumps({"cookies": cookies, "tokens": tokens, **facts}))
@@ -126,7 +126,7 @@ def _session(random: Random, now: Any, status: Status, reason: Reason) -> Sessio
     )
 
 
-def _login(user: User) -> str:
+def sign_in(user: User) -> str:
     """Return the cookie's value of a login session."""
     login = SessionStore()
     login[SESSION_KEY] = str(user.pk)

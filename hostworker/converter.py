@@ -36,13 +36,13 @@ class Converter:
         self._submit(self._reports, report_changes, runtime, session_id)
 
     def resume(self, runtime: Runtime, host: Host) -> None:
-        """Take up what waits for this host, and clear away what a dead worker left of the rest. Four queries."""
-        waiting = Conversion.objects.filter(host=host, state=ConversionState.QUEUED).order_by("created_at")
-        for pk in waiting.values_list("pk", flat=True):
-            self.begin(runtime, str(pk))
-        begun = Conversion.objects.filter(host=host, state__in=ACTIVE_CONVERSIONS).exclude(state=ConversionState.QUEUED)
-        for conversion in begun.select_related("session"):
-            clear_if_dead(runtime, conversion)
+        """Take up what waits for this host, and clear away what a dead worker left of the rest. Three queries."""
+        active = Conversion.objects.filter(host=host, state__in=ACTIVE_CONVERSIONS).order_by("created_at")
+        for conversion in active.select_related("session"):
+            if conversion.state == ConversionState.QUEUED:
+                self.begin(runtime, str(conversion.pk))
+            else:
+                clear_if_dead(runtime, conversion)
         if HostImage.objects.filter(host=host, image__removed_at__isnull=False).exists():
             remove_deleted(runtime, host)
         reports = ChangeReport.objects.filter(session__host=host, state=ReportState.QUEUED)

@@ -4,9 +4,12 @@ A start and a stop of the same session never overlap (`container_lock`); what ea
 """
 
 import logging
+import math
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
@@ -61,6 +64,16 @@ _preparing: set[tuple[str, int]] = set()  # attempts whose start is under way in
 _claiming = threading.Lock()
 
 
+@dataclass(slots=True)
+class _LastStart:
+    """When this process last brought a session up, by the monotonic clock."""
+
+    at: float = -math.inf
+
+
+_last_start = _LastStart()
+
+
 def is_preparing(session_id: str, attempt: int) -> bool:
     """Return whether this process is starting the attempt."""
     return (session_id, attempt) in _preparing
@@ -69,6 +82,11 @@ def is_preparing(session_id: str, attempt: int) -> bool:
 def is_any_preparing() -> bool:
     """Return whether this process is starting any session."""
     return bool(_preparing)
+
+
+def seconds_since_start() -> float:
+    """Return how long ago this process last brought a session up; infinity for never."""
+    return time.monotonic() - _last_start.at
 
 
 def claim(session_id: str, attempt: int) -> Session | None:
@@ -90,6 +108,7 @@ def claim(session_id: str, attempt: int) -> Session | None:
 def give_up(session: Session) -> None:
     """Leave a claimed session, which is not brought up after all, to the reconciler."""
     _preparing.discard((session.pk, session.attempt))
+    _last_start.at = time.monotonic()
 
 
 def bring_up(runtime: Runtime, session: Session, *, is_image_here: bool = False) -> None:

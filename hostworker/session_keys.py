@@ -5,6 +5,8 @@ row has no key gets a new pair, which replaces what a worker that died may have 
 """
 
 import logging
+import math
+import time
 from datetime import timedelta
 from typing import Final
 
@@ -22,6 +24,8 @@ from sessions.models import Session
 logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_SECONDS: Final = 1.0
+IDLE_SECONDS: Final = 15.0  # between two queries where no session was started lately: each host asks the one database
+LATELY_SECONDS: Final = 30.0
 START_GRACE: Final = timedelta(seconds=10)  # for which a new session waits while others start
 FILE: Final = "id_container"
 PUT: Final = """
@@ -40,19 +44,31 @@ class SessionKeys:
         self._runtime = runtime
         self._host = host
         self._failed: set[str] = set()  # sessions whose containers take no file
+        self._asked_at = -math.inf
+        self._is_anyone_waiting = False
 
     def poll(self) -> None:
         """Create the missing keys of running sessions. Raises EngineUnreachableError; the next poll continues."""
-        if not settings.COMPUTE_SSH_ADDRESS:
+        if not settings.COMPUTE_SSH_ADDRESS or not self._is_due():
             return
         running = Session.objects.filter(host=self._host, status=Status.RUNNING, ssh_public_key="")
         if runner.is_any_preparing():
             running = running.filter(started_at__lte=clock.now() - START_GRACE)
         waiting = list(running.order_by("started_at").values_list("pk", flat=True))
         self._failed.intersection_update(waiting)
+        self._is_anyone_waiting = len(waiting) > len(self._failed)
         for session_id in waiting:
             if session_id not in self._failed:
                 self._give(session_id)
+
+    def _is_due(self) -> bool:
+        """Return whether to ask the database: often after a start or while a key is missing, else now and then."""
+        now = time.monotonic()
+        was_started = runner.is_any_preparing() or runner.seconds_since_start() < LATELY_SECONDS
+        if not was_started and not self._is_anyone_waiting and now - self._asked_at < IDLE_SECONDS:
+            return False
+        self._asked_at = now
+        return True
 
     def _give(self, session_id: str) -> None:
         with runner.container_lock(session_id):

@@ -5,9 +5,9 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from django.conf import settings
 from django.db import close_old_connections, connections
@@ -47,7 +47,7 @@ from hostworker.runtime.base import EngineUnreachableError, Runtime
 from hostworker.session_keys import SessionKeys
 from hostworker.share_watch import ShareWatch
 from hostworker.usage_recorder import UsageRecorder
-from hostworker.watchdog import Watchdog
+from hostworker.watchdog import SessionGpuUse
 from resources import services as hosts
 from resources.kick import kick_scheduler
 from resources.models import Host
@@ -66,6 +66,16 @@ MAX_CONCURRENT: Final = 8  # starts, and as many stops, that the reconciler resu
 Loop = tuple[Callable[[], None], float]  # what is called, and the seconds between its calls
 
 
+class GpuWatch(Protocol):
+    """Watches the GPUs of a host: `watchdog.Watchdog`, or that of simulated hosts."""
+
+    def poll(self) -> None:
+        """Compare what sessions use with what they hold."""
+
+    def readings(self) -> Mapping[str, SessionGpuUse]:
+        """Return what each session uses of its GPUs, by id; {} where that was not measured lately."""
+
+
 class HostWorker:
     """Runs one host's background loops in threads of their own, from `begin` to `end`."""
 
@@ -73,7 +83,7 @@ class HostWorker:
         self,
         runtime: Runtime,
         host: Host,
-        watchdog: Watchdog | None = None,
+        watchdog: GpuWatch | None = None,
         hold_firewall: Callable[[], None] | None = None,
         privileges: HostPrivileges | None = None,
         readings: GpuReadings | None = None,
@@ -90,11 +100,13 @@ class HostWorker:
         self._starts = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="start")
         self._stops = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="stop")
         self._storage = FolderStorage(runtime, host, privileges or DirectPrivileges(), self._stopped)
-        loops = [*self._own_loops(), *self._gpu_loops(watchdog, readings, arbiter)]
+        self.loops = [*self._own_loops(), *self._gpu_loops(watchdog, readings, arbiter)]  # each returns soon
         if hold_firewall:
-            loops.append((self.apply_firewall, RECONCILE_SECONDS))
+            self.loops.append((self.apply_firewall, RECONCILE_SECONDS))
+        listening: list[Loop] = [(self.listen, 1), (self.keep_warm, KEEP_WARM_SECONDS)]
         self._threads = [
-            threading.Thread(target=self._repeat, args=loop, name=loop[0].__name__, daemon=True) for loop in loops
+            threading.Thread(target=self._repeat, args=loop, name=loop[0].__name__, daemon=True)
+            for loop in (*self.loops, *listening)
         ]
 
     def _own_loops(self) -> list[Loop]:
@@ -102,9 +114,7 @@ class HostWorker:
         return [
             (self.heartbeat, hosts.HEARTBEAT_SECONDS),
             (self.reconcile, RECONCILE_SECONDS),
-            (self.listen, 1),
             (self.watch_disk, disk_watch.POLL_SECONDS),
-            (self.keep_warm, KEEP_WARM_SECONDS),
             (self._storage.check_storage, roots.CHECK_SECONDS),
             (self._storage.serve_roots, measure.POLL_SECONDS),
             (self._storage.hold_quotas, storage_quota.POLL_SECONDS),
@@ -118,7 +128,7 @@ class HostWorker:
         ]
 
     def _gpu_loops(
-        self, watchdog: Watchdog | None, readings: GpuReadings | None, arbiter: Arbiter | None
+        self, watchdog: GpuWatch | None, readings: GpuReadings | None, arbiter: Arbiter | None
     ) -> list[Loop]:
         """Return what is read of the GPUs and their sessions, and done with it; usage is recorded without GPUs too."""
         usage = UsageRecorder(self.runtime, self.host, watchdog.readings if watchdog else dict)

@@ -16,8 +16,17 @@ class BackgroundThread:
         self._pool = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
 
     def run(self, function: Callable[P, Any], *args: P.args, **kwargs: P.kwargs) -> Future[Any]:
-        """Queue `function` with these arguments; return its future, which need not be read."""
-        future = self._pool.submit(function, *args, **kwargs)
+        """Queue `function` with these arguments; return its future, which need not be read.
+
+        While the process ends nothing is done: the caller's transaction is over, and what follows it goes on.
+        """
+        try:
+            future = self._pool.submit(function, *args, **kwargs)
+        except RuntimeError as error:
+            logger.warning("background work is left undone, since the process ends: %s", error)
+            future = Future()
+            future.cancel()
+            return future
         future.add_done_callback(_log_exception)
         return future
 

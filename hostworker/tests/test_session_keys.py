@@ -3,12 +3,14 @@
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from types import SimpleNamespace
 
 import asyncssh
 import pytest
 from django.db import connection, connections
 from django.test import override_settings
 from django.utils import timezone
+from pytest_django import DjangoAssertNumQueries
 
 from hostworker import runner
 from hostworker.runtime.base import EngineUnreachableError, ExecResult
@@ -154,3 +156,21 @@ def test_without_ssh_no_session_gets_a_key(runtime: FaultInjectingRuntime, host:
     running(runtime, host)
     SessionKeys(runtime, host).poll()
     assert not home.written
+
+
+def test_an_idle_host_seldom_asks(
+    runtime: FaultInjectingRuntime,
+    host: Host,
+    monkeypatch: pytest.MonkeyPatch,
+    django_assert_num_queries: DjangoAssertNumQueries,
+) -> None:
+    keys, clock = SessionKeys(runtime, host), SimpleNamespace(now=1000.0)
+    monkeypatch.setattr("hostworker.session_keys.time.monotonic", lambda: clock.now)
+    monkeypatch.setattr(runner, "_last_start", SimpleNamespace(at=clock.now - 60))
+    for seconds, queries in ((0, 1), (1, 0), (10, 0), (5, 1), (1, 0)):
+        clock.now += seconds
+        with django_assert_num_queries(queries):
+            keys.poll()
+    runner._last_start.at = clock.now
+    with django_assert_num_queries(1):
+        keys.poll()

@@ -1,0 +1,238 @@
+"""`make load`: a whole platform under many hosts, sessions, browsers, terminals and programs at once.
+
+PostgreSQL, Redis, web, scheduler, beat and simulated hosts (`manage.py simulatedhosts`) run as in production, each a
+process of its own. Sessions hold every GPU, and others wait, so that each end promotes one. The full size is 1,000
+hosts of 8 GPUs, 10,000 sessions, 500 browsers with a live list, 200 terminals and 2,000 programs; `--scale 0.1` is a
+tenth of each, and each has an argument of its own. Prints one JSON object as its last line:
+
+submit_ms:    a program's POST until its response
+promotion_ms: the end of a session until the next one on its host runs, by their events
+delivery_ms:  the event of a change until a browser that shows it has the row
+roles:        share of a core and MiB, for each role; transactions_per_second are PostgreSQL's
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import psycopg
+
+from bench.common import load
+from bench.files import server
+from bench.load_clients import LoadClients, Seen
+from bench.load_roles import RoleUse, process_with, uses
+from gpuplatform import embedded
+from gpuplatform.bootstrap import services
+from gpuplatform.bootstrap.processes import CELERY
+from tests.ports import free_port
+
+ROOT: Final = Path(__file__).resolve().parent.parent
+FOLDER: Final = ROOT / "var" / "bench-load"
+HOST: Final = "127.0.0.1"
+MANAGE: Final = (sys.executable, "manage.py")
+FULL: Final = {"hosts": 1_000, "sessions": 10_000, "browsers": 500, "terminals": 200, "clients": 2_000}
+READY_SECONDS: Final = 300.0
+SETTLE_SECONDS: Final = 10.0
+CHANGED: Final = ("RUNNING", "TERMINATED")
+EVENTS: Final = """
+    SELECT event.session_id, event.new_status, extract(epoch FROM event.at)::float, session.host_id
+    FROM compute_sessionevent event JOIN compute_session session ON session.id = event.session_id
+    WHERE event.at > to_timestamp(%s) AND event.new_status = ANY(%s) ORDER BY event.at
+"""
+
+
+def main() -> None:
+    """Run the benchmark."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scale", type=float, default=0.1, help="part of the full size; the default is for two cores")
+    for name, most in FULL.items():
+        parser.add_argument(f"--{name}", type=int, help=f"in place of its part of {most}")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--pause", type=float, default=20, help="seconds between two requests of one program")
+    parser.add_argument("--web-processes", type=int, default=1)
+    options = parser.parse_args()
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    size = {name: getattr(options, name) or max(1, round(most * options.scale)) for name, most in FULL.items()}
+    with running(size, options.web_processes) as platform:
+        figures = asyncio.run(platform.measure(options.seconds, options.pause))
+    sys.stdout.write(json.dumps({"size": size, **figures, "load": load()}) + "\n")
+
+
+class LoadedPlatform:
+    """A running platform with its clients' keys, and the first process of each role."""
+
+    def __init__(self, address: str, made: Mapping[str, Any], roots: Mapping[str, int]) -> None:
+        self._address = address
+        self._made = made
+        self._roots = roots
+
+    async def measure(self, seconds: float, pause: float) -> dict[str, Any]:
+        """Return the figures of so many seconds after all clients are there."""
+        seen = Seen()
+        clients = LoadClients(self._address, seen)
+        made = self._made
+        clients.begin(made["cookies"], made["terminals"], made["tokens"], made["image"], pause)
+        wanted = {"browsers": len(made["cookies"]), "terminals": len(made["terminals"])}
+        deadline = time.monotonic() + READY_SECONDS
+        while clients.opened != wanted and not seen.failures and time.monotonic() < deadline:
+            await asyncio.sleep(0.5)
+        await asyncio.sleep(SETTLE_SECONDS)
+        seen.milliseconds.clear()
+        begun, before, transactions = time.time(), uses(self._roots), _transactions()
+        await asyncio.sleep(seconds)
+        after, ended = uses(self._roots), time.time()
+        figures = {
+            "opened": clients.opened,
+            "transactions_per_second": round((_transactions() - transactions) / (ended - begun), 1),
+            "roles": _shares(before, after, ended - begun),
+        }
+        await clients.end()
+        events = _events(begun)
+        return {
+            **{f"{kind.replace(' ', '_')}_ms": _summary(values) for kind, values in seen.milliseconds.items()},
+            "promotion_ms": _summary(_promotions(events)),
+            "delivery_ms": _summary(_deliveries(events, seen.arrivals)),
+            "statuses": seen.statuses,
+            "failures": seen.failures,
+            "requests_per_second": round(sum(map(len, seen.milliseconds.values())) / (ended - begun), 1),
+            **figures,
+        }
+
+
+@contextmanager
+def running(size: Mapping[str, int], web_processes: int) -> Iterator[LoadedPlatform]:
+    """Run a platform of this size during the block."""
+    shutil.rmtree(FOLDER, ignore_errors=True)
+    FOLDER.mkdir(parents=True)
+    environment = os.environ | {
+        "SECRET_KEY": "only-for-the-benchmark-" + "0" * 50,
+        "COMPUTE_VAR_DIR": str(FOLDER),
+        "COMPUTE_LOG_LEVEL": "WARNING",
+        "COMPUTE_HOST_NAME": "none",
+        "COMPUTE_BACKUP_HOURS": "0",
+        "COMPUTE_API_REQUESTS_PER_MINUTE": "0",
+        "COMPUTE_WEB_PROCESSES": str(web_processes),
+        "DATABASE_URL": "",
+        "REDIS_URL": "",
+        "DEBUG": "false",
+    }
+    port = free_port()
+    with ExitStack() as stack:
+        stack.enter_context(services.running(FOLDER, take_over=False))
+        for command in (["migrate", "-v", "0"], ["collectstatic", "--no-input", "-v", "0"]):
+            subprocess.run([*MANAGE, *command], env=environment, check=True)
+        made = _made(environment, f"people({size['clients']}, {size['browsers']})")
+        hosts = (*MANAGE, "simulatedhosts", "--hosts", str(size["hosts"]), "--group", "load")
+        with _process(hosts, environment):  # so that there are GPUs to hold
+            _wait(lambda: _count("resources_host", "status = 'READY'") == size["hosts"], "the hosts")
+        made["terminals"] = _made(environment, f"sessions({size['sessions']}, {size['terminals']})")
+        roots = {"postgres": process_with(f"-D {FOLDER}/postgres"), "redis": process_with(f"unixsocket:{FOLDER}")}
+        worker = "worker -Q scheduler -n scheduler@bench --pool solo --concurrency 1 --without-gossip --without-mingle"
+        roots["hosts"] = stack.enter_context(_process(hosts, environment)).pid
+        web = [*MANAGE, "web", "--address", f"{HOST}:{port}"]
+        roots["web"] = stack.enter_context(server(web, environment, port))
+        roots["scheduler"] = stack.enter_context(_process((*CELERY, *worker.split()), environment)).pid
+        beat = (*CELERY, "beat", "--schedule", str(FOLDER / "beat"), "--loglevel", "WARNING")
+        roots["beat"] = stack.enter_context(_process(beat, environment)).pid
+        _wait(lambda: _count("resources_host", "status = 'READY'") == size["hosts"], "the hosts")
+        yield LoadedPlatform(f"{HOST}:{port}", made, roots)
+    shutil.rmtree(FOLDER)
+
+
+@contextmanager
+def _process(command: Sequence[str], environment: Mapping[str, str]) -> Iterator["subprocess.Popen[bytes]"]:
+    process = subprocess.Popen(command, cwd=ROOT, env=environment)
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _made(environment: Mapping[str, str], call: str) -> Any:
+    code = f"from bench import load_world; load_world.{call}"
+    command = [*MANAGE, "shell", "--no-imports", "-v", "0", "-c", code]
+    done = subprocess.run(command, env=environment, check=True, stdout=subprocess.PIPE, text=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def _wait(is_so: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + READY_SECONDS
+    while not is_so():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} were not ready within {READY_SECONDS:.0f} s")
+        time.sleep(0.5)
+
+
+def _rows(query: str, *parameters: object) -> list[tuple[Any, ...]]:
+    with psycopg.connect(embedded.database_url(FOLDER)) as connection:
+        return connection.execute(query, parameters).fetchall()
+
+
+def _count(table: str, where: str) -> int:
+    return int(_rows(f"SELECT count(*) FROM {table} WHERE {where}")[0][0])
+
+
+def _transactions() -> int:
+    query = "SELECT xact_commit + xact_rollback FROM pg_stat_database WHERE datname = current_database()"
+    return int(_rows(query)[0][0])
+
+
+def _events(since: float) -> list[tuple[str, str, float, int | None]]:
+    """Return (session, status, time, host) of each start and end since then, in their order."""
+    return [(pk, status, at, host) for pk, status, at, host in _rows(EVENTS, since, list(CHANGED))]
+
+
+def _promotions(events: Sequence[tuple[str, str, float, int | None]]) -> list[float]:
+    """Return the milliseconds from each end to the next start on the same host, which was full."""
+    ended: dict[int | None, list[float]] = defaultdict(list)
+    took = []
+    for _, status, at, host in events:
+        if status == "TERMINATED":
+            ended[host].append(at)
+        elif ended[host]:
+            took.append((at - ended[host].pop(0)) * 1000)
+    return took
+
+
+def _deliveries(
+    events: Sequence[tuple[str, str, float, int | None]], arrivals: Mapping[str, Sequence[float]]
+) -> list[float]:
+    """Return the milliseconds from each change to its first arrival at a browser, of those that were pushed as rows."""
+    first = ((min((each for each in arrivals.get(pk, ()) if each >= at), default=None), at) for pk, _, at, _ in events)
+    return [(arrived - at) * 1000 for arrived, at in first if arrived is not None]
+
+
+def _shares(before: Mapping[str, RoleUse], after: Mapping[str, RoleUse], seconds: float) -> dict[str, dict[str, float]]:
+    return {
+        role: {
+            "cores": round((use.cpu_seconds - before[role].cpu_seconds) / seconds, 3),
+            "memory_mib": round(use.memory_mib, 1),
+        }
+        for role, use in after.items()
+    }
+
+
+def _summary(values: Sequence[float]) -> dict[str, float]:
+    """Return count, median, 95th percentile and maximum."""
+    if len(values) < 2:  # there are no percentiles of one
+        return {"count": len(values)}
+    p95 = statistics.quantiles(values, n=20, method="inclusive")[-1]
+    middle = statistics.median(values)
+    return {"count": len(values), "p50": round(middle, 1), "p95": round(p95, 1), "max": round(max(values), 1)}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""Many hosts without containers in one process, for demonstrations, what-if and load: `manage.py simulatedhosts`."""
