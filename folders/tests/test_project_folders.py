@@ -36,6 +36,12 @@ def test_rights_to_folders_of_projects_follow_the_role() -> None:
     assert [access(user, folder) for user in users[:3]] == [Access.READ, Access.NONE, Access.NONE]
 
 
+def test_who_leaves_a_shared_project_folder_reads_whose_it_is() -> None:
+    guest, folder = make_user(), make_folder(project=make_project(name="vision"))
+    services.share(folder, guest)
+    assert "Its owner, vision, can share it" in text_of(browser_of(guest), f"/folders/{folder.pk}/leave/")
+
+
 def test_managers_create_and_manage_folders_of_their_projects(tmp_path: Path) -> None:
     manager, member = make_user(), make_user()
     project = make_project(member, managers=[manager], name="vision", policy=make_policy(storage_bytes=1000))
