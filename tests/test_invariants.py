@@ -1,4 +1,4 @@
-"""Thousands of random operations, crashes and losses; after each, every invariant of the platform holds."""
+"""Hundreds or thousands of random operations, crashes and losses; after each, every invariant of the platform holds."""
 
 import logging
 import random
@@ -90,6 +90,7 @@ class Platform(RuleBasedStateMachine):
         self.users = [make_user(policy=make_policy(max_pending=6)), make_user(policy=limits)]
         self.admin = make_user(is_superuser=True)
         self.submitted: list[str] = []
+        self.place = 0  # of the next operation in the story, less one
         self.image = make_image()
 
     def teardown(self) -> None:
@@ -102,9 +103,13 @@ class Platform(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2**32 - 1))
     def operate(self, seed: int) -> None:
-        """Do one thing; everything about it follows from the seed."""
+        """Do one thing; everything about it follows from the seed and its place in the story.
+
+        Hypothesis begins with the example in which every seed is 0: the place alone makes that one a story.
+        """
         done["operations"] += 1
-        chance = random.Random(seed)
+        self.place += 1
+        chance = random.Random((self.place << 32) + seed)
         fault = (chance.choice(STEPS_OF_WORKERS), chance.choice(ERRORS), chance.random() < 0.5)
         operation = getattr(self, chance.choice(OPERATIONS))
         operation(chance.getrandbits(16), chance.getrandbits(16), fault if chance.random() < 0.4 else None)
@@ -323,8 +328,8 @@ class Platform(RuleBasedStateMachine):
 @pytest.mark.parametrize(
     ("examples", "operations"),
     [
-        pytest.param(3, 1_000, id="a thousand"),
-        pytest.param(13, 5_000, id="five thousand", marks=pytest.mark.long(minutes=1)),
+        pytest.param(1, 300, id="three hundred"),
+        pytest.param(6, 2_000, id="two thousand", marks=pytest.mark.long(minutes=1)),
     ],
 )
 def test_every_invariant_holds_after_each_random_operation(
