@@ -1,10 +1,12 @@
 """Parsing and validation of pasted public SSH keys. Pure: no database."""
 
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-import asyncssh
 from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+
+if TYPE_CHECKING:
+    import asyncssh
 
 MAX_KEY_LENGTH: Final = 16 * 1024  # characters of an RSA key of 16,384 bits are some 2,800
 MIN_RSA_BITS: Final = 2048
@@ -25,6 +27,8 @@ class PublicKey:
 
 def public_key_from(pasted: str) -> PublicKey:
     """Return the key from one line in OpenSSH's format. Raises InvalidPublicKeyError."""
+    import asyncssh  # here: to import it takes a fifth of the start of every process
+
     line = pasted.strip()
     if "PRIVATE KEY" in line:
         raise InvalidPublicKeyError(
@@ -43,7 +47,7 @@ def public_key_from(pasted: str) -> PublicKey:
     return PublicKey(" ".join(text.split()[:2]), key.get_fingerprint(), (key.get_comment() or "").strip())
 
 
-def _refuse_weak(key: asyncssh.SSHKey) -> None:
+def _refuse_weak(key: "asyncssh.SSHKey") -> None:
     if key.get_algorithm() == "ssh-dss":
         raise InvalidPublicKeyError("DSA keys are too weak. Make a new pair: ssh-keygen -t ed25519.")
     if isinstance(key.pyca_key, RSAPublicKey) and (bits := key.pyca_key.key_size) < MIN_RSA_BITS:

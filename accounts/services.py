@@ -3,7 +3,6 @@
 import logging
 from typing import Final
 
-import asyncssh
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -42,7 +41,6 @@ def delete_ssh_key(key: SshKey) -> None:
 
 def record_ssh_host_key(public_key: str) -> None:
     """Store the key of the platform's SSH servers, for users to recognize it; all servers share one."""
-    key = asyncssh.import_public_key(public_key)
-    text = " ".join(key.export_public_key("openssh").decode().split()[:2])
-    known = {"text": text, "fingerprint": key.get_fingerprint(), "recorded_at": timezone.now()}
+    key = public_key_from(public_key)
+    known = {"text": key.text, "fingerprint": key.fingerprint, "recorded_at": timezone.now()}
     SshHostKey.objects.update_or_create(singleton=True, defaults=known)

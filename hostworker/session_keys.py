@@ -10,7 +10,6 @@ import time
 from datetime import timedelta
 from typing import Final
 
-import asyncssh
 from django.conf import settings
 
 from hostworker import runner
@@ -71,6 +70,8 @@ class SessionKeys:
         return True
 
     def _give(self, session_id: str) -> None:
+        import asyncssh  # here, as in accounts/public_keys.py
+
         with runner.container_lock(session_id):
             session = Session.objects.filter(pk=session_id, status=Status.RUNNING, ssh_public_key="").first()
             if session is None:
