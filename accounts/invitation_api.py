@@ -60,6 +60,7 @@ class InvitationViewSet(ListModelMixin, RetrieveModelMixin, DestroyModelMixin, A
 
     queryset = AccountInvitation.objects.select_related("policy", "project")
     serializer_class = InvitationSerializer
+    unkept_operations = frozenset({"create"})  # its response has the link
     lookup_value_regex = "[0-9]{1,18}"
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:

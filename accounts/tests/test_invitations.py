@@ -142,6 +142,10 @@ class TestApi:
         assert api.delete(f"{API}{listed['id']}/").status_code == 204
         assert client.get(path).status_code == 404
 
+    def test_their_links_are_stored_with_no_idempotency_key(self, admin: User) -> None:
+        made = client_of(admin).post(API, {"email": "mina@example.org"}, headers={"Idempotency-Key": "once"})
+        assert (made.status_code, AccountInvitation.objects.exists()) == (400, False)
+
     @pytest.mark.parametrize(
         ("field", "value"), [("email", "x"), ("email", "ada@example.org"), ("policy", "none"), ("project", "none")]
     )
