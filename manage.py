@@ -2,6 +2,7 @@
 """Django's command-line entry point."""
 
 import os
+import signal
 import sys
 import traceback
 from pathlib import Path
@@ -28,6 +29,8 @@ if __name__ == "__main__":
 
         main(sys.argv[2:], Path(__file__).resolve().parent / "host.env")
         sys.exit()
+    if sys.argv[1:2] in (["web"], ["appproxy"]):  # a reload that comes before the server handles it would end it
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
     try:
         read_settings()

@@ -81,6 +81,7 @@ def serve(config: ServerConfig, listener: socket.socket) -> None:
         if config.workers > 1:
             Multiprocess(config, [listener]).run()
         else:
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # manage.py ignores it until here
             Server(config).run([listener])
     finally:
         if config.metrics_folder:

@@ -241,9 +241,17 @@ class SessionLoad:
         until(is_there, seconds=START_SECONDS)
 
 
-def children_of(pid: int) -> set[int]:
-    """Return the processes that a process has started."""
-    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+def web_processes(pid: int) -> set[int]:
+    """Return the processes that serve below a web server's: its children that map the memory of counts."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return {int(child) for child in children if "counters" in _maps(int(child))}
+
+
+def _maps(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/maps").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
 
 
 @contextmanager

@@ -4,7 +4,8 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -102,3 +103,24 @@ def test_nothing_outlives_a_parent_that_was_killed(web: LiveServer) -> None:
     until(lambda: not any(_maps(child) for child in children), seconds=SECONDS)
     web.start()
     assert requests.get(f"{web.url}/healthz", timeout=SECONDS).status_code == 200
+
+
+@pytest.mark.long
+def test_a_reload_while_it_starts_is_no_end(tmp_path: Path) -> None:
+    server = LiveServer(tmp_path / "web.log", {"COMPUTE_WEB_PROCESSES": "2"})
+    with ThreadPoolExecutor(1) as starter:
+        start = starter.submit(server.start)
+        try:
+            until(lambda: _ignores_hangups(server))
+            os.kill(server.pid, signal.SIGHUP)
+            start.result()
+        finally:
+            server.end()
+
+
+def _ignores_hangups(web: LiveServer) -> bool:
+    with suppress(RuntimeError, FileNotFoundError):
+        status = Path(f"/proc/{web.pid}/status").read_text()
+        ignored = next(line.split()[1] for line in status.splitlines() if line.startswith("SigIgn:"))
+        return bool(int(ignored, 16) & 1 << (signal.SIGHUP - 1))
+    return False
