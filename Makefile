@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo-cluster load screenshots help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse bench-failover faults-virtual
+.PHONY: demo-cluster load screenshots help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse bench-failover faults-virtual faults
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -101,6 +101,9 @@ bench-failover: $(DEV) .env ## Measure what users notice while Redis, and Postgr
 
 faults-virtual: $(DEV) .env ## Tell 20,000 stories of random faults to the platform in memory, and count what is lost; ARGS="--seeds N --first N"
 	@$(PYTHON) -m tests.virtual.campaign $(ARGS)
+
+faults: $(DEV) .env fgpu ## Break a cluster of real containers in 500 ways and more, and count what is lost; ARGS="--faults N --seed N"
+	@$(PYTHON) -m tests.cluster.campaign $(ARGS)
 
 screenshots: $(DEV) $(NODE_DEV) .env ## Take pictures of every page, in both themes and languages and four widths, into var/screenshots
 	@$(PYTHON) -m pytest -q -s tests/screenshots.py

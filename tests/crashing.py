@@ -2,20 +2,22 @@
 
 import os
 import signal
+from pathlib import Path
 from typing import Any
 
 from hostworker.runtime.docker import DockerRuntime
 from hostworker.runtime.docker_snapshots import DockerSnapshots
 
 CRASH_AT = "TEST_CRASH_AT"  # environment variable: "before create", "after stop", ...
+CRASH_FILE = "TEST_CRASH_FILE"  # environment variable: a file with that, which may come while the process runs
 
 
 class _Crashing:
-    """Dies by SIGKILL before or after the method that TEST_CRASH_AT names, the first time it is called."""
+    """Dies by SIGKILL before or after the method that is named, the first time it is called."""
 
     def __getattribute__(self, name: str) -> Any:
         """Wrap the method that the crash is about; everything else is the real thing."""
-        moment, _, method = os.environ.get(CRASH_AT, "").partition(" ")
+        moment, _, method = _named().partition(" ")
         attribute = super().__getattribute__(name)
         if name != method:
             return attribute
@@ -23,9 +25,21 @@ class _Crashing:
         def crash(*args: Any, **kwargs: Any) -> Any:
             if moment == "after":
                 attribute(*args, **kwargs)
+            if CRASH_FILE in os.environ:
+                Path(os.environ[CRASH_FILE]).unlink(missing_ok=True)
             os.kill(os.getpid(), signal.SIGKILL)
 
         return crash
+
+
+def _named() -> str:
+    """Return the moment of the crash; the file counts once, for whichever process meets it."""
+    if CRASH_AT in os.environ:
+        return os.environ[CRASH_AT]
+    try:
+        return Path(os.environ[CRASH_FILE]).read_text()
+    except (KeyError, OSError):
+        return ""
 
 
 class CrashingSnapshots(_Crashing, DockerSnapshots):

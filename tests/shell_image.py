@@ -9,7 +9,7 @@ from pathlib import Path
 from docker.api import APIClient
 from docker.errors import ImageNotFound
 
-SHELL_IMAGE = "gptest/shell:3"  # raise the tag when the content changes
+SHELL_IMAGE = "gptest/shell:4"  # raise the tag when the content changes
 PROGRAMS = (
     "bash",
     "dash",
@@ -28,6 +28,7 @@ PROGRAMS = (
     "mv",
     "rm",
 )
+HOOK_LIBRARIES = ("libpthread.so.0", "libdl.so.2")  # of the hook that divides a GPU
 SFTP_SERVER = Path("/usr/lib/openssh/sftp-server")
 TERMINFO = ("xterm-256color", "tmux-256color", "screen", "screen-256color")
 PASSWD = "root:x:0:0:root:/root:/bin/bash\nwork:x:1000:1000:work:/home/work:/bin/bash\n"
@@ -37,7 +38,8 @@ FOLDERS = {"tmp": 0o1777, "root": 0o700, "proc": 0o755, "etc": 0o755}
 def ensure_shell_image(engine_url: str = "unix:///var/run/docker.sock") -> str:
     """Return the reference of the image, importing it into the engine first where it is missing.
 
-    It has bash, dash as sh, tmux, sftp-server, a few coreutils, the locale C.UTF-8 and the users root and work (1000).
+    It has bash, dash as sh, tmux, sftp-server, a few coreutils, what the GPU hook loads, the locale C.UTF-8 and the
+    users root and work (1000).
     """
     client = APIClient(engine_url, version="auto")
     try:
@@ -72,6 +74,8 @@ def _files() -> set[Path]:
         if shutil.which(name) is None:
             raise RuntimeError(f"The tests of the terminal need {name} on this machine.")
         files |= {Path("/bin", name), *_libraries(Path("/bin", name))}
+    libc = next(path for path in _libraries(Path("/bin/cat")) if path.name == "libc.so.6")
+    files |= {libc.with_name(name) for name in HOOK_LIBRARIES}
     for name in TERMINFO:
         files.add(Path("/lib/terminfo", name[0], name))
     return files

