@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, Protocol
 
 from django.conf import settings
-from django.db import close_old_connections, connections
+from django.db import InterfaceError, OperationalError, close_old_connections, connections
 
 from folders import measure, roots
 from hostworker import (
@@ -268,7 +268,7 @@ class HostWorker:
         try:
             close_old_connections()
             function(*arguments)
-        except (EngineUnreachableError, FirewallError, PrivilegesError) as error:
+        except (EngineUnreachableError, FirewallError, PrivilegesError, OperationalError, InterfaceError) as error:
             # An expected failure: the message says all, and a traceback for every attempt would fill the log.
             logger.warning("host %s: %s failed, will try again: %s", self.host, function.__name__, error)
         except Exception:

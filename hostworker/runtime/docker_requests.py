@@ -23,6 +23,8 @@ IMAGE_FAULTS: Final = (  # fragments of what the engine and runc say of images t
     *("unable to find user", "unable to find group", "no matching entries in passwd file"),
     "are you trying to mount a directory onto a file",
 )
+RUNTIME: Final = "oci runtime"  # in what the engine says of a program such as runc, or NVIDIA's in front of it
+NO_ANSWER: Final = "unable to retrieve oci runtime error"  # it is missing, or ended before it could say why
 
 
 @contextmanager
@@ -34,7 +36,8 @@ def translated(
         yield
     except APIError as error:
         message = explanation(error)
-        is_others_fault = error.status_code == BAD_REQUEST or is_image_fault(message)
+        is_refused = error.status_code == BAD_REQUEST or is_image_fault(message)
+        is_others_fault = is_refused and not is_runtime_fault(message)
         raise refusal(sentence(message), is_host_fault=refusal.is_host_fault and not is_others_fault) from error
     except (DockerException, RequestException, HTTPError, StreamParseError, OSError) as error:
         raise EngineUnreachableError(f"The container engine does not answer: {error}") from error
@@ -64,6 +67,15 @@ def is_image_fault(message: str) -> bool:
     """Return whether the engine refused a container because of its image, so that no other host would start it."""
     lowered = message.lower()
     return NVIDIA not in lowered and any(fragment in lowered for fragment in IMAGE_FAULTS)
+
+
+def is_runtime_fault(message: str) -> bool:
+    """Return whether the host's container runtime is broken.
+
+    The engine calls that a bad request: it takes "no such file or directory" and "permission denied" for the image's.
+    """
+    lowered = message.lower()
+    return RUNTIME in lowered and (NO_ANSWER in lowered or NVIDIA in lowered)
 
 
 def explanation(error: APIError) -> str:

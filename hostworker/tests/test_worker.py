@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
+from django.db import OperationalError
 
 from hostworker import worker as worker_module
 from hostworker.runtime.base import ContainerSpec, EngineUnreachableError
@@ -123,6 +124,18 @@ def test_worker_starts_sessions_and_hears_exit_events(
         runtime.end(session.pk, 1, exit_code=4)
         until(is_in(session, Status.ERROR))
     assert Session.objects.get(pk=session.pk).exit_code == 4
+
+
+def test_an_absent_database_fills_no_log_with_tracebacks(
+    runtime: FaultInjectingRuntime, host: Host, caplog: pytest.LogCaptureFixture
+) -> None:
+    def heartbeat(host: Host) -> bool:
+        raise OperationalError("the server does not answer")
+
+    worker = HostWorker(runtime, host)
+    worker._once(heartbeat, host)
+    assert "heartbeat failed, will try again: the server does not answer" in caplog.text
+    assert "Traceback" not in caplog.text
 
 
 def test_no_exception_ends_a_loop(runtime: FaultInjectingRuntime, host: Host, caplog: pytest.LogCaptureFixture) -> None:
