@@ -3,8 +3,9 @@
 from datetime import datetime, timedelta
 
 from django import forms
-from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
+
+from resources import clock
 
 
 class DrainForm(forms.Form):
@@ -36,4 +37,4 @@ class DrainForm(forms.Form):
     def end_at(self) -> datetime | None:
         """Return when the sessions that are left end; None lets them finish."""
         minutes: int | None = self.cleaned_data["minutes"]
-        return None if minutes is None else timezone.now() + timedelta(minutes=minutes)
+        return None if minutes is None else clock.now() + timedelta(minutes=minutes)

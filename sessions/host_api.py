@@ -1,7 +1,6 @@
 """API by which superadmins take hosts out of service and back."""
 
 from django.shortcuts import get_object_or_404
-from django.utils import timezone
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers, status
 from rest_framework.exceptions import PermissionDenied, ValidationError
@@ -11,6 +10,7 @@ from rest_framework.response import Response
 from accounts.api import user_of
 from accounts.models import User
 from accounts.serializers import StrictSerializer
+from resources import clock
 from resources.models import Host
 from restapi.views import ApiView
 from sessions import drains
@@ -44,7 +44,7 @@ class HostDrainView(ApiView):
         body = DrainSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         end_at = body.validated_data["end_at"]
-        if end_at is not None and end_at < timezone.now():
+        if end_at is not None and end_at < clock.now():
             raise ValidationError({"end_at": ["This time has passed."]})
         left = drains.drain(host, end_at=end_at, reason=body.validated_data["reason"], actor=user)
         return Response({"sessions": [session.pk for session in left]})

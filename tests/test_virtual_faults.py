@@ -9,7 +9,7 @@ from tests.virtual.story import Story, shortest, story_of
 from tests.virtual.verdict import Judge
 from tests.virtual.world import virtual_world
 
-SEEDS = 120
+SEEDS = 150
 
 
 def test_a_seed_tells_the_same_story_each_time() -> None:

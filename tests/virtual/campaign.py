@@ -1,7 +1,10 @@
 """Thousands of stories: `python -m tests.virtual.campaign --seeds 20000`; prints one JSON object as its last line."""
 
 import argparse
+import gc
+import itertools
 import json
+import math
 import os
 import subprocess
 import sys
@@ -32,20 +35,20 @@ class Result:
         return figures | {"faults": dict(self.faults.most_common()), "failing": self.failing}
 
 
-def run(seeds: Iterable[int], *, max_told: int = MAX_TOLD) -> Result:
-    """Tell the stories of these seeds in this process, on its database."""
+def run(seeds: Iterable[int], *, max_told: int = MAX_TOLD, minutes: float = math.inf) -> Result:
+    """Tell the stories of these seeds in this process, on its database, or as many as these minutes allow."""
     from tests.virtual.story import Story, shortest, story_of
     from tests.virtual.verdict import Judge
     from tests.virtual.world import virtual_world
 
-    result = Result()
+    result, until = Result(), time.monotonic() + 60 * minutes
     with virtual_world() as world:
 
         def problems(story: Story) -> list[str]:
             world.reset(story.hosts)
             return Judge(world).judge(story).problems
 
-        for seed in seeds:
+        for seed in itertools.takewhile(lambda _: time.monotonic() < until, seeds):
             story = story_of(seed)
             world.reset(story.hosts)
             verdict = Judge(world).judge(story)
@@ -72,12 +75,13 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=20_000)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
+    parser.add_argument("--minutes", type=float, default=math.inf, help="after which no other story is begun")
     parser.add_argument("--plant", default="", help="a fault of tests/virtual/plants.py that is to be found")
     parser.add_argument("--part", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     seeds = range(options.first, options.first + options.seeds)
     if options.part is not None:
-        result = _run_part(seeds[options.part :: options.processes], options.part, options.plant)
+        result = _run_part(seeds[options.part :: options.processes], options)
         sys.stdout.write(json.dumps(result.as_json()) + "\n")
         return
     begun = time.monotonic()
@@ -92,16 +96,16 @@ def _start_part(options: argparse.Namespace, number: int) -> "subprocess.Popen[s
     """Start a process that tells every n-th story."""
     command = [sys.executable, "-m", "tests.virtual.campaign", "--part", str(number)]
     command += ["--seeds", str(options.seeds), "--first", str(options.first), "--processes", str(options.processes)]
-    command += ["--plant", options.plant]
+    command += ["--plant", options.plant, "--minutes", str(options.minutes)]
     environment = os.environ | {"PYTHONHASHSEED": "0"}  # or a story may go otherwise when it is told again
     return subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
 
 
-def _run_part(seeds: Iterable[int], number: int, plant: str = "") -> Result:
+def _run_part(seeds: Iterable[int], options: argparse.Namespace) -> Result:
     """Tell stories on a PostgreSQL of this process's own."""
     from tests import plugin
 
-    folder = ROOT / "var" / f"virtual-{number}"
+    folder = ROOT / "var" / f"virtual-{options.part}"
     os.environ.update(plugin.ENVIRONMENT, COMPUTE_VAR_DIR=str(folder), DJANGO_SETTINGS_MODULE="gpuplatform.settings")
     import django
     from django.conf import settings
@@ -111,6 +115,8 @@ def _run_part(seeds: Iterable[int], number: int, plant: str = "") -> Result:
     settings.DATABASES["default"]["CONN_MAX_AGE"] = None
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
     django.setup()
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)  # what a story leaves is little, and what is imported much
     from gpuplatform.bootstrap import services
     from tests.migrated import make_test_database
     from tests.virtual.plants import planted
@@ -119,8 +125,8 @@ def _run_part(seeds: Iterable[int], number: int, plant: str = "") -> Result:
     with services.running(folder, take_over=True, with_redis=False):
         plugin.write_without_care(folder)
         make_test_database()
-        with planted(plant) if plant else nullcontext():
-            return run(seeds)
+        with planted(options.plant) if options.plant else nullcontext():
+            return run(seeds, minutes=options.minutes)
 
 
 def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:

@@ -20,11 +20,10 @@ from resources.discovery import Device, Machine
 from resources.models import Host, Image, ResourceGroup
 from resources.units import GIB
 from scheduler import passes
-from sessions import notify
+from sessions import notify, projects, sweeps
 from sessions.errors import RejectedError
 from sessions.lifecycle import Status
 from sessions.models import Session
-from sessions.sweeps import enforce_deadlines
 from tests.factories import make_group, make_host, make_image, make_policy, make_user
 from tests.virtual.clock import NO_TIME, START, VirtualClock, virtual_time
 from tests.virtual.faults import Fault, KilledError, LostDatabaseError, Steps, steps_of_database
@@ -174,7 +173,7 @@ class World:
     def sweep(self, which: int = 0, fault: Fault | None = None) -> None:
         """Have a scheduler enforce deadlines."""
         scheduler = self.schedulers[which % 2]
-        if not self.act(scheduler, enforce_deadlines, fault=fault):
+        if not self.act(scheduler, sweeps.enforce_deadlines, fault=fault):
             scheduler.restart()
 
     def reconcile(self, host: VirtualHost, fault: Fault | None = None) -> None:
@@ -330,6 +329,8 @@ def virtual_world() -> Iterator[World]:
         (app_starter, "warm_up", no_op),
         (app_starter, "resume", no_op),
         (converter, "resume", no_op),
+        (sweeps, "fail_stranded_conversions", no_op),  # no story has conversions, or projects
+        (projects, "cancel_of_former_members", no_op),
     ]
     logging.disable(logging.CRITICAL)
     with ExitStack() as stack:
