@@ -19,6 +19,7 @@ from endpoints.data_plane import LazyDataPlane  # noqa: E402
 from folders.transfers.handover import TransferMiddleware  # noqa: E402
 from gpuplatform.admission import Admission  # noqa: E402
 from gpuplatform.request_bodies import RequestBodies  # noqa: E402
+from gpuplatform.request_ids import AsgiApplication, RequestIds, SocketUsers  # noqa: E402
 from gpuplatform.same_origin import SameOrigin  # noqa: E402  # see the line above
 from notifications.routing import websocket_urlpatterns as live_patterns  # noqa: E402
 from pages.session_list.routing import websocket_urlpatterns as list_patterns  # noqa: E402
@@ -28,15 +29,16 @@ from sessions.app_addresses import site  # noqa: E402
 from sessions.routing import websocket_urlpatterns  # noqa: E402
 
 
-def platform_with(counters: ConnectionCounters) -> ProtocolTypeRouter:
+def platform_with(counters: ConnectionCounters) -> AsgiApplication:
     """Return the platform; its limits for each client address hold for all processes that share the counters."""
-    sockets = URLRouter([*list_patterns, *live_patterns, *websocket_urlpatterns])
-    return ProtocolTypeRouter(
+    sockets = SocketUsers(URLRouter([*list_patterns, *live_patterns, *websocket_urlpatterns]))
+    platform = ProtocolTypeRouter(
         {
             "http": TransferMiddleware(RequestBodies(Admission(cast(Application, http)), counters)),
             "websocket": TokenSockets(sockets, SameOrigin(AuthMiddlewareStack(SocketsWithFactors(sockets)))),
         }
     )
+    return RequestIds(platform)
 
 
 application = AppProxyMiddleware(site(), LazyDataPlane(), platform_with(LocalCounters()))

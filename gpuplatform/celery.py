@@ -1,8 +1,14 @@
-"""The Celery application, its default queue and periodic tasks."""
+"""The Celery application, its default queue and periodic tasks, and what its log lines are about."""
 
+import inspect
 import os
+from collections.abc import Sequence
+from typing import Any
 
 from celery import Celery
+from celery.signals import before_task_publish, task_postrun, task_prerun
+
+from gpuplatform import log_lines
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
 
@@ -45,3 +51,26 @@ app.conf.beat_schedule = {
     "hold_redis_users": {"task": "hostaccess.tasks.hold_redis_users", "schedule": 10.0, "options": {"expires": 10}},
     "end_access": {"task": "endpoints.tasks.enforce_deadlines", "schedule": 5.0, "options": {"expires": 5}},
 }
+
+
+@before_task_publish.connect
+def _send_request_id(headers: dict[str, Any] | None = None, **_kwargs: Any) -> None:
+    """Send the id of the request along, by which the log lines of its tasks are found."""
+    context = log_lines.current()
+    if headers is not None and context and "request_id" in context.fields:
+        headers["request_id"] = context.fields["request_id"]
+
+
+@task_prerun.connect
+def _begin_log(task_id: str, task: Any, args: Sequence[Any], **_kwargs: Any) -> None:
+    """Name the task in its log lines, with the request that sent it and the session that it is for."""
+    context = log_lines.begin(task=task.name, task_id=task_id)
+    if request_id := getattr(task.request, "request_id", None):
+        context.fields["request_id"] = request_id
+    if args and next(iter(inspect.signature(task.run).parameters), "") == "session_id":
+        context.fields["session_id"] = str(args[0])
+
+
+@task_postrun.connect
+def _end_log(**_kwargs: Any) -> None:
+    log_lines.end()

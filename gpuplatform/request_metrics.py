@@ -1,18 +1,24 @@
-"""Counts requests and measures them, for Prometheus: per process, or for all processes that share a folder.
+"""Counts requests, measures and logs them. For Prometheus: per process, or for all processes that share a folder.
 
 prometheus_client decides which when it is imported: it shares the folder PROMETHEUS_MULTIPROC_DIR where that is set
 (`gpuplatform.web_server`). https://prometheus.github.io/client_python/multiprocess/
 """
 
+import logging
 import os
 import time
 from typing import Final
 
+from django.conf import settings
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.utils.deprecation import MiddlewareMixin
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 from prometheus_client.multiprocess import MultiProcessCollector
+
+from gpuplatform import log_lines
+
+logger = logging.getLogger(__name__)
 
 BUCKETS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)  # seconds
 
@@ -29,16 +35,22 @@ class MeasureRequests(MiddlewareMixin):
     """Records how long each request took; what matches no URL is one view, whatever strangers ask for."""
 
     def process_request(self, request: HttpRequest) -> None:
-        """Note when the request began."""
+        """Note when the request began, and have its log lines name its user and session once they are known."""
         request.began_at = time.perf_counter()  # type: ignore[attr-defined]
+        if context := log_lines.current():
+            context.request = request
 
     def process_response(self, request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
-        """Record the request."""
+        """Record the request, and log it where that is wanted; a query string may hold what people type."""
         match = request.resolver_match
         view = match.view_name if match else "none"
         method = request.method if request.method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE") else "other"
         took = time.perf_counter() - request.began_at  # type: ignore[attr-defined]
         SECONDS.labels(method, view, f"{response.status_code // 100}xx").observe(took)
+        if settings.COMPUTE_LOG_REQUESTS:
+            facts = {"method": method, "view": view, "status": response.status_code, "duration_ms": round(took * 1000)}
+            more = {"fields": facts}
+            logger.info("%s %s: %d in %.0f ms", method, request.path, response.status_code, took * 1000, extra=more)
         return response
 
 

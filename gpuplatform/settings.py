@@ -81,6 +81,8 @@ COMPUTE_PIN_CPUS = env.bool("COMPUTE_PIN_CPUS", default=True)
 COMPUTE_FIREWALL = env.bool("COMPUTE_FIREWALL", default=True)
 COMPUTE_PRIVILEGED_HELPER = env.bool("COMPUTE_PRIVILEGED_HELPER", default=True)
 COMPUTE_LOG_LEVEL = env("COMPUTE_LOG_LEVEL", default="INFO")
+COMPUTE_LOG_FORMAT = env.str("COMPUTE_LOG_FORMAT", default="text", choices=("text", "json"))
+COMPUTE_LOG_REQUESTS = env.bool("COMPUTE_LOG_REQUESTS", default=False)
 
 # --- apps of sessions, each on an origin of its own: below the apps' domain, or where there is none at a port
 COMPUTE_PUBLIC_URL = env("COMPUTE_PUBLIC_URL", default="") or f"http://{COMPUTE_HTTP_ADDRESS}"
@@ -448,9 +450,21 @@ WHITENOISE_KEEP_ONLY_HASHED_FILES = True
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
-    "formatters": {"line": {"format": "{asctime} {levelname:<7} {name}: {message}", "style": "{"}},
-    "filters": {"secrets": {"()": "gpuplatform.log_secrets.HideSecrets"}},
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["secrets"]}},
+    "formatters": {
+        "text": {"format": "{asctime} {levelname:<7} {name}: {message}", "style": "{"},
+        "json": {"()": "gpuplatform.log_lines.JsonLines"},
+    },
+    "filters": {
+        "session": {"()": "gpuplatform.log_lines.NoteSession"},
+        "secrets": {"()": "gpuplatform.log_secrets.HideSecrets"},
+    },
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": COMPUTE_LOG_FORMAT,
+            "filters": ["session", "secrets"],
+        }
+    },
     "root": {"handlers": ["console"], "level": COMPUTE_LOG_LEVEL},
     "loggers": {
         **{name: {"level": "WARNING"} for name in ("axes", "celery")},

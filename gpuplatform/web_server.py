@@ -47,6 +47,7 @@ class ServerConfig(Config):
             timeout_graceful_shutdown=SHUTDOWN_SECONDS,
             timeout_worker_healthcheck=START_SECONDS,
             log_level="warning",
+            log_config=None,  # its messages go to Django's handler
             access_log=False,
             backlog=BACKLOG,
             workers=processes,
