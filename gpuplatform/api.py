@@ -16,6 +16,7 @@ from endpoints.api_urls import urlpatterns as app_patterns
 from folders.admin_api import StorageRootRecordViewSet
 from folders.api import FolderViewSet, StorageRootViewSet
 from folders.api_urls import urlpatterns as folder_patterns
+from gpuplatform.service_api import ServiceLogView, ServicesView
 from hostaccess.api import JoinView
 from notifications.api import AnnouncementViewSet, NotificationViewSet, PreferencesView
 from resources.admin_api.images import ImageRecordViewSet, RegistryRecordViewSet
@@ -106,6 +107,8 @@ v1_patterns = [
     path("sessions/<str:session_id>/place/", PlaceView.as_view()),
     path("admin/sessions/<str:session_id>/force-end/", ForceEndView.as_view(), name="admin-force-end"),
     path("admin/sessions/<str:session_id>/requeue/", RequeueView.as_view(), name="admin-requeue"),
+    path("admin/services/", ServicesView.as_view(), name="admin-services"),
+    path("admin/services/log/", ServiceLogView.as_view(), name="admin-service-log"),
     path("admin/users/import/", UserImportView.as_view(), name="admin-user-import"),
     path("usage/", UsageView.as_view()),
     path("", include(app_patterns)),

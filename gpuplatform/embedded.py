@@ -31,8 +31,17 @@ def socket_folder(var_dir: Path) -> str:
 
 def redis_socket(var_dir: Path) -> Path:
     """Return the socket path of the embedded Redis; in a short temporary folder if `var_dir` is too long for one."""
-    path = var_dir / "redis" / "redis.sock"
+    return _short(var_dir, "redis/redis.sock")
+
+
+def supervisor_socket(var_dir: Path) -> Path:
+    """Return the path of the socket on which `make up` is asked about its services; a short one, if need be."""
+    return _short(var_dir, "run/supervisor.sock")
+
+
+def _short(var_dir: Path, name: str) -> Path:
+    path = var_dir / name
     if len(str(path).encode()) <= SOCKET_PATH_LIMIT:
         return path
     digest = hashlib.sha256(str(var_dir).encode()).hexdigest()[:12]
-    return Path(tempfile.gettempdir()) / f"gpuplatform-{digest}" / "redis.sock"
+    return Path(tempfile.gettempdir()) / f"gpuplatform-{digest}" / path.name

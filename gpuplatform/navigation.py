@@ -51,7 +51,7 @@ ENTRIES: Final = (
         document="images",
     ),
     NavigationEntry(_("Hosts"), "host", "overview:hosts", ("overview:host",), document="hosts"),
-    NavigationEntry(_("Administration"), "shield", "admin:index", ("admin:", "simulation"), for_staff=True),
+    NavigationEntry(_("Administration"), "shield", "admin:index", ("admin:", "simulation", "service"), for_staff=True),
 )
 
 

@@ -3,7 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from gpuplatform import views
+from gpuplatform import service_views, views
 from gpuplatform.metrics import metrics
 from pages.overview.summary import home
 from scheduler.views import simulation
@@ -25,6 +25,8 @@ urlpatterns = [
     path("metrics", metrics, name="metrics"),
     path("admin/login/", views.admin_sign_in),
     path("admin/simulation/", admin.site.admin_view(simulation), name="simulation"),
+    path("admin/services/", admin.site.admin_view(service_views.services), name="services"),
+    path("admin/services/<slug:name>/log/", admin.site.admin_view(service_views.log), name="service-log"),
     path("admin/", admin.site.urls),
     path("api/", include("gpuplatform.api")),
 ]

@@ -1,11 +1,22 @@
 """Celery's entry points: an id in, one call. Delivered at least once; whatever they call is safe to repeat."""
 
+import logging
+import os
+import signal
+import time
+from typing import Final
+
 from celery import shared_task
 from django.conf import settings
 
 from hostworker import app_starter, converter, image_maker, resizer, runner, starts, terminal_message
 from hostworker.runtime.factory import get_runtime
 from resources.models import Host
+
+RESTART_SECONDS: Final = 60  # for which a request to restart is worth something
+
+logger = logging.getLogger(__name__)
+_began_at = time.time()
 
 
 @shared_task
@@ -54,3 +65,13 @@ def report_changes(session_id: str) -> None:
 def remove_deleted_images() -> None:
     """Remove images that were deleted from this host."""
     image_maker.remove_deleted(get_runtime(), Host.objects.get(name=settings.COMPUTE_HOST_NAME))
+
+
+@shared_task
+def restart_worker(asked_at: float) -> None:
+    """End this process, which its supervisor starts again, unless it began after the Unix time `asked_at`."""
+    if not _began_at < asked_at < time.time() + RESTART_SECONDS or time.time() - asked_at > RESTART_SECONDS:
+        logger.info("an old request to restart this worker is ignored")
+        return
+    logger.warning("this worker ends, to be started again, as a superadmin has asked")
+    os.kill(os.getpid(), signal.SIGTERM)

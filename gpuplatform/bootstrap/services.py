@@ -43,11 +43,17 @@ def supervised(var_dir: Path, *, with_postgres: bool, with_redis: bool) -> list[
         name="the embedded PostgreSQL",
         is_up=lambda: _listens(Path(embedded.socket_folder(var_dir)) / postgres.SOCKET_NAME),
         start=lambda: _start_or_say(postgres.start, var_dir),
+        stop=lambda: postgres.stop(var_dir),
+        short_name="postgresql",
+        log=var_dir / "postgres" / "log",
     )
     redis_server = Service(
         name="the embedded Redis",
         is_up=lambda: _listens(embedded.redis_socket(var_dir)),
         start=lambda: _start_or_say(start_redis, var_dir),
+        stop=lambda: stop_redis(var_dir),
+        short_name="redis",
+        log=var_dir / "redis" / "redis.log",
     )
     return [*([database] if with_postgres else []), *([redis_server] if with_redis else [])]
 

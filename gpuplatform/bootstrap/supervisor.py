@@ -7,13 +7,23 @@ import os
 import shutil
 import signal
 import time
+from collections import defaultdict, deque
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from gpuplatform.bootstrap.control_server import listening
 from gpuplatform.bootstrap.restarts import FIRST_DELAY, MOST, Restarts
+from gpuplatform.service_control.base import (
+    MAX_LINES,
+    ServiceAction,
+    ServiceControlError,
+    ServiceState,
+    ServiceStatus,
+)
 
 GRACE_SECONDS: Final = 15.0  # for a worker to finish what it is doing
 READY_SECONDS: Final = 60.0
@@ -40,11 +50,29 @@ class ServiceError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Service:
-    """A server that the commands need and that is no child of ours. Both functions may block."""
+    """A server that the commands need and that is no child of ours. Its functions may block."""
 
     name: str
     is_up: Callable[[], bool]
     start: Callable[[], None]  # raises ServiceError
+    stop: Callable[[], None] = lambda: None
+    short_name: str = ""  # by which people stop and start it; empty: they cannot
+    log: Path | None = None
+
+
+@dataclass(slots=True)
+class ServiceRecord:
+    """What is known of a process or server, and whether people want it to run."""
+
+    wanted: asyncio.Event = field(default_factory=asyncio.Event)
+    ended: asyncio.Event = field(default_factory=asyncio.Event)  # set while its process does not run
+    since: datetime = field(default_factory=lambda: datetime.now(UTC))
+    restarts: int = 0
+    acting: asyncio.Lock = field(default_factory=asyncio.Lock)  # one act at a time
+    lines: deque[str] = field(default_factory=lambda: deque(maxlen=MAX_LINES))
+
+    def __post_init__(self) -> None:
+        self.wanted.set()
 
 
 class Supervisor:
@@ -66,7 +94,9 @@ class Supervisor:
         services: Sequence[Service] = (),
         first_delay: float = FIRST_DELAY,
         check_every: float = CHECK_SECONDS,
+        control: Path | None = None,
     ) -> None:
+        """`control` is the path of a socket on which this user may ask about the services."""
         self._commands = commands
         self._services = services
         self._first_delay = first_delay
@@ -78,6 +108,8 @@ class Supervisor:
         self._hurry = asyncio.Event()
         self._is_ready = asyncio.Event()
         self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._control = control
+        self._records: defaultdict[str, ServiceRecord] = defaultdict(ServiceRecord)
         self._relays: set[asyncio.Task[None]] = set()
 
     async def run(self, is_ready: Callable[[], bool], on_ready: Callable[[bool], None]) -> str | None:
@@ -89,14 +121,18 @@ class Supervisor:
         for number in STOP_SIGNALS:
             loop.add_signal_handler(number, self._on_signal)
         tasks: list[asyncio.Task[Any]] = []
+        open_socket = AsyncExitStack()
         try:
             for index, command in enumerate(self._commands):
                 await self._start(index, command)
             keepers = [asyncio.create_task(self._keep(index, command)) for index, command in enumerate(self._commands)]
             keepers += [asyncio.create_task(self._guard(service)) for service in self._services]
             tasks = [*keepers, asyncio.create_task(self._announce(is_ready, on_ready))]
+            if self._control:
+                await open_socket.enter_async_context(listening(self._control, self))
             ended = await self._first_end(keepers)
         finally:
+            await open_socket.aclose()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)  # so that nothing is started any more
@@ -125,18 +161,27 @@ class Supervisor:
             start_new_session=True,
         )
         self._processes[command.name] = process
+        record = self._records[command.name]
+        record.since = datetime.now(UTC)
+        record.ended.clear()
         relay = asyncio.create_task(self._relay(command.name, index, process))
         self._relays.add(relay)
         relay.add_done_callback(self._relays.discard)
 
     async def _keep(self, index: int, command: Command) -> str:
         """Start the command again whenever it ends by itself; return a sentence once it must not be."""
-        restarts = Restarts(self._first_delay)
+        restarts, record = Restarts(self._first_delay), self._records[command.name]
         while True:
             process = self._processes[command.name]
             await _exit_of(process.pid)
             _signal_groups({command.name: process}, signal.SIGKILL)  # what it has left behind
             status = await process.wait()
+            record.since = datetime.now(UTC)
+            record.ended.set()
+            if not record.wanted.is_set():
+                await record.wanted.wait()
+                await self._start(index, command)
+                continue
             ended = f"the process {command.name!r} ended by itself, {_how(status)}"
             if not self._is_ready.is_set():
                 return f"{ended}; its last lines are above"
@@ -145,21 +190,94 @@ class Supervisor:
                 return f"{ended}, {MOST + 1} times within a minute; its last lines are above"
             self._say(f"WARNING: {ended}; it is started again in {delay:g} s")
             await asyncio.sleep(delay)
+            await record.wanted.wait()
+            record.restarts += 1
             await self._start(index, command)
 
     async def _guard(self, service: Service) -> str:
         """Start the service again whenever it is down; return a sentence once it must not be."""
-        restarts = Restarts(self._first_delay)
+        restarts, record = Restarts(self._first_delay), self._records[service.short_name]
         while True:
             await asyncio.sleep(self._check_every)
-            if await asyncio.to_thread(service.is_up):
+            await record.wanted.wait()
+            if await asyncio.to_thread(service.is_up) or not record.wanted.is_set():
                 continue
+            record.restarts += 1
+            record.since = datetime.now(UTC)
             delay = restarts.delay(time.monotonic())
             if delay is None:
                 return f"{service.name} was down {MOST + 1} times within a minute; the lines above say why"
             self._say(f"WARNING: {service.name} is down; it is started again in {delay:g} s")
             await asyncio.sleep(delay)
             await self._start_service(service)
+
+    async def states(self) -> list[ServiceState]:
+        """Return the processes in the order of their start, then the servers that they need."""
+        found = []
+        for command in self._commands:
+            record, process = self._records[command.name], self._processes[command.name]
+            pid = None if record.ended.is_set() else process.pid
+            found.append(_state(command.name, record, is_up=pid is not None, pid=pid))
+        for service in self._controlled().values():
+            is_up = await asyncio.to_thread(service.is_up)
+            found.append(_state(service.short_name, self._records[service.short_name], is_up=is_up))
+        return found
+
+    async def act(self, action: ServiceAction, name: str) -> None:
+        """Carry out what somebody wants. Raises ServiceControlError."""
+        record = self._record(name)
+        if not self._is_ready.is_set():
+            raise ServiceControlError("the platform is still starting")
+        self._say(f"{action.value} of {name} on demand")
+        async with record.acting:
+            if action is not ServiceAction.START:
+                record.wanted.clear()
+                await self._end_one(name, record)
+            if action is not ServiceAction.STOP:
+                record.wanted.set()
+                await self._bring_up(name, record)
+
+    async def _bring_up(self, name: str, record: ServiceRecord) -> None:
+        """Start a server unless it runs; a process is started by what watches over it."""
+        service = self._controlled().get(name)
+        if service and not await asyncio.to_thread(service.is_up):
+            await self._start_service(service)
+            record.since = datetime.now(UTC)
+
+    async def log(self, name: str, lines: int) -> list[str]:
+        """Return the newest lines of its output. Raises ServiceControlError."""
+        record, service = self._record(name), self._controlled().get(name)
+        if service is None or service.log is None:
+            return list(record.lines)[-lines:]
+        try:
+            text = await asyncio.to_thread(service.log.read_text, errors="replace")
+        except OSError as error:
+            raise ServiceControlError(f"its log cannot be read: {error}") from error
+        return text.splitlines()[-lines:]
+
+    def _controlled(self) -> dict[str, Service]:
+        return {service.short_name: service for service in self._services if service.short_name}
+
+    def _record(self, name: str) -> ServiceRecord:
+        if name not in self._controlled() and name not in self._processes:
+            raise ServiceControlError(f"there is no service {name!r}")
+        return self._records[name]
+
+    async def _end_one(self, name: str, record: ServiceRecord) -> None:
+        """End a process, by force after the grace, or a server."""
+        if service := self._controlled().get(name):
+            await asyncio.to_thread(service.stop)
+            record.since = datetime.now(UTC)
+            return
+        if record.ended.is_set():
+            return
+        one = {name: self._processes[name]}
+        _signal_groups(one, signal.SIGTERM)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(record.ended.wait(), GRACE_SECONDS)
+            return
+        _signal_groups(one, signal.SIGKILL)
+        await record.ended.wait()
 
     async def _start_service(self, service: Service) -> None:
         """Start it; a stop signal during the start takes effect after it."""
@@ -222,14 +340,26 @@ class Supervisor:
             if len(rest) > CHUNK:
                 lines, rest = [*lines, rest], b""
             for line in lines:
-                self._say(prefix + line.decode(errors="replace"))
+                self._show(name, prefix, line)
         if rest:
-            self._say(prefix + rest.decode(errors="replace"))
+            self._show(name, prefix, rest)
+
+    def _show(self, name: str, prefix: str, line: bytes) -> None:
+        text = line.decode(errors="replace")
+        self._records[name].lines.append(text)
+        self._say(prefix + text)
 
     def _say(self, line: str) -> None:
         with suppress(OSError):  # the terminal may be closed, and the processes must be stopped nonetheless
             self._output.write(f"{line}\n")
             self._output.flush()
+
+
+def _state(name: str, record: ServiceRecord, *, is_up: bool, pid: int | None = None) -> ServiceState:
+    """Return the state; what does not run although it should is about to be started again."""
+    down = ServiceStatus.STARTING if record.wanted.is_set() else ServiceStatus.STOPPED
+    status = ServiceStatus.RUNNING if is_up else down
+    return ServiceState(name=name, status=status, pid=pid, since=record.since, restarts=record.restarts)
 
 
 async def _exit_of(pid: int) -> None:

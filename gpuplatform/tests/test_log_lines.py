@@ -8,11 +8,12 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from asgiref.sync import async_to_sync
+from asgiref.sync import async_to_sync, sync_to_async
 from celery import shared_task
 from celery.contrib.testing.worker import start_worker
 from channels.testing import HttpCommunicator
 from django.conf import settings as django_settings
+from django.db import connections
 from pytest_django import Settings
 
 from accounts import tokens
@@ -65,8 +66,11 @@ def user_with_token() -> tuple[User, str]:
 
 
 async def get(path: str, headers: list[tuple[bytes, bytes]]) -> Any:
-    """Return the response of the platform; in the test's thread, as far as it is synchronous."""
-    return await HttpCommunicator(platform_with(LocalCounters()), "GET", path, b"", headers).get_response(SECONDS)
+    """Return the response of the platform."""
+    try:
+        return await HttpCommunicator(platform_with(LocalCounters()), "GET", path, b"", headers).get_response(SECONDS)
+    finally:
+        await sync_to_async(connections.close_all)()  # in its thread, where the next test may have no database
 
 
 def test_a_message_is_one_line_without_secrets(lines: Lines) -> None:
@@ -86,7 +90,7 @@ def test_a_message_is_one_line_without_secrets(lines: Lines) -> None:
     assert "session_id" not in shared
 
 
-@pytest.mark.django_db
+@pytest.mark.django_db(transaction=True)
 def test_a_request_has_an_id_in_its_lines(lines: Lines, settings: Settings) -> None:
     settings.COMPUTE_LOG_REQUESTS = True
     user, token = user_with_token()

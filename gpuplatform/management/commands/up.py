@@ -13,6 +13,7 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, close_old_connections
 from django.utils import timezone
 
+from gpuplatform import embedded
 from gpuplatform.bootstrap import address, demo, installation, one_at_a_time, processes
 from gpuplatform.bootstrap.progress import Progress, SetupError
 from gpuplatform.bootstrap.supervisor import READY_SECONDS, STOP_SIGNALS, Supervisor
@@ -79,6 +80,7 @@ class Command(BaseCommand):
             folder=Path(settings.BASE_DIR),
             output=self.stdout,  # type: ignore[arg-type]
             services=installation.supervised_services(),
+            control=embedded.supervisor_socket(Path(settings.COMPUTE_VAR_DIR)),
         )
         started_at = timezone.now()
         ended = asyncio.run(supervisor.run(lambda: _is_ready(where, started_at), announce))
