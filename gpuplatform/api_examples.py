@@ -32,6 +32,7 @@ EXAMPLES: Final[dict[str, Any]] = {  # by operation id
     "admin_resource_groups_partial_update": {"queue_order": "fair", "projects": ["vision"]},
     "admin_storage_roots_create": {"name": "fast", "path": "/srv/fast", "is_shared": False},
     "admin_storage_roots_partial_update": {"is_enabled": False},
+    "admin_services_create": {"action": "restart", "service": "scheduler"},
     "admin_users_create": {"email": "ada@example.org", "first_name": "Ada", "policy": "students"},
     "admin_users_disable_create": {"end_sessions": True},
     "admin_users_import_create": {"csv": "email,first_name,policy\nada@example.org,Ada,students\n"},

@@ -48,6 +48,7 @@ app.conf.beat_schedule = {
     "forget_webhooks": {"task": "webhooks.tasks.forget_old", "schedule": 3600.0, "options": {"expires": 600}},
     "delete_expired": {"task": "folders.tasks.delete_expired", "schedule": 60.0, "options": {"expires": 60}},
     "back_up": {"task": "gpuplatform.tasks.back_up_if_due", "schedule": 1800.0, "options": {"expires": 600}},
+    "remove_old": {"task": "gpuplatform.tasks.remove_old", "schedule": 3600.0, "options": {"expires": 600}},
     "hold_redis_users": {"task": "hostaccess.tasks.hold_redis_users", "schedule": 10.0, "options": {"expires": 10}},
     "end_access": {"task": "endpoints.tasks.enforce_deadlines", "schedule": 5.0, "options": {"expires": 5}},
 }

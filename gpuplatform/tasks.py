@@ -1,4 +1,4 @@
-"""The task that makes backups while the platform runs."""
+"""The tasks that make backups, and remove what was kept for long enough, while the platform runs."""
 
 import subprocess
 import sys
@@ -6,11 +6,29 @@ from pathlib import Path
 
 from celery import shared_task
 from django.conf import settings
+from django.db import close_old_connections
 from django.utils import timezone
 
+from gpuplatform import retention
 from gpuplatform.bootstrap import backups
+from sessions.background import BackgroundThread
 
 _last: "subprocess.Popen[bytes] | None" = None
+_remover = BackgroundThread("retention")  # scheduling does not wait for it
+
+
+@shared_task
+def remove_old() -> None:
+    """Have what was kept for long enough removed, in a thread."""
+    _remover.run(_remove_old)
+
+
+def _remove_old() -> None:
+    close_old_connections()
+    try:
+        retention.remove_old(timezone.now())
+    finally:
+        close_old_connections()
 
 
 @shared_task
