@@ -65,15 +65,24 @@ class StorageQuotas:
                 self._hold(mount, folder, use, read_only=is_over)
 
     def limit_owners(self, root: StorageRoot) -> None:
-        """Pass the limits of all users and projects with folders on the root to its file system. Raises OSError."""
+        """Pass the limits of all users and projects with folders on the root to its file system.
+
+        Raises the first OSError once all of them were tried.
+        """
         users = User.objects.filter(folders__root=root).select_related("policy").defer("password").distinct()
         projects = Project.objects.filter(folders__root=root).select_related("policy").distinct()
+        failures = []
         for number, holder in ((number_of(each), each) for each in (*users, *projects)):
             key, limits = (root.pk, number), quota.limits_of(holder)
             if self._limits.get(key) == limits:
                 continue
-            if self._privileges.limit_storage(Path(root.path), number, project_number(*key), *limits):
-                self._limits[key] = limits
+            try:
+                if self._privileges.limit_storage(Path(root.path), number, project_number(*key), *limits):
+                    self._limits[key] = limits
+            except OSError as error:
+                failures.append(error)
+        if failures:
+            raise failures[0]
 
     def _hold(self, mount: Mount, folder: Folder, use: StorageUse, *, read_only: bool) -> None:
         """Change the mount of a session that still runs, unless its right to write has ended meanwhile."""

@@ -15,7 +15,7 @@ from hostworker.storage_quota import StorageQuotas
 from hostworker.tests.fault_injection import FaultInjectingRuntime
 from resources.models import Host
 from sessions.models import Mount
-from tests.factories import make_host, make_policy, make_session, make_user, owner_of, run_session
+from tests.factories import make_folder, make_host, make_policy, make_session, make_user, owner_of, run_session
 from tests.shell_image import ensure_shell_image
 from tests.wait import until
 
@@ -26,11 +26,14 @@ MIB = 2**20
 class Limits(DirectPrivileges):
     """Stands in for a file system with quotas."""
 
-    def __init__(self) -> None:
+    def __init__(self, fails_for: int | None = None) -> None:
+        self.fails_for = fails_for
         self.passed: list[tuple[object, ...]] = []
         self.enforces = True
 
     def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
+        if owner == self.fails_for:
+            raise OSError("quota is off")
         self.passed.append((root, owner, project, max_bytes, max_files))
         return self.enforces
 
@@ -153,6 +156,14 @@ def test_changed_limits_are_passed_to_the_file_system(folder: Folder, root: Stor
     for _ in range(2):  # not taken, so they are passed again
         again.limit_owners(root)
     assert len(limits.passed) == 4
+
+
+def test_limits_that_fail_hold_up_no_others(folder: Folder, root: StorageRoot, host: Host) -> None:
+    other = make_folder(make_user(policy=owner_of(folder).policy), root=root, name="other")
+    failing = Limits(fails_for=folder.holder_number)
+    with pytest.raises(OSError, match="quota"):
+        StorageQuotas(FaultInjectingRuntime(), host, failing).limit_owners(root)
+    assert [passed[1] for passed in failing.passed] == [other.holder_number]
 
 
 @pytest.fixture
