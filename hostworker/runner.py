@@ -24,6 +24,7 @@ from hostworker.runtime.base import (
     EnforcementError,
     FolderMount,
     GpuGrant,
+    HasEndedError,
     ImageUnavailableError,
     MountError,
     Runtime,
@@ -237,7 +238,10 @@ def _run(runtime: Runtime, session: Session) -> None:
         return
     image = parking.image_of(runtime, session)
     container_id = runtime.create(spec_of(session, folder_mounts.prepare(session, runtime.folders_problem()), image))
-    runtime.start(session.pk, session.attempt, lambda address: _take_over(session, address))
+    try:
+        runtime.start(session.pk, session.attempt, lambda address: _take_over(session, address))
+    except HasEndedError:  # the worker that started it died before it could say so; the reconciler notes its exit
+        logger.info("session %s: its container has ended meanwhile", session.pk)
     fields: dict[str, object] = {"container_id": container_id, "address": runtime.address(session.pk, session.attempt)}
     try:
         session.move_to(Status.RUNNING, Reason.STARTED, "Running.", fields=fields)

@@ -56,6 +56,12 @@ class StartError(ContainerRuntimeError):
     is_host_fault = True
 
 
+class HasEndedError(StartError):
+    """The container was started before, and has ended by itself since; its exit is still to be noted."""
+
+    is_host_fault = False
+
+
 class MountError(ContainerRuntimeError):
     """A folder that the session asked for cannot be mounted."""
 

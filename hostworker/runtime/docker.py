@@ -33,6 +33,7 @@ from hostworker.runtime.base import (
     ExecResult,
     ExecutionError,
     FindLogin,
+    HasEndedError,
     HeldImage,
     ImageUnavailableError,
     Key,
@@ -374,7 +375,7 @@ class DockerRuntime:
         if container is None:
             raise StartError("The container is not there.")
         if PHASES[container["State"]["Status"]] is ContainerPhase.EXITED:
-            raise StartError("The container has already ended.", is_host_fault=False)
+            raise HasEndedError("The container has already ended.")
         has_sandbox = _has_sandbox(container)
         return _Created(str(container["Id"]), has_sandbox, self._pool.address(key) if has_sandbox else None)
 

@@ -23,6 +23,7 @@ from hostworker.runtime.base import (
     ExecResult,
     ExecutionError,
     FindLogin,
+    HasEndedError,
     HeldImage,
     HostDisks,
     ImageUnavailableError,
@@ -121,7 +122,7 @@ class MemoryRuntime(MemoryEngineControl):
             if container is None:
                 raise StartError("The container is not there.")
             if container.state.phase is ContainerPhase.EXITED:
-                raise StartError("The container has already ended.", is_host_fault=False)
+                raise HasEndedError("The container has already ended.")
             announce(_address(container))
             if container.state.phase is ContainerPhase.CREATED:
                 container.state = replace(container.state, phase=ContainerPhase.RUNNING)

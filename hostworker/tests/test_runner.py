@@ -203,6 +203,23 @@ def test_a_start_told_twice_starts_once(runtime: FaultInjectingRuntime) -> None:
     assert runtime.logs(session.pk, 1, 10).count("ready") == 1
 
 
+@pytest.mark.parametrize(("exit_code", "target", "result"), [(0, "TERMINATED", "SUCCESS"), (3, "ERROR", "FAILURE")])
+def test_a_job_that_ended_under_a_dead_worker_keeps_its_result(
+    exit_code: int, target: str, result: str, runtime: FaultInjectingRuntime
+) -> None:
+    session = session_in(Status.SCHEDULED, command="true", kind="batch")
+    runtime.fail_next("start", EngineUnreachableError("the worker died"), happens_after=True)
+    start_session(runtime, session.pk, 1)
+    runtime.end(session.pk, 1, exit_code=exit_code)
+    start_session(runtime, session.pk, 1)
+    (state,) = runtime.containers()
+    runner.note_exit(runtime, state)
+    ended = fresh(session)
+    assert (ended.status, ended.reason, ended.result) == (target, Reason.CONTAINER_EXITED, result)
+    assert ended.exit_code == exit_code
+    assert runtime.containers() == []
+
+
 @pytest.mark.parametrize("status", [Status.PENDING, Status.TERMINATING, Status.TERMINATED, Status.CANCELLED])
 def test_a_start_that_comes_too_late_does_nothing(runtime: FaultInjectingRuntime, status: Status) -> None:
     session = session_in(status)
