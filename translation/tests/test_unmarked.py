@@ -15,7 +15,7 @@ NOT_FOR_PAGES: Final = re.compile(
     r"(management|bootstrap|models|privileged|images|tests)/|^(client|proxy|fgpu|sshserver|translation)/|serializers\.py"
     r"|(^|_|/)api(\.py|/)|models\.py|audit_entry\.py|checks\.py|conftest|manage\.py|accounts/authentication|hostworker/conversion/recipe"
     r"|^gpuplatform/(api_examples|request_bodies|request_metrics|state_metrics|settings|middleware|rest|log)|hostworker/enforcement/programs|hostworker/engine_lock|pages/help"
-    r"|hostworker/runtime/(sandbox|memory|docker_events)|folders/(files/(direct|staging|archive)|transfers/outgoing)"
+    r"|^messaging/|hostworker/simulated/|hostworker/runtime/(sandbox|memory|docker_events)|folders/(files/(direct|staging|archive)|transfers/outgoing)"
     r"|^restapi/(schema|pages)|^hostaccess/|scheduler/shared_limits"  # administrators alone read it, at a terminal
     r"|resources/(discovery|simulated_gpus|fields|claims)|pages/session_list/occupancy"
 )
