@@ -339,9 +339,11 @@ def test_a_process_killed_for_memory_is_told(world: World, runtime: Runtime, run
     exits = runtime.exits(stopped, note)
     with ThreadPoolExecutor(1) as pool:
         pool.submit(list, exits)
-        world.kill_for_memory(running.session, running.attempt)
-        assert killed.wait(SECONDS)
-        stopped.set()
+        try:
+            world.kill_for_memory(running.session, running.attempt)
+            assert killed.wait(SECONDS)
+        finally:
+            stopped.set()  # or the pool waits for ever
     assert set(told) == {(running.session, running.attempt)}
     assert phases(runtime) == {(running.session, running.attempt): ContainerPhase.RUNNING}
 
