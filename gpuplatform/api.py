@@ -16,6 +16,7 @@ from endpoints.api_urls import urlpatterns as app_patterns
 from folders.admin_api import StorageRootRecordViewSet
 from folders.api import FolderViewSet, StorageRootViewSet
 from folders.api_urls import urlpatterns as folder_patterns
+from gpuplatform.configuration_api import ConfigurationView
 from gpuplatform.service_api import ServiceLogView, ServicesView
 from hostaccess.api import JoinView
 from notifications.api import AnnouncementViewSet, NotificationViewSet, PreferencesView
@@ -107,6 +108,7 @@ v1_patterns = [
     path("sessions/<str:session_id>/place/", PlaceView.as_view()),
     path("admin/sessions/<str:session_id>/force-end/", ForceEndView.as_view(), name="admin-force-end"),
     path("admin/sessions/<str:session_id>/requeue/", RequeueView.as_view(), name="admin-requeue"),
+    path("admin/configuration/", ConfigurationView.as_view(), name="admin-configuration"),
     path("admin/services/", ServicesView.as_view(), name="admin-services"),
     path("admin/services/log/", ServiceLogView.as_view(), name="admin-service-log"),
     path("admin/users/import/", UserImportView.as_view(), name="admin-user-import"),

@@ -5,6 +5,7 @@ from typing import Any, Final
 LAUNCH: Final = {"environment": "Python", "version": "3.11", "cpu": 2, "memory": "4g", "fgpu": "0.5", "name": "train"}
 
 EXAMPLES: Final[dict[str, Any]] = {  # by operation id
+    "admin_configuration_create": {"yaml": "format: 1\npolicies:\n- {name: guests, cpu: 2}\n", "apply": True},
     "admin_hosts_partial_update": {"is_cordoned": True, "cordon_reason": "A disk is replaced"},
     "admin_idle_rules_create": {"name": "unused", "idle_timeout": "2h", "warning": "30m", "action": "park"},
     "admin_idle_rules_partial_update": {"is_enabled": True},

@@ -51,7 +51,13 @@ ENTRIES: Final = (
         document="images",
     ),
     NavigationEntry(_("Hosts"), "host", "overview:hosts", ("overview:host",), document="hosts"),
-    NavigationEntry(_("Administration"), "shield", "admin:index", ("admin:", "simulation", "service"), for_staff=True),
+    NavigationEntry(
+        _("Administration"),
+        "shield",
+        "admin:index",
+        ("admin:", "simulation", "service", "configuration"),
+        for_staff=True,
+    ),
 )
 
 

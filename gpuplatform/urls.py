@@ -3,7 +3,7 @@
 from django.contrib import admin
 from django.urls import include, path
 
-from gpuplatform import service_views, views
+from gpuplatform import configuration_views, service_views, views
 from gpuplatform.metrics import metrics
 from pages.overview.summary import home
 from scheduler.views import simulation
@@ -27,6 +27,8 @@ urlpatterns = [
     path("admin/simulation/", admin.site.admin_view(simulation), name="simulation"),
     path("admin/services/", admin.site.admin_view(service_views.services), name="services"),
     path("admin/services/<slug:name>/log/", admin.site.admin_view(service_views.log), name="service-log"),
+    path("admin/configuration/", admin.site.admin_view(configuration_views.import_view), name="configuration"),
+    path("admin/configuration/export/", admin.site.admin_view(configuration_views.export), name="configuration-export"),
     path("admin/", admin.site.urls),
     path("api/", include("gpuplatform.api")),
 ]

@@ -34,6 +34,7 @@ UNSAID = frozenset(
             "url",
             "key",
             "csv",
+            "yaml",
             "host",
             "email",
             "password",

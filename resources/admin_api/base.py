@@ -20,6 +20,7 @@ from rest_framework.response import Response
 
 from accounts import audit
 from accounts.api import user_of
+from accounts.models import User
 from resources.kick import kick_scheduler
 from restapi.views import ApiViewSet
 
@@ -111,7 +112,7 @@ class SaveRecords(ReadRecords[Row]):
         self.check(instance, values)
         targets: tuple[Model, ...] = () if instance is None else (instance, *self.related(instance, values))
         action = "added" if instance is None else "changed"
-        with audit.act(user_of(request), action, *targets) as made:
+        with audit.act(self.actor(), action, *targets) as made:
             row, form = self._saved(instance, values, body)
             made += [row] if instance is None else []
         if self.is_scheduled:
@@ -126,6 +127,10 @@ class SaveRecords(ReadRecords[Row]):
         row: Row = form.save()
         self.finish(row, values)
         return row, form
+
+    def actor(self) -> User | None:
+        """Return who saves, for the audit log; None for a command."""
+        return user_of(self.request)
 
     def defaults(self) -> dict[str, Any]:
         """Return what a new row has unless the request says otherwise, beside the model's own defaults."""
