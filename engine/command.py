@@ -21,6 +21,7 @@ class Command(Exec):
         super().__init__(engine, exec_id, streams)
         self._stream = 0
         self._left = 0  # bytes of the frame that were not yet read
+        self._early_errors = b""  # that came before the first line of output: the engine copies the two apart
         self._container_id = ""
         self._process_id = 0
 
@@ -47,6 +48,9 @@ class Command(Exec):
 
     async def read(self, most: int = READ_BYTES) -> tuple[bytes, bool]:
         """Return the next bytes, and whether they are errors rather than output; no bytes once both have ended."""
+        if early := self._early_errors[:most]:
+            self._early_errors = self._early_errors[most:]
+            return early, True
         with suppress(ConnectionError, asyncio.IncompleteReadError):
             while not self._left:
                 head = await self._reader.readexactly(FRAME_HEAD)
@@ -66,10 +70,15 @@ class Command(Exec):
         await shell.hang_up(self, self._engine, self._container_id, self._process_id)
 
     async def _first_line(self) -> bytes:
-        line = b""
+        """Return the first line of output, or what there is where it ends before; keep earlier errors for `read`."""
+        line = errors = b""
         while not line.endswith(b"\n"):
-            data, _ = await self.read(1)  # what follows belongs to the caller
+            data, is_error = await self.read(1)  # what follows belongs to the caller
             if not data:
-                break
-            line += data
+                return line or errors
+            if is_error:
+                errors += data
+            else:
+                line += data
+        self._early_errors = errors
         return line
