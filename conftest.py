@@ -113,6 +113,8 @@ def browser(held: HeldFixtures) -> Browser:
 
 
 @pytest.fixture(scope="module")
-def platform(held: HeldFixtures) -> Platform:
-    """A whole platform on data of its own; modules that follow each other share it, and end the sessions they start."""
-    return held.get("platform", lambda: running_platform(ROOT / "var" / f"test-platform-{process_number()}"))
+def platform(held: HeldFixtures) -> Iterator[Platform]:
+    """A whole platform on data of its own; modules that follow each other share it, but no sessions."""
+    platform = held.get("platform", lambda: running_platform(ROOT / "var" / f"test-platform-{process_number()}"))
+    yield platform
+    platform.end_sessions()

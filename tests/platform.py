@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import httpx
 import psycopg
 from psycopg.rows import dict_row
 
@@ -26,6 +27,8 @@ from tests.wait import SECONDS, until
 from tests.workers import end_arbiter
 
 ROOT = Path(__file__).resolve().parent.parent
+ADMIN = "admin@example.org"
+LIVE = "SELECT id FROM compute_session WHERE status NOT IN ('TERMINATED', 'CANCELLED', 'ERROR', 'PARKED')"
 ANNOUNCED = "Ctrl-C stops it."
 UNUSABLE = (
     "SELECT image_id FROM resources_imagebuild JOIN resources_image ON resources_image.id = image_id"
@@ -47,6 +50,16 @@ class Platform:
         """Return the rows of a query on the platform's own database."""
         with psycopg.connect(embedded.database_url(self.var_dir), row_factory=dict_row) as connection:
             return connection.execute(query, parameters).fetchall()
+
+    def end_sessions(self) -> None:
+        """End what still runs or waits, and return once nothing is held."""
+        if not (ids := [row["id"] for row in self.rows(LIVE)]):
+            return
+        login = {"email": ADMIN, "password": self.passwords[ADMIN]}
+        token = httpx.post(f"{self.url}/api/v1/auth/token/", json=login).raise_for_status().json()["token"]
+        headers = {"Authorization": f"Token {token}"}
+        httpx.post(f"{self.url}/api/v1/sessions/terminate/", json={"ids": ids}, headers=headers).raise_for_status()
+        until(lambda: not self.rows(LIVE))
 
     def held(self) -> dict[str, int]:
         """Return what all leases hold together."""
