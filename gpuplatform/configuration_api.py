@@ -49,9 +49,9 @@ class ConfigurationChangesSerializer(serializers.Serializer[Any]):
 class ConfigurationView(ApiView):
     """Exports and imports the configuration; for superadmins."""
 
-    def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
+    def check_permissions(self, request: Request) -> None:
         """Check the caller. Raises PermissionDenied unless it is a superadmin."""
-        super().initial(request, *args, **kwargs)
+        super().check_permissions(request)
         if not user_of(request).is_superuser:
             raise PermissionDenied
 
