@@ -1,7 +1,6 @@
 """Host workers and gateways of all hosts: whether they are alive, and a restart of a host worker."""
 
 import socket
-import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from django.db.models import F
 
 from accounts import audit
 from accounts.models import User
+from resources import clock
 from resources.models import Host, HostStatus
 from sessions.notify import send_to_host
 
@@ -51,7 +51,7 @@ def read() -> list[HostServices]:
 def restart_worker(host: Host, *, actor: User) -> None:
     """Have the host's worker end, whose supervisor starts it again; its sessions run on."""
     audit.record(actor, "restart_service", host, {"service": (None, "host")})
-    send_to_host(host.name, "restart_worker", time.time())
+    send_to_host(host.name, "restart_worker", clock.now().timestamp())
 
 
 def _responding(urls: Iterable[str]) -> dict[str, bool | None]:

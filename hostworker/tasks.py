@@ -11,12 +11,13 @@ from django.conf import settings
 
 from hostworker import app_starter, converter, image_maker, resizer, runner, starts, terminal_message
 from hostworker.runtime.factory import get_runtime
+from resources import clock
 from resources.models import Host
 
 RESTART_SECONDS: Final = 60  # for which a request to restart is worth something
 
 logger = logging.getLogger(__name__)
-_began_at = time.time()
+_began_at = time.monotonic()
 
 
 @shared_task
@@ -69,8 +70,12 @@ def remove_deleted_images() -> None:
 
 @shared_task
 def restart_worker(asked_at: float) -> None:
-    """End this process, which its supervisor starts again, unless it began after the Unix time `asked_at`."""
-    if not _began_at < asked_at < time.time() + RESTART_SECONDS or time.time() - asked_at > RESTART_SECONDS:
+    """End this process, which its supervisor starts again, unless it began after `asked_at`.
+
+    `asked_at` is the Unix time by the shared clock. What comes twice, late or from the future does nothing.
+    """
+    age = clock.now().timestamp() - asked_at
+    if abs(age) > RESTART_SECONDS or age >= time.monotonic() - _began_at:
         logger.info("an old request to restart this worker is ignored")
         return
     logger.warning("this worker ends, to be started again, as a superadmin has asked")

@@ -268,14 +268,13 @@ def test_the_worker_of_a_host_is_restarted_once(
         assert client.post("/admin/services/", {"action": "stop", "host": "far"}).status_code == 422
     ((task, (asked_at,), queue),) = sent
     assert (task, queue) == ("hostworker.tasks.restart_worker", "host.far")
-    monkeypatch.setattr(tasks, "_began_at", asked_at - 1)
+    monkeypatch.setattr(tasks, "_began_at", time.monotonic() - 1000)
     tasks.restart_worker(asked_at)
     assert killed == [signal.SIGTERM]
-    monkeypatch.setattr(tasks, "_began_at", asked_at + 1)  # the next worker gets the message again
-    tasks.restart_worker(asked_at)
-    monkeypatch.setattr(tasks, "_began_at", 0.0)
-    for moment in (time.time() - 3600, time.time() + 3600, -1.0):
+    for moment in (asked_at - 3600, asked_at + 3600, -1.0):
         tasks.restart_worker(moment)
+    monkeypatch.setattr(tasks, "_began_at", time.monotonic())  # the next worker gets the message again
+    tasks.restart_worker(asked_at)
     assert killed == [signal.SIGTERM]
     found = client.get("/api/v1/admin/services/").json()["hosts"]
     assert [(host["host"], host["gateway_responds"]) for host in found] == [("far", False)]
