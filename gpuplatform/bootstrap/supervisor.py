@@ -25,6 +25,7 @@ from gpuplatform.service_control.base import (
     ServiceStatus,
 )
 
+MAX_LOG_BYTES: Final = 2**20  # that are read of a server's log
 GRACE_SECONDS: Final = 15.0  # for a worker to finish what it is doing
 READY_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.3
@@ -250,7 +251,7 @@ class Supervisor:
         if service is None or service.log is None:
             return list(record.lines)[-lines:]
         try:
-            text = await asyncio.to_thread(service.log.read_text, errors="replace")
+            text = await asyncio.to_thread(_end_of, service.log)
         except OSError as error:
             raise ServiceControlError(f"its log cannot be read: {error}") from error
         return text.splitlines()[-lines:]
@@ -353,6 +354,13 @@ class Supervisor:
         with suppress(OSError):  # the terminal may be closed, and the processes must be stopped nonetheless
             self._output.write(f"{line}\n")
             self._output.flush()
+
+
+def _end_of(log: Path) -> str:
+    """Return the last MAX_LOG_BYTES of a log, which may have grown for years. Raises OSError."""
+    with log.open("rb") as file:
+        file.seek(max(0, log.stat().st_size - MAX_LOG_BYTES))
+        return file.read().decode(errors="replace")
 
 
 def _state(name: str, record: ServiceRecord, *, is_up: bool, pid: int | None = None) -> ServiceState:
