@@ -2,7 +2,7 @@
 
 import secrets
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 
 from docker.api import APIClient
@@ -24,6 +24,13 @@ remove=rm; [ ! -x /bin/busybox ] || remove="busybox rm"
 exec $remove -rf /tmp/* /tmp/.[!.]* /home/work/* /home/work/.[!.]*
 """
 OWN = ("docker-init", "trap 'exit 0'", "sleep 3600")  # processes of every idling container
+
+
+def copy_image(reference: str, engine: APIClient) -> None:
+    """Copy an image of this machine's own engine to another engine."""
+    with closing(APIClient(ENGINE_URL, version="auto")) as own:
+        for _ in engine.load_image(own.get_image(reference)):
+            pass
 
 
 def remove_containers(*labels: str) -> None:

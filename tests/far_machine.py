@@ -11,7 +11,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from docker.api import APIClient
 
 from gpuplatform.bootstrap.docker_engine import examine
 from gpuplatform.bootstrap.system_packages import program
+from tests.containers import copy_image
 from tests.wait import SECONDS, until
 
 IN_MEMORY: Final = 'mount -t tmpfs -o size=4g none "$0" && exec "$@"'  # the folder $0, gone with its last process
@@ -46,13 +47,8 @@ class FarMachine:
 
     def take_image(self, reference: str) -> None:
         """Copy an image of this machine's engine to its own."""
-        near, far = APIClient(version="auto"), APIClient(self.engine_url, version="auto")
-        try:
-            for _ in far.load_image(near.get_image(reference)):
-                pass
-        finally:
-            near.close()
-            far.close()
+        with closing(APIClient(self.engine_url, version="auto")) as far:
+            copy_image(reference, far)
 
 
 @contextmanager

@@ -244,10 +244,11 @@ class SessionLoad:
 def web_processes(pid: int) -> set[int]:
     """Return the processes that serve below a web server's: its children that map the memory of counts."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return {int(child) for child in children if "counters" in _maps(int(child))}
+    return {int(child) for child in children if "counters" in memory_maps(int(child))}
 
 
-def _maps(pid: int) -> str:
+def memory_maps(pid: int) -> str:
+    """Return what the process has mapped into its memory; "" once it has ended."""
     try:
         return Path(f"/proc/{pid}/maps").read_text()
     except (FileNotFoundError, ProcessLookupError):

@@ -11,23 +11,11 @@ from pathlib import Path
 import pytest
 import requests
 
+from tests.fleet import memory_maps, web_processes
 from tests.live import LiveServer, serving
 from tests.wait import SECONDS, until
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
-
-
-def servers_of(pid: int) -> set[int]:
-    """Return the processes that serve: the children of the parent that map the memory of counts."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return {int(child) for child in children if "counters" in _maps(int(child))}
-
-
-def _maps(pid: int) -> str:
-    try:
-        return Path(f"/proc/{pid}/maps").read_text()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
 
 
 @contextmanager
@@ -66,16 +54,16 @@ def web(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iter
 
 
 def test_processes_are_replaced_without_a_lost_request(web: LiveServer) -> None:
-    until(lambda: len(servers_of(web.pid)) == 2, seconds=SECONDS)
-    before = servers_of(web.pid)
+    until(lambda: len(web_processes(web.pid)) == 2, seconds=SECONDS)
+    before = web_processes(web.pid)
     with requesting(f"{web.url}/accounts/sign-in/") as wrong:
         os.kill(web.pid, signal.SIGHUP)
-        until(lambda: len(servers_of(web.pid)) == 2 and not servers_of(web.pid) & before, seconds=2 * SECONDS)
+        until(lambda: len(web_processes(web.pid)) == 2 and not web_processes(web.pid) & before, seconds=2 * SECONDS)
     assert not wrong
 
 
 def test_metrics_count_the_requests_of_all_processes(web: LiveServer) -> None:
-    until(lambda: len(servers_of(web.pid)) == 2, seconds=SECONDS)
+    until(lambda: len(web_processes(web.pid)) == 2, seconds=SECONDS)
 
     def counted() -> float:
         text = requests.get(f"{web.url}/metrics", timeout=SECONDS).text
@@ -89,18 +77,18 @@ def test_metrics_count_the_requests_of_all_processes(web: LiveServer) -> None:
 
 
 def test_a_process_that_dies_is_started_again(web: LiveServer) -> None:
-    until(lambda: len(servers_of(web.pid)) == 2, seconds=SECONDS)
-    victim = min(servers_of(web.pid))
+    until(lambda: len(web_processes(web.pid)) == 2, seconds=SECONDS)
+    victim = min(web_processes(web.pid))
     os.kill(victim, signal.SIGKILL)
-    until(lambda: len(servers_of(web.pid) - {victim}) == 2, seconds=SECONDS)
+    until(lambda: len(web_processes(web.pid) - {victim}) == 2, seconds=SECONDS)
     assert requests.get(f"{web.url}/healthz", timeout=SECONDS).status_code == 200
 
 
 def test_nothing_outlives_a_parent_that_was_killed(web: LiveServer) -> None:
-    until(lambda: len(servers_of(web.pid)) == 2, seconds=SECONDS)
-    children = servers_of(web.pid)
+    until(lambda: len(web_processes(web.pid)) == 2, seconds=SECONDS)
+    children = web_processes(web.pid)
     web.end(signal.SIGKILL)
-    until(lambda: not any(_maps(child) for child in children), seconds=SECONDS)
+    until(lambda: not any(memory_maps(child) for child in children), seconds=SECONDS)
     web.start()
     assert requests.get(f"{web.url}/healthz", timeout=SECONDS).status_code == 200
 

@@ -1,7 +1,7 @@
 """Machines of a cluster: network namespaces on one bridge, with an own Docker Engine where they are hosts."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +14,7 @@ from gpuplatform.bootstrap.docker_engine import examine
 from gpuplatform.bootstrap.system_packages import program
 from tests.cluster.isolation import MEMORY, run
 from tests.cluster.processes import Process, descendants, kill_all, pids_with
-from tests.containers import ENGINE_URL
+from tests.containers import copy_image
 from tests.wait import until
 
 BRIDGE: Final = "lan"
@@ -162,13 +162,8 @@ class Engine:
 
     def take_image(self, reference: str) -> None:
         """Copy an image of this machine's own engine, whose socket is a file, to this one."""
-        near, far = docker.APIClient(ENGINE_URL, version="auto"), self.client()
-        try:
-            for _ in far.load_image(near.get_image(reference)):
-                pass
-        finally:
-            near.close()
-            far.close()
+        with closing(self.client()) as far:
+            copy_image(reference, far)
 
     def kill_container(self, container_id: str) -> None:
         """Kill a container behind the platform's back; one that has ended is no error."""
