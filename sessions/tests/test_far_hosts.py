@@ -35,6 +35,8 @@ from tests.web import HTMX, browser_of, text_of
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
 FAR = "far-away"
+UNREACHABLE = "The gateway of the session's host cannot be reached."
+BROKEN_OFF = "The gateway of the session's host broke off its answer."
 
 
 @pytest.fixture
@@ -164,9 +166,11 @@ async def test_a_killed_gateway_closes_the_terminal(
         await asyncio.to_thread(process.end, signal.SIGKILL)
         async with asyncio.timeout(SECONDS):
             code, words = await client.closed()
-        assert (code, words) == (CloseCode.ENGINE_TROUBLE, "The gateway of the session's host cannot be reached.")
+        # A dying process may close the terminal's connection while it still accepts the one that looks for the reason.
+        assert code == CloseCode.ENGINE_TROUBLE
+        assert words in (UNREACHABLE, BROKEN_OFF)
     async with terminal(session.pk, cookie) as client:
-        assert await client.closed() == (code, words)
+        assert await client.closed() == (CloseCode.ENGINE_TROUBLE, UNREACHABLE)
     with pytest.raises(logs.LogsUnavailableError, match=r"cannot be reached\. The session's last lines are stored"):
         await sync_to_async(logs.read)(session, 10)
     answer = await sync_to_async(lambda: client_of(owner).get(f"/api/v1/sessions/{session.pk}/logs/"))()
