@@ -22,7 +22,7 @@ from sessions.models import Session
 logger = logging.getLogger(__name__)
 
 MEAN_SECONDS: Final = 480.0  # of an interactive session
-PATIENCE_SECONDS: Final = 900.0  # a tenth of those that wait longer are cancelled
+MAX_WAIT_SECONDS: Final = 900.0  # a tenth of those that wait longer are cancelled
 CANCELLED: Final = 0.1
 BATCH: Final = 0.35  # part of the sessions, which end by themselves
 TIME_LIMITS: Final = (None, timedelta(minutes=15), timedelta(minutes=30), timedelta(hours=1))
@@ -107,9 +107,9 @@ class SyntheticUsers:
         mine = Session.objects.filter(owner__in=self._users)
         running = dict(mine.filter(status=Status.RUNNING, command="").in_bulk())
         self._ends = {pk: self._ends.get(pk) or now + self._random.expovariate(1 / MEAN_SECONDS) for pk in running}
-        impatient = timezone.now() - timedelta(seconds=PATIENCE_SECONDS)
+        impatient = timezone.now() - timedelta(seconds=MAX_WAIT_SECONDS)
         waiting = mine.filter(status=Status.PENDING, created_at__lt=impatient)
-        tired = [each for each in waiting if self._random.random() < CANCELLED / PATIENCE_SECONDS]
+        tired = [each for each in waiting if self._random.random() < CANCELLED / MAX_WAIT_SECONDS]
         for session in (*(running[pk] for pk, end in self._ends.items() if end <= now), *tired):
             services.terminate(session, actor=session.owner)
             self.activity.ended += 1

@@ -84,7 +84,7 @@ def test_no_pickle_is_in_the_cache() -> None:
         cache_values.JsonSerializer().dumps(object())
 
 
-def test_users_that_were_revoked_or_changed_meanwhile_are_brought_in_line(variables: dict[str, str]) -> None:
+def test_revoked_and_changed_users_are_brought_in_line(variables: dict[str, str]) -> None:
     access = HostAccess.objects.get(name="gpu7")
     gone = f"{role_prefix()}999{redis_users.SENDER}"
     stranger = "gpuplatform_host_0_1"

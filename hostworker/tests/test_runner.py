@@ -204,7 +204,7 @@ def test_a_start_told_twice_starts_once(runtime: FaultInjectingRuntime) -> None:
 
 
 @pytest.mark.parametrize(("exit_code", "target", "result"), [(0, "TERMINATED", "SUCCESS"), (3, "ERROR", "FAILURE")])
-def test_a_job_that_ended_under_a_dead_worker_keeps_its_result(
+def test_a_job_ended_under_a_dead_worker_keeps_its_result(
     exit_code: int, target: str, result: str, runtime: FaultInjectingRuntime
 ) -> None:
     session = session_in(Status.SCHEDULED, command="true", kind="batch")

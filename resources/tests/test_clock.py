@@ -43,7 +43,7 @@ def test_a_wrong_clock_is_not_used(ahead: timedelta, monkeypatch: pytest.MonkeyP
     assert shared.now() == right + timedelta(minutes=1)
 
 
-def test_a_clock_that_is_set_while_it_is_used_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_set_during_its_use_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     right = timezone.now()
     shared = SharedClock()
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)

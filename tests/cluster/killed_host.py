@@ -21,7 +21,7 @@ RUNNING: Final = 16
 STOPPING: Final = 2  # of those that run
 STARTING: Final = 4
 SHARE: Final = "0.5"
-PATIENCE_S: Final = 180.0
+MAX_WAIT_S: Final = 180.0
 
 
 def kill_host(world: World, host: Host, chance: random.Random) -> dict[str, int]:
@@ -31,17 +31,17 @@ def kill_host(world: World, host: Host, chance: random.Random) -> dict[str, int]
     """
     people = _people_of_its_own(world, host)
     ids = [pk for _ in range(RUNNING) for pk in people.submit(chance, fgpu=SHARE)]
-    until(lambda: _count(ids, Status.RUNNING) == RUNNING, seconds=PATIENCE_S)
+    until(lambda: _count(ids, Status.RUNNING) == RUNNING, seconds=MAX_WAIT_S)
     with host.worker.frozen():
         for session_id in ids[:STOPPING]:
             people.end(chance, session_id)
         ids += [pk for _ in range(STARTING) for pk in people.submit(chance, fgpu=SHARE)]
-        until(lambda: _count(ids, Status.SCHEDULED) == STARTING, seconds=PATIENCE_S)
+        until(lambda: _count(ids, Status.SCHEDULED) == STARTING, seconds=MAX_WAIT_S)
         with world.excused(host.name, frozenset({Reason.HOST_LOST})):
             host.lose_power()
-            until(lambda: _count(ids, *FINAL) == RUNNING, seconds=PATIENCE_S)
+            until(lambda: _count(ids, *FINAL) == RUNNING, seconds=MAX_WAIT_S)
     host.boot()
-    until(lambda: _count(ids, Status.RUNNING) == STARTING, seconds=PATIENCE_S)
+    until(lambda: _count(ids, Status.RUNNING) == STARTING, seconds=MAX_WAIT_S)
     rows = asked(lambda: list(Session.objects.filter(pk__in=ids).values_list("status", "reason")))
     return dict(Counter(f"{status} {reason}" for status, reason in rows))
 
@@ -50,7 +50,7 @@ def _people_of_its_own(world: World, host: Host) -> People:
     """Move the host into a group of its own with a short grace; return people who use that, of the same promises."""
     group = make_group(name=f"only-{host.name}", fgpu_per_gpu=4, host_loss_grace=GRACE)
     HostRow.objects.filter(name=host.name).update(group=group)
-    until(lambda: HostRow.objects.filter(name=host.name, status=HostStatus.READY).exists(), seconds=PATIENCE_S)
+    until(lambda: HostRow.objects.filter(name=host.name, status=HostStatus.READY).exists(), seconds=MAX_WAIT_S)
     return world.people.of_group(group)
 
 

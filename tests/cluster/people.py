@@ -16,7 +16,7 @@ from resources.models import Image, ResourceGroup
 from resources.units import MIB
 from tests.factories import make_policy, make_user
 
-PATIENCE_S: Final = 90.0  # of a client that tries again
+RETRY_S: Final = 90.0  # of a client that tries again
 TIMEOUT_S: Final = 10.0
 NOTEBOOK: Final = ""
 BATCH: Final = "sleep {seconds}; echo done"
@@ -93,7 +93,7 @@ class People:
     def _post(self, chance: random.Random, token: str, path: str, body: dict[str, Any]) -> Any:
         """Return the answer; the same request is sent again, to either web process, until there is one."""
         headers = {"Authorization": f"Token {token}", "Idempotency-Key": str(uuid.UUID(int=chance.getrandbits(128)))}
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + RETRY_S
         while time.monotonic() < deadline:
             url = f"{chance.choice(self._urls)}/api/v1{path}"
             try:
