@@ -130,12 +130,15 @@ def end_on_drained_hosts() -> None:
 
 
 def cancel_timed_out() -> None:
-    """Cancel sessions that have waited for resources for longer than their group allows."""
+    """Cancel sessions that have waited for resources for longer than their group allows.
+
+    What returned to the queue counts from then: it did not wait while a host had it.
+    """
     limits = {group.pk: group.pending_timeout for group in ResourceGroup.objects.all() if group.pending_timeout}
     in_several = Q(group_choices__contained_by=list(limits)) & ~Q(group_choices=[])
     waiting = Session.objects.filter(Q(group_choices=[], resource_group__in=limits) | in_several)
     waiting = waiting.filter(status=Status.PENDING).exclude(reason__in=(Reason.DEPENDENCY, Reason.START_TIME))
-    begun = Greatest("created_at", "not_before", Max("depends_on__ended_at"))
+    begun = Greatest("status_at", "not_before", Max("depends_on__ended_at"))
     span = ExpressionWrapper(Now() - begun, output_field=DurationField())
     waited = dict(waiting.annotate(span=span).values_list("pk", "span"))
     for session in waiting.filter(pk__in=waited):

@@ -144,11 +144,14 @@ def test_a_pending_timeout_cancels_waiting_sessions(host: Host) -> None:
         "timed": make_session(resource_group=group, not_before=timezone.now() - HOUR / 2),
         "dependent": after(first, host=host),
         "elsewhere": make_session(),
+        "returned": make_session(resource_group=group),
     }
     run_pass()
-    Session.objects.filter(status=Status.PENDING).exclude(pk=ids["early"].pk).update(
-        created_at=timezone.now() - HOUR - timedelta(seconds=1)
+    Session.objects.filter(status=Status.PENDING).exclude(pk__in=(ids["early"].pk, ids["returned"].pk)).update(
+        created_at=timezone.now() - HOUR - timedelta(seconds=1),
+        status_at=timezone.now() - HOUR - timedelta(seconds=1),
     )
+    Session.objects.filter(pk=ids["returned"].pk).update(created_at=timezone.now() - timedelta(days=1))
     enforce_deadlines()
     cancelled = [name for name, session in ids.items() if state(session)[0] == Status.CANCELLED]
     assert cancelled == ["late"]

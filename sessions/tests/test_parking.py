@@ -133,7 +133,7 @@ def test_lost_host_and_pending_timeout_leave_sessions_parked() -> None:
     enforce_deadlines()
     waiting.refresh_from_db()
     assert waiting.status == Status.PENDING  # it counts from when it was resumed
-    Session.objects.filter(pk=waiting.pk).update(created_at=long_ago, not_before=long_ago)
+    Session.objects.filter(pk=waiting.pk).update(status_at=long_ago, not_before=long_ago)
     enforce_deadlines()
     for one in (session, waiting):
         one.refresh_from_db()
