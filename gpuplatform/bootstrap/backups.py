@@ -10,6 +10,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import subprocess
 import tarfile
@@ -37,6 +38,8 @@ DUMP: Final = "database.sql.gz"
 ENV_FILE: Final = "settings.env"
 BEGIN: Final = b"BEGIN;\nDROP SCHEMA public CASCADE;\nCREATE SCHEMA public;\n"
 COMMIT: Final = b"\nCOMMIT;\n"  # written last: a script that is cut off is rolled back, whoever dies
+SETTING: Final = re.compile(rb"SET (\w+) = ")
+HEADER_LINES: Final = (b"--", b"\\", b"SET ", b"SELECT pg_catalog.set_config(")
 OTHERS: Final = (
     "SELECT application_name FROM pg_stat_activity"
     " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
@@ -108,12 +111,12 @@ def restore(path: Path, *, replace: bool) -> BackupManifest:
     try:
         with tarfile.open(path) as tar:
             manifest = _manifest_of(tar)
-            _check(manifest, path, replace=replace)
+            settings_of_server = _check(manifest, path, replace=replace)
             dump = tar.extractfile(DUMP)
             if dump is None:
                 raise BackupError(f"{path} has no {DUMP}.")
             with gzip.open(dump) as script:
-                _load(script)
+                _load(script, settings_of_server)
     except (tarfile.TarError, gzip.BadGzipFile, KeyError, EOFError, OSError) as error:
         raise BackupError(f"{path} is no whole backup: {error}") from error
     return manifest
@@ -151,7 +154,8 @@ def _lock(folder: Path) -> Iterator[None]:
         yield
 
 
-def _check(manifest: BackupManifest, path: Path, *, replace: bool) -> None:
+def _check(manifest: BackupManifest, path: Path, *, replace: bool) -> set[str]:
+    """Return the names of the server's settings. Raises BackupError where the backup must not be restored."""
     if manifest.format != FORMAT:
         raise BackupError(f"{path} has format {manifest.format}; this version reads format {FORMAT}.")
     known = {f"{app}.{name}" for app, name in MigrationLoader(None).disk_migrations}
@@ -165,11 +169,13 @@ def _check(manifest: BackupManifest, path: Path, *, replace: bool) -> None:
     with _only_connection() as only:
         others = only.execute(OTHERS).fetchall()
         has_users = _has_users(only)
+        settings_of_server = {name for (name,) in only.execute("SELECT name FROM pg_settings")}
     if others:
         names = ", ".join(sorted({name or "unnamed" for (name,) in others}))
         raise BackupError(f"The database is in use ({names}): stop the platform and its hosts first.")
     if has_users and not replace:
         raise BackupError("The database has users already; --replace deletes all of it in favour of the backup.")
+    return settings_of_server
 
 
 def _manifest_of(tar: tarfile.TarFile) -> BackupManifest:
@@ -194,15 +200,30 @@ def _run_into(output: gzip.GzipFile, program: str, *options: str) -> None:
         shutil.copyfileobj(process.stdout, output)
 
 
-def _load(script: gzip.GzipFile) -> None:
+def _load(script: gzip.GzipFile, settings_of_server: set[str]) -> None:
     """Have psql run the script in one transaction, after everything was dropped."""
     with _program("psql", "--quiet", "--no-psqlrc", "--set=ON_ERROR_STOP=1", "--output=/dev/null") as process:
         assert process.stdin is not None
         with suppress(BrokenPipeError):  # psql has ended, and says why
             process.stdin.write(BEGIN)
+            process.stdin.writelines(_header(script, settings_of_server))
             shutil.copyfileobj(script, process.stdin)
             process.stdin.write(COMMIT)
             process.stdin.close()
+
+
+def _header(script: gzip.GzipFile, settings_of_server: set[str]) -> Iterator[bytes]:
+    """Yield the lines of a dump up to its first statement, but for settings that the server does not have.
+
+    pg_dump writes those of its own version, and is often newer than the server: `transaction_timeout` is refused by
+    PostgreSQL before 17.
+    """
+    for line in script:
+        setting = SETTING.match(line)
+        if setting is None or setting[1].decode() in settings_of_server:
+            yield line
+        if line.strip() and not line.startswith(HEADER_LINES):
+            return
 
 
 @contextmanager
