@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -27,6 +28,7 @@ from django.conf import settings
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 from django.utils import timezone
+from psycopg.pq import Conninfo
 
 from gpuplatform.bootstrap import postgres
 
@@ -44,13 +46,7 @@ OTHERS: Final = (
     "SELECT application_name FROM pg_stat_activity"
     " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
 )
-VARIABLES: Final = {
-    "dbname": "PGDATABASE",
-    "host": "PGHOST",
-    "port": "PGPORT",
-    "user": "PGUSER",
-    "sslmode": "PGSSLMODE",
-}
+DEMANDING_TLS: Final = frozenset({"require", "verify-ca", "verify-full"})  # values of sslmode
 
 
 class BackupError(Exception):
@@ -117,7 +113,7 @@ def restore(path: Path, *, replace: bool) -> BackupManifest:
                 raise BackupError(f"{path} has no {DUMP}.")
             with gzip.open(dump) as script:
                 _load(script, settings_of_server)
-    except (tarfile.TarError, gzip.BadGzipFile, KeyError, EOFError, OSError) as error:
+    except (tarfile.TarError, gzip.BadGzipFile, zlib.error, KeyError, EOFError, OSError) as error:
         raise BackupError(f"{path} is no whole backup: {error}") from error
     return manifest
 
@@ -229,10 +225,12 @@ def _header(script: gzip.GzipFile, settings_of_server: set[str]) -> Iterator[byt
 @contextmanager
 def _program(name: str, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a program of PostgreSQL on the database of the settings; raise BackupError with its words if it fails."""
+    connection.ensure_connection()
+    info = connection.connection.info
+    command = [client_program(name, info.get_parameters().get("sslmode", "")), *options]
     with tempfile.TemporaryFile() as errors:
-        command = [str(postgres.program(name)), *options]
         process = subprocess.Popen(
-            command, env=_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
+            command, env=environment_of(info), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors
         )
         with process:
             yield process
@@ -243,11 +241,26 @@ def _program(name: str, *options: str) -> Iterator["subprocess.Popen[bytes]"]:
             raise BackupError(f"{name} failed: {errors.read().decode(errors='replace').strip()[-1000:]}")
 
 
-def _environment() -> dict[str, str]:
-    """Return the environment with which programs of PostgreSQL reach the database; a password is on no command line."""
-    connection.ensure_connection()
-    info = connection.connection.info
-    found = {VARIABLES[name]: value for name, value in info.get_parameters().items() if name in VARIABLES}
+def client_program(name: str, sslmode: str) -> str:
+    """Return the path of a client program of PostgreSQL. Raises BackupError where there is none that will do.
+
+    That of the wheel is newer than most servers, as it must be, but speaks no TLS.
+    """
+    if sslmode not in DEMANDING_TLS:
+        return str(postgres.program(name))
+    if found := shutil.which(name):
+        return found
+    raise BackupError(
+        f"DATABASE_URL demands TLS, which needs {name} of this machine, of the server's version or a newer one: "
+        "install postgresql-client."
+    )
+
+
+def environment_of(info: psycopg.ConnectionInfo) -> dict[str, str]:
+    """Return the environment with which programs of PostgreSQL connect likewise; a password is on no command line."""
+    variables = {each.keyword.decode(): each.envvar.decode() for each in Conninfo.get_defaults() if each.envvar}
+    variables.pop("options")  # for connections that must not wait long
+    found = {variables[name]: value for name, value in info.get_parameters().items() if name in variables}
     return os.environ | found | {"PGPASSWORD": info.password or ""}
 
 

@@ -16,7 +16,8 @@ import psycopg
 import pytest
 from django.conf import settings
 
-from gpuplatform.bootstrap import backups
+from gpuplatform import embedded
+from gpuplatform.bootstrap import backups, postgres
 from tests.migrated import restore_migrated
 
 Command = Callable[..., "subprocess.CompletedProcess[str]"]
@@ -98,12 +99,14 @@ def test_what_cannot_be_restored_changes_nothing(database: str, manage: Command,
         backup, tmp_path / "newer.tar", backups.MANIFEST, b'"accounts.0001_initial"', b'"accounts.9999_later"'
     )
     broken = with_dump(backup, tmp_path / "broken.tar", b"DROP TABLE accounts_user CASCADE;\nSELECT nonsense;\n")
+    damaged = damaged_dump(backup, tmp_path / "damaged.tar")
     text = tmp_path / "text.tar"
     text.write_text("no archive")
     for path, problem in (
         (cut, "no whole backup"),
         (newer, "made by a newer version"),
         (broken, "psql failed"),
+        (damaged, "no whole backup"),
         (text, "no whole backup"),
         (tmp_path / "nothing.tar", "no whole backup"),
     ):
@@ -139,6 +142,31 @@ def test_a_second_backup_at_once_is_refused(tmp_path: Path) -> None:
             backups.make(tmp_path)
 
 
+def test_programs_connect_as_the_platform_does(django_db_setup: None) -> None:
+    url = embedded.database_url(settings.COMPUTE_VAR_DIR).replace("/gpuplatform?", "/postgres?")
+    with psycopg.connect(f"{url}&sslmode=allow&sslrootcert=/etc/ssl/lab.pem&password=secret") as connection:
+        environment = backups.environment_of(connection.info)
+    found = {name: environment[name] for name in ("PGDATABASE", "PGSSLMODE", "PGSSLROOTCERT", "PGPASSWORD")}
+    assert found == {
+        "PGDATABASE": "postgres",
+        "PGSSLMODE": "allow",
+        "PGSSLROOTCERT": "/etc/ssl/lab.pem",
+        "PGPASSWORD": "secret",
+    }
+
+
+def test_a_server_that_demands_tls_needs_programs_of_the_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "pg_dump"
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(backups.BackupError, match="install postgresql-client"):
+        backups.client_program("pg_dump", "verify-full")
+    own.touch(mode=0o700)
+    assert backups.client_program("pg_dump", "verify-full") == str(own)
+    assert backups.client_program("pg_dump", "prefer") == str(postgres.program("pg_dump"))
+
+
 def members(path: Path) -> Iterator[tuple[tarfile.TarInfo, bytes]]:
     with tarfile.open(path) as tar:
         for member in tar:
@@ -172,3 +200,15 @@ def changed_dump(path: Path, target: Path, old: bytes, new: bytes) -> Path:
     script = next(gzip.decompress(content) for member, content in members(path) if member.name == backups.DUMP)
     assert old in script
     return with_dump(path, target, script.replace(old, new, 1))
+
+
+def damaged_dump(path: Path, target: Path) -> Path:
+    """Return a copy of the backup whose dump cannot be unpacked."""
+    no_block = b"\xff" * 64
+    with tarfile.open(target, "w") as tar:
+        for member, content in members(path):
+            if member.name == backups.DUMP:
+                content = gzip.compress(b"")[:10] + no_block
+                member.size = len(content)
+            tar.addfile(member, io.BytesIO(content))
+    return target
