@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final, TextIO
 
+from gpuplatform.bootstrap import log_end
 from gpuplatform.bootstrap.control_server import listening
 from gpuplatform.bootstrap.restarts import FIRST_DELAY, MOST, Restarts
 from gpuplatform.service_control.base import (
@@ -25,7 +26,6 @@ from gpuplatform.service_control.base import (
     ServiceStatus,
 )
 
-MAX_LOG_BYTES: Final = 2**20  # that are read of a server's log
 GRACE_SECONDS: Final = 15.0  # for a worker to finish what it is doing
 READY_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.3
@@ -200,9 +200,9 @@ class Supervisor:
         restarts, record = Restarts(self._first_delay), self._records[service.short_name]
         while True:
             await asyncio.sleep(self._check_every)
-            await record.wanted.wait()
-            if await asyncio.to_thread(service.is_up) or not record.wanted.is_set():
-                continue
+            async with record.acting:  # what somebody stops or restarts is down for a while, which is no fault
+                if not await _is_missed(service, record):
+                    continue
             record.restarts += 1
             record.since = datetime.now(UTC)
             delay = restarts.delay(time.monotonic())
@@ -210,7 +210,9 @@ class Supervisor:
                 return f"{service.name} was down {MOST + 1} times within a minute; the lines above say why"
             self._say(f"WARNING: {service.name} is down; it is started again in {delay:g} s")
             await asyncio.sleep(delay)
-            await self._start_service(service)
+            async with record.acting:
+                if await _is_missed(service, record):
+                    await self._start_service(service)
 
     async def states(self) -> list[ServiceState]:
         """Return the processes in the order of their start, then the servers that they need."""
@@ -242,8 +244,9 @@ class Supervisor:
         """Start a server unless it runs; a process is started by what watches over it."""
         service = self._controlled().get(name)
         if service and not await asyncio.to_thread(service.is_up):
-            await self._start_service(service)
             record.since = datetime.now(UTC)
+            if problem := await self._start_service(service):
+                raise ServiceControlError(problem)
 
     async def log(self, name: str, lines: int) -> list[str]:
         """Return the newest lines of its output. Raises ServiceControlError."""
@@ -251,7 +254,7 @@ class Supervisor:
         if service is None or service.log is None:
             return list(record.lines)[-lines:]
         try:
-            text = await asyncio.to_thread(_end_of, service.log)
+            text = await asyncio.to_thread(log_end.read, service.log)
         except OSError as error:
             raise ServiceControlError(f"its log cannot be read: {error}") from error
         return text.splitlines()[-lines:]
@@ -280,15 +283,17 @@ class Supervisor:
         _signal_groups(one, signal.SIGKILL)
         await record.ended.wait()
 
-    async def _start_service(self, service: Service) -> None:
-        """Start it; a stop signal during the start takes effect after it."""
+    async def _start_service(self, service: Service) -> str:
+        """Start it, and return why it does not, or ""; a stop signal during the start takes effect after it."""
         start = asyncio.create_task(asyncio.to_thread(service.start))
         try:
             await asyncio.shield(start)
         except ServiceError as problem:
             self._say(f"WARNING: {service.name} does not start: {problem}")
+            return str(problem)
         finally:
             await asyncio.wait({start})
+        return ""
 
     async def _first_end(self, keepers: Sequence[asyncio.Task[str]]) -> str | None:
         """Wait for a stop signal or the first keeper to give up; a stop is not an end."""
@@ -356,11 +361,9 @@ class Supervisor:
             self._output.flush()
 
 
-def _end_of(log: Path) -> str:
-    """Return the last MAX_LOG_BYTES of a log, which may have grown for years. Raises OSError."""
-    with log.open("rb") as file:
-        file.seek(max(0, log.stat().st_size - MAX_LOG_BYTES))
-        return file.read().decode(errors="replace")
+async def _is_missed(service: Service, record: ServiceRecord) -> bool:
+    """Return whether a server is down that people want to run."""
+    return record.wanted.is_set() and not await asyncio.to_thread(service.is_up)
 
 
 def _state(name: str, record: ServiceRecord, *, is_up: bool, pid: int | None = None) -> ServiceState:

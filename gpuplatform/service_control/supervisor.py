@@ -60,7 +60,7 @@ class SupervisorManager:
             client.settimeout(ACTION_SECONDS)
             try:
                 client.sendall(json.dumps(request).encode() + NEWLINE)
-                answer: dict[str, Any] = json.loads(client.makefile("rb").readline() or b"{}")
+                answer: dict[str, Any] = json.loads(client.makefile("rb").readline())  # ValueError where it has ended
             except (OSError, ValueError) as error:
                 raise ServiceControlError(f"the supervisor of `make up` does not respond: {error}") from error
         if "error" in answer:

@@ -1,15 +1,18 @@
 """Services of this machine: by the supervisor of `make up`, by systemd, and by Docker Compose."""
 
+import asyncio
 import io
 import json
 import os
 import secrets
 import signal
+import socket
 import stat
 import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -19,7 +22,7 @@ from pytest_django import Settings
 
 from accounts.models import AuditEntry, User
 from gpuplatform import embedded
-from gpuplatform.bootstrap.supervisor import Command, Service, Supervisor
+from gpuplatform.bootstrap.supervisor import Command, Service, ServiceError, Supervisor
 from gpuplatform.service_control.base import (
     ServiceAction,
     ServiceControlError,
@@ -37,6 +40,7 @@ from tests.factories import make_host
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
 
+CHECKS_SECONDS = 0.1
 WAIT = "import signal, os; print('ready', os.getpid(), flush=True); signal.pause()"
 SHOWN = """Id=gpuplatform-web.service
 LoadState=loaded
@@ -166,6 +170,97 @@ def _drive(manager: SupervisorManager, path: Path, is_up: list[bool]) -> None:
     for name in ("nothing", "../web"):
         with pytest.raises(ServiceControlError, match="no service"):
             manager.act(ServiceAction.STOP, name)
+
+
+async def test_a_server_on_demand_is_not_taken_for_faulty(tmp_path: Path) -> None:
+    output, path = StopsWhatIsDown(), embedded.supervisor_socket(tmp_path)
+    server = SlowServer()
+    supervisor = Supervisor(
+        [Command(name="web", arguments=[sys.executable, "-c", WAIT])],
+        folder=tmp_path,
+        output=output,
+        services=[server.as_service()],
+        control=path,
+        check_every=0.001,
+        first_delay=0.01,
+    )
+    output.supervisor = supervisor
+    failures: list[BaseException] = []
+
+    def drive(ready: bool) -> None:
+        try:
+            _drive_slow(SupervisorManager(path), server, output)
+        except BaseException as failure:  # of another thread, whose failure pytest would not see
+            failures.append(failure)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    assert await supervisor.run(lambda: "ready" in output.getvalue(), drive) is None
+    assert not failures, failures
+
+
+class StopsWhatIsDown(io.StringIO):
+    """Output of a supervisor that has a server stopped on demand as soon as it says that it is down."""
+
+    supervisor: Supervisor
+    stopping: "asyncio.Task[None]"
+
+    def write(self, text: str, /) -> int:
+        if "is down; it is started again" in text:
+            self.stopping = asyncio.create_task(self.supervisor.act(ServiceAction.STOP, "redis"))
+        return super().write(text)
+
+
+class SlowServer:
+    """A server that takes a hundred checks to start."""
+
+    def __init__(self) -> None:
+        self.is_up, self.starts, self.problem = True, 0, ""
+
+    def as_service(self) -> Service:
+        def stop() -> None:
+            self.is_up = False
+
+        return Service(name="a server", is_up=lambda: self.is_up, start=self.start, stop=stop, short_name="redis")
+
+    def start(self) -> None:
+        self.starts += 1
+        if self.problem:
+            raise ServiceError(self.problem)
+        time.sleep(CHECKS_SECONDS)
+        self.is_up = True
+
+
+def _drive_slow(manager: SupervisorManager, server: SlowServer, output: io.StringIO) -> None:
+    until(manager.is_running)
+    manager.act(ServiceAction.RESTART, "redis")
+    assert (server.starts, "is down" in output.getvalue()) == (1, False)
+    server.is_up = False  # by itself
+    until(lambda: state_of(manager, "redis").status == ServiceStatus.STOPPED)
+    time.sleep(CHECKS_SECONDS)  # in which it would be started again
+    assert (server.starts, server.is_up) == (1, False)
+    server.problem = "the disk is full"
+    with pytest.raises(ServiceControlError, match="the disk is full"):
+        manager.act(ServiceAction.START, "redis")
+
+
+@pytest.mark.loopback
+def test_a_supervisor_that_ends_has_not_done_what_was_asked(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as supervisor:
+        supervisor.bind(str(tmp_path / "socket"))
+        supervisor.listen()
+        manager = SupervisorManager(tmp_path / "socket")
+
+        def end() -> None:
+            connection, _ = supervisor.accept()
+            connection.recv(1000)
+            connection.close()
+
+        for ask in (manager.states, lambda: manager.act(ServiceAction.RESTART, "web")):
+            thread = Thread(target=end)
+            thread.start()
+            with pytest.raises(ServiceControlError, match="does not respond"):
+                ask()
+            thread.join()
 
 
 @pytest.fixture
