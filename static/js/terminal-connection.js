@@ -9,6 +9,7 @@ const FRAME = 16 * 1024; // bytes of input in one frame
 const INPUT_WINDOW = 64 * 1024; // bytes of input sent and not yet confirmed; the server bears eight times that
 const ACK_EVERY = 64 * 1024; // bytes drawn between two confirmations
 const OPEN_MS = 20_000; // in which a handshake is over, or never will be
+const START_MS = 30_000; // in which the shell is started, or the server says why not; until then it answers nothing
 const FRESH_MS = 2000; // after an answer, in which input is sent without asking first
 const HELD_MS = 2500; // for which input waits for an answer; then it is dropped, and its user told
 
@@ -59,16 +60,22 @@ export class Connection {
     this.#waiting = [];
     this.#underWay = this.#drawn = this.#asked = this.#answered = this.#told = 0;
     let isFirst = true;
+    let isAnswered = false;
     clearTimeout(this.#opening);
     this.#opening = setTimeout(() => this.drop(), OPEN_MS);
     socket.onopen = () => {
       clearTimeout(this.#opening);
+      this.#opening = setTimeout(() => this.drop(), START_MS);
       this.#answeredAt = this.#now();
-      this.#heartbeat.start();
-      this.#heartbeat.check();
+      this.#tell({ ping: ++this.#asked });
       this.#handlers.opened();
     };
     socket.onmessage = (event) => {
+      if (!isAnswered) {
+        isAnswered = true;
+        clearTimeout(this.#opening);
+        this.#heartbeat.start();
+      }
       this.#heartbeat.heard();
       if (typeof event.data === "string") {
         this.#control(JSON.parse(event.data));

@@ -201,8 +201,27 @@ test("a handshake that never ends is given up", () => {
   assert.deepEqual(events.at(-1), ["lost", ""]);
 });
 
+test("a shell that is being started is waited for, longer than for an answer", () => {
+  newest().accept();
+  pass(20_000);
+  assert.deepEqual(events, ["connecting", "opened"]);
+  assert.deepEqual(pauses(), [30_000]);
+  answer(1);
+  assert.deepEqual(pauses(), []);
+  pass(2500);
+  assert.equal(events.at(-1), "silent");
+});
+
+test("a shell that never starts is given up", () => {
+  newest().accept();
+  goOff();
+  assert.ok(newest().isGivenUp);
+  assert.deepEqual(events.at(-1), ["lost", ""]);
+});
+
 test("silence is told within three seconds, and ends the connection later", () => {
   newest().accept();
+  answer(1);
   pass(2500);
   assert.equal(events.at(-1), "silent");
   pass(3500);
@@ -212,6 +231,7 @@ test("silence is told within three seconds, and ends the connection later", () =
 
 test("a connection that answers is kept, however long", () => {
   newest().accept();
+  answer(1);
   pass(60_000, true);
   assert.deepEqual(events, ["connecting", "opened"]);
 });
@@ -244,6 +264,7 @@ test("input after a pause waits for an answer", () => {
 
 test("input that nobody answers is dropped, which is told", () => {
   newest().accept();
+  answer(1);
   connection.pause();
   now += 60_000;
   connection.send(new Uint8Array([7]));
@@ -255,6 +276,7 @@ test("input that nobody answers is dropped, which is told", () => {
 
 test("input into the silence is refused, and sent again once it ends", () => {
   newest().accept();
+  answer(1);
   pass(2500);
   connection.send(new Uint8Array([7]));
   assert.equal(events.at(-1), "unsent");
@@ -266,6 +288,7 @@ test("input into the silence is refused, and sent again once it ends", () => {
 
 test("a browser without a network is silent at once, and connects anew by hand", () => {
   newest().accept();
+  answer(1);
   connection.wentOffline();
   assert.equal(events.at(-1), "silent");
   connection.reconnect();
