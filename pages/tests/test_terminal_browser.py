@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from accounts.models import User
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
-from tests.browser import signed_in
+from tests.browser import hold_time, signed_in
 from tests.containers import Container, lent_container
 from tests.factories import make_host, make_session, make_user, run_session
 from tests.live import LiveServer
@@ -94,7 +94,9 @@ def test_the_terminal_comes_back_after_the_server_crashed(page: Page, server: Li
 def test_a_missing_script_is_reported(page: Page, server: LiveServer, session: Session, missing: str) -> None:
     stem, extension = missing.split(".")
     page.route(re.compile(rf"/{stem}(\.\w+)?\.{extension}$"), lambda route: route.abort())
+    page.clock.install()
     page.goto(f"{server.url}/sessions/{session.pk}/terminal/")
+    page.clock.fast_forward(16_000)  # no vaguer cause takes its place
     trouble = page.get_by_role("alertdialog", name="The terminal does not come up")
     expect(trouble).to_contain_text("A part of this page did not arrive")
     expect(page.locator("#terminal-state")).to_have_text("Not connected")
@@ -106,6 +108,7 @@ def test_a_missing_script_is_reported(page: Page, server: LiveServer, session: S
 
 def test_a_connection_that_never_opens_is_reported(page: Page, server: LiveServer, session: Session) -> None:
     page.clock.install()
+    hold_time(page)
     page.add_init_script(
         """window.RealWebSocket = window.WebSocket;
         window.WebSocket = class { static OPEN = 1; readyState = 0; close() {} };"""
@@ -119,7 +122,7 @@ def test_a_connection_that_never_opens_is_reported(page: Page, server: LiveServe
     expect(trouble.get_by_role("button", name="Reload")).to_be_focused()
     page.evaluate("() => { window.WebSocket = window.RealWebSocket; }")
     page.clock.fast_forward(20_000)  # the terminal gives the handshake up, and tries again
-    page.clock.fast_forward(20_000)
+    page.clock.resume()
     expect(page.locator(".xterm-rows")).to_contain_text("$")
     expect(trouble).to_be_hidden()
 

@@ -17,6 +17,7 @@
   }
 
   function sayWhy() {
+    if (!document.getElementById("terminal-trouble").hidden) return; // the cause is known
     const isStarted = document.querySelector("#terminal .xterm") !== null;
     say(isStarted ? WORDS.closed : WORDS.silent);
   }
