@@ -11,7 +11,7 @@ from engine.exec_stream import Exec, ExecStream, is_running, run_detached
 
 logger = logging.getLogger(__name__)
 
-START_TIMEOUT_SECONDS: Final = 15.0
+START_TIMEOUT_SECONDS: Final = 30.0  # an engine under load accepts a start seconds before the process begins
 KILLED: Final = 128 + 9  # exit code of what SIGKILL ended
 CUT_OFF: Final = 126  # the engine's exit code when it could not deliver the output; the process may still run
 EXIT_CHECKS: Final = 20

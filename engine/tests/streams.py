@@ -3,6 +3,7 @@
 import asyncio
 
 from engine.exec_stream import ExecStream
+from tests.containers import Container
 from tests.wait import SECONDS
 
 
@@ -15,3 +16,8 @@ async def read_until(stream: ExecStream, text: str) -> str:
             assert data, f"ended before {text!r}: {output!r}"
             output += data
     return output.decode(errors="replace")
+
+
+def bytes_written(container: Container) -> int:
+    """Return the length of /tmp/written in the container; 0 while it is not there, since no process has begun it."""
+    return int(container.run("busybox cat /tmp/written 2>/dev/null | busybox wc -c"))

@@ -18,7 +18,7 @@ async def serving(folder: Path, chunks: list[bytes], *, then_close: bool = True)
     answered = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(ConnectionError):
+        with suppress(ConnectionError, asyncio.IncompleteReadError):  # who asks may give up before all is sent
             await reader.readuntil(b"\r\n\r\n")
             for chunk in chunks:
                 writer.write(chunk)

@@ -24,7 +24,7 @@ from engine.tests.gateways import (
     running_gateway,
     settled,
 )
-from engine.tests.streams import read_until
+from engine.tests.streams import bytes_written, read_until
 from proxy.signing import Keys
 from tests.containers import ENGINE_URL, Container
 from tests.ports import free_port
@@ -44,7 +44,7 @@ async def test_a_shell_works_through_the_gateway_and_leaves_nothing(
     assert "grüße 42\r\n43 132" in await read_until(shell, "43 132")
     while await shell.read():
         pass
-    assert await shell.exit_code() == 3
+    assert await shell.ended() == 3
     assert await shell.is_container_running()
     await shell.hang_up()
     await settled(passed[1])
@@ -105,7 +105,7 @@ async def test_an_unread_shell_stops_writing_behind_the_gateway_too(far: Engine,
     async with asyncio.timeout(SECONDS):
         while sizes[-1] != sizes[-2] or sizes[-1] == 0:
             await asyncio.sleep(0.3)
-            sizes.append(int(await asyncio.to_thread(container.run, "busybox wc -c < /tmp/written")))
+            sizes.append(await asyncio.to_thread(bytes_written, container))
     assert sizes[-1] < 16 * 2**20  # what the sockets on the way take, whose size the kernel chooses
     stream.close()
     container.run("busybox pkill yes")  # else the engine takes 20 s to remove the container
@@ -177,7 +177,8 @@ async def test_gateway_restart_ends_shells_which_are_hung_up(
         await read_until(shell, "ready")
         await eventually(lambda: gateway.connections == 1)
     async with asyncio.timeout(SECONDS):
-        assert await shell.read() == b""
+        while await shell.read():  # the line's end may come apart from the line
+            pass
     assert gateway.connections == 0
     async with running_gateway(port=urlsplit(url).port or 0) as (_, again):
         assert await shell.is_container_running() is True

@@ -11,7 +11,7 @@ import pytest
 from engine.engine import Engine, EngineResponse, ExecError
 from engine.exec_stream import ExecStream
 from engine.shell import CUT_OFF, Shell
-from engine.tests.streams import read_until
+from engine.tests.streams import bytes_written, read_until
 from tests.containers import ENGINE_URL, Container
 from tests.wait import SECONDS, eventually
 
@@ -26,7 +26,7 @@ async def test_a_shell_runs_commands_and_reports_its_exit_code(shell: Shell) -> 
     async with asyncio.timeout(SECONDS):
         while await shell.read():
             pass
-    assert await shell.exit_code() == 3
+        assert await shell.ended() == 3
 
 
 async def test_the_window_has_the_size_asked_for(shell: Shell) -> None:
@@ -93,7 +93,7 @@ async def bytes_until_it_stops(container: Container) -> int:
     async with asyncio.timeout(SECONDS):
         while sizes[-1] != sizes[-2] or sizes[-1] == 0:
             await asyncio.sleep(0.3)
-            sizes.append(int(await asyncio.to_thread(container.run, "busybox wc -c < /tmp/written")))
+            sizes.append(await asyncio.to_thread(bytes_written, container))
     return sizes[-1]
 
 
@@ -179,7 +179,7 @@ async def test_hanging_up_detaches_tmux_and_its_shell_lives_on(full: Container) 
     await read_until(first, "ready")
     await first.hang_up()
     await eventually(lambda: full.run("tmux list-clients -t gp") == "")
-    assert any("sleep 1234" in line for line in full.processes())
+    await eventually(lambda: any("sleep 1234" in line for line in full.processes()))
     second = await Shell.start(Engine(ENGINE_URL), full.id)
     await second.resize(100, 30)
     assert "ready" in await read_until(second, "ready")  # the old screen is drawn again

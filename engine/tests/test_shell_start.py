@@ -20,6 +20,14 @@ sys.stdin.read(1)
 READ_OF_STDIN = ("0 0x0 ", "63 0x0 ")  # in /proc/PID/syscall, on x86-64 and arm64
 
 
+def read_line(master: int) -> bytes:
+    """Return a line, which the kernel may hand over in pieces."""
+    line = b""
+    while not line.endswith(b"\n"):
+        line += os.read(master, 1024)
+    return line
+
+
 @pytest.mark.parametrize("start", [START, PLAIN_START.replace('"$shell" -l', "tmux")], ids=["tmux", "ssh"])
 def test_no_program_can_discard_the_process_id(start: str, tmp_path: Path) -> None:
     program = tmp_path / "tmux"
@@ -33,7 +41,7 @@ def test_no_program_can_discard_the_process_id(start: str, tmp_path: Path) -> No
         system_call = Path(f"/proc/{shell.pid}/syscall")
         until(lambda: marker.exists() or system_call.read_text().startswith(READ_OF_STDIN), seconds=SECONDS)
         assert not marker.exists()
-        assert os.read(master, 1024) == b"%d\r\n" % shell.pid
+        assert read_line(master) == b"%d\r\n" % shell.pid
         os.write(master, CONFIRM)
         until(marker.exists, seconds=SECONDS)
     finally:

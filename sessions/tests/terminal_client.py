@@ -16,6 +16,9 @@ from django.test import Client
 from accounts.models import User
 from tests.wait import SECONDS
 
+# Waits in the container's shell for a window of 132 columns and 43 rows: sizes overtake input, and are overtaken.
+WHEN_RESIZED = "until busybox stty size | grep -q '43 132'; do sleep 0.05; done; "
+
 
 class TerminalClient:
     """Speaks the protocol of sessions/terminal_messages.py; confirms output unless `confirms` is False."""

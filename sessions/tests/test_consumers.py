@@ -1,6 +1,8 @@
 """The socket that tells browsers what to fetch again."""
 
+import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -20,7 +22,7 @@ from sessions.consumers import NOT_UNDERSTOOD, RECONNECT, SIGNED_OUT, SessionsCo
 from sessions.notify import SUPERADMINS, user_group
 from sessions.routing import websocket_urlpatterns
 from tests.factories import make_project, make_user
-from tests.wait import SECONDS
+from tests.wait import SECONDS, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 OTHER = User(pk=10**6)
@@ -36,10 +38,30 @@ def admin() -> User:
     return make_user(is_superuser=True)
 
 
-@pytest.fixture(autouse=True)
-def _long_span(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let one span hold all that a test tells, on a slow machine too."""
-    monkeypatch.setattr(consumers, "COALESCE_SECONDS", 1.0)
+class Span:
+    """The time for which changes are collected: it ends once the consumer has got this many, however slowly."""
+
+    def __init__(self) -> None:
+        self.changes = 1
+        self.got = 0
+
+    async def sleep(self, seconds: float) -> None:
+        """Stand in for asyncio.sleep."""
+        assert seconds == consumers.COALESCE_SECONDS
+        await eventually(lambda: self.got >= self.changes)
+
+
+@pytest.fixture
+def span(monkeypatch: pytest.MonkeyPatch) -> Span:
+    span, session_changed = Span(), SessionsConsumer.session_changed
+
+    async def count(consumer: SessionsConsumer, message: dict[str, Any]) -> None:
+        await session_changed(consumer, message)
+        span.got += 1
+
+    monkeypatch.setattr(SessionsConsumer, "session_changed", count)
+    monkeypatch.setattr(consumers, "asyncio", SimpleNamespace(**vars(asyncio) | {"sleep": span.sleep}))
+    return span
 
 
 class Socket:
@@ -91,7 +113,8 @@ async def test_a_user_hears_of_their_own_sessions_alone(user: User) -> None:
     await socket.close()
 
 
-async def test_a_superadmin_gets_each_change_once(admin: User) -> None:
+async def test_a_superadmin_gets_each_change_once(admin: User, span: Span) -> None:
+    span.changes = 3
     socket = Socket(admin)
     await socket.open()
     await tell(user_group(admin.pk), "mine")  # a change of one's own comes on both groups
@@ -103,7 +126,8 @@ async def test_a_superadmin_gets_each_change_once(admin: User) -> None:
     await socket.close()
 
 
-async def test_a_burst_of_changes_is_sent_once(user: User) -> None:
+async def test_a_burst_of_changes_is_sent_once(user: User, span: Span) -> None:
+    span.changes = 20
     socket = Socket(user)
     await socket.open()
     await tell(user_group(user.pk), *["mine"] * 20)
