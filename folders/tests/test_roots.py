@@ -17,7 +17,7 @@ from folders.models import HostRoot, StorageRoot
 from resources.models import HostStatus
 from tests.factories import make_host
 from tests.queues import take_all
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 KEY = "6f8a"
 
@@ -120,9 +120,9 @@ def test_a_fresh_state_is_not_looked_up_again(hanging: Hanging, tmp_path: Path) 
     hanging.answers.set()
     probe = RootProbe(tmp_path, KEY, hanging)
     for _ in range(3):
-        assert probe.state(5, max_age_seconds=1000).problem == ""
+        assert probe.state(SECONDS, max_age_seconds=1000).problem == ""
     assert hanging.asked == 1
-    probe.state(5)
+    probe.state(SECONDS)
     assert hanging.asked == 2
 
 

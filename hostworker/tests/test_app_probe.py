@@ -1,5 +1,6 @@
 """Asking an app whether it answers, with whatever may be at the other end."""
 
+import itertools
 import socket
 import threading
 import time
@@ -61,7 +62,10 @@ def serve() -> Iterator[Serve]:
         (b"closed", ProbeResult.NOT_HTTP),
     ],
 )
-def test_the_first_line_decides(serve: Serve, answer: bytes, expected: ProbeResult) -> None:
+def test_the_first_line_decides(
+    serve: Serve, answer: bytes, expected: ProbeResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app_probe, "TIMEOUT_SECONDS", SECONDS)
     assert probe("127.0.0.1", serve(answer)) is expected
 
 
@@ -69,6 +73,7 @@ def test_nobody_there_is_told_apart_from_somebody_silent(serve: Serve, monkeypat
     monkeypatch.setattr(app_probe, "TIMEOUT_SECONDS", 0.2)
     silent = serve(b"")
     assert probe("127.0.0.1", silent) is ProbeResult.NO_RESPONSE
+    monkeypatch.setattr(app_probe, "TIMEOUT_SECONDS", SECONDS)
     assert probe("127.0.0.1", free_port()) is ProbeResult.REFUSED
 
 
@@ -82,9 +87,10 @@ def test_a_server_that_drips_does_not_hold_the_caller(monkeypatch: pytest.Monkey
 
 
 def drip(listener: socket.socket) -> None:
+    """Send a first line that never ends, until nobody listens."""
     connection, _ = listener.accept()
     with connection:
-        for byte in b"HTTP/1.1 200 OK":
+        for byte in itertools.chain(b"HTTP/1.1 200 O", itertools.repeat(ord("K"))):
             try:
                 connection.send(bytes([byte]))
             except OSError:

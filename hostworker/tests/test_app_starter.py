@@ -19,13 +19,18 @@ from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, Session
 from tests.factories import make_image, make_session, run_session
 from tests.tiny_image import ensure_tiny_image
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.django_db(transaction=True)]
 
 PORT = 8080
 HTTPD = "/bin/busybox httpd -f -p {address}{port} -h /tmp"
 SERVE = HTTPD.format(address="", port=PORT)
+SERVERS = """
+for process in /proc/[0-9]*; do
+    read -r pid name state parent rest <$process/stat && [ "$name" = "(busybox)" ] && echo $pid $parent
+done 2>/dev/null
+"""
 NEVER = threading.Event()
 
 
@@ -75,8 +80,10 @@ def is_listening(world: DockerWorld, session: Session) -> bool:
 
 
 def servers(world: DockerWorld, session: Session) -> int:
-    _, count = world.execute(session.pk, session.attempt, "cat /proc/[0-9]*/comm | grep -c '^busybox$'")
-    return int(count)
+    """Return how many servers run, without the processes in which they answer."""
+    _, found = world.execute(session.pk, session.attempt, SERVERS)
+    processes = dict(line.split() for line in found.splitlines())  # process ids, with their parents'
+    return len(processes.keys() - {pid for pid, parent in processes.items() if parent in processes})
 
 
 def kill_servers(world: DockerWorld, session: Session) -> None:
@@ -162,10 +169,15 @@ def test_an_app_that_dies_tells_its_last_words_at_once(runtime: DockerRuntime, s
 def test_an_app_that_never_answers_is_given_up(
     runtime: DockerRuntime, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app_starter, "START_TIMEOUT_SECONDS", 0.0)
     monkeypatch.setattr(app_starter, "POLL_INTERVAL_SECONDS", 0.1)
     make_app(session, command="echo thinking; sleep 100")
-    endpoint = opened(runtime, make_endpoint(session))
+    endpoint = make_endpoint(session)
+    with ThreadPoolExecutor(1) as pool:
+        opening = pool.submit(open_app, runtime, endpoint.pk, NEVER)
+        until(lambda: Endpoint.objects.filter(pk=endpoint.pk, output="thinking").exists())
+        monkeypatch.setattr(app_starter, "START_TIMEOUT_SECONDS", 0.0)
+        opening.result(SECONDS)
+    endpoint.refresh_from_db()
     assert endpoint.state == EndpointState.FAILED
     assert "has not answered on port 8080" in endpoint.detail
     assert endpoint.output == "thinking"

@@ -185,7 +185,7 @@ def test_a_full_quota_is_met_in_the_container(folder: Folder, mount: Mount, host
         return runtime.execute(*key, ["sh", "-c", command], {}).output
 
     assert run("echo x >~/data/x && echo done") == "done\n"
-    run("sleep 1000 >~/data/log &")
+    run("sleep 1000 >~/data/log & until [ -e ~/data/log ]; do sleep 0.05; done")
     use(folder, MIB + 1)
     quotas.hold_mounts()  # in vain: a program has a file open, and the quota is hardly exceeded
     assert run("echo x >~/data/x && echo done") == "done\n"

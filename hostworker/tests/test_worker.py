@@ -167,13 +167,15 @@ def test_an_worker_begins_although_its_first_look_fails(runtime: FaultInjectingR
 def test_a_broken_stream_of_exits_is_opened_again(
     runtime: FaultInjectingRuntime, host: Host, caplog: pytest.LogCaptureFixture
 ) -> None:
+    listening, again = threading.Event(), threading.Event()
+    runtime.just_before("_exits", listening.set)
     with at_work(runtime, host):
+        assert listening.wait(SECONDS)
+        runtime.just_before("_exits", again.set)
         runtime.fail_next("exits", EngineUnreachableError("broken"))
         until(lambda: "listen failed, will try again: broken" in caplog.text)
         assert "Traceback" not in caplog.text
-        listening = threading.Event()
-        runtime.just_before("_exits", listening.set)
-        assert listening.wait(SECONDS)
+        assert again.wait(SECONDS)
 
 
 def test_slow_starts_delay_no_stop_nor_pile_up(runtime: FaultInjectingRuntime, host: Host) -> None:

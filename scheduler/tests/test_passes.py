@@ -149,7 +149,7 @@ def test_a_commit_during_a_pass_requests_another() -> None:
         holder = threads.submit(hold_the_lock)
         assert holder_has_it.wait(SECONDS)
         running = threads.submit(run)
-        _wait_for_a_waiter()
+        until(is_a_pass_waiting)
         services.submit(make_user(), make_launch_request(host))
         assert take_all("scheduler") == [KICK, KICK]
         may_go_on.set()
@@ -178,15 +178,12 @@ def test_concurrent_passes_place_each_session_once() -> None:
     assert set(Session.objects.values_list("attempt", flat=True)) == {0, 1}
 
 
-def _wait_for_a_waiter() -> None:
-    """Return once another connection waits for the lock of passes."""
+def is_a_pass_waiting() -> bool:
+    """Return whether another connection waits for the lock of passes."""
     waiting = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND NOT granted"
     with connection.cursor() as cursor:
-        for _ in range(100_000):
-            cursor.execute(waiting, [capacity_locks.GROUP_LOCK])
-            if cursor.fetchone()[0]:
-                return
-    raise AssertionError("nobody waits for the lock")
+        cursor.execute(waiting, [capacity_locks.GROUP_LOCK])
+        return bool(cursor.fetchone()[0])
 
 
 @pytest.mark.django_db

@@ -29,6 +29,7 @@ from tests.wait import until
 pytestmark = pytest.mark.docker
 
 TEST_LABEL = "gpuplatform-test.helper"
+IS_ASLEEP = "until grep -q sleep /proc/$!/comm; do sleep 0.05; done"  # no shell any more
 
 
 @pytest.fixture
@@ -79,11 +80,11 @@ def test_the_helper_sees_and_does_what_root_does(helped: HelperPrivileges, world
     helped.give_name(files, "given")
     assert world.execute(spec.session, 1, "cat /proc/sys/kernel/hostname /etc/hostname")[1] == "given\ngiven\n"
     assert SANDBOX_HOSTNAME not in world.execute(spec.session, 1, "cat /etc/hosts")[1]
-    world.execute(spec.session, 1, "sleep 1000 >/mnt/data/log &")
+    world.execute(spec.session, 1, f"sleep 1000 >/mnt/data/log & {IS_ASLEEP}")
     assert not helped.set_mount_read_only(files.pid, source, read_only=True)
     assert helped.end_mount_writers(files.pid, source) == ["sleep"]
     until(lambda: helped.set_mount_read_only(files.pid, source, read_only=True))
-    world.execute(spec.session, 1, "cd /mnt/data; sleep 1000 &")
+    world.execute(spec.session, 1, f"cd /mnt/data; sleep 1000 & {IS_ASLEEP}")
     assert helped.take_mount_away(files.pid, source) == ["sleep"]
     assert "log" not in world.execute(spec.session, 1, "ls /mnt/data")[1]
 

@@ -204,9 +204,9 @@ class DockerWorld:
         self.execute(session, attempt, f"kill -{signal} {self.entry_process(session, attempt)}")
 
     def entry_process(self, session: str, attempt: int) -> int:
-        """Return the entry script's process id within the container: the only child of its init."""
-        _, pid = self.execute(session, attempt, "cat /proc/1/task/1/children")
-        return int(pid.split()[0])
+        """Return the entry script's process id within the container, once its init has it: the only child."""
+        children = until(lambda: self.execute(session, attempt, "cat /proc/1/task/1/children")[1].split())
+        return int(children[0])
 
     def run_out_of_memory(self, session: str, attempt: int) -> None:
         """Make the entry point the kernel's first choice, then fill /dev/shm, which must be as large as the memory."""

@@ -251,6 +251,7 @@ def test_copied_labels_without_key_are_ignored(world: DockerWorld, runtime: Dock
 def test_a_log_with_broken_utf8_is_shown_with_replacements(world: DockerWorld, runtime: DockerRuntime) -> None:
     spec = launch(runtime, make_spec(world.image))
     world.execute(spec.session, 1, r"printf 'a\377b\n' > /proc/1/fd/1")
+    until(lambda: "b" in runtime.logs(spec.session, 1, 1).partition("\N{REPLACEMENT CHARACTER}")[2])
     assert runtime.logs(spec.session, 1, 1) == "a\N{REPLACEMENT CHARACTER}b\n"
 
 

@@ -45,7 +45,10 @@ def runtime(world: World) -> Runtime:
 
 @pytest.fixture
 def running(world: World, runtime: Runtime) -> ContainerSpec:
-    return launch(runtime, make_spec(world.image))
+    """A container that has come up: before that, being told to end ends it otherwise."""
+    spec = launch(runtime, make_spec(world.image))
+    until(lambda: "ready" in runtime.logs(spec.session, spec.attempt, 10))
+    return spec
 
 
 def settled(runtime: Runtime, ended: ContainerSpec) -> list[ContainerState]:
@@ -384,6 +387,7 @@ def test_listening_ends_by_itself_once_stopped(runtime: Runtime) -> None:
 def test_logs_are_the_last_lines_in_order(world: World, runtime: Runtime, running: ContainerSpec) -> None:
     for line in ("one", "two", "three"):
         world.write_log(running.session, running.attempt, line)
+    until(lambda: "three" in runtime.logs(running.session, running.attempt, 10))  # engines note what is written later
     assert runtime.logs(running.session, running.attempt, 2) == "two\nthree\n"
     assert runtime.logs(running.session, running.attempt, 10) == f"{running.session} ready\none\ntwo\nthree\n"
 

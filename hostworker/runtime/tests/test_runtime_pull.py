@@ -2,9 +2,11 @@
 
 import threading
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
+from hostworker.runtime import pull
 from hostworker.runtime.base import ImageUnavailableError
 from hostworker.runtime.pull import PullLine, PullProgress, explain_failure, follow, span_words
 from tests.wait import SECONDS
@@ -93,15 +95,16 @@ def test_a_failure_is_told_in_words_for_the_owner(message: str, cause: str) -> N
     assert cause in sentence
 
 
-def test_many_lines_within_a_second_make_no_sentence() -> None:
+def test_many_lines_within_a_second_make_no_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pull, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     told: list[str] = []
-    follow("python:3.11", lambda: iter(LINES * 100), told.append, limit_seconds=10)
+    follow("python:3.11", lambda: iter(LINES * 100), told.append, limit_seconds=SECONDS)
     assert told == []
 
 
 def test_an_error_in_the_stream_ends_the_pull() -> None:
     with pytest.raises(ImageUnavailableError, match="disk is full"):
-        follow("x", lambda: iter([*LINES, {"error": "no space left on device"}]), print, limit_seconds=10)
+        follow("x", lambda: iter([*LINES, {"error": "no space left on device"}]), print, limit_seconds=SECONDS)
 
 
 def test_an_error_of_the_engine_reaches_the_caller() -> None:
@@ -110,7 +113,7 @@ def test_an_error_of_the_engine_reaches_the_caller() -> None:
         raise ConnectionResetError
 
     with pytest.raises(ConnectionResetError):
-        follow("x", broken, print, limit_seconds=10)
+        follow("x", broken, print, limit_seconds=SECONDS)
 
 
 def test_a_silent_registry_meets_the_deadline() -> None:

@@ -15,6 +15,7 @@ from hostworker.simulated.gateway import HOST, SimulatedGateway
 from hostworker.simulated.programs import LINE_SECONDS, Program, ProgramKind
 from hostworker.simulated.runtime import SimulatedContainer, SimulatedContainers
 from resources.units import GIB
+from tests.wait import SECONDS
 
 GPU = GpuGrant(uuid="GPU-1", share_milli=500, gpu_milli=1000, memory_bytes=8 * GIB, is_simulated=True)
 
@@ -66,7 +67,7 @@ async def visit(container: SimulatedContainer) -> None:
 
 async def until_shown(shell: Shell, what: bytes) -> bytes:
     shown = b""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(SECONDS):
         while what not in shown:
             shown += await shell.read()
     return shown
