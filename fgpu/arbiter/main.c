@@ -24,14 +24,19 @@ static int fail(const char *what) {
     return 1;
 }
 
-/* Held until this process ends. */
+/* Held until this process ends. Host workers look for an arbiter by sharing the lock for a moment, which is waited for:
+   beside an arbiter, which has the lock alone, it could not be shared. */
 static int take_lock(const char *build) {
     char text[128];
     int fd = openat(arbiter.folder, "lock", O_RDWR | O_CREAT | O_CLOEXEC, 0644);
     if (fd < 0) return fail("lock");
-    if (flock(fd, LOCK_EX | LOCK_NB)) {
-        fprintf(stderr, "arbiter: another one runs for this folder\n");
-        return RUNS_ALREADY;
+    while (flock(fd, LOCK_EX | LOCK_NB)) {
+        if (flock(fd, LOCK_SH | LOCK_NB)) {
+            fprintf(stderr, "arbiter: another one runs for this folder\n");
+            return RUNS_ALREADY;
+        }
+        flock(fd, LOCK_UN);
+        usleep(1000);
     }
     int length = snprintf(text, sizeof text, "pid=%d build=%.64s\n", (int)getpid(), build);
     return ftruncate(fd, 0) || write(fd, text, (size_t)length) != length ? fail("lock") : 0;

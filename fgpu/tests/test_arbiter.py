@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import signal
 import socket
 import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -156,6 +159,27 @@ def test_a_second_arbiter_for_the_same_folder_refuses_to_run(host: Host) -> None
     command = [str(BUILD / "arbiter-x86_64"), "--dir", str(host.arbiter_folder), "--build", "b"]
     assert subprocess.run(command, capture_output=True, check=False).returncode == 3
     assert (host.arbiter_folder / "lock").read_text() == f"pid={first.pid} build=test\n"
+
+
+def test_who_looks_for_an_arbiter_keeps_none_from_starting(host: Host) -> None:
+    """Host workers try the lock to see whether an arbiter has it, and so hold it for a moment themselves."""
+    lock = host.arbiter_folder / "lock"
+
+    def is_at_the_lock() -> bool:
+        with suppress(FileNotFoundError):  # a file that was closed meanwhile
+            opened = [
+                os.readlink(each) for process in host.processes for each in Path(f"/proc/{process.pid}/fd").iterdir()
+            ]
+            return str(lock) in opened
+        return False
+
+    with lock.open("ab") as look, ThreadPoolExecutor(1) as threads:
+        fcntl.flock(look, fcntl.LOCK_SH)
+        starting = threads.submit(host.arbiter, "arbiter-x86_64")
+        until(lambda: starting.done() or is_at_the_lock())
+        fcntl.flock(look, fcntl.LOCK_UN)
+        pid = starting.result(SECONDS).pid
+    assert lock.read_text() == f"pid={pid} build=test\n"
 
 
 def test_the_arbiter_ends_when_told_and_leaves_no_socket(host: Host) -> None:

@@ -5,9 +5,11 @@ import signal
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from hostworker.enforcement import arbiter as arbiter_module
 from hostworker.enforcement import arbiter_folder
 from hostworker.enforcement.arbiter import STALE_NS, Arbiter, RunningArbiter
 from hostworker.enforcement.arbiter_folder import ArbiterFolder, folder_for, own_folder
@@ -19,7 +21,7 @@ LEASE = "version=2\npolicy=enforce\nsharing=cap\npinned_bytes=0\nend\n"
 # Holds the lock as the real one does, says so, and waits.
 STAND_IN = """#!/bin/sh
 exec 9<>"$2/lock"
-flock -n 9 || exit 3
+until flock -n 9; do flock -sn 9 && flock -u 9 || exit 3; done
 echo "pid=$$ build=$4" >"$2/lock"
 trap 'exit 0' TERM
 while :; do sleep 0.05; done
@@ -145,9 +147,14 @@ def test_one_that_hangs_is_killed(programs: Programs, folder: ArbiterFolder, tmp
 
 
 def test_one_that_keeps_ending_is_not_started_in_a_loop(
-    programs: Programs, folder: ArbiterFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    programs: Programs,
+    folder: ArbiterFolder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     build(tmp_path / "build", '#!/bin/sh\necho started >>"$2/starts"\necho why >&2\nexit 1\n')
+    monkeypatch.setattr(arbiter_module, "time", SimpleNamespace(monotonic=lambda: 1000.0))
     arbiter = Arbiter(programs, folder)
     folder.prepare(KEY, LEASE)
     arbiter.hold()
