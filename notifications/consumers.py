@@ -4,6 +4,7 @@ from typing import Any
 
 from channels.db import database_sync_to_async
 
+from accounts.models import User
 from notifications import services
 from notifications.announcements import GROUP
 from sessions.consumers import SessionsConsumer
@@ -12,15 +13,15 @@ from sessions.consumers import SessionsConsumer
 class LiveConsumer(SessionsConsumer):
     """Sends {"notices": {"unread", "pending"}} first and after changes, {"announcements": true} after theirs."""
 
+    def further_groups(self, user: User) -> list[str]:
+        """Return the groups of the user's notifications and of announcements."""
+        return [services.group_of(user.pk), GROUP]
+
     async def connect(self) -> None:
-        """Join the groups of the user's notifications and of announcements."""
+        """Tell of the notifications at first, too."""
         await super().connect()
-        if self.login is None:
-            return
-        for group in (services.group_of(self.scope["user"].pk), GROUP):
-            await self.channel_layer.group_add(group, self.channel_name)
-            self.joined.append(group)
-        await self.notices_changed({})
+        if self.login is not None:
+            await self.notices_changed({})
 
     async def notices_changed(self, message: dict[str, Any]) -> None:
         """Send how many are unread, and not shown yet; called by a message of the channel layer."""

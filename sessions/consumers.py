@@ -45,7 +45,7 @@ class SessionsConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Cha
             await self.close(SIGNED_OUT)
             return
         self.watched = await database_sync_to_async(self.watched_groups)(user)
-        for group in self.watched:
+        for group in (*self.watched, *self.further_groups(user)):
             await self.channel_layer.group_add(group, self.channel_name)
             self.joined.append(group)
         self.login = LoginWatch(self)
@@ -59,6 +59,10 @@ class SessionsConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Cha
             return [user_group(user.pk), SUPERADMINS]
         managed = Project.objects.managed_by(user).order_by("pk").values_list("pk", flat=True)
         return [user_group(user.pk), *map(project_group, managed)]
+
+    def further_groups(self, user: User) -> list[str]:
+        """Return the groups of what else the page is told of, whatever sessions its user may see."""
+        return []
 
     async def disconnect(self, code: int) -> None:
         """Leave the groups and drop changes that were not sent yet."""

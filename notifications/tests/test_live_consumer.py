@@ -12,6 +12,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.test import Client
 
 from notifications import services
+from notifications.announcements import GROUP
 from notifications.consumers import LiveConsumer
 from notifications.kinds import NoticeKind
 from notifications.models import Announcement
@@ -45,6 +46,28 @@ async def test_a_page_hears_of_its_users_notices_and_announcements() -> None:
     assert await received(wire) == {"notices": {"unread": 1, "pending": 1}}
     await Announcement.objects.acreate(text="Hello")
     assert await received(wire) == {"announcements": True}
+    await wire.send_input({"type": "websocket.disconnect", "code": 1000})
+    await wire.wait(SECONDS)
+
+
+async def test_what_is_announced_while_a_page_connects_is_heard(monkeypatch: pytest.MonkeyPatch) -> None:
+    user = await sync_to_async(make_user)()
+    client = Client()
+    await sync_to_async(client.force_login)(user, "django.contrib.auth.backends.ModelBackend")
+    wire = wire_for(user, client.cookies[settings.SESSION_COOKIE_NAME].value)
+    accept: Any = LiveConsumer.accept
+
+    async def announce_and_accept(consumer: LiveConsumer) -> None:
+        await consumer.channel_layer.group_send(GROUP, {"type": "announcements.changed"})
+        await accept(consumer)
+
+    monkeypatch.setattr(LiveConsumer, "accept", announce_and_accept)
+    await wire.send_input({"type": "websocket.connect"})
+    assert (await wire.receive_output(SECONDS))["type"] == "websocket.accept"
+    assert [await received(wire), await received(wire)] == [
+        {"notices": {"unread": 0, "pending": 0}},
+        {"announcements": True},
+    ]
     await wire.send_input({"type": "websocket.disconnect", "code": 1000})
     await wire.wait(SECONDS)
 

@@ -59,6 +59,9 @@ def test_an_announcement_appears_and_is_dismissed_without_reload(context: Browse
     expect(note).to_be_visible()
     note.get_by_role("button", name="Dismiss").click()
     expect(note).to_have_count(0)
+    Announcement.objects.bulk_create([Announcement(text="Over at two")])  # while nobody could be told
+    page.evaluate("() => document.dispatchEvent(new Event('live:open'))")  # connected again
+    expect(page.get_by_role("note").filter(has_text="Over at two")).to_be_visible()
     assert page.evaluate("() => window.isSame")
 
 

@@ -86,8 +86,14 @@ function showCount(unread) {
 }
 
 function wire() {
+  let wasConnected = false;
+  const fetchAnnouncements = () => document.getElementById("announcements") && window.htmx.trigger("#announcements", "announcements:changed");
+  document.addEventListener("live:open", () => {
+    if (wasConnected) fetchAnnouncements(); // what was announced meanwhile, nobody told
+    wasConnected = true;
+  });
   document.addEventListener("live:message", ({ detail }) => {
-    if ("announcements" in detail) window.htmx.trigger("#announcements", "announcements:changed");
+    if ("announcements" in detail) fetchAnnouncements();
     if (!("notices" in detail)) return;
     showCount(detail.notices.unread);
     pending = detail.notices.pending;
