@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from accounts.models import User
 from resources.models import Host
@@ -15,6 +15,7 @@ from sessions.models import SessionUsage
 from tests.browser import signed_in
 from tests.factories import make_host, make_session, make_user, run_session
 from tests.live import LiveServer
+from tests.wait import until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
 WIDTHS = (360, 390, 768, 992, 1100, 1280, 1440, 2560)
@@ -37,11 +38,21 @@ def page(browser: Browser, server: LiveServer, admin: User) -> Iterator[Page]:
         yield context.new_page()
 
 
+def goto_watched(page: Page) -> None:
+    """Open the list and wait until the server knows what it shows: what changes sooner is fetched, and may be."""
+    page.add_init_script(
+        """document.addEventListener("live:message", ({ detail }) => {
+            if ("resources" in detail) document.documentElement.dataset.watched = "";
+        });"""
+    )
+    page.goto("/sessions/")
+    expect(page.locator("html[data-watched]")).to_be_attached()
+
+
 def test_an_open_list_follows_without_fetching(page: Page, admin: User, host: Host) -> None:
     ending, staying = (run_session(host=host, owner=admin, fgpu=500) for _ in range(2))
     SessionUsage.objects.create(session=staying, cpu_milli=500, memory=2**29, gpu_utilisation=20, gpu_memory=2**30)
-    page.goto("/sessions/")
-    expect(page.locator("html")).to_have_attribute("data-connection", "live")
+    goto_watched(page)
     use = page.locator(f"[data-use='{staying.pk}']")
     expect(use).to_contain_text("0.5 / 1 core")
     expect(use).to_contain_text("80 % / 0.5 fGPU")  # of its share, not of the card
@@ -56,6 +67,17 @@ def test_an_open_list_follows_without_fetching(page: Page, admin: User, host: Ho
     notify.sessions_changed([(waiting.pk, admin.pk, None)])
     expect(page.locator("#session-rows tr").first).to_contain_text("brand-new")
     assert "/sessions/" not in fetched
+
+
+def test_a_page_connects_only_once_all_its_scripts_listen(page: Page) -> None:
+    held: list[Route] = []
+    page.route("**/js/session-list.js", lambda route: held.append(route))
+    with page.expect_request("**/js/session-list.js"):
+        page.goto("/sessions/", wait_until="commit")
+    until(lambda: page.evaluate("() => Boolean(window.htmx && window.Idiomorph)"))
+    assert not page.evaluate("() => import('#live').then(() => document.documentElement.dataset.connection)")
+    held.pop().continue_()
+    expect(page.locator("html")).to_have_attribute("data-connection", "live")
 
 
 def test_every_control_is_in_view_at_every_width(page: Page, host: Host) -> None:

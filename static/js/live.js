@@ -105,7 +105,7 @@ function wireConnection() {
   document.addEventListener("live:send", (event) => connection.send(event.detail));
   state?.querySelector("[data-reconnect]").addEventListener("click", () => connection.reconnect());
   if (document.hidden) connection.pause();
-  connection.connect();
+  document.addEventListener("DOMContentLoaded", () => connection.connect()); // the page's other modules listen by then
 }
 
 if (live) wireMorphing();
