@@ -3,7 +3,7 @@
 import pytest
 from playwright.sync_api import Browser, expect
 
-from tests.browser import signed_in
+from tests.browser import hold_time, signed_in
 from tests.factories import make_session, make_user
 from tests.live import LiveServer
 
@@ -14,13 +14,15 @@ def test_ending_a_session_shows_a_toast_that_can_be_dismissed(browser: Browser, 
     session = make_session(owner=make_user())
     with signed_in(browser, server, session.owner) as context:
         page = context.new_page()
-        page.clock.install()  # the toast stays
+        page.clock.install()
         page.goto("/sessions/")
+        hold_time(page)  # the toast stays, and all is wired without a pause
         page.locator(f"a[href='/sessions/{session.pk}/terminate/']").first.click()
         page.get_by_role("dialog").get_by_role("button", name="Terminate").click()
         toast = page.locator("#toasts .toast.toast-success")
         expect(toast).to_contain_text(f"Ending {session.name}.")
         toast.get_by_role("button", name="Dismiss").click()
+        page.clock.run_for(1000)  # it fades
         expect(toast).to_be_hidden()
 
 
