@@ -7,7 +7,7 @@ from pathlib import Path
 from zipfile import ZipFile
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Route, expect
 
 from accounts.models import User
 from folders import contents, services, storage
@@ -93,7 +93,7 @@ def test_an_upload_goes_on_after_a_reload(
     page.unroute("**/uploads/**")
     expect(page.locator("#uploads li[data-state=sending]")).to_be_visible()
     page.reload()
-    expect(page.locator("#uploads")).to_contain_text(re.compile(r"interrupted: [\d.]+ MiB of 24 MiB arrived"))
+    expect(page.locator("#uploads")).to_contain_text(re.compile(r"interrupted: [\d.]+ [KM]iB of 24 MiB arrived"))
     network.send("Network.emulateNetworkConditions", slow | {"uploadThroughput": -1})
     other = tmp_path / "other" / "model.bin"
     other.parent.mkdir()
@@ -131,13 +131,18 @@ def test_files_directories_and_drops_are_uploaded(page: Page, folder: Folder, fi
     assert (files / "data/dropped.txt").read_text() == "by mouse"
     page.go_back()
     expect(entry(page, "a.txt")).to_be_visible()
+    held: list[Route] = []
+    page.route("**/uploads/", lambda route: held.append(route), times=1)
     page.locator("#pick-files").set_input_files([tmp_path / "a.txt", tmp_path / "b.txt"])
     question = page.get_by_role("alertdialog")
-    expect(question).to_contain_text("a.txt exists already")
-    question.get_by_role("button", name="Replace").click()
     expect(question).to_contain_text("b.txt exists already")
-    question.get_by_label("The same for all further").check()
+    held.pop().continue_()
+    expect(page.locator("#uploads li[data-state=conflict]")).to_have_count(2)
+    expect(question).to_contain_text("b.txt exists already")  # no other question below the pointer
     question.get_by_role("button", name="Keep both").click()
+    expect(question).to_contain_text("a.txt exists already")
+    question.get_by_label("The same for all further").check()
+    question.get_by_role("button", name="Replace").click()
     expect(page.locator("#uploads")).to_contain_text("2 files uploaded")
     expect(page.locator("[data-entries] tbody tr")).to_have_count(4)
     assert (files / "a.txt").read_text() == "new a.txt"

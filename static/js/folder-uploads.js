@@ -65,8 +65,9 @@ function drawQuestion() {
   const isNew = place.hidden && asked.length > 0;
   place.hidden = !asked.length;
   if (!asked.length) return;
-  place.dataset.id = asked[0].id;
-  part("question-name").textContent = asked[0].path;
+  const shown = asked.find((item) => item.id === Number(place.dataset.id)) ?? asked[0]; // it never changes below the pointer
+  place.dataset.id = shown.id;
+  part("question-name").textContent = shown.path;
   if (isNew) part("answer").focus();
 }
 
