@@ -1,7 +1,8 @@
 """The time as all processes agree on it: by PostgreSQL's clock, where this machine's is wrong.
 
 Clocks of hosts may be minutes or hours apart. What one process writes as a time others compare with theirs, or with
-PostgreSQL's, so each reads that once per connection (`gpuplatform/database`) and counts on by its monotonic clock.
+PostgreSQL's, so each reads that once per connection (`gpuplatform/database`) and counts on by its monotonic clock; and
+again where this machine's clock was set since, or the machine was suspended, in which time no monotonic clock counts.
 """
 
 import time
@@ -20,12 +21,17 @@ class SharedClock:
     def __init__(self) -> None:
         """Begin with this machine's clock."""
         self._read: tuple[datetime, float] | None = None  # PostgreSQL's time, and the monotonic clock then
+        self._offset = 0.0  # seconds by which this machine's clock was ahead of the monotonic one then
 
     def note(self, database_time: datetime, asked_at: float) -> None:
         """Note what PostgreSQL has returned as its time to a question of that moment of the monotonic clock."""
         now = time.monotonic()
-        if self._read is None or now - asked_at <= MAX_READ_SECONDS:
-            self._read = database_time, (asked_at + now) / 2
+        if self._read is None or now - asked_at <= MAX_READ_SECONDS or self.is_doubtful():
+            self._read, self._offset = (database_time, (asked_at + now) / 2), _offset()
+
+    def is_doubtful(self) -> bool:
+        """Return whether PostgreSQL's clock should be read again: this machine's was set, or it was suspended."""
+        return self._read is not None and abs(_offset() - self._offset) > MAX_DIFFERENCE.total_seconds()
 
     def now(self) -> datetime:
         """Return the time, which is this machine's within MAX_DIFFERENCE of PostgreSQL's."""
@@ -35,6 +41,10 @@ class SharedClock:
         database_time, read_at = self._read
         shared = database_time + timedelta(seconds=time.monotonic() - read_at)
         return mine if abs(mine - shared) <= MAX_DIFFERENCE else shared
+
+
+def _offset() -> float:
+    return time.time() - time.monotonic()
 
 
 shared_clock: Final = SharedClock()

@@ -5,11 +5,13 @@ from typing import Any, Final
 
 import psycopg
 from django.db.backends.postgresql import base
+from psycopg.pq import TransactionStatus
 
 from gpuplatform.database_silence import server_of
 from resources.clock import shared_clock
 
 ANSWER_SECONDS: Final = 1.0  # for an answer of a server that was silent a moment ago
+CAN_READ: Final = (TransactionStatus.IDLE, TransactionStatus.INTRANS)
 
 
 class DatabaseWrapper(base.DatabaseWrapper):
@@ -34,8 +36,18 @@ class DatabaseWrapper(base.DatabaseWrapper):
     def _configure_connection(self, connection: psycopg.Connection[Any]) -> bool:
         """Set up a new connection, and read the server's clock by it; return whether there is something to commit."""
         super()._configure_connection(connection)  # type: ignore[misc]  # the stubs lack it
-        asked_at = time.monotonic()
-        row = connection.execute("SELECT clock_timestamp()").fetchone()
-        if row:
-            shared_clock.note(row[0], asked_at)
+        _read_clock(connection)
         return True
+
+    def create_cursor(self, name: str | None = None) -> Any:
+        """Return a cursor; before that read the server's clock again where that is due."""
+        if shared_clock.is_doubtful() and self.connection.info.transaction_status in CAN_READ:
+            _read_clock(self.connection)
+        return super().create_cursor(name)
+
+
+def _read_clock(connection: psycopg.Connection[Any]) -> None:
+    asked_at = time.monotonic()
+    row = connection.execute("SELECT clock_timestamp()").fetchone()
+    if row:
+        shared_clock.note(row[0], asked_at)

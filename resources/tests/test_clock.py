@@ -17,7 +17,8 @@ HOUR = timedelta(hours=1)
 @pytest.fixture(autouse=True)
 def _as_before() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clock.shared_clock, "_read", clock.shared_clock._read)
+        for name in ("_read", "_offset"):
+            patch.setattr(clock.shared_clock, name, getattr(clock.shared_clock, name))
         yield
 
 
@@ -55,8 +56,9 @@ def test_a_clock_set_during_its_use_is_noticed(monkeypatch: pytest.MonkeyPatch) 
 
 def test_a_slow_reading_does_not_replace_a_quick_one(monkeypatch: pytest.MonkeyPatch) -> None:
     shared = SharedClock()
-    right = timezone.now() + HOUR
+    right, seconds = timezone.now() + HOUR, time.time()
     monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(time, "time", lambda: seconds)
     shared.note(right, 100.0)
     shared.note(right + HOUR, 90.0)
     assert shared.now() == right
@@ -69,3 +71,30 @@ def test_each_new_connection_reads_the_clock_of_the_database() -> None:
     connection._configure_connection(connection.connection)  # type: ignore[attr-defined]
     assert clock.shared_clock._read is not None
     assert abs(clock.shared_clock._read[0] - timezone.now()) < HOUR
+
+
+@pytest.mark.django_db
+def test_a_machine_that_was_suspended_reads_the_clock_again() -> None:
+    connection.ensure_connection()
+    with pytest.MonkeyPatch.context() as before:  # since when only the monotonic clock stood still
+        seconds = time.time() - HOUR.total_seconds()
+        before.setattr(time, "time", lambda: seconds)
+        clock.shared_clock._read = None
+        clock.shared_clock.note(timezone.now() - HOUR, time.monotonic())
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT clock_timestamp()")
+        ((right,),) = cursor.fetchall()
+    assert abs(clock.now() - right) < HOUR / 2
+
+
+def test_a_slow_reading_is_better_than_a_doubtful_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    right, seconds = timezone.now(), time.time()
+    shared = SharedClock()
+    monkeypatch.setattr(time, "monotonic", lambda: 100.0)
+    for suspended in (0.0, HOUR.total_seconds()):
+        monkeypatch.setattr(time, "time", lambda suspended=suspended: seconds + suspended)
+        assert shared.is_doubtful() == (suspended > 0)
+        shared.note(right + timedelta(seconds=suspended), 100.0 - suspended)
+        assert not shared.is_doubtful()
+    assert shared._read is not None
+    assert shared._read[0] == right + HOUR

@@ -10,6 +10,7 @@ from django.apps import apps
 from django.db import connection
 from django.utils import timezone
 
+from gpuplatform.database import base as database
 from hostworker import worker
 from resources import clock as shared
 from scheduler import state_cache
@@ -51,9 +52,9 @@ class VirtualClock:
 
     def set(self, now: datetime) -> None:
         """Set it, in PostgreSQL too."""
-        self.now, self._ticks = now, 0
-        with connection.cursor() as cursor:
+        with connection.cursor() as cursor:  # which may read PostgreSQL's clock, so it is set before ours
             cursor.execute("SELECT set_config('virtual.now', %s, false)", [now.isoformat()])
+        self.now, self._ticks = now, 0
 
 
 @contextmanager
@@ -69,7 +70,8 @@ def virtual_time(clock: VirtualClock) -> Iterator[None]:
             stack.enter_context(mock.patch.object(field, "_get_default", clock.wall))
         stack.enter_context(mock.patch.object(timezone, "now", clock.wall))
         stack.enter_context(mock.patch.object(shared.shared_clock, "_read", (START, 0.0)))
-        for module in (worker, state_cache, shared):
+        stack.enter_context(mock.patch.object(shared.shared_clock, "_offset", START.timestamp()))
+        for module in (worker, state_cache, shared, database):
             stack.enter_context(mock.patch.object(module, "time", clock))
         clock.set(START)
         try:
