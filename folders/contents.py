@@ -7,8 +7,6 @@ take longer than one call.
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from django.utils import timezone
-
 from accounts.models import User
 from folders import quota, storage
 from folders.access import Access, require
@@ -17,6 +15,7 @@ from folders.files.errors import EntryNotFoundError
 from folders.files.folder_files import FolderFiles, TextFile
 from folders.files.trash import TrashedEntry
 from folders.models import Folder
+from resources import clock
 
 
 @contextmanager
@@ -60,7 +59,7 @@ def move_entry(user: User, folder: Folder, source: str, target: str, *, replace:
 def trash_entry(user: User, folder: Folder, path: str) -> TrashedEntry:
     """Move an entry to the folder's trash, where it still counts, and return it there."""
     with opened(user, folder, Access.WRITE) as files:
-        return files.trash.put(path, timezone.now())
+        return files.trash.put(path, clock.now())
 
 
 def trashed_entries(user: User, folder: Folder) -> list[TrashedEntry]:

@@ -17,7 +17,6 @@ from typing import Final
 
 from django.conf import settings
 from django.db.models import Exists, F, OuterRef, Q
-from django.utils import timezone
 
 from folders import storage
 from folders.errors import FolderError
@@ -25,6 +24,7 @@ from folders.files.errors import FilesError
 from folders.files.folder_files import FolderFiles
 from folders.files.walk import Usage
 from folders.models import Folder, StorageRoot
+from resources import clock
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ def measure_due(root: StorageRoot, stopped: threading.Event) -> int:
     system hangs.
     """
     count = 0
-    for folder in _due(root, timezone.now()):
+    for folder in _due(root, clock.now()):
         if stopped.is_set():
             break
         if _claim(folder):
@@ -81,7 +81,7 @@ def _due(root: StorageRoot, now: datetime) -> list[Folder]:
 
 def _claim(folder: Folder) -> bool:
     """Take the folder for this host unless another was quicker, and have it due no more until something changes."""
-    now = timezone.now()
+    now = clock.now()
     claimed = Folder.objects.filter(pk=folder.pk, measuring_since=folder.measuring_since)
     folder.measuring_since, folder.measure_due_at = now, now + IDLE_INTERVAL
     return bool(claimed.update(measuring_since=now, measure_due_at=folder.measure_due_at))
@@ -92,14 +92,14 @@ def _measure(folder: Folder, stopped: threading.Event) -> bool:
     begun = time.monotonic()
     try:
         with storage.files_of(folder) as files:
-            _clear_away(folder, files, timezone.now())
+            _clear_away(folder, files, clock.now())
             usage = files.usage(_checkpoint(stopped))
     except StoppedError:
-        _release(folder, timezone.now())
+        _release(folder, clock.now())
         return False
     except (FolderError, FilesError, OSError) as error:
         logger.warning("folder %s: could not be measured: %s", folder.pk, error)
-        _release(folder, timezone.now() + WRITABLE_INTERVAL)
+        _release(folder, clock.now() + WRITABLE_INTERVAL)
         return False
     _record(folder, usage, timedelta(seconds=time.monotonic() - begun))
     return True
@@ -118,7 +118,7 @@ def _record(folder: Folder, usage: Usage, took: timedelta) -> None:
     Folder.objects.filter(pk=folder.pk, measuring_since=folder.measuring_since).update(
         used_bytes=usage.bytes,
         used_files=usage.files,
-        measured_at=timezone.now(),
+        measured_at=clock.now(),
         measure_pause=took * PAUSE_FACTOR,
         measuring_since=None,
     )

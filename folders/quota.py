@@ -8,11 +8,11 @@ from dataclasses import dataclass, replace
 
 from django.db.models import Count, F, Sum
 from django.db.models.functions import Greatest
-from django.utils import timezone
 
 from accounts.models import Project, User
 from folders.errors import StorageQuotaError
 from folders.models import Folder, StorageRoot, Upload
+from resources import clock
 from resources.units import size_text
 
 Holder = User | Project
@@ -129,7 +129,7 @@ def record_growth(folder: Folder, *, add_bytes: int = 0, add_files: int = 0) -> 
     Folder.objects.filter(pk=folder.pk).update(
         used_bytes=Greatest(0, F("used_bytes") + add_bytes),
         used_files=Greatest(0, F("used_files") + add_files),
-        measure_due_at=timezone.now(),
+        measure_due_at=clock.now(),
     )
 
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Final
 
 from django.db import transaction
-from django.utils import timezone
 
 from folders.files.kernel_quota import KernelQuota
 from folders.files.roots import RootProbe, RootState, write_marker
 from folders.models import HostRoot, QuotaSupport, StorageRoot
+from resources import clock
 from resources.kick import kick_scheduler
 from resources.models import Host, HostStatus
 from resources.units import listing
@@ -41,7 +41,7 @@ def check(host: Host, can_limit: Callable[[], bool] = lambda: True, engine_probl
     if engine_problem:
         found = {root: replace(state, problem=state.problem or engine_problem) for root, state in found.items()}
     before = dict(HostRoot.objects.filter(host=host).values_list("root_id", "is_present"))
-    now = timezone.now()
+    now = clock.now()
     rows = [
         HostRoot(
             host=host,

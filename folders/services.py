@@ -5,7 +5,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Final
 
 from django.db import connection, transaction
-from django.utils import timezone
 
 from accounts import audit
 from accounts.models import Project, User
@@ -15,6 +14,7 @@ from folders.errors import FolderInUseError, FolderRejectedError, FolderStateErr
 from folders.files.errors import FilesError
 from folders.models import Folder, FolderShare, StorageRoot
 from folders.names import folder_name_error
+from resources import clock
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +72,7 @@ def trash(folder: Folder, *, actor: User | None = None) -> None:
         current = _locked(folder)
         if current.trashed_at is None:
             _require_unused(current)
-            current.trashed_at = timezone.now()
+            current.trashed_at = clock.now()
             current.save(update_fields=["trashed_at"])
             logger.info("folder %s: moved to the trash", folder.pk)
     folder.trashed_at = current.trashed_at
@@ -116,7 +116,7 @@ def mark_for_deletion(folder: Folder, *, actor: User | None = None) -> None:
         if current.trashed_at is None:
             raise FolderStateError("Only a folder that is in the trash can be deleted for ever.")
         _require_unused(current)
-        current.deleting_at = timezone.now()
+        current.deleting_at = clock.now()
         current.save(update_fields=["deleting_at"])
         logger.info("folder %s: its files are being deleted for ever", folder.pk)
     folder.deleting_at = current.deleting_at

@@ -8,12 +8,12 @@ from datetime import timedelta
 from typing import Final
 
 from django.conf import settings
-from django.utils import timezone
 
 from folders import services, storage, uploads
 from folders.errors import FolderError, FolderInUseError, FolderStateError
 from folders.files.errors import FilesError
 from folders.models import Folder, StorageRoot
+from resources import clock
 
 logger = logging.getLogger(__name__)
 
@@ -46,7 +46,7 @@ def delete_expired() -> int:
     """
     if not settings.COMPUTE_TRASH_DAYS:
         return 0
-    limit = timezone.now() - timedelta(days=settings.COMPUTE_TRASH_DAYS)
+    limit = clock.now() - timedelta(days=settings.COMPUTE_TRASH_DAYS)
     expired = Folder.objects.filter(trashed_at__lt=limit, deleting_at=None)
     count = 0
     for folder in expired:

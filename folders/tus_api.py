@@ -16,7 +16,6 @@ from django.db import connections
 from django.db.models import QuerySet
 from django.shortcuts import get_object_or_404
 from django.urls import reverse
-from django.utils import timezone
 from django.utils.http import http_date
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
@@ -37,6 +36,7 @@ from folders.serializers import UploadSerializer
 from folders.storage import files_of
 from folders.transfers.handover import hand_over, has_body
 from folders.transfers.incoming import ALGORITHMS, Checksum, UploadBody, UploadRefusedError
+from resources import clock
 from restapi.views import ApiView
 
 VERSION: Final = "1.0.0"
@@ -263,7 +263,7 @@ def _upload(request: Request, folder_id: str, upload_id: str) -> Upload:
     folder = folder_for(request, folder_id, Access.WRITE)
     upload = get_object_or_404(Upload, folder=folder, user=user_of(request), pk=upload_id)
     upload.folder = folder
-    if upload.expires_at < timezone.now():
+    if upload.expires_at < clock.now():
         raise TusError("The upload has expired; begin it again.", HTTPStatus.GONE)
     return upload
 

@@ -10,7 +10,6 @@ from typing import Final
 
 from django.conf import settings
 from django.db import transaction
-from django.utils import timezone
 
 from accounts.models import User
 from folders import quota
@@ -24,6 +23,7 @@ from folders.files.paths import display, new_parts_of
 from folders.models import Folder, OnConflict, StorageRoot, Upload
 from folders.services import lock_folders_of
 from folders.storage import files_of
+from resources import clock
 
 logger = logging.getLogger(__name__)
 
@@ -107,7 +107,7 @@ def resume(upload: Upload) -> PartialFile:
 
 def _expiry() -> datetime:
     """Return when an upload expires that nobody continues from now on."""
-    return timezone.now() + timedelta(hours=settings.COMPUTE_UPLOAD_HOURS)
+    return clock.now() + timedelta(hours=settings.COMPUTE_UPLOAD_HOURS)
 
 
 def check(upload: Upload) -> None:
@@ -147,7 +147,7 @@ def finish(upload: Upload, partial: PartialFile) -> None:
             upload.path = f"{parent}/{last}" if parent else last
         else:
             files.staging.publish(name, upload.path, replace=upload.on_conflict == OnConflict.REPLACE)
-    upload.finished_at = timezone.now()
+    upload.finished_at = clock.now()
     upload.expires_at = upload.finished_at + FINISHED_LIFETIME
     with transaction.atomic():
         upload.save(update_fields=["path", "finished_at", "expires_at"])
@@ -164,7 +164,7 @@ def end(upload: Upload) -> None:
 
 def remove_expired(root: StorageRoot) -> int:
     """Remove uploads that nobody continued from a root of this machine; return how many."""
-    expired = Upload.objects.filter(expires_at__lt=timezone.now(), folder__root=root, folder__deleting_at=None)
+    expired = Upload.objects.filter(expires_at__lt=clock.now(), folder__root=root, folder__deleting_at=None)
     count = 0
     for upload in expired.select_related("folder__root"):
         end(upload)

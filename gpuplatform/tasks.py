@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from gpuplatform import retention
 from gpuplatform.bootstrap import backups
+from resources import clock
 from sessions.background import BackgroundThread
 
 _last: "subprocess.Popen[bytes] | None" = None
@@ -26,7 +27,7 @@ def remove_old() -> None:
 def _remove_old() -> None:
     close_old_connections()
     try:
-        retention.remove_old(timezone.now())
+        retention.remove_old(clock.now())
     finally:
         close_old_connections()
 

@@ -197,6 +197,23 @@ def test_folders_are_deleted_once_they_expire_in_the_trash(
     assert not Folder.objects.exists()
 
 
+def test_trash_is_kept_where_a_clock_is_ahead(
+    root: StorageRoot, folder: Folder, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.COMPUTE_TRASH_DAYS = 30
+    write(folder, "mine", 10)
+    with storage.files_of(folder) as files:
+        files.trash.put("mine", timezone.now())
+    other = services.create(make_user(), "other", root)
+    services.trash(other)
+    ahead = timezone.now() + timedelta(days=31)
+    monkeypatch.setattr(timezone, "now", lambda: ahead)
+    measure_all(root)
+    assert sweeps.delete_expired() == 0
+    with storage.files_of(folder) as files:
+        assert [item.path for item in files.trash.items()] == ["mine"]
+
+
 def test_a_removal_that_was_begun_elsewhere_is_finished(root: StorageRoot, folder: Folder) -> None:
     Folder.objects.update(trashed_at=timezone.now(), deleting_at=timezone.now())
     storage.root_directory(root).expunge(folder.holder_number, folder.pk)

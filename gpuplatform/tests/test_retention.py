@@ -5,11 +5,12 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from axes.models import AccessAttempt
 from django.contrib.sessions.models import Session as LoginRow
+from django.utils import timezone
 from pytest_django import Settings
 
 from accounts.audit_entry import AuditSource
 from accounts.models import AuditEntry
-from gpuplatform import retention
+from gpuplatform import retention, tasks
 from gpuplatform.celery import app
 from sessions.lifecycle import Status
 from sessions.models import EndpointEvent, Session, SessionEvent, UsageDay, UsageHistory
@@ -94,3 +95,14 @@ def test_much_is_removed_in_parts_over_several_runs(settings: Settings, monkeypa
     AuditEntry.objects.bulk_create(AuditEntry(at=NOW - timedelta(days=2)) for _ in range(8))
     assert [retention.remove_old(NOW)["audit_entries"] for _ in range(3)] == [6, 2, 0]
     assert "gpuplatform.tasks.remove_old" in {entry["task"] for entry in app.conf.beat_schedule.values()}
+
+
+@pytest.mark.django_db
+def test_a_clock_that_is_years_ahead_removes_nothing(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings.COMPUTE_AUDIT_DAYS = 365
+    AuditEntry.objects.create(source=AuditSource.PAGE, object_id="new")
+    ahead = timezone.now() + timedelta(days=800)
+    monkeypatch.setattr(timezone, "now", lambda: ahead)
+    monkeypatch.setattr(tasks, "close_old_connections", lambda: None)  # that of the test stays
+    tasks._remove_old()
+    assert AuditEntry.objects.filter(object_id="new").exists()
