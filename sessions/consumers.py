@@ -1,16 +1,19 @@
 """The WebSocket that sends a browser the ids of changed sessions, which its page then fetches again."""
 
 import asyncio
-import contextlib
 import json
+import logging
 from typing import Any, Final
 
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from redis.exceptions import RedisError
 
 from accounts.models import Project, User
 from sessions.login_watch import LoginWatch
 from sessions.notify import SUPERADMINS, project_group, user_group
+
+logger = logging.getLogger(__name__)
 
 SIGNED_OUT: Final = 4401  # close code: sign in first
 NOT_UNDERSTOOD: Final = 1003  # close code: not JSON
@@ -31,14 +34,29 @@ class SessionsConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Cha
 
     groups: tuple[str, ...] = ()
 
-    async def connect(self) -> None:
-        """Join the groups of the sessions that the user may see; close with 4401 where nobody is signed in."""
+    def __init__(self) -> None:
+        super().__init__()
         self.changed: set[str] = set()
         self.flushing: asyncio.Task[None] | None = None
         self.watched: list[str] = []
         self.joined: list[str] = []
         self.login: LoginWatch | None = None
         self.watching: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        """Serve the socket; end its tasks however it ends."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            tasks = [task for task in (self.flushing, self.watching) if task]
+            for task in tasks:
+                task.cancel()
+            for problem in await asyncio.gather(*tasks, return_exceptions=True):
+                if isinstance(problem, Exception) and not isinstance(problem, OSError):  # the browser left
+                    logger.error("a socket of changed sessions failed", exc_info=problem)
+
+    async def connect(self) -> None:
+        """Join the groups of the sessions that the user may see; close with 4401 where nobody is signed in."""
         user = self.scope["user"]
         if not user.is_authenticated:
             await self.accept()  # a browser sees the code only of an accepted socket
@@ -65,15 +83,14 @@ class SessionsConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Cha
         return []
 
     async def disconnect(self, code: int) -> None:
-        """Leave the groups and drop changes that were not sent yet."""
-        for group in self.joined:
-            await self.channel_layer.group_discard(group, self.channel_name)
+        """Leave the groups; changes that were not sent yet are dropped."""
+        try:
+            for group in self.joined:
+                await self.channel_layer.group_discard(group, self.channel_name)
+        except (RedisError, OSError) as error:
+            logger.info("a socket of changed sessions could not leave its groups: %s", error)
         if self.login:
             await self.login.leave()
-        for task in filter(None, (self.flushing, self.watching)):
-            task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await task
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **kwargs: Any) -> None:
         """Read a message of the browser; close where it is none."""

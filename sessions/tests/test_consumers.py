@@ -15,6 +15,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.contrib.sessions.backends.db import SessionStore
 from django.contrib.sessions.models import Session as LoginSession
 from django.test import Client
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from accounts.models import User
 from sessions import consumers, login_watch, notify, projects
@@ -163,6 +164,27 @@ async def test_a_demoted_superadmin_has_to_reconnect(admin: User, monkeypatch: p
     await sync_to_async(admin.save)()
     assert await socket.wire.receive_output(SECONDS) == {"type": "websocket.close", "code": RECONNECT}
     await socket.close()
+
+
+async def test_a_socket_that_closes_while_redis_is_away_leaves_no_task(
+    user: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(*_: object) -> None:
+        raise RedisConnectionError("away")
+
+    socket = Socket(user)
+    await socket.open()
+    await socket.wire.send_input({"type": "websocket.receive", "text": '{"ping": 7}'})
+    assert await socket.received() == {"pong": 7}  # it has begun all that it does
+    assert tasks_of_sockets()
+    monkeypatch.setattr(get_channel_layer(), "group_discard", fail)
+    await socket.close()
+    assert not tasks_of_sockets()
+
+
+def tasks_of_sockets() -> list[Any]:
+    """Return the tasks that sockets have begun in this loop."""
+    return [task for task in asyncio.all_tasks() if "SessionsConsumer." in str(task.get_coro())]
 
 
 async def test_an_unknown_websocket_path_is_refused() -> None:
