@@ -111,6 +111,7 @@ class Arbiter:
             if found := self.running():
                 self._signal(found, signal.SIGTERM)
             if self._process:
+                self._process.terminate()  # also where it has yet to say that it runs
                 self._process.wait()
             shutil.rmtree(self.folder.root, ignore_errors=True)
 

@@ -5,6 +5,7 @@ import signal
 import struct
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Thread
 from types import SimpleNamespace
 
 import pytest
@@ -14,7 +15,7 @@ from hostworker.enforcement import arbiter_folder
 from hostworker.enforcement.arbiter import STALE_NS, Arbiter, RunningArbiter
 from hostworker.enforcement.arbiter_folder import ArbiterFolder, folder_for, own_folder
 from hostworker.enforcement.programs import ARBITER, Programs
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 KEY = ("session", 1)
 LEASE = "version=2\npolicy=enforce\nsharing=cap\npinned_bytes=0\nend\n"
@@ -167,6 +168,20 @@ def test_one_that_keeps_ending_is_not_started_in_a_loop(
     arbiter.hold()
     assert (folder.root / "starts").read_text() == "started\n"
     assert (folder.root / "log").read_text() == "why\n"
+
+
+def test_one_that_has_yet_to_say_that_it_runs_is_ended(
+    programs: Programs, folder: ArbiterFolder, tmp_path: Path
+) -> None:
+    build(tmp_path / "build", "#!/bin/sh\nwhile :; do sleep 0.05; done\n")
+    arbiter = Arbiter(programs, folder)
+    folder.prepare(KEY, LEASE)
+    arbiter.hold()
+    folder.discard(KEY)
+    ending = Thread(target=arbiter.end, daemon=True)
+    ending.start()
+    ending.join(SECONDS)
+    assert not ending.is_alive()
 
 
 def test_without_its_program_nothing_fails(tmp_path: Path, folder: ArbiterFolder) -> None:
