@@ -85,9 +85,9 @@ def test_a_receiver_that_says_nothing_is_given_up(receiver: Receiver, monkeypatc
 
 
 def test_failures_are_outcomes() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as closed:
-        port = closed.getsockname()[1]
-    assert sent_to(f"http://127.0.0.1:{port}/").problem.startswith("No connection")
+    with socket.socket() as silent:
+        silent.bind(("127.0.0.1", 0))  # nobody else gets the port meanwhile
+        assert sent_to(f"http://127.0.0.1:{silent.getsockname()[1]}/").problem.startswith("No connection")
     assert sent_to("http://127.0.0.1:1\x00/").problem
 
 
