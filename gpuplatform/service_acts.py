@@ -4,7 +4,8 @@ import logging
 from threading import Thread
 from typing import Final
 
-from django.db import DatabaseError
+from django.db import Error as DatabaseProblem
+from django.db import connection
 from django.utils.translation import gettext as _
 
 from accounts import audit
@@ -13,6 +14,8 @@ from gpuplatform.service_control.base import ServiceAction, ServiceControlError,
 from resources.models import Installation
 
 WAIT_SECONDS: Final = 3.0  # for an act; a restart of the web server cannot be waited for by the web server
+# Without one of these there is neither page nor API by which to start it again.
+NEEDED_BY_PAGES: Final = frozenset({"web", "postgresql", "redis"})
 
 logger = logging.getLogger(__name__)
 
@@ -20,7 +23,16 @@ logger = logging.getLogger(__name__)
 def act(manager: ServiceManager, action: ServiceAction, name: str, *, actor: User | None) -> None:
     """Start, stop or restart a service, and record that. Raises ServiceControlError."""
     record(manager, action, name, actor=actor)
+    if not connection.in_atomic_block:
+        connection.close()  # it may be PostgreSQL that is restarted, and what comes next is recorded too
     manager.act(action, name)
+
+
+def refusal(action: ServiceAction, name: str) -> str:
+    """Return why a page or the API may not carry this out, or ""."""
+    if action == ServiceAction.STOP and name in NEEDED_BY_PAGES:
+        return _("Pages and API need that service: stop it with `manage.py services`.")
+    return ""
 
 
 def carry_out(manager: ServiceManager, action: ServiceAction, name: str, *, actor: User) -> bool:
@@ -54,5 +66,5 @@ def record(manager: ServiceManager, action: ServiceAction, name: str, *, actor: 
     try:
         target = Installation.objects.get(singleton=True)
         audit.record(actor, f"{action.value}_service", target, {"service": (None, name)})
-    except (DatabaseError, Installation.DoesNotExist) as error:
+    except (DatabaseProblem, Installation.DoesNotExist) as error:
         logger.warning("service %s: its %s is not in the audit log: %s", name, action.value, error)

@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from accounts.api import user_of
 from accounts.serializers import StrictSerializer
 from gpuplatform import host_services
-from gpuplatform.service_acts import carry_out
+from gpuplatform.service_acts import carry_out, refusal
 from gpuplatform.service_control.base import (
     DEFAULT_LINES,
     MAX_LINES,
@@ -70,6 +70,8 @@ class ServiceActSerializer(StrictSerializer):
             raise ValidationError(_("Choose a service or a host."))
         if "host" in attrs and attrs["action"] != ServiceAction.RESTART:
             raise ValidationError({"action": [_("A host's worker can only be restarted from here.")]})
+        if "service" in attrs and (text := refusal(attrs["action"], attrs["service"])):
+            raise ValidationError({"action": [text]})
         return attrs
 
 

@@ -1,6 +1,6 @@
 """The page of services for superadmins: what runs, starts, stops, and what it has logged."""
 
-from typing import Any, Final
+from typing import Any
 
 from django import forms
 from django.contrib import admin, messages
@@ -14,13 +14,10 @@ from django.views.decorators.http import require_http_methods, require_safe
 from accounts.models import User
 from accounts.requests import UserRequest
 from gpuplatform import host_services
-from gpuplatform.service_acts import carry_out
+from gpuplatform.service_acts import NEEDED_BY_PAGES, carry_out, refusal
 from gpuplatform.service_control.base import DEFAULT_LINES, ServiceAction, ServiceControlError, ServiceState
 from gpuplatform.service_control.local import local_manager
 from resources.models import Host
-
-# Without one of these there is no page on which to start it again: they are stopped by `manage.py services`.
-NEEDED_BY_THE_PAGE: Final = frozenset({"web", "postgresql", "redis"})
 
 
 class ServiceActForm(forms.Form):
@@ -37,8 +34,8 @@ class ServiceActForm(forms.Form):
             raise forms.ValidationError(_("Choose a service or a host."))
         if data.get("host") and data.get("action") != ServiceAction.RESTART:
             raise forms.ValidationError(_("A host's worker can only be restarted from here."))
-        if data.get("service") in NEEDED_BY_THE_PAGE and data.get("action") == ServiceAction.STOP:
-            raise forms.ValidationError(_("This page needs that service: stop it with `manage.py services`."))
+        if data.get("service") and "action" in data and (text := refusal(data["action"], data["service"])):
+            raise forms.ValidationError(text)
         return data
 
 
@@ -61,7 +58,7 @@ def services(request: UserRequest) -> HttpResponse:
         "problem": problem,
         "states": states,
         "hosts": host_services.read(),
-        "needed": NEEDED_BY_THE_PAGE,
+        "needed": NEEDED_BY_PAGES,
     }
     return render(request, "admin/services.html", context, status=422 if form.errors else 200)
 

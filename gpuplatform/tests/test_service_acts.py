@@ -1,0 +1,60 @@
+"""Acts on services: which of them pages and API may carry out, and that all are recorded."""
+
+import json
+
+import psycopg
+import pytest
+from django.core.management import call_command
+from django.db import connection
+from django.test import Client
+
+from accounts.models import AuditEntry, User
+from gpuplatform.service_control.base import ServiceAction, ServiceState, ServiceStatus
+from resources.models import Installation
+
+
+class RestartedDatabase:
+    """A manager of PostgreSQL and a second service, whose acts end this process's connection."""
+
+    title = "a test"
+
+    def __init__(self) -> None:
+        self.acts: list[tuple[str, str]] = []
+        self.backend: int | None = None
+
+    def states(self) -> list[ServiceState]:
+        return [ServiceState(name=name, status=ServiceStatus.RUNNING) for name in ("postgresql", "web")]
+
+    def act(self, action: ServiceAction, name: str) -> None:
+        self.acts.append((action.value, name))
+        with psycopg.connect(**connection.get_connection_params()) as other:
+            other.execute("SELECT pg_terminate_backend(%s, 10000)", [self.backend])
+
+
+@pytest.fixture
+def manager(monkeypatch: pytest.MonkeyPatch) -> RestartedDatabase:
+    fake = RestartedDatabase()
+    for module in ("gpuplatform.service_api", "gpuplatform.management.commands.services"):
+        monkeypatch.setattr(f"{module}.local_manager", lambda: fake)
+    return fake
+
+
+@pytest.mark.django_db(transaction=True)
+def test_acts_after_a_restart_of_the_database_are_recorded(manager: RestartedDatabase) -> None:
+    Installation.current_key()
+    connection.ensure_connection()
+    manager.backend = connection.connection.info.backend_pid
+    call_command("services", "restart")
+    assert manager.acts == [("restart", "postgresql"), ("restart", "web")]
+    assert AuditEntry.objects.filter(action="restart_service").count() == 2
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize("name", ["web", "postgresql"])
+def test_the_api_stops_nothing_that_it_needs(name: str, manager: RestartedDatabase, client: Client) -> None:
+    client.force_login(User.objects.create_superuser("root@example.org", "a long password"))
+    body = json.dumps({"action": "stop", "service": name})
+    response = client.post("/api/v1/admin/services/", body, content_type="application/json")
+    assert response.status_code == 400
+    assert "manage.py services" in json.dumps(response.json())
+    assert not manager.acts
