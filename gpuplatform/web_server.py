@@ -26,7 +26,8 @@ SHUTDOWN_SECONDS: Final = 5  # after which open websockets are closed
 START_SECONDS: Final = 60  # for a process to start, and for one that is stuck to answer
 SWITCH_SECONDS: Final = 0.001  # for which a thread may keep the event loop, and so all connections, from its next event
 BACKLOG: Final = 2048  # connections that the kernel queues until they are accepted
-MAX_AUTOMATIC: Final = 4  # processes, where no number is given
+MIN_AUTOMATIC: Final = 2  # processes, where no number is given: one alone cannot be replaced while it serves
+MAX_AUTOMATIC: Final = 4
 
 
 class ServerConfig(Config):
@@ -76,7 +77,7 @@ class ServerConfig(Config):
 
 
 def serve(config: ServerConfig, listener: socket.socket) -> None:
-    """Serve until SIGTERM or SIGINT. SIGHUP replaces the processes, each once its successor serves."""
+    """Serve until SIGTERM or SIGINT. SIGHUP ends one process, and replaces several, each once its successor serves."""
     raise_open_file_limit()
     try:
         if config.workers > 1:
@@ -96,8 +97,8 @@ def listener_at(address: Address, *, is_shared: bool = False) -> socket.socket:
 
 
 def processes_of(wanted: int) -> int:
-    """Return how many processes to run: one for each core, up to MAX_AUTOMATIC, where `wanted` is 0."""
-    return wanted or min(MAX_AUTOMATIC, len(os.sched_getaffinity(0)))
+    """Return how many processes to run: where `wanted` is 0, one for each core, within bounds."""
+    return wanted or max(MIN_AUTOMATIC, min(MAX_AUTOMATIC, len(os.sched_getaffinity(0))))
 
 
 def _end_with(parent: int) -> None:

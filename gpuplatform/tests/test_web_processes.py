@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import requests
 
+from gpuplatform.web_server import processes_of
 from tests.fleet import memory_maps, web_processes
 from tests.live import LiveServer, serving
 from tests.wait import SECONDS, until
@@ -91,6 +92,12 @@ def test_nothing_outlives_a_parent_that_was_killed(web: LiveServer) -> None:
     until(lambda: not any(memory_maps(child) for child in children), seconds=SECONDS)
     web.start()
     assert requests.get(f"{web.url}/healthz", timeout=SECONDS).status_code == 200
+
+
+def test_there_are_several_processes_unless_one_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    for cores, processes in ((1, 2), (3, 3), (64, 4)):
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _pid, cores=cores: set(range(cores)))
+        assert (processes_of(0), processes_of(1)) == (processes, 1)
 
 
 @pytest.mark.long

@@ -22,11 +22,11 @@ class Command(BaseCommand):
             "--drain", type=float, default=0, help="seconds that websockets may go on once it is stopped"
         )
         parser.add_argument(
-            "--processes", type=int, default=settings.COMPUTE_WEB_PROCESSES, help="0: one for each core, 4 at most"
+            "--processes", type=int, default=settings.COMPUTE_WEB_PROCESSES, help="0: one for each core, from 2 to 4"
         )
 
     def handle(self, *args: Any, address: str, drain: float, processes: int, **options: Any) -> None:
-        """Run until SIGTERM or Ctrl-C; SIGHUP restarts one process after another."""
+        """Run until SIGTERM or Ctrl-C; SIGHUP restarts one process after another where there are several."""
         where = address_from(address)
         config = ServerConfig(
             where.host,

@@ -19,11 +19,11 @@ class Command(BaseCommand):
         """Declare the options."""
         parser.add_argument("--address", default=settings.COMPUTE_HTTP_ADDRESS, help="host:port to listen on")
         parser.add_argument(
-            "--processes", type=int, default=settings.COMPUTE_WEB_PROCESSES, help="0: one for each core, 4 at most"
+            "--processes", type=int, default=settings.COMPUTE_WEB_PROCESSES, help="0: one for each core, from 2 to 4"
         )
 
     def handle(self, *args: Any, address: str, processes: int, **options: Any) -> None:
-        """Run until SIGTERM or Ctrl-C; SIGHUP restarts one process after another."""
+        """Run until SIGTERM or Ctrl-C; SIGHUP restarts one process after another where there are several."""
         where = address_from(address)
         config = ServerConfig(
             where.host, settings.COMPUTE_TRUSTED_PROXIES, processes=processes_of(processes), has_platform=True
