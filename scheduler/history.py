@@ -29,7 +29,7 @@ def recorded(
     sessions = Session.objects.filter(started_at__isnull=False, created_at__gte=since)
     if group is not None:
         sessions = sessions.filter(resource_group=group)
-    rows = sessions.order_by("-created_at").values_list(
+    rows = sessions.order_by("-created_at", "-id").values_list(
         *("pk", "owner_id", "resource_group_id", "cpu", "memory", "fgpu", "priority"),
         Greatest("created_at", "not_before"),
         time_bound(),
