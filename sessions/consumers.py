@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from channels.db import database_sync_to_async
 from channels.generic.websocket import AsyncJsonWebsocketConsumer
+from django.db import Error
 from redis.exceptions import RedisError
 
 from accounts.models import Project, User
@@ -44,16 +45,11 @@ class SessionsConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Cha
         self.watching: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
-        """Serve the socket; end its tasks however it ends."""
+        """Serve the socket; release everything however it ends."""
         try:
             await super().__call__(scope, receive, send)
         finally:
-            tasks = [task for task in (self.flushing, self.watching) if task]
-            for task in tasks:
-                task.cancel()
-            for problem in await asyncio.gather(*tasks, return_exceptions=True):
-                if isinstance(problem, Exception) and not isinstance(problem, OSError):  # the browser left
-                    logger.error("a socket of changed sessions failed", exc_info=problem)
+            await self._clean_up()
 
     async def connect(self) -> None:
         """Join the groups of the sessions that the user may see; close with 4401 where nobody is signed in."""
@@ -82,8 +78,14 @@ class SessionsConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Cha
         """Return the groups of what else the page is told of, whatever sessions its user may see."""
         return []
 
-    async def disconnect(self, code: int) -> None:
-        """Leave the groups; changes that were not sent yet are dropped."""
+    async def _clean_up(self) -> None:
+        """End the tasks and leave the groups; changes that were not sent yet are dropped."""
+        tasks = [task for task in (self.flushing, self.watching) if task]
+        for task in tasks:
+            task.cancel()
+        for problem in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(problem, Exception) and not isinstance(problem, OSError):  # else the browser has left
+                logger.error("a socket of changed sessions failed", exc_info=problem)
         try:
             for group in self.joined:
                 await self.channel_layer.group_discard(group, self.channel_name)
@@ -124,7 +126,12 @@ class SessionsConsumer(AsyncJsonWebsocketConsumer):  # type: ignore[misc]  # Cha
             if not isinstance(user, User):
                 await self.close(SIGNED_OUT)
                 return
-            if await database_sync_to_async(self.watched_groups)(user) != self.watched:
+            try:
+                watched = await database_sync_to_async(self.watched_groups)(user)
+            except Error as error:
+                logger.warning("could not check which sessions a user may see: %s", error)
+                continue
+            if watched != self.watched:
                 await self.close(RECONNECT)
                 return
 

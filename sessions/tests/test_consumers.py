@@ -14,6 +14,7 @@ from django.conf import settings
 from django.contrib.auth.models import AnonymousUser
 from django.contrib.sessions.backends.db import SessionStore
 from django.contrib.sessions.models import Session as LoginSession
+from django.db import OperationalError
 from django.test import Client
 from redis.exceptions import ConnectionError as RedisConnectionError
 
@@ -163,6 +164,24 @@ async def test_a_demoted_superadmin_has_to_reconnect(admin: User, monkeypatch: p
     admin.is_superuser = False
     await sync_to_async(admin.save)()
     assert await socket.wire.receive_output(SECONDS) == {"type": "websocket.close", "code": RECONNECT}
+    await socket.close()
+
+
+async def test_a_login_is_checked_again_after_a_database_outage(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_watch, "CHECK_SECONDS", 3600)
+    socket, failures = Socket(user), []
+
+    def fail(consumer: SessionsConsumer, user: User) -> list[str]:
+        failures.append(user)
+        raise OperationalError("away")
+
+    await socket.open()
+    with monkeypatch.context() as away:
+        away.setattr(SessionsConsumer, "watched_groups", fail)
+        await sync_to_async(user.save)()
+        await eventually(lambda: failures)
+    await (await LoginSession.objects.aget(pk=socket.login)).adelete()
+    assert await socket.wire.receive_output(SECONDS) == {"type": "websocket.close", "code": SIGNED_OUT}
     await socket.close()
 
 
