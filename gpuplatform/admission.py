@@ -73,6 +73,8 @@ class Admission:
             await self._application(scope, receive, send)
             return
         request = await _BufferedRequest.received(receive)
+        if request.is_abandoned:
+            return
         if not await self._acquire():
             REFUSED.inc()
             await _send(_refusal(scope["path"], is_silent=bool(self._abandoned)), send)
@@ -180,6 +182,11 @@ class _BufferedRequest:
     def __init__(self, messages: list[Message], receive: Receive) -> None:
         self._messages = messages
         self._receive = receive
+
+    @property
+    def is_abandoned(self) -> bool:
+        """Whether the client has left before it had sent all."""
+        return bool(self._messages) and self._messages[-1]["type"] == "http.disconnect"
 
     @classmethod
     async def received(cls, receive: Receive) -> "_BufferedRequest":
