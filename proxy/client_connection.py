@@ -54,6 +54,7 @@ class ClientConnection(asyncio.Protocol):
         self.is_upstream_paused = False
         self._is_reading = True
         self._phase = OPEN
+        self._is_new = True  # no request of it has been answered
         self.loop = asyncio.get_running_loop()
         self._exchanges: deque[Exchange] = deque()  # the first is under way, the others are pipelined
         self._early = b""  # bytes behind the handshake that is under way
@@ -142,7 +143,7 @@ class ClientConnection(asyncio.Protocol):
         """Go on behind the first exchange, or close the connection."""
         exchange.cancel()
         self._exchanges.popleft()
-        self.is_upstream_paused = False
+        self.is_upstream_paused = self._is_new = False
         if self.slot:
             self.slot.is_busy = False
         if closes or (self._phase is not OPEN and self._phase is not UPGRADING):
@@ -199,10 +200,12 @@ class ClientConnection(asyncio.Protocol):
         self.transport.abort()
 
     def shut_down(self) -> None:
-        """Close when the response under way is complete, or now if there is none."""
+        """Close when the response under way is complete, or now if there is none; a first request may be on its way."""
         if self._phase is OPEN:
             self._phase = CLOSING
-        if not self._exchanges:
+        if not self._exchanges and self._is_new:
+            self.deadline = min(self.deadline, self.loop.time() + self.limits.first_request_seconds)
+        elif not self._exchanges:
             self.transport.close()
 
     def _refuse(self, response: LocalResponse) -> None:

@@ -14,8 +14,10 @@ from proxy.client_connection import ClientConnection
 from proxy.data_plane import DataPlane
 from proxy.headers import MalformedRequestError
 from proxy.limits import ProxyLimits
+from proxy.lingering import close_in_stages
 from proxy.pending import PendingConnection
 from proxy.response_parser import END_OF_HEAD
+from proxy.responses import LocalResponse
 from proxy.site import Site
 from proxy.zero_copy import ZeroCopyApplication
 
@@ -39,8 +41,7 @@ class FirstRequestDispatcher(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._pending_connection = self._pending.admit(self._transport)
         if self._pending_connection:
-            loop = asyncio.get_running_loop()
-            self._timer = loop.call_later(self._limits.head_seconds, self._transport.abort)
+            self._wait(self._limits.head_seconds)
 
     def data_received(self, data: bytes) -> None:
         """Hand the connection over once its first header section is complete, or too large."""
@@ -49,7 +50,7 @@ class FirstRequestDispatcher(asyncio.Protocol):
         self._received += data
         if END_OF_HEAD not in self._received and len(self._received) <= self._limits.head_bytes:
             return
-        self._stop_waiting()
+        self.stop_waiting()
         protocol = self._choose(self._received)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
@@ -57,13 +58,20 @@ class FirstRequestDispatcher(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timeout."""
-        self._stop_waiting()
+        self.stop_waiting()
 
-    def _stop_waiting(self) -> None:
+    def stop_waiting(self) -> None:
+        """Stop the timeout, and no longer count the connection as pending."""
         if self._timer:
             self._timer.cancel()
         if self._pending_connection:
             self._pending_connection.release()
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for so many seconds from now."""
+        if self._timer:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(seconds, self._transport.abort)
 
 
 def is_for_app(site: Site, head: bytes) -> bool:
@@ -82,13 +90,15 @@ class PlatformConnection(HttpToolsProtocol):
         super().__init__(**uvicorn)
         self.app = ZeroCopyApplication(cast(Application, self.app), self)
         self._limits = limits
-        self._is_in_head = self._is_in_body = self._is_head_too_large = False
+        self._is_in_head = self._is_in_body = self._is_head_too_large = self._is_refused = False
         self._head_bytes = 0
         self._framing_bytes = 0  # of chunked framing and trailers since the last content, in whole reads
         self._timer: asyncio.TimerHandle | None = None
 
     def data_received(self, data: bytes) -> None:
-        """Parse, and abort if the header section is too large or not complete in time."""
+        """Parse; refuse a header section that is too large, and abort if it is not complete in time."""
+        if self._is_refused:
+            return
         self._framing_bytes += len(data)
         super().data_received(data)
         if self._is_in_body and self._framing_bytes > self._limits.head_bytes:
@@ -97,7 +107,7 @@ class PlatformConnection(HttpToolsProtocol):
             return
         self._head_bytes += len(data)
         if self._head_bytes > self._limits.head_bytes:
-            self.transport.abort()
+            self._refuse(responses.HEAD_TOO_LARGE)
         elif self._timer is None:
             self._timer = self.loop.call_later(self._limits.head_seconds, self.transport.abort)
 
@@ -120,9 +130,17 @@ class PlatformConnection(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse the request and close: 431 for a header section that is too large, else 400."""
-        refusal = responses.HEAD_TOO_LARGE if self._is_head_too_large else responses.BAD_REQUEST
-        self.transport.write(refusal.to_bytes())
-        self.transport.close()
+        self._refuse(responses.HEAD_TOO_LARGE if self._is_head_too_large else responses.BAD_REQUEST)
+
+    def _refuse(self, response: LocalResponse) -> None:
+        """Respond, and close once the client has read that; a response under way would be garbled, and is cut off."""
+        self._end_head()
+        self._is_refused = True
+        if self.cycle and not self.cycle.response_complete:
+            self.transport.abort()
+            return
+        self.transport.write(response.to_bytes())
+        self._timer = self.loop.call_later(close_in_stages(self.transport, self._limits), self.transport.abort)
 
     def on_body(self, body: bytes) -> None:
         """Notice content, which is the application's to limit."""
@@ -150,15 +168,41 @@ def uvicorn_protocol(plane: DataPlane, site: Site) -> type[asyncio.Protocol]:
     """Return the class for uvicorn's option `http`: apps' connections are ours, all others uvicorn's."""
 
     class AppsFirst(FirstRequestDispatcher):
-        """Takes the arguments of uvicorn's protocol."""
+        """Takes the arguments of uvicorn's protocol; while it waits, uvicorn counts it among its connections."""
 
         def __init__(self, **uvicorn: Any) -> None:
+            self._connections: set[Any] = uvicorn["server_state"].connections
+            self._platform: PlatformConnection | None = None
+            self._is_shutting_down = False
+
             def choose(head: bytes) -> asyncio.Protocol:
-                return (
-                    ClientConnection(plane) if is_for_app(site, head) else PlatformConnection(plane.limits, **uvicorn)
-                )
+                if is_for_app(site, head):
+                    return ClientConnection(plane)
+                self._platform = PlatformConnection(plane.limits, **uvicorn)
+                return self._platform
 
             super().__init__(plane, choose)
+
+        def connection_made(self, transport: asyncio.BaseTransport) -> None:
+            """Have uvicorn know the connection."""
+            super().connection_made(transport)
+            self._connections.add(self)
+
+        def data_received(self, data: bytes) -> None:
+            """Hand the connection over; where uvicorn shuts down, for one request."""
+            super().data_received(data)
+            if self._is_shutting_down and self._platform:
+                self._platform.shutdown()
+
+        def stop_waiting(self) -> None:
+            """Leave it to the next protocol to be known to uvicorn."""
+            super().stop_waiting()
+            self._connections.discard(self)
+
+        def shutdown(self) -> None:
+            """Wait a little longer, as uvicorn shuts down: a request may be on its way, and would be lost."""
+            self._is_shutting_down = True
+            self._wait(self._limits.first_request_seconds)
 
     return AppsFirst
 

@@ -14,13 +14,14 @@ from proxy.data_plane import DataPlane
 from proxy.dispatch import PlatformOnly, uvicorn_protocol
 from proxy.limits import ProxyLimits
 from proxy.listeners import listening
+from proxy.pending import TOTAL_KEY
 from proxy.response_parser import ResponseParser
 from proxy.tests.app import App, running_app
 from proxy.tests.black_box import log_in, seen
 from proxy.tests.site import BY_PORT, HOST, SITE, FakeControlPlane, authorizer, cookie, route
 from proxy.tests.wire import TEXT, connected, handshake, masked, request
 from tests.ports import free_port
-from tests.wait import SECONDS
+from tests.wait import SECONDS, eventually
 
 pytestmark = pytest.mark.loopback
 
@@ -93,13 +94,16 @@ async def test_header_section_may_arrive_in_pieces() -> None:
 
 
 async def test_incomplete_header_section_is_closed() -> None:
-    async with running_app() as app, serving(plane_for(app, ProxyLimits(head_seconds=0.3))) as port:
-        async with connected(port) as client:
-            await client.send(b"GET / HTTP/1.1\r\n")
-            assert await client.ended() == b""
-        async with connected(port) as client:
-            client.writer.write(b"GET / HTTP/1.1\r\nHost: echo--s1.apps.localhost\r\nX: " + b"x" * 70_000)
-            assert (await client.ended()).startswith(b"HTTP/1.1 431")
+    limits = ProxyLimits(head_seconds=0.3)
+    async with running_app() as app, serving(plane_for(app, limits)) as port, connected(port) as client:
+        await client.send(b"GET / HTTP/1.1\r\n")
+        assert await client.ended() == b""
+
+
+async def test_incomplete_large_header_section_for_app_is_refused() -> None:
+    async with running_app() as app, serving(plane_for(app)) as port, connected(port) as client:
+        client.writer.write(b"GET / HTTP/1.1\r\nHost: echo--s1.apps.localhost\r\nX: " + b"x" * 70_000)
+        assert (await client.ended()).startswith(b"HTTP/1.1 431")
 
 
 @pytest.mark.parametrize(
@@ -120,16 +124,39 @@ async def test_heads_for_the_platform_are_checked(lines: str, status: int) -> No
 
 
 @pytest.mark.parametrize("is_first", [True, False])
-async def test_large_header_section_for_platform_is_closed(*, is_first: bool) -> None:
-    async with running_app() as app, serving(plane_for(app)) as port, connected(port) as client:
+async def test_large_header_section_for_platform_is_refused(*, is_first: bool) -> None:
+    """The client has the response whatever it still sends: what comes is dropped for a while, not met with a reset."""
+    limits = ProxyLimits(linger_seconds=SECONDS)
+    async with running_app() as app, serving(plane_for(app, limits)) as port, connected(port) as client:
         if not is_first:
             assert (await client.ask(request("GET", "/", b"", PLATFORM))).status == 200
         await client.send(f"GET / HTTP/1.1\r\nHost: {PLATFORM}\r\nX: ".encode())
-        with suppress(ConnectionError):
-            for _ in range(20):
-                await client.send(b"x" * 2**20)
-        assert (await client.ended()).startswith((b"HTTP/1.1 431", b""))
-        assert client.reader.at_eof() or client.writer.transport.is_closing()
+        for _ in range(20):
+            await client.send(b"x" * 2**20)
+        assert (await client.ended()).startswith(b"HTTP/1.1 431 ")
+
+
+async def test_malformed_request_with_a_body_is_refused() -> None:
+    limits = ProxyLimits(linger_seconds=SECONDS)
+    async with running_app() as app, serving(plane_for(app, limits)) as port, connected(port) as client:
+        await client.send(b"POST / HTTP/1.1\r\nContent-Length: 20000000\r\n\r\n" + b"x" * 20_000_000)
+        assert (await client.ended()).startswith(b"HTTP/1.1 400 ")
+
+
+@pytest.mark.parametrize("comes", [True, False])
+async def test_shutdown_waits_for_a_request_on_its_way(*, comes: bool) -> None:
+    async with running_app() as app, AsyncExitStack() as stack:
+        plane = plane_for(app, ProxyLimits(first_request_seconds=SECONDS if comes else 0.1))
+        port = await stack.enter_async_context(serving(plane))
+        async with connected(port) as client:
+            await eventually(lambda: plane.counters.count(TOTAL_KEY))
+            ending = asyncio.create_task(stack.aclose())
+            if comes:
+                done, _ = await asyncio.wait([ending], timeout=0.5)
+                assert not done
+                assert (await client.ask(request("GET", "/", b"", PLATFORM))).body == b"the platform"
+            assert await client.ended() == b""
+            await ending
 
 
 async def test_incomplete_later_header_section_for_platform_is_closed() -> None:
@@ -230,6 +257,21 @@ async def test_shutdown_completes_responses_and_keeps_websockets() -> None:
             assert await talking.frame() == (0x80 | TEXT, b"x")
             plane.stop()
             await talking.until_closed()
+
+
+async def test_app_proxy_drains_first_requests_on_their_way() -> None:
+    async with running_app() as app, AsyncExitStack() as stack:
+        plane = plane_for(app)
+        server = await asyncio.get_running_loop().create_server(lambda: ClientConnection(plane), "127.0.0.1", 0)
+        stack.callback(server.close)
+        stack.callback(plane.stop)
+        async with connected(server.sockets[0].getsockname()[1]) as client:
+            await eventually(lambda: plane.connections)
+            draining = asyncio.create_task(plane.drain(SECONDS))
+            await asyncio.sleep(0)
+            assert (await client.ask(request(**log_in()))).status == 200
+            assert await client.ended() == b""
+        await draining
 
 
 @pytest.mark.parametrize("faulty", ["authorize", "response_headers"])
