@@ -127,7 +127,7 @@ class Fleet:
 
     def wait_until_served(self) -> None:
         """Wait for database and Redis to be well as the web process sees them."""
-        until(lambda: self._is_served())
+        until(lambda: self._is_served(), seconds=START_SECONDS)
 
     def _is_served(self) -> bool:
         assert not self.ended(), "".join(self.text(name) for name in self.ended())

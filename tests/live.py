@@ -24,9 +24,10 @@ from proxy.signing import Grant, digest
 from sessions.engine_address import signing_keys
 from sessions.models import Endpoint
 from tests.ports import free_port
+from tests.wait import SECONDS
 
 ROOT = Path(__file__).resolve().parent.parent
-START_SECONDS = 60.0
+START_SECONDS = 4 * SECONDS  # beside others that start, as in tests/fleet.py
 
 
 class LiveServer:

@@ -56,9 +56,13 @@ class Platform:
         if not (ids := [row["id"] for row in self.rows(LIVE)]):
             return
         login = {"email": ADMIN, "password": self.passwords[ADMIN]}
-        token = httpx.post(f"{self.url}/api/v1/auth/token/", json=login).raise_for_status().json()["token"]
+        token = (
+            httpx.post(f"{self.url}/api/v1/auth/token/", json=login, timeout=SECONDS).raise_for_status().json()["token"]
+        )
         headers = {"Authorization": f"Token {token}"}
-        httpx.post(f"{self.url}/api/v1/sessions/terminate/", json={"ids": ids}, headers=headers).raise_for_status()
+        httpx.post(
+            f"{self.url}/api/v1/sessions/terminate/", json={"ids": ids}, headers=headers, timeout=SECONDS
+        ).raise_for_status()
         until(lambda: not self.rows(LIVE))
 
     def held(self) -> dict[str, int]:

@@ -13,7 +13,7 @@ from docker.api import APIClient
 
 from gpuplatform.bootstrap.system_packages import program
 from tests.ports import free_port
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 USERNAME: Final = "platform"
 PASSWORD: Final = "registry password"
@@ -80,6 +80,6 @@ def running_registry(*, with_login: bool = False) -> Iterator[LocalRegistry]:
 
 def _answers(address: str) -> bool:
     try:
-        return requests.get(f"http://{address}/v2/", timeout=5).status_code in (200, 401)
+        return requests.get(f"http://{address}/v2/", timeout=SECONDS).status_code in (200, 401)
     except requests.ConnectionError:
         return False

@@ -78,7 +78,11 @@ class Relay:
         with contextlib.suppress(OSError):
             while True:
                 near, _ = self._listener.accept()
-                far = self._connected()
+                try:
+                    far = self._connected()
+                except OSError:  # the server is not there at this moment
+                    near.close()
+                    continue
                 with self._lock:
                     self._sockets += [near, far]
                     if self._drops:

@@ -78,7 +78,7 @@ def test_a_web_restart_keeps_a_hundred_websockets(tmp_path: Path) -> None:
             with pytest.raises(requests.ConnectionError):
                 requests.get(f"{web.url}/healthz", timeout=SECONDS)
             web.start()
-            assert requests.get(f"{web.url}/healthz", timeout=SECONDS).status_code == 200
+            until(lambda: requests.get(f"{web.url}/healthz", timeout=SECONDS).status_code == 200)
 
         asyncio.run(talk_during(app, proxy, endpoint, restart))
 

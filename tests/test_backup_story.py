@@ -11,7 +11,7 @@ import pytest
 
 from tests.images import ensure_images
 from tests.platform import ROOT, Platform, environment_of, remove_traces, started
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 
@@ -19,9 +19,11 @@ pytestmark = [pytest.mark.docker, pytest.mark.long]
 def client_of(platform: Platform) -> httpx.Client:
     """Return a client that is signed in by password."""
     login = {"email": "developer@example.org", "password": platform.passwords["developer@example.org"]}
-    token = httpx.post(f"{platform.url}/api/v1/auth/token/", json=login).raise_for_status().json()["token"]
+    token = (
+        httpx.post(f"{platform.url}/api/v1/auth/token/", json=login, timeout=SECONDS).raise_for_status().json()["token"]
+    )
     headers = {"Authorization": f"Token {token}"}
-    return httpx.Client(base_url=f"{platform.url}/api/v1/", headers=headers, timeout=60)
+    return httpx.Client(base_url=f"{platform.url}/api/v1/", headers=headers, timeout=SECONDS)
 
 
 def running(client: httpx.Client, session: str) -> dict[str, Any]:

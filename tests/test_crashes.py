@@ -1,7 +1,9 @@
 """A host worker that is killed at any step of a start or stop leaves nothing lost, left over or started twice."""
 
+import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from uuid import uuid4
 
 import docker
@@ -73,15 +75,28 @@ def names_of_sandboxes(engine: docker.DockerClient, host_name: str) -> set[str]:
     return {str(each.name) for each in containers_of(engine, host_name, SANDBOX_LABEL)}
 
 
-def count_starts(engine: docker.DockerClient, host_name: str) -> Callable[[], int]:
-    """Return a function that tells how many containers of the host have been started since now."""
-    since = int(time.time())
-    filters = {"label": [f"{HOST_LABEL}={host_name}", SESSION_LABEL], "event": "start"}
+@contextmanager
+def noted_events(host_name: str) -> Iterator[list[str]]:
+    """Yield what happens to the host's containers of sessions as it happens: start, destroy.
 
-    def count() -> int:
-        return len(list(engine.events(since=since, until=int(time.time()) + 1, filters=filters, decode=True)))
+    Asked afterwards, the engine would know the last few hundred events alone, of all containers of all tests.
+    """
+    engine = docker.from_env(timeout=2 * int(SECONDS))
+    filters = {"label": [f"{HOST_LABEL}={host_name}", SESSION_LABEL], "event": ["start", "destroy"]}
+    stream, noted = engine.events(since=int(time.time()), filters=filters, decode=True), list[str]()
 
-    return count
+    def follow() -> None:
+        for event in stream:
+            noted.append(event["Action"])
+
+    follower = threading.Thread(target=follow, daemon=True)
+    follower.start()
+    try:
+        yield noted
+    finally:
+        stream.close()
+        follower.join()
+        engine.close()
 
 
 def order(host: Host) -> services.LaunchRequest:
@@ -107,22 +122,23 @@ def status_of(session: Session) -> str:
 @pytest.mark.parametrize("step", START_STEPS)
 def test_a_worker_killed_during_start_loses_nothing(step: str, host: Host, engine: docker.DockerClient) -> None:
     session = place(host)
-    starts = count_starts(engine, host.name)
-    with host_worker(host.name, COMPUTE_RUNTIME=CRASHING, **{CRASH_AT: step}) as crashed:
-        assert crashed.wait(SECONDS) == -9
-    assert status_of(session) == Status.PREPARING
-    assert Lease.objects.count() == 1
+    with noted_events(host.name) as events:
+        with host_worker(host.name, COMPUTE_RUNTIME=CRASHING, **{CRASH_AT: step}) as crashed:
+            assert crashed.wait(SECONDS) == -9
+        assert status_of(session) == Status.PREPARING
+        assert Lease.objects.count() == 1
 
-    with host_worker(host.name):
-        until(lambda: status_of(session) == Status.RUNNING)
-        (container,) = containers_of(engine, host.name)
-        assert container.status == "running"
-        assert starts() == 1
-        session.refresh_from_db()
-        assert session.container_id == container.id
-        services.terminate(session, actor=session.owner)
-        until(lambda: status_of(session) == Status.TERMINATED)
-        until(lambda: not containers_of(engine, host.name))
+        with host_worker(host.name):
+            until(lambda: status_of(session) == Status.RUNNING)
+            (container,) = containers_of(engine, host.name)
+            assert container.status == "running"
+            session.refresh_from_db()
+            assert session.container_id == container.id
+            services.terminate(session, actor=session.owner)
+            until(lambda: status_of(session) == Status.TERMINATED)
+            until(lambda: not containers_of(engine, host.name))
+        until(lambda: events and events[-1] == "destroy")
+        assert events.count("start") == 1
     assert not Lease.objects.exists()
     assert not GpuShare.objects.exists()
     assert not names_of_sandboxes(engine, host.name)

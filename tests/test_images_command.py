@@ -26,6 +26,7 @@ from resources.units import GIB
 from tests.factories import make_host, make_image, make_policy, make_session, make_user, run_session
 from tests.registry import ENGINE_URL, PASSWORD, USERNAME, LocalRegistry, running_registry
 from tests.tiny_image import ensure_tiny_image
+from tests.wait import until
 
 pytestmark = pytest.mark.django_db
 
@@ -128,16 +129,17 @@ def test_a_pull_is_followed_until_every_host_has_ended() -> None:
     good, bad = make_host(name="good"), make_host(name="bad")
 
     def end() -> None:
+        until(lambda: ImagePull.objects.count() == 2)  # the command has asked for them
         ImagePull.objects.filter(host=good).update(state=PullState.DONE)
         ImagePull.objects.filter(host=bad).update(state=PullState.FAILED, detail="the disk is full")
         connection.close()
 
     out = StringIO()
-    clock = threading.Timer(0.2, end)
-    clock.start()
+    hosts = threading.Thread(target=end)
+    hosts.start()
     with pytest.raises(CommandError, match="not pulled to bad"):
         call_command("images", "pull", image.reference, stdout=out)
-    clock.join()
+    hosts.join()
     assert "bad: the disk is full" in out.getvalue()
     assert "good: done" in out.getvalue()
 

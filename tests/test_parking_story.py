@@ -9,7 +9,7 @@ import pytest
 
 from engine.containers import container_name, saved_reference
 from tests.platform import Platform
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 
@@ -30,9 +30,9 @@ echo mine >~/notes
 @pytest.fixture
 def client(platform: Platform) -> Iterator[httpx.Client]:
     login = {"email": "developer@example.org", "password": platform.passwords["developer@example.org"]}
-    token = httpx.post(f"{platform.url}/api/v1/auth/token/", json=login).json()["token"]
+    token = httpx.post(f"{platform.url}/api/v1/auth/token/", json=login, timeout=SECONDS).json()["token"]
     headers = {"Authorization": f"Token {token}"}
-    with httpx.Client(base_url=f"{platform.url}/api/v1/", headers=headers, timeout=60) as client:
+    with httpx.Client(base_url=f"{platform.url}/api/v1/", headers=headers, timeout=SECONDS) as client:
         yield client
 
 

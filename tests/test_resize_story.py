@@ -10,7 +10,7 @@ import pytest
 
 from engine.containers import container_name
 from tests.platform import Platform
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 pytestmark = [pytest.mark.docker, pytest.mark.long]
 
@@ -81,9 +81,9 @@ class Notebook:
 @pytest.fixture
 def notebook(platform: Platform) -> Iterator[Notebook]:
     login = {"email": "user@example.org", "password": platform.passwords["user@example.org"]}
-    token = httpx.post(f"{platform.url}/api/v1/auth/token/", json=login).json()["token"]
+    token = httpx.post(f"{platform.url}/api/v1/auth/token/", json=login, timeout=SECONDS).json()["token"]
     headers = {"Authorization": f"Token {token}"}
-    with httpx.Client(base_url=f"{platform.url}/api/v1/", headers=headers, timeout=60) as client:
+    with httpx.Client(base_url=f"{platform.url}/api/v1/", headers=headers, timeout=SECONDS) as client:
         made = Notebook(client)
         yield made
         client.post(f"{made.path}terminate/").raise_for_status()

@@ -7,6 +7,7 @@ import requests
 from axes.models import AccessAttempt
 
 from tests.live import serving
+from tests.wait import SECONDS
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.loopback]
 
@@ -19,5 +20,6 @@ HERE, CLAIMED = "127.0.0.1", "203.0.113.5"
 def test_only_trusted_proxies_name_the_client_of_a_login(tmp_path: Path, proxies: str, noted: str) -> None:
     with serving(tmp_path / "web.log", COMPUTE_TRUSTED_PROXIES=proxies) as server:
         wrong = {"email": "ada@example.org", "password": "guessed"}
-        requests.post(f"{server.url}/api/v1/auth/token/", json=wrong, headers={"X-Forwarded-For": CLAIMED}, timeout=30)
+        headers = {"X-Forwarded-For": CLAIMED}
+        requests.post(f"{server.url}/api/v1/auth/token/", json=wrong, headers=headers, timeout=SECONDS)
     assert [attempt.ip_address for attempt in AccessAttempt.objects.all()] == [noted]

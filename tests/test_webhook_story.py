@@ -8,7 +8,7 @@ from gpuplatform_client import Client, LaunchSpec
 
 from tests.guide import USER
 from tests.platform import Platform
-from tests.wait import until
+from tests.wait import SECONDS, until
 from webhooks.signatures import signature
 from webhooks.tests.receivers import receiving
 
@@ -19,13 +19,13 @@ def test_a_receiver_is_told_what_becomes_of_a_session(platform: Platform) -> Non
     with receiving() as receiver, Client(platform.url) as client:
         headers = {"Authorization": f"Token {client.login(USER, platform.passwords[USER]).token}"}
         types = ["session.running", "session.error"]
-        made = httpx.post(
-            f"{platform.url}/api/v1/webhooks/", json={"url": receiver.url, "event_types": types}, headers=headers
-        ).json()
+        asked = {"url": receiver.url, "event_types": types}
+        url = f"{platform.url}/api/v1/webhooks/"
+        made = httpx.post(url, json=asked, headers=headers, timeout=SECONDS).json()
         image = next(image for image in client.images() if image.environment == "Python")
         [session] = client.launch(LaunchSpec(image=image.reference, cpu=1, memory="1g", command="exit 3"))
         until(lambda: len(receiver.received) == 2)
-        httpx.delete(f"{platform.url}/api/v1/webhooks/{made['id']}/", headers=headers).raise_for_status()
+        httpx.delete(f"{url}{made['id']}/", headers=headers, timeout=SECONDS).raise_for_status()
     told = []
     for received, body in receiver.received:
         wanted = signature(made["secret"], received["webhook-id"], int(received["webhook-timestamp"]), body)

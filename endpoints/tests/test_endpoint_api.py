@@ -13,6 +13,7 @@ from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, Session, ShareLink
 from tests.api import client_of
 from tests.factories import make_app, make_endpoint, make_policy, make_user, run_reachable_session
+from tests.ports import free_port
 
 pytestmark = pytest.mark.django_db
 
@@ -76,11 +77,12 @@ def test_publishing_ends_as_requested(client: APIClient, session: Session) -> No
 def test_a_taken_preferred_port_is_replaced_with_a_note(
     client: APIClient, session: Session, settings: Settings
 ) -> None:
-    settings.COMPUTE_APP_PORTS = "10200-10201"
-    make_endpoint(listen_port=10200)
-    opened = client.post(path(session, "p8080/"), {"preferred_port": 10200}).json()
-    assert (opened["port"], opened["port_url"]) == (10201, f"http://p8080--{session.pk}.apps.localhost:10201/")
-    assert "10200 is taken" in opened["note"]
+    taken, free = free_port(), free_port()
+    settings.COMPUTE_APP_PORTS = f"{taken}, {free}"
+    make_endpoint(listen_port=taken)
+    opened = client.post(path(session, "p8080/"), {"preferred_port": taken}).json()
+    assert (opened["port"], opened["port_url"]) == (free, f"http://p8080--{session.pk}.apps.localhost:{free}/")
+    assert f"{taken} is taken" in opened["note"]
 
 
 def test_a_closed_app_can_be_opened_again(client: APIClient, session: Session) -> None:

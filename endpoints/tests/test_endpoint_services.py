@@ -15,10 +15,13 @@ from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, Revocation, Session
 from sessions.notify import host_queue
 from tests.factories import make_app, make_endpoint, make_policy, make_user, run_reachable_session, session_in
+from tests.ports import free_port
 from tests.queues import take_all
 
 pytestmark = pytest.mark.django_db
 SOON = timedelta(hours=1)
+FIRST, SECOND = free_port(), free_port()
+POOL = f"{FIRST}, {SECOND}"
 
 
 @pytest.fixture
@@ -190,31 +193,31 @@ def test_closing_ends_all_access() -> None:
 
 @pytest.fixture
 def pool(settings: Settings) -> None:
-    settings.COMPUTE_APP_PORTS = "10200-10201"
+    settings.COMPUTE_APP_PORTS = POOL
 
 
 @pytest.mark.loopback
 @pytest.mark.usefixtures("pool")
 def test_a_free_preferred_port_is_assigned(session: Session) -> None:
     for _ in range(2):
-        endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=10201)
-        assert (endpoint.listen_port, note) == (10201, "")
+        endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=SECOND)
+        assert (endpoint.listen_port, note) == (SECOND, "")
 
 
 @pytest.mark.loopback
 @pytest.mark.usefixtures("pool")
 def test_a_taken_preferred_port_is_replaced(session: Session) -> None:
-    make_endpoint(listen_port=10200)
-    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=10200)
-    assert endpoint.listen_port == 10201
-    assert "10200 is taken" in note
-    assert "10201" in note
+    make_endpoint(listen_port=FIRST)
+    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=FIRST)
+    assert endpoint.listen_port == SECOND
+    assert f"{FIRST} is taken" in note
+    assert str(SECOND) in note
     assert note in events(endpoint)[0]
 
 
 @pytest.mark.loopback
 def test_a_port_in_use_by_another_program_is_taken(session: Session, settings: Settings) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as program:
+    with socket.create_server(("127.0.0.1", free_port())) as program:
         port = program.getsockname()[1]
         settings.COMPUTE_APP_PORTS = str(port)
         endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=port)
@@ -228,15 +231,15 @@ def test_a_port_in_use_by_another_program_is_taken(session: Session, settings: S
 @pytest.mark.usefixtures("pool")
 def test_a_port_outside_the_pool_is_replaced(session: Session) -> None:
     endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=22)
-    assert endpoint.listen_port in (10200, 10201)
-    assert "10200-10201" in note
+    assert endpoint.listen_port in (FIRST, SECOND)
+    assert POOL in note
 
 
 @pytest.mark.usefixtures("pool")
 def test_an_exhausted_pool_leaves_the_app_its_address(session: Session) -> None:
-    make_endpoint(listen_port=10200)
-    make_endpoint(listen_port=10201)
-    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=10200)
+    make_endpoint(listen_port=FIRST)
+    make_endpoint(listen_port=SECOND)
+    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=FIRST)
     assert endpoint.listen_port is None
     assert "address alone" in note
 
@@ -244,14 +247,14 @@ def test_an_exhausted_pool_leaves_the_app_its_address(session: Session) -> None:
 @pytest.mark.loopback
 @pytest.mark.usefixtures("pool")
 def test_the_ports_of_ended_sessions_are_free_again(session: Session) -> None:
-    for port in (10200, 10201):
+    for port in (FIRST, SECOND):
         make_endpoint(session_in(Status.TERMINATED), listen_port=port)
-    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=10200)
-    assert (endpoint.listen_port, note) == (10200, "")
+    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=FIRST)
+    assert (endpoint.listen_port, note) == (FIRST, "")
 
 
 def test_an_app_needs_no_port_pool(session: Session) -> None:
-    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=10200)
+    endpoint, note = services.open_app(session, "p8080", actor=session.owner, preferred_port=FIRST)
     assert endpoint.listen_port is None
     assert "address alone" in note
 

@@ -1,6 +1,7 @@
 """The launcher and the page of an app in a real browser: what opens by itself, by keyboard, and without a reload."""
 
 from collections.abc import Iterator
+from typing import Final
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Route, expect
@@ -13,14 +14,17 @@ from sessions.models import Endpoint, EndpointState, Session
 from tests.browser import hold_time, signed_in
 from tests.factories import make_session, make_user, run_session
 from tests.live import LiveServer, serving
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.browser]
+
+PORTS: Final = str(free_port()), str(free_port())
 
 
 @pytest.fixture(scope="module")
 def server(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveServer]:
     """The platform's web process, which has ports to give to apps."""
-    with serving(tmp_path_factory.mktemp("live") / "server.log", COMPUTE_APP_PORTS="10200-10299") as running:
+    with serving(tmp_path_factory.mktemp("live") / "server.log", COMPUTE_APP_PORTS=", ".join(PORTS)) as running:
         yield running
 
 
@@ -129,17 +133,17 @@ def test_a_preferred_port_is_used_only_when_written(
         page.get_by_role("checkbox", name="Try preferred port"),
         page.get_by_label("Preferred port", exact=True),
     )
-    number.fill("10201")
+    number.fill(PORTS[0])
     expect(box).to_be_checked()
     box.uncheck()
     expect(number).to_have_value("")
     box.check()
     expect(number).to_be_focused()
-    number.fill("10202")
+    number.fill(PORTS[1])
     with context.expect_page() as opening:
         page.get_by_role("button", name="The lab").click()
     expect(opening.value.get_by_role("heading", name="The lab")).to_be_visible()
-    assert Endpoint.objects.get().listen_port == 10202
+    assert Endpoint.objects.get().listen_port == int(PORTS[1])
 
 
 def test_an_invalid_port_is_refused_in_the_dialog(

@@ -16,6 +16,7 @@ from sessions import app_addresses, app_states
 from sessions.lifecycle import Reason, Status
 from sessions.models import Endpoint, EndpointState, Session, ShareLink
 from tests.factories import make_policy, make_user, run_session
+from tests.ports import free_port
 from tests.web import browser_of, text_of
 
 pytestmark = pytest.mark.django_db
@@ -164,14 +165,15 @@ def test_a_policy_without_public_apps_hides_the_option(session: Session, browser
 @pytest.mark.loopback
 def test_the_preferred_ports_outcome_is_shown(session: Session, browser: Client, settings: LazySettings) -> None:
     assert "Try preferred port" not in text_of(browser, path(session))
-    settings.COMPUTE_APP_PORTS = "10200-10201"
+    first, second = free_port(), free_port()
+    settings.COMPUTE_APP_PORTS = f"{first}, {second}"
     assert "Try preferred port" in text_of(browser, path(session))
-    assert launcher(session, browser, app="lab", use_preferred="on", preferred="10200") == path(session, "lab/")
-    told = launcher(session, browser, app="hand", use_preferred="on", preferred="10200")
+    assert launcher(session, browser, app="lab", use_preferred="on", preferred=str(first)) == path(session, "lab/")
+    told = launcher(session, browser, app="hand", use_preferred="on", preferred=str(first))
     assert told == path(session, "hand/?told")
     Endpoint.objects.filter(app="hand").update(state=EndpointState.READY)
     page = text_of(browser, told)
-    assert "Port 10200 is taken; it has port 10201 instead." in page
+    assert f"Port {first} is taken; it has port {second} instead." in page
     assert "Go on to By hand" in page
 
 
@@ -179,9 +181,10 @@ def test_the_preferred_ports_outcome_is_shown(session: Session, browser: Client,
 def test_a_written_preferred_port_counts_without_the_tick(
     session: Session, browser: Client, settings: LazySettings
 ) -> None:
-    settings.COMPUTE_APP_PORTS = "10200-10201"
-    launcher(session, browser, app="lab", preferred=" 10201 ")
-    assert Endpoint.objects.get().listen_port == 10201
+    ports = free_port(), free_port()
+    settings.COMPUTE_APP_PORTS = ", ".join(map(str, ports))
+    launcher(session, browser, app="lab", preferred=f" {ports[1]} ")
+    assert Endpoint.objects.get().listen_port == ports[1]
 
 
 def test_the_page_shows_the_apps_progress(session: Session, browser: Client) -> None:

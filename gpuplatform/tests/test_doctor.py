@@ -14,7 +14,7 @@ from docker import APIClient
 from pytest_django import Settings
 
 from engine.containers import INSTALLATION_LABEL
-from gpuplatform.bootstrap import doctor
+from gpuplatform.bootstrap import address, doctor
 from gpuplatform.bootstrap.findings import Finding, Verdict
 from sessions.tasks import enforce_deadlines
 from sshserver.host_key import load_host_key
@@ -24,6 +24,7 @@ from tests.gateways import running_gateway
 from tests.live import LiveServer
 from tests.ports import free_port
 from tests.tiny_image import ensure_tiny_image
+from tests.wait import SECONDS, until
 
 
 def test_doctor_works_when_everything_is_down_and_fails(tmp_path: Path) -> None:
@@ -149,9 +150,12 @@ def answer_nonsense(server: socket.socket) -> None:
 
 @pytest.mark.loopback
 @pytest.mark.django_db(transaction=True)
-def test_doctor_knows_its_own_web_server_from_anothers(server: LiveServer, settings: Settings) -> None:
+def test_doctor_knows_its_own_web_server_from_anothers(
+    server: LiveServer, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(address, "TIMEOUT_SECONDS", SECONDS)
     settings.COMPUTE_HTTP_ADDRESS = f"127.0.0.1:{server.port}"
-    assert doctor.CHECKS["web"]().verdict is Verdict.OK
+    until(lambda: doctor.CHECKS["web"]().verdict is Verdict.OK)
     settings.SECRET_KEY = "of another installation"
     finding = doctor.CHECKS["web"]()
     assert finding.verdict is Verdict.FAIL

@@ -111,7 +111,9 @@ def test_a_task_has_the_id_of_its_request(lines: Lines) -> None:
     app.send_task(greet.name, args=("abc",), queue=QUEUE)
     log_lines.end()
     app.send_task(greet.name, args=("def",), queue=QUEUE)
-    with start_worker(app, pool="solo", perform_ping_check=False, queues=[QUEUE], loglevel="WARNING"):
+    with start_worker(
+        app, pool="solo", perform_ping_check=False, shutdown_timeout=SECONDS, queues=[QUEUE], loglevel="WARNING"
+    ):
         until(lambda: len(lines.read_all(logger="greeting")) == 2)
     first, second = lines.read_all(logger="greeting")
     assert (first["request_id"], first["task"], first["session_id"]) == ("request-1", greet.name, "abc")

@@ -11,10 +11,12 @@ from pytest_django import Settings
 from gpuplatform import health
 from gpuplatform.asgi import application
 from tests.live import LiveServer
+from tests.wait import SECONDS
 
 
 @pytest.mark.django_db
-def test_health_is_open_to_strangers_and_never_cached(client: Client) -> None:
+def test_health_is_open_to_strangers_and_never_cached(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(health, "TIMEOUT_SECONDS", SECONDS)
     answer = client.get("/healthz")
     assert (answer.status_code, answer.json()) == (200, {"database": "ok", "redis": "ok"})
     assert "no-store" in answer["Cache-Control"]
@@ -25,6 +27,7 @@ def test_health_is_open_to_strangers_and_never_cached(client: Client) -> None:
 def test_health_names_the_part_that_is_down(
     client: Client, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(health, "TIMEOUT_SECONDS", SECONDS)
     settings.CHANNEL_REDIS_URL = "unix:///nowhere/redis.sock"
     monkeypatch.setattr(health, "redis", health.Probe(health.redis_responds))
     answer = client.get("/healthz")

@@ -15,6 +15,7 @@ from hostaccess.roles import role_prefix
 from sessions.notify import proxies_redis, send_to_host
 from tests.joined_hosts import joined_host
 from tests.queues import take_all
+from tests.wait import SECONDS
 
 
 @pytest.fixture
@@ -75,10 +76,10 @@ def test_a_revoked_host_is_out_of_redis_at_once(transactional_db: None) -> None:
 
 
 def test_no_pickle_is_in_the_cache() -> None:
-    cache.set("some", {"a": [1, None, "x"]}, 5)
+    cache.set("some", {"a": [1, None, "x"]}, SECONDS)
     assert proxies_redis().get(":1:some") == b'{"a": [1, null, "x"]}'
     assert cache.get("some") == {"a": [1, None, "x"]}
-    cache.set("count", 1, 5)
+    cache.set("count", 1, SECONDS)
     assert cache.incr("count") == 2
     with pytest.raises(TypeError):
         cache_values.JsonSerializer().dumps(object())

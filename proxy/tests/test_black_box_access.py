@@ -3,6 +3,7 @@
 Sessions that end, log-outs and preferred ports begin in the database; here is what they come down to in the data plane.
 """
 
+import asyncio
 import time
 from urllib.parse import parse_qs, urlsplit
 
@@ -14,6 +15,7 @@ from proxy.tests.black_box import log_in, seen
 from proxy.tests.servers import RunningProxy, running
 from proxy.tests.site import HOST, LOGIN, ORIGIN, SITE, cookie, grant
 from proxy.tests.wire import TEXT, Client, connected, handshake, masked, request
+from tests.wait import SECONDS
 
 pytestmark = pytest.mark.loopback
 
@@ -203,7 +205,9 @@ async def test_connections_per_endpoint_are_limited(name: str) -> None:
                 assert (await client.head()).status == 101
             async with connected(full.port) as third:
                 assert (await third.ask(request(**log_in()))).status == 503
-        await full.app.until(lambda: full.app.connections == 0)
+        async with asyncio.timeout(SECONDS):
+            while full.planes[0].connections:
+                await asyncio.sleep(0.01)
         async with connected(full.port) as third:
             assert (await third.ask(request(**log_in()))).status == 200
 

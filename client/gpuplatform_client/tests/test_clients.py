@@ -23,6 +23,7 @@ from gpuplatform_client.models import LaunchSpec
 from resources.units import GIB
 from tests.factories import PASSWORD, make_group, make_host, make_image, make_root, make_user
 from tests.live import LiveServer, serving
+from tests.ports import free_port
 from tests.relay import relaying
 
 pytestmark = [pytest.mark.loopback, pytest.mark.django_db(transaction=True)]
@@ -189,7 +190,7 @@ def test_repeated_launch_has_the_same_key(client_class: type[Client]) -> None:
 
 
 @CLIENTS
-def test_unreachable_server_is_given_up(client_class: type[Client], unused_tcp_port: int) -> None:
-    client = client_class(f"http://127.0.0.1:{unused_tcp_port}", retry_seconds=0.0)
+def test_unreachable_server_is_given_up(client_class: type[Client]) -> None:
+    client = client_class(f"http://127.0.0.1:{free_port()}", retry_seconds=0.0)
     with client, pytest.raises(UnreachableServerError, match=r"127\.0\.0\.1 cannot be reached"):
         client.account()

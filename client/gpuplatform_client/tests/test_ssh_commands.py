@@ -16,7 +16,7 @@ from sshserver.tests.ssh_client import SshClient
 from tests.guide import USER
 from tests.platform import Platform
 from tests.ports import free_port
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 pytestmark = [pytest.mark.long, pytest.mark.docker]
 
@@ -36,7 +36,8 @@ def start(platform: Platform, tmp_path: Path) -> Iterator[Start]:
     with Client(platform.url) as client:
         token = client.login(USER, platform.passwords[USER]).token
         headers = {"Authorization": f"Token {token}"}
-        key = httpx.post(f"{platform.url}/api/v1/ssh-keys/", json={"key": keys.new_key()}, headers=headers)
+        url = f"{platform.url}/api/v1/ssh-keys/"
+        key = httpx.post(url, json={"key": keys.new_key()}, headers=headers, timeout=SECONDS)
         key.raise_for_status()
 
         def started(*arguments: str) -> RunningProgram:
@@ -49,7 +50,7 @@ def start(platform: Platform, tmp_path: Path) -> Iterator[Start]:
         [session] = client.sessions(name="mine")
         client.terminate(session.id)
         until(lambda: client.session(session.id).is_final)
-        httpx.delete(f"{platform.url}/api/v1/ssh-keys/{key.json()['id']}/", headers=headers).raise_for_status()
+        httpx.delete(f"{url}{key.json()['id']}/", headers=headers, timeout=SECONDS).raise_for_status()
 
 
 def test_a_session_is_entered_copied_to_and_forwarded_from(start: Start, tmp_path: Path) -> None:
