@@ -5,7 +5,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from django.utils import timezone
-from playwright.sync_api import Browser, Page, Route, expect
+from playwright.sync_api import APIResponse, Browser, Page, Route, expect
 
 from accounts.models import User
 from resources.models import Host
@@ -67,6 +67,31 @@ def test_an_open_list_follows_without_fetching(page: Page, admin: User, host: Ho
     notify.sessions_changed([(waiting.pk, admin.pk, None)])
     expect(page.locator("#session-rows tr").first).to_contain_text("brand-new")
     assert "/sessions/" not in fetched
+
+
+def test_an_answer_from_before_a_change_does_not_undo_it(page: Page, admin: User, host: Host) -> None:
+    ending, _ = (run_session(host=host, owner=admin, fgpu=500) for _ in range(2))
+    goto_watched(page)
+    row, free = page.locator(f"#session-{ending.pk}"), page.locator("[data-gpus=free]")
+    late: list[tuple[Route, APIResponse]] = []
+    page.route("**/sessions/", lambda route: late.append((route, route.fetch())), times=1)
+    page.evaluate(
+        """() => {
+            document.addEventListener("htmx:afterSettle", ({ detail }) => {
+                if (detail.xhr) document.documentElement.dataset.fetched = "";
+            });
+            document.dispatchEvent(new CustomEvent("live:changed"));
+        }"""
+    )
+    until(lambda: page.evaluate("true") and late)
+    ending.move_to(Status.ERROR, Reason.OUT_OF_MEMORY)
+    expect(row).to_have_count(0)
+    expect(free).to_have_text("3.5")
+    ((route, response),) = late
+    route.fulfill(response=response)
+    expect(page.locator("html[data-fetched]")).to_be_attached()
+    expect(row).to_have_count(0)
+    expect(free).to_have_text("3.5")
 
 
 def test_a_page_connects_only_once_all_its_scripts_listen(page: Page) -> None:

@@ -8,6 +8,8 @@ const LATER_MS = 10_000; // the same, where it may well come out the same
 const live = document.getElementById("live");
 const use = new Map(); // by session, as the server sent it last
 let fetching = null;
+let underWay = 0; // requests for the list
+let meanwhile = []; // what was told since the first of them was sent; their answers may not know of it
 
 const list = () => document.getElementById("sessions");
 const rowsShown = () => [...live.querySelectorAll("#session-rows > [data-session]")];
@@ -127,6 +129,12 @@ function takeResources({ group, free, mine, bars, blocks }) {
   }
 }
 
+function take({ rows, counts, use: used, resources }) {
+  if (rows) takeRows(rows, counts);
+  if (used) takeUse(used);
+  if (resources) takeResources(resources);
+}
+
 function watch(version) {
   const { tab, group } = list().dataset;
   const ids = rowsShown().map((row) => row.dataset.session);
@@ -150,9 +158,14 @@ document.addEventListener("live:message", (event) => {
     event.preventDefault();
     fetchWithin(SOON_MS);
   }
-  if (message.rows) takeRows(message.rows, message.counts);
-  if (message.use) takeUse(message.use);
-  if (message.resources) takeResources(message.resources);
+  if (underWay) meanwhile.push(message);
+  take(message);
+});
+document.addEventListener("htmx:beforeRequest", (event) => {
+  if (event.detail.target === live) underWay += 1;
+});
+document.addEventListener("htmx:afterRequest", (event) => {
+  if (event.detail.target === live && !--underWay) meanwhile = [];
 });
 document.addEventListener("click", (event) => closeMenus(event.target.closest("details.menu")));
 document.addEventListener("keydown", (event) => {
@@ -168,7 +181,9 @@ live.addEventListener("click", (event) => {
 });
 document.addEventListener("htmx:afterSwap", (event) => {
   if (event.detail.target !== live) return;
-  takeUse(JSON.parse(document.getElementById("session-use").textContent));
+  const isFetched = Boolean(event.detail.xhr); // else some rows were announced
+  takeUse(isFetched ? JSON.parse(document.getElementById("session-use").textContent) : {});
+  if (isFetched) meanwhile.forEach(take);
   watch();
 });
 takeUse(JSON.parse(document.getElementById("session-use").textContent));
