@@ -166,7 +166,6 @@ def test_a_user_has_a_bounded_number_of_streams(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.mark.asyncio
 async def test_a_stream_ends_once_it_is_not_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streams, "KEEPALIVE_SECONDS", 0.01)
     allowed = [True, True, False]
 
     async def events() -> AsyncGenerator[streams.ServerSentEvent]:
@@ -177,7 +176,10 @@ async def test_a_stream_ends_once_it_is_not_allowed(monkeypatch: pytest.MonkeyPa
     async def is_allowed() -> bool:
         return allowed.pop(0)
 
-    sent = [event.encoded() async for event in streams.with_keepalive(events(), is_allowed)]
+    stream = streams.with_keepalive(events(), is_allowed)
+    sent = [(await anext(stream)).encoded()]
+    monkeypatch.setattr(streams, "KEEPALIVE_SECONDS", 0.01)  # not before: it may pass until the first event
+    sent += [event.encoded() async for event in stream]
     assert sent == [b"id: 7\nevent: first\ndata: 1\n\n", b":\n\n", b":\n\n"]
 
 
