@@ -104,7 +104,10 @@ def _bring_in_line(server: redis.Redis, accesses: Iterable[HostAccess], prefix: 
     lacking = (access for name, access in own.items() if f"#{access.redis_digest}" not in known.get(name, ()))
     for access in {access.pk: access for access in lacking if access.redis_digest}.values():
         _set(server, access)
-        logger.info("host %s: its Redis users were made anew", access.name)
+        if HostAccess.objects.filter(pk=access.pk, redis_digest=access.redis_digest).exists():
+            logger.info("host %s: its Redis users were made anew", access.name)
+        else:  # revoked since it was read, after which nobody looks where it was the last host
+            server.acl_deluser(access.role, f"{access.role}{SENDER}")
 
 
 def _set(client: redis.Redis, access: HostAccess) -> None:
