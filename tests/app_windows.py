@@ -35,4 +35,4 @@ def save_a_notebook(lab: Page, terminal: Page) -> None:
     lab.keyboard.press("Control+s")
     lab.locator(".jp-Dialog .jp-mod-accept").click()  # keeps the name that it has
     typed(terminal, "clear; ls", "Untitled.ipynb")
-    typed(terminal, "clear; echo saved-$(grep -c 'answer 42' Untitled.ipynb)", "saved-1")
+    typed(terminal, "clear; until grep -c 'answer 42' Untitled.ipynb; do sleep 0.2; done; echo sav''ed", "saved")

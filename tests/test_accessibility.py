@@ -36,7 +36,6 @@ SHORT: Final = frozenset(
     | {"api-docs", "admin-index", "admin-user"}
 )
 FITS: Final = "document.documentElement.scrollWidth <= innerWidth"
-FIT_SECONDS: Final = 5.0
 NARROW: Final[ViewportSize] = {"width": 360, "height": 800}
 # What a page is about that nobody can see, or that another program draws.
 NOT_OURS: Final = {"sessions-terminal": {"color-contrast"}}  # its screen, whose colours the shell's programs choose
@@ -88,7 +87,7 @@ def check(context: BrowserContext, pages: dict[str, str], views: Iterable[Sequen
             widths.add(width)
         page.set_viewport_size(NARROW)
         try:
-            until(lambda: page.evaluate(FITS), seconds=FIT_SECONDS)  # plots follow the window after a moment
+            until(lambda: page.evaluate(FITS))  # plots follow the window after a moment
         except AssertionError:
             found[f"{name} {path}"] = [f"wider than a window of {NARROW['width']} px"]
     page.close()
