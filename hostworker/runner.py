@@ -388,10 +388,12 @@ def _show_progress(session: Session, text: str) -> None:
 
 
 def _note_pull(session: Session) -> None:
-    """Note on the timeline that the image is here, and how large it was."""
-    size = Session.objects.filter(pk=session.pk).values_list("pull_bytes", flat=True).first()
-    text = f" ({size / 1e6:,.0f} MB)" if size else ""
-    notes.note(session, Reason.IMAGE_PULLED, f"{session.image.reference} is on the host now{text}.")
+    """Note on the timeline that the image is here, and how large it was, unless the session has moved on meanwhile."""
+    mine = Session.objects.filter(pk=session.pk, attempt=session.attempt, status=Status.PREPARING)
+    with transaction.atomic():
+        for size in mine.select_for_update(no_key=True).values_list("pull_bytes", flat=True):
+            text = f" ({size / 1e6:,.0f} MB)" if size else ""
+            notes.note(session, Reason.IMAGE_PULLED, f"{session.image.reference} is on the host now{text}.")
 
 
 @contextmanager

@@ -16,18 +16,22 @@ def note(
 ) -> bool:
     """Add an event to the timeline and tell the browsers; return whether that was done.
 
-    With `at_most_every`, the same reason, actor and detail within that time are one event.
+    The event has the status of now, which `session` need not know yet. Nothing is done for a session that is gone, or
+    out of reach of this host. With `at_most_every`, the same reason, actor and detail within that time are one event.
     """
     now, detail = clock.now(), detail[:300]
     if at_most_every is not None:
         same = session.events.filter(reason=reason.value, actor=actor, detail=detail)
         if same.filter(at__gt=now - at_most_every).exists():
             return False
+    status = Session.objects.filter(pk=session.pk).values_list("status", flat=True).first()
+    if status is None:
+        return False
     with transaction.atomic():
         session.events.create(
             at=now,
-            old_status=session.status,
-            new_status=session.status,
+            old_status=status,
+            new_status=status,
             reason=reason.value,
             detail=detail,
             actor=actor,

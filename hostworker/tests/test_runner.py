@@ -119,26 +119,6 @@ def test_reused_address_leads_to_no_earlier_session(
     assert (fresh(before).address, fresh(elsewhere).address) == (None, "10.255.0.1")
 
 
-def test_a_pull_is_shown_while_it_lasts(runtime: FaultInjectingRuntime) -> None:
-    session = session_in(Status.SCHEDULED)
-    runtime.remove_image(session.image.reference, can_pull=True)
-    seen: list[str] = []
-    runtime.just_before("create", lambda: seen.append(fresh(session).detail))
-    start_session(runtime, session.pk, 1)
-    assert seen == [f"Pulling {session.image.reference}"]
-    assert fresh(session).detail == "Running."
-
-
-def test_a_finished_pull_is_on_the_timeline(runtime: FaultInjectingRuntime) -> None:
-    session = session_in(Status.SCHEDULED)
-    runtime.remove_image(session.image.reference, can_pull=True)
-    start_session(runtime, session.pk, 1)
-    stored = fresh(session)
-    assert (stored.pulled_bytes, stored.pull_bytes) == (0, None)  # how much is not known here
-    reasons = [event.reason for event in session.events.all()]
-    assert reasons == [Reason.ASSIGNED, Reason.CLAIMED, Reason.IMAGE_PULLED, Reason.STARTED]
-
-
 def test_a_killed_process_is_noted_once_a_minute(runtime: FaultInjectingRuntime) -> None:
     session = started(runtime)
     for _ in range(3):

@@ -1,0 +1,61 @@
+"""What a session shows of the pull of its image, and notes on its timeline."""
+
+import pytest
+
+from hostworker.tests.fault_injection import FaultInjectingRuntime
+from hostworker.tests.starting import start_session
+from sessions import notes, requeue
+from sessions.lifecycle import Reason, Status
+from sessions.models import Session
+from tests.factories import make_user, run_session, session_in
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def runtime() -> FaultInjectingRuntime:
+    return FaultInjectingRuntime()
+
+
+def fresh(session: Session) -> Session:
+    return Session.objects.get(pk=session.pk)
+
+
+def test_a_pull_is_shown_while_it_lasts(runtime: FaultInjectingRuntime) -> None:
+    session = session_in(Status.SCHEDULED)
+    runtime.remove_image(session.image.reference, can_pull=True)
+    seen: list[str] = []
+    runtime.just_before("create", lambda: seen.append(fresh(session).detail))
+    start_session(runtime, session.pk, 1)
+    assert seen == [f"Pulling {session.image.reference}"]
+    assert fresh(session).detail == "Running."
+
+
+def test_a_finished_pull_is_on_the_timeline(runtime: FaultInjectingRuntime) -> None:
+    session = session_in(Status.SCHEDULED)
+    runtime.remove_image(session.image.reference, can_pull=True)
+    start_session(runtime, session.pk, 1)
+    stored = fresh(session)
+    assert (stored.pulled_bytes, stored.pull_bytes) == (0, None)  # how much is not known here
+    reasons = [event.reason for event in session.events.all()]
+    assert reasons == [Reason.ASSIGNED, Reason.CLAIMED, Reason.IMAGE_PULLED, Reason.STARTED]
+
+
+def test_no_pull_is_noted_for_a_session_returned_meanwhile(runtime: FaultInjectingRuntime) -> None:
+    session = session_in(Status.SCHEDULED)
+    runtime.remove_image(session.image.reference, can_pull=True)
+    runtime.just_before("ensure_image", lambda: requeue.requeue(fresh(session), actor=make_user(is_superuser=True)))
+    start_session(runtime, session.pk, 1)
+    moves = list(session.events.order_by("pk").values_list("old_status", "new_status", "reason"))
+    assert moves[-1] == (Status.PREPARING, Status.PENDING, Reason.REQUEUED)
+    assert runtime.containers() == []
+
+
+def test_a_note_has_the_status_of_now() -> None:
+    session = run_session()
+    fresh(session).move_to(Status.TERMINATING, Reason.USER_REQUEST)
+    assert notes.note(session, Reason.ENTERED, "Somebody opened a terminal.")
+    event = session.events.latest("pk")
+    assert (event.old_status, event.new_status) == (Status.TERMINATING, Status.TERMINATING)
+    Session.objects.filter(pk=session.pk).delete()
+    assert not notes.note(session, Reason.ENTERED, "Somebody opened a terminal.")
