@@ -4,7 +4,7 @@ import shlex
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -24,6 +24,7 @@ ROLE: Final = "platform"  # owns the tables, and is no superuser
 PASSWORD: Final = "only-for-this-cluster"
 FAST: Final = signal.SIGINT  # PostgreSQL's fast shutdown: clients are cut, and not waited for
 MAX_CONNECTIONS: Final = 250
+PUT_SECONDS: Final = 60.0  # for which Redis may be away
 
 
 class Database:
@@ -146,15 +147,25 @@ class Broker:
         """Take the messages that are sent to a queue in this time, before its worker can, as far as that succeeds."""
         taken: list[bytes] = []
         deadline = time.monotonic() + seconds
-        with redis.Redis.from_url(self.url, socket_timeout=seconds + 5) as client:
-            while (left := deadline - time.monotonic()) > 0:
-                found = client.brpop([queue], timeout=max(0.1, left))
-                if found:
+
+        def is_over() -> bool:
+            left = deadline - time.monotonic()
+            with suppress(redis.RedisError), self.client() as client:  # Redis itself may be at fault meanwhile
+                if left > 0 and (found := client.brpop([queue], timeout=max(0.1, left))):
                     taken.append(found[1])
+            return left <= 0
+
+        until(is_over, seconds=seconds + PUT_SECONDS)
         return taken
 
     def put(self, queue: str, messages: list[bytes]) -> None:
-        """Send messages to a queue."""
-        with self.client() as client:
-            for message in messages:
-                client.lpush(queue, message)
+        """Send messages to a queue, some of them perhaps twice, once Redis takes them."""
+
+        def is_done() -> bool:
+            try:
+                with self.client() as client:
+                    return not messages or bool(client.lpush(queue, *messages))
+            except redis.RedisError:
+                return False
+
+        until(is_done, seconds=PUT_SECONDS)
