@@ -56,7 +56,7 @@ def tell(site: Site, options: argparse.Namespace) -> dict[str, Any]:
 def _short_story(campaign: "Campaign") -> dict[str, Any]:
     """Have each kind happen once while a host is killed under its sessions; return the figures, and those sessions'."""
     killed = campaign.world.hosts.pop(0)
-    chance = random.Random(campaign.seed)
+    chance = random.Random(f"killed host {campaign.seed}")  # not the campaign's own: idempotency keys are drawn
     with ThreadPoolExecutor(1) as pool:
         sessions = pool.submit(kill_host, campaign.world, killed, chance)
         on_hosts = [kind for name, kind in KINDS.items() if kind.target == "host" and name != BEYOND_GRACE]
