@@ -20,6 +20,11 @@ GRACE: Final = timedelta(seconds=15)
 RUNNING: Final = 16
 STOPPING: Final = 2  # of those that run
 STARTING: Final = 4
+EXPECTED: Final = {  # how they end, by status and reason
+    f"{Status.ERROR} {Reason.HOST_LOST}": RUNNING - STOPPING,
+    f"{Status.TERMINATED} {Reason.HOST_LOST}": STOPPING,
+    f"{Status.RUNNING} {Reason.STARTED}": STARTING,
+}
 SHARE: Final = "0.5"
 MAX_WAIT_S: Final = 180.0
 

@@ -22,7 +22,7 @@ from sessions.lifecycle import FINAL, Status
 from sessions.models import Session
 from tests.cluster.checks import Inspector, Verdict, asked
 from tests.cluster.faults import BEYOND_GRACE, GRACE_S, KINDS, Kind, World
-from tests.cluster.killed_host import kill_host
+from tests.cluster.killed_host import EXPECTED, kill_host
 from tests.cluster.people import BATCH, People
 from tests.cluster.pulls import SlowRegistry
 from tests.cluster.site import Host, Site
@@ -63,6 +63,8 @@ def _short_story(campaign: "Campaign") -> dict[str, Any]:
         campaign.round(on_hosts, until_done=sessions)
     campaign.world.hosts.append(killed)
     campaign.round([kind for kind in KINDS.values() if kind.target != "host"])
+    if sessions.result() != EXPECTED:
+        campaign.found.violations.append(f"sessions of the killed host ended otherwise: {sessions.result()}")
     return campaign.figures() | {"killed_host": sessions.result()}
 
 
