@@ -31,6 +31,7 @@ class Command(BaseCommand):
     """Serves signed requests alone, and those only for containers of sessions on this host."""
 
     help = "Let the web process on another machine reach terminals, logs and apps of this host's sessions."
+    requires_system_checks: tuple[str, ...] = ()  # they load all pages: terminals would wait longer for a restart
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Run until SIGTERM or Ctrl-C."""
