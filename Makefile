@@ -1,7 +1,7 @@
 # Every target is one line: what it does lives in gpuplatform/bootstrap and in the management commands.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: demo-cluster load screenshots help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse bench-failover faults-virtual faults
+.PHONY: demo-cluster load screenshots help machine ready packages up setup test test-long test-images fgpu lint audit format messages doctor images clean bench-launch bench-promote bench-fgpu bench-scheduler bench-terminal bench-proxy bench-files bench-pages bench-api bench-abuse bench-failover bench-restart faults-virtual faults
 
 PYTHON := .venv/bin/python
 VENV := $(PYTHON)
@@ -98,6 +98,9 @@ bench-files: $(DEV) .env ## Measure uploads against a raw copy and downloads aga
 
 bench-failover: $(DEV) .env ## Measure what users notice while Redis, and PostgreSQL, fail over
 	@$(PYTHON) -m bench.failover
+
+bench-restart: $(DEV) .env ## Measure what users notice while each process is replaced
+	@$(PYTHON) -m bench.restart
 
 faults-virtual: $(DEV) .env ## Tell 20,000 stories of random faults to the platform in memory, and count what is lost; ARGS="--seeds N --first N"
 	@$(PYTHON) -m tests.virtual.campaign $(ARGS)

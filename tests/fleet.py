@@ -101,6 +101,17 @@ class Fleet:
         process.send_signal(signal.SIGTERM)
         process.wait(SECONDS)
 
+    def restart(self, name: str) -> None:
+        """Stop a process and start it, as `systemctl restart` does."""
+        self.stop(name)
+        self.start(name)
+
+    def reload_web(self) -> None:
+        """Have the processes of the web server replaced one after another, as `systemctl reload` does."""
+        before = web_processes(self.pid("web"))
+        self.signal("web", signal.SIGHUP)
+        until(lambda: (now := web_processes(self.pid("web"))) and not now & before, seconds=START_SECONDS)
+
     def stop_all(self) -> None:
         """Stop what runs; kill what has not ended after a minute."""
         for process in self._running.values():
@@ -155,6 +166,12 @@ class SteadyClient:
     def post(self, path: str, **body: Any) -> Any:
         """Return the body of the response to a POST, which takes effect once."""
         return self._send("POST", path, body)
+
+    def launch(self, **asked: Any) -> str:
+        """Return the id of a session, with one CPU, that runs."""
+        session: str = self.post("sessions/", cpu=1, **asked)[0]["id"]
+        until(lambda: self.get(f"sessions/{session}/")["status"] == "RUNNING")
+        return session
 
     def _send(self, method: str, path: str, body: dict[str, Any] | None) -> Any:
         headers = self._headers | ({"Idempotency-Key": uuid4().hex} if self._headers and body is not None else {})

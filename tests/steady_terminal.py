@@ -27,6 +27,7 @@ class SteadyTerminal:
         self._stopped = threading.Event()
         self._error: BaseException | None = None
         self._output = b""
+        self._answered_at: float | None = None
         self._thread = threading.Thread(target=self._guarded, daemon=True)
         self._thread.start()
 
@@ -63,11 +64,11 @@ class SteadyTerminal:
 
     async def _type(self, websocket: ClientConnection) -> None:
         while not self._stopped.is_set():
-            answered_at = time.monotonic()
             number = self.answers + 1
             await self._answer(websocket, f"echo is:$secret:{number}:", f"is:42:{number}:")
-            self.longest_gap_s = max(self.longest_gap_s, time.monotonic() - getattr(self, "_answered_at", answered_at))
-            self._answered_at = time.monotonic()
+            now = time.monotonic()
+            self.longest_gap_s = max(self.longest_gap_s, now - (self._answered_at or now))
+            self._answered_at = now
             self.answers = number
             await asyncio.sleep(PAUSE_SECONDS)
 

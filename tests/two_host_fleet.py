@@ -1,0 +1,63 @@
+"""A platform with two hosts on this machine's engine, each process by itself: one is reached through its gateway."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+from uuid import uuid4
+
+from engine.containers import HOST_LABEL
+from gpuplatform.bootstrap import services
+from tests.containers import remove_containers
+from tests.fleet import Fleet
+from tests.platform import ROOT, environment_of
+from tests.ports import free_port
+from tests.shell_image import ensure_shell_image
+from tests.workers import end_arbiter
+
+GROUPS: Final = ("near", "far")  # of one host each; the second one's sessions are reached through its gateway
+PROCESSES: Final = ("web", "scheduler", "beat", "host", "far-host", "far-gateway", "ssh")
+SET_UP: Final = """
+from gpuplatform.bootstrap import demo, installation
+from tests.factories import make_group, make_image
+make_group(name="near")
+make_group(name="far")
+demo.create(installation.logins_file())
+make_image(reference={image!r})
+"""
+
+
+@contextmanager
+def two_host_fleet(folder: Path, tree: Path = ROOT) -> Iterator[Fleet]:
+    """Run the platform whose code is in `tree` until the block ends, with its data in `folder`."""
+    var_dir = folder / "var"
+    folder.chmod(0o755)  # PostgreSQL runs as another user
+    image, settings = ensure_shell_image(), environment_of(var_dir)
+    names = {group: f"{group}-{uuid4().hex[:8]}" for group in GROUPS}
+    gateway = f"127.0.0.1:{free_port()}"
+    settings |= {
+        "COMPUTE_WEB_PROCESSES": "2",
+        "COMPUTE_SIMULATED_GPUS": "",
+        "COMPUTE_HOST_CPU": "4",
+        "COMPUTE_SANDBOX_POOL": "0",
+        "COMPUTE_HOST_NAME": names["near"],
+        "COMPUTE_HOST_GROUP": "near",
+        "DEBUG": "true",
+        "DJANGO_SETTINGS_MODULE": "tests.settings_without_debug",
+    }
+    far = {"COMPUTE_HOST_NAME": names["far"], "COMPUTE_HOST_GROUP": "far", "COMPUTE_GATEWAY_ADDRESS": gateway}
+    with ExitStack() as stack:
+        stack.enter_context(services.running(var_dir, take_over=True))
+        for name in names.values():
+            stack.callback(remove_containers, f"{HOST_LABEL}={name}")
+        fleet = Fleet(settings, tree)
+        stack.callback(fleet.stop_all)
+        fleet.add("far-host", "hostworker", **far)
+        fleet.add("far-gateway", "gateway", **far)
+        fleet.manage("migrate", "-v", "0")
+        fleet.manage("shell", "-v", "0", "-c", SET_UP.format(image=image))
+        fleet.start(*PROCESSES)
+        fleet.wait_until_served()
+        fleet.image = image
+        yield fleet
+    end_arbiter(Path(settings["COMPUTE_ARBITER_DIR"]))
