@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
+from gpuplatform.bootstrap import socket_folder
 from gpuplatform.service_control.base import MAX_LINES, ServiceAction, ServiceControlError, ServiceState
 
 
@@ -27,7 +28,7 @@ class Controlled(Protocol):
 @asynccontextmanager
 async def listening(path: Path, controlled: Controlled) -> AsyncIterator[None]:
     """Serve requests at `path` during the block; see `service_control.supervisor`."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    socket_folder.ensure(path.parent)
     path.unlink(missing_ok=True)  # of a supervisor that was killed; the lock of `make up` holds off a second one
     before = os.umask(0o177)
     try:

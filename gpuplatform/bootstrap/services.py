@@ -14,7 +14,7 @@ from redis.backoff import ConstantBackoff
 from redis.retry import Retry
 
 from gpuplatform import embedded
-from gpuplatform.bootstrap import postgres
+from gpuplatform.bootstrap import postgres, socket_folder
 from gpuplatform.bootstrap.progress import SetupError
 from gpuplatform.bootstrap.supervisor import Service, ServiceError
 
@@ -31,6 +31,8 @@ def running(var_dir: Path, *, take_over: bool, with_postgres: bool = True, with_
         if with_postgres and (take_over or not postgres.is_running(var_dir)):
             ours.callback(postgres.stop, var_dir)  # before starting, so that an interrupted start is undone as well
             postgres.start(var_dir)
+        if with_redis:
+            socket_folder.ensure(embedded.redis_socket(var_dir).parent)  # before what responds there is taken for ours
         if with_redis and (take_over or not redis_responds(var_dir)):
             ours.callback(stop_redis, var_dir)
             start_redis(var_dir)
@@ -81,9 +83,9 @@ def _start_or_say(start: Callable[[Path], None], var_dir: Path) -> None:
 def start_redis(var_dir: Path) -> None:
     """Start Redis on its socket unless it responds there. It stores nothing on disk: its data may be lost."""
     path = embedded.redis_socket(var_dir)
+    socket_folder.ensure(path.parent)
     if redis_responds(var_dir):
         return
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     (var_dir / "redis").mkdir(parents=True, exist_ok=True)
     options = {
         "port": "0",

@@ -44,6 +44,18 @@ def test_services_keep_their_data_over_a_restart(folder: Path, name: str) -> Non
     assert not postgres.is_running(var_dir)
 
 
+def test_no_server_of_another_user_is_taken_for_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    socket = embedded.redis_socket(folder / ("x" * 120))
+    socket.parent.mkdir(mode=0o700)
+    monkeypatch.setattr(os, "geteuid", lambda: socket.parent.stat().st_uid + 1)
+    monkeypatch.setattr(services, "redis_responds", lambda _var_dir: True)
+    try:
+        with pytest.raises(PermissionError, match="another user's"):
+            services.start_redis(folder / ("x" * 120))
+    finally:
+        socket.parent.rmdir()
+
+
 @pytest.mark.parametrize("name", ["PostgreSQL", "Redis"])
 async def test_a_killed_server_is_restarted(folder: Path, name: str) -> None:
     """With real servers and a process that waits, as `make up` has them."""
