@@ -15,6 +15,7 @@ import requests
 from folders.models import Folder
 from folders.tests.transfers import TransferClient, files_dir, folder_on_disk, uploads_dir
 from tests.live import LiveServer
+from tests.wait import until
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.loopback]
 
@@ -82,8 +83,11 @@ def test_killed_transfers_resume_in_flat_memory(server: LiveServer, folder: Fold
     before = peak_memory(server)
     first_growth: list[int] = []
 
+    (partial,) = uploads_dir(folder).iterdir()
+
     def die() -> None:
         if not first_growth:
+            until(lambda: partial.stat().st_size > size // 4)  # half is sent, much of which the kernel may have
             first_growth.append(peak_memory(server) - before)
             crash(server)
 
@@ -105,7 +109,10 @@ def test_killed_transfers_resume_in_flat_memory(server: LiveServer, folder: Fold
 
 
 def downloaded(client: TransferClient, server: LiveServer, size: int) -> str:
-    """Return the digest of the large file, downloaded in two parts: the process dies in the middle of the first."""
+    """Return the digest of the large file, downloaded in two parts: the process dies early in the first.
+
+    Tens of mebibytes more may have been sent by then, which the kernel delivers nonetheless.
+    """
     found, received = hashlib.sha256(), 0
     answer = client.download("large.bin", stream=True)
     etag = answer.headers["ETag"]
@@ -113,10 +120,10 @@ def downloaded(client: TransferClient, server: LiveServer, size: int) -> str:
         for chunk in answer.iter_content(MIB):
             found.update(chunk)
             received += len(chunk)
-            if received == size // 2:
+            if received == size // 8:
                 crash(server)
                 warm_up(client)
-    assert size // 2 <= received < size
+    assert size // 8 <= received < size
     rest = client.download("large.bin", stream=True, Range=f"bytes={received}-", If_Range=etag)
     assert rest.status_code == 206
     for chunk in rest.iter_content(MIB):

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 from proxy.tests.wire import CLOSE, PING, PONG, Client
@@ -161,6 +162,12 @@ async def running_app() -> AsyncIterator[App]:
         yield app
     finally:
         server.close()
+
+
+def most_under_way(connections: int) -> int:
+    """Return how many bytes of a response nobody reads may be on so many connections: the kernel's, and few of ours."""
+    settings = (Path("/proc/sys/net/ipv4", name).read_text() for name in ("tcp_rmem", "tcp_wmem"))
+    return connections * (sum(int(each.split()[2]) for each in settings) + 2**20)
 
 
 RESPONSES: Final = {
