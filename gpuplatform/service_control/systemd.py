@@ -5,7 +5,7 @@ https://www.freedesktop.org/software/systemd/man/latest/systemctl.html
 
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -15,6 +15,9 @@ from gpuplatform.service_control.base import ServiceAction, ServiceControlError,
 PREFIX: Final = "gpuplatform-"
 SUFFIX: Final = ".service"
 SERVERS: Final = {"postgresql": "postgresql.service", "redis": "redis-server.service"}  # {name: unit}
+# Debian's postgresql.service is active whatever becomes of the servers: each cluster is a unit of its own, such as
+# postgresql@15-main, which starts and stops with it.
+CLUSTERS: Final = "postgresql@"
 PROPERTIES: Final = "Id,LoadState,UnitFileState,ActiveState,MainPID,NRestarts,StateChangeTimestamp"
 STATUSES: Final = {
     "active": ServiceStatus.RUNNING,
@@ -39,11 +42,10 @@ class SystemdManager:
 
     def states(self) -> list[ServiceState]:
         """Return the services that are enabled or run; units that are only installed are none."""
-        text = _run(
-            "systemctl", "show", f"--property={PROPERTIES}", "--timestamp=unix", f"{PREFIX}*", *SERVERS.values()
-        )
-        found = [_state(unit) for unit in units_of(text) if _is_set_up(unit)]
-        return sorted(found, key=lambda state: state.name)
+        patterns = (f"{PREFIX}*", *SERVERS.values(), f"{CLUSTERS}*{SUFFIX}")
+        text = _run("systemctl", "show", f"--property={PROPERTIES}", "--timestamp=unix", *patterns)
+        found = {state.name: state for state in map(_state, _by_weight(units_of(text)))}
+        return sorted(found.values(), key=lambda state: state.name)
 
     def act(self, action: ServiceAction, name: str) -> None:
         """Start, stop or restart a service; polkit decides whether this user may (docs/operations.md)."""
@@ -51,8 +53,10 @@ class SystemdManager:
 
     def log(self, name: str, lines: int) -> list[str]:
         """Return the newest lines of its journal."""
-        text = _run("journalctl", "--no-pager", "--output=cat", f"--lines={lines}", f"--unit={self._unit(name)}")
-        return text.splitlines()
+        units = [f"--unit={self._unit(name)}"]
+        if units == [f"--unit={SERVERS['postgresql']}"]:
+            units.insert(0, f"--unit={CLUSTERS}*{SUFFIX}")
+        return _run("journalctl", "--no-pager", "--output=cat", f"--lines={lines}", *units).splitlines()
 
     def _unit(self, name: str) -> str:
         """Return the unit of a service. Raises ServiceControlError for one that is not the platform's."""
@@ -74,11 +78,18 @@ def _is_set_up(unit: dict[str, str]) -> bool:
     return unit.get("UnitFileState") == "enabled" or unit.get("ActiveState") not in ("inactive", None)
 
 
+def _by_weight(units: Iterable[dict[str, str]]) -> list[dict[str, str]]:
+    """Return the units that are set up; of those with one name, that which counts is the last."""
+    found = [unit for unit in units if _is_set_up(unit)]
+    return sorted(found, key=lambda unit: (unit["Id"].startswith(CLUSTERS), unit["ActiveState"] == "failed"))
+
+
 def _state(unit: dict[str, str]) -> ServiceState:
     unit_names = {name: server for server, name in SERVERS.items()}
     since, pid = unit.get("StateChangeTimestamp", "").removeprefix("@"), int(unit.get("MainPID", "0") or 0)
+    name = unit_names.get(unit["Id"], unit["Id"].removeprefix(PREFIX).removesuffix(SUFFIX))
     return ServiceState(
-        name=unit_names.get(unit["Id"], unit["Id"].removeprefix(PREFIX).removesuffix(SUFFIX)),
+        name="postgresql" if name.startswith(CLUSTERS) else name,
         status=STATUSES.get(unit["ActiveState"], ServiceStatus.STOPPED),
         pid=pid or None,
         since=datetime.fromtimestamp(int(since), UTC) if since.isdecimal() else None,

@@ -1,4 +1,4 @@
-"""Acts on services: which of them pages and API may carry out, and that all are recorded."""
+"""Acts on services: which of them pages and API may carry out, and that all are recorded; PostgreSQL under systemd."""
 
 import json
 
@@ -9,6 +9,7 @@ from django.db import connection
 from django.test import Client
 
 from accounts.models import AuditEntry, User
+from gpuplatform.service_control import systemd
 from gpuplatform.service_control.base import ServiceAction, ServiceState, ServiceStatus
 from resources.models import Installation
 
@@ -58,3 +59,23 @@ def test_the_api_stops_nothing_that_it_needs(name: str, manager: RestartedDataba
     assert response.status_code == 400
     assert "manage.py services" in json.dumps(response.json())
     assert not manager.acts
+
+
+@pytest.mark.parametrize(("main", "other", "shown"), [("active", "failed", "failed"), ("active", "active", "running")])
+def test_postgresql_is_what_its_clusters_are(
+    main: str, other: str, shown: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    units = {
+        "postgresql": "active",
+        "postgresql@14-old": other,
+        "postgresql@15-main": main,
+        "gpuplatform-web": "active",
+    }
+    text = "\n\n".join(
+        f"Id={name}.service\nLoadState=loaded\nUnitFileState=enabled\nActiveState={state}\nMainPID={number}"
+        for number, (name, state) in enumerate(units.items())
+    )
+    monkeypatch.setattr(systemd, "_run", lambda *command: text)
+    states = {state.name: state for state in systemd.SystemdManager().states()}
+    assert {name: state.status.value for name, state in states.items()} == {"postgresql": shown, "web": "running"}
+    assert states["postgresql"].pid

@@ -291,7 +291,7 @@ def test_units_of_systemd_are_shown_and_asked(systemd: Callable[[], list[list[st
     manager.act(ServiceAction.RESTART, "web")
     assert systemd()[-1] == ["systemctl", "--no-ask-password", "restart", "gpuplatform-web.service"]
     assert manager.log("postgresql", 7) == ["one", "two"]
-    assert systemd()[-1][-2:] == ["--lines=7", "--unit=postgresql.service"]
+    assert systemd()[-1][-3:] == ["--lines=7", "--unit=postgresql@*.service", "--unit=postgresql.service"]
     for name in ("gateway", "sshd", "--user"):
         with pytest.raises(ServiceControlError, match="no service"):
             manager.act(ServiceAction.START, name)
