@@ -91,6 +91,7 @@ def test_a_host_worker_beats_again_once_packets_come_through(
 
 def test_a_slow_query_is_no_silent_server(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database_silence, "SILENCE_SECONDS", 0.1)
+    monkeypatch.setattr(database_silence, "ANSWER_SECONDS", SECONDS)
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_sleep(0.5), 1")
         assert cursor.fetchone() == ("", 1)

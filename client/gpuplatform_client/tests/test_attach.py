@@ -91,8 +91,8 @@ def attached(relay: Relay, home: Path, scope: TokenScope = TokenScope.FULL) -> I
 def test_a_terminal_is_attached_and_outlives_its_connection(relay: Relay, tmp_path: Path) -> None:
     with attached(relay, tmp_path) as keyboard:
         keyboard.read_until(PROMPT)
-        keyboard.type("echo $((6 * 7))-$(stty size)\r")
-        keyboard.read_until("42-24 97")
+        keyboard.type('until [ "$(stty size)" = "24 97" ]; do :; done; echo $((6 * 7))-sized\r')
+        keyboard.read_until("42-sized")
         keyboard.type("yes 0123456789012345678901234567890 | head -c 3000000; echo all-$((1 + 1))\r")
         keyboard.read_until("all-2")
         relay.cut()
