@@ -9,11 +9,11 @@ from typing import Any
 
 from django.conf import settings
 from django.db.models import OuterRef, Subquery
-from django.utils import timezone
 
 from hostaccess import keys
 from hostaccess.models import HostAccess
 from proxy.routes import Route
+from resources import clock
 from resources.models import Host
 from sessions.engine_address import HostUnreachableError, gateway_of
 from sessions.lifecycle import Status
@@ -31,7 +31,7 @@ def read(sessions: Collection[str] | None = None) -> list[Route]:
     )
     if sessions is not None:
         ready = ready.filter(session__in=sessions)
-    now = timezone.now()
+    now = clock.now()
     found = (route_of(endpoint, now, bytes(endpoint.host_key or b"")) for endpoint in _with_keys(ready))
     return [route for route in found if route]
 

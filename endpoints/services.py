@@ -12,12 +12,12 @@ from datetime import datetime, timedelta
 from typing import Final, NamedTuple
 
 from django.db import transaction
-from django.utils import timezone
 
 from accounts import audit
 from accounts.models import User
 from endpoints import ports, revocations
 from proxy.signing import digest
+from resources import clock
 from sessions import app_states, notify
 from sessions.entries import record_entry
 from sessions.errors import RejectedError
@@ -88,7 +88,7 @@ def publish(endpoint: Endpoint, *, until: datetime | None = None, actor: User) -
 
     Cookies issued before are void. Raises RejectedError at `public` or `public_until`.
     """
-    if until is not None and until <= timezone.now():
+    if until is not None and until <= clock.now():
         raise RejectedError({"public_until": "Choose a time that is still to come."})
     with _locked(endpoint) as row:
         _check_open(row, "public")
@@ -123,9 +123,9 @@ def unpublish(endpoint: Endpoint, *, actor: User | None) -> Endpoint:
 
 def share(endpoint: Endpoint, *, expires: datetime, note: str = "", actor: User) -> Shared:
     """Create a link whose holders may use the app until it expires. Raises RejectedError."""
-    if expires <= timezone.now():
+    if expires <= clock.now():
         raise RejectedError({"expires": "Choose a time that is still to come."})
-    if expires > timezone.now() + MAX_SHARE_LIFE:
+    if expires > clock.now() + MAX_SHARE_LIFE:
         raise RejectedError({"expires": f"A link lasts at most {MAX_SHARE_LIFE.days} days."})
     if len(note) > MAX_NOTE_LENGTH:
         raise RejectedError({"note": f"Write at most {MAX_NOTE_LENGTH} characters."})
@@ -147,7 +147,7 @@ def revoke(link: ShareLink, *, actor: User | None) -> None:
     The session key is renewed, as in `unpublish`.
     """
     with transaction.atomic():
-        if not ShareLink.objects.filter(pk=link.pk, revoked_at=None).update(revoked_at=timezone.now()):
+        if not ShareLink.objects.filter(pk=link.pk, revoked_at=None).update(revoked_at=clock.now()):
             return
         revocations.revoke_login(link.digest)
         endpoint = Endpoint.objects.select_related("session").get(pk=link.endpoint_id)
@@ -211,7 +211,7 @@ def _prepare(endpoint: Endpoint, offer: _Offer, actor: User) -> None:
     endpoint.token = app_states.token_of(str(host), endpoint.session_id, offer.port) if takes_token else ""
     if endpoint.pk is None or endpoint.state != EndpointState.STARTING:
         endpoint.state, endpoint.detail, endpoint.output = EndpointState.STARTING.value, "", ""
-        endpoint.opened_by, endpoint.opened_at = actor, timezone.now()
+        endpoint.opened_by, endpoint.opened_at = actor, clock.now()
     endpoint.save()
 
 

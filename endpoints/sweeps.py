@@ -1,10 +1,10 @@
 """Ends access to apps whose time is over, and deletes old rows. Run every few seconds by the scheduler."""
 
 from django.db.models import Q
-from django.utils import timezone
 
 from endpoints import services
 from endpoints.revocations import RETENTION
+from resources import clock
 from sessions.models import Endpoint, Revocation, ShareLink, Ticket, forbids_public_apps
 
 
@@ -16,7 +16,7 @@ def enforce_deadlines() -> None:
 
 def end_expired_access() -> None:
     """Unpublish apps and revoke share links that have expired, or that a policy allows no longer."""
-    now = timezone.now()
+    now = clock.now()
     is_over = Q(public_until__lte=now) | forbids_public_apps("session__")
     for endpoint in Endpoint.objects.filter(is_over, is_public=True):
         services.unpublish(endpoint, actor=None)
@@ -27,5 +27,5 @@ def end_expired_access() -> None:
 
 def delete_stale_rows() -> None:
     """Delete the tickets and revocations that concern only cookies that have expired."""
-    Ticket.objects.filter(expires_at__lt=timezone.now() - RETENTION).delete()
-    Revocation.objects.filter(at__lt=timezone.now() - RETENTION).delete()
+    Ticket.objects.filter(expires_at__lt=clock.now() - RETENTION).delete()
+    Revocation.objects.filter(at__lt=clock.now() - RETENTION).delete()

@@ -6,11 +6,11 @@ from datetime import datetime
 from typing import Final
 
 from django.db.models import Q
-from django.utils import timezone
 
 from accounts.models import User
 from endpoints.revocations import COOKIE_LIFE
 from proxy.signing import Grant, digest
+from resources import clock
 from sessions.lifecycle import Status
 from sessions.models import TICKET_LIFE, Endpoint, EndpointState, Revocation, ShareLink, Ticket
 
@@ -27,7 +27,7 @@ def issue(endpoint: Endpoint, *, user: User | None, login: str, state: str, path
         login=login,
         state=state,
         next=path,
-        expires_at=timezone.now() + TICKET_LIFE,
+        expires_at=clock.now() + TICKET_LIFE,
     )
     return secret
 
@@ -37,7 +37,7 @@ def redeem(secret: str, label: str, state: str) -> tuple[Grant, str] | None:
 
     A ticket is consumed by any attempt, valid or not.
     """
-    now = timezone.now()
+    now = clock.now()
     mine = Ticket.objects.filter(digest=digest(secret))
     if not mine.filter(used_at=None, expires_at__gt=now).update(used_at=now):
         return None

@@ -58,6 +58,7 @@ def request(session: Session, *, actor: User, name: str, tag: str, description: 
                 attempt=session.attempt,
                 host=session.host,
                 requested_by=actor,
+                created_at=clock.now(),
                 name=name,
                 tag=tag,
                 reference=reference_of(owner, name, tag),

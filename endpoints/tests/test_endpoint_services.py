@@ -63,6 +63,13 @@ def test_a_failed_or_closed_app_starts_again(session: Session, state: str) -> No
     assert (again.pk, again.state, again.detail, again.token) == (endpoint.pk, "STARTING", "", "")
 
 
+def test_an_app_is_opened_by_the_shared_clock(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    right = timezone.now()
+    monkeypatch.setattr(timezone, "now", lambda: right - timedelta(days=1))
+    endpoint = services.open_app(session, "p8080", actor=session.owner).endpoint
+    assert abs(endpoint.opened_at - right) < timedelta(hours=1), "or its host takes it for waited for too long"
+
+
 def test_apps_of_one_port_share_a_token(session: Session) -> None:
     session.image.apps.update(port=8888)
     make_app(session.image, name="lab", port=8888)

@@ -193,3 +193,13 @@ def test_a_conversion_that_nobody_begins_fails(session: Session) -> None:
     Conversion.objects.update(created_at=timezone.now() - timedelta(hours=1))
     sweeps.fail_stranded_conversions()
     assert not Conversion.objects.get(pk=conversion.pk).is_active
+
+
+def test_a_request_has_its_time_by_the_shared_clock(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    behind = timezone.now() - timedelta(days=1)
+    monkeypatch.setattr(timezone, "now", lambda: behind)
+    monkeypatch.setattr(Conversion._meta.get_field("created_at"), "_get_default", lambda: behind)
+    conversion = ask(session)
+    sweeps.fail_stranded_conversions()
+    conversion.refresh_from_db()
+    assert conversion.state == ConversionState.QUEUED
