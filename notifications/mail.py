@@ -15,13 +15,13 @@ from django.conf import settings
 from django.core.mail import EmailMessage
 from django.db import transaction
 from django.template.loader import render_to_string
-from django.utils import timezone
 from django.utils.dateparse import parse_datetime
 
 from accounts.language import language_of
 from notifications.kinds import NoticeKind
 from notifications.models import Notification
 from notifications.texts import text_of
+from resources import clock
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +40,7 @@ def deliver_due() -> int:
 
 def _claim() -> Notification | None:
     """Return a notification whose message is due, which nobody else gets for a while; None without one."""
-    now = timezone.now()
+    now = clock.now()
     with transaction.atomic():
         due = Notification.objects.filter(email_due_at__lte=now).select_related("user", "session")
         found = due.select_for_update(of=("self",), skip_locked=True).order_by("email_due_at").first()
@@ -53,7 +53,7 @@ def _claim() -> Notification | None:
 
 
 def _deliver(notification: Notification) -> bool:
-    if not notification.user.is_active or _is_too_late(notification, timezone.now()):
+    if not notification.user.is_active or _is_too_late(notification, clock.now()):
         _note(notification, email_due_at=None)
         return False
     try:
@@ -63,7 +63,7 @@ def _deliver(notification: Notification) -> bool:
         is_last = notification.email_attempts >= MAX_ATTEMPTS
         _note(notification, email_problem=str(error)[:200], **({"email_due_at": None} if is_last else {}))
         return False
-    _note(notification, email_due_at=None, emailed_at=timezone.now(), email_problem="")
+    _note(notification, email_due_at=None, emailed_at=clock.now(), email_problem="")
     return True
 
 

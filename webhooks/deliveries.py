@@ -16,10 +16,10 @@ from django.conf import settings
 from django.db import transaction
 from django.db.models import F, Q, QuerySet, Window
 from django.db.models.functions import RowNumber
-from django.utils import timezone
 
 from notifications.kinds import NoticeKind
 from notifications.services import tell
+from resources import clock
 from webhooks.destinations import networks_of
 from webhooks.models import PROBLEM_LENGTH, DeliveryState, Webhook, WebhookAttempt, WebhookDelivery
 from webhooks.payloads import body_of
@@ -66,7 +66,7 @@ def claim(limit: int, busy: set[int]) -> list[WebhookDelivery]:
 
     Those of webhooks in `busy` are left for later.
     """
-    now = timezone.now()
+    now = clock.now()
     place = Window(RowNumber(), partition_by=F("webhook"), order_by=("due_at", "id"))
     chosen = _due().exclude(webhook__in=busy).annotate(place=place).filter(place__lte=MAX_PER_WEBHOOK)
     with transaction.atomic():
@@ -88,7 +88,7 @@ def claim(limit: int, busy: set[int]) -> list[WebhookDelivery]:
 
 def note(delivery: WebhookDelivery, outcome: SendOutcome) -> bool:
     """Store what came of an attempt, and disable a webhook that takes nothing; return whether it was delivered."""
-    now = timezone.now()
+    now = clock.now()
     with transaction.atomic():
         webhook = Webhook.objects.select_for_update(no_key=True).filter(pk=delivery.webhook_id).first()
         if webhook is None:  # deleted meanwhile
@@ -132,7 +132,7 @@ def disable(webhook: Webhook, reason: str) -> None:
         return
     give_up(webhook)
     logger.info("webhook %s: disabled: %s", webhook.pk, reason)
-    key = f"webhook:{webhook.pk}:{int(timezone.now().timestamp())}"
+    key = f"webhook:{webhook.pk}:{int(clock.now().timestamp())}"
     facts = {"webhook": webhook.pk, "name": str(webhook)[:80], "detail": reason}
     tell(webhook.owner_id, NoticeKind.WEBHOOK_DISABLED, key, facts=facts)
 
@@ -145,7 +145,7 @@ def give_up(webhook: Webhook) -> None:
 
 def forget_old() -> None:
     """Delete messages that are older than KEPT."""
-    WebhookDelivery.objects.filter(created_at__lt=timezone.now() - KEPT).delete()
+    WebhookDelivery.objects.filter(created_at__lt=clock.now() - KEPT).delete()
 
 
 def _begin(sender: MessageSender, delivery: WebhookDelivery) -> Future[SendOutcome] | None:
@@ -162,7 +162,7 @@ def _begin(sender: MessageSender, delivery: WebhookDelivery) -> Future[SendOutco
         failed: Future[SendOutcome] = Future()
         failed.set_result(SendOutcome(problem=str(error)))
         return failed
-    signed = signed_headers(all_secrets, delivery.message_id, int(timezone.now().timestamp()), delivery.body)
+    signed = signed_headers(all_secrets, delivery.message_id, int(clock.now().timestamp()), delivery.body)
     headers = {"content-type": "application/json", "user-agent": USER_AGENT, **signed}
     return sender.post(delivery.webhook.url, headers, delivery.body)
 
@@ -171,7 +171,7 @@ def _due() -> QuerySet[WebhookDelivery]:
     """Return the messages to be sent now; those of disabled users wait, and are deleted with age."""
     sent = Q(webhook__covers_all=False) | Q(webhook__owner__is_superuser=True)
     owners = {"webhook__is_enabled": True, "webhook__owner__is_active": True}
-    return WebhookDelivery.objects.filter(sent, due_at__lte=timezone.now(), **owners)
+    return WebhookDelivery.objects.filter(sent, due_at__lte=clock.now(), **owners)
 
 
 def _change(delivery: WebhookDelivery, **fields: object) -> None:

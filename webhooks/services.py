@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from django.conf import settings
 from django.db import models, transaction
-from django.utils import timezone
 from django.utils.translation import gettext as _
 
 from accounts import audit
 from accounts.models import User
+from resources import clock
 from translation.english import from_english
 from webhooks import deliveries, event_types
 from webhooks.destinations import InvalidUrlError, check_url, networks_of
@@ -93,7 +93,7 @@ def send_again(delivery: WebhookDelivery) -> None:
     """Send a message that was delivered or given up again, with the same id. Raises WebhookRejectedError."""
     _require_enabled(delivery.webhook)
     ended = WebhookDelivery.objects.filter(pk=delivery.pk).exclude(state=DeliveryState.PENDING)
-    again = {"state": DeliveryState.PENDING, "due_at": timezone.now(), "attempts": 0, "delivered_at": None}
+    again = {"state": DeliveryState.PENDING, "due_at": clock.now(), "attempts": 0, "delivered_at": None}
     if not ended.update(**again):
         raise WebhookRejectedError("", _("This message is being sent already."))
     delivery.refresh_from_db()

@@ -11,8 +11,8 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
-from django.utils import timezone
 
+from resources import clock
 from webhooks.models import Webhook
 from webhooks.signatures import new_secret
 
@@ -29,7 +29,7 @@ def set_new_secret(webhook: Webhook) -> str:
     secret = new_secret()
     if webhook.encrypted_secret:
         webhook.encrypted_old_secret = webhook.encrypted_secret
-        webhook.old_secret_until = timezone.now() + OLD_SECRET_KEPT
+        webhook.old_secret_until = clock.now() + OLD_SECRET_KEPT
     webhook.encrypted_secret = _cipher().encrypt(secret.encode())
     return secret
 
@@ -37,7 +37,7 @@ def set_new_secret(webhook: Webhook) -> str:
 def secrets_of(webhook: Webhook) -> list[str]:
     """Return the secrets with which messages are signed now, the newest first. Raises UnreadableSecretError."""
     stored = [webhook.encrypted_secret]
-    if webhook.old_secret_until is not None and webhook.old_secret_until > timezone.now():
+    if webhook.old_secret_until is not None and webhook.old_secret_until > clock.now():
         stored.append(webhook.encrypted_old_secret)
     try:
         return [_cipher().decrypt(bytes(each)).decode() for each in stored]

@@ -1,6 +1,7 @@
 """E-mail is sent once for each notification, whoever dies and whatever fails meanwhile."""
 
 import smtplib
+import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
@@ -15,6 +16,7 @@ from accounts.models import User
 from notifications import mail, services
 from notifications.kinds import NoticeKind, Ways
 from notifications.models import Notification
+from resources import clock
 from tests.factories import make_user
 
 FACTS = {"name": "mine", "reason": "HOST_LOST", "detail": ""}
@@ -46,6 +48,15 @@ def test_a_message_is_sent_once(user: User) -> None:
     told = Notification.objects.get()
     assert told.emailed_at is not None
     assert told.email_due_at is None
+
+
+@pytest.mark.django_db
+def test_a_message_is_due_by_the_shared_clock(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
+    read_at, right = time.monotonic(), timezone.now()
+    monkeypatch.setattr(clock.shared_clock, "_read", (right, read_at))
+    tell(user)
+    monkeypatch.setattr(timezone, "now", lambda: right - timedelta(hours=1))  # as on a machine that is behind
+    assert mail.deliver_due() == 1
 
 
 @pytest.mark.django_db

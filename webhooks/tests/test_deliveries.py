@@ -1,6 +1,7 @@
 """Messages are written with their event, sent until they are taken, and given up at last."""
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from notifications import services as notices
 from notifications.kinds import NoticeKind
 from notifications.models import Notification
 from notifications.texts import text_of
+from resources import clock
 from sessions.lifecycle import Reason, Status
 from sessions.models import SessionEvent
 from tests.factories import make_session, make_user, run_session
@@ -68,6 +70,15 @@ def test_each_change_of_status_is_a_message(sender: FakeSender) -> None:
     signed = signature(secret, headers["webhook-id"], int(headers["webhook-timestamp"]), body)
     assert (headers["webhook-signature"], headers["content-type"]) == (signed, "application/json")
     assert deliveries.deliver_due(sender) == 0
+
+
+def test_messages_are_due_by_the_shared_clock(sender: FakeSender, monkeypatch: pytest.MonkeyPatch) -> None:
+    webhook = make_webhook()
+    run_session(make_session(owner=webhook.owner))
+    read_at, right = time.monotonic(), timezone.now()
+    monkeypatch.setattr(clock.shared_clock, "_read", (right, read_at))
+    monkeypatch.setattr(timezone, "now", lambda: right - timedelta(hours=1))  # as on a machine that is behind
+    assert deliveries.deliver_due(sender) == 3
 
 
 def test_many_events_written_at_once_are_all_told() -> None:
