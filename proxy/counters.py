@@ -128,6 +128,7 @@ class SharedCounters:
         return claimed
 
     def _columns(self, key: str) -> tuple[int, int]:
-        """Return two columns, which strangers cannot predict; the same for every process."""
+        """Return two different columns, which strangers cannot predict; the same for every process."""
         digest = int.from_bytes(blake2b(key.encode(), digest_size=4, key=self._seed).digest())
-        return digest % COLUMNS, digest // COLUMNS
+        first, second = digest % COLUMNS, digest // COLUMNS
+        return first, second if second != first else (second + 1) % COLUMNS

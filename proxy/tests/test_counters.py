@@ -1,10 +1,13 @@
 """Counts over several processes: none is missed, and those of a process that was killed are forgotten."""
 
+import itertools
+import os
 from collections.abc import Callable
+from hashlib import blake2b
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 
-from proxy.counters import CounterMemory, LocalCounters, SharedCounters
+from proxy.counters import SEED_BYTES, CounterMemory, LocalCounters, SharedCounters
 
 KEY = "user 5"
 spawning = get_context("spawn")
@@ -49,8 +52,21 @@ def test_processes_see_each_others_connections_until_one_is_killed() -> None:
     one.kill()
     successor = Counting(memory)
     assert (successor("count"), two("count")) == (1, 1)
+    key = key_of_equal_hashes(memory)
+    two("add", key)
+    assert successor("count", key) == 1
     two.kill()
     successor.kill()
+
+
+def key_of_equal_hashes(memory: CounterMemory) -> str:
+    """Return a key whose two hashes are the same: one of 65,536."""
+    seed = os.pread(memory.descriptor, SEED_BYTES, 0)
+    for number in itertools.count():
+        digest = blake2b(f"user {number}".encode(), digest_size=4, key=seed).digest()
+        if digest[:2] == digest[2:]:
+            return f"user {number}"
+    raise AssertionError("unreachable")
 
 
 def test_what_is_removed_is_not_kept() -> None:
