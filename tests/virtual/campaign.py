@@ -63,7 +63,9 @@ def run(seeds: Iterable[int], *, max_told: int = MAX_TOLD, minutes: float = math
             )
             if verdict.problems and len(result.failing) < max_told:
                 found = shortest(story, lambda told: bool(problems(told)))
-                result.failing.append({"seed": seed, "story": str(found), "problems": problems(found)})
+                failing = {"seed": seed, "problems": verdict.problems}  # as it was told first
+                failing["shortest"] = {"story": str(found), "problems": problems(found)}
+                result.failing.append(failing)
                 sys.stderr.write(f"{json.dumps(result.failing[-1], indent=1)}\n")
         result.faults = world.faults
     return result
@@ -133,7 +135,9 @@ def _sum(parts: list[dict[str, Any]]) -> dict[str, Any]:
     faults: Counter[str] = Counter()
     for part in parts:
         faults.update(part["faults"])
-    failing = sorted((each for part in parts for each in part["failing"]), key=lambda each: len(each["story"]))
+    failing = sorted(
+        (each for part in parts for each in part["failing"]), key=lambda each: len(each["shortest"]["story"])
+    )
     figures: dict[str, Any] = {name: sum(part[name] for part in parts) for name in COUNTS}
     return figures | {"faults": dict(faults.most_common()), "failing": failing}
 
