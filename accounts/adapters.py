@@ -3,16 +3,13 @@
 import base64
 import logging
 import secrets
-from typing import Any, Final
+from typing import Any
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.core import context
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from allauth.socialaccount.models import SocialLogin
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 from django.contrib.auth import authenticate
 from django.db import transaction
@@ -21,13 +18,11 @@ from django.urls import reverse
 from django.utils.http import url_has_allowed_host_and_scheme
 from django.utils.translation import gettext_lazy as _
 
-from accounts import invitations, mail
+from accounts import factor_secrets, invitations, mail
 from accounts.language import language_of, set_language_cookie
 from accounts.models import ResourcePolicy, User
 
 logger = logging.getLogger(__name__)
-
-_PURPOSE: Final = b"second factors"
 
 
 class AccountAdapter(DefaultAccountAdapter):
@@ -105,13 +100,13 @@ class SecondFactorAdapter(DefaultMFAAdapter):
 
     def encrypt(self, text: str) -> str:
         """Return the secret as it is stored."""
-        return _cipher().encrypt(text.encode()).decode()
+        return factor_secrets.encrypted(text)
 
     def decrypt(self, encrypted_text: str) -> str:
         """Return a stored secret; a random one, which no code fits, where the key that it was stored with is gone."""
         try:
-            return _cipher().decrypt(encrypted_text.encode()).decode()
-        except InvalidToken:
+            return factor_secrets.decrypted(encrypted_text)
+        except factor_secrets.UnreadableFactorError:
             logger.warning("a second factor was stored under another SECRET_KEY; add that to SECRET_KEY_FALLBACKS")
             return base64.b32encode(secrets.token_bytes(20)).decode()
 
@@ -163,12 +158,3 @@ def _verified_email(sociallogin: SocialLogin) -> str:
     """Return the address that the provider says to have verified, else "". Some providers send "true" as text."""
     found = (each for each in sociallogin.email_addresses if str(each.verified).lower() == "true")
     return next((User.objects.normalize_email(each.email) for each in found), "")
-
-
-def _cipher() -> MultiFernet:
-    return MultiFernet([Fernet(_derived(secret)) for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)])
-
-
-def _derived(secret: str) -> bytes:
-    derived = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=_PURPOSE).derive(secret.encode())
-    return base64.urlsafe_b64encode(derived)

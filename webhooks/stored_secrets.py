@@ -11,6 +11,7 @@ from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
+from django.db import transaction
 
 from resources import clock
 from webhooks.models import Webhook
@@ -46,6 +47,28 @@ def secrets_of(webhook: Webhook) -> list[str]:
             "The secret was stored under another SECRET_KEY. Rotate it, or have the old key put into "
             "SECRET_KEY_FALLBACKS."
         ) from None
+
+
+@transaction.atomic
+def rekey() -> int:
+    """Encrypt every stored secret with the current SECRET_KEY and return of how many webhooks.
+
+    One that no key decrypts stays as it is: its owner rotates it.
+    """
+    count = 0
+    for webhook in Webhook.objects.select_for_update().order_by("pk"):
+        try:
+            webhook.encrypted_secret = _encrypted_again(bytes(webhook.encrypted_secret))
+            webhook.encrypted_old_secret = _encrypted_again(bytes(webhook.encrypted_old_secret))
+        except InvalidToken:
+            continue
+        webhook.save(update_fields=("encrypted_secret", "encrypted_old_secret"))
+        count += 1
+    return count
+
+
+def _encrypted_again(stored: bytes) -> bytes:
+    return _cipher().rotate(stored) if stored else b""
 
 
 def _cipher() -> MultiFernet:
