@@ -114,9 +114,12 @@ def _env_file() -> Finding:
     path = Path(settings.BASE_DIR) / ".env"
     if not path.exists():
         return Finding(Verdict.WARN, "no .env; the settings come from the environment alone", "`make setup` writes one")
-    mode = stat.S_IMODE(path.stat().st_mode)
-    if mode & 0o077:
-        return Finding(Verdict.WARN, f"{path} can be read by others", f"chmod 600 {path}")
+    status = path.stat()
+    mode = stat.S_IMODE(status.st_mode)
+    is_installed = status.st_uid == 0 and status.st_gid != 0  # root's, for the group of the platform's user alone
+    right = 0o640 if is_installed else 0o600
+    if mode & 0o077 & ~right:
+        return Finding(Verdict.WARN, f"{path} can be read by others", f"chmod {right:o} {path}")
     return Finding(Verdict.OK, str(path))
 
 

@@ -89,6 +89,28 @@ def test_doctor_names_missing_storage_and_kinds_of_quota(monkeypatch: pytest.Mon
     assert "user id 33" in doctor.CHECKS["storage"]().text
 
 
+@pytest.mark.parametrize(
+    ("group", "mode", "hint"),
+    [
+        (0, 0o600, ""),
+        (0, 0o640, "chmod 600"),
+        (1000, 0o640, ""),  # as docs/operations.md installs it: the platform's user reads it by its group
+        (1000, 0o644, "chmod 640"),
+        (1000, 0o660, "chmod 640"),
+    ],
+)
+def test_doctor_says_who_may_read_the_settings(
+    group: int, mode: int, hint: str, settings: Settings, tmp_path: Path
+) -> None:
+    settings.BASE_DIR = tmp_path
+    (path := tmp_path / ".env").touch()
+    os.chown(path, 0, group)
+    path.chmod(mode)
+    finding = doctor.CHECKS[".env"]()
+    assert finding.verdict is (Verdict.WARN if hint else Verdict.OK)
+    assert finding.hint == (f"{hint} {path}" if hint else "")
+
+
 @pytest.mark.parametrize("key", ["short", "x" * 60])
 def test_a_weak_secret_key_is_a_failure(key: str, settings: Settings) -> None:
     settings.SECRET_KEY = key
