@@ -63,12 +63,15 @@ def supervised_services() -> list[Service]:
     )
 
 
-def prepare_machine(progress: Progress, *, for_tests: bool) -> None:
-    """Have the Docker Engine and the programs that the platform, or its tests too, call; raise SetupError."""
+def prepare_machine(progress: Progress, *, for_tests: bool, runs_here: bool = True) -> None:
+    """Have the Docker Engine and the programs that the platform, or its tests too, call; raise SetupError.
+
+    `runs_here` is whether this very user will run the host worker.
+    """
     with progress.step("Docker Engine"):
         log = Path(settings.COMPUTE_VAR_DIR) / "dockerd.log"
         docker_engine.ensure(settings.COMPUTE_DOCKER_URL, log, progress.note)
-    helper.ensure(progress)
+    helper.ensure(progress, is_required=runs_here)
     with progress.step("Programs of the operating system"):
         if for_tests or system_packages.can_install():
             system_packages.ensure(system_packages.FOR_IMAGES, progress.note)

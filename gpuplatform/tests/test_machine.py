@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from pytest_django import Settings
 
-from gpuplatform.bootstrap import helper
+from gpuplatform.bootstrap import docker_engine, helper, installation
 from gpuplatform.bootstrap.progress import Progress, SetupError
 
 SCRIPT = Path(settings.BASE_DIR) / "gpuplatform" / "bootstrap" / "machine.sh"
@@ -105,6 +105,20 @@ def test_setup_stops_without_root_and_helper(
             helper.ensure(Progress(said))
         settings.COMPUTE_PRIVILEGED_HELPER = False
         helper.ensure(Progress(said))
+
+
+def test_setup_alone_only_warns_of_a_missing_helper(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1000)
+    monkeypatch.setattr(docker_engine, "ensure", lambda *arguments: None)
+    settings.COMPUTE_DOCKER_URL = f"unix://{tmp_path}/docker.sock"
+    with (tmp_path / "said").open("w+") as said:
+        with pytest.raises(SetupError, match="COMPUTE_PRIVILEGED_HELPER=false"):
+            installation.prepare_machine(Progress(said), for_tests=False)
+        installation.prepare_machine(Progress(said), for_tests=False, runs_here=False)
+        said.seek(0)
+        assert "WARNING: a host worker of this user lends whole GPUs only" in said.read()
 
 
 def test_root_needs_no_helper(tmp_path: Path) -> None:

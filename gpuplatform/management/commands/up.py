@@ -55,7 +55,7 @@ class Command(BaseCommand):
                 _require_free(
                     address.address_from(settings.COMPUTE_SSH_ADDRESS, address.SSH_SETTING), address.SSH_SETTING
                 )
-        installation.prepare_machine(progress, for_tests=False)
+        installation.prepare_machine(progress, for_tests=False, runs_here=not setup_only)
         with installation.own_services(progress, take_over=True):
             installation.fill(progress)
             if setup_only and not no_images:
