@@ -32,7 +32,7 @@ from gpuplatform_client.models import (
 )
 from gpuplatform_client.operations import FIRST, ApiOperation, ResultPage
 from gpuplatform_client.retries import RECONNECT_SECONDS, RETRY_SECONDS, retry_options, unreachable
-from gpuplatform_client.streams import StreamPosition, read_output, read_session
+from gpuplatform_client.streams import StreamPosition, check_stream, read_output, read_session
 from gpuplatform_client.transfers import PartialDownload, UploadState
 from gpuplatform_client.transport import REQUEST_SECONDS, api_url, request_headers
 
@@ -183,23 +183,25 @@ class AsyncClient:
     async def download(self, folder_id: str, path: str, target: Path) -> None:
         """Download a file of a folder; after a broken connection it goes on. `target` appears once it is whole."""
         with PartialDownload(target) as file:
-            await self._repeat(lambda: self._fetch(operations.download(folder_id, path, file.headers), file))
+            while not file.is_whole:
+                await self._repeat(lambda: self._fetch(operations.download(folder_id, path, file.headers), file))
 
     async def _append(self, upload: UploadState, file: BinaryIO) -> UploadState:
         at = await self._send(transfers.find_offset(upload))
-        return await self._send(transfers.append(at, file))
+        return at if at.offset > upload.offset else await self._send(transfers.append(at, file))
 
     async def _fetch(self, operation: ApiOperation[None], file: PartialDownload) -> None:
         async with aclosing(await self._open(operation)) as response:
-            file.begin(response)
-            async for piece in response.aiter_bytes():
-                file.write(piece)
+            with file.receiving(response):
+                async for piece in response.aiter_bytes():
+                    file.write(piece)
 
     async def _follow(self, path: str, read: Callable[[ServerSentEvent], list[Result]]) -> AsyncIterator[Result]:
         position = StreamPosition()
         while True:
             operation = operations.stream(path, position.headers)
             async with aclosing(await self._repeat(partial(self._open, operation))) as response:
+                check_stream(response)
                 try:
                     async for event in EventSource(response).aiter_sse():
                         is_last = position.advance(event)
@@ -223,14 +225,14 @@ class AsyncClient:
 
     async def _send(self, operation: ApiOperation[Result]) -> Result:
         response = await self._http.send(self._request(operation))
-        if response.is_error:
+        if not response.is_success:
             raise error_from(response)
-        return operation.read(response)
+        return operation.result(response)
 
     async def _open(self, operation: ApiOperation[None]) -> httpx.Response:
         """Return the response to an operation whose body has not been read."""
         response = await self._http.send(self._request(operation), stream=True)
-        if response.is_error:
+        if not response.is_success:
             async with aclosing(response):
                 await response.aread()
                 raise error_from(response)

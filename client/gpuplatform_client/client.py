@@ -32,7 +32,7 @@ from gpuplatform_client.models import (
 )
 from gpuplatform_client.operations import FIRST, ApiOperation, ResultPage
 from gpuplatform_client.retries import RECONNECT_SECONDS, RETRY_SECONDS, retry_options, unreachable
-from gpuplatform_client.streams import StreamPosition, read_output, read_session
+from gpuplatform_client.streams import StreamPosition, check_stream, read_output, read_session
 from gpuplatform_client.transfers import PartialDownload, UploadState
 from gpuplatform_client.transport import REQUEST_SECONDS, api_url, request_headers
 
@@ -183,15 +183,15 @@ class Client:
     def download(self, folder_id: str, path: str, target: Path) -> None:
         """Download a file of a folder; after a broken connection it goes on. `target` appears once it is whole."""
         with PartialDownload(target) as file:
-            self._repeat(lambda: self._fetch(operations.download(folder_id, path, file.headers), file))
+            while not file.is_whole:
+                self._repeat(lambda: self._fetch(operations.download(folder_id, path, file.headers), file))
 
     def _append(self, upload: UploadState, file: BinaryIO) -> UploadState:
         at = self._send(transfers.find_offset(upload))
-        return self._send(transfers.append(at, file))
+        return at if at.offset > upload.offset else self._send(transfers.append(at, file))
 
     def _fetch(self, operation: ApiOperation[None], file: PartialDownload) -> None:
-        with closing(self._open(operation)) as response:
-            file.begin(response)
+        with closing(self._open(operation)) as response, file.receiving(response):
             for piece in response.iter_bytes():
                 file.write(piece)
 
@@ -200,6 +200,7 @@ class Client:
         while True:
             operation = operations.stream(path, position.headers)
             with closing(self._repeat(partial(self._open, operation))) as response:
+                check_stream(response)
                 try:
                     for event in EventSource(response).iter_sse():
                         is_last = position.advance(event)
@@ -221,14 +222,14 @@ class Client:
 
     def _send(self, operation: ApiOperation[Result]) -> Result:
         response = self._http.send(self._request(operation))
-        if response.is_error:
+        if not response.is_success:
             raise error_from(response)
-        return operation.read(response)
+        return operation.result(response)
 
     def _open(self, operation: ApiOperation[None]) -> httpx.Response:
         """Return the response to an operation whose body has not been read."""
         response = self._http.send(self._request(operation), stream=True)
-        if response.is_error:
+        if not response.is_success:
             with closing(response):
                 response.read()
                 raise error_from(response)

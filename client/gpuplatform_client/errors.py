@@ -58,7 +58,9 @@ BY_STATUS: Mapping[int, type[ApiError]] = {
 
 
 def error_from(response: httpx.Response) -> ApiError:
-    """Return the error that a response with a status of 400 or above stands for; its body must have been read."""
+    """Return the error that a response without success stands for; its body must have been read."""
+    if response.has_redirect_location:
+        return ApiError(response.status_code, _redirect_text(response))
     try:
         body: Any = response.json()
     except ValueError:
@@ -72,6 +74,22 @@ def error_from(response: httpx.Response) -> ApiError:
     if isinstance(error, OverloadedError):
         error.retry_after = _seconds(response.headers.get("Retry-After"))
     return error
+
+
+def no_api(response: httpx.Response) -> str:
+    """Return the message for a successful response that is not of the platform's API."""
+    return f"{response.request.url.host} gave no response of the platform's API; is this its address?"
+
+
+def _redirect_text(response: httpx.Response) -> str:
+    """Return the message for a redirect: who followed it would send the token to wherever it leads."""
+    asked = response.request.url
+    try:
+        address = asked.join(response.headers["Location"])
+    except httpx.InvalidURL:
+        return f"{asked.host} redirects to an address that is none."
+    shown = address.copy_with(query=None, fragment=None)
+    return f"{asked.host} redirects to {shown}, which is not followed: give the platform's own address."
 
 
 def _seconds(text: str | None) -> float | None:

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import httpx
 
+from gpuplatform_client.errors import UnreachableServerError, no_api
 from gpuplatform_client.models import (
     AccountInfo,
     ApiModel,
@@ -60,6 +61,13 @@ class ApiOperation(Generic[Result]):
             "headers": dict(self.headers),
             **{name: value for name, value in given.items() if value is not None},
         }
+
+    def result(self, response: httpx.Response) -> Result:
+        """Return the result that a successful response has. Raises UnreachableServerError where it is not the API's."""
+        try:
+            return self.read(response)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise UnreachableServerError(no_api(response)) from error
 
     @property
     def is_repeatable(self) -> bool:

@@ -13,6 +13,7 @@ RECONNECT_SECONDS = 0.5  # before a stream that broke is opened again
 TRANSIENT_STATUSES = frozenset({423, 502, 504})  # the earlier request of an upload is not over yet; a proxy's errors
 KEY_IN_USE = "idempotency_key_in_use"  # the earlier request of a launch is not over yet
 MAX_WAIT_SECONDS = 10.0
+HOPELESS = (httpx.UnsupportedProtocol, httpx.LocalProtocolError)  # the request cannot be sent as it is
 _exponential = wait_random_exponential(multiplier=0.2, max=MAX_WAIT_SECONDS)
 
 
@@ -20,7 +21,7 @@ def is_transient(error: BaseException) -> bool:
     """Return whether the same request may succeed later."""
     if isinstance(error, ApiError):
         return isinstance(error, OverloadedError) or error.status in TRANSIENT_STATUSES or error.code == KEY_IN_USE
-    return isinstance(error, httpx.TransportError)
+    return isinstance(error, httpx.TransportError) and not isinstance(error, HOPELESS)
 
 
 def wait_seconds(state: RetryCallState) -> float:
@@ -32,15 +33,20 @@ def wait_seconds(state: RetryCallState) -> float:
 
 
 class StopAfterSeconds(stop_base):
-    """Give up where the next attempt would begin later than this many seconds after the first."""
+    """Give up where the next attempt would begin later than this many seconds after the first has failed.
+
+    Its own length does not count: pieces of files take long on slow networks. For one call, as it remembers that.
+    """
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        self._failed_at: float | None = None
 
     def __call__(self, retry_state: RetryCallState) -> bool:
         """Return whether to give up."""
-        elapsed = retry_state.seconds_since_start or 0.0
-        return elapsed + retry_state.upcoming_sleep > self._seconds
+        now = retry_state.outcome_timestamp or 0.0
+        self._failed_at = now if self._failed_at is None else self._failed_at
+        return now - self._failed_at + retry_state.upcoming_sleep > self._seconds
 
 
 def retry_options(seconds: float) -> dict[str, Any]:

@@ -6,8 +6,10 @@ repeated.
 
 import json
 
+import httpx
 from httpx_sse import ServerSentEvent
 
+from gpuplatform_client.errors import UnreachableServerError, no_api
 from gpuplatform_client.models import ComputeSession
 
 END = "end"  # the event after which nothing follows
@@ -29,6 +31,12 @@ class StreamPosition:
         """Go on behind the event; return whether it is the last one."""
         self._last_id = event.id or self._last_id
         return event.event == END
+
+
+def check_stream(response: httpx.Response) -> None:
+    """Raise UnreachableServerError unless the response is a stream: what is something else would be asked for ever."""
+    if not response.headers.get("Content-Type", "").startswith("text/event-stream"):
+        raise UnreachableServerError(no_api(response))
 
 
 def read_output(event: ServerSentEvent) -> list[str]:

@@ -2,6 +2,8 @@
 
 import base64
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +11,7 @@ from typing import BinaryIO, Self
 
 import httpx
 
+from gpuplatform_client.errors import ClientError
 from gpuplatform_client.operations import ApiOperation
 
 PIECE_BYTES = 16 * 2**20  # in memory while it is sent
@@ -46,12 +49,13 @@ def find_offset(upload: UploadState) -> ApiOperation[UploadState]:
 
 
 def append(upload: UploadState, file: BinaryIO) -> ApiOperation[UploadState]:
-    """Return the request that sends the next piece."""
+    """Return the request that sends the next piece. Raises ClientError where the file has become shorter meanwhile."""
     file.seek(upload.offset)
+    piece = file.read(min(PIECE_BYTES, upload.length - upload.offset))  # of one that grows, what was announced
+    if not piece:
+        raise ClientError("The file has become shorter while it was uploaded.")
     headers = TUS | {"Upload-Offset": str(upload.offset), "Content-Type": "application/offset+octet-stream"}
-    return ApiOperation(
-        "PATCH", upload.path, lambda response: _at(upload, response), headers=headers, content=file.read(PIECE_BYTES)
-    )
+    return ApiOperation("PATCH", upload.path, lambda response: _at(upload, response), headers=headers, content=piece)
 
 
 class PartialDownload:
@@ -61,6 +65,8 @@ class PartialDownload:
         self._target = target
         self._part = target.with_name(f".{target.name}.part")
         self._etag = ""
+        self._reached = 0  # bytes, at most, that have been there
+        self.is_whole = False
 
     def __enter__(self) -> Self:
         self._file = self._part.open("wb")
@@ -83,6 +89,18 @@ class PartialDownload:
             return plain
         return plain | {"Range": f"bytes={self._file.tell()}-", "If-Range": self._etag}
 
+    @contextmanager
+    def receiving(self, response: httpx.Response) -> Iterator[None]:
+        """Take the body in the block. A connection that breaks there is no error where it has brought the file on."""
+        self.begin(response)
+        before = self._reached
+        try:
+            yield
+            self.is_whole = True
+        except httpx.TransportError:
+            if self._reached <= before:
+                raise
+
     def begin(self, response: httpx.Response) -> None:
         """Go on with a part of the file, or begin anew with all of it."""
         self._etag = response.headers.get("ETag", "")
@@ -93,6 +111,7 @@ class PartialDownload:
     def write(self, piece: bytes) -> None:
         """Append a piece."""
         self._file.write(piece)
+        self._reached = max(self._reached, self._file.tell())
 
 
 def _at(upload: UploadState, response: httpx.Response) -> UploadState:

@@ -2,6 +2,8 @@
 
 from importlib.metadata import PackageNotFoundError, version
 
+from gpuplatform_client.errors import ClientError
+
 REQUEST_SECONDS = 30.0
 
 
@@ -11,7 +13,10 @@ def api_url(url: str) -> str:
 
 
 def request_headers(token: str) -> dict[str, str]:
-    """Return the headers of all requests."""
+    """Return the headers of all requests. Raises ClientError for what is no token, without saying what it is."""
+    token = token.strip()  # as of a file, which ends with a newline
+    if not (token.isascii() and token.isprintable()):
+        raise ClientError("The token has characters that no token has.")
     headers = {"User-Agent": f"gpuplatform-client/{_version()}", "Accept": "application/json"}
     return headers | ({"Authorization": f"Token {token}"} if token else {})
 
