@@ -35,23 +35,27 @@ class RemoteCommand:
     async def run(self, command: str, given: AsyncIterator[bytes]) -> int:
         """Run a line of the shell with this input and return its exit code.
 
-        Raises ApiError, UnreachableServerError, and CommandBrokenError.
+        Raises ApiError, UnreachableServerError, and CommandBrokenError, and what `write` raises.
         """
-        try:
-            async with connect(self._address, additional_headers=self._headers, max_size=None) as socket:
+        async with await self._connected() as socket:
+            with suppress(ConnectionClosed):  # which says why there is no such command
                 await socket.send(json.dumps({"command": command}))
-                sending = asyncio.create_task(self._send(socket, given))
-                try:
-                    code = await self._receive(socket)
-                finally:
-                    sending.cancel()
+            sending = asyncio.create_task(self._send(socket, given))
+            try:
+                code = await self._receive(socket)
+            finally:
+                sending.cancel()
+        if code is None:
+            raise CommandBrokenError(socket.close_reason or "The connection broke, and the command ended with it.")
+        return code
+
+    async def _connected(self) -> ClientConnection:
+        try:
+            return await connect(self._address, additional_headers=self._headers, max_size=None)
         except InvalidStatus as error:
             raise refusal(error) from error
         except (OSError, InvalidHandshake, TimeoutError) as error:
             raise UnreachableServerError(f"The session cannot be reached: {error}") from error
-        if code is None:
-            raise CommandBrokenError(socket.close_reason or "The connection broke, and the command ended with it.")
-        return code
 
     async def _receive(self, socket: ClientConnection) -> int | None:
         """Write what comes until the exit code; None if the connection ends before."""

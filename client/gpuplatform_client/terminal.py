@@ -11,6 +11,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 
 from gpuplatform_client.errors import BY_STATUS, ApiError, UnreachableServerError
+from gpuplatform_client.retries import is_transient
 from gpuplatform_client.transport import request_headers
 
 SHELL_EXITED: Final = 1000  # close codes of the platform
@@ -62,7 +63,10 @@ class RemoteTerminal:
                     if (end := await self._serve(socket)) is not None:
                         return end
             except InvalidStatus as error:
-                raise refusal(error) from error
+                refused = refusal(error)
+                if not is_transient(refused):
+                    raise refused from error
+                problem = str(refused)
             except (OSError, InvalidHandshake, TimeoutError) as error:
                 problem = str(error)
             if self._is_left:

@@ -42,12 +42,22 @@ def reporting(status: int = FAILED) -> Callable[[Callable[Parameters, Result]], 
             try:
                 return command(*args, **kwargs)
             except ClientError as error:
-                messages.print(f"[red]Error:[/] {_text(error)}", highlight=False)
+                show(error)
+                raise typer.Exit(status) from error
+            except OSError as error:
+                if isinstance(error, BrokenPipeError):  # who reads the output has left, which needs no message
+                    raise
+                show(ClientError(f"{error.filename}: {error.strerror}" if error.filename else str(error)))
                 raise typer.Exit(status) from error
 
         return reported
 
     return decorate
+
+
+def show(error: ClientError) -> None:
+    """Print an error for a person."""
+    messages.print(f"[red]Error:[/] {_text(error)}", highlight=False)
 
 
 def _text(error: ClientError) -> str:

@@ -6,6 +6,7 @@ import shlex
 import sys
 import threading
 from collections.abc import AsyncIterator
+from concurrent.futures import CancelledError
 from typing import Annotated, Final
 
 import typer
@@ -46,12 +47,25 @@ async def _input() -> AsyncIterator[bytes]:
     def read() -> None:
         data = b"-"
         while data:
-            data = os.read(sys.stdin.fileno(), READ_BYTES)
-            asyncio.run_coroutine_threadsafe(pieces.put(data), loop).result()
+            data = _read()
+            taken = pieces.put(data)
+            try:
+                asyncio.run_coroutine_threadsafe(taken, loop).result()
+            except (CancelledError, RuntimeError):  # the command has ended, and with it the loop
+                taken.close()
+                return
 
     threading.Thread(target=read, daemon=True).start()
     while data := await pieces.get():
         yield data
+
+
+def _read() -> bytes:
+    """Return input, which has ended where there is none to read."""
+    try:
+        return os.read(sys.stdin.fileno(), READ_BYTES) if sys.stdin else b""
+    except OSError:
+        return b""
 
 
 def _write(data: bytes, is_error: bool) -> None:

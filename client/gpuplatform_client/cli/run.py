@@ -8,13 +8,15 @@ from typing import Annotated, Final
 import typer
 
 from gpuplatform_client.cli.amounts import clock_text
-from gpuplatform_client.cli.connection import connected, messages, output, reporting
+from gpuplatform_client.cli.connection import connected, messages, output, reporting, show
 from gpuplatform_client.client import Client
+from gpuplatform_client.errors import ClientError
 from gpuplatform_client.lookups import choose_image
 from gpuplatform_client.models import ComputeSession, LaunchSpec, MountSpec
 
 NOT_STARTED: Final = 125  # as `docker run` exits when no container was started
 INTERRUPTED: Final = 130
+LOST: Final = 255  # as ssh exits where the connection breaks
 OUTAGE_SECONDS: Final = 600.0  # of the connection, after which it is given up; the session goes on
 DEFAULT_CPU: Final = 1
 DEFAULT_MEMORY: Final = 2 * 2**30
@@ -74,11 +76,21 @@ def _carry_out(spec: LaunchSpec, *, is_detached: bool, is_dry: bool) -> int:
             return 0
         messages.print(f"Session {session.name} ({session.id}) in {session.resource_group}", highlight=False)
         try:
-            return _follow(client, session)
-        except KeyboardInterrupt:
-            client.terminate(session.id)
-            messages.print("Interrupted: the session is being ended.")
-            return INTERRUPTED
+            return _follow_or_end(client, session)
+        except ClientError as error:
+            show(error)
+            messages.print(f"The session may go on: see `gpuplatform ls`, or `gpuplatform logs -f {session.id}`.")
+            return LOST
+
+
+def _follow_or_end(client: Client, session: ComputeSession) -> int:
+    """Follow the session, and end it at an interrupt; return the exit code."""
+    try:
+        return _follow(client, session)
+    except KeyboardInterrupt:
+        client.terminate(session.id)
+        messages.print("Interrupted: the session is being ended.")
+        return INTERRUPTED
 
 
 def _completed(client: Client, spec: LaunchSpec) -> LaunchSpec:

@@ -22,7 +22,7 @@ def list_sessions(
 ) -> None:
     """List sessions, newest first."""
     with connected() as client:
-        found = [session for session in client.sessions() if everything or not session.is_final]
+        found = list(client.sessions() if everything else client.sessions(tab="running"))
     if as_json:
         for session in found:
             output.out(session.model_dump_json(), highlight=False)

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.http11 import Request, Response
 
 from gpuplatform_client import terminal
-from gpuplatform_client.errors import UnreachableServerError
+from gpuplatform_client.errors import SignInRequiredError, UnreachableServerError
 from gpuplatform_client.terminal import RemoteTerminal, TerminalEnd
 
 pytestmark = pytest.mark.loopback
@@ -19,9 +20,15 @@ def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(terminal, "PAUSE_SECONDS", 0.0)
 
 
-def attached(closes: Sequence[tuple[bytes, int]]) -> tuple[TerminalEnd, bytes, int]:
-    """Attach to a server that sends a text and closes, once for each connection; return end, output and the rest."""
-    left, output = list(closes), bytearray()
+def attached(closes: Sequence[tuple[bytes, int]], refusals: Sequence[int] = ()) -> tuple[TerminalEnd, bytes, int]:
+    """Attach to a server that sends a text and closes, once for each connection; return end, output and the rest.
+
+    The first handshakes are refused with the statuses `refusals`.
+    """
+    left, output, refusing = list(closes), bytearray(), list(refusals)
+
+    def refuse(socket: ServerConnection, request: Request) -> Response | None:
+        return socket.respond(refusing.pop(0), "") if refusing else None
 
     async def connection(socket: ServerConnection) -> None:
         text, code = left.pop(0)
@@ -30,7 +37,7 @@ def attached(closes: Sequence[tuple[bytes, int]]) -> tuple[TerminalEnd, bytes, i
         await socket.close(code)
 
     async def attach() -> TerminalEnd:
-        async with serve(connection, "127.0.0.1", 0) as server:
+        async with serve(connection, "127.0.0.1", 0, process_request=refuse) as server:
             port = server.sockets[0].getsockname()[1]
             url = f"http://127.0.0.1:{port}"
             return await RemoteTerminal(url, "token", "a" * 16, output.extend, (80, 24)).run()
@@ -47,3 +54,10 @@ def test_a_host_that_gives_no_output_is_given_up(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(terminal, "RECONNECT_SECONDS", -1.0)
     with pytest.raises(UnreachableServerError, match="does not respond"):
         attached([(b"", HOST_RESTARTS), (b"late", 1000)])
+
+
+def test_what_a_proxy_refuses_meanwhile_is_asked_again() -> None:
+    end, output, left = attached([(b"back", SESSION_GONE)], refusals=[502, 503])
+    assert (end.code, output, left) == (SESSION_GONE, b"back", 0)
+    with pytest.raises(SignInRequiredError):
+        attached([(b"late", 1000)], refusals=[401])
