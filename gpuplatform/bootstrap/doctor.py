@@ -56,8 +56,10 @@ UNWALLED: Final = (
 def examine() -> list[tuple[str, Finding]]:
     """Run every check, in an order in which the first failure explains those that follow; never raises."""
     asks_in_vain = BY_DATABASE if _database_problem() else frozenset()
-    unknown = Finding(Verdict.WARN, "unknown, since the database does not answer")
-    return [(name, unknown if name in asks_in_vain else _guarded(check)) for name, check in CHECKS.items()]
+    found = dict.fromkeys(asks_in_vain, Finding(Verdict.WARN, "unknown, since the database does not answer"))
+    if settings.COMPUTE_HOST_KEY:
+        found |= dict.fromkeys(ELSEWHERE, Finding(Verdict.OK, "not on this host, which has joined; ask the web server"))
+    return [(name, found.get(name) or _guarded(check)) for name, check in CHECKS.items()]
 
 
 def _guarded(check: Callable[[], Finding]) -> Finding:
@@ -138,6 +140,8 @@ def _database() -> Finding:
         return Finding(Verdict.FAIL, f"{kind} does not answer: {problem}", "check DATABASE_URL in .env")
     if problem:
         return Finding(Verdict.WARN, "embedded PostgreSQL is not running", _restart_advice("postgres/log"))
+    if settings.COMPUTE_HOST_KEY:  # a host that has joined may not read which migrations are applied
+        return Finding(Verdict.OK, f"{kind}{_primary_database()}, with this host's own role")
     executor = MigrationExecutor(connection)
     waiting = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if waiting:
@@ -254,9 +258,11 @@ def _figures() -> Finding:
 
 def _images() -> Finding:
     references = list(Image.objects.filter(is_enabled=True, owner=None).values_list("reference", flat=True))
+    has_joined = bool(settings.COMPUTE_HOST_KEY)  # such a host builds for itself, and knows of no other builds
+    command = "`manage.py build_images`" if has_joined else "`make images`"
     if not references:
-        return Finding(Verdict.WARN, "none is registered", "`make images` builds them")
-    statuses = builds.statuses()
+        return Finding(Verdict.WARN, "none is registered", "`make images` on the web server builds them")
+    statuses = [] if has_joined else builds.statuses()
     if failed := [str(status.image) for status in statuses if not status.is_active]:
         hint = "see why in the administration under Images, and build them again there"
         return Finding(Verdict.WARN, f"could not be built: {', '.join(failed)}", hint)
@@ -266,7 +272,7 @@ def _images() -> Finding:
         tags = {tag for image in client.images() for tag in image.get("RepoTags") or []}
     there = sum(reference in tags for reference in references)
     text = f"{there} of {len(references)} are on this host; the others are pulled when first used"
-    return Finding(Verdict.OK if there else Verdict.WARN, text, "" if there else "`make images` builds them")
+    return Finding(Verdict.OK if there else Verdict.WARN, text, "" if there else f"{command} builds them")
 
 
 def _storage() -> Finding:
@@ -329,4 +335,5 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "storage": _storage,
     "clock": _clock,
 }
+ELSEWHERE: Final = frozenset({"web", "scheduler", "SSH"})  # processes of the web server
 BY_DATABASE: Final = frozenset({"images", "hosts", "neighbours", "storage", "clock"})
