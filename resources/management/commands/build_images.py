@@ -16,8 +16,10 @@ from docker.errors import DockerException
 from resources.discovery import has_nvidia_gpu
 from resources.images import builds, catalog
 from resources.images.base import Report
+from resources.images.builder import Builder, BuildOutcome
 from resources.images.catalog import Entry
 from resources.images.provision import Provision
+from resources.models import Image
 
 POLL_SECONDS: Final = 1.0
 
@@ -26,7 +28,10 @@ class Command(BaseCommand):
     """Builds one image after the other; a failure leaves the others alone and ends the command with status 1."""
 
     requires_system_checks = ()  # they take longer than a run that finds everything in place
-    help = "Build the session images of images/catalog.toml that are missing or outdated, and register all of them."
+    help = (
+        "Build the session images of images/catalog.toml that are missing or outdated, and register all of them. On a "
+        "host that has joined: build for this host what is enabled."
+    )
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         """Declare the options."""
@@ -61,9 +66,13 @@ class Command(BaseCommand):
             entries = catalog.select(catalog.load(folder / "catalog.toml", gpu=has_gpu), only)
             with closing(DockerClient(base_url=settings.COMPUTE_DOCKER_URL)) as engine:
                 engine.ping()
-                with self._lock(report):
-                    provision = Provision(engine, folder, os.environ, force=force, report=report)
-                    failed = _provide(provision, entries, with_disabled=bool(only))
+                if settings.COMPUTE_HOST_KEY:  # a host that has joined, which may register nothing
+                    builder = Builder(engine, folder, os.environ, force=force, report=report)
+                    failed = build_for_host(builder, entries, with_disabled=bool(only), report=report)
+                else:
+                    with self._lock(report):
+                        provision = Provision(engine, folder, os.environ, force=force, report=report)
+                        failed = _provide(provision, entries, with_disabled=bool(only))
         except (catalog.CatalogError, OSError) as error:
             raise CommandError(str(error)) from None
         except DockerException as error:
@@ -93,6 +102,23 @@ class Command(BaseCommand):
             self.stdout.flush()
 
         return report
+
+
+def build_for_host(builder: Builder, entries: Sequence[Entry], *, with_disabled: bool, report: Report) -> list[str]:
+    """Build what is enabled, or named, on a host that has joined; its worker tells what the engine has.
+
+    Return the labels of the entries that failed.
+    """
+    offered = set(Image.objects.filter(is_enabled=True, owner=None).values_list("environment", "version"))
+    failed = []
+    for entry, recipe in catalog.build_order(entries):
+        if with_disabled or (entry.environment, entry.version) in offered:
+            result = builder.build(entry, recipe)
+            problem = f"\n{result.problem}" if result.problem else ""
+            report(f"{entry.label}: {result.outcome}, {result.seconds:.1f} s{problem}")
+            if result.outcome is BuildOutcome.FAILED:
+                failed.append(entry.label)
+    return failed
 
 
 def _provide(provision: Provision, entries: Sequence[Entry], *, with_disabled: bool) -> list[str]:
