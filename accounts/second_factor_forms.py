@@ -28,7 +28,13 @@ class _LockedOut(code_forms.BaseAuthenticateForm):
         """Return the code; raise ValidationError if it is wrong, or the account locked."""
         if not second_factors.may_try(context.request, self.user):
             raise get_adapter().validation_error("incorrect_code")
-        return str(super().clean_code())
+        code = self.cleaned_data["code"]
+        if second_factors.was_used(self.user, code):
+            second_factors.count_failure(context.request, self.user)
+            raise get_adapter().validation_error("incorrect_code")
+        super().clean_code()
+        second_factors.note_use(self.user, code)
+        return str(code)
 
     def _emit_authentication_failed(self, authenticator: Authenticator) -> None:
         second_factors.count_failure(context.request, self.user)

@@ -4,10 +4,12 @@ import logging
 from typing import Any, Final
 
 from allauth.core import context, ratelimit
+from allauth.mfa import app_settings
 from allauth.mfa.models import Authenticator
 from allauth.mfa.signals import authenticator_used
 from axes.handlers.proxy import AxesProxyHandler
 from django.contrib.auth.signals import user_login_failed
+from django.core.cache import cache
 from django.dispatch import receiver
 from django.http import HttpRequest
 
@@ -17,6 +19,7 @@ from accounts.models import User
 logger = logging.getLogger(__name__)
 
 PRIMARY: Final = (Authenticator.Type.TOTP, Authenticator.Type.WEBAUTHN)  # recovery codes stand in for these
+CODE_SECONDS: Final = app_settings.TOTP_PERIOD * (2 * app_settings.TOTP_TOLERANCE + 1)  # that a code of an app is right
 NEEDS_PASSWORD: Final = "needs_password"  # noqa: S105  # a flag in a passkey's data
 
 
@@ -43,13 +46,33 @@ def is_right(request: HttpRequest, user: User, code: str) -> bool:
     """Return whether `code` is one of the user's app or a recovery code, which it uses up; a wrong one is counted."""
     if not ratelimit.consume(context.request, action="login_failed", key=f"mfa-auth-user-{user.pk}"):
         return False
-    for factor in Authenticator.objects.filter(user=user).exclude(type=Authenticator.Type.WEBAUTHN):
+    factors = Authenticator.objects.filter(user=user).exclude(type=Authenticator.Type.WEBAUTHN)
+    for factor in () if was_used(user, code) else factors:
         if factor.wrap().validate_code(code):
+            note_use(user, code)
             factor.record_usage()
             ratelimit.clear(context.request, action="login_failed", key=f"mfa-auth-user-{user.pk}")
             return True
     count_failure(request, user)
     return False
+
+
+def was_used(user: User, code: str) -> bool:
+    """Return whether the user has used this code of an app already.
+
+    django-allauth lets each be used once in a period, which with a tolerance is less than the code is right for.
+    """
+    return cache.get(_key_of(user, code)) is not None
+
+
+def note_use(user: User, code: str) -> None:
+    """Note that a right code was used; of those who use it at the same moment, django-allauth has let in one."""
+    cache.set(_key_of(user, code), 1, timeout=CODE_SECONDS)
+
+
+def _key_of(user: User, code: str) -> str:
+    digits = "".join(each for each in code if each in "0123456789")  # others are ignored in a code
+    return f"second-factor-used:{user.pk}:{digits[:16]}"
 
 
 def needs_password(passkey: Authenticator) -> bool:

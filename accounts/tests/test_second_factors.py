@@ -135,6 +135,18 @@ class TestApp:
             assert is_signed_in(first)
             assert not is_signed_in(second)
 
+    def test_a_used_code_stays_used_while_it_is_right(self, user: User, secret: str) -> None:
+        code = code_of(secret, 1)  # right for a minute at least
+        mark = TOTP(Authenticator.objects.get(type="totp"))._get_used_cache_key(code)
+        first, second = with_password(user), with_password(user)
+        first.post(ENTER, {"code": code})
+        assert is_signed_in(first)
+        assert cache.delete(mark)  # as after 30 seconds
+        second.post(ENTER, {"code": f"{code[:3]} {code[3:]}"})
+        assert not is_signed_in(second)
+        assert token(user, code=code)[0] == 400
+        assert token(user, code=code_of(secret))[0] == 200
+
     def test_its_secret_is_stored_encrypted(self, user: User, secret: str, settings: Settings) -> None:
         stored = json.dumps(list(Authenticator.objects.values_list("data", flat=True)))
         assert secret not in stored
