@@ -86,7 +86,11 @@ def delete(webhook: Webhook) -> None:
 def send_test(webhook: Webhook) -> WebhookDelivery:
     """Write a message of the type webhook.test and return it. Raises WebhookRejectedError."""
     _require_enabled(webhook)
-    return WebhookDelivery.objects.create(webhook=webhook, message_id=f"msg_{uuid.uuid4().hex}", type=event_types.TEST)
+    now = clock.now()
+    message_id = f"msg_{uuid.uuid4().hex}"
+    return WebhookDelivery.objects.create(
+        webhook=webhook, message_id=message_id, type=event_types.TEST, created_at=now, due_at=now
+    )
 
 
 def send_again(delivery: WebhookDelivery) -> None:

@@ -81,6 +81,14 @@ def test_messages_are_due_by_the_shared_clock(sender: FakeSender, monkeypatch: p
     assert deliveries.deliver_due(sender) == 3
 
 
+def test_a_test_is_due_at_once_by_the_shared_clock(sender: FakeSender, monkeypatch: pytest.MonkeyPatch) -> None:
+    webhook = make_webhook()
+    right = timezone.now() - timedelta(hours=1)  # as on a web server whose clock is ahead
+    monkeypatch.setattr(clock.shared_clock, "_read", (right, time.monotonic()))
+    services.send_test(webhook)
+    assert deliveries.deliver_due(sender) == 1
+
+
 def test_many_events_written_at_once_are_all_told() -> None:
     webhook = make_webhook()
     sessions = [make_session(owner=webhook.owner) for _ in range(3)]
