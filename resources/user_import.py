@@ -142,7 +142,8 @@ class _RowReader:
         for name in ("first_name", "last_name"):
             self._set(row, name, values.get(name, ""))
         if weight := values.get("share_weight", ""):
-            self._set(row, "share_weight", int(weight) if weight.isascii() and weight.isdigit() else weight)
+            is_number = weight.isascii() and weight.isdigit() and len(weight) < 10
+            self._set(row, "share_weight", int(weight) if is_number else weight)
         self._set_policy(row, values.get("policy", ""))
         self._join(row, values.get("projects", ""))
         self._grant(row, values.get("resource_groups", ""))
@@ -165,14 +166,14 @@ class _RowReader:
     def _join(self, row: ImportRow, cell: str) -> None:
         held = set() if row.is_new else {each.project_id for each in row.user.memberships.all()}
         found = [self._find(row, "projects", self._projects, name) for name in _names(cell)]
-        row.projects = [each for each in found if each and each.pk not in held]
+        row.projects = [each for each in dict.fromkeys(found) if each and each.pk not in held]
         if row.projects:
             row.changes["projects"] = (None, audit.as_text("projects", row.projects))
 
     def _grant(self, row: ImportRow, cell: str) -> None:
         held = set() if row.is_new else {each.pk for each in row.user.resource_groups.all()}
         found = [self._find(row, "resource_groups", self._groups, name) for name in _names(cell)]
-        row.groups = [each for each in found if each and each.pk not in held]
+        row.groups = [each for each in dict.fromkeys(found) if each and each.pk not in held]
         if row.groups:
             row.changes["resource_groups"] = (None, audit.as_text("resource_groups", row.groups))
 

@@ -91,6 +91,7 @@ def test_imported_members_need_a_demanded_second_factor(known: User, root: User)
         ("bo@example.org,,nobody,,,", "policy"),
         ("bo@example.org,,,0,,", "share_weight"),
         ("bo@example.org,,,heavy,,", "share_weight"),
+        (f"bo@example.org,,,{'9' * 5000},,", "share_weight"),
         ("bo@example.org,,,,vision|none,", "projects"),
         ("bo@example.org,,,,,none", "resource_groups"),
         (f"bo@example.org,{'x' * 151},,,,", "first_name"),
@@ -120,6 +121,11 @@ def test_one_bad_row_imports_nothing(known: User, root: User, row: str, column: 
 def test_files_that_are_no_table_are_refused(text: str, problem: str) -> None:
     with pytest.raises(UserImportError, match=problem):
         user_import.plan(text)
+
+
+def test_a_name_twice_in_a_cell_counts_once(known: User, root: User) -> None:
+    user_import.carry_out("email,projects,resource_groups\nbo@example.org,vision|Vision,lab|LAB\n", actor=root)
+    assert [each.project.name for each in Membership.objects.filter(user__email="bo@example.org")] == ["vision"]
 
 
 def test_an_outdated_plan_is_not_carried_out(known: User, root: User) -> None:
