@@ -64,13 +64,16 @@ def deliver_due(send_with: Callable[[], AbstractContextManager[MessageSender]] |
 def claim(limit: int, busy: set[int]) -> list[WebhookDelivery]:
     """Return messages that are due, which nobody else gets for a while, at most MAX_PER_WEBHOOK of each webhook.
 
-    Those of webhooks in `busy` are left for later.
+    Those of webhooks in `busy` are left for later. Owners take turns: many receivers of one that do not respond delay
+    the messages of others by an attempt, and not by all that wait.
     """
     now = clock.now()
     place = Window(RowNumber(), partition_by=F("webhook"), order_by=("due_at", "id"))
-    chosen = _due().exclude(webhook__in=busy).annotate(place=place).filter(place__lte=MAX_PER_WEBHOOK)
+    turn = Window(RowNumber(), partition_by=F("webhook__owner"), order_by=("due_at", "id"))
+    waiting = _due().exclude(webhook__in=busy).annotate(place=place, turn=turn)
+    chosen = waiting.filter(place__lte=MAX_PER_WEBHOOK).order_by("turn", "due_at", "id")
     with transaction.atomic():
-        found = WebhookDelivery.objects.filter(pk__in=chosen.order_by("due_at", "id").values("pk")[:limit])
+        found = WebhookDelivery.objects.filter(pk__in=chosen.values("pk")[:limit])
         # The time is asked again, as another process may have claimed a row while this one waited for it.
         claimed = list(
             found.filter(due_at__lte=now)

@@ -236,6 +236,17 @@ def test_a_busy_webhook_delays_no_other() -> None:
     assert deliveries.claim(10, {slow.pk}) == []
 
 
+def test_many_messages_of_one_owner_delay_no_other() -> None:
+    owner = make_user()
+    for _ in range(3):
+        webhook = make_webhook(owner)
+        for _ in range(deliveries.MAX_PER_WEBHOOK):
+            services.send_test(webhook)
+    last = services.send_test(make_webhook())
+    claimed = deliveries.claim(4, set())
+    assert (len(claimed), last in claimed) == (4, True)
+
+
 def test_a_message_is_sent_again_with_its_id(sender: FakeSender) -> None:
     webhook = make_webhook()
     sent = services.send_test(webhook)
