@@ -58,7 +58,7 @@ messages: $(DEV) .env ## Bring the catalogues of texts in locale/ to the sources
 	@$(MANAGE) messages
 
 doctor: ## Say what is missing or broken on this machine
-	@test -x $(PYTHON) || { echo "FAIL  .venv: missing; run 'make setup'"; exit 1; } && $(MANAGE) doctor
+	@test -x $(PYTHON) || { echo "FAIL  .venv: missing; run 'make ready'"; exit 1; } && $(MANAGE) doctor
 
 images: $(RUNTIME) $(NODE) .env ## Build the session images that are missing or outdated
 	@$(MANAGE) with_services build_images

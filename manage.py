@@ -10,7 +10,7 @@ from pathlib import Path
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management import execute_from_command_line
 
-HINT = "See .env and docs/settings.md; `make setup` writes a new .env."
+HINT = "See .env and docs/settings.md; `make ready` writes a new .env."
 
 
 def read_settings() -> None:

@@ -91,7 +91,7 @@ def _one_line(error: Exception) -> str:
 def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     if sys.version_info < OLDEST_PYTHON:
-        return Finding(Verdict.FAIL, version, "install Python 3.11 or newer, remove .venv and run `make setup`")
+        return Finding(Verdict.FAIL, version, "install Python 3.11 or newer, remove .venv and run `make ready`")
     if sys.prefix == sys.base_prefix:
         return Finding(
             Verdict.WARN, f"{version}, not in a virtual environment", "run .venv/bin/python manage.py doctor"
@@ -102,7 +102,7 @@ def _python() -> Finding:
 def _front_end() -> Finding:
     missing = [str(folder) for _, folder in _vendor_folders() if not folder.is_dir()]
     if missing:
-        return Finding(Verdict.FAIL, f"{missing[0]} is missing", "`make setup` installs the front-end packages")
+        return Finding(Verdict.FAIL, f"{missing[0]} is missing", "`make ready` installs the front-end packages")
     node = shutil.which("node")
     version = subprocess.run([node, "--version"], capture_output=True, text=True, check=False).stdout if node else ""
     return Finding(Verdict.OK, f"packages installed; Node {version.strip() or 'from PyPI'}")
@@ -115,7 +115,7 @@ def _vendor_folders() -> list[tuple[str, Path]]:
 def _env_file() -> Finding:
     path = Path(settings.BASE_DIR) / ".env"
     if not path.exists():
-        return Finding(Verdict.WARN, "no .env; the settings come from the environment alone", "`make setup` writes one")
+        return Finding(Verdict.WARN, "no .env; the settings come from the environment alone", "`make ready` writes one")
     status = path.stat()
     mode = stat.S_IMODE(status.st_mode)
     is_installed = status.st_uid == 0 and status.st_gid != 0  # root's, for the group of the platform's user alone

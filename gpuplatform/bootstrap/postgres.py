@@ -239,7 +239,7 @@ def program(name: str) -> Path:
 def _package() -> Path:
     spec = find_spec(PACKAGE)  # found, not imported
     if spec is None or spec.origin is None:
-        raise SetupError(f"the package {WHEEL} is not installed; set DATABASE_URL in .env, or run `make setup`")
+        raise SetupError(f"the package {WHEEL} is not installed; set DATABASE_URL in .env, or run `make ready`")
     return Path(spec.origin).parent
 
 
