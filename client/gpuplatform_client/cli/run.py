@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from gpuplatform_client import operations
 from gpuplatform_client.cli.amounts import clock_text
 from gpuplatform_client.cli.connection import connected, messages, output, reporting, show
 from gpuplatform_client.client import Client
@@ -70,7 +71,9 @@ def _carry_out(spec: LaunchSpec, *, is_detached: bool, is_dry: bool) -> int:
         if is_dry:
             _print_estimate(client, spec)
             return 0
-        [session] = client.launch(spec)
+        session = _launched(client, spec)
+        if session is None:
+            return INTERRUPTED
         if is_detached:
             output.print(session.id, highlight=False)
             return 0
@@ -81,6 +84,19 @@ def _carry_out(spec: LaunchSpec, *, is_detached: bool, is_dry: bool) -> int:
             show(error)
             messages.print(f"The session may go on: see `gpuplatform ls`, or `gpuplatform logs -f {session.id}`.")
             return LOST
+
+
+def _launched(client: Client, spec: LaunchSpec) -> ComputeSession | None:
+    """Launch the session and return it; None if that was interrupted, and the session is ended, if there is one."""
+    operation = operations.launch(spec)
+    try:
+        [session] = client.run(operation)
+    except KeyboardInterrupt:
+        messages.print("Interrupted: the launch is being undone.")
+        [session] = client.run(operation)  # by its key, the one that was launched already
+        client.terminate(session.id)
+        return None
+    return session
 
 
 def _follow_or_end(client: Client, session: ComputeSession) -> int:

@@ -12,6 +12,7 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import httpx
 import pytest
 from typer.testing import CliRunner
 from websockets.asyncio.client import connect
@@ -43,11 +44,13 @@ class Platform:
 
     def __init__(self) -> None:
         self.asked: list[str] = []
+        self.keys: list[str | None] = []  # of what was posted
 
     def respond(self, handler: BaseHTTPRequestHandler) -> None:
         """Send the response to a request."""
         handler.rfile.read(int(handler.headers["Content-Length"] or 0))
         self.asked.append(handler.path)
+        self.keys += [handler.headers["Idempotency-Key"]] if handler.command == "POST" else []
         path = handler.path.partition("?")[0]
         status, body = self._answer(handler.command, path.removeprefix("/api/v1/"))
         handler.send_response(status)
@@ -56,7 +59,7 @@ class Platform:
 
     def _answer(self, method: str, path: str) -> tuple[int, Any]:
         if method == "POST":
-            return 201, [RUNNING]
+            return 201, RUNNING if path.endswith("/terminate/") else [RUNNING]
         if path.endswith("/follow/"):
             return 401, {"detail": "The token has expired."}
         listed = {"folders/": [FOLDER], "sessions/": [RUNNING]}.get(path, [])
@@ -76,6 +79,23 @@ def test_a_session_that_is_lost_was_started(platform: Platform) -> None:
     done = CliRunner().invoke(app, ["run", "--image", "torch", "--", "true"])
     assert (done.exit_code, "The token has expired." in done.stderr) == (255, True)
     assert f"gpuplatform logs -f {SESSION_ID}" in done.stderr
+
+
+def test_an_interrupted_launch_is_undone(platform: Platform, monkeypatch: pytest.MonkeyPatch) -> None:
+    send = httpx.Client.send
+
+    def interrupted(client: httpx.Client, request: httpx.Request, **options: Any) -> httpx.Response:
+        response = send(client, request, **options)
+        if request.method == "POST" and len(platform.keys) == 1:
+            raise KeyboardInterrupt
+        return response
+
+    monkeypatch.setattr(httpx.Client, "send", interrupted)
+    done = CliRunner().invoke(app, ["run", "--image", "torch", "--detach", "--", "true"])
+    assert (done.exit_code, done.stdout) == (130, "")
+    assert platform.asked[-1].endswith(f"/{SESSION_ID}/terminate/")
+    first, second, _ = platform.keys
+    assert first == second
 
 
 def test_live_sessions_are_listed_without_reading_all(platform: Platform) -> None:
