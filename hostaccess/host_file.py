@@ -52,7 +52,7 @@ def main(arguments: Sequence[str], target: Path) -> None:
 def credentials(url: str, token: str) -> dict[str, str]:
     """Return the settings that the platform at `url` gives for the token. Raises JoinError, OSError."""
     parts = urlsplit(url)
-    if parts.scheme != "https" and not (parts.scheme == "http" and _is_this_machine(parts.hostname or "")):
+    if parts.scheme != "https" and not (parts.scheme == "http" and is_this_machine(parts.hostname or "")):
         raise JoinError("credentials are sent over https:// alone; over http:// only within one machine.")
     request = urllib.request.Request(  # noqa: S310  # of http or https, see above
         f"{parts.scheme}://{parts.netloc}{PATH}",
@@ -101,7 +101,8 @@ def _asked() -> str:
     return getpass.getpass("Token: ")
 
 
-def _is_this_machine(host: str) -> bool:
+def is_this_machine(host: str) -> bool:
+    """Return whether the host name or address means the machine that asks, whichever that is."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:

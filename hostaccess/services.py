@@ -13,6 +13,7 @@ from django.dispatch import Signal
 from django.utils import timezone
 
 from hostaccess import keys, redis_users, roles
+from hostaccess.host_file import is_this_machine
 from hostaccess.models import HostAccess
 from messaging import redis_url
 from proxy.signing import digest
@@ -112,11 +113,16 @@ def revoke(name: str) -> bool:
 
 def reach_problem() -> str:
     """Return why hosts on other machines cannot reach PostgreSQL or Redis by the settings; "" where they can."""
+    servers = (
+        ("PostgreSQL", "DATABASE_URL", "COMPUTE_HOSTS_DATABASE_ADDRESS", _database_url("name", "password")),
+        ("Redis", "REDIS_URL", "COMPUTE_HOSTS_REDIS_ADDRESS", _redis_url("name", "password")),
+    )
     texts = []
-    if _is_socket(_database_url("name", "password")):
-        texts.append("PostgreSQL listens on no network: set DATABASE_URL")
-    if _is_socket(_redis_url("name", "password")):
-        texts.append("Redis listens on no network: set REDIS_URL")
+    for name, setting, address, url in servers:
+        if _is_socket(url):
+            texts.append(f"{name} listens on no network: set {setting}")
+        elif _is_loopback(url):
+            texts.append(f"{name} is at an address of this machine alone: set {address}")
     return "; ".join(texts)
 
 
@@ -150,3 +156,10 @@ def _redis_url(user: str, password: str) -> str:
 def _is_socket(url: str) -> bool:
     parts = urlsplit(url)
     return parts.scheme == "unix" or not parts.hostname
+
+
+def _is_loopback(url: str) -> bool:
+    """Return whether any of the addresses of the URL means the machine that asks."""
+    addresses = urlsplit(url).netloc.rpartition("@")[2].split(",")
+    names = (urlsplit(f"//{address}").hostname or "" for address in addresses)
+    return any(is_this_machine(name) for name in names)

@@ -116,6 +116,21 @@ def test_hosts_reach_the_database_by_the_address_that_is_set(settings: Settings)
     assert services._redis_url("role", "password") == "redis://role:password@db.internal:6379/0"
 
 
+@pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "db1,127.0.0.1"])
+def test_addresses_of_the_web_server_alone_are_told(
+    name: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(connection.settings_dict, "HOST", name)
+    monkeypatch.setitem(connection.settings_dict, "PORT", "5432")
+    settings.CHANNEL_REDIS_URL = "redis://:secret@[::1]:6379/0"
+    assert services.reach_problem() == (
+        "PostgreSQL is at an address of this machine alone: set COMPUTE_HOSTS_DATABASE_ADDRESS; "
+        "Redis is at an address of this machine alone: set COMPUTE_HOSTS_REDIS_ADDRESS"
+    )
+    settings.COMPUTE_HOSTS_DATABASE_ADDRESS, settings.COMPUTE_HOSTS_REDIS_ADDRESS = "10.0.0.1:5432", "10.0.0.1:6379"
+    assert services.reach_problem() == ""
+
+
 def test_hosts_are_given_all_servers_that_fail_over(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     own = connection.settings_dict
     monkeypatch.setitem(own, "HOST", "db1,db2")
