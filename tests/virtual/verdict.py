@@ -141,7 +141,8 @@ class Judge:
 
     def _wait_for_deadlines(self) -> None:
         """Let more time pass than anything may take: then all has ended, and nothing is left."""
-        for by in (WAIT_LIMIT + HOUR, ROUND, ROUND, WAIT_LIMIT + HOUR, ROUND):
+        longest_chain = 1 + len(self.teller.submitted)  # of sessions, each of which waits for the end of the one before
+        for by in (WAIT_LIMIT + HOUR, ROUND, ROUND) * longest_chain:
             if not Session.objects.exclude(status__in=FINAL).exists():
                 break
             self.world.round(by)
