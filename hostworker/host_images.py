@@ -16,6 +16,7 @@ from resources.kick import kick_scheduler
 from resources.models import Host, HostImage, Image, ImagePull, ImageSource, PullState
 from resources.registries.credentials import CredentialsError, login_for
 from resources.registries.login import ANONYMOUS, RegistryLogin
+from sessions.image_choice import is_built
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +49,9 @@ def is_here(runtime: Runtime, image: Image) -> bool:
 def ensure(runtime: Runtime, image: Image, on_progress: Callable[[str], None]) -> bool:
     """Have the image of a session on this host; return whether it was pulled.
 
-    One that its owner named without an administrator is asked of its registry each time, without any login: that
-    another has pulled it here gives no right to it. Raises ImageUnavailableError.
+    No registry is asked for one that the platform builds, as anybody could offer another by its name. One that its
+    owner named without an administrator is asked of its registry each time, without any login: that another has pulled
+    it here gives no right to it. Raises ImageUnavailableError.
     """
     told: list[bool] = []
 
@@ -57,6 +59,8 @@ def ensure(runtime: Runtime, image: Image, on_progress: Callable[[str], None]) -
         told.append(True)
         on_progress(text)
 
+    if is_built(image.reference) and not runtime.has_image(image.reference):
+        raise ImageUnavailableError(f"Image {image.reference} is not on this host, and is built there, not pulled.")
     if image.source != ImageSource.UNLISTED:
         runtime.ensure_image(image.reference, on_first, lambda: _login_for(image.reference))
     elif _is_registered(image):

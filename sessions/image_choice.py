@@ -74,6 +74,11 @@ def stored(image: Image) -> Image:
     return image
 
 
+def is_built(name: str) -> bool:
+    """Return whether an image of this name is built by the platform on the hosts, and never pulled."""
+    return familiar_reference(name).startswith(RESERVED)
+
+
 def _nameable(owner: User) -> QuerySet[Image]:
     """Return the images that `owner` may name; those that are disabled are refused when launched."""
     return Image.objects.filter(Q(owner=None) | Q(owner=owner), removed_at=None).select_related("build")
@@ -85,8 +90,7 @@ def _is_reserved(name: str) -> bool:
     Whether such an image exists makes no difference.
     """
     target = push_target()
-    is_built = familiar_reference(name).startswith(RESERVED)
-    return is_built or (target is not None and parse_reference(name).registry == target.address)
+    return is_built(name) or (target is not None and parse_reference(name).registry == target.address)
 
 
 def _unlisted(owner: User, reference: str) -> Image:

@@ -92,6 +92,16 @@ def test_a_registered_image_is_pulled_with_its_registrys_login(runtime: Recordin
     assert not host_images.ensure(runtime, image, pytest.fail)
 
 
+def test_a_built_image_is_never_pulled(runtime: RecordingRuntime) -> None:
+    image = make_image(reference="gpuplatform/python:3.11", source=ImageSource.CATALOG)
+    assert not host_images.ensure(runtime, image, print)
+    runtime.remove_image(image.reference, can_pull=True)
+    runtime.pulls.clear()
+    with pytest.raises(ImageUnavailableError, match="built there, not pulled"):
+        host_images.ensure(runtime, image, print)
+    assert runtime.pulls == []
+
+
 def test_an_unlisted_image_is_always_pulled_without_a_login(runtime: RecordingRuntime) -> None:
     owner = make_user(policy=make_policy(allow_unlisted_images=True))
     image = make_image(reference="lab.example.com/team/x:1", owner=owner, source=ImageSource.UNLISTED)
