@@ -279,6 +279,7 @@ def in_memory_fleet(folder: Path, **settings: str) -> Iterator[Fleet]:
         "COMPUTE_VAR_DIR": str(folder / "var"),
         "COMPUTE_HTTP_ADDRESS": f"127.0.0.1:{free_port()}",
         "COMPUTE_WEB_PROCESSES": "1",
+        "COMPUTE_API_REQUESTS_PER_MINUTE": "0",
         "COMPUTE_HOST_NAME": f"fleet-{uuid4().hex[:8]}",
         "COMPUTE_HOST_CPU": "8",
         "COMPUTE_SIMULATED_GPUS": "",

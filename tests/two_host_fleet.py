@@ -37,6 +37,7 @@ def two_host_fleet(folder: Path, tree: Path = ROOT) -> Iterator[Fleet]:
     gateway = f"127.0.0.1:{free_port()}"
     settings |= {
         "COMPUTE_WEB_PROCESSES": "2",
+        "COMPUTE_API_REQUESTS_PER_MINUTE": "0",
         "COMPUTE_SIMULATED_GPUS": "",
         "COMPUTE_HOST_CPU": "4",
         "COMPUTE_SANDBOX_POOL": "0",
