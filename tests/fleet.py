@@ -23,6 +23,7 @@ from tests.ports import free_port
 from tests.wait import SECONDS, until
 
 PAUSE_SECONDS: Final = 0.05
+POLL_SECONDS: Final = 0.2  # between two looks at a session: the load is to be of sessions
 START_SECONDS: Final = 4 * SECONDS  # for processes that start beside others which start too
 SET_UP: Final = """
 from gpuplatform.bootstrap import demo, installation
@@ -253,6 +254,7 @@ class SessionLoad:
 
     def _see(self, client: SteadyClient, session: str, status: str) -> None:
         def is_there() -> bool:
+            time.sleep(POLL_SECONDS)
             return bool(client.get(f"sessions/{session}/")["status"] == status)
 
         until(is_there, seconds=START_SECONDS)
