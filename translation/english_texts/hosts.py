@@ -34,6 +34,7 @@ TEXTS: Final = (
     # hostworker/folder_mounts.py
     _("Not started, as folders that it mounts are missing."),
     # hostworker/host_images.py
+    _("Image %(reference)s is not on this host, and is built there, not pulled."),
     _("Image %(reference)s could not be pulled: %(cause)s."),
     _("Image %(reference)s could not be pulled: the password of its registry has to be entered again."),
     # hostworker/image_maker.py
