@@ -152,15 +152,16 @@ class DockerWorld:
         ensure_sandbox_built()
         self.image = image
         self.installation = new_session()
+        self._installations = {self.installation}
         self.client = APIClient(ENGINE_URL, version="auto")
         self._sandboxes = sandboxes
         self._stopped = threading.Event()
         self._keepers: list[threading.Thread] = []
 
     def runtime(self, installation: str = "", host: str = "here") -> DockerRuntime:
-        made = DockerRuntime(
-            installation or self.installation, host, ENGINE_URL, network=self.network, sandboxes=self._sandboxes
-        )
+        name = installation or self.installation
+        self._installations.add(name)
+        made = DockerRuntime(name, host, ENGINE_URL, network=self.network, sandboxes=self._sandboxes)
         if self._sandboxes:
             self._keepers.append(threading.Thread(target=made.keep_warm, args=(self._stopped,)))
             self._keepers[-1].start()
@@ -238,8 +239,10 @@ class DockerWorld:
         self._stopped.set()
         for keeper in self._keepers:
             keeper.join()
-        marks = (f"{INSTALLATION_LABEL}={self.installation}", f"gpuplatform-test={self.installation}")
-        for mark in marks:
+        for mark in (
+            *(f"{INSTALLATION_LABEL}={name}" for name in self._installations),
+            f"gpuplatform-test={self.installation}",
+        ):
             remove_containers(mark)
         self.client.close()
 
