@@ -1,8 +1,11 @@
 """Stories of random faults, told at high speed to the real product: nothing is lost, and what is planted is found."""
 
 import pytest
+from django.db import connection
 
+from resources import clock
 from tests.virtual import campaign
+from tests.virtual.clock import START
 from tests.virtual.faults import FaultKind
 from tests.virtual.plants import PLANTS, planted
 from tests.virtual.story import Story, shortest, story_of
@@ -51,3 +54,14 @@ def test_every_planted_fault_is_found_by_its_story() -> None:
             assert problems(plant.story) == [], name
             with planted(name):
                 assert problems(plant.story), name
+
+
+@pytest.mark.long
+@pytest.mark.django_db(transaction=True)
+def test_another_connection_brings_no_other_time() -> None:
+    with virtual_world() as world:
+        world.reset(1)
+        late = connection.copy("late")  # as of the pool, which may fill while a story is told
+        late.ensure_connection()
+        late.close()
+        assert clock.now().year == START.year

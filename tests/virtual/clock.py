@@ -1,10 +1,10 @@
 """A clock that is set: of the processes, each of which may be wrong, and of PostgreSQL, which stands for the time."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from unittest import mock
 
 from django.apps import apps
@@ -77,6 +77,7 @@ def virtual_time(clock: VirtualClock) -> Iterator[None]:
             stack.enter_context(mock.patch.object(module, "time", clock))
         # By real seconds, a busy machine would have a silent server, and a story go otherwise when it is told again.
         stack.enter_context(mock.patch.object(database_silence, "SILENCE_SECONDS", math.inf))
+        stack.enter_context(mock.patch.object(database, "_read_clock", _read_by(connection.connection)))
         clock.set(START)
         try:
             yield
@@ -85,3 +86,9 @@ def virtual_time(clock: VirtualClock) -> Iterator[None]:
                 cursor.execute("RESET search_path")
                 cursor.execute(_NOTES_CLOCK.format("pg_catalog"))
                 cursor.execute("DROP SCHEMA virtual CASCADE")
+
+
+def _read_by(own: Any) -> Callable[[Any], None]:
+    """Return what reads PostgreSQL's clock by this connection alone: those that the pool makes have the real one."""
+    read = database._read_clock
+    return lambda made: read(made) if made is own else None

@@ -6,7 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 from unittest import mock
 
+from django.utils import timezone
+
 from hostworker import reconciler, resizer, runner
+from resources.clock import SharedClock
 from resources.models import HostStatus
 from sessions import resizing, sweeps
 from sessions.lifecycle import IN_CONTAINER, Reason, Status
@@ -60,6 +63,7 @@ def _story(*operations: Operation, runs: bool = True) -> Story:
 
 
 SUBMIT: Final = Operation("submit", 1, 2)  # one interactive session of three cores
+_WEB_IS_LATE: Final = Operation("set_clock", 3, 5)  # by thirty hours
 _AWAY_AS_IT_STARTS: Final = Operation("deliver", fault=Fault(FaultKind.ENGINE_ERROR, 1))
 _A_WHILE: Final = Operation("pass_time", 6, 1)  # shorter than the grace of a silent host
 PLANTS: Final = {
@@ -85,4 +89,7 @@ PLANTS: Final = {
         _story(Operation("cut_off"), _A_WHILE, Operation("return_host")),
     ),
     "resizes are not applied": Plant([(resizer, "apply", _finish_unapplied)], _story(Operation("resize"))),
+    "clocks of machines are trusted": Plant(
+        [(SharedClock, "now", lambda self: timezone.now())], _story(_WEB_IS_LATE, SUBMIT, runs=False)
+    ),
 }
