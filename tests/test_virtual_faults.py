@@ -6,7 +6,8 @@ from django.db import connection
 from resources import clock
 from tests.virtual import campaign
 from tests.virtual.clock import START
-from tests.virtual.faults import FaultKind
+from tests.virtual.faults import FaultKind, Steps
+from tests.virtual.machines import VirtualRuntime
 from tests.virtual.plants import PLANTS, planted
 from tests.virtual.story import Story, shortest, story_of
 from tests.virtual.verdict import Judge
@@ -27,6 +28,13 @@ def test_of_a_failing_story_the_shortest_is_found() -> None:
     assert {each.name for each in found.operations} == needed
     assert {(each.which, each.amount, each.fault) for each in found.operations} == {(0, 0, None)}
     assert found.hosts == 1
+
+
+def test_no_story_has_the_engine_of_an_earlier_one() -> None:
+    for _ in range(100):  # the memory of one is soon another's
+        runtime = VirtualRuntime(Steps(), "host")
+        assert runtime.has_image("image")
+        runtime.remove_image("image", can_pull=True)
 
 
 @pytest.mark.long(minutes=1)

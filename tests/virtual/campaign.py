@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 ROOT: Final = Path(__file__).resolve().parent.parent.parent
+TOLD_BETWEEN_LINES: Final = 1000  # by one process, about how far it is
 MAX_TOLD: Final = 5  # failing stories that are made shorter and printed
 COUNTS: Final = ("seeds", "operations", "sessions", "violations", "lost", "orphans_after_60s", "leaked_leases")
 
@@ -61,6 +62,8 @@ def run(seeds: Iterable[int], *, max_told: int = MAX_TOLD, minutes: float = math
                 orphans_after_60s=len(verdict.orphans),
                 leaked_leases=len(verdict.leaked_leases),
             )
+            if result.counts["seeds"] % TOLD_BETWEEN_LINES == 0:
+                sys.stderr.write(f"{result.counts['seeds']} stories, {len(result.failing)} of them failed\n")
             if verdict.problems and len(result.failing) < max_told:
                 found = shortest(story, lambda told: bool(problems(told)))
                 failing = {"seed": seed, "problems": verdict.problems}  # as it was told first

@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+from uuid import uuid4
 
 from django.db import connection
 
@@ -46,7 +47,7 @@ class VirtualRuntime(MemoryRuntime):
         self._steps = steps
         self.is_down = False
         self.killed: list[tuple[str, int]] = []  # running containers that the platform stopped or removed
-        super().__init__("installation", name, f"virtual://{id(self)}")
+        super().__init__("installation", name, f"virtual://{uuid4()}")
 
     @contextmanager
     def operation(self, name: str) -> Iterator[None]:
