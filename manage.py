@@ -29,7 +29,7 @@ if __name__ == "__main__":
 
         main(sys.argv[2:], Path(__file__).resolve().parent / "host.env")
         sys.exit()
-    if sys.argv[1:2] in (["web"], ["appproxy"]):  # a reload that comes before the server handles it would end it
+    if {*sys.argv[1:2]} & {"web", "appproxy", "gateway"}:  # a reload before they handle it would end them
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "gpuplatform.settings")
     try:

@@ -2,8 +2,8 @@
 
 Two hosts with containers, one reached through its gateway. In a terminal on each somebody types all the time and
 connects again as the page does; beside them sessions are launched, seen to run and ended over and over. `usual` is as
-long without a restart. A restart is a stop and a start, as systemd's; of `web` it is a reload, one process after the
-other. For each:
+long without a restart. A restart is a stop and a start, as systemd's; of `web` and `far-gateway` it is a reload, one
+process after the other. For each:
 
 terminal_gap_s:        longest time between two answers of the shell, for the terminal on either host
 connections:           that the two terminals opened anew
@@ -25,6 +25,7 @@ from tests.steady_terminal import SteadyTerminal
 from tests.two_host_fleet import GROUPS, PROCESSES, two_host_fleet
 
 SESSIONS: Final = 4  # launched in each group from each restart on
+RELOADED: Final = ("web", "far-gateway")
 LINES: Final = 50  # typed in each terminal from each restart on
 
 
@@ -35,8 +36,8 @@ def main() -> None:
         asked = [{"image": fleet.image, "memory": "256MiB", "resource_group": group} for group in GROUPS]
         sessions = [client.launch(**each) for each in asked]
         terminals = [SteadyTerminal(fleet.url, session, client.token) for session in sessions]
-        acts: dict[str, Callable[[], None]] = {"usual": lambda: None, "web": fleet.reload_web}
-        acts |= {name: partial(fleet.restart, name) for name in PROCESSES if name != "web"}
+        acts: dict[str, Callable[[], None]] = {"usual": lambda: None}
+        acts |= {name: partial(fleet.reload if name in RELOADED else fleet.restart, name) for name in PROCESSES}
         figures = {name: _measured(fleet, asked, terminals, act) for name, act in acts.items()}
         for terminal in terminals:
             terminal.finish()

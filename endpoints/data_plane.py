@@ -10,7 +10,6 @@ from django.conf import settings
 
 from endpoints import tickets
 from endpoints.feed import PlatformRoutes, RouteFeed, RouteSource, synchronized
-from hostaccess.keys import gateway_keys
 from proxy.authorization import BrowserAuthorizer
 from proxy.counters import ConnectionCounters
 from proxy.data_plane import DataPlane
@@ -18,7 +17,7 @@ from proxy.gateway import GatewayAuthorizer
 from proxy.limits import GATEWAY_LIMITS
 from proxy.response_parser import DecodingResponseParser, ResponseParser
 from proxy.routes import RouteTable
-from proxy.signing import Grant
+from proxy.signing import Grant, Keys
 from sessions import activity
 from sessions.app_addresses import site
 from sessions.engine_address import signing_keys
@@ -62,11 +61,11 @@ def data_plane(
     )
 
 
-def gateway_plane() -> DataPlane:
-    """Return a new data plane for a gateway, without routes yet."""
+def gateway_plane(keys: Keys, counters: ConnectionCounters | None = None) -> DataPlane:
+    """Return a new data plane for the gateway of the host with these keys, without routes yet."""
     subnets = [ip_network(each) for each in settings.COMPUTE_SESSION_SUBNETS]
-    authorizer = GatewayAuthorizer(table=RouteTable(), keys=gateway_keys(settings.COMPUTE_HOST_NAME), subnets=subnets)
-    return DataPlane(authorizer, DatabaseControlPlane(), GATEWAY_LIMITS)
+    authorizer = GatewayAuthorizer(table=RouteTable(), keys=keys, subnets=subnets)
+    return DataPlane(authorizer, DatabaseControlPlane(), GATEWAY_LIMITS, counters=counters)
 
 
 @asynccontextmanager

@@ -111,8 +111,12 @@ class EngineGateway:
             writer.transport.abort()
             self._tasks.discard(task)
 
-    async def close(self) -> None:
-        """Abort every connection."""
+    async def close(self, drain_seconds: float = 0) -> None:
+        """Return when all connections have ended; abort those that go on after so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(drain_seconds):
+                while self._tasks:
+                    await asyncio.wait(self._tasks)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""Runs uvicorn with the platform and the apps of sessions, or with these alone, in several processes at one address.
+"""Runs uvicorn in several processes at one address: with the platform, with the apps of sessions, or as a gateway.
 
 Does not import Django's applications: a process that is spawned imports this module before Django is set up.
 """
@@ -12,8 +12,11 @@ import socket
 import sys
 import tempfile
 import threading
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
+import django
+from django.utils.module_loading import import_string
 from uvicorn import Config, Server
 from uvicorn.supervisors.multiprocess import Multiprocess
 
@@ -34,14 +37,13 @@ class ServerConfig(Config):
     """What a process serves, which the process itself loads after it was spawned."""
 
     def __init__(
-        self, host: str, trusted_proxies: list[str], *, processes: int, has_platform: bool, drain_seconds: float = 1
+        self, served: str, *, processes: int, trusted_proxies: Sequence[str] = (), **arguments: object
     ) -> None:
-        """`host` is where the ports of apps are opened; `drain_seconds` how long apps' connections go on at the end."""
+        """`served` names the function that is called in each process, with the counters of all and with `arguments`."""
         super().__init__(
             "",  # see `load`
-            host=host,
             loop="uvloop",
-            forwarded_allow_ips=trusted_proxies,
+            forwarded_allow_ips=list(trusted_proxies),
             lifespan="on",
             ws_max_size=MAX_MESSAGE_BYTES,
             ws_per_message_deflate=False,  # would more than double the time of a key's echo in a terminal
@@ -53,24 +55,19 @@ class ServerConfig(Config):
             backlog=BACKLOG,
             workers=processes,
         )
-        self._has_platform = has_platform
-        self._drain_seconds = drain_seconds
+        self._served = served
+        self._arguments = arguments
         self._counter_memory = CounterMemory(processes) if processes > 1 else None
-        self.metrics_folder = (
-            tempfile.mkdtemp(prefix="gpuplatform-metrics-") if has_platform and processes > 1 else None
-        )
+        self.metrics_folder = tempfile.mkdtemp(prefix="gpuplatform-metrics-") if processes > 1 else None
 
     def load(self) -> None:
         """Set Django up, and load what is served."""
         sys.setswitchinterval(SWITCH_SECONDS)
         if self.metrics_folder:
             os.environ["PROMETHEUS_MULTIPROC_DIR"] = self.metrics_folder  # read as prometheus_client is imported
-        import gpuplatform.asgi  # noqa: F401  # sets Django up, before anything else of it is imported
-        from gpuplatform import serving
-
+        django.setup(set_prefix=False)
         counters = SharedCounters(self._counter_memory) if self._counter_memory else None
-        load: Any = serving.platform_and_apps if self._has_platform else serving.apps
-        self.app, self.http = load(counters, self.host, self._drain_seconds)
+        self.app, self.http = import_string(self._served)(counters, **self._arguments)
         if parent := multiprocessing.parent_process():
             threading.Thread(target=_end_with, args=(parent.sentinel,), daemon=True).start()
         super().load()

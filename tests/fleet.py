@@ -107,11 +107,11 @@ class Fleet:
         self.stop(name)
         self.start(name)
 
-    def reload_web(self) -> None:
-        """Have the processes of the web server replaced one after another, as `systemctl reload` does."""
-        before = web_processes(self.pid("web"))
-        self.signal("web", signal.SIGHUP)
-        until(lambda: (now := web_processes(self.pid("web"))) and not now & before, seconds=START_SECONDS)
+    def reload(self, name: str) -> None:
+        """Have the processes of a web server or gateway replaced one after another, as `systemctl reload` does."""
+        before = server_processes(self.pid(name))
+        self.signal(name, signal.SIGHUP)
+        until(lambda: (now := server_processes(self.pid(name))) and not now & before, seconds=START_SECONDS)
 
     def stop_all(self) -> None:
         """Stop what runs; kill what has not ended after a minute."""
@@ -260,8 +260,8 @@ class SessionLoad:
         until(is_there, seconds=START_SECONDS)
 
 
-def web_processes(pid: int) -> set[int]:
-    """Return the processes that serve below a web server's: its children that map the memory of counts."""
+def server_processes(pid: int) -> set[int]:
+    """Return the processes that serve below a web server's or gateway's: its children that map the memory of counts."""
     children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     return {int(child) for child in children if "counters" in memory_maps(int(child))}
 

@@ -33,6 +33,13 @@ class Gateway:
     process: subprocess.Popen[bytes] | None = None
 
     @property
+    def pid(self) -> int:
+        """The id of its first process."""
+        if self.process is None:
+            raise RuntimeError("The gateway does not run.")
+        return self.process.pid
+
+    @property
     def url(self) -> str:
         """Where it is reached."""
         return f"http://{self.address[0]}:{self.address[1]}"
@@ -42,6 +49,7 @@ class Gateway:
         variables = os.environ | {
             "DATABASE_URL": database_url(),
             "COMPUTE_VAR_DIR": str(settings.COMPUTE_VAR_DIR),
+            "COMPUTE_WEB_PROCESSES": "1",
             "COMPUTE_HOST_NAME": self.host,
             "COMPUTE_GATEWAY_ADDRESS": f"{self.address[0]}:{self.address[1]}",
             **self.environment,
@@ -67,10 +75,8 @@ class Gateway:
 
     def open_connections(self) -> int:
         """Return how many connections its callers have."""
-        if self.process is None:
-            raise RuntimeError("The gateway does not run.")
         port = f":{self.address[1]:04X}"
-        rows = Path(f"/proc/{self.process.pid}/net/tcp").read_text().splitlines()[1:]
+        rows = Path(f"/proc/{self.pid}/net/tcp").read_text().splitlines()[1:]
         fields = (row.split() for row in rows)  # number, local address, remote address, state
         return sum(local.endswith(port) and state == ESTABLISHED for _, local, _, state, *_ in fields)
 

@@ -49,7 +49,7 @@ def test_an_upgrade_harms_no_session_and_loses_no_request(fleet: Fleet, tmp_path
     go_on(work)
     restart(fleet, work, "scheduler", "beat")  # both hosts are of the version before
     restart(fleet, work, "host")
-    fleet.reload_web()
+    fleet.reload("web")
     go_on(work)
     restart(fleet, work, "far-host", "far-gateway", "ssh")
 

@@ -189,6 +189,27 @@ async def test_gateway_restart_ends_shells_which_are_hung_up(
 
 
 @pytest.mark.docker
+async def test_a_gateway_that_ends_waits_for_requests_but_no_longer_than_told(
+    passed: tuple[str, EngineGateway], far: Engine, shared: Container
+) -> None:
+    shell = await Shell.start(far, shared.id)
+    closing = asyncio.create_task(passed[1].close(SECONDS))
+    await shell.write(b"echo $((6*7)); exit 3\r")
+    assert "42" in await read_until(shell, "42")
+    while await shell.read():
+        pass
+    assert await shell.ended() == 3
+    await closing
+    shell.close()
+    await settled(passed[1])
+
+    shell = await Shell.start(far, shared.id)
+    await passed[1].close(0.1)
+    assert passed[1].connections == 0
+    await shell.hang_up()
+
+
+@pytest.mark.docker
 async def test_dead_web_process_leaves_no_connections(
     passed: tuple[str, EngineGateway], far: Engine, container: Container
 ) -> None:

@@ -12,7 +12,7 @@ import pytest
 import requests
 
 from gpuplatform.web_server import processes_of
-from tests.fleet import START_SECONDS, memory_maps, web_processes
+from tests.fleet import START_SECONDS, memory_maps, server_processes
 from tests.live import LiveServer, serving
 from tests.wait import SECONDS, until
 
@@ -60,16 +60,16 @@ def is_well(web: LiveServer) -> bool:
 
 
 def test_processes_are_replaced_without_a_lost_request(web: LiveServer) -> None:
-    until(lambda: len(web_processes(web.pid)) == 2)
-    before = web_processes(web.pid)
+    until(lambda: len(server_processes(web.pid)) == 2)
+    before = server_processes(web.pid)
     with requesting(f"{web.url}/accounts/sign-in/") as wrong:
         os.kill(web.pid, signal.SIGHUP)
-        until(lambda: len(web_processes(web.pid)) == 2 and not web_processes(web.pid) & before, seconds=START_SECONDS)
+        until(lambda: len(now := server_processes(web.pid)) == 2 and not now & before, seconds=START_SECONDS)
     assert not wrong
 
 
 def test_metrics_count_the_requests_of_all_processes(web: LiveServer) -> None:
-    until(lambda: len(web_processes(web.pid)) == 2)
+    until(lambda: len(server_processes(web.pid)) == 2)
 
     def counted() -> float:
         text = requests.get(f"{web.url}/metrics", timeout=SECONDS).text
@@ -83,16 +83,16 @@ def test_metrics_count_the_requests_of_all_processes(web: LiveServer) -> None:
 
 
 def test_a_process_that_dies_is_started_again(web: LiveServer) -> None:
-    until(lambda: len(web_processes(web.pid)) == 2)
-    victim = min(web_processes(web.pid))
+    until(lambda: len(server_processes(web.pid)) == 2)
+    victim = min(server_processes(web.pid))
     os.kill(victim, signal.SIGKILL)
-    until(lambda: len(web_processes(web.pid) - {victim}) == 2)
+    until(lambda: len(server_processes(web.pid) - {victim}) == 2)
     until(lambda: is_well(web))
 
 
 def test_nothing_outlives_a_parent_that_was_killed(web: LiveServer) -> None:
-    until(lambda: len(web_processes(web.pid)) == 2)
-    children = web_processes(web.pid)
+    until(lambda: len(server_processes(web.pid)) == 2)
+    children = server_processes(web.pid)
     web.end(signal.SIGKILL)
     until(lambda: not any(memory_maps(child) for child in children))
     web.start()

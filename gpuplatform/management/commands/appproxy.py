@@ -29,10 +29,9 @@ class Command(BaseCommand):
         """Run until SIGTERM or Ctrl-C; SIGHUP restarts one process after another where there are several."""
         where = address_from(address)
         config = ServerConfig(
-            where.host,
-            settings.COMPUTE_TRUSTED_PROXIES,
+            "gpuplatform.data_plane_serving.apps",
             processes=processes_of(processes),
-            has_platform=False,
+            host=where.host,
             drain_seconds=drain,
         )
         try:

@@ -26,7 +26,10 @@ class Command(BaseCommand):
         """Run until SIGTERM or Ctrl-C; SIGHUP restarts one process after another where there are several."""
         where = address_from(address)
         config = ServerConfig(
-            where.host, settings.COMPUTE_TRUSTED_PROXIES, processes=processes_of(processes), has_platform=True
+            "gpuplatform.serving.platform_and_apps",
+            processes=processes_of(processes),
+            trusted_proxies=settings.COMPUTE_TRUSTED_PROXIES,
+            host=where.host,
         )
         try:
             listener = listener_at(where)
