@@ -100,13 +100,13 @@ bench-failover: $(DEV) .env ## Measure what users notice while Redis, and Postgr
 	@$(PYTHON) -m bench.failover
 
 bench-restart: $(DEV) .env ## Measure what users notice while each process is replaced
-	@$(PYTHON) -m bench.restart
+	@$(MANAGE) prepare --tests && $(PYTHON) -m bench.restart
 
 faults-virtual: $(DEV) .env ## Tell 20,000 stories of random faults to the platform in memory, and count what is lost; ARGS="--seeds N --first N"
 	@$(PYTHON) -m tests.virtual.campaign $(ARGS)
 
 faults: $(DEV) .env fgpu ## Break a cluster of real containers in 500 ways and more, and count what is lost; ARGS="--faults N --seed N"
-	@$(PYTHON) -m tests.cluster.campaign $(ARGS)
+	@$(MANAGE) prepare --tests && $(PYTHON) -m tests.cluster.campaign $(ARGS)
 
 screenshots: $(DEV) $(NODE_DEV) .env ## Take pictures of every page, in both themes and languages and four widths, into var/screenshots
 	@$(PYTHON) -m pytest -q -s tests/screenshots.py

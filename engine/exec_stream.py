@@ -24,7 +24,7 @@ class Exec:
 
     def __init__(self, engine: Engine, exec_id: str, streams: Streams) -> None:
         self._engine = engine
-        self._path = f"/exec/{exec_id}"
+        self._exec_id = exec_id
         self._reader, self._writer = streams
 
     async def write(self, data: bytes) -> None:
@@ -35,20 +35,11 @@ class Exec:
 
     async def exit_code(self) -> int | None:
         """Return the exit code of the process, None while it runs. Raises ExecError."""
-        answer = await self._engine.request("GET", f"{self._path}/json")
-        if not answer.is_success:
-            raise ExecError(refusal(answer))
-        state = answer.json()
-        # The engine writes the two fields one after the other, and responds without waiting for the second.
-        return None if state.get("Running") or state.get("ExitCode") is None else int(state["ExitCode"])
+        return await exit_code(self._engine, self._exec_id)
 
     async def ended(self) -> int:
         """Return the exit code once there is one, for a process whose output has ended. Raises ExecError."""
-        pause = FIRST_PAUSE_SECONDS  # the engine reports the exit a moment after the output ends
-        while (code := await self.exit_code()) is None:
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, MAX_PAUSE_SECONDS)
-        return code
+        return await ended(self._engine, self._exec_id)
 
     def close(self) -> None:
         """Abort the connection and discard unread output. The process goes on; see `shell.hang_up`."""
@@ -82,7 +73,7 @@ class ExecStream(Exec):
 
     async def resize(self, columns: int, rows: int) -> None:
         """Set the size of the terminal window. Raises ExecError, also when the process has ended."""
-        answer = await self._engine.request("POST", f"{self._path}/resize?w={columns}&h={rows}")
+        answer = await self._engine.request("POST", f"/exec/{self._exec_id}/resize?w={columns}&h={rows}")
         if not answer.is_success:
             raise ExecError(refusal(answer))
 
@@ -97,12 +88,32 @@ async def start_attached(
     return exec_id, await engine.hijack(f"/exec/{exec_id}/start", {"Tty": is_terminal, "Detach": False})
 
 
-async def run_detached(engine: Engine, container_id: str, command: Sequence[str]) -> None:
-    """Start `command` in the container without waiting for it. Raises ExecError."""
+async def exit_code(engine: Engine, exec_id: str) -> int | None:
+    """Return the exit code of an exec, None while it runs. Raises ExecError."""
+    answer = await engine.request("GET", f"/exec/{exec_id}/json")
+    if not answer.is_success:
+        raise ExecError(refusal(answer))
+    state = answer.json()
+    # The engine writes the two fields one after the other, and responds without waiting for the second.
+    return None if state.get("Running") or state.get("ExitCode") is None else int(state["ExitCode"])
+
+
+async def ended(engine: Engine, exec_id: str) -> int:
+    """Return the exit code of an exec once there is one. Raises ExecError."""
+    pause = FIRST_PAUSE_SECONDS  # the engine reports the exit a moment after the output ends
+    while (code := await exit_code(engine, exec_id)) is None:
+        await asyncio.sleep(pause)
+        pause = min(2 * pause, MAX_PAUSE_SECONDS)
+    return code
+
+
+async def run_detached(engine: Engine, container_id: str, command: Sequence[str]) -> str:
+    """Start `command` in the container without waiting for it; return the exec's id. Raises ExecError."""
     exec_id = await create_exec(engine, container_id, command, {}, {})
     answer = await engine.request("POST", f"/exec/{exec_id}/start", {"Detach": True})
     if not answer.is_success:
         raise ExecError(refusal(answer))
+    return exec_id
 
 
 async def is_running(engine: Engine, container_id: str) -> bool:

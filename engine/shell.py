@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from engine.containers import READ_VARIABLES
 from engine.engine import Engine, ExecError
-from engine.exec_stream import Exec, ExecStream, is_running, run_detached
+from engine.exec_stream import Exec, ExecStream, ended, is_running, run_detached
 
 logger = logging.getLogger(__name__)
 
@@ -16,6 +16,7 @@ KILLED: Final = 128 + 9  # exit code of what SIGKILL ended
 CUT_OFF: Final = 126  # the engine's exit code when it could not deliver the output; the process may still run
 EXIT_CHECKS: Final = 20
 EXIT_CHECK_PAUSE_SECONDS: Final = 0.1
+PROBE_SECONDS: Final = 2.0  # for a command in the container
 ENVIRONMENT: Final = {"TERM": "xterm-256color", "COLORTERM": "truecolor"}
 CONFIRM: Final = b"\x04"  # the terminal's end of file, which ends a `read` and is not echoed
 # The first line is the process id of the shell: `exec` keeps it. Programs such as tmux begin by discarding what was
@@ -50,6 +51,8 @@ for stat in /proc/[0-9]*/stat; do
 done
 """
 
+IS_THERE: Final = 'kill -0 "$0"'
+
 
 class Shell(ExecStream):
     """An exec that runs START; opened by `start`, ended by `hang_up`."""
@@ -80,13 +83,23 @@ class Shell(ExecStream):
 
         A dying container kills its shells a moment before the engine reports its exit, so the check is repeated.
         """
-        for _ in range(EXIT_CHECKS):
+        for check in range(EXIT_CHECKS):
             if not await is_running(self._engine, self.container_id):
                 return False
-            if await self.exit_code() not in (None, KILLED):
+            if await self.exit_code() not in (None, KILLED) or (check == 0 and await self._is_there()):
                 return True
             await asyncio.sleep(EXIT_CHECK_PAUSE_SECONDS)
         return True
+
+    async def _is_there(self) -> bool:
+        """Return whether the shell goes on although its output has ended, since what relays that broke."""
+        command = ["/bin/sh", "-c", IS_THERE, str(self.process_id)]
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                probe = await run_detached(self._engine, self.container_id, command)
+                return await ended(self._engine, probe) == 0
+        except (ExecError, TimeoutError):  # as the container dies
+            return False
 
     async def hang_up(self) -> None:
         """End the shell and what it runs; a tmux client detaches, and its shells go on. Ended already is success."""

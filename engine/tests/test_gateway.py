@@ -168,8 +168,9 @@ async def test_other_kinds_of_gateway_addresses_are_refused(url: str) -> None:
 
 @pytest.mark.docker
 async def test_gateway_restart_ends_shells_which_are_hung_up(
-    shared: Container, caplog: pytest.LogCaptureFixture
+    shared: Container, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("engine.shell.EXIT_CHECKS", 10**6)  # which nobody could wait for
     caplog.set_level(logging.ERROR)
     async with running_gateway(port=free_port()) as (url, gateway):
         shell = await Shell.start(Engine(url, signer(KEYS, HOST)), shared.id)
@@ -181,7 +182,8 @@ async def test_gateway_restart_ends_shells_which_are_hung_up(
             pass
     assert gateway.connections == 0
     async with running_gateway(port=urlsplit(url).port or 0) as (_, again):
-        assert await shell.is_container_running() is True
+        async with asyncio.timeout(SECONDS):
+            assert await shell.is_container_running() is True
         await shell.hang_up()
         await eventually(lambda: not shared.processes())
         await settled(again)
