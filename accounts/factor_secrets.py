@@ -1,16 +1,14 @@
 """Secrets of second factors, encrypted in the database by Fernet with a key that is derived from SECRET_KEY."""
 
-import base64
 from typing import Any, Final
 
 from allauth.mfa.models import Authenticator
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from django.conf import settings
+from cryptography.fernet import InvalidToken
 from django.db import transaction
 
-_PURPOSE: Final = b"second factors"
+from accounts.encryption import cipher_for
+
+_PURPOSE: Final = "second factors"
 
 
 class UnreadableFactorError(Exception):
@@ -19,13 +17,13 @@ class UnreadableFactorError(Exception):
 
 def encrypted(text: str) -> str:
     """Return the secret as it is stored."""
-    return _cipher().encrypt(text.encode()).decode()
+    return cipher_for(_PURPOSE).encrypt(text.encode()).decode()
 
 
 def decrypted(stored: str) -> str:
     """Return a stored secret. Raises UnreadableFactorError."""
     try:
-        return _cipher().decrypt(stored.encode()).decode()
+        return cipher_for(_PURPOSE).decrypt(stored.encode()).decode()
     except InvalidToken:
         raise UnreadableFactorError from None
 
@@ -50,12 +48,3 @@ def rekey() -> int:
 
 def _encrypted_again(name: str, value: Any) -> Any:
     return encrypted(decrypted(value)) if name in ("secret", "seed") else value
-
-
-def _cipher() -> MultiFernet:
-    return MultiFernet([Fernet(_derived(secret)) for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)])
-
-
-def _derived(secret: str) -> bytes:
-    derived = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=_PURPOSE).derive(secret.encode())
-    return base64.urlsafe_b64encode(derived)

@@ -3,22 +3,19 @@
 The platform stores a host's key encrypted under SECRET_KEY. A host has its own in COMPUTE_HOST_KEY and no SECRET_KEY.
 """
 
-import base64
-from collections.abc import Iterator
 from functools import lru_cache
 from typing import Final
 
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+from cryptography.fernet import InvalidToken, MultiFernet
 from django.conf import settings
 from django.db import transaction
 from django.utils.crypto import salted_hmac
 
+from accounts.encryption import cipher_for
 from hostaccess.models import HostAccess
 from proxy.signing import Keys
 
-_PURPOSE: Final = b"gpuplatform host key"
+_PURPOSE: Final = "gpuplatform host key"
 
 
 class HostKeyError(Exception):
@@ -39,12 +36,12 @@ def key_of(host_name: str) -> str:
 
 def decrypted(host_name: str, stored: bytes) -> str:
     """Return the key of a host by what is stored of it, b"" for nothing. Raises HostKeyError."""
-    return _decrypted(bytes(stored), tuple(_secrets())) if stored else _derived(host_name)
+    return _decrypted(bytes(stored), cipher_for(_PURPOSE)) if stored else _derived(host_name)
 
 
 def encrypted(key: str) -> bytes:
     """Return what to store of a key."""
-    return _cipher(tuple(_secrets())).encrypt(key.encode())
+    return cipher_for(_PURPOSE).encrypt(key.encode())
 
 
 def gateway_keys(host_name: str) -> Keys:
@@ -76,26 +73,11 @@ def _derived(host_name: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _decrypted(stored: bytes, secrets: tuple[str, ...]) -> str:
+def _decrypted(stored: bytes, cipher: MultiFernet) -> str:
     try:
-        return _cipher(secrets).decrypt(stored).decode()
+        return cipher.decrypt(stored).decode()
     except InvalidToken:
         raise HostKeyError(
             "The key of a host was stored under another SECRET_KEY. Add that key to SECRET_KEY_FALLBACKS, or let the "
             "host join again."
         ) from None
-
-
-def _secrets() -> Iterator[str]:
-    yield settings.SECRET_KEY
-    yield from settings.SECRET_KEY_FALLBACKS
-
-
-@lru_cache(maxsize=4)
-def _cipher(secrets: tuple[str, ...]) -> MultiFernet:
-    return MultiFernet([Fernet(_fernet_key(secret)) for secret in secrets])
-
-
-def _fernet_key(secret: str) -> bytes:
-    derived = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=_PURPOSE).derive(secret.encode())
-    return base64.urlsafe_b64encode(derived)

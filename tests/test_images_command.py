@@ -9,33 +9,24 @@ from io import StringIO
 from typing import Any
 
 import pytest
-from allauth.mfa.models import Authenticator
-from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
-from allauth.mfa.totp.internal.auth import TOTP, generate_totp_secret
 from django.core.management import CommandError, call_command
 from django.db import connection
 from docker.api import APIClient
 from docker.errors import ImageNotFound
-from pytest_django import Settings
 
-from accounts import factor_secrets
 from hostworker import host_images
 from hostworker.runtime.base import ImageUnavailableError
 from hostworker.runtime.docker import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import new_session
 from resources.images.labels import read_labels
 from resources.models import HostImage, Image, ImagePull, ImageSource, PullState, Registry
-from resources.registries.credentials import login_of, set_password
+from resources.registries.credentials import set_password
 from resources.registries.login import ANONYMOUS
 from resources.units import GIB
 from tests.factories import make_host, make_image, make_policy, make_session, make_user, run_session
 from tests.registry import ENGINE_URL, PASSWORD, USERNAME, LocalRegistry, running_registry
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
-from webhooks import services
-from webhooks.event_types import types_for
-from webhooks.models import Webhook
-from webhooks.stored_secrets import secrets_of
 
 pytestmark = pytest.mark.django_db
 
@@ -211,33 +202,3 @@ def test_labels_that_say_nonsense_are_told() -> None:
     assert (labels.min_cpu, labels.min_memory, len(labels.problems)) == (None, None, 2)
     plain = read_labels({"architecture": "arm64", "config": {"Env": ["CUDA_VERSION=12.4"]}})
     assert (plain.architecture, plain.accelerators, plain.environment) == ("arm64", "cuda", "")
-
-
-def test_rekey_leaves_nothing_that_takes_the_old_key(settings: Settings) -> None:
-    user, secret = make_user(), str(generate_totp_secret())
-    TOTP.activate(user, secret)
-    code = RecoveryCodes.activate(user).get_unused_codes()[0]
-    set_password(row := Registry(name="Lab", address="registry.example.com", username=USERNAME), PASSWORD)
-    row.save()
-    webhook, signing = services.create(user, url="https://ci.example.org/hook", types=types_for(False))
-    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "n" * 50, [settings.SECRET_KEY]
-    said = run("rekey")
-    assert said.split(": ")[1] == (
-        "1 passwords of registries, 0 keys of hosts, 2 second factors, 1 secrets of webhooks.\n"
-    )
-    settings.SECRET_KEY_FALLBACKS = []
-    totp, codes = (Authenticator.objects.get(type=type) for type in ("totp", "recovery_codes"))
-    assert factor_secrets.decrypted(totp.data["secret"]) == secret
-    assert codes.wrap().validate_code(code)
-    assert secrets_of(Webhook.objects.get(pk=webhook.pk)) == [signing]
-    login = login_of(Registry.objects.get())
-    assert login is not None
-    assert login.password == PASSWORD
-
-
-def test_rekey_passes_over_what_is_lost_already(settings: Settings) -> None:
-    user = make_user()
-    TOTP.activate(user, str(generate_totp_secret()))
-    services.create(user, url="https://ci.example.org/hook", types=types_for(False))
-    settings.SECRET_KEY, settings.SECRET_KEY_FALLBACKS = "n" * 50, []
-    assert "0 second factors, 0 secrets of webhooks" in run("rekey")

@@ -3,22 +3,19 @@
 They are needed in plain text for every signature, so a digest would not do. Hosts have no SECRET_KEY.
 """
 
-import base64
 from datetime import timedelta
 from typing import Final
 
-from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from django.conf import settings
+from cryptography.fernet import InvalidToken
 from django.db import transaction
 
+from accounts.encryption import cipher_for
 from resources import clock
 from webhooks.models import Webhook
 from webhooks.signatures import new_secret
 
 OLD_SECRET_KEPT: Final = timedelta(hours=24)  # after a rotation, messages are signed with both secrets for so long
-_PURPOSE: Final = b"gpuplatform webhook secret"
+_PURPOSE: Final = "gpuplatform webhook secret"
 
 
 class UnreadableSecretError(Exception):
@@ -31,7 +28,7 @@ def set_new_secret(webhook: Webhook) -> str:
     if webhook.encrypted_secret:
         webhook.encrypted_old_secret = webhook.encrypted_secret
         webhook.old_secret_until = clock.now() + OLD_SECRET_KEPT
-    webhook.encrypted_secret = _cipher().encrypt(secret.encode())
+    webhook.encrypted_secret = cipher_for(_PURPOSE).encrypt(secret.encode())
     return secret
 
 
@@ -41,7 +38,7 @@ def secrets_of(webhook: Webhook) -> list[str]:
     if webhook.old_secret_until is not None and webhook.old_secret_until > clock.now():
         stored.append(webhook.encrypted_old_secret)
     try:
-        return [_cipher().decrypt(bytes(each)).decode() for each in stored]
+        return [cipher_for(_PURPOSE).decrypt(bytes(each)).decode() for each in stored]
     except InvalidToken:
         raise UnreadableSecretError(
             "The secret was stored under another SECRET_KEY. Rotate it, or have the old key put into "
@@ -68,13 +65,4 @@ def rekey() -> int:
 
 
 def _encrypted_again(stored: bytes) -> bytes:
-    return _cipher().rotate(stored) if stored else b""
-
-
-def _cipher() -> MultiFernet:
-    return MultiFernet([Fernet(_derived(secret)) for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)])
-
-
-def _derived(secret: str) -> bytes:
-    derived = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=_PURPOSE).derive(secret.encode())
-    return base64.urlsafe_b64encode(derived)
+    return cipher_for(_PURPOSE).rotate(stored) if stored else b""

@@ -1,23 +1,17 @@
-"""Passwords of registries, encrypted in the database with a key that is derived from SECRET_KEY.
+"""Passwords of registries, encrypted in the database with keys that hosts are given when they join."""
 
-Fernet, with the keys of SECRET_KEY_FALLBACKS tried after the current one: `manage.py images rekey` encrypts everything
-with the current key, after which the old one can go.
-"""
-
-import base64
 from typing import Final
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from django.conf import settings
 from django.db import transaction
 
+from accounts.encryption import derived_keys
 from resources.images.references import registry_of
 from resources.models import Registry
 from resources.registries.login import RegistryLogin
 
-_PURPOSE: Final = b"gpuplatform registry password"
+_PURPOSE: Final = "gpuplatform registry password"
 
 
 class CredentialsError(Exception):
@@ -82,13 +76,8 @@ def registry_keys() -> list[str]:
     """
     if settings.COMPUTE_REGISTRY_KEYS:
         return list(settings.COMPUTE_REGISTRY_KEYS)
-    return [_derived(secret) for secret in (settings.SECRET_KEY, *settings.SECRET_KEY_FALLBACKS)]
+    return derived_keys(_PURPOSE)
 
 
 def _cipher() -> MultiFernet:
     return MultiFernet([Fernet(key) for key in registry_keys()])
-
-
-def _derived(secret: str) -> str:
-    derived = HKDF(algorithm=hashes.SHA256(), length=32, salt=None, info=_PURPOSE).derive(secret.encode())
-    return base64.urlsafe_b64encode(derived).decode()

@@ -9,23 +9,20 @@ from typing import Any, Final
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
-from django.db import transaction
 from django.db.models import Count, QuerySet
 
-from accounts import audit, factor_secrets
+from accounts import audit
 from accounts.models import User
-from hostaccess import keys
 from resources.images import pulls
 from resources.images.references import spellings
 from resources.images.scan import EnteredImage, ScanError, ScannedImage, enter, record, scan
 from resources.kick import kick_scheduler
-from resources.models import Host, HostImage, HostStatus, Image, ImagePull, ImageSource, Installation, PullState
-from resources.registries import credentials
+from resources.models import Host, HostImage, HostStatus, Image, ImagePull, ImageSource, PullState
+from resources.registries.credentials import CredentialsError
 from resources.units import fgpu_text, size_text
 from sessions import private_images
 from sessions.errors import RejectedError
 from sessions.models import Session
-from webhooks import stored_secrets
 
 POLL_SECONDS: Final = 1.0
 ENDED: Final = (PullState.DONE, PullState.FAILED)
@@ -55,7 +52,6 @@ class Command(BaseCommand):
         puller.add_argument("--no-wait", action="store_true", help="do not wait for the hosts")
         remover = verbs.add_parser("remove", help="take an image out of the list; refused while sessions use it")
         remover.add_argument("reference")
-        verbs.add_parser("rekey", help="encrypt every secret in the database with the current SECRET_KEY")
 
     def handle(self, *args: Any, verb: str, **options: Any) -> None:
         """Run the subcommand; raise CommandError with what is wrong."""
@@ -63,7 +59,7 @@ class Command(BaseCommand):
             getattr(self, f"_{verb}")(**options)
         except ValidationError as error:
             raise CommandError(" ".join(error.messages)) from error
-        except (credentials.CredentialsError, keys.HostKeyError, ScanError, ValueError) as error:
+        except (CredentialsError, ScanError, ValueError) as error:
             raise CommandError(str(error)) from error
 
     def _list(self, **options: Any) -> None:
@@ -162,19 +158,6 @@ class Command(BaseCommand):
         except RejectedError as error:
             raise CommandError(" ".join(error.errors.values())) from error
         self.stdout.write(f"{image} is no longer offered. Hosts keep what they have of an image that a registry has.")
-
-    @transaction.atomic
-    def _rekey(self, **options: Any) -> None:
-        counts = {
-            "passwords of registries": credentials.rekey(),
-            "keys of hosts": keys.rekey(),
-            "second factors": factor_secrets.rekey(),
-            "secrets of webhooks": stored_secrets.rekey(),
-        }
-        changes = {what: (None, str(count)) for what, count in counts.items()}
-        audit.record(None, "encrypt again", Installation.objects.get_or_create()[0], changes)
-        text = ", ".join(f"{count} {what}" for what, count in counts.items())
-        self.stdout.write(f"Encrypted with this SECRET_KEY: {text}.")
 
     def _print(self, rows: Sequence[Sequence[str]]) -> None:
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
