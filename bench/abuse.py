@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 import asyncssh
 import requests
 
-from bench.common import SHAPE, Client, load
+from bench.common import SHAPE, ApiUser, load
 from bench.terminal import cookie_of
 from tests.platform import ROOT, Platform, running_platform
 
@@ -199,7 +199,7 @@ def idle_connections(ssh: Address) -> Iterator[None]:
 @contextmanager
 def open_ports(platform: Platform) -> Iterator[None]:
     """Open as many ports of a session as may be, on which nothing listens."""
-    client = Client(platform)
+    client = ApiUser(platform)
     session = str(client.post("/sessions/", SHAPE | {"image": client.image, "fgpu": "0"})[0]["id"])
     client.wait(session, "RUNNING")
     for port in range(20_000, 20_000 + PORTS):

@@ -25,7 +25,7 @@ NETWORK = "gpuplatform"
 SHAPE = {"cpu": 1, "memory": GIB, "shared_memory": 64 * MIB, "fgpu": "2"}  # the whole GPU, so that the next one waits
 
 
-class Client:
+class ApiUser:
     """Speaks the API as a user would, and watches the sessions in the database."""
 
     def __init__(self, platform: Platform) -> None:

@@ -13,7 +13,7 @@ import statistics
 import sys
 from typing import Any
 
-from bench.common import BareEngine, Client, load, timed
+from bench.common import ApiUser, BareEngine, load, timed
 from tests.platform import ROOT, running_platform
 
 SANDBOXES = 2  # the default of COMPUTE_SANDBOX_POOL
@@ -25,12 +25,12 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=25)
     rounds = parser.parse_args().rounds
     with running_platform(ROOT / "var" / "bench-launch", COMPUTE_SANDBOX_POOL=str(SANDBOXES)) as platform:
-        client = Client(platform)
+        client = ApiUser(platform)
         figures = measure(client, BareEngine(client.image, platform.host_name, SANDBOXES), rounds)
     sys.stdout.write(json.dumps(figures) + "\n")
 
 
-def measure(client: Client, engine: BareEngine, rounds: int) -> dict[str, Any]:
+def measure(client: ApiUser, engine: BareEngine, rounds: int) -> dict[str, Any]:
     """Return the figures of `rounds` rounds after two that warm up; each round does all four once."""
     taken: dict[str, list[float]] = {name: [] for name in ("launch_ms", "raw_ms", "release_ms", "raw_release_ms")}
     for number in range(rounds + 2):
@@ -45,7 +45,7 @@ def measure(client: Client, engine: BareEngine, rounds: int) -> dict[str, Any]:
     return figures | {"rounds": rounds, "image": client.image, "load": load()}
 
 
-def round_trip(client: Client, engine: BareEngine) -> dict[str, float]:
+def round_trip(client: ApiUser, engine: BareEngine) -> dict[str, float]:
     """Return the milliseconds of one launch and one release, each through the platform and on the bare engine."""
     sessions: list[str] = []
 

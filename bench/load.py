@@ -31,7 +31,7 @@ import psycopg
 
 from bench.common import load
 from bench.files import server
-from bench.load_clients import LoadClients, Seen
+from bench.load_clients import LoadClients, Measurements
 from bench.load_roles import RoleUse, process_with, uses
 from gpuplatform import embedded
 from gpuplatform.bootstrap import services
@@ -80,16 +80,16 @@ class LoadedPlatform:
 
     async def measure(self, seconds: float, pause: float) -> dict[str, Any]:
         """Return the figures of so many seconds after all clients are there."""
-        seen = Seen()
-        clients = LoadClients(self._address, seen)
+        measured = Measurements()
+        clients = LoadClients(self._address, measured)
         made = self._made
         clients.begin(made["cookies"], made["terminals"], made["tokens"], made["image"], pause)
         wanted = {"browsers": len(made["cookies"]), "terminals": len(made["terminals"])}
         deadline = time.monotonic() + READY_SECONDS
-        while clients.opened != wanted and not seen.failures and time.monotonic() < deadline:
+        while clients.opened != wanted and not measured.failures and time.monotonic() < deadline:
             await asyncio.sleep(0.5)
         await asyncio.sleep(SETTLE_SECONDS)
-        seen.milliseconds.clear()
+        measured.milliseconds.clear()
         begun, before, transactions = time.time(), uses(self._roots), _transactions()
         await asyncio.sleep(seconds)
         after, ended = uses(self._roots), time.time()
@@ -101,12 +101,12 @@ class LoadedPlatform:
         await clients.end()
         events = _events(begun)
         return {
-            **{f"{kind.replace(' ', '_')}_ms": _summary(values) for kind, values in seen.milliseconds.items()},
+            **{f"{kind.replace(' ', '_')}_ms": _summary(values) for kind, values in measured.milliseconds.items()},
             "promotion_ms": _summary(_promotions(events)),
-            "delivery_ms": _summary(_deliveries(events, seen.arrivals)),
-            "statuses": seen.statuses,
-            "failures": seen.failures,
-            "requests_per_second": round(sum(map(len, seen.milliseconds.values())) / (ended - begun), 1),
+            "delivery_ms": _summary(_deliveries(events, measured.arrivals)),
+            "statuses": measured.statuses,
+            "failures": measured.failures,
+            "requests_per_second": round(sum(map(len, measured.milliseconds.values())) / (ended - begun), 1),
             **figures,
         }
 

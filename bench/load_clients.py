@@ -24,8 +24,8 @@ MIX: Final = {"sessions": 40, "session": 30, "limits": 20, "submit": 5, "termina
 
 
 @dataclass(slots=True)
-class Seen:
-    """What the clients have seen: milliseconds by kind, responses by status, and when rows arrived at lists."""
+class Measurements:
+    """What the clients measured: milliseconds by kind, responses by status, and when rows arrived at lists."""
 
     milliseconds: dict[str, list[float]] = field(default_factory=dict)
     statuses: dict[int, int] = field(default_factory=dict)
@@ -44,9 +44,9 @@ class Seen:
 class LoadClients:
     """All clients of one platform at `address`, host:port."""
 
-    def __init__(self, address: str, seen: Seen) -> None:
+    def __init__(self, address: str, measured: Measurements) -> None:
         self._address = address
-        self._seen = seen
+        self._measured = measured
         self._opening = asyncio.Semaphore(MAX_OPENING)
         self._random = random.Random(1)
         limits = httpx.Limits(max_connections=None, max_keepalive_connections=None)
@@ -78,7 +78,7 @@ class LoadClients:
         try:
             await work
         except (OSError, ConnectionClosed, TimeoutError, httpx.HTTPError) as error:
-            self._seen.fail(f"{work.__name__}: {type(error).__name__}")
+            self._measured.fail(f"{work.__name__}: {type(error).__name__}")
 
     async def _open(self, path: str, cookie: str) -> ClientConnection:
         async with self._opening:
@@ -99,7 +99,7 @@ class LoadClients:
         async for text in socket:
             now, message = time.time(), json.loads(text)
             for row in message.get("rows", ()):
-                self._seen.arrivals.setdefault(row["id"], []).append(now)
+                self._measured.arrivals.setdefault(row["id"], []).append(now)
             if "session" in message and (fetching is None or fetching.done()):
                 fetching = asyncio.create_task(self._fetch(cookie))
 
@@ -108,7 +108,7 @@ class LoadClients:
         try:
             await self._ask("list page", "GET", "/sessions/", {**HEADS, "Cookie": f"gp_session={cookie}"})
         except httpx.HTTPError as error:
-            self._seen.fail(f"list page: {type(error).__name__}")
+            self._measured.fail(f"list page: {type(error).__name__}")
 
     async def _terminal(self, cookie: str, session: str) -> None:
         """Type a key each second, and wait for its echo."""
@@ -126,7 +126,7 @@ class LoadClients:
             await socket.send(b"x")
             if not await self._until_shown(socket, b"x"):
                 break
-            self._seen.note("terminal echo", time.perf_counter() - begun)
+            self._measured.note("terminal echo", time.perf_counter() - begun)
 
     async def _until_pong(self, socket: ClientConnection, number: int) -> None:
         async with asyncio.timeout(ECHO_SECONDS):
@@ -175,12 +175,12 @@ class LoadClients:
         try:
             response = await self._http.request(verb, path, headers=headers, json=body)
         except httpx.HTTPError as error:
-            self._seen.fail(f"{kind}: {type(error).__name__}")
+            self._measured.fail(f"{kind}: {type(error).__name__}")
             return {}
-        self._seen.statuses[response.status_code] = self._seen.statuses.get(response.status_code, 0) + 1
+        self._measured.statuses[response.status_code] = self._measured.statuses.get(response.status_code, 0) + 1
         if not response.is_success:
-            self._seen.fail(f"{kind}: {response.status_code}")
+            self._measured.fail(f"{kind}: {response.status_code}")
             return {}
-        self._seen.note(kind, time.perf_counter() - begun)
+        self._measured.note(kind, time.perf_counter() - begun)
         found = response.json() if "json" in response.headers.get("content-type", "") else {}
         return found if isinstance(found, dict) else {}

@@ -17,7 +17,7 @@ import statistics
 import sys
 from typing import Any
 
-from bench.common import BareEngine, Client, load, timed
+from bench.common import ApiUser, BareEngine, load, timed
 from tests.platform import ROOT, Platform, running_platform
 
 WARM_UP_ROUNDS = 2
@@ -38,13 +38,13 @@ def main() -> None:
     options = parser.parse_args()
     settings = {"COMPUTE_SANDBOX_POOL": str(options.sandboxes)}
     with running_platform(ROOT / "var" / "bench-promote", **settings) as platform:
-        client = Client(platform)
+        client = ApiUser(platform)
         engine = BareEngine(client.image, platform.host_name, options.sandboxes)
         figures = measure(platform, client, engine, options.rounds)
     sys.stdout.write(json.dumps(figures | {"sandboxes": options.sandboxes}) + "\n")
 
 
-def measure(platform: Platform, client: Client, engine: BareEngine, rounds: int) -> dict[str, Any]:
+def measure(platform: Platform, client: ApiUser, engine: BareEngine, rounds: int) -> dict[str, Any]:
     """Return the figures of `rounds` promotions and as many bare starts, after two warm-up rounds."""
     promoted: list[float] = []
     raw: list[float] = []

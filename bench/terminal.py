@@ -21,7 +21,7 @@ import psycopg
 import requests
 import uvloop
 
-from bench.common import SHAPE, Client, load
+from bench.common import SHAPE, ApiUser, load
 from engine.containers import container_name
 from engine.engine import Engine
 from engine.shell import Shell
@@ -63,7 +63,7 @@ def two_sessions(platform: Platform) -> list[str]:
             " VALUES ('Tiny', '1', %s, '', true, true, 1, 67108864, 0, 0, 'registry', '', '', '', false, now())",
             (image,),
         )
-    client = Client(platform)
+    client = ApiUser(platform)
     shape = SHAPE | {"image": image, "fgpu": "0"}
     ids = [str(client.post("/sessions/", shape)[0]["id"]) for _ in range(2)]
     for session in ids:

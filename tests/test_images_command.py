@@ -180,7 +180,7 @@ def test_an_image_can_be_entered_for_one_user() -> None:
         (("remove", "x.org/unknown:1"), "no image is registered as"),
     ],
 )
-def test_mistakes_are_told_in_a_sentence(arguments: tuple[str, ...], message: str) -> None:
+def test_mistakes_are_reported_in_a_sentence(arguments: tuple[str, ...], message: str) -> None:
     with pytest.raises(CommandError, match=message):
         run(*arguments)
 
@@ -196,7 +196,7 @@ def test_a_pull_needs_a_host_and_a_registry() -> None:
         run("pull", image.reference)
 
 
-def test_labels_that_say_nonsense_are_told() -> None:
+def test_labels_that_say_nonsense_are_reported() -> None:
     config: dict[str, Any] = {"config": {"Labels": {"gpuplatform.min-cpu": "-1", "gpuplatform.min-memory": "much"}}}
     labels = read_labels(config)
     assert (labels.min_cpu, labels.min_memory, len(labels.problems)) == (None, None, 2)

@@ -15,7 +15,7 @@ from webhooks.tests.receivers import receiving
 pytestmark = [pytest.mark.long, pytest.mark.docker]
 
 
-def test_a_receiver_is_told_what_becomes_of_a_session(platform: Platform) -> None:
+def test_a_receiver_is_notified_of_all_of_a_session(platform: Platform) -> None:
     with receiving() as receiver, Client(platform.url) as client:
         headers = {"Authorization": f"Token {client.login(USER, platform.passwords[USER]).token}"}
         types = {"session.running", "session.error"}

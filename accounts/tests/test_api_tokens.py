@@ -167,7 +167,7 @@ def test_no_token_is_401() -> None:
         ({"email": "a@example.org", "password": "x", "user": "root"}, "user"),
     ],
 )
-def test_bad_credentials_are_told_at_their_field(body: object, field: str) -> None:
+def test_bad_credentials_are_reported_at_their_field(body: object, field: str) -> None:
     response = client_of().post(TOKEN_URL, body)
     assert response.status_code == 400
     assert field in response.json()["errors"]

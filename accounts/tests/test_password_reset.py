@@ -119,7 +119,7 @@ def test_a_link_lifts_the_lock_out() -> None:
     assert client.post("/accounts/sign-in/", {"login": user.email, "password": NEW_PASSWORD}).status_code == 302
 
 
-def test_the_owner_is_told_of_a_new_password() -> None:
+def test_the_owner_is_notified_of_a_new_password() -> None:
     user = make_user(email="ada@example.org")
     fields = {"oldpassword": PASSWORD, "password1": NEW_PASSWORD, "password2": NEW_PASSWORD}
     browser_of(user).post("/accounts/password/", fields)

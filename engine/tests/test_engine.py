@@ -73,7 +73,7 @@ async def test_a_chunked_answer_in_pieces_is_put_together(tmp_path: Path) -> Non
         (b"", "broke off"),
     ],
 )
-async def test_a_refusal_is_told_in_words(tmp_path: Path, answer: bytes, words: str) -> None:
+async def test_a_refusal_is_explained_in_words(tmp_path: Path, answer: bytes, words: str) -> None:
     async with serving(tmp_path, [answer]) as engine:
         with pytest.raises(ExecError, match=words):
             await engine.hijack("/exec/1/start", {})

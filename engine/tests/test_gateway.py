@@ -138,7 +138,7 @@ async def test_gone_or_stopped_container_is_explained(far: Engine, container: Co
 
 
 @pytest.mark.loopback
-async def test_a_gateway_that_is_away_is_told_in_words() -> None:
+async def test_a_gateway_that_is_away_is_explained_in_words() -> None:
     async with running_gateway(port=free_port()) as (url, _):
         pass
     with pytest.raises(ExecError, match="gateway of the session's host cannot be reached"):
@@ -153,7 +153,7 @@ async def test_unreachable_engine_behind_gateway_is_explained(tmp_path: Path) ->
 
 
 @pytest.mark.docker
-async def test_wrong_keys_are_told_in_words(passed: tuple[str, EngineGateway], shared: Container) -> None:
+async def test_wrong_keys_are_explained_in_words(passed: tuple[str, EngineGateway], shared: Container) -> None:
     far = Engine(passed[0], signer(Keys(["k:" + "x" * 32]), HOST))
     for attempt in (Shell.start(far, shared.id), last_lines(far, shared.id, 5), is_running(far, shared.id)):
         with pytest.raises(ExecError, match="gateway of the session's host refused the request"):
@@ -191,7 +191,7 @@ async def test_gateway_restart_ends_shells_which_are_hung_up(
 
 
 @pytest.mark.docker
-async def test_a_gateway_that_ends_waits_for_requests_but_no_longer_than_told(
+async def test_a_gateway_that_ends_waits_a_while_for_requests(
     passed: tuple[str, EngineGateway], far: Engine, shared: Container
 ) -> None:
     shell = await Shell.start(far, shared.id)

@@ -182,7 +182,7 @@ def test_who_looks_for_an_arbiter_keeps_none_from_starting(host: Host) -> None:
     assert lock.read_text() == f"pid={pid} build=test\n"
 
 
-def test_the_arbiter_ends_when_told_and_leaves_no_socket(host: Host) -> None:
+def test_the_arbiter_ends_on_request_and_leaves_no_socket(host: Host) -> None:
     session = host.session()
     arbiter = host.arbiter("arbiter-x86_64")
     place = session.meeting_place / "socket" / "arbiter"

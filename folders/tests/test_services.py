@@ -109,7 +109,7 @@ def test_a_deletion_waits_for_its_root(owner: User) -> None:
     assert services.create(owner, folder.name).pk != folder.pk
 
 
-def test_a_failing_removal_is_told_and_repeated(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_removal_is_reported_and_repeated(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*arguments: object) -> None:
         raise StorageAccessError("Input/output error")
 
@@ -235,7 +235,7 @@ def test_deleting_and_restoring_at_once_is_one_of_both(root: StorageRoot) -> Non
     assert Folder.objects.live().count() == int(directory_of(folder).exists())
 
 
-def test_strangers_rights_are_told_in_words(folder: Folder) -> None:
+def test_strangers_rights_are_explained_in_words(folder: Folder) -> None:
 
     reader = services.share(folder, make_user()).user
     with pytest.raises(FolderAccessError, match="read-only"):

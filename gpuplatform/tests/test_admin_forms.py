@@ -63,7 +63,7 @@ def test_amounts_are_typed_as_people_write_them(superadmin: Client) -> None:
         ("cpu", "9" * 20),
     ],
 )
-def test_a_wrong_amount_is_told_at_its_field(superadmin: Client, field: str, value: str) -> None:
+def test_a_wrong_amount_is_reported_at_its_field(superadmin: Client, field: str, value: str) -> None:
     form = {"name": "p", "cpu": "1", "memory": "1g", "shared_memory": "64m", "fgpu": "0.5"} | {field: value}
     answer = superadmin.post(url(Preset, "add"), form)
     assert answer.status_code == 200

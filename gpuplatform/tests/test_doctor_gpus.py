@@ -93,7 +93,7 @@ def test_links_by_which_systemd_finds_devices_are_enough(machine: Path, monkeypa
     assert doctor_gpus.access().verdict is Verdict.OK
 
 
-def test_missing_nodes_and_an_unloaded_driver_are_told(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_nodes_and_an_unloaded_driver_are_reported(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "nvidiactl is missing" in doctor_gpus.nodes().text
     for name in ("nvidiactl", "nvidia-uvm", "nvidia0"):
         (machine / name).touch()

@@ -53,7 +53,7 @@ def machine(tmp_path: Path) -> Machine:
 ALL = ("apt-get", "python3", "iptables", "dockerd")
 
 
-def test_a_complete_machine_is_told_nothing(machine: Machine, tmp_path: Path) -> None:
+def test_a_complete_machine_needs_nothing(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "docker.sock").touch()
     done = machine(*ALL, COMPUTE_DOCKER_URL=f"unix://{tmp_path}/docker.sock")
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
@@ -88,7 +88,7 @@ def test_unsupported_systems_are_refused(machine: Machine, system: str, release:
     assert words in done.stderr
 
 
-def test_other_distributions_are_told_that_nothing_is_installed(machine: Machine, tmp_path: Path) -> None:
+def test_other_distributions_are_warned_that_nothing_is_installed(machine: Machine, tmp_path: Path) -> None:
     (tmp_path / "docker.sock").touch()
     done = machine(*ALL[1:], COMPUTE_DOCKER_URL=f"unix://{tmp_path}/docker.sock")
     assert done.returncode == 0

@@ -117,7 +117,7 @@ def test_hosts_reach_the_database_by_the_address_that_is_set(settings: Settings)
 
 
 @pytest.mark.parametrize("name", ["127.0.0.1", "localhost", "db1,127.0.0.1"])
-def test_addresses_of_the_web_server_alone_are_told(
+def test_addresses_of_the_web_server_alone_are_reported(
     name: str, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(connection.settings_dict, "HOST", name)

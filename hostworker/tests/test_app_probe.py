@@ -69,7 +69,7 @@ def test_the_first_line_decides(
     assert probe("127.0.0.1", serve(answer)) is expected
 
 
-def test_nobody_there_is_told_apart_from_somebody_silent(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_there_is_distinguished_from_somebody_silent(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(app_probe, "TIMEOUT_SECONDS", 0.2)
     silent = serve(b"")
     assert probe("127.0.0.1", silent) is ProbeResult.NO_RESPONSE

@@ -50,7 +50,7 @@ def test_whatever_a_container_writes_is_read(text: str) -> None:
     assert not read_status(text, PORT).is_listening
 
 
-def test_listening_ports_are_told_with_where() -> None:
+def test_listening_ports_are_reported_with_where() -> None:
     docker_dns = ANYWHERE.replace("00000000:1F90", "0B00007F:A0B1")
     text = "\n".join([LOOPBACK, OTHER, LOOPBACK_6, docker_dns, "nonsense", ""])
     assert listening_ports(text) == {PORT: True, 0x1F91: False}

@@ -126,7 +126,7 @@ def cordoned_host(runtime: FaultInjectingRuntime) -> Host:
     return Host.objects.get(pk=host.pk)
 
 
-def test_superadmins_are_told_of_fault_and_return(client: Client) -> None:
+def test_superadmins_are_notified_of_fault_and_return(client: Client) -> None:
     admin, _other = make_user(is_superuser=True), make_user()
     runtime = FaultInjectingRuntime()
     host = cordoned_host(runtime)

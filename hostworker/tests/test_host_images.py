@@ -54,7 +54,7 @@ def test_a_report_follows_what_the_engine_has(runtime: RecordingRuntime, host: H
     assert (row.image, row.size) == (here, 50_000_000)
 
 
-def test_a_report_completes_what_no_scan_has_told(runtime: RecordingRuntime, host: Host) -> None:
+def test_a_report_completes_what_no_scan_has_reported(runtime: RecordingRuntime, host: Host) -> None:
     unknown, scanned = make_image(), make_image(architecture="arm64", size=7)
     host_images.report(runtime, host)
     for image in (unknown, scanned):

@@ -176,7 +176,7 @@ def test_a_start_that_was_interrupted_is_taken_up_again(
     assert not runner.is_preparing(session.pk, 1)
 
 
-def test_a_start_told_twice_starts_once(runtime: FaultInjectingRuntime) -> None:
+def test_a_repeated_start_message_starts_once(runtime: FaultInjectingRuntime) -> None:
     session = started(runtime)
     start_session(runtime, session.pk, 1)
     assert fresh(session).container_id == session.container_id

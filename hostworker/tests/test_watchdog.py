@@ -198,7 +198,7 @@ def test_without_process_time_sole_session_gets_device_time(
     assert [dog.readings()[session.pk].utilisation for session in (one, other)] == [None, None]
 
 
-def test_an_old_reading_is_not_told(host: Host, dog: Watchdog, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_old_reading_is_not_reported(host: Host, dog: Watchdog, monkeypatch: pytest.MonkeyPatch) -> None:
     start(host)
     dog.poll()
     assert dog.readings()

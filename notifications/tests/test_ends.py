@@ -84,7 +84,7 @@ def test_a_look_takes_two_queries(count: int, owner: User, django_assert_num_que
         assert announce_ends() == 0
 
 
-def test_one_that_ends_for_another_is_told_why_at_once(django_capture_on_commit_callbacks: Any) -> None:
+def test_one_that_ends_for_another_is_notified_why_at_once(django_capture_on_commit_callbacks: Any) -> None:
     session = run_session(is_preemptible=True)
     Session.objects.filter(pk=session.pk).update(preempt_by=timezone.now() + 2.1 * MINUTE)
     with django_capture_on_commit_callbacks(execute=True):
@@ -124,7 +124,7 @@ def test_idle_sessions_are_announced_ten_and_one_minutes_before(
     assert announce_idle_ends() == 0  # its owner was told just now
 
 
-def test_owner_is_told_a_day_before_parked_files_go(owner: User) -> None:
+def test_owner_is_notified_a_day_before_parked_files_go(owner: User) -> None:
     ResourcePolicy.objects.filter(users=owner).update(max_parked_time=timedelta(days=14))
     session = parked_session(owner=owner)
     assert announce_parked_ends() == 0

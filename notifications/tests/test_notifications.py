@@ -26,7 +26,7 @@ def kinds_of(user: User) -> list[str]:
     return list(Notification.objects.filter(user=user).order_by("id").values_list("kind", flat=True))
 
 
-def test_starts_and_faults_are_told_once() -> None:
+def test_starts_and_faults_are_notified_once() -> None:
     session = run_session(make_session(created_at=timezone.now() - timedelta(minutes=5)))
     session.move_to(Status.ERROR, Reason.OUT_OF_MEMORY)
     assert kinds_of(session.owner) == ["STARTED", "FAILED"]
@@ -58,20 +58,20 @@ def test_what_its_user_sees_anyway_is_only_listed() -> None:
         (Status.ERROR, Reason.HOST_LOST, Kind.INTERACTIVE, "FAILED"),
     ],
 )
-def test_ends_are_told_by_their_kind(target: Status, reason: Reason, kind: Kind, told: str) -> None:
+def test_ends_are_notified_by_their_kind(target: Status, reason: Reason, kind: Kind, told: str) -> None:
     session = run_session(make_session(kind=kind.value, command="x" if kind == Kind.BATCH else ""))
     session.move_to(target, reason)
     assert kinds_of(session.owner)[1:] == [told]
 
 
-def test_a_session_that_others_cancelled_is_told_of() -> None:
+def test_a_session_that_others_cancelled_is_notified() -> None:
     waiting = make_session()
     waiting.move_to(Status.CANCELLED, Reason.PENDING_TIMEOUT)
     assert kinds_of(waiting.owner) == ["ENDED"]
     assert kinds_of(session_in(Status.CANCELLED).owner) == []
 
 
-def test_owners_are_told_that_a_host_refused_a_resize() -> None:
+def test_owners_are_notified_that_a_host_refused_a_resize() -> None:
     session = run_session()
     notes.note(session, Reason.RESIZING, "From 1 CPU core to 2.")
     notes.note(session, Reason.RESIZE_REFUSED, "It uses more memory than that.")
@@ -97,7 +97,7 @@ def test_a_change_that_fails_tells_nothing() -> None:
 
 
 @pytest.mark.parametrize("is_done", [True, False])
-def test_the_end_of_a_conversion_is_told(is_done: bool) -> None:
+def test_the_end_of_a_conversion_is_notified(is_done: bool) -> None:
     session = run_session()
     conversion = Conversion.objects.create(
         session=session, attempt=1, host=session.host, requested_by=session.owner, name="tool", tag="1", reference="r/t"
@@ -117,7 +117,7 @@ def test_the_end_of_a_conversion_is_told(is_done: bool) -> None:
     assert text_of(told).body == ("Its full name is r/t." if is_done else "The disk is full.")
 
 
-def test_the_same_is_told_once_and_as_chosen() -> None:
+def test_the_same_is_notified_once_and_as_chosen() -> None:
     user = make_user()
     services.choose_ways(user, {NoticeKind.FAILED: Ways(on_page=False, in_browser=False, by_email=True)})
     services.choose_ways(user, {NoticeKind.FAILED: Ways(on_page=False, in_browser=False, by_email=False)})

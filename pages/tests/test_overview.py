@@ -99,7 +99,7 @@ class TestSummary:
         assert 'class="figure">6<span' in page
         assert "<dd>10 / 16</dd>" in page
 
-    def test_a_new_user_is_told_what_a_session_is(self, browser: Client) -> None:
+    def test_a_new_user_reads_what_a_session_is(self, browser: Client) -> None:
         assert "You have not launched a session yet." in text_of(browser, "/")
         assert "No resource group is open to you yet" in text_of(browser, "/")
 

@@ -89,7 +89,7 @@ def test_same_boot_and_silent_engine_are_let_in() -> None:
 
 
 @pytest.mark.django_db
-def test_heartbeats_are_told_by_the_clock_of_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_heartbeats_are_dated_by_the_clock_of_the_database(monkeypatch: pytest.MonkeyPatch) -> None:
     host = bound()
     ahead = timezone.now() + timedelta(hours=1)
     monkeypatch.setattr(timezone, "now", lambda: ahead)

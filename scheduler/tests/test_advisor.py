@@ -93,7 +93,7 @@ def test_less_fgpu_and_another_group_are_offered() -> None:
     )
 
 
-def test_sessions_that_start_and_wait_are_told_apart() -> None:
+def test_sessions_that_start_and_wait_are_distinguished() -> None:
     running = (RunningSession("x", 2, 1, 1, 1, ((100, 100),), at(-1), at(2)),)
     snapshot = replace(make_snapshot([make_host(1, [900, 1000])], []), running=running)
     advice = advise(snapshot, several(make_request("mine", 950), 2), NOW)

@@ -66,7 +66,7 @@ def test_another_architecture_waits_and_says_so(group: ResourceGroup) -> None:
     assert session.detail == "No ready host of this session's resource group has a CPU of architecture arm64."
 
 
-def test_a_host_that_has_not_told_its_architecture_takes_any(group: ResourceGroup) -> None:
+def test_a_host_that_has_not_reported_its_architecture_takes_any(group: ResourceGroup) -> None:
     make_host(group=group, name="a", architecture="amd64")
     silent = make_host(group=group, name="b")
     session = make_session(resource_group=group, image=make_image(architecture="arm64"))

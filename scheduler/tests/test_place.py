@@ -34,7 +34,7 @@ def test_the_first_in_line_has_nobody_ahead() -> None:
     assert place_of(run_session()) is None
 
 
-def test_in_fair_order_use_and_fair_share_are_told() -> None:
+def test_in_fair_order_use_and_fair_share_are_reported() -> None:
     group = make_group(queue_order="fair")
     host = make_host(group=group, cpu=4)
     heavy, light = make_user(), make_user(share_weight=300)

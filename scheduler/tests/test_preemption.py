@@ -63,7 +63,7 @@ def grace(group: ResourceGroup, span: timedelta) -> None:
     ResourceGroup.objects.filter(pk=group.pk).update(preemption_grace=span)
 
 
-def test_the_youngest_is_warned_and_the_waiting_one_told(host: Host) -> None:
+def test_the_youngest_is_warned_and_the_waiting_one_notified(host: Host) -> None:
     old, young, waiting = victim(host, hours=9), victim(host, hours=1), waits(host)
     passes.run_pass()
     assert warned(old, young) == [False, True]

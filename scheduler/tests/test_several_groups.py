@@ -98,7 +98,7 @@ def test_two_passes_at_once_start_it_once(hosts: list[Host], monkeypatch: pytest
     assert pass_over(*hosts) == [0, 0]
 
 
-def test_it_is_told_the_earliest_start_of_all_groups(hosts: list[Host]) -> None:
+def test_it_has_the_earliest_start_of_all_groups(hosts: list[Host]) -> None:
     late, _ = (run_session(host=host, time_limit=limit) for host, limit in zip(hosts, (3 * HOUR, HOUR), strict=True))
     session = waiting_for(hosts)
     pass_over(*hosts)

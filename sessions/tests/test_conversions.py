@@ -124,7 +124,7 @@ def test_a_finished_conversion_offers_a_private_image(
     assert image not in Image.objects.usable_by(make_user())
 
 
-def test_each_step_is_told_in_the_timeline(session: Session) -> None:
+def test_each_step_is_reported_in_the_timeline(session: Session) -> None:
     finished(ask(session))
     conversions.fail(ask(session, tag="2"), "No room.")
     told = session.events.filter(reason=Reason.CONVERSION)

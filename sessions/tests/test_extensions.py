@@ -100,7 +100,7 @@ def test_what_has_no_end_cannot_be_extended(group: ResourceGroup) -> None:
             extend(one.pk, HOUR, actor=unlimited)
 
 
-def test_a_start_that_somebody_was_told_holds(owner: User, group: ResourceGroup) -> None:
+def test_a_start_that_was_promised_holds(owner: User, group: ResourceGroup) -> None:
     session = ending_in(HOUR, owner, group)
     assert session.ends_at
     waiting = make_session(resource_group=group, reason=Reason.NO_CAPACITY.value, eta=session.ends_at + 20 * MINUTE)

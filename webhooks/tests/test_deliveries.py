@@ -89,7 +89,7 @@ def test_a_test_is_due_at_once_by_the_shared_clock(sender: FakeSender, monkeypat
     assert deliveries.deliver_due(sender) == 1
 
 
-def test_many_events_written_at_once_are_all_told() -> None:
+def test_many_events_written_at_once_are_all_reported() -> None:
     webhook = make_webhook()
     sessions = [make_session(owner=webhook.owner) for _ in range(3)]
     moved = {"old_status": "PENDING", "new_status": "SCHEDULED", "reason": "ASSIGNED"}
@@ -97,7 +97,7 @@ def test_many_events_written_at_once_are_all_told() -> None:
     assert types(webhook) == ["session.scheduled"] * 3
 
 
-def test_a_change_that_is_undone_is_not_told() -> None:
+def test_a_change_that_is_undone_is_not_reported() -> None:
     webhook = make_webhook()
     session = run_session(make_session(owner=webhook.owner))
     WebhookDelivery.objects.all().delete()
@@ -107,14 +107,14 @@ def test_a_change_that_is_undone_is_not_told() -> None:
     assert not WebhookDelivery.objects.exists()
 
 
-def test_only_chosen_events_of_ones_own_sessions_are_told() -> None:
+def test_only_chosen_events_of_ones_own_sessions_are_reported() -> None:
     webhook = make_webhook(types=["session.running"])
     run_session(make_session(owner=webhook.owner))
     run_session()
     assert types(webhook) == ["session.running"]
 
 
-def test_superadmins_may_be_told_of_all_sessions(sender: FakeSender) -> None:
+def test_superadmins_may_be_notified_of_all_sessions(sender: FakeSender) -> None:
     admin = make_user(is_superuser=True)
     webhook = make_webhook(admin, types=["session.running"], covers_all=True)
     run_session()
@@ -136,7 +136,7 @@ def test_a_disabled_user_is_sent_nothing(sender: FakeSender) -> None:
     assert send_due(sender) == 0
 
 
-def test_notifications_are_told_in_the_language_of_their_reader(sender: FakeSender) -> None:
+def test_notifications_are_in_the_language_of_their_reader(sender: FakeSender) -> None:
     webhook = make_webhook(make_user(language="ko"))
     session = make_session(owner=webhook.owner, name="train")
     facts = {"name": "train", "minutes": 10, "ends_at": "2026-11-22T12:00:00+00:00"}
@@ -148,7 +148,7 @@ def test_notifications_are_told_in_the_language_of_their_reader(sender: FakeSend
     assert "10분" in told["notification"]["title"]
 
 
-def test_what_was_deleted_is_not_told(sender: FakeSender) -> None:
+def test_what_was_deleted_is_not_reported(sender: FakeSender) -> None:
     webhook = make_webhook()
     notices.tell(webhook.owner.pk, NoticeKind.IMAGE_FAILED, "x", facts={"image": "a", "detail": ""})
     Notification.objects.all().delete()

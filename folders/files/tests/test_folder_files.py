@@ -73,7 +73,7 @@ def test_times_beyond_any_calendar_are_shown(world: World, files: FolderFiles) -
         assert files.stat("a").modified_at.tzinfo == UTC
 
 
-def test_moving_replaces_only_when_told(files: FolderFiles) -> None:
+def test_moving_replaces_only_on_request(files: FolderFiles) -> None:
     write(files, "a", "one")
     write(files, "b", "two")
     files.mkdir("d")
@@ -232,7 +232,7 @@ def test_deleting_works_on_a_full_disk(files: FolderFiles, monkeypatch: pytest.M
     assert files.trash.empty() == 1
 
 
-def test_a_folder_that_was_removed_is_told(world: World, files: FolderFiles) -> None:
+def test_a_folder_that_was_removed_is_reported(world: World, files: FolderFiles) -> None:
     content("a")(world)
     world.root.expunge(1, FOLDER)
     world.root.expunge(1, FOLDER)

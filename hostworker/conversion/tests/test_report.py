@@ -59,7 +59,7 @@ def test_pip_packages_are_known_by_their_records() -> None:
     assert found.removed == (Package(name="old", version="2", place=SITE),)
 
 
-def test_conda_packages_are_not_told_as_pips() -> None:
+def test_conda_packages_are_not_reported_as_pips() -> None:
     info = f"{SITE}/numpy-2.0.dist-info"
     records = Records()
     records.note(f"{info}/INSTALLER", b"conda\n")

@@ -170,7 +170,7 @@ def test_one_that_keeps_ending_is_not_started_in_a_loop(
     assert (folder.root / "log").read_text() == "why\n"
 
 
-def test_one_that_has_yet_to_say_that_it_runs_is_ended(
+def test_one_that_is_still_starting_is_ended(
     programs: Programs, folder: ArbiterFolder, tmp_path: Path
 ) -> None:
     build(tmp_path / "build", "#!/bin/sh\nwhile :; do sleep 0.05; done\n")

@@ -213,7 +213,7 @@ def test_arguments_that_no_worker_sends_are_refused(
     assert root.done == []
 
 
-def test_what_an_operation_raises_is_told_by_name(operations: Operations) -> None:
+def test_what_an_operation_raises_is_reported_by_name(operations: Operations) -> None:
     with pytest.raises(AssertionError, match=r"^FirewallError: iptables failed$"):
         ask(operations, "hold_firewall", "gpfails", "here", False)
 

@@ -92,7 +92,7 @@ def test_present_image_needs_no_pull_nor_progress(world: World, runtime: Runtime
     assert told == []
 
 
-def test_images_on_the_host_are_told(world: World, runtime: Runtime) -> None:
+def test_images_on_the_host_are_reported(world: World, runtime: Runtime) -> None:
     assert runtime.images([world.image]).keys() == {world.image}
     assert runtime.has_image(world.image)
 
@@ -279,7 +279,7 @@ def test_container_with_our_name_only_is_untouched(world: World, runtime: Runtim
     assert world.is_planted(spec.session, spec.attempt)
 
 
-def test_an_exit_is_told_with_its_code(world: World, runtime: Runtime, running: ContainerSpec) -> None:
+def test_an_exit_is_reported_with_its_code(world: World, runtime: Runtime, running: ContainerSpec) -> None:
     with first_exit(runtime) as exit_:
         world.end(running.session, running.attempt, 137)
         state = exit_.result(SECONDS)
@@ -288,7 +288,7 @@ def test_an_exit_is_told_with_its_code(world: World, runtime: Runtime, running: 
     assert settled(runtime, running) == [state]
 
 
-def test_an_exit_for_want_of_memory_is_told_as_such(world: World, runtime: Runtime) -> None:
+def test_an_exit_for_want_of_memory_is_reported_as_such(world: World, runtime: Runtime) -> None:
     running = launch(runtime, make_spec(world.image, memory_bytes=32 * MIB, shared_memory_bytes=32 * MIB))
     with first_exit(runtime) as exit_:
         world.run_out_of_memory(running.session, running.attempt)
@@ -297,7 +297,7 @@ def test_an_exit_for_want_of_memory_is_told_as_such(world: World, runtime: Runti
     assert settled(runtime, running) == [state]
 
 
-def test_an_exit_by_stop_is_told_with_code_zero(runtime: Runtime, running: ContainerSpec) -> None:
+def test_an_exit_by_stop_is_reported_with_code_zero(runtime: Runtime, running: ContainerSpec) -> None:
     with first_exit(runtime) as exit_:
         runtime.stop(running.session, running.attempt, grace_seconds=GRACE)
         assert exit_.result(SECONDS).exit_code == 0
@@ -331,7 +331,7 @@ def test_earlier_and_foreign_exits_are_not_reported(world: World, runtime: Runti
         assert exit_.result(SECONDS).session == ours.session
 
 
-def test_a_process_killed_for_memory_is_told(world: World, runtime: Runtime, running: ContainerSpec) -> None:
+def test_a_process_killed_for_memory_is_reported(world: World, runtime: Runtime, running: ContainerSpec) -> None:
     stopped, killed = threading.Event(), threading.Event()
     told: list[tuple[str, int]] = []
 
@@ -358,7 +358,9 @@ def test_uses_are_those_of_running_containers(runtime: Runtime, running: Contain
     assert runtime.uses().keys() == {(running.session, running.attempt)}
 
 
-def test_what_running_containers_have_written_is_told(world: World, runtime: Runtime, running: ContainerSpec) -> None:
+def test_bytes_written_by_running_containers_are_reported(
+    world: World, runtime: Runtime, running: ContainerSpec
+) -> None:
     key = running.session, running.attempt
     assert runtime.disks().written_bytes()[key] < MIB
     world.write_data(*key, 2 * MIB)
@@ -399,7 +401,7 @@ def test_logs_outlive_the_exit(runtime: Runtime, running: ContainerSpec) -> None
     assert "ready" in runtime.logs(running.session, running.attempt, 10)
 
 
-def test_an_engine_that_does_not_answer_is_told_apart(tmp_path_factory: pytest.TempPathFactory, world: World) -> None:
+def test_an_engine_that_is_silent_is_distinguished(tmp_path_factory: pytest.TempPathFactory, world: World) -> None:
     runtime = unreachable_runtime(world, str(tmp_path_factory.mktemp("empty") / "docker.sock"))
     operations: list[Callable[[], object]] = [
         lambda: runtime.ensure_image(world.image, print),

@@ -40,7 +40,7 @@ def test_progress_tells_megabytes_rate_and_remaining_time() -> None:
     ]
 
 
-def test_what_is_told_has_its_bytes() -> None:
+def test_what_is_reported_has_its_bytes() -> None:
     progress = PullProgress("python:3.11")
     assert (progress.text(0).pulled_bytes, progress.text(0).total_bytes) == (0, None)
     for line in LINES:
@@ -89,7 +89,7 @@ def test_remaining_time_is_rounded(seconds: float, words: str) -> None:
         ("", "gave no reason"),
     ],
 )
-def test_a_failure_is_told_in_words_for_the_owner(message: str, cause: str) -> None:
+def test_a_failure_is_explained_in_words_for_the_owner(message: str, cause: str) -> None:
     sentence = explain_failure("python:9", message)
     assert sentence.startswith("Image python:9 could not be pulled: ")
     assert cause in sentence

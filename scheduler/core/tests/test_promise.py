@@ -164,7 +164,7 @@ class Replay:
 
 @pytest.mark.parametrize("order", QueueOrder)
 @pytest.mark.parametrize("replays", [100, pytest.param(1000, marks=pytest.mark.long)])
-def test_the_first_in_line_never_starts_later_than_told(replays: int, order: QueueOrder) -> None:
+def test_the_first_in_line_never_starts_later_than_promised(replays: int, order: QueueOrder) -> None:
     kept = withdrawn = broken = 0
     for seed in range(replays):
         replay = Replay(Random(seed), order)
