@@ -53,10 +53,10 @@ def ensure(runtime: Runtime, image: Image, on_progress: Callable[[str], None]) -
     owner named without an administrator is asked of its registry each time, without any login: that another has pulled
     it here gives no right to it. Raises ImageUnavailableError.
     """
-    told: list[bool] = []
+    sentences: list[str] = []
 
     def on_first(text: str) -> None:
-        told.append(True)
+        sentences.append(text)
         on_progress(text)
 
     if is_built(image.reference) and not runtime.has_image(image.reference):
@@ -67,7 +67,7 @@ def ensure(runtime: Runtime, image: Image, on_progress: Callable[[str], None]) -
         raise ImageUnavailableError(f"Image {image.reference} could not be pulled: {NOT_OFFERED}.")
     else:
         runtime.ensure_image(image.reference, on_first, lambda: ANONYMOUS, always_pull=True)
-    return bool(told)
+    return bool(sentences)
 
 
 def resume_pulls(host: Host) -> None:

@@ -23,7 +23,7 @@ from engine.containers import INSTALLATION_LABEL
 from hostworker.conversion import archive, changes, layer, report
 from hostworker.conversion.base import CONVERSION_LABEL, REFERENCE_LABEL, BaseImage, ImageEngine, SnapshotError
 from hostworker.conversion.layer import Layer
-from hostworker.conversion.report import Survey, Told
+from hostworker.conversion.report import RenderedReport, Survey
 from hostworker.runtime.base import EngineUnreachableError, Runtime
 from resources.models import Host, HostImage, Image, Installation
 from resources.registries import credentials
@@ -41,7 +41,7 @@ CONVERSION_LOCK: Final = 0x434F4E56  # "CONV": the class of the advisory locks o
 MAX_LAYERS: Final = 120  # of an image; overlayfs mounts at most some more
 SPARE_BYTES: Final = GIB  # of this machine's disk are left free
 CHECKED_BYTES: Final = 64 * 2**20  # are written between two looks at the free space
-REPORT_SECONDS: Final = 45.0  # of reading for a report; what is not seen by then is not told
+REPORT_SECONDS: Final = 45.0  # of reading for a report; what is not seen by then is left out
 NO_ENGINE: Final = "This host's runtime makes no images."
 
 
@@ -146,14 +146,14 @@ def report_changes(runtime: Runtime, session_id: str, stopping: threading.Event)
             raise TimeoutError
 
     try:
-        told = _survey(_engine(runtime), asked, may_go_on)
+        rendered = _survey(_engine(runtime), asked, may_go_on)
     except SnapshotError as failure:
         change_reports.store(asked, content={}, recipe="", problem=str(failure))
     else:
-        change_reports.store(asked, content=told.report, recipe=told.recipe)
+        change_reports.store(asked, content=rendered.report, recipe=rendered.recipe)
 
 
-def _survey(engine: ImageEngine, asked: ChangeReport, may_go_on: Callable[[], None]) -> Told:
+def _survey(engine: ImageEngine, asked: ChangeReport, may_go_on: Callable[[], None]) -> RenderedReport:
     container = engine.running(asked.session_id, asked.attempt)
     changed = engine.changes(container.id)
     plan = changes.plan(changed, container.mounts, lambda path: engine.exists(container.id, path))
@@ -165,7 +165,7 @@ def _survey(engine: ImageEngine, asked: ChangeReport, may_go_on: Callable[[], No
     engine.running(asked.session_id, asked.attempt)  # else files were missed
     image = asked.session.image.reference
     user = str(engine.base(container.image_id).config.get("User") or "")
-    return report.tell(survey, changed, plan, base=image, base_user=user, is_partial=is_partial)
+    return report.render(survey, changed, plan, base=image, base_user=user, is_partial=is_partial)
 
 
 def _convert(engine: ImageEngine, conversion: Conversion, stopping: threading.Event) -> None:
@@ -176,20 +176,20 @@ def _convert(engine: ImageEngine, conversion: Conversion, stopping: threading.Ev
     folder = Path(settings.COMPUTE_VAR_DIR) / "conversions"
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryFile(dir=folder) as file:
-        base, saved, told = _save(engine, conversion, _Sink(file, folder, may_go_on), may_go_on)
+        base, saved, rendered = _save(engine, conversion, _Sink(file, folder, may_go_on), may_go_on)
         file.seek(0)
         conversions.show_progress(conversion, f"Adding {size_text(saved.size_bytes)} to the host's images")
         engine.load(archive.image_archive(base, saved, file, _new_image(conversion)))
     digest = _push(engine, conversion, may_go_on)
     host = conversion.host or Host.objects.get(name=settings.COMPUTE_HOST_NAME)
     size = engine.size(conversion.reference)
-    conversions.finish(conversion, host, size_bytes=size, registry_digest=digest, recipe=told.recipe)
+    conversions.finish(conversion, host, size_bytes=size, registry_digest=digest, recipe=rendered.recipe)
     logger.info("session %s: saved as %s", conversion.session_id, conversion.reference)
 
 
 def _save(
     engine: ImageEngine, conversion: Conversion, sink: Any, may_go_on: Callable[[], None]
-) -> tuple[BaseImage, Layer, Told]:
+) -> tuple[BaseImage, Layer, RenderedReport]:
     """Write what changed to the sink while the session goes on.
 
     It is not paused: an exec that begins at that moment (a terminal, an app) would keep containerd's shim from ever
@@ -206,7 +206,7 @@ def _save(
     saved = layer.write_layer(engine, container.id, plan, sink, survey, may_go_on)
     engine.running(session.pk, conversion.attempt)  # else files were missed
     user = str(base.config.get("User") or "")
-    return base, saved, report.tell(survey, changed, plan, base=session.image.reference, base_user=user)
+    return base, saved, report.render(survey, changed, plan, base=session.image.reference, base_user=user)
 
 
 def _push(engine: ImageEngine, conversion: Conversion, may_go_on: Callable[[], None]) -> str:

@@ -66,10 +66,10 @@ class RemoteCommand:
                     with suppress(ConnectionClosed):  # what came before the end is still to be read
                         await socket.send(json.dumps({"ack": len(message) - 1}))
                     continue
-                told = json.loads(message)
-                if "exit" in told:
-                    return int(told["exit"])
-                self._unconfirmed -= int(told.get("ack", 0))
+                control = json.loads(message)
+                if "exit" in control:
+                    return int(control["exit"])
+                self._unconfirmed -= int(control.get("ack", 0))
                 if self._unconfirmed < MAX_UNCONFIRMED_BYTES:
                     self._may_send.set()
         return None

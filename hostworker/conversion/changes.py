@@ -92,14 +92,14 @@ def _without_mount_points(kept: list[Change], with_exclusions: set[str]) -> list
 
 
 def _pieces(kept: list[Change], with_exclusions: set[str], exists: Callable[[str], bool]) -> Iterator[Piece]:
-    whole, told = "", {""}
+    whole, listed = "", {""}
     for change in kept:
         if whole and change.path.startswith(whole):
             continue
         how = _how(change, with_exclusions, exists)
         for path in (*reversed(list(_above(change.path))), change.path):
-            if path not in told:
-                told.add(path)
+            if path not in listed:
+                listed.add(path)
                 yield Piece(path, how if path == change.path else How.ENTRY)
         if how in (How.TREE, How.REPLACED):
             whole = f"{change.path}/"

@@ -42,16 +42,16 @@ class Survey:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Told:
+class RenderedReport:
     """The report as JSON takes it, and the recipe."""
 
     report: dict[str, Any]
     recipe: str
 
 
-def tell(
+def render(
     survey: Survey, changes: Iterable[Change], plan: LayerPlan, *, base: str, base_user: str, is_partial: bool = False
-) -> Told:
+) -> RenderedReport:
     """Return what the survey found. With `is_partial` the reading was cut short, and amounts are lower bounds."""
     kept = [change for change in changes if not plan.is_excluded(change.path)]
     packages = package_changes(kept, survey.records)
@@ -79,7 +79,7 @@ def tell(
         own_files=own,
         own_file_count=len(own),
     )
-    return Told(report=report, recipe=text)
+    return RenderedReport(report=report, recipe=text)
 
 
 def _listed(changes: PackageChanges) -> dict[str, Any]:

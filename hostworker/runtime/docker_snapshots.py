@@ -148,7 +148,7 @@ class _PushProgress:
 
     def __init__(self) -> None:
         self._bytes: dict[str, tuple[int, int]] = {}
-        self._told = ""
+        self._reported = ""
 
     def read(self, event: Mapping[str, Any]) -> str:
         """Take in an event; return a sentence when there is news, else ""."""
@@ -159,8 +159,8 @@ class _PushProgress:
         self._bytes[str(event.get("id"))] = (min(int(detail.get("current", 0)), total), total)
         done, size = (sum(parts) // _MEGABYTE for parts in zip(*self._bytes.values(), strict=True))
         sentence = f"Pushing to the registry: {done} of {size} MB"
-        told, self._told = self._told, sentence
-        return "" if sentence == told else sentence
+        reported, self._reported = self._reported, sentence
+        return "" if sentence == reported else sentence
 
 
 @contextmanager

@@ -185,9 +185,7 @@ async def test_a_login_is_checked_again_after_a_database_outage(user: User, monk
     await socket.close()
 
 
-async def test_closing_while_redis_is_away_leaves_no_task(
-    user: User, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_closing_while_redis_is_away_leaves_no_task(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     async def fail(*_: object) -> None:
         raise RedisConnectionError("away")
 

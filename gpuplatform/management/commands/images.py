@@ -133,13 +133,13 @@ class Command(BaseCommand):
 
     def _follow(self, requested: QuerySet[ImagePull]) -> None:
         """Show how the pulls go until all have ended; raise CommandError when one failed."""
-        told: dict[int, str] = {}
+        shown: dict[int, str] = {}
         while True:
             rows = list(requested.all())
             for pull in rows:
                 text = f"{pull.host}: {pull.detail or PullState(pull.state).label}"
-                if told.get(pull.pk) != text:
-                    told[pull.pk] = text
+                if shown.get(pull.pk) != text:
+                    shown[pull.pk] = text
                     self.stdout.write(text)
             left = [pull for pull in rows if pull.state not in ENDED]
             if not left:
@@ -168,10 +168,10 @@ class Command(BaseCommand):
 
 def _described(reference: str, scanned: ScannedImage) -> dict[str, Any]:
     """Return what a scan tells, for people and programs."""
-    told = asdict(scanned.labels)
-    told["min_fgpu"] = None if scanned.labels.min_fgpu is None else fgpu_text(scanned.labels.min_fgpu)
+    labels = asdict(scanned.labels)
+    labels["min_fgpu"] = None if scanned.labels.min_fgpu is None else fgpu_text(scanned.labels.min_fgpu)
     places = {"from": "engine" if scanned.is_here else "registry", "size": scanned.size_bytes}
-    return {"reference": reference, **told, "architectures": scanned.architectures, **places}
+    return {"reference": reference, **labels, "architectures": scanned.architectures, **places}
 
 
 def _registered(reference: str) -> Image:

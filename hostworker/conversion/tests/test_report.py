@@ -1,4 +1,4 @@
-"""What is told of a container's changes: packages, suspicious files, and the recipe."""
+"""What is rendered of a container's changes: packages, suspicious files, and the recipe."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from hostworker.conversion.base import Change, ChangeKind
 from hostworker.conversion.changes import plan
 from hostworker.conversion.packages import Manager, Package, Records, manually_installed, package_changes
 from hostworker.conversion.recipe import recipe
-from hostworker.conversion.report import Survey, tell
+from hostworker.conversion.report import Survey, render
 from hostworker.conversion.suspicions import suspicion
 
 A, C, D = ChangeKind.ADDED, ChangeKind.MODIFIED, ChangeKind.DELETED
@@ -103,12 +103,12 @@ def test_a_report_separates_packages_from_own_files() -> None:
     survey.saw(f"{SITE}/tiny.py", 3, b"x=1")
     survey.saw("/etc/motd", 5, b"hello")
     changes = changed((f"{SITE}/tiny_wheel-1.0.dist-info", A), (f"{SITE}/tiny.py", A), ("/etc/motd", C))
-    told = tell(survey, changes, plan(changes, (), lambda path: True), base="python:1", base_user="work")
-    assert told.report["own_files"] == ["/etc/motd"]
-    assert told.report["packages"]["pip"]["added"] == [{"name": "tiny-wheel", "version": "1.0", "place": SITE}]
-    assert (told.report["size_bytes"], told.report["file_count"]) == (28, 3)
-    assert "RUN pip install --no-cache-dir tiny-wheel==1.0\n" in told.recipe
-    assert told.recipe.startswith("# ")
+    rendered = render(survey, changes, plan(changes, (), lambda path: True), base="python:1", base_user="work")
+    assert rendered.report["own_files"] == ["/etc/motd"]
+    assert rendered.report["packages"]["pip"]["added"] == [{"name": "tiny-wheel", "version": "1.0", "place": SITE}]
+    assert (rendered.report["size_bytes"], rendered.report["file_count"]) == (28, 3)
+    assert "RUN pip install --no-cache-dir tiny-wheel==1.0\n" in rendered.recipe
+    assert rendered.recipe.startswith("# ")
 
 
 def test_nothing_in_a_container_becomes_an_instruction_of_the_recipe() -> None:

@@ -170,9 +170,7 @@ def test_one_that_keeps_ending_is_not_started_in_a_loop(
     assert (folder.root / "log").read_text() == "why\n"
 
 
-def test_one_that_is_still_starting_is_ended(
-    programs: Programs, folder: ArbiterFolder, tmp_path: Path
-) -> None:
+def test_one_that_is_still_starting_is_ended(programs: Programs, folder: ArbiterFolder, tmp_path: Path) -> None:
     build(tmp_path / "build", "#!/bin/sh\nwhile :; do sleep 0.05; done\n")
     arbiter = Arbiter(programs, folder)
     folder.prepare(KEY, LEASE)
