@@ -11,6 +11,8 @@ from importlib import import_module
 from typing import Any
 
 from celery import current_app
+from celery.platforms import EX_OK
+from celery.worker import state as celery_state
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
@@ -81,12 +83,21 @@ class Command(BaseCommand):
         import_module("hostworker.tasks")
         arbiter = get_enforcer().arbiter if machine.devices else None
         worker = HostWorker(get_runtime(), host, watchdog, _firewall(host), get_privileges(), readings, arbiter)
-        signal.signal(signal.SIGTERM, lambda number, frame: sys.exit())  # until Celery takes it over
+        signal.signal(signal.SIGTERM, end_before_celery)
         try:
             worker.begin()
             current_app.worker_main(_celery_arguments(name))
         finally:
             worker.end()
+
+
+def end_before_celery(number: int, frame: object) -> None:
+    """Handle SIGTERM until Celery replaces this handler.
+
+    Python ignores the exception where the signal comes during a destructor: Celery ends as soon as it begins, then.
+    """
+    celery_state.should_stop = EX_OK  # type: ignore[assignment]
+    sys.exit()
 
 
 def _machine(name: str, *, can_hook: bool) -> Machine:
