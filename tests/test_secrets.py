@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from docker.models.containers import Container
 
-from bench.common import Client
+from bench.common import ApiUser
 from engine.containers import HOST_LABEL
 from gpuplatform import embedded
 from tests.guide import USER
@@ -27,8 +27,8 @@ TABLES = "SELECT quote_ident(table_name) FROM information_schema.tables WHERE ta
 
 
 @pytest.fixture
-def client(platform: Platform) -> Iterator[Client]:
-    made = Client(platform)
+def client(platform: Platform) -> Iterator[ApiUser]:
+    made = ApiUser(platform)
     yield made
     made.close()
 
@@ -71,7 +71,7 @@ def tables_with(platform: Platform, text: str) -> set[str]:
 _SEARCH: Any = "SELECT 1 FROM {0} AS searched WHERE strpos(searched::text, %s) > 0 LIMIT 1"
 
 
-def test_secrets_are_nowhere_that_others_read(platform: Platform, client: Client) -> None:
+def test_secrets_are_nowhere_that_others_read(platform: Platform, client: ApiUser) -> None:
     variable = secrets.token_hex(16)
     shape = {"cpu": 1, "memory": 1 << 30, "fgpu": "0", "image": client.image}
     own = client.post("/sessions/", shape | {"env": {"WANDB_API_KEY": variable}})[0]["id"]
