@@ -69,6 +69,7 @@ class World:
     def __init__(self, clock: VirtualClock, steps: Steps) -> None:
         """Make the rows that all stories begin with; call `reset` before each."""
         self.clock, self.steps = clock, steps
+        self._session = connection.connection
         halves = {"fgpu_per_gpu": 2, "max_lifetime": GROUP_LIFETIME, "pending_timeout": WAIT_LIMIT}
         group = make_group(**halves, host_loss_grace=LOSS_GRACE)
         other = make_group(**halves, host_loss_grace=LOSS_GRACE)
@@ -92,6 +93,8 @@ class World:
 
     def reset(self, hosts_count: int) -> None:
         """Begin anew with so many hosts."""
+        if connection.connection is not self._session:
+            raise RuntimeError("The session of PostgreSQL that has the virtual clock was replaced.")
         kept = ",".join(str(row.pk) for row in self._rows[:hosts_count])
         columns = {"resources_host": "id", "resources_gpu": "host_id"}
         statements = ["SET session_replication_role = replica", *(f"DELETE FROM {table}" for table in CHANGED)]
