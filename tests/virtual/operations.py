@@ -189,9 +189,10 @@ class Teller:
         self.world.cut_off(self._host(which))
 
     def lose_host(self, which: int, amount: int, fault: Fault | None) -> None:
-        """Have a host leave for ever, with its containers."""
+        """Have a host leave for ever, with its containers and what its worker has under way."""
         self._host(which).is_gone = True
         self.world.cut_off(self._host(which))
+        self.world.kill_worker(self._host(which))
 
     def return_host(self, which: int, amount: int, fault: Fault | None) -> None:
         self.world.bring_back(self._host(which))

@@ -22,7 +22,6 @@ from resources.units import GIB
 from scheduler import passes
 from sessions import notify, projects, sweeps
 from sessions.errors import RejectedError
-from sessions.lifecycle import Status
 from sessions.models import Session
 from tests.factories import make_group, make_host, make_image, make_policy, make_user
 from tests.virtual.clock import NO_TIME, START, VirtualClock, virtual_time
@@ -304,8 +303,7 @@ class World:
         hosts.register_host(row.name, Machine(cpu=row.cpu, memory=row.memory, devices=devices), row.group.name)
 
     def _sessions_of(self, host: VirtualHost) -> set[str]:
-        live = Session.objects.filter(host=host.row, status__in=(Status.SCHEDULED, Status.PREPARING))
-        return set(live.values_list("pk", flat=True))
+        return set(Session.objects.filter(host=host.row).values_list("pk", flat=True))
 
 
 class _Later:
