@@ -13,7 +13,7 @@ import sys
 import tempfile
 import threading
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import django
 from django.utils.module_loading import import_string
@@ -56,9 +56,19 @@ class ServerConfig(Config):
             workers=processes,
         )
         self._served = served
-        self._arguments = arguments
+        self._arguments: dict[str, object] = arguments
         self._counter_memory = CounterMemory(processes) if processes > 1 else None
         self.metrics_folder = tempfile.mkdtemp(prefix="gpuplatform-metrics-") if processes > 1 else None
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Restore it in a process that was spawned, maybe by a parent of the version before, which a reload keeps."""
+        vars(self).update(state)
+        if "_served" not in state:  # until that version need not be upgraded from any more
+            self._arguments = {"host": self.host}
+            self._served = "gpuplatform.serving.platform_and_apps"
+            if not state["_has_platform"]:
+                self._served = "gpuplatform.data_plane_serving.apps"
+                self._arguments["drain_seconds"] = state["_drain_seconds"]
 
     def load(self) -> None:
         """Set Django up, and load what is served."""
