@@ -93,6 +93,25 @@ def test_the_launcher_opens_for_an_already_running_session(page: Page, server: L
     expect(page.get_by_role("dialog")).to_contain_text(f"Apps of {session.name}")
 
 
+def test_the_launcher_opens_by_a_link_that_htmx_has_yet_to_process(
+    page: Page, server: LiveServer, session: Session
+) -> None:
+    page.goto(f"{server.url}/sessions/")
+    expect(page.locator("#live-state")).to_contain_text("Live")
+    page.evaluate(
+        """id => {
+            sessionStorage.setItem("gpuplatform.launched", id);
+            const link = document.getElementById(`apps-${id}`);
+            link.replaceWith(link.cloneNode(true)); // as a swap does, which settles later
+            const detail = { elt: document.body, target: document.body };
+            document.body.dispatchEvent(new CustomEvent("htmx:afterSettle", { bubbles: true, detail })); // of another
+        }""",
+        session.pk,
+    )
+    expect(page.get_by_role("dialog")).to_contain_text(f"Apps of {session.name}")
+    assert page.url == f"{server.url}/sessions/"
+
+
 def test_a_launcher_without_answer_opens_with_the_next_update(
     page: Page, server: LiveServer, session: Session, owner: User
 ) -> None:

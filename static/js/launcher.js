@@ -18,7 +18,9 @@ function linkIds() {
 function openIfRunning() {
   if (isRequested || dialog.open) return;
   const link = linkIds().map((id) => document.getElementById(id)).find(Boolean); // only running ones have it
-  link?.click();
+  if (!link) return;
+  window.htmx.process(link); // what another swap has just brought waits for that: a click would leave the page
+  link.click();
 }
 
 function isForDialog(event) {
@@ -38,4 +40,4 @@ document.addEventListener("htmx:afterSwap", (event) => {
 });
 document.addEventListener("htmx:afterSettle", openIfRunning);
 dialog.addEventListener("close", openIfRunning);
-addEventListener("load", openIfRunning); // htmx has wired the link by then
+addEventListener("load", openIfRunning);
