@@ -37,9 +37,18 @@ class ServerConfig(Config):
     """What a process serves, which the process itself loads after it was spawned."""
 
     def __init__(
-        self, served: str, *, processes: int, trusted_proxies: Sequence[str] = (), **arguments: object
+        self,
+        served: str,
+        *,
+        processes: int,
+        trusted_proxies: Sequence[str] = (),
+        has_metrics: bool = False,
+        **arguments: object,
     ) -> None:
-        """`served` names the function that is called in each process, with the counters of all and with `arguments`."""
+        """`served` names the function that is called in each process, with the counters of all and with `arguments`.
+
+        With `has_metrics` the processes add their Prometheus metrics up.
+        """
         super().__init__(
             "",  # see `load`
             loop="uvloop",
@@ -58,7 +67,7 @@ class ServerConfig(Config):
         self._served = served
         self._arguments: dict[str, object] = arguments
         self._counter_memory = CounterMemory(processes) if processes > 1 else None
-        self.metrics_folder = tempfile.mkdtemp(prefix="gpuplatform-metrics-") if processes > 1 else None
+        self.metrics_folder = tempfile.mkdtemp(prefix="gpuplatform-metrics-") if has_metrics and processes > 1 else None
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Restore it in a process that was spawned, maybe by a parent of the version before, which a reload keeps."""

@@ -10,9 +10,13 @@ from pathlib import Path
 
 import pytest
 from django.conf import settings
+from django.core.management import CommandError, call_command
+from pytest_django import Settings
 
 from engine.engine import ExecError
+from hostaccess.models import HostAccess
 from sessions.engine_address import engine_behind
+from tests.factories import make_group
 from tests.fleet import START_SECONDS, memory_maps, server_processes
 from tests.gateways import Gateway, running_gateway
 from tests.wait import SECONDS, until
@@ -78,3 +82,12 @@ def test_nothing_outlives_a_gateway_that_was_killed(gateway: Gateway) -> None:
     until(lambda: not any(memory_maps(child) for child in children))
     gateway.start()
     until(lambda: responses(gateway, 1) == {404})
+
+
+def test_a_gateway_whose_key_cannot_be_decrypted_says_so(settings: Settings) -> None:
+    settings.COMPUTE_GATEWAY_ADDRESS = "127.0.0.1:0"
+    HostAccess.objects.create(
+        name=settings.COMPUTE_HOST_NAME, role="r1", group=make_group(), encrypted_key=b"of another SECRET_KEY"
+    )
+    with pytest.raises(CommandError, match="SECRET_KEY_FALLBACKS"):
+        call_command("gateway")

@@ -10,7 +10,7 @@ from django.core.management.base import BaseCommand, CommandError
 from engine.containers import HOST_LABEL, INSTALLATION_LABEL
 from gpuplatform.bootstrap.address import address_from
 from gpuplatform.web_server import ServerConfig, listener_at, processes_of, serve
-from hostaccess.keys import gateway_keys
+from hostaccess.keys import HostKeyError, gateway_keys
 from resources.models import Installation
 
 logger = logging.getLogger(__name__)
@@ -33,10 +33,14 @@ class Command(BaseCommand):
         address, host = settings.COMPUTE_GATEWAY_ADDRESS, settings.COMPUTE_HOST_NAME
         if not address:
             raise CommandError("COMPUTE_GATEWAY_ADDRESS is not set, so there is nothing to listen on")
+        try:
+            keys = gateway_keys(host)
+        except HostKeyError as error:
+            raise CommandError(str(error)) from error
         config = ServerConfig(
             "gpuplatform.data_plane_serving.gateway",
             processes=processes_of(processes),
-            keys=gateway_keys(host),
+            keys=keys,
             labels={INSTALLATION_LABEL: Installation.current_key(), HOST_LABEL: host},
         )
         try:

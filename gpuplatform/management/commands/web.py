@@ -29,6 +29,7 @@ class Command(BaseCommand):
             "gpuplatform.serving.platform_and_apps",
             processes=processes_of(processes),
             trusted_proxies=settings.COMPUTE_TRUSTED_PROXIES,
+            has_metrics=True,
             host=where.host,
         )
         try:
