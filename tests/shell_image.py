@@ -9,7 +9,7 @@ from pathlib import Path
 from docker.api import APIClient
 from docker.errors import ImageNotFound
 
-SHELL_IMAGE = "gptest/shell:4"  # raise the tag when the content changes
+SHELL_IMAGE = "gptest/shell:5"  # raise the tag when the content changes
 PROGRAMS = (
     "bash",
     "dash",
@@ -32,14 +32,15 @@ HOOK_LIBRARIES = ("libpthread.so.0", "libdl.so.2")  # of the hook that divides a
 SFTP_SERVER = Path("/usr/lib/openssh/sftp-server")
 TERMINFO = ("xterm-256color", "tmux-256color", "screen", "screen-256color")
 PASSWD = "root:x:0:0:root:/root:/bin/bash\nwork:x:1000:1000:work:/home/work:/bin/bash\n"
+TMUX_CONF = Path(__file__).parents[1] / "images/files/tmux.conf"  # of every image that the platform builds
 FOLDERS = {"tmp": 0o1777, "root": 0o700, "proc": 0o755, "etc": 0o755}
 
 
 def ensure_shell_image(engine_url: str = "unix:///var/run/docker.sock") -> str:
     """Return the reference of the image, importing it into the engine first where it is missing.
 
-    It has bash, dash as sh, tmux, sftp-server, a few coreutils, what the GPU hook loads, the locale C.UTF-8 and the
-    users root and work (1000).
+    It has bash, dash as sh, tmux, sftp-server, the platform's tmux.conf, a few coreutils, what the GPU hook loads, the
+    locale C.UTF-8 and the users root and work (1000).
     """
     client = APIClient(engine_url, version="auto")
     try:
@@ -61,6 +62,7 @@ def _root_filesystem() -> bytes:
             _add(tar, name, tarfile.DIRTYPE, mode)
         _add(tar, "home/work", tarfile.DIRTYPE, 0o755, owner=1000)
         _add(tar, "etc/passwd", tarfile.REGTYPE, 0o644, PASSWD.encode())
+        _add(tar, "etc/tmux.conf", tarfile.REGTYPE, 0o644, TMUX_CONF.read_bytes())
         _add(tar, "bin/sh", tarfile.SYMTYPE, 0o777, target="dash")
         for path in sorted(_files()):
             tar.add(path, arcname=str(path))

@@ -11,7 +11,7 @@ const ACK_EVERY = 64 * 1024; // bytes drawn between two confirmations
 const OPEN_MS = 20_000; // in which a handshake is over, or never will be
 const START_MS = 30_000; // in which the shell is started, or the server says why not; until then it answers nothing
 const FRESH_MS = 2000; // after an answer, in which input is sent without asking first
-const HELD_MS = 2500; // for which input waits for an answer; then it is dropped, and its user told
+const HELD_MS = 6000; // for which input waits for an answer, as behind much output; then it is dropped, and its user told
 
 // The server's close codes (sessions/terminal_messages.py). Any other, such as 4502 or a lost network, is retried.
 export const Code = { exited: 1000, broken: 1008, signedOut: 4401, notFound: 4404, ended: 4410 };
