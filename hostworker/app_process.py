@@ -15,6 +15,8 @@ OUTPUT_LINES: Final = 30
 OUTPUT_CHARACTERS: Final = 4000
 KILLED: Final = 137  # exit code of what SIGKILL ended
 
+STATUS_HEAD_END: Final = "\n\n"  # of STATUS: before the last lines of the app
+
 _COMMON: Final = """
 port=$1
 folder=${XDG_STATE_HOME:-$HOME/.local/state}/gpuplatform
@@ -81,7 +83,7 @@ def environment(port: int) -> dict[str, str]:
 
 def read_status(text: str, port: int) -> AppStatus:
     """Return what the output of STATUS says. Whatever the container writes, this returns."""
-    head, _, output = text.partition("\n\n")
+    head, _, output = text.partition(STATUS_HEAD_END)
     state, *sockets = head.splitlines() or [""]
     addresses = {address for address, its_port in map(_listener, sockets) if its_port == port}
     return AppStatus(

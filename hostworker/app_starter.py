@@ -16,7 +16,15 @@ from django.db import close_old_connections, connections
 
 from hostworker import runner
 from hostworker.app_probe import ProbeResult, probe
-from hostworker.app_process import KILLED, AppStatus, environment, read_status, start_command, status_command
+from hostworker.app_process import (
+    KILLED,
+    STATUS_HEAD_END,
+    AppStatus,
+    environment,
+    read_status,
+    start_command,
+    status_command,
+)
 from hostworker.fair_pool import FairPool
 from hostworker.runtime.base import ContainerRuntimeError, EngineUnreachableError, Runtime
 from resources import clock
@@ -31,6 +39,7 @@ logger = logging.getLogger(__name__)
 START_TIMEOUT_SECONDS: Final = 90.0  # a cold disk and a busy host make Jupyter take most of it
 PROBE_PAUSE_SECONDS: Final = 0.2
 POLL_INTERVAL_SECONDS: Final = 2.0  # between two checks of the process
+INSPECTIONS: Final = 3  # of the process in one check, while their output is lost
 USER_START_TIMEOUT: Final = timedelta(minutes=10)
 MAX_CONCURRENT_STARTS: Final = 16  # apps that start on one host; more wait for their owner's turn
 MAX_CONCURRENT_STARTS_OF_OWNER: Final = 4
@@ -112,8 +121,7 @@ def warm_up_apps(runtime: Runtime, session_id: str) -> None:
             session = interactive.filter(status=Status.RUNNING).select_related("host").first()
             if session is None:
                 return
-            output = runtime.execute(session_id, session.attempt, status_command(app.port), {}).output
-            status = read_status(output, app.port)
+            status = _inspect(runtime, session, app.port)
             if not (status.runs or status.is_listening):
                 token = _token(session, app) if app.token_variable else {}
                 command = start_command(app.port, app.command)
@@ -151,7 +159,7 @@ def _start(runtime: Runtime, endpoint: Endpoint, app: App, stopping: threading.E
     with runner.container_lock(endpoint.session_id):
         if _read(endpoint.pk) is None:
             return
-        status = _inspect(runtime, endpoint)
+        status = _inspect(runtime, endpoint.session, endpoint.port)
         if status.is_loopback_only:
             _report(endpoint, EndpointState.FAILED, _loopback_explanation(endpoint), status.output)
             return
@@ -170,7 +178,7 @@ def _await_response(runtime: Runtime, endpoint: Endpoint, app: App, stopping: th
             _report(endpoint, EndpointState.READY)
             return
         if time.monotonic() >= next_inspection:
-            status = _inspect(runtime, endpoint)
+            status = _inspect(runtime, endpoint.session, endpoint.port)
             problem = _problem(endpoint, status, time.monotonic() - began)
             state = EndpointState.FAILED if problem else EndpointState.STARTING
             if not _report(endpoint, state, problem or f"Starting {endpoint.title} …", status.output) or problem:
@@ -195,7 +203,7 @@ def _problem(endpoint: Endpoint, status: AppStatus, seconds: float) -> str:
 
 def _wait_for_user(runtime: Runtime, endpoint: Endpoint) -> None:
     """Report what is missing and leave the endpoint STARTING for the next round; FAILED after USER_START_TIMEOUT."""
-    status = _inspect(runtime, endpoint)
+    status = _inspect(runtime, endpoint.session, endpoint.port)
     if status.is_loopback_only:
         words = _loopback_explanation(endpoint)
     elif status.is_listening:
@@ -221,8 +229,14 @@ def _responds(endpoint: Endpoint, app: App | None) -> bool:
     return result is ProbeResult.OK or (result is ProbeResult.ERROR and not (app and app.command))
 
 
-def _inspect(runtime: Runtime, endpoint: Endpoint) -> AppStatus:
-    return read_status(_execute(runtime, endpoint, status_command(endpoint.port), {}), endpoint.port)
+def _inspect(runtime: Runtime, session: Session, port: int) -> AppStatus:
+    """Return what is seen of the app; asked again where the engine lost the output, as it may of short programs."""
+    output = ""
+    for _ in range(INSPECTIONS):
+        output = runtime.execute(session.pk, session.attempt, status_command(port), {}).output
+        if STATUS_HEAD_END in output:
+            break
+    return read_status(output, port)
 
 
 def _execute(runtime: Runtime, endpoint: Endpoint, command: list[str], variables: dict[str, str]) -> str:

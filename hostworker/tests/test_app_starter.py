@@ -1,8 +1,10 @@
 """Opening apps on their host, in real containers: found, started, refused, ended, resumed."""
 
+import itertools
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -10,8 +12,9 @@ from django.utils import timezone
 
 from endpoints import services
 from hostworker import app_probe, app_starter
+from hostworker.app_process import STATUS
 from hostworker.app_starter import open_app
-from hostworker.runtime.base import EngineUnreachableError
+from hostworker.runtime.base import EngineUnreachableError, ExecResult
 from hostworker.runtime.docker import DockerRuntime
 from hostworker.runtime.tests.runtime_worlds import DockerWorld, make_spec
 from resources.models import App
@@ -164,6 +167,21 @@ def test_an_app_that_dies_tells_its_last_words_at_once(runtime: DockerRuntime, s
     assert endpoint.state == EndpointState.FAILED
     assert endpoint.detail == "Web ended with exit code 3 before it answered."
     assert endpoint.output == "no such module"
+
+
+def test_output_that_the_engine_lost_is_asked_for_again(
+    runtime: DockerRuntime, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_app(session, "sleep 1; exec " + SERVE)
+    execute, outputs = runtime.execute, itertools.chain([None, "", "no"], itertools.repeat(None))
+
+    def losing(name: str, attempt: int, command: Sequence[str], variables: Mapping[str, str]) -> ExecResult:
+        result = execute(name, attempt, command, variables)
+        lost = next(outputs) if STATUS in command else None
+        return result if lost is None else replace(result, output=lost)
+
+    monkeypatch.setattr(runtime, "execute", losing)
+    assert opened(runtime, make_endpoint(session)).state == EndpointState.READY
 
 
 def test_an_app_that_never_answers_is_given_up(
