@@ -88,6 +88,7 @@ class EngineGateway:
         self._host = host
         self._labels = labels
         self._tasks: set[asyncio.Task[None]] = set()
+        self._streaming: set[asyncio.Task[None]] = set()  # those of them that may go on for hours
 
     @property
     def connections(self) -> int:
@@ -110,13 +111,21 @@ class EngineGateway:
         finally:
             writer.transport.abort()
             self._tasks.discard(task)
+            self._streaming.discard(task)
 
-    async def close(self, drain_seconds: float = 0) -> None:
-        """Return when all connections have ended; abort those that go on after so many seconds."""
+    async def close(self, drain_seconds: float = 0, request_seconds: float = 0) -> None:
+        """Return when all connections have ended.
+
+        Abort streams that go on after `drain_seconds`, and requests that do after a further `request_seconds`.
+        """
         with suppress(TimeoutError):
             async with asyncio.timeout(drain_seconds):
                 while self._tasks:
                     await asyncio.wait(self._tasks)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(request_seconds):
+                while requests := self._tasks - self._streaming:
+                    await asyncio.wait(requests)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -179,7 +188,7 @@ class EngineGateway:
             case "GET", "json" if not request.query:
                 return _answer_bytes(200, {"State": {"Running": bool(container["State"]["Running"])}})
             case "GET", "logs" if TAIL.fullmatch(request.query):
-                await splice(client, await self._engine.begin("GET", f"{path}/logs?{request.query}"))
+                await self._splice(client, await self._engine.begin("GET", f"{path}/logs?{request.query}"))
                 return b""
             case "POST", "exec" if not request.query:
                 answer = await self._engine.request("POST", f"{path}/exec", exec_config(request.json()))
@@ -202,9 +211,14 @@ class EngineGateway:
             case "POST", "start" if request.json() in ATTACHED:
                 engine = await self._engine.hijack(f"{path}/start", request.json())
                 client[1].write(UPGRADED)
-                await splice(client, engine, can_end_input=not request.json()["Tty"])
+                await self._splice(client, engine, can_end_input=not request.json()["Tty"])
                 return b""
         raise RequestRefusedError("the gateway does not offer it")
+
+    async def _splice(self, client: Streams, engine: Streams, *, can_end_input: bool = False) -> None:
+        if task := asyncio.current_task():
+            self._streaming.add(task)
+        await splice(client, engine, can_end_input=can_end_input)
 
 
 def is_of_session(container: Mapping[str, Any], labels: Mapping[str, str]) -> bool:

@@ -25,6 +25,7 @@ from proxy.signing import Keys
 Served = tuple[Application, Callable[..., asyncio.Protocol]]
 
 GATEWAY_DRAIN_SECONDS: Final = 1.0  # for which a gateway's connections go on at the end
+GATEWAY_REQUEST_SECONDS: Final = 10.0  # for which its requests then do that stream nothing, such as a shell's start
 
 
 class Lifespan:
@@ -79,4 +80,6 @@ def gateway(counters: ConnectionCounters | None, keys: Keys, labels: Mapping[str
 async def _gateway_served(plane: DataPlane, engine_gateway: EngineGateway) -> AsyncIterator[None]:
     async with running(plane, HostRoutes()):
         yield
-        await asyncio.gather(plane.drain(GATEWAY_DRAIN_SECONDS), engine_gateway.close(GATEWAY_DRAIN_SECONDS))
+        await asyncio.gather(
+            plane.drain(GATEWAY_DRAIN_SECONDS), engine_gateway.close(GATEWAY_DRAIN_SECONDS, GATEWAY_REQUEST_SECONDS)
+        )

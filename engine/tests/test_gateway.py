@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 import logging
 import secrets
 from pathlib import Path
@@ -23,6 +24,7 @@ from engine.tests.gateways import (
     raw,
     running_gateway,
     settled,
+    written,
 )
 from engine.tests.streams import bytes_written, read_until
 from proxy.signing import Keys
@@ -30,6 +32,8 @@ from tests.containers import ENGINE_URL, Container
 from tests.ports import free_port
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import SECONDS, eventually
+
+LOGS = "stdout=1&stderr=1&tail=5&follow=1&timestamps=1"
 
 # --- what goes through
 
@@ -166,11 +170,44 @@ async def test_other_kinds_of_gateway_addresses_are_refused(url: str) -> None:
         await Engine(url, signer(KEYS, HOST)).request("GET", "/x")
 
 
+async def test_a_gateway_that_ends_completes_requests_and_cuts_streams(tmp_path: Path) -> None:
+    streaming, answering = asyncio.Event(), asyncio.Event()
+    container = {"Id": "x", "Name": "/gp-abc-1", "Config": {"Labels": of_session("abc")}, "State": {"Running": True}}
+    body = json.dumps(container).encode()
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if b"/logs" in await reader.readuntil(b"\r\n\r\n"):
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\nfirst")
+            streaming.set()
+            await reader.read()
+        else:
+            await answering.wait()
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+        writer.close()
+
+    engine = await asyncio.start_unix_server(answer, tmp_path / "engine")
+    async with engine, running_gateway(f"unix://{tmp_path}/engine") as (url, gateway):
+        answering.set()
+        stream = asyncio.create_task(raw(url, written("GET", f"/containers/gp-abc-1/logs?{LOGS}")))
+        await asyncio.wait_for(streaming.wait(), SECONDS)
+        answering.clear()
+        request = asyncio.create_task(raw(url, written("GET", "/containers/gp-abc-1/json")))
+        await eventually(lambda: gateway.connections == 2)
+        closing = asyncio.create_task(gateway.close(request_seconds=SECONDS))
+        await asyncio.wait([closing], timeout=0.2)
+        assert not closing.done()
+        answering.set()
+        assert (await request).endswith(b'{"State": {"Running": true}}')
+        assert (await stream).endswith(b"first")
+        await closing
+
+
 @pytest.mark.docker
 async def test_gateway_restart_ends_shells_which_are_hung_up(
     shared: Container, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("engine.shell.EXIT_CHECKS", 10**6)  # which nobody could wait for
+    monkeypatch.setattr("engine.shell.PROBE_SECONDS", SECONDS)
     caplog.set_level(logging.ERROR)
     async with running_gateway(port=free_port()) as (url, gateway):
         shell = await Shell.start(Engine(url, signer(KEYS, HOST)), shared.id)
