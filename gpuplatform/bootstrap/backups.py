@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tarfile
 import tempfile
+import time
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -46,6 +47,8 @@ OTHERS: Final = (
     "SELECT application_name FROM pg_stat_activity"
     " WHERE datname = current_database() AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
 )
+LEAVING_SECONDS: Final = 5.0  # that the server takes at most to notice that a client has left
+LEAVING_PAUSE_SECONDS: Final = 0.1
 DEMANDING_TLS: Final = frozenset({"require", "verify-ca", "verify-full"})  # values of sslmode
 
 
@@ -163,7 +166,7 @@ def _check(manifest: BackupManifest, path: Path, *, replace: bool) -> set[str]:
             f"file: `tar -xOf {path} {ENV_FILE} > .env`, then restore again."
         )
     with _only_connection() as only:
-        others = only.execute(OTHERS).fetchall()
+        others = _others(only)
         has_users = _has_users(only)
         settings_of_server = {name for (name,) in only.execute("SELECT name FROM pg_settings")}
     if others:
@@ -276,8 +279,16 @@ def _only_connection() -> Iterator[psycopg.Connection]:
     reach = info.get_parameters() | {"password": info.password}
     connection.close()
     connection.close_pool()  # type: ignore[attr-defined]  # of PostgreSQL alone
-    with psycopg.connect(**reach) as only:
+    with psycopg.connect(**reach, autocommit=True) as only:  # a transaction would see the same clients all along
         yield only
+
+
+def _others(only: psycopg.Connection) -> list[tuple[str]]:
+    """Return the names of other clients of the database; those that have just left, as this process, are waited for."""
+    deadline = time.monotonic() + LEAVING_SECONDS
+    while (others := only.execute(OTHERS).fetchall()) and time.monotonic() < deadline:
+        time.sleep(LEAVING_PAUSE_SECONDS)
+    return others
 
 
 def _has_users(only: psycopg.Connection) -> bool:
