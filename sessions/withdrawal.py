@@ -12,7 +12,7 @@ from sessions.models import Endpoint
 
 logger = logging.getLogger(__name__)
 
-WITHDRAW_TIMEOUT_SECONDS: Final = 1.0
+WITHDRAW_TIMEOUT_SECONDS: Final = 3.0  # of a proxy that is busy, or dead unnoticed
 REPLY_TTL_SECONDS: Final = 10  # expiry of the list of acknowledgements in Redis
 
 
