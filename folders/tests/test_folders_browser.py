@@ -66,6 +66,8 @@ def drop(page: Page, name: str, text: str) -> None:
         [name, text],
     )
     page.dispatch_event(".drop-card", "dragenter", {"dataTransfer": transfer})
+    with page.expect_response("**"):  # the list is updated meanwhile
+        page.evaluate("() => document.dispatchEvent(new CustomEvent('live:changed'))")
     expect(page.get_by_text("Drop to upload to")).to_be_visible()
     page.dispatch_event(".drop-card", "drop", {"dataTransfer": transfer})
     expect(page.get_by_text("Drop to upload to")).to_be_hidden()

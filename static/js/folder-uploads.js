@@ -239,6 +239,7 @@ function bindDrop() {
     depth = Math.max(0, depth - 1);
     if (!depth) show(false);
   });
+  document.addEventListener("htmx:afterSwap", () => depth && show(directory() !== null)); // an update brings it hidden
   addEventListener("dragover", (event) => {
     if (hasFiles(event)) event.preventDefault(); // else the browser opens the file in place of the page
   });
