@@ -12,6 +12,8 @@ def app_server(handler: type[BaseHTTPRequestHandler]) -> Iterator[int]:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield server.server_address[1]
-        server.shutdown()
-        thread.join()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()

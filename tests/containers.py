@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from docker.api import APIClient
 from docker.errors import APIError
 
+from tests.execs import output_of
+
 ENGINE_URL = "unix:///var/run/docker.sock"
 IDLE = ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"]
 # Ends every process whose command line does not show that it idles, until none is left, and deletes files.
@@ -54,8 +56,7 @@ class Container:
 
     def run(self, command: str) -> str:
         """Return the output of a shell command in the container."""
-        exec_id = self.client.exec_create(self.id, ["sh", "-c", command])["Id"]
-        return bytes(self.client.exec_start(exec_id)).decode()
+        return output_of(self.client, self.id, command)[1]
 
     def processes(self) -> list[str]:
         """Return the command lines of its processes, init and the idling main process apart."""

@@ -4,6 +4,7 @@ import io
 import subprocess
 import sys
 import tarfile
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -19,6 +20,7 @@ from sessions.lifecycle import FINAL, Status
 from sessions.models import Session
 from tests import factories
 from tests.exclusive import exclusive
+from tests.execs import output_of
 from tests.images import ensure_images
 from tests.wait import until
 
@@ -49,15 +51,8 @@ class InContainer:
 
     def run(self, command: str, user: str = "work") -> tuple[int, str]:
         """Return exit code and output of a shell command."""
-        client = docker.from_env()
-        try:
-            name = f"gp-{self.session.pk}-{self.session.attempt}"
-            code, output = client.containers.get(name).exec_run(["sh", "-c", command], user=user)
-        finally:
-            client.close()
-        assert isinstance(code, int)
-        assert isinstance(output, bytes)
-        return code, output.decode()
+        with closing(docker.from_env()) as client:
+            return output_of(client.api, f"gp-{self.session.pk}-{self.session.attempt}", command, user)
 
     def total_memory(self, prefix: str = "") -> list[int]:
         """Return what nvidia-smi shows as each device's memory, in MiB."""

@@ -41,6 +41,8 @@ def make_test_database() -> None:
             draft = dump.with_suffix(".draft")
             _run("pg_dump", _url(name), f"--file={draft}")
             draft.rename(dump)
+    with connection.cursor() as cursor:  # others have the same dump, and use the same engine
+        cursor.execute("UPDATE resources_installation SET key = gen_random_uuid()")
 
 
 def restore_migrated(name: str) -> str:

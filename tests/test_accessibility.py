@@ -8,6 +8,7 @@ import pytest
 from django.conf import settings
 from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect
 
+from tests.browser import SLOW_MS
 from tests.live import LiveServer, login_cookie
 from tests.page_world import PageWorld, make_page_world
 from tests.wait import until
@@ -50,6 +51,7 @@ def world(module_db: None, tmp_path_factory: pytest.TempPathFactory) -> PageWorl
 def context(browser: Browser, server: LiveServer, world: PageWorld) -> Iterator[BrowserContext]:
     made = browser.new_context(base_url=server.url)  # axe writes styles, which the pages' policy refuses and reports
     made.add_cookies([login_cookie(world.admin, server.url)])  # type: ignore[list-item]
+    made.set_default_timeout(SLOW_MS)
     made.add_init_script(f"if (self === top) {{ {AXE} }}")
     yield made
     made.close()
@@ -106,6 +108,7 @@ def test_main_pages_are_accessible_and_fit(context: BrowserContext, pages: dict[
 
 def test_signing_in_is_accessible(browser: Browser, server: LiveServer) -> None:
     context = browser.new_context(base_url=server.url)
+    context.set_default_timeout(SLOW_MS)
     context.add_init_script(AXE)
     found = check(context, {"sign-in": "/accounts/sign-in/"}, [ALL_VIEWS])
     context.close()

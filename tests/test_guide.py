@@ -1,12 +1,14 @@
 """The guide's scenario, on the whole platform with real containers, driven in a real browser."""
 
 from collections.abc import Iterator
+from contextlib import closing
 
 import docker
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from resources.units import GIB
+from tests.execs import output_of
 from tests.guide import DEVELOPER, end, launch, sessions_page, terminal_of
 from tests.platform import Platform
 
@@ -126,7 +128,9 @@ def test_a_user_whose_policy_allows_it_has_sudo(browser: Browser, platform: Plat
         launch(page, name="tools", preset="small")
         expect(page.locator("tr[data-status=RUNNING]", has_text="tools")).to_be_visible()
         terminal = terminal_of(page, "tools")
-        terminal.keyboard.type("sudo pip install -q cowsay && python -m cowsay -t from-$(sudo whoami)\n")
+        terminal.keyboard.type(
+            f"{MAKE_PACKAGE} && sudo pip install -q --no-index ./{PACKAGE} && echo from-$(sudo whoami)\n"
+        )
         expect(terminal.locator(".xterm-rows")).to_contain_text("from-root")
         end(page, "tools")
         expect(terminal.get_by_role("heading", name="The session has ended")).to_be_visible()
@@ -139,9 +143,6 @@ def limits(container_id: str) -> dict[str, float]:
         if [ -e memory.max ]; then cat memory.max cpu.max
         else cat memory/memory.limit_in_bytes cpu/cpu.cfs_quota_us cpu/cpu.cfs_period_us; fi
     """
-    client = docker.from_env()
-    output = client.containers.get(container_id).exec_run(["sh", "-c", script]).output
-    client.close()
-    assert isinstance(output, bytes)
-    memory, quota, period = map(int, output.split())
+    with closing(docker.from_env()) as client:
+        memory, quota, period = map(int, output_of(client.api, container_id, script)[1].split())
     return {"memory": memory, "cpu": quota / period}

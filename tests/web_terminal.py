@@ -69,5 +69,5 @@ async def web_terminal(url: str, session_id: str, cookie: str) -> AsyncIterator[
     """
     address = f"{url.replace('http', 'ws', 1)}/ws/sessions/{session_id}/terminal/"
     headers = {"Cookie": cookie, "Origin": url}
-    async with connect(address, additional_headers=headers) as websocket:
+    async with connect(address, additional_headers=headers, open_timeout=SECONDS, ping_interval=None) as websocket:
         yield WebTerminal(websocket)

@@ -9,7 +9,7 @@ from django.conf import settings
 from playwright.sync_api import Browser, Locator, Page, expect
 
 from sessions.models import Session
-from tests.browser import signed_in
+from tests.browser import signed_in, wait_longer_for_answers
 from tests.containers import lent_container
 from tests.factories import make_host, make_user, run_session
 from tests.live import LiveServer
@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.docker, pytest.mark.django_db(tra
 CLEAR = r"printf '\033[H\033[2J'"  # the image has no program for it
 NUMBERS = itertools.count()
 PROMPT = re.compile(r"^:\s*$")  # of tmux, in its status bar
+LISTED = re.compile(r"\b0: .*\b1: ", re.DOTALL)  # what tmux shows of the shells
 IN_HISTORY = re.compile(r"\[\d+/\d+\]")  # what tmux shows in the corner while its history is read
 
 
@@ -32,6 +33,7 @@ def terminal(browser: Browser, module_db: None, server: LiveServer) -> Iterator[
         session = run_session(host=make_host(name=settings.COMPUTE_HOST_NAME), owner=owner, name="shells")
         Session.objects.filter(pk=session.pk).update(container_id=container.id)
         with signed_in(browser, server, owner, permissions=["clipboard-read", "clipboard-write"]) as context:
+            wait_longer_for_answers(context)
             page = context.new_page()
             page.goto(f"/sessions/{session.pk}/terminal/")
             expect(page.locator(".xterm-rows")).to_contain_text("$")
@@ -155,7 +157,7 @@ def test_ctrl_b_w_lists_the_shells_by_number(terminal: Page, screen: Locator) ->
     expect(screen).not_to_contain_text("ready")
     terminal.keyboard.press("Control+b")
     terminal.keyboard.press("w")
-    expect(screen).to_contain_text(re.compile(r"\b0: .*\b1: ", re.DOTALL))
+    expect(screen).to_contain_text(LISTED)
     terminal.keyboard.press("q")
     expect(screen).to_contain_text("$")
     terminal.keyboard.type("exit\n")
@@ -168,9 +170,10 @@ def test_a_listed_shell_is_chosen_with_arrows_and_enter(terminal: Page, screen: 
     expect(screen).not_to_contain_text("ready")
     terminal.keyboard.press("Control+b")
     terminal.keyboard.press("w")
-    expect(screen).to_contain_text(re.compile(r"\b0: .*\b1: ", re.DOTALL))
+    expect(screen).to_contain_text(LISTED)
     terminal.keyboard.press("ArrowUp")
     terminal.keyboard.press("Enter")
+    expect(screen).not_to_contain_text(LISTED)  # which shows the first shell, too, and takes the keys until it is gone
     expect(screen).to_contain_text("ready")  # the first shell again
     terminal.keyboard.press("Control+b")
     terminal.keyboard.press("n")

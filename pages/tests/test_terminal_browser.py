@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect
 from accounts.models import User
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
-from tests.browser import hold_time, signed_in
+from tests.browser import hold_time, signed_in, wait_longer_for_answers
 from tests.containers import Container, lent_container
 from tests.factories import make_host, make_session, make_user, run_session
 from tests.live import LiveServer
@@ -33,6 +33,7 @@ def owner() -> User:
 def page(browser: Browser, server: LiveServer, owner: User) -> Iterator[Page]:
     """A tab in which the owner is signed in and may use the clipboard; it must log no error."""
     with signed_in(browser, server, owner, permissions=["clipboard-read", "clipboard-write"]) as context:
+        wait_longer_for_answers(context)
         yield context.new_page()
 
 
@@ -143,7 +144,7 @@ def test_the_shell_follows_the_size_of_the_window(
     until(lambda: 50 < int(container.run(client_size).split("x")[0] or 0) < 90)
     narrow = container.run(client_size)
     page.get_by_role("button", name="Larger text").click(click_count=4)
-    until(lambda: int(container.run(client_size).split("x")[0]) < int(narrow.split("x")[0]))
+    until(lambda: 0 < int(container.run(client_size).split("x")[0] or 0) < int(narrow.split("x")[0]))
 
 
 def test_a_paste_of_100_kb_arrives_whole(

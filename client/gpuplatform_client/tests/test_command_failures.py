@@ -129,8 +129,10 @@ def commanding(text: bytes) -> Iterator[str]:
 
     with serve(command, "127.0.0.1", 0, process_request=show_session) as server:
         Thread(target=server.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{server.socket.getsockname()[1]}"
-        server.shutdown()
+        try:
+            yield f"http://127.0.0.1:{server.socket.getsockname()[1]}"
+        finally:
+            server.shutdown()
 
 
 @pytest.mark.parametrize(("text", "expected"), [(b"", 7), (b"read by nobody", 1)])

@@ -23,6 +23,7 @@ from hostworker.runtime.memory import MemoryRuntime
 from hostworker.runtime.sandbox_containers import SANDBOX_LABEL
 from tests.containers import remove_containers
 from tests.exclusive import exclusive
+from tests.execs import output_of
 from tests.ports import process_number
 from tests.tiny_image import ensure_tiny_image
 from tests.wait import until
@@ -194,9 +195,7 @@ class DockerWorld:
 
     def execute(self, session: str, attempt: int, command: str, user: str = "root") -> tuple[int, str]:
         """Run a shell command in the container; return its exit code and its output."""
-        made = self.client.exec_create(container_name(session, attempt), ["sh", "-c", command], user=user)
-        output = self.client.exec_start(made["Id"])
-        return int(self.client.exec_inspect(made["Id"])["ExitCode"]), bytes(output).decode()
+        return output_of(self.client, container_name(session, attempt), command, user)
 
     def end(self, session: str, attempt: int, exit_code: int) -> None:
         """Only a signal ends the entry point from outside: 137, or 0 by TERM."""
