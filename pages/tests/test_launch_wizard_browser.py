@@ -121,6 +121,12 @@ def test_all_errors_show_at_once_and_lead_there(page: Page) -> None:
     expect(errors).to_have_count(4)
     expect_step(page, "Environment")
     expect(page.get_by_role("link", name="Resources needs a look")).to_be_visible()
+    expect(page.locator("#launch-errors [data-problem]")).to_have_count(0)  # the scripts have taken over
+    shown = errors.first.element_handle()
+    for name in ("a c", "a d"):
+        with page.expect_response("**/launch/advice/"):
+            page.get_by_label("Session name").fill(name)
+    assert shown.evaluate("item => item.isConnected"), "nobody may be about to click it"
     errors.get_by_role("button", name="Start 1 to 50 sessions at once.").click()
     expect_step(page, "Resources")
     expect(page.locator("#id_count")).to_be_focused()

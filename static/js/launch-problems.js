@@ -4,6 +4,7 @@ import { form } from "#launch-form";
 const summary = document.getElementById("launch-errors");
 const touched = new Set();
 let problems = {};
+let summarized = ""; // what the summary lists
 let isAllShown = "showsProblems" in form.dataset;
 
 export const hasProblems = () => Object.keys(problems).length > 0;
@@ -36,6 +37,10 @@ function goTo(name) {
 
 function summarize() {
   const items = Object.entries(problems).flatMap(([name, texts]) => texts.map((text) => [name, text]));
+  if (!items.length) summary.hidden = true;
+  const listed = JSON.stringify(items);
+  if (listed === summarized) return; // a button that is pressed at this moment, or has the focus, stays
+  summarized = listed;
   summary.querySelector("ul").replaceChildren(
     ...items.map(([name, text]) => {
       const item = document.createElement("li");
@@ -46,7 +51,6 @@ function summarize() {
       return item;
     }),
   );
-  if (!items.length) summary.hidden = true;
 }
 
 function show() {
