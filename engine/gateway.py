@@ -116,7 +116,7 @@ class EngineGateway:
     async def close(self, drain_seconds: float = 0, request_seconds: float = 0) -> None:
         """Return when all connections have ended.
 
-        Abort streams that go on after `drain_seconds`, and requests that do after a further `request_seconds`.
+        All have `drain_seconds`; requests that stream nothing have up to `request_seconds` more. The rest is aborted.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(drain_seconds):

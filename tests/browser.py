@@ -53,14 +53,16 @@ def note_refusals(context: BrowserContext, url: str, errors: list[str]) -> None:
 
 
 def wait_longer_for_answers(context: BrowserContext) -> None:
-    """Have pages take no slow machine for a connection that is gone, whose input they refuse."""
+    """Have pages wait ten times as long for an answer before they take their connection for silent and refuse input."""
 
     def rewrite(route: Route) -> None:
         response = route.fetch()
-        text = response.text()
-        for name, value in re.findall(r"^const (SILENT_MS|DEAD_MS|RESUMED_MS) = (\d+);", text, re.MULTILINE):
-            text = text.replace(f"{name} = {value};", f"{name} = {value}0;")
-        route.fulfill(response=response, body=text)
+        times = r"^const (?:SILENT_MS|DEAD_MS|RESUMED_MS) = \d+"
+        text, count = re.subn(times, r"\g<0>0", response.text(), flags=re.MULTILINE)
+        if count == 3:
+            route.fulfill(response=response, body=text)
+        else:
+            route.abort()  # so that no page works whose script has other names
 
     context.route(re.compile(r"/heartbeat(\.\w+)?\.js$"), rewrite)
 

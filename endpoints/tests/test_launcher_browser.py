@@ -93,9 +93,7 @@ def test_the_launcher_opens_for_an_already_running_session(page: Page, server: L
     expect(page.get_by_role("dialog")).to_contain_text(f"Apps of {session.name}")
 
 
-def test_the_launcher_opens_by_a_link_that_htmx_has_yet_to_process(
-    page: Page, server: LiveServer, session: Session
-) -> None:
+def test_the_launcher_opens_by_an_unprocessed_link(page: Page, server: LiveServer, session: Session) -> None:
     page.goto(f"{server.url}/sessions/")
     expect(page.locator("#live-state")).to_contain_text("Live")
     page.evaluate(

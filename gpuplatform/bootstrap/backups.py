@@ -284,7 +284,7 @@ def _only_connection() -> Iterator[psycopg.Connection]:
 
 
 def _others(only: psycopg.Connection) -> list[tuple[str]]:
-    """Return the names of other clients of the database; those that have just left, as this process, are waited for."""
+    """Return the names of other clients of the database, after a wait for the end of connections just closed."""
     deadline = time.monotonic() + LEAVING_SECONDS
     while (others := only.execute(OTHERS).fetchall()) and time.monotonic() < deadline:
         time.sleep(LEAVING_PAUSE_SECONDS)
