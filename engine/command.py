@@ -1,6 +1,5 @@
 """A process in a running container without a terminal: input that can end, and output and errors apart."""
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Final, Self
@@ -51,11 +50,15 @@ class Command(Exec):
         if early := self._early_errors[:most]:
             self._early_errors = self._early_errors[most:]
             return early, True
-        with suppress(ConnectionError, asyncio.IncompleteReadError):
+        with suppress(ConnectionError):
             while not self._left:
-                head = await self._reader.readexactly(FRAME_HEAD)
+                head = b""
+                while missing := FRAME_HEAD - len(head):
+                    if not (part := await self._read_raw(missing)):
+                        return b"", False
+                    head += part
                 self._stream, self._left = head[0], int.from_bytes(head[4:])
-            data = await self._reader.read(min(self._left, most))
+            data = await self._read_raw(min(self._left, most))
             self._left -= len(data)
             return data, self._stream == ERRORS
         return b"", False

@@ -1,7 +1,7 @@
 """A process in a running container: with a terminal of its own, as a stream of bytes; see `command` for without."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
 
@@ -11,6 +11,8 @@ from engine.http import Streams
 READ_BYTES: Final = 64 * 1024
 FIRST_PAUSE_SECONDS: Final = 0.02
 MAX_PAUSE_SECONDS: Final = 2.0
+END_CHECK_SECONDS: Final = 0.5
+READ_AHEAD_BYTES: Final = 16 * 2**20  # above what engine and kernel hold of a process that has ended
 # The engine holds back a key that could begin its detach sequence, and the sequence cannot be switched off. The
 # default begins with Ctrl-P, which shells use; this one begins with NUL, which waits unnoticed for the next key.
 DETACH_KEYS: Final = "ctrl-@,ctrl-\\"
@@ -19,13 +21,15 @@ DETACH_KEYS: Final = "ctrl-@,ctrl-\\"
 class Exec:
     """An exec that has been started, with its connection; ended by `close`.
 
-    Back-pressure is the connection's: at most some 128 KiB are read ahead, and `write` waits for the container.
+    Back-pressure is the connection's: at most some 128 KiB of a running process's output are read ahead, and `write`
+    waits for the container.
     """
 
     def __init__(self, engine: Engine, exec_id: str, streams: Streams) -> None:
         self._engine = engine
         self._exec_id = exec_id
         self._reader, self._writer = streams
+        self._ahead = bytearray()  # what was read during a pause
 
     async def write(self, data: bytes) -> None:
         """Send `data` to the process, waiting while its input buffer is full; ignored once the process has ended."""
@@ -41,9 +45,45 @@ class Exec:
         """Return the exit code once there is one, for a process whose output has ended. Raises ExecError."""
         return await ended(self._engine, self._exec_id)
 
+    async def pause(self, until: Awaitable[object]) -> None:
+        """Wait for `until` before the next `read`, however long that is, without a loss of output.
+
+        The engine discards what was not taken of it two seconds after the process's end (Docker 20.10, `ProcessEvent`),
+        and reports success. So where the process has ended, the rest is read into memory.
+        """
+        waiting = asyncio.ensure_future(until)
+        try:
+            while not (await asyncio.wait([waiting], timeout=END_CHECK_SECONDS))[0]:
+                if len(self._ahead) < READ_AHEAD_BYTES and await self._may_have_ended():
+                    await self._read_ahead()
+        finally:
+            waiting.cancel()
+
     def close(self) -> None:
         """Abort the connection and discard unread output. The process goes on; see `shell.hang_up`."""
         self._writer.transport.abort()  # `close` would wait for a process that does not read
+
+    async def _may_have_ended(self) -> bool:
+        """Return whether the process has ended; also True where the engine cannot say so at once."""
+        try:
+            async with asyncio.timeout(END_CHECK_SECONDS):
+                return await self.exit_code() is not None
+        except (ExecError, TimeoutError):
+            return True
+
+    async def _read_ahead(self) -> None:
+        """Read what comes at once."""
+        with suppress(ConnectionError, TimeoutError):
+            async with asyncio.timeout(END_CHECK_SECONDS):
+                while len(self._ahead) < READ_AHEAD_BYTES and (data := await self._reader.read(READ_BYTES)):
+                    self._ahead += data
+
+    async def _read_raw(self, most: int) -> bytes:
+        if not self._ahead:
+            return await self._reader.read(most)
+        data = bytes(self._ahead[:most])
+        del self._ahead[:most]
+        return data
 
 
 class ExecStream(Exec):
@@ -59,7 +99,7 @@ class ExecStream(Exec):
     async def read(self) -> bytes:
         """Return the next bytes of output, as many as there are; empty once the process has ended."""
         with suppress(ConnectionError):
-            return await self._reader.read(READ_BYTES)
+            return await self._read_raw(READ_BYTES)
         return b""
 
     async def read_line(self) -> bytes:

@@ -92,7 +92,7 @@ class CommandConsumer(TerminalConsumer):
                 break
             self._credit.spend(len(data))
             await self.send(bytes_data=(ERRORS if is_error else OUTPUT) + data)
-            await self._credit.wait()
+            await process.pause(self._credit.wait())
         try:
             if await self._find_running() is None:
                 return await self._finish_ended()

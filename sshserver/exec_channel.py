@@ -90,7 +90,8 @@ class ExecChannel:
             if not data:
                 return
             self._write(data, is_error)
-            await self._can_write.wait()
+            if not self._can_write.is_set():
+                await process.pause(self._can_write.wait())
 
     def _write(self, data: bytes, is_error: bool) -> None:
         if self._channel:
