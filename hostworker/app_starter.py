@@ -142,8 +142,11 @@ def open_app(runtime: Runtime, endpoint_id: int, stopping: threading.Event) -> N
         return
     app = endpoint.session.image.apps.filter(name=endpoint.app).first()
     try:
-        if _responds(endpoint, app):
+        result = _probe(endpoint, app)
+        if _is_response(result, app):
             _report(endpoint, EndpointState.READY)
+        elif result is ProbeResult.NO_RESPONSE and _is_busy(runtime, endpoint):
+            logger.info("endpoint %d: it is slow to respond, and keeps its route", endpoint_id)
         elif app and app.command:
             _start(runtime, endpoint, app, stopping)
         else:
@@ -174,7 +177,7 @@ def _await_response(runtime: Runtime, endpoint: Endpoint, app: App, stopping: th
     began = time.monotonic()
     next_inspection = began
     while not stopping.is_set():
-        if _responds(endpoint, app):
+        if _is_response(_probe(endpoint, app), app):
             _report(endpoint, EndpointState.READY)
             return
         if time.monotonic() >= next_inspection:
@@ -223,10 +226,21 @@ def _loopback_explanation(endpoint: Endpoint) -> str:
     )
 
 
-def _responds(endpoint: Endpoint, app: App | None) -> bool:
+def _probe(endpoint: Endpoint, app: App | None) -> ProbeResult:
+    return probe(str(endpoint.session.address), endpoint.port, app.readiness_path if app else "/")
+
+
+def _is_response(result: ProbeResult, app: App | None) -> bool:
     """Return whether the app responds; one started by a user may respond with an error of its own."""
-    result = probe(str(endpoint.session.address), endpoint.port, app.readiness_path if app else "/")
     return result is ProbeResult.OK or (result is ProbeResult.ERROR and not (app and app.command))
+
+
+def _is_busy(runtime: Runtime, endpoint: Endpoint) -> bool:
+    """Return whether an app that has responded before goes on listening, as one does that serves a long request."""
+    if endpoint.state != EndpointState.READY:
+        return False
+    status = _inspect(runtime, endpoint.session, endpoint.port)
+    return status.is_listening and not status.is_loopback_only
 
 
 def _inspect(runtime: Runtime, session: Session, port: int) -> AppStatus:

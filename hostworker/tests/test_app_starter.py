@@ -141,16 +141,21 @@ def test_what_answers_already_is_not_started(world: DockerWorld, runtime: Docker
     assert servers(world, session) == 1
 
 
+def listen_without_response(world: DockerWorld, session: Session) -> None:
+    """Let a server listen that responds only once there is a file /tmp/quick."""
+    slow = "while [ ! -e /tmp/quick ]; do sleep 0.05; done; printf 'HTTP/1.1 200 OK\\r\\n\\r\\n'"
+    serve = f'echo "{slow}" >/tmp/slow; /bin/busybox nc -ll -p {PORT} -e /bin/sh /tmp/slow >/dev/null 2>&1 &'
+    world.execute(session.pk, session.attempt, serve)
+    until(lambda: is_listening(world, session))
+
+
 def test_slow_listener_is_awaited_and_not_restarted(
     world: DockerWorld, runtime: DockerRuntime, session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(app_probe, "TIMEOUT_SECONDS", 0.3)
     make_app(session, command="touch /tmp/started; sleep 1000")
     endpoint = make_endpoint(session)
-    slow = "while [ ! -e /tmp/quick ]; do sleep 0.05; done; printf 'HTTP/1.1 200 OK\\r\\n\\r\\n'"
-    serve = f'echo "{slow}" >/tmp/slow; /bin/busybox nc -ll -p {PORT} -e /bin/sh /tmp/slow >/dev/null 2>&1 &'
-    world.execute(session.pk, session.attempt, serve)
-    until(lambda: is_listening(world, session))
+    listen_without_response(world, session)
     with ThreadPoolExecutor(1) as pool:
         opening = pool.submit(open_app, runtime, endpoint.pk, NEVER)
         until(lambda: Endpoint.objects.filter(pk=endpoint.pk, detail="Starting Web …").exists())
@@ -159,6 +164,18 @@ def test_slow_listener_is_awaited_and_not_restarted(
     endpoint.refresh_from_db()
     assert endpoint.state == EndpointState.READY
     assert world.execute(session.pk, session.attempt, "ls /tmp/started")[0] != 0
+
+
+@pytest.mark.parametrize("app", ["web", f"p{PORT}"], ids=["app", "port"])
+def test_a_busy_app_keeps_its_route_when_reopened(
+    app: str, world: DockerWorld, runtime: DockerRuntime, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app_probe, "TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(app_starter, "START_TIMEOUT_SECONDS", 0.5)
+    make_app(session)
+    endpoint = make_endpoint(session, app, state=EndpointState.READY)
+    listen_without_response(world, session)
+    assert opened(runtime, endpoint).state == EndpointState.READY
 
 
 def test_an_app_that_dies_tells_its_last_words_at_once(runtime: DockerRuntime, session: Session) -> None:
