@@ -1,6 +1,7 @@
 """A process in a running container: with a terminal of its own, as a stream of bytes; see `command` for without."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Self
@@ -12,7 +13,7 @@ READ_BYTES: Final = 64 * 1024
 FIRST_PAUSE_SECONDS: Final = 0.02
 MAX_PAUSE_SECONDS: Final = 2.0
 END_CHECK_SECONDS: Final = 0.5
-READ_AHEAD_BYTES: Final = 16 * 2**20  # above what engine and kernel hold of a process that has ended
+READ_AHEAD_BYTES: Final = 2 * 2**20  # the engine lets go of what its two pipes hold of a process that has ended
 # The engine holds back a key that could begin its detach sequence, and the sequence cannot be switched off. The
 # default begins with Ctrl-P, which shells use; this one begins with NUL, which waits unnoticed for the next key.
 DETACH_KEYS: Final = "ctrl-@,ctrl-\\"
@@ -30,6 +31,7 @@ class Exec:
         self._exec_id = exec_id
         self._reader, self._writer = streams
         self._ahead = bytearray()  # what was read during a pause
+        self._check_at = time.monotonic() + END_CHECK_SECONDS  # whether it has ended; over all pauses, however short
 
     async def write(self, data: bytes) -> None:
         """Send `data` to the process, waiting while its input buffer is full; ignored once the process has ended."""
@@ -49,13 +51,15 @@ class Exec:
         """Wait for `until` before the next `read`, however long that is, without a loss of output.
 
         The engine discards what was not taken of it two seconds after the process's end (Docker 20.10, `ProcessEvent`),
-        and reports success. So where the process has ended, the rest is read into memory.
+        and reports success. So where the process has ended, the rest is read into memory. Raises what `until` raises.
         """
         waiting = asyncio.ensure_future(until)
         try:
-            while not (await asyncio.wait([waiting], timeout=END_CHECK_SECONDS))[0]:
+            while not (await asyncio.wait([waiting], timeout=max(0.0, self._check_at - time.monotonic())))[0]:
                 if len(self._ahead) < READ_AHEAD_BYTES and await self._may_have_ended():
                     await self._read_ahead()
+                self._check_at = time.monotonic() + END_CHECK_SECONDS
+            await waiting
         finally:
             waiting.cancel()
 

@@ -90,9 +90,7 @@ class CommandConsumer(TerminalConsumer):
             data, is_error = await process.read()
             if not data:
                 break
-            self._credit.spend(len(data))
-            await self.send(bytes_data=(ERRORS if is_error else OUTPUT) + data)
-            await process.pause(self._credit.wait())
+            await process.pause(self._send_output((ERRORS if is_error else OUTPUT) + data))
         try:
             if await self._find_running() is None:
                 return await self._finish_ended()
@@ -101,6 +99,12 @@ class CommandConsumer(TerminalConsumer):
             return await self._finish(CloseCode.ENGINE_TROUBLE, str(error))
         await self.send(text_data=json.dumps({"exit": code}))
         await self._finish(CloseCode.SHELL_EXITED, "The command has ended.")
+
+    async def _send_output(self, frame: bytes) -> None:
+        """Send a frame of output, and wait until there is credit for another."""
+        self._credit.spend(len(frame) - 1)
+        await self.send(bytes_data=frame)
+        await self._credit.wait()
 
     async def _copy_input(self, process: Command) -> None:
         """Write input until its end; confirm it."""
