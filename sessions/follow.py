@@ -159,6 +159,8 @@ class ResumedPosition:
         seconds, _, fraction = stamp.partition(".")
         if stamp and not (seconds.isdecimal() and fraction.isdecimal() and len(fraction) == 9 and len(seconds) < 12):
             raise ValueError("no time")
+        if not 0 <= int(length) <= CONTEXT_CHARACTERS:  # `rest` takes time in proportion
+            raise ValueError("no context")
         return cls(int(attempt), stamp, int(same), int(characters), int(length), digest)
 
     def rest(self, stored: str) -> str:

@@ -147,7 +147,7 @@ async def test_stored_output_goes_on_behind_what_was_seen(log: Log, lost: int) -
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("place", ["x", "1:2:3", "1:x:0:0:0:0", ""])
+@pytest.mark.parametrize("place", ["x", "1:2:3", "1:x:0:0:0:0", "1::0:1:121:00000000", "1::0:1:-1:00000000", ""])
 def test_a_place_that_is_none_is_refused(place: str) -> None:
     session = make_session()
     for part in ("events", "logs"):
