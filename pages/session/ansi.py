@@ -10,7 +10,7 @@ from django.utils.safestring import SafeString
 
 # A CSI sequence, an OSC sequence (a title or a link), a charset or a two-character code; the group is that of colours.
 CODE: Final = re.compile(
-    r"\x1b(?:\[([0-9;:]*)m|\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][0-9A-Za-z]|[@-Z\\-_=>78])"
+    r"\x1b(?:\[([0-9;:]{0,200})m|\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][0-9A-Za-z]|[@-Z\\-_=>78])"
 )
 UNSEEN: Final = re.compile(r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]")
 _CUBE_FIRST: Final = 16  # of the 256 colours: six levels each of red, green and blue, then greys

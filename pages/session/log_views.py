@@ -1,7 +1,7 @@
 """The output of a session: the panel of its page, a page of its own, and the download."""
 
 import hashlib
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from django.contrib.auth.decorators import login_required
 from django.http import HttpResponse
@@ -18,6 +18,7 @@ from sessions.lifecycle import Status
 from sessions.models import Session
 
 PAGE_LINES: Final = 2000  # of the page of its own
+SHOWN_CHARACTERS: Final = 256 * 1024  # whose colours take a moment at most; a line may have any length
 
 
 @require_safe
@@ -28,11 +29,11 @@ def session_logs(request: UserRequest, session_id: str) -> HttpResponse:
     """Show the last lines of output; return only the text to htmx, and 204 where that has it already."""
     session = operable_session(request, session_id)
     wants_page = not request.htmx or request.GET.get("lines") == "all"
-    context = log_context(session, PAGE_LINES if wants_page else logs.PANEL_LINES)
-    if request.htmx and request.GET.get("digest") == context["log_digest"]:
+    output = _read(session, PAGE_LINES if wants_page else logs.PANEL_LINES)
+    if request.htmx and request.GET.get("digest") == output.digest:
         return HttpResponse(status=204)
     template = "sessions/_logs.html" if request.htmx else "sessions/logs.html"
-    return render(request, template, {"session": session, "is_log_page": wants_page} | context)
+    return render(request, template, {"session": session, "is_log_page": wants_page} | _context(session, output))
 
 
 @require_safe
@@ -50,17 +51,33 @@ def download_logs(request: UserRequest, session_id: str) -> HttpResponse:
     return response
 
 
-def log_context(session: Session, lines: int = logs.PANEL_LINES) -> dict[str, Any]:
+def log_context(session: Session) -> dict[str, Any]:
     """Return the last lines as HTML, or why there are none."""
+    return _context(session, _read(session, logs.PANEL_LINES))
+
+
+class _Output(NamedTuple):
+    """The end of a session's output, or why it cannot be had; the digest is that of both."""
+
+    problem: str
+    text: str
+    digest: str
+
+
+def _read(session: Session, lines: int) -> _Output:
     problem = text = ""
     try:
-        text = logs.read(session, lines)
+        text = logs.read(session, lines)[-SHOWN_CHARACTERS:]
     except logs.LogsUnavailableError as error:
         problem = str(error)
     digest = hashlib.sha256(f"{session.is_final}{problem}{text}".encode(errors="replace")).hexdigest()[:16]
+    return _Output(problem, text, digest)
+
+
+def _context(session: Session, output: _Output) -> dict[str, Any]:
     return {
-        "log_problem": problem,
-        "log_html": coloured(text),
-        "log_digest": digest,
+        "log_problem": output.problem,
+        "log_html": coloured(output.text),
+        "log_digest": output.digest,
         "log_is_live": session.status == Status.RUNNING,
     }

@@ -21,6 +21,7 @@ TIMEOUT_SECONDS: Final = 3.0
 OUTPUT_LIMIT: Final = 64 * 1024  # bytes
 MAX_PROGRAMS: Final = 6
 NAME_LENGTH: Final = 60
+MAX_DIGITS: Final = 18  # of an amount; the container may print anything
 
 # The command lines of all processes first, then what the home folder holds on the container's own file system.
 COUNT: Final = r"""
@@ -64,7 +65,7 @@ def read_losses(text: str) -> Losses:
     """Return what the output of COUNT tells."""
     commands, _, amounts = text.partition("\n--\n")
     found = Counter(_name(line) for line in map(str.strip, commands.splitlines()) if _is_program(line))
-    numbers = [int(number) if number.isdecimal() else None for number in amounts.split()] + [None, None]
+    numbers = [_amount(word) for word in amounts.split()] + [None, None]
     size = numbers[1]
     return Losses(
         programs=found.most_common(MAX_PROGRAMS),
@@ -72,6 +73,10 @@ def read_losses(text: str) -> Losses:
         file_count=numbers[0],
         size_bytes=None if size is None else size * 1024,
     )
+
+
+def _amount(word: str) -> int | None:
+    return int(word) if word.isdecimal() and len(word) <= MAX_DIGITS else None
 
 
 def _is_program(line: str) -> bool:

@@ -20,6 +20,8 @@ from pages.session.ansi import coloured
         ("\x1b[38;5mcut", "cut"),
         ("\x1b[2K\x1b[1Aup\x1b]0;title\x07 \x1b(Bend", "up end"),
         ("a\x00\x08b\x1b", "ab\x1b"),
+        (f"\x1b[{'1' * 5000}mendless", "endless"),
+        (f"\x1b[38;5;{'9' * 190}mfar", '<span class="ansi-15">far</span>'),
     ],
 )
 def test_colours_are_classes_and_other_codes_vanish(text: str, html: str) -> None:

@@ -60,7 +60,8 @@ def test_only_programs_of_the_user_are_named() -> None:
 def test_many_programs_are_cut_short() -> None:
     losses = read_losses("".join(f"{'x' * 90}{number} \n" for number in range(9)) + "--\n")
     assert (len(losses.programs), losses.file_count, losses.size_bytes) == (1, None, None)
-    losses = read_losses("".join(f"program{number} \n" for number in range(9)) + "--\n")
+    losses = read_losses("".join(f"program{number} \n" for number in range(9)) + f"--\n{'1' * 5000}\n2\n")
+    assert (losses.file_count, losses.size_bytes) == (None, 2048)
     assert (len(losses.programs), losses.more_programs) == (6, 3)
 
 

@@ -10,6 +10,7 @@ from django.utils import timezone
 from pytest_django import DjangoAssertNumQueries
 
 from engine.containers import container_name
+from pages.session.log_views import SHOWN_CHARACTERS
 from sessions import logs, notes
 from sessions.lifecycle import Reason, Status
 from sessions.models import Session
@@ -119,6 +120,12 @@ def test_unchanged_logs_are_not_sent_again() -> None:
     digest = text.partition('data-digest="')[2].partition('"')[0]
     assert browser.get(f"/sessions/{session.pk}/logs/?digest={digest}", headers=HTMX).status_code == 204
     assert browser.get(f"/sessions/{session.pk}/logs/?digest=other", headers=HTMX).status_code == 200
+
+
+def test_of_endless_lines_the_end_is_shown() -> None:
+    session = ended_with("first" + "x" * SHOWN_CHARACTERS + "last")
+    text = text_of(browser_of(session.owner), f"/sessions/{session.pk}/logs/", **HTMX)
+    assert ("first" in text, "xlast" in text) == (False, True)
 
 
 def test_the_live_update_is_only_the_details() -> None:
