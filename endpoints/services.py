@@ -31,6 +31,7 @@ MAX_NOTE_LENGTH: Final = 64
 MAX_OPEN_IN_SESSION: Final = 64  # apps and ports
 MAX_OPEN_OF_OWNER: Final = 256
 MAX_SHARE_LIFE: Final = timedelta(days=30)
+_PREPARED: Final = ("title", "port", "token", "state", "detail", "output", "opened_by", "opened_at")
 _OPEN_PORT: Final = re.compile("p([1-9][0-9]{3,4})")
 
 
@@ -212,7 +213,7 @@ def _prepare(endpoint: Endpoint, offer: _Offer, actor: User) -> None:
     if endpoint.pk is None or endpoint.state != EndpointState.STARTING:
         endpoint.state, endpoint.detail, endpoint.output = EndpointState.STARTING.value, "", ""
         endpoint.opened_by, endpoint.opened_at = actor, clock.now()
-    endpoint.save()
+    endpoint.save(update_fields=_PREPARED if endpoint.pk else None)  # who may use it is not this function's to write
 
 
 def _check_open(endpoint: Endpoint, field: str) -> None:
@@ -227,11 +228,12 @@ def _check_policy(endpoint: Endpoint, field: str) -> None:
 
 @contextmanager
 def _locked(endpoint: Endpoint) -> Iterator[Endpoint]:
-    """Open a transaction, and yield the endpoint's row, locked."""
+    """Open a transaction, and yield the endpoint's row, locked after its session's as in `open_app`."""
     rows = Endpoint.objects.select_for_update(no_key=True, of=("self",)).select_related(
         "session__owner__policy", "session__project__policy"
     )
     with transaction.atomic():
+        Session.objects.select_for_update(no_key=True).only("pk").get(pk=endpoint.session_id)
         yield rows.get(pk=endpoint.pk)
 
 

@@ -2,6 +2,7 @@
 
 import socket
 from datetime import timedelta
+from typing import Any
 
 import pytest
 from django.utils import timezone
@@ -61,6 +62,20 @@ def test_a_failed_or_closed_app_starts_again(session: Session, state: str) -> No
     endpoint = make_endpoint(session, state=state, detail="It ended.", token="")
     again = services.open_app(session, "p8080", actor=session.owner).endpoint
     assert (again.pk, again.state, again.detail, again.token) == (endpoint.pk, "STARTING", "", "")
+
+
+def test_opening_undoes_no_end_of_public_access(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    endpoint = make_endpoint(session, app="p8080", state="FAILED", is_public=True)
+    prepare = services._prepare
+
+    def prepare_late(*arguments: Any) -> None:
+        services.unpublish(endpoint, actor=session.owner)
+        prepare(*arguments)
+
+    monkeypatch.setattr(services, "_prepare", prepare_late)
+    services.open_app(session, "p8080", actor=session.owner)
+    endpoint.refresh_from_db()
+    assert (endpoint.state, endpoint.is_public, endpoint.epoch) == ("STARTING", False, 2)
 
 
 def test_an_app_is_opened_by_the_shared_clock(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
