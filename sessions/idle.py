@@ -208,7 +208,7 @@ def _end(notice: IdleNotice, idleness: Idleness, now: datetime) -> None:
         if notice.rule.action == IdleAction.PARK:  # parking locks the owner before the session
             User.objects.select_for_update(no_key=True).get(pk=notice.session.owner_id)
         session = _locked(notice.session_id)
-        current = IdleNotice.objects.filter(pk=notice.pk, ends_at__lte=now).first()
+        current = IdleNotice.objects.select_for_update().filter(pk=notice.pk, ends_at__lte=now).first()
         if session is None or current is None or _was_just_used(session, idleness, now):
             return
         _act(session, notice.rule, cause_text(idleness))
