@@ -116,6 +116,7 @@ class SshConnection(asyncssh.SSHServer):
         self._link: asyncssh.SSHServerConnection | None = None
         self._address = ""
         self._channels: set[Channel] = set()
+        self._connecting = 0  # forwarded connections that are being opened
         self._offered = 0
         self._found: Principal | AccessRefusal | None = None  # by the key offered last, which may be unproven
         self._is_proven = False
@@ -207,14 +208,18 @@ class SshConnection(asyncssh.SSHServer):
         if (
             not isinstance(self.principal, SshPrincipal)
             or dest_host not in LOOPBACK_NAMES
-            or len(self._channels) >= MAX_CHANNELS
+            or len(self._channels) + self._connecting >= MAX_CHANNELS
         ):
             reason = f"Only localhost of the session can be forwarded to, {MAX_CHANNELS} times at once."
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_ADMINISTRATIVELY_PROHIBITED, reason)
+        self._connecting += 1
         return self._forward(self.principal, dest_port)
 
     async def _forward(self, principal: SshPrincipal, port: int) -> ForwardChannel:
-        forward = await ForwardChannel.connect(port, principal, self._used, self._remove)
+        try:
+            forward = await ForwardChannel.connect(port, principal, self._used, self._remove)
+        finally:
+            self._connecting -= 1
         if self._link is None:  # the client has disconnected meanwhile
             await forward.hang_up()
             raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "The connection is closed.")

@@ -58,11 +58,12 @@ class DataSftpServer(asyncssh.SFTPServer):
         self._drain = drain
         self._shown: set[str] = set()
         self._opened: dict[int, OpenFile] = {}
+        self._has_ended = False
 
     async def end(self) -> None:
         """Close what the client has left open, after the operation that is under way."""
-        files, self._opened = list(self._opened.values()), {}
-        for file in files:
+        self._has_ended = True
+        for file in list(self._opened.values()):
             await asyncio.get_running_loop().run_in_executor(self._executor, _guarded, self._folders.files.close, file)
 
     def format_user(self, uid: int | None) -> str:
@@ -78,15 +79,13 @@ class DataSftpServer(asyncssh.SFTPServer):
         access = {FXF_READ: os.O_RDONLY, FXF_WRITE: os.O_WRONLY, FXF_READ | FXF_WRITE: os.O_RDWR}
         flags = access.get(pflags & (FXF_READ | FXF_WRITE), os.O_RDONLY)
         flags |= sum(flag for wanted, flag in _FLAGS.items() if pflags & wanted)
-        file = await self._do(self._folders.open, _text(path), flags, attrs.permissions)
-        self._opened[id(file)] = file
-        return file
+        return await self._do(self._open, _text(path), flags, attrs.permissions)
 
     async def close(self, file_obj: object) -> None:
         """Close a file."""
         file = _file(file_obj)
-        self._opened.pop(id(file), None)
         await self._do(self._folders.files.close, file)
+        self._opened.pop(id(file), None)
 
     async def read(self, file_obj: object, offset: int, size: int) -> bytes:
         """Return a part of a file."""
@@ -192,6 +191,14 @@ class DataSftpServer(asyncssh.SFTPServer):
     async def fsync(self, file_obj: object) -> None:
         """Have the disk take what was written."""
         await self._do(self._folders.files.flush, _file(file_obj))
+
+    def _open(self, path: str, flags: int, permissions: int | None) -> OpenFile:
+        """Open a file, in a thread: `end` finds it, or has run already where the client disconnected meanwhile."""
+        file = self._folders.open(path, flags, permissions)
+        self._opened[id(file)] = file
+        if self._has_ended:
+            self._folders.files.close(file)
+        return file
 
     async def _do_change(self, change: Callable[..., None], target: object, attrs: asyncssh.SFTPAttrs) -> None:
         times = None

@@ -21,6 +21,7 @@ from sshserver import login_failures as login_failures_module
 from sshserver import pending_logins as pending_logins_module
 from sshserver import server as server_module
 from sshserver.exec_channel import ExecChannel
+from sshserver.forward_channel import ForwardChannel
 from sshserver.host_key import NAME, load_host_key
 from sshserver.login_failures import MAX_FAILURES, WINDOW_SECONDS, LoginFailures
 from sshserver.pending_logins import MAX_PER_ADDRESS, MAX_TOTAL, PendingLogins
@@ -202,6 +203,30 @@ async def test_only_ports_of_the_session_are_forwarded(port: int, session: Sessi
             await connection.forward_remote_port("", 0, "127.0.0.1", port)
         with pytest.raises(asyncssh.ChannelOpenError):
             await connection.open_unix_connection("/var/run/docker.sock")
+
+
+@pytest.mark.docker
+async def test_connections_that_are_being_forwarded_count(
+    port: int, session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    is_over = asyncio.Event()
+
+    async def connect_late(*_: object) -> ForwardChannel:
+        await is_over.wait()
+        raise asyncssh.ChannelOpenError(asyncssh.OPEN_CONNECT_FAILED, "late")
+
+    monkeypatch.setattr(ForwardChannel, "connect", connect_late)
+    monkeypatch.setattr(server_module, "MAX_CHANNELS", 2)
+    async with await enter(port, session.pk, KEY) as connection, asyncio.timeout(SECONDS):
+        opening = [asyncio.create_task(connection.open_connection("localhost", port)) for _ in range(3)]
+        refused, _ = await asyncio.wait(opening, return_when=asyncio.FIRST_COMPLETED)
+        assert [str(each.exception()) for each in refused] == [
+            "Only localhost of the session can be forwarded to, 2 times at once."
+        ]
+        is_over.set()
+        await asyncio.wait(opening)
+        with pytest.raises(asyncssh.ChannelOpenError, match="late"):
+            await connection.open_connection("localhost", port)
 
 
 @pytest.mark.docker
