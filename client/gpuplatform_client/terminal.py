@@ -56,7 +56,7 @@ class RemoteTerminal:
         """Copy output until the terminal ends. Raises ApiError and UnreachableServerError."""
         loop = asyncio.get_running_loop()
         self._served_at = loop.time()
-        while True:
+        while not self._is_left:
             problem = "its host does not respond"
             try:
                 async with connect(self._address, additional_headers=self._headers, max_size=None) as socket:
@@ -69,11 +69,10 @@ class RemoteTerminal:
                 problem = str(refused)
             except (OSError, InvalidHandshake, TimeoutError) as error:
                 problem = str(error)
-            if self._is_left:
-                return TerminalEnd(SHELL_EXITED)
             if loop.time() > self._served_at + RECONNECT_SECONDS:
                 raise UnreachableServerError(f"The terminal cannot be reached: {problem}")
             await asyncio.sleep(PAUSE_SECONDS)
+        return TerminalEnd(SHELL_EXITED)
 
     async def send(self, data: bytes) -> None:
         """Send input once the platform has taken enough of what was sent before; it is dropped without a connection."""
@@ -98,6 +97,8 @@ class RemoteTerminal:
 
     async def _serve(self, socket: ClientConnection) -> TerminalEnd | None:
         """Copy output; return why the terminal ended, None where the connection broke."""
+        if self._is_left:  # while it was connecting
+            return None
         self._socket, self._unconfirmed = socket, 0
         self._allow()
         has_output = False

@@ -61,3 +61,22 @@ def test_what_a_proxy_refuses_meanwhile_is_asked_again() -> None:
     assert (end.code, output, left) == (SESSION_GONE, b"back", 0)
     with pytest.raises(SignInRequiredError):
         attached([(b"late", 1000)], refusals=[401])
+
+
+@pytest.mark.parametrize("when", ["before", "while it connects"])
+def test_it_can_be_left_without_a_connection(when: str) -> None:
+    async def connection(socket: ServerConnection) -> None:
+        await socket.wait_closed()
+
+    async def leave_attached() -> TerminalEnd:
+        async def leave(socket: ServerConnection, request: Request) -> None:
+            await attached_terminal.leave()
+
+        async with serve(connection, "127.0.0.1", 0, process_request=leave) as server, asyncio.timeout(10):
+            url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+            attached_terminal = RemoteTerminal(url, "token", "a" * 16, lambda _: None, (80, 24))
+            if when == "before":
+                await attached_terminal.leave()
+            return await attached_terminal.run()
+
+    assert asyncio.run(leave_attached()).code == terminal.SHELL_EXITED
