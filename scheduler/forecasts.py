@@ -10,6 +10,7 @@ import os
 import pickle
 import select
 import signal
+import threading
 import time
 from datetime import datetime
 from typing import BinaryIO, Final, NamedTuple
@@ -25,6 +26,7 @@ MIN_INTERVAL_SECONDS: Final = 10.0  # between the starts of two processes
 NICENESS: Final = 10
 
 Starts = dict[str, StartEstimate]  # by session id
+_forking = threading.Lock()  # else a child has the other's end of a pipe too, and its reader waits for both
 
 
 class _Child(NamedTuple):
@@ -82,8 +84,11 @@ class Forecasters:
 
 def _fork(state: IncrementalState, now: datetime) -> _Child:
     """Start a process that computes the estimates of `state` as it is now."""
-    reader, writer = os.pipe()
-    pid = os.fork()
+    with _forking:
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid != 0:
+            os.close(writer)
     if pid == 0:
         try:
             os.close(reader)
@@ -96,5 +101,4 @@ def _fork(state: IncrementalState, now: datetime) -> _Child:
                 result.write(data)
         finally:
             os._exit(0)  # runs no finalizer: connections belong to the parent
-    os.close(writer)
     return _Child(pid, os.fdopen(reader, "rb"))
