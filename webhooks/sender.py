@@ -11,7 +11,7 @@ import logging
 import ssl
 import time
 from collections.abc import Iterable, Mapping
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -27,6 +27,7 @@ logger = logging.getLogger(__name__)
 TIMEOUT_SECONDS: Final = 15.0  # of a request as a whole
 MAX_RESPONSE_BYTES: Final = 2048  # of a response's body; no more is read
 MAX_ADDRESSES: Final = 4  # of a name, which are tried one after another
+MAX_LOOKUPS: Final = 128  # of names at once; one whose server is silent goes on after its request was given up
 _DIVISIONS: Final = {"http": False, "https": True}
 
 
@@ -65,6 +66,7 @@ class WebhookSender:
         self._networks = tuple(networks)
         self._tls = tls or ssl.create_default_context()
         self._loop = asyncio.new_event_loop()
+        self._loop.set_default_executor(ThreadPoolExecutor(MAX_LOOKUPS, thread_name_prefix="webhook-lookup"))
         self._thread = Thread(target=self._loop.run_forever, name="webhook-sender", daemon=True)
 
     def __enter__(self) -> Self:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from webhooks import sender
+from webhooks.deliveries import MAX_AT_ONCE
 from webhooks.destinations import networks_of
 from webhooks.sender import SendOutcome, WebhookSender
 from webhooks.tests.receivers import FakeSender, Receiver, receiving
@@ -82,6 +83,25 @@ def test_a_receiver_that_says_nothing_is_given_up(receiver: Receiver, monkeypatc
     monkeypatch.setattr(sender, "TIMEOUT_SECONDS", 0.2)
     receiver.held = threading.Event()
     assert "longer than" in sent_to(receiver.url).problem
+
+
+def test_names_without_an_answer_hold_up_nobody_else(receiver: Receiver, monkeypatch: pytest.MonkeyPatch) -> None:
+    resolve, is_over = socket.getaddrinfo, threading.Event()
+
+    def resolve_some(host: str, *arguments: Any, **options: Any) -> Any:
+        if host == "silent.example":
+            is_over.wait()
+            raise socket.gaierror
+        return resolve(host, *arguments, **options)
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve_some)
+    with WebhookSender(LOOPBACK) as sending:
+        waiting = [sending.post("http://silent.example/", {}, "") for _ in range(MAX_AT_ONCE)]
+        try:
+            assert sending.post(receiver.url, {"webhook-id": "msg_1"}, "").result().is_success
+        finally:
+            is_over.set()
+        assert {future.result().is_success for future in waiting} == {False}
 
 
 def test_failures_are_outcomes() -> None:
