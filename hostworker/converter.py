@@ -8,7 +8,7 @@ from functools import lru_cache
 
 from django.db import close_old_connections, connections
 
-from hostworker.image_maker import clear_if_dead, convert, remove_deleted, report_changes
+from hostworker.image_maker import clear_if_dead, convert, report_changes, untag_deleted
 from hostworker.runtime.base import EngineUnreachableError, Runtime
 from resources.models import Host, HostImage
 from sessions.models import ACTIVE_CONVERSIONS, ChangeReport, Conversion, ConversionState, ReportState
@@ -44,7 +44,7 @@ class Converter:
             else:
                 clear_if_dead(runtime, conversion)
         if HostImage.objects.filter(host=host, image__removed_at__isnull=False).exists():
-            remove_deleted(runtime, host)
+            untag_deleted(runtime, host)  # what registries have, the worker's slower loop removes
         reports = ChangeReport.objects.filter(session__host=host, state=ReportState.QUEUED)
         for session_id in reports.values_list("session_id", flat=True):
             self.begin_report(runtime, session_id)

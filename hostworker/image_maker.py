@@ -96,6 +96,17 @@ def clear_if_dead(runtime: Runtime, conversion: Conversion) -> None:
 
 
 def remove_deleted(runtime: Runtime, host: Host) -> None:
+    """Remove deleted images from the engine and, where this host has pushed them, from their registries."""
+    untag_deleted(runtime, host)
+    makers = Conversion.objects.filter(image=OuterRef("pk"), host=host)
+    pushed = Image.objects.filter(Exists(makers), removed_at__isnull=False).exclude(registry_digest="")
+    for image in pushed:
+        if _is_unpushed(image.reference, image.registry_digest):
+            gone = Image.objects.filter(pk=image.pk, registry_digest=image.registry_digest)
+            gone.filter(removed_at__isnull=False).update(registry_digest="")
+
+
+def untag_deleted(runtime: Runtime, host: Host) -> None:
     """Remove from the engine the images that were deleted, or never finished, and forget that the host has them."""
     if engine := runtime.image_engine():
         made = set(engine.made_here())
@@ -105,11 +116,6 @@ def remove_deleted(runtime: Runtime, host: Host) -> None:
         left = {reference for reference in made - kept if not _is_untagged(engine, reference)}
         held = HostImage.objects.filter(host=host, image__removed_at__isnull=False)
         held.exclude(image__reference__in=left).delete()
-    makers = Conversion.objects.filter(image=OuterRef("pk"), host=host)
-    pushed = Image.objects.filter(Exists(makers), removed_at__isnull=False).exclude(registry_digest="")
-    for image in pushed:
-        if _is_unpushed(image.reference):
-            Image.objects.filter(pk=image.pk, removed_at__isnull=False).update(registry_digest="")
 
 
 def _is_untagged(engine: ImageEngine, reference: str) -> bool:
@@ -122,10 +128,10 @@ def _is_untagged(engine: ImageEngine, reference: str) -> bool:
     return True
 
 
-def _is_unpushed(reference: str) -> bool:
+def _is_unpushed(reference: str, digest: str = "") -> bool:
     """Return whether the registry no longer has the image, or deletes none at all."""
     try:
-        delete_from_registry(reference)
+        delete_from_registry(reference, digest)
     except DeletionUnsupportedError as error:
         logger.warning("image %s: stays in its registry: %s", reference, error)
     except (RegistryError, CredentialsError) as error:

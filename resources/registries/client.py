@@ -5,11 +5,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 from urllib.parse import urlsplit
 
 import requests
+from urllib3.exceptions import HTTPError
 
 from resources.images.references import DOCKER_HUB, ImageReference, parse_reference
 from resources.models import Registry
@@ -60,12 +61,15 @@ def describe(reference: str, architecture: str) -> RemoteImage:
     return client.describe(parts, architecture)
 
 
-def delete(reference: str) -> None:
+def delete(reference: str, digest: str = "") -> None:
     """Delete an image from its registry, with the stored login; a missing one is success.
+
+    With the digest of its manifest it is that image, whatever its tag names by now.
 
     Raises DeletionUnsupportedError, RegistryError and CredentialsError.
     """
     parts = parse_reference(reference)
+    parts = replace(parts, digest=digest or parts.digest)
     registry = Registry.objects.filter(address=parts.registry).first()
     login = login_of(registry) if registry else None
     RegistryClient(parts.registry, login, allows_http=registry is not None and registry.allows_http).delete(parts)
@@ -82,6 +86,26 @@ class RegistryClient:
 
     def describe(self, reference: ImageReference, architecture: str) -> RemoteImage:
         """Return the image; see the function of this name."""
+        with self._translated():
+            return self._described(reference, architecture)
+
+    def delete(self, reference: ImageReference) -> None:
+        """Delete the image's manifest; see the function of this name."""
+        digest = reference.digest
+        with self._translated():
+            if not digest:
+                with self._authorized("HEAD", reference.repository, f"manifests/{reference.tag}") as response:
+                    if response.status_code == requests.codes.not_found:
+                        return
+                    self._check(response)
+                    digest = response.headers["Docker-Content-Digest"]
+            with self._authorized("DELETE", reference.repository, f"manifests/{digest}") as response:
+                if response.status_code == requests.codes.method_not_allowed:
+                    raise DeletionUnsupportedError(f"{self._address} deletes no images; see its settings")
+                if response.status_code != requests.codes.not_found:
+                    self._check(response)
+
+    def _described(self, reference: ImageReference, architecture: str) -> RemoteImage:
         repository, wanted = reference.repository, reference.digest or reference.tag
         manifest = self._get(repository, f"manifests/{wanted}")
         architectures: tuple[str, ...] = ()
@@ -103,26 +127,9 @@ class RegistryClient:
             architectures=architectures or (str(config.get("architecture", "")),),
         )
 
-    def delete(self, reference: ImageReference) -> None:
-        """Delete the image's manifest; see the function of this name."""
-        digest = reference.digest
-        with self._translated():
-            if not digest:
-                with self._authorized("HEAD", reference.repository, f"manifests/{reference.tag}") as response:
-                    if response.status_code == requests.codes.not_found:
-                        return
-                    self._check(response)
-                    digest = response.headers["Docker-Content-Digest"]
-            with self._authorized("DELETE", reference.repository, f"manifests/{digest}") as response:
-                if response.status_code == requests.codes.method_not_allowed:
-                    raise DeletionUnsupportedError(f"{self._address} deletes no images; see its settings")
-                if response.status_code != requests.codes.not_found:
-                    self._check(response)
-
     def _get(self, repository: str, path: str) -> dict[str, Any]:
         """Return a JSON document of the registry."""
-        with self._translated():
-            return self._document(self._authorized("GET", repository, path))
+        return self._document(self._authorized("GET", repository, path))
 
     def _authorized(self, method: str, repository: str, path: str) -> requests.Response:
         """Return the registry's answer, logging in when it asks for that."""
@@ -138,9 +145,9 @@ class RegistryClient:
     def _translated(self) -> Iterator[None]:
         try:
             yield
-        except (requests.RequestException, OSError) as error:
+        except (requests.RequestException, HTTPError, OSError) as error:  # of urllib3: what breaks off in the body
             raise RegistryError(f"{self._address} does not answer: {error}") from error
-        except (KeyError, TypeError, ValueError) as error:
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise RegistryError(f"{self._address} gives no usable answer: {error}") from error
 
     def _request(self, method: str, url: str) -> requests.Response:
