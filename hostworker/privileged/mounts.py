@@ -5,10 +5,12 @@ the container's is followed: what is changed is the very directory that the host
 """
 
 import ctypes
+import errno
 import os
 import re
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -35,7 +37,8 @@ _KEPT_FLAGS: Final = {  # of statvfs(3): of mount(2)
 }
 _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
-HOLDER_ROUNDS: Final = 5  # looks at a container's processes: one that is being ended may have begun another
+HOLDER_SECONDS: Final = 5.0  # for the processes to end that hold what is taken away; one may have begun another
+HOLDER_PAUSE_SECONDS: Final = 0.02
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -91,39 +94,45 @@ def end_writers(main_pid: int, source: Path) -> list[str]:
 def take_away(main_pid: int, source: Path) -> list[str]:
     """Detach the directory `source` from the container, and end the processes that still hold something of it.
 
-    They hold it by an open or mapped file, or by their working directory. Return their names; a container that has
-    ended, or has no such mount, is a success. Raises OSError.
+    They hold it by an open or mapped file, or by their working directory. Return their names. May be called again
+    after an attempt that was cut off. A container that has ended is a success; raises OSError, also where processes
+    hold it still.
     """
-    numbers = {mount.number for mount in _mounts(main_pid, source)}
     container = processes.container_of(main_pid)
-    if not numbers or not container:
+    if not container:
         return []
-    namespace = os.open(f"/proc/{main_pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        if processes.container_of(main_pid) != container:
-            return []
-        wanted = source.stat()
-        for mount in _mounts(main_pid, source):
-            _in_namespace(namespace, lambda mount=mount: _detach(mount.point, wanted))  # type: ignore[misc]
-    finally:
-        os.close(namespace)
+    wanted = source.stat()
+    if found := _mounts(main_pid, source):
+        namespace = os.open(f"/proc/{main_pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if processes.container_of(main_pid) != container:
+                return []
+            for mount in found:
+                _in_namespace(namespace, lambda mount=mount: _detach(mount.point, wanted))  # type: ignore[misc]
+        finally:
+            os.close(namespace)
     ended: dict[int, str] = {}  # by process: one that was killed may be seen again before it is gone
-    for _ in range(HOLDER_ROUNDS):
-        holders = [pid for pid in _processes_of(container) if _holds(pid, numbers)]
-        if not holders:
-            break
+    deadline = time.monotonic() + HOLDER_SECONDS
+    while holders := _holders(container, {mount.number for mount in _all_mounts(main_pid)}, wanted.st_dev):
         ended |= {pid: name for pid in holders if (name := _killed(pid))}
+        if time.monotonic() > deadline:
+            raise OSError(errno.EBUSY, f"processes of the container hold {source} still")
+        time.sleep(HOLDER_PAUSE_SECONDS)
     return list(ended.values())
 
 
 def _mounts(main_pid: int, source: Path) -> list[_Mount]:
     """Return the mounts whose root ends like `source`: <owner>/<folder>/files, where the folder's id is unique."""
     ending = "/" + "/".join(source.parts[-3:])
+    return [mount for mount in _all_mounts(main_pid) if mount.root.endswith(ending)]
+
+
+def _all_mounts(main_pid: int) -> list[_Mount]:
     try:
         lines = Path(f"/proc/{main_pid}/mountinfo").read_text().splitlines()
     except OSError:  # it has ended
         return []
-    return [mount for mount in map(_parsed, lines) if mount.root.endswith(ending)]
+    return [_parsed(line) for line in lines]
 
 
 def _parsed(line: str) -> _Mount:
@@ -220,23 +229,32 @@ def _writes(pid: int, descriptor: str, mounts: set[int]) -> bool:
     return number in mounts and flags & os.O_ACCMODE != os.O_RDONLY and not flags & os.O_PATH
 
 
-def _holds(pid: int, mounts: set[int]) -> bool:
-    """Return whether the process has a file or directory of one of the mounts open, mapped or as its own directory."""
+def _holders(container: str, mounts: set[int], device: int) -> list[int]:
+    """Return the processes that hold something of a file system which lies on none of the container's `mounts`.
+
+    They have it open, mapped, or as their own directory: what remains of a mount that was detached.
+    """
+    return [pid for pid in _processes_of(container) if _holds(pid, mounts, device)]
+
+
+def _holds(pid: int, mounts: set[int], device: int) -> bool:
     held = [f"{kind}/{name}" for kind in ("fd", "map_files") for name in _listed(f"/proc/{pid}/{kind}")]
-    return any(_mount_of(f"/proc/{pid}/{name}") in mounts for name in ("cwd", "root", "exe", *held))
+    return any(_is_detached(f"/proc/{pid}/{name}", mounts, device) for name in ("cwd", "root", "exe", *held))
 
 
-def _mount_of(link: str) -> int:
-    """Return the number of the mount on which the target of a link of /proc lies; -1 for none."""
+def _is_detached(link: str, mounts: set[int], device: int) -> bool:
+    """Return whether the target of a link of /proc lies on the device, and on none of the mounts."""
     try:
         descriptor = os.open(link, os.O_PATH | os.O_CLOEXEC)
     except OSError:
-        return -1
+        return False
     try:
+        if os.fstat(descriptor).st_dev != device:
+            return False
         text = Path(f"/proc/self/fdinfo/{descriptor}").read_text()
     finally:
         os.close(descriptor)
-    return int(text.partition("mnt_id:")[2].split()[0])
+    return int(text.partition("mnt_id:")[2].split()[0]) not in mounts
 
 
 def _killed(pid: int) -> str:

@@ -116,6 +116,38 @@ def test_what_is_taken_away_is_gone_for_all_programs(container: Container, sourc
     assert mounts.take_away(pid, source) == []
 
 
+def holder(container: Container) -> None:
+    """Let a program have a file of the folder open."""
+    command = ["sh", "-c", "exec sleep 1000 >/home/work/sub/data/log"]
+    made = container.client.exec_create(container.id, command)["Id"]
+    container.client.exec_start(made, detach=True)
+    until(lambda: "sleep 1000" in container.processes())  # no shell any more
+
+
+def test_taking_away_goes_on_where_it_was_cut_off(
+    container: Container, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = main_pid(container)
+    holder(container)
+    with monkeypatch.context() as dying:
+        dying.setattr(mounts, "_holders", lambda *_: [])  # its worker died in between
+        assert mounts.take_away(pid, source) == []
+    assert "sleep 1000" in container.processes()
+    assert mounts.take_away(pid, source) == ["sleep"]
+    until(lambda: "sleep 1000" not in container.processes())
+
+
+def test_what_is_held_still_is_not_taken_away(
+    container: Container, source: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pid = main_pid(container)
+    holder(container)
+    monkeypatch.setattr(mounts, "HOLDER_SECONDS", 0.1)
+    monkeypatch.setattr(mounts, "_killed", lambda _: "")  # as of one that waits for its disk
+    with pytest.raises(OSError, match="hold"):
+        mounts.take_away(pid, source)
+
+
 def test_a_container_that_has_ended_is_no_error(container: Container, source: Path) -> None:
     pid = main_pid(container)
     container.stop()
