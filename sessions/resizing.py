@@ -117,13 +117,12 @@ def gpu_refusal(session: Session) -> str:
 def resize(session: Session, target: SessionSize, *, actor: User) -> Session:
     """Have the host of the running session change what it holds, and return its row, which holds both until then.
 
-    Does nothing where it holds just that, or is being resized to it. Raises RejectedError with a message for "cpu",
+    Does nothing where it has just that, or is being resized to it. Raises RejectedError with a message for "cpu",
     "memory" or "fgpu", or GENERAL; nothing is written then.
     """
     with transaction.atomic():
         session = _locked(session)
-        under_way = StoredResize.of(session)
-        if (under_way.target if under_way else SessionSize.of(session)) == target:
+        if _is_or_becomes(session, target):
             return session
         if error := refusal(session):
             raise RejectedError({GENERAL: error})
@@ -131,6 +130,14 @@ def resize(session: Session, target: SessionSize, *, actor: User) -> Session:
             raise RejectedError(errors)
         _write(session, target, actor)
     return session
+
+
+def _is_or_becomes(session: Session, target: SessionSize) -> bool:
+    """Return whether its container has this size, or is being given it; False where that is not known."""
+    if under_way := StoredResize.of(session):
+        return under_way.target == target
+    ends = session.events.filter(reason__in=(Reason.RESIZED, Reason.RESIZE_REFUSED)).order_by("-pk")
+    return SessionSize.of(session) == target and ends.values_list("detail", flat=True).first() != GAVE_UP
 
 
 def problems(session: Session, target: SessionSize, actor: User) -> dict[str, str]:

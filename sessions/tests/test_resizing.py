@@ -243,6 +243,19 @@ def test_a_host_that_never_applies_it_leaves_the_larger(session: Session) -> Non
     resize(session, memory=GIB)
 
 
+def test_what_was_given_up_can_be_asked_for_again(session: Session) -> None:
+    resize(session, cpu=4)
+    resizing.give_up_late(timezone.now() + resizing.DEADLINE + timedelta(seconds=1))
+    session.refresh_from_db()
+    resize(session, cpu=4)  # its container may have two still
+    assert resizing.finish(session.pk, number_of(session))
+    session.refresh_from_db()
+    assert session.events.filter(reason=Reason.RESIZED).count() == 1
+    resize(session, cpu=4)
+    session.refresh_from_db()
+    assert (session.resize, session.cpu) == (None, 4)
+
+
 def test_what_was_held_before_is_recorded(session: Session) -> None:
     resize(session, cpu=4)
     resizing.finish(session.pk, number_of(session))
