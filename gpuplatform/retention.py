@@ -1,6 +1,7 @@
 """Removes old events and statistics, in small parts, for as long as settings say.
 
-A session itself is kept, with what it asked for, held, and how it ended: usage reports rest on that.
+A session itself is kept, with what it asked for, held, how it ended, and its changes of status: usage reports rest on
+those.
 """
 
 import logging
@@ -12,7 +13,7 @@ from typing import Any, Final
 from axes.models import AccessAttempt, AccessFailureLog, AccessLog
 from django.conf import settings
 from django.contrib.sessions.models import Session as LoginRow
-from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models import Exists, F, OuterRef, QuerySet
 
 from accounts.models import AuditEntry
 from sessions.models import EndpointEvent, Session, SessionEvent, UsageDay, UsageHistory
@@ -58,16 +59,16 @@ def _by_age(rows: Callable[[datetime], QuerySet[Any]]) -> Callable[[datetime], I
     return parts
 
 
-def _of_ended_sessions(model: Any, path: str) -> Callable[[datetime], Iterator[int]]:
-    """Return what deletes the rows of sessions that have ended, those of some sessions at a time."""
+def _of_ended_sessions(rows: QuerySet[Any], path: str) -> Callable[[datetime], Iterator[int]]:
+    """Return what deletes those rows whose session, at `path`, has ended; of some sessions at a time."""
 
     def parts(before: datetime) -> Iterator[int]:
-        own = model._default_manager.filter(**{path: OuterRef("pk")}).order_by()
+        own = rows.filter(**{path: OuterRef("pk")}).order_by()
         ended = Session.objects.filter(Exists(own), ended_at__lt=before).order_by("pk")
         for _part in range(MAX_PARTS):
             found = list(ended.values_list("pk", flat=True)[:SESSIONS_AT_ONCE])
             if found:
-                yield model._default_manager.filter(**{f"{path}__in": found}).delete()[0]
+                yield rows.filter(**{f"{path}__in": found}).delete()[0]
             if len(found) < SESSIONS_AT_ONCE:
                 return
 
@@ -83,12 +84,20 @@ def _sign_in_rule(model: Any) -> RetentionRule:
 
 
 RULES: Final = (
-    RetentionRule("session_events", lambda: settings.COMPUTE_EVENTS_DAYS, _of_ended_sessions(SessionEvent, "session")),
     RetentionRule(
-        "app_events", lambda: settings.COMPUTE_EVENTS_DAYS, _of_ended_sessions(EndpointEvent, "endpoint__session")
+        "session_events",
+        lambda: settings.COMPUTE_EVENTS_DAYS,
+        _of_ended_sessions(SessionEvent.objects.filter(old_status=F("new_status")), "session"),
     ),
     RetentionRule(
-        "usage_histories", lambda: settings.COMPUTE_STATISTICS_DAYS, _of_ended_sessions(UsageHistory, "session")
+        "app_events",
+        lambda: settings.COMPUTE_EVENTS_DAYS,
+        _of_ended_sessions(EndpointEvent.objects.all(), "endpoint__session"),
+    ),
+    RetentionRule(
+        "usage_histories",
+        lambda: settings.COMPUTE_STATISTICS_DAYS,
+        _of_ended_sessions(UsageHistory.objects.all(), "session"),
     ),
     RetentionRule(
         "usage_days",
