@@ -22,11 +22,12 @@ FIELDS: Final = frozenset(
 PATH_PREFIX: Final = "mount_path_"
 MAX_LENGTH: Final = 256 * 1024  # characters of a draft; a form beyond that cannot be launched either
 MAX_SOURCE_LENGTH: Final = 2000
+KEY_LENGTH: Final = 32
 
 
 def save(owner: User, posted: QueryDict) -> None:
     """Keep what a form has sent, unless that form has been launched meanwhile; forms without a key are not kept."""
-    key, source = posted.get("form_key", ""), posted.get("source", "")
+    key, source = _key(posted.get("form_key", "")), posted.get("source", "")
     values = {
         _storable(name): [_storable(text) for text in texts]
         for name, texts in posted.lists()
@@ -43,7 +44,7 @@ def save(owner: User, posted: QueryDict) -> None:
 def discard(owner: User, form_key: str = "") -> None:
     """Drop the draft; what the form with this key still sends is not kept."""
     LaunchDraft.objects.update_or_create(
-        owner=owner, defaults={"values": {}, "source": "", "launched_form": form_key[:32]}
+        owner=owner, defaults={"values": {}, "source": "", "launched_form": _key(form_key)}
     )
 
 
@@ -60,6 +61,10 @@ def find(owner: User, source: str) -> MultiValueDict[str, str] | None:
 
 def _length(values: Mapping[str, list[str]]) -> int:
     return sum(len(name) + sum(map(len, texts)) for name, texts in values.items())
+
+
+def _key(text: str) -> str:
+    return _storable(text)[:KEY_LENGTH]
 
 
 def _storable(text: str) -> str:

@@ -93,6 +93,15 @@ def test_a_launched_form_keeps_nothing_more(owner: User, host: Host, image: Imag
     assert shown(owner)["name"].value() == "second"
 
 
+def test_a_launch_with_an_odd_key_is_one_launch(owner: User, host: Host, image: Image) -> None:
+    browser, key = browser_of(owner), "\0" + "k" * 40
+    assert browser.post(CHECK, form_of(host, image, form_key=key)).status_code == 200
+    assert browser.post(LAUNCH, form_of(host, image, form_key=key)).status_code == 302
+    browser.post(CHECK, form_of(host, image, name="late", form_key=key))
+    assert not LaunchDraft.objects.get().values
+    assert Session.objects.count() == 1
+
+
 def test_starting_over_forgets_draft_and_last_launch(owner: User, host: Host, image: Image) -> None:
     make_session(owner=owner, image=image, resource_group=host.group, cpu=3)
     browser = browser_of(owner)
