@@ -11,6 +11,7 @@ from engine.exec_stream import Exec, ExecStream, ended, is_running, run_detached
 
 logger = logging.getLogger(__name__)
 
+MAX_DIGITS: Final = 10  # of a process id
 START_TIMEOUT_SECONDS: Final = 30.0  # an engine under load accepts a start seconds before the process begins
 KILLED: Final = 128 + 9  # exit code of what SIGKILL ended
 CUT_OFF: Final = 126  # the engine's exit code when it could not deliver the output; the process may still run
@@ -113,7 +114,7 @@ async def read_process_id(read_line: Callable[[], Awaitable[bytes]], what: str =
             first_line = (await read_line()).decode(errors="replace").strip()
     except TimeoutError as error:
         raise ExecError(f"The {what} did not start in time.") from error
-    if not first_line.isdecimal():
+    if not first_line.isdecimal() or len(first_line) > MAX_DIGITS:
         words = "".join(filter(str.isprintable, first_line))
         raise ExecError(f"No {what} could be started: {words or 'the container ended'}")
     return int(first_line)

@@ -139,6 +139,14 @@ class _PlainLoader(yaml.SafeLoader):
         found: dict[Any, Any] = super().construct_mapping(node, deep)
         return found
 
+    def construct_number(self, node: Any) -> int:
+        number: int = self.construct_yaml_int(node)
+        str(number)  # ValueError for one of thousands of digits, which no field could show, whatever its base
+        return number
+
+
+_PlainLoader.add_constructor("tag:yaml.org,2002:int", _PlainLoader.construct_number)
+
 
 class _ConfiguredRecords(SaveRecords[Any]):
     """Saves rows of a text by the view sets of the API, for a person or a command."""

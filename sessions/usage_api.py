@@ -1,6 +1,6 @@
 """API of the usage report."""
 
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any, ClassVar
 
 from django.utils import timezone
@@ -15,6 +15,8 @@ from restapi.views import ApiView
 from sessions.models import Session
 from sessions.usage_report import DEFAULT_DAYS, MAX_DAYS, ReportBy, UsedAmounts, report_of
 
+FIRST_DAY, LAST_DAY = date(2000, 1, 1), date(2999, 12, 31)
+
 
 class UsageQuery(serializers.Serializer[Any]):
     """Query parameters of the usage report."""
@@ -28,6 +30,8 @@ class UsageQuery(serializers.Serializer[Any]):
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         """Return the span with its defaults. Raises ValidationError where it is empty or too long."""
         until = attrs.get("until", timezone.now().date())
+        if not FIRST_DAY <= until <= LAST_DAY:
+            raise serializers.ValidationError({"until": [_("There is no usage of this day.")]})
         since = attrs.get("since", until - timedelta(days=DEFAULT_DAYS - 1))
         if not 0 <= (until - since).days < MAX_DAYS:
             raise serializers.ValidationError({"since": [_("Choose 1 to %(most)s days.") % {"most": MAX_DAYS}]})

@@ -139,7 +139,7 @@ def report_of(sessions: SessionQuerySet, since: date, until: date, by: ReportBy,
     counts: dict[int | None, int] = defaultdict(int)
     for key in chosen.values_list(_KEYS[by], flat=True):
         counts[key] += 1
-    by_key: dict[int | None, UsedAmounts] = {key: UsedAmounts() for key in counts}
+    by_key: dict[int | None, UsedAmounts] = defaultdict(UsedAmounts, {key: UsedAmounts() for key in counts})
     days = {since + timedelta(days=n): UsedAmounts() for n in range((until - since).days + 1)}
     for key, day, used in (*_held(chosen, begin, end, by, now), *_idle(chosen, since, until, by)):
         by_key[key].add(used)
@@ -147,7 +147,7 @@ def report_of(sessions: SessionQuerySet, since: date, until: date, by: ReportBy,
     total = UsedAmounts()
     for used in days.values():
         total.add(used)
-    names = _names(by, counts)
+    names = _names(by, by_key)
     rows = [ReportRow(name=names.get(key, ""), sessions=counts[key], used=used) for key, used in by_key.items()]
     rows.sort(key=lambda row: (-row.used.gpu_hours, -row.used.cpu_hours, row.name))
     return UsageReport(

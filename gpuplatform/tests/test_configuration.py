@@ -221,6 +221,7 @@ def test_queries_do_not_grow_with_rows(world: None, django_assert_max_num_querie
         ("format: 1\npolicies: [{name: null, cpu: 1}]", "policies 1: name"),
         ("format: 1\npolicies: [{name: 2026-13-45}]", "no YAML"),
         ("format: 1\npolicies: [{name: " + "1" * 5000 + "}]", "no YAML"),
+        ("format: 1\npolicies: [{name: 0x" + "f" * 5000 + "}]", "no YAML"),
         ("format: 1\npolicies: [{name: a, cpu: 1}, {name: a, cpu: 2}]", "policies a: name: Two rows"),
         ("format: 1\npolicies: [{name: a, cpu: 1, cpu: 2}]", "“cpu” is there twice"),
         ("format: 1\npolicies: []\npolicies: []", "“policies” is there twice"),

@@ -93,7 +93,8 @@ def test_everybody_sees_what_they_may() -> None:
     assert [row["sessions"] for row in admin.get(f"{url}group").json()["rows"]] == [3]
     assert [row["name"] for row in client_of(member).get(f"{url}user").json()["rows"]] == [member.email]
     assert client_of(make_user()).get(f"{url}user").json()["rows"] == []
-    for query in ("since=2026-03-02&until=2026-03-01", "since=2020-01-01", "since=x", "by=x"):
+    odd = ("until=0001-01-01", "since=9999-12-31&until=9999-12-31")
+    for query in ("since=2026-03-02&until=2026-03-01", "since=2020-01-01", "since=x", "by=x", *odd):
         assert admin.get(f"/api/v1/usage/?{query}").status_code == 400
 
 
@@ -115,6 +116,8 @@ def test_page_and_csv_show_the_report(client: Client) -> None:
     assert "<td>1.0</td>" in page
     wrong = client.get("/usage/?since=2026-03-05&until=2026-03-03")
     assert (wrong.status_code, "Choose 1 to 366 days." in wrong.content.decode()) == (400, True)
+    wrong = client.get("/usage/?until=0001-01-01")
+    assert (wrong.status_code, "There is no usage of this day." in wrong.content.decode()) == (400, True)
     sheet = client.get("/usage/csv/?since=2026-03-01&until=2026-03-03")
     assert sheet["Content-Type"].startswith("text/csv")
     assert sheet.content.decode().splitlines()[1] == "'=cmd@example.org,1,1.000,0.000,0.000,8.000,16.000,1.000"
