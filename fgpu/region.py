@@ -17,6 +17,7 @@ HIGH = 128 + _MUTEX_BYTES
 GPU_BASE, GPU_BYTES = HIGH + 8, 600
 SLOT_BASE, SLOT_BYTES = GPU_BASE + MAX_GPUS * GPU_BYTES, 160
 SLOTS = 256
+CONTENT_BYTES = SLOT_BASE + SLOTS * SLOT_BYTES
 LOCK_BASE = 1 << 20
 _SLOT = struct.Struct(f"=iiQQ{MAX_GPUS + 1}Q")  # pid, pad, start time, stack address, bytes by holder
 _FLOCK = struct.Struct("hhqqi4x")  # struct flock
@@ -32,8 +33,8 @@ def used_bytes(path: Path, is_gone: IsGone) -> list[int]:
     """
     totals = [0] * (MAX_GPUS + 1)
     with path.open("rb") as file:
-        content = file.read()
-        if len(content) < SLOT_BASE + SLOTS * SLOT_BYTES:
+        content = file.read(CONTENT_BYTES)
+        if len(content) < CONTENT_BYTES:
             raise ValueError("not a region")
         high = int.from_bytes(content[HIGH : HIGH + 4], "little")
         for number in range(min(high, SLOTS)):

@@ -42,6 +42,7 @@ MAX_LAYERS: Final = 120  # of an image; overlayfs mounts at most some more
 SPARE_BYTES: Final = GIB  # of this machine's disk are left free
 CHECKED_BYTES: Final = 64 * 2**20  # are written between two looks at the free space
 REPORT_SECONDS: Final = 45.0  # of reading for a report; what is not seen by then is left out
+REPORT_FAILED: Final = "The report could not be made; the log of the session's host says why."
 NO_ENGINE: Final = "This host's runtime makes no images."
 
 
@@ -153,10 +154,14 @@ def report_changes(runtime: Runtime, session_id: str, stopping: threading.Event)
 
     try:
         rendered = _survey(_engine(runtime), asked, may_go_on)
+        change_reports.store(asked, content=rendered.report, recipe=rendered.recipe)
     except SnapshotError as failure:
         change_reports.store(asked, content={}, recipe="", problem=str(failure))
-    else:
-        change_reports.store(asked, content=rendered.report, recipe=rendered.recipe)
+    except EngineUnreachableError:
+        raise
+    except Exception:  # else it is tried again every few seconds, with the same end
+        change_reports.store(asked, content={}, recipe="", problem=REPORT_FAILED)
+        raise
 
 
 def _survey(engine: ImageEngine, asked: ChangeReport, may_go_on: Callable[[], None]) -> RenderedReport:

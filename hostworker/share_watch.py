@@ -25,9 +25,11 @@ logger = logging.getLogger(__name__)
 
 POLL_INTERVAL_SECONDS: Final = 3.0
 MAX_FAILURES: Final = 3  # in a row, after which the session is ended, as its folder cannot be taken out of it
+MAX_HELD: Final = 20  # polls in a row, a minute, for programs to end that write to what became read-only
 WITHDRAWN: Final = "Its owner has withdrawn it."
 LEFT: Final = "The owner of this session is no longer a member of the project that it belongs to."
 CANNOT_TAKE_AWAY: Final = "A folder that it mounts was withdrawn, and its host could not take it out of the session."
+STILL_WRITTEN: Final = "A folder that it mounts became read-only, and its programs went on writing to it."
 
 
 class ShareWatch:
@@ -37,6 +39,7 @@ class ShareWatch:
         self._runtime = runtime
         self._host = host
         self._failures: Counter[int] = Counter()  # by mount
+        self._held: Counter[int] = Counter()  # by mount: in how many polls its programs have kept it writable
 
     def poll(self) -> None:
         """Compare the mounts with shares and members. Raises EngineUnreachableError; the next poll continues.
@@ -78,15 +81,22 @@ class ShareWatch:
                 elif not self._runtime.mount_control().set_read_only(
                     session.pk, session.attempt, _source(folder), read_only=True
                 ):
-                    return  # what writes to it has been told to end
+                    return self._note_held(row)
             except MountError as error:
                 self._note_failure(row, error)
                 return
         self._failures.pop(row.pk, None)
+        self._held.pop(row.pk, None)
         changes = {"problem": LEFT if folder.project_id else WITHDRAWN} if is_withdrawn else {"is_read_only": True}
         Mount.objects.filter(pk=row.pk).update(**changes)
         notify.sessions_changed([(session.pk, session.owner_id, session.project_id)])
         logger.info("session %s: folder %s is %s", session.pk, folder.pk, "taken away" if is_withdrawn else "read-only")
+
+    def _note_held(self, row: Mount) -> None:
+        """Wait for the programs that have been told to end, but not for ever."""
+        self._held[row.pk] += 1
+        if self._held[row.pk] >= MAX_HELD:
+            services.end(row.session, Reason.MOUNT_FAILED, STILL_WRITTEN)
 
     def _note_failure(self, row: Mount, error: MountError) -> None:
         logger.warning("session %s: a withdrawn folder is still mounted: %s", row.session_id, error)

@@ -79,7 +79,16 @@ def render(
         own_files=own,
         own_file_count=len(own),
     )
-    return RenderedReport(report=report, recipe=text)
+    return RenderedReport(report=_storable(report), recipe=_storable(text))
+
+
+def _storable(value: Any) -> Any:
+    """Return the value without what PostgreSQL's JSON refuses, as names of files may be: no UTF-8, and NUL."""
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode().replace("\0", "?")
+    if isinstance(value, dict):
+        return {_storable(key): _storable(each) for key, each in value.items()}
+    return [_storable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def _listed(changes: PackageChanges) -> dict[str, Any]:

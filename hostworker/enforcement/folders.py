@@ -6,6 +6,7 @@ import shutil
 import threading
 import time
 from collections.abc import Collection, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Literal
@@ -27,6 +28,7 @@ REGION: Final = "region"
 VARIABLES: Final = "environment"
 BY_DRIVER: Final = "by-driver.json"
 SETTLE_SECONDS: Final = 20 * LOOK_MS / 1000  # processes look at the new limits, allocations by the old ones end
+BLOCK_BYTES: Final = 512  # of st_blocks, see stat(2)
 _NAME: Final = re.compile(r"(?P<session>.+)-(?P<attempt>[0-9]+)")
 
 
@@ -138,6 +140,14 @@ class SessionFolders:
         if not path.exists():
             write_whole(path, script.encode(), 0o444)
         return path
+
+    def written_bytes(self) -> dict[Key, int]:
+        """Return what sessions take of the disk by writing to their regions, which they may make any length."""
+        found = {}
+        for key in self.keys():
+            with suppress(OSError):  # just discarded, or not prepared yet
+                found[key] = max(0, (self.path(key) / REGION).stat().st_blocks * BLOCK_BYTES - REGION_BYTES)
+        return found
 
     def driver_limits(self, key: Key) -> dict[str, int]:
         """Return {UUID: bytes} of the devices on which the driver itself is to limit the attempt's memory."""

@@ -7,6 +7,7 @@ the container's is followed: what is changed is the very directory that the host
 import ctypes
 import errno
 import os
+import platform
 import re
 import signal
 import threading
@@ -39,6 +40,9 @@ _OCTAL: Final = re.compile(r"\\([0-7]{3})")
 
 HOLDER_SECONDS: Final = 5.0  # for the processes to end that hold what is taken away; one may have begun another
 HOLDER_PAUSE_SECONDS: Final = 0.02
+_KCMP: Final = {"x86_64": 312, "aarch64": 272}.get(platform.machine(), -1)  # kcmp(2)
+_KCMP_VM: Final = 1
+_KCMP_FILES: Final = 2
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -78,14 +82,18 @@ def set_read_only(main_pid: int, source: Path, *, read_only: bool) -> bool:
 
 
 def end_writers(main_pid: int, source: Path) -> list[str]:
-    """End the container's processes that have a file of the directory `source` open for writing; return their names."""
+    """End the container's processes that have a file of the directory `source` open for writing; return their names.
+
+    Those that are not found in HOLDER_SECONDS, since so much is open, are left.
+    """
     numbers = {mount.number for mount in _mounts(main_pid, source)}
     container = processes.container_of(main_pid)
+    deadline = time.monotonic() + HOLDER_SECONDS
     ended = []
     for pid in _processes_of(container) if container and numbers else ():
-        if any(_writes(pid, descriptor, numbers) for descriptor in _listed(f"/proc/{pid}/fd")):
+        if any(_writes(entry, numbers) for entry in _open_files(pid, deadline)):
             with suppress(OSError):
-                name = Path(f"/proc/{pid}/comm").read_text().strip()
+                name = _name_of(pid)
                 os.kill(pid, signal.SIGTERM)
                 ended.append(name)
     return ended
@@ -113,7 +121,7 @@ def take_away(main_pid: int, source: Path) -> list[str]:
             os.close(namespace)
     ended: dict[int, str] = {}  # by process: one that was killed may be seen again before it is gone
     deadline = time.monotonic() + HOLDER_SECONDS
-    while holders := _holders(container, {mount.number for mount in _all_mounts(main_pid)}, wanted.st_dev):
+    while holders := _holders(container, {mount.number for mount in _all_mounts(main_pid)}, wanted.st_dev, deadline):
         ended |= {pid: name for pid in holders if (name := _killed(pid))}
         if time.monotonic() > deadline:
             raise OSError(errno.EBUSY, f"processes of the container hold {source} still")
@@ -129,10 +137,10 @@ def _mounts(main_pid: int, source: Path) -> list[_Mount]:
 
 def _all_mounts(main_pid: int) -> list[_Mount]:
     try:
-        lines = Path(f"/proc/{main_pid}/mountinfo").read_text().splitlines()
+        text = os.fsdecode(Path(f"/proc/{main_pid}/mountinfo").read_bytes())  # directories may have any name
     except OSError:  # it has ended
         return []
-    return [_parsed(line) for line in lines]
+    return [_parsed(line) for line in text.split("\n") if line]
 
 
 def _parsed(line: str) -> _Mount:
@@ -147,14 +155,14 @@ def _unescaped(text: str) -> str:
 
 def _in_namespace(namespace: int, act: Callable[[], None]) -> None:
     """Call `act` in a thread that has entered the mount namespace, and then ends. Raises OSError."""
-    failures: list[OSError] = []
+    failures: list[Exception] = []
 
     def enter_and_act() -> None:
         try:
             _check(_libc.unshare(CLONE_FS))  # a thread that shares its root directory cannot enter
             _check(_libc.setns(namespace, CLONE_NEWNS))
             act()
-        except OSError as error:
+        except Exception as error:
             failures.append(error)
 
     thread = threading.Thread(target=enter_and_act, name="mounts")
@@ -218,10 +226,20 @@ def _processes_of(container: str) -> Iterator[int]:
             yield int(name)
 
 
-def _writes(pid: int, descriptor: str, mounts: set[int]) -> bool:
+def _open_files(pid: int, deadline: float) -> Iterator[str]:
+    """Return the fdinfo of what a process has open, by any of its threads, until the deadline."""
+    for task in _with_own(pid, _KCMP_FILES):
+        with suppress(OSError), os.scandir(f"/proc/{task}/fdinfo") as entries:
+            for entry in entries:
+                if time.monotonic() > deadline:
+                    return
+                yield entry.path
+
+
+def _writes(fdinfo: str, mounts: set[int]) -> bool:
     """Return whether the descriptor is of a file on one of the mounts, and open for writing."""
     try:
-        text = Path(f"/proc/{pid}/fdinfo/{descriptor}").read_text()
+        text = Path(fdinfo).read_text()
     except OSError:
         return False
     fields = dict(line.split(":", 1) for line in text.splitlines() if ":" in line)
@@ -229,17 +247,40 @@ def _writes(pid: int, descriptor: str, mounts: set[int]) -> bool:
     return number in mounts and flags & os.O_ACCMODE != os.O_RDONLY and not flags & os.O_PATH
 
 
-def _holders(container: str, mounts: set[int], device: int) -> list[int]:
+def _holders(container: str, mounts: set[int], device: int, deadline: float) -> list[int]:
     """Return the processes that hold something of a file system which lies on none of the container's `mounts`.
 
-    They have it open, mapped, or as their own directory: what remains of a mount that was detached.
+    They have it open, mapped, or as their own directory: what remains of a mount that was detached. Raises OSError
+    where they have so much open that it takes until the deadline, by the monotonic clock.
     """
-    return [pid for pid in _processes_of(container) if _holds(pid, mounts, device)]
+    found = []
+    for pid in _processes_of(container):
+        for link in _held(pid):
+            if time.monotonic() > deadline:
+                raise OSError(errno.EBUSY, "the container's processes have too much open to be looked at")
+            if _is_detached(link, mounts, device):
+                found.append(pid)
+                break
+    return found
 
 
-def _holds(pid: int, mounts: set[int], device: int) -> bool:
-    held = [f"{kind}/{name}" for kind in ("fd", "map_files") for name in _listed(f"/proc/{pid}/{kind}")]
-    return any(_is_detached(f"/proc/{pid}/{name}", mounts, device) for name in ("cwd", "root", "exe", *held))
+def _held(pid: int) -> Iterator[str]:
+    """Return the links of /proc to what a process holds, by any of its threads: each may have files of its own."""
+    for task in _listed(f"/proc/{pid}/task"):
+        yield from (f"/proc/{task}/{name}" for name in ("cwd", "root", "exe"))
+    for kind, table in (("fd", _KCMP_FILES), ("map_files", _KCMP_VM)):
+        for thread in _with_own(pid, table):
+            with suppress(OSError), os.scandir(f"/proc/{thread}/{kind}") as entries:
+                yield from (entry.path for entry in entries)
+
+
+def _with_own(pid: int, table: int) -> Iterator[int]:
+    """Return one thread of the process for each table of files, or address space, that its threads have."""
+    found: list[int] = []
+    for task in map(int, _listed(f"/proc/{pid}/task")):
+        if all(_libc.syscall(_KCMP, task, other, table, 0, 0) != 0 for other in found):
+            found.append(task)
+            yield task
 
 
 def _is_detached(link: str, mounts: set[int], device: int) -> bool:
@@ -260,11 +301,16 @@ def _is_detached(link: str, mounts: set[int], device: int) -> bool:
 def _killed(pid: int) -> str:
     """Kill a process and return its name; "" if it has ended by itself."""
     try:
-        name = Path(f"/proc/{pid}/comm").read_text().strip()
+        name = _name_of(pid)
         os.kill(pid, signal.SIGKILL)
     except OSError:
         return ""
     return name
+
+
+def _name_of(pid: int) -> str:
+    """Return the name of a process, which may be no UTF-8: it is what the process says, cut after 15 bytes."""
+    return Path(f"/proc/{pid}/comm").read_bytes().decode(errors="replace").strip()
 
 
 def _listed(path: str) -> list[str]:

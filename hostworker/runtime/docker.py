@@ -113,7 +113,8 @@ class DockerRuntime:
         self._snapshots = DockerSnapshots(engine_url, self._owner)
         self._folders = DockerFolders(self._client, self._owner, self._privileges)
         self._saved = DockerSavedContainers(engine_url, self._owner)
-        self._disks = DockerDisks(self._client, self._owner, engine_url)
+        beside = enforcer.folders.written_bytes if enforcer else dict
+        self._disks = DockerDisks(self._client, self._owner, engine_url, beside)
         self._info = functools.cache(lambda: dict(self._client().info()))
         self._seccomp = functools.cache(lambda: profile_for(self._info()))
         self._folders_problem = functools.cache(lambda: folders_problem(self._info(), self._pool.containers))

@@ -20,7 +20,15 @@ logger = logging.getLogger(__name__)
 class DockerDisks:
     """Asks the engine, and the file system where the engine is on this machine."""
 
-    def __init__(self, client: Callable[[], APIClient], owner: Mapping[str, str], engine_url: str) -> None:
+    def __init__(
+        self,
+        client: Callable[[], APIClient],
+        owner: Mapping[str, str],
+        engine_url: str,
+        written_beside: Callable[[], Mapping[Key, int]] = dict,
+    ) -> None:
+        """`written_beside` returns the bytes that sessions have written to files of the host worker's."""
+        self._written_beside = written_beside
         self._is_here = engine_url.startswith("unix://")
         self._client = client
         self._owner = owner
@@ -67,9 +75,11 @@ class DockerDisks:
         return DiskSpace(free_bytes=found.f_bavail * found.f_frsize, total_bytes=found.f_blocks * found.f_frsize)
 
     def written_bytes(self) -> dict[Key, int]:
-        """Return the sizes of writable layers; the engine walks each of them. See HostDisks."""
+        """Return the sizes of writable layers, and what lies beside; the engine walks each layer. See HostDisks."""
         with translated(EngineUnreachableError):
             listed = self._client().containers(
                 size=True, filters={"label": label_filter(self._owner), "status": ["running"]}
             )
-        return {key: int(each.get("SizeRw") or 0) for each in listed if (key := key_of(each["Labels"]))}
+        beside = self._written_beside()
+        layers = {key: int(each.get("SizeRw") or 0) for each in listed if (key := key_of(each["Labels"]))}
+        return {key: size + beside.get(key, 0) for key, size in layers.items()}

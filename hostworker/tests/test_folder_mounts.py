@@ -8,8 +8,8 @@ import pytest
 from folders.models import Folder, FolderShare, StorageRoot
 from folders.roots import mark
 from hostworker.runtime.base import FolderMount, MountError
-from hostworker.runtime.memory import MemoryRuntime
-from hostworker.share_watch import ShareWatch
+from hostworker.runtime.memory import MemoryFolders, MemoryRuntime
+from hostworker.share_watch import MAX_HELD, ShareWatch
 from hostworker.tests.starting import start_session
 from resources.models import Host
 from sessions import services
@@ -170,6 +170,20 @@ class TestShareWatch:
         ShareWatch(runtime, host).poll()
         assert [mount.is_read_only for mount in mounted(runtime, session)] == [False, True]
         assert session.mounts.get(folder_name="theirs").is_read_only
+
+    def test_a_session_ends_whose_programs_go_on_writing(
+        self, runtime: MemoryRuntime, host: Host, session: Session, share: FolderShare, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        FolderShare.objects.update(is_read_only=True)
+        monkeypatch.setattr(MemoryFolders, "set_read_only", lambda *_, **__: False)
+        watch = ShareWatch(runtime, host)
+        for _ in range(MAX_HELD - 1):
+            watch.poll()
+        session.refresh_from_db()
+        assert session.status == Status.RUNNING
+        watch.poll()
+        session.refresh_from_db()
+        assert (session.status, session.reason) == (Status.TERMINATING, Reason.MOUNT_FAILED)
 
     def test_a_session_ends_whose_folder_cannot_be_taken(
         self, runtime: MemoryRuntime, host: Host, session: Session, share: FolderShare

@@ -39,6 +39,7 @@ TEXTS: Final = (
     _("Image %(reference)s could not be pulled: the password of its registry has to be entered again."),
     # hostworker/image_maker.py
     _("This host's runtime makes no images."),
+    _("The report could not be made; the log of the session's host says why."),
     _("The disk of the session's host is too full to save it."),
     _("The host worker ended before the image was complete. Start it again."),
     _("The host worker was stopped before the image was complete. Start it again."),
@@ -98,6 +99,7 @@ TEXTS: Final = (
     _("Its owner has withdrawn it."),
     _("The owner of this session is no longer a member of the project that it belongs to."),
     _("A folder that it mounts was withdrawn, and its host could not take it out of the session."),
+    _("A folder that it mounts became read-only, and its programs went on writing to it."),
     # hostworker/storage_quota.py
     _("%(mount_path)s is writable again."),
     # hostworker/violations.py

@@ -1,5 +1,7 @@
 """What is rendered of a container's changes: packages, suspicious files, and the recipe."""
 
+import json
+
 import pytest
 
 from hostworker.conversion.base import Change, ChangeKind
@@ -109,6 +111,18 @@ def test_a_report_separates_packages_from_own_files() -> None:
     assert (rendered.report["size_bytes"], rendered.report["file_count"]) == (28, 3)
     assert "RUN pip install --no-cache-dir tiny-wheel==1.0\n" in rendered.recipe
     assert rendered.recipe.startswith("# ")
+
+
+def test_a_report_can_be_stored_whatever_files_are_called() -> None:
+    survey = Survey()
+    name = "/opt/\udcff\0.txt"  # as Python decodes bytes that are no UTF-8
+    survey.saw(name, 1, b"x")
+    rendered = render(
+        survey, changed((name, A)), plan(changed((name, A)), (), lambda path: True), base="b", base_user=""
+    )
+    assert rendered.report["own_files"] == ["/opt/??.txt"]
+    json.dumps(rendered.report, ensure_ascii=False).encode()
+    rendered.recipe.encode()
 
 
 def test_nothing_in_a_container_becomes_an_instruction_of_the_recipe() -> None:

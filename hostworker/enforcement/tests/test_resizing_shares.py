@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fgpu.region import HIGH, LOCK_BASE, SLOT_BASE, SLOT_BYTES
+from fgpu.region import HIGH, LOCK_BASE, SLOT_BASE, SLOT_BYTES, used_bytes
 from hostworker.enforcement import figures as shown
 from hostworker.enforcement import folders
 from hostworker.enforcement.arbiter import Arbiter
@@ -21,7 +21,7 @@ from hostworker.runtime.base import ContainerSpec, GpuGrant, ResizeError
 from hostworker.runtime.tests.runtime_worlds import make_spec
 from resources.shares import Sharing
 from resources.tiers import Tier
-from resources.units import GIB
+from resources.units import GIB, MIB
 
 UUID = "GPU-00000000-0000-4000-8000-000000000000"
 PID = 7  # of a process in the container
@@ -83,6 +83,18 @@ def hold(enforcer: Enforcer, gpu_bytes: int, pinned_bytes: int = 0, started: int
     content[SLOT_BASE : SLOT_BASE + SLOT_BYTES] = slot
     region.write_bytes(content)
     return region
+
+
+def test_what_is_written_to_a_region_counts_and_is_not_read(enforcer: Enforcer, started: ContainerSpec) -> None:
+    region, key = hold(enforcer, 0), ("resized", 1)
+    assert enforcer.folders.written_bytes() == {key: 0}
+    with region.open("ab") as file:
+        file.write(bytes(4 * MIB))
+        os.fsync(file.fileno())
+    assert 3 * MIB < enforcer.folders.written_bytes()[key] <= 4 * MIB
+    os.truncate(region, 2**40)  # takes no disk, and more memory than there is
+    assert not any(used_bytes(region, lambda pid, started: True))
+    assert enforcer.folders.written_bytes()[key] <= 4 * MIB
 
 
 def test_limits_and_lease_are_rewritten_for_whoever_has_them(

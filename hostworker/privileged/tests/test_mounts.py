@@ -1,7 +1,11 @@
 """A mounted data folder turns read-only and back in a running container, whatever the container does to its path."""
 
 import os
+import platform
 import secrets
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +15,7 @@ from docker.api import APIClient
 from hostworker.privileged import mounts
 from tests.containers import ENGINE_URL, IDLE, Container
 from tests.shell_image import ensure_shell_image
-from tests.wait import until
+from tests.wait import SECONDS, until
 
 pytestmark = pytest.mark.docker
 
@@ -144,8 +148,62 @@ def test_what_is_held_still_is_not_taken_away(
     holder(container)
     monkeypatch.setattr(mounts, "HOLDER_SECONDS", 0.1)
     monkeypatch.setattr(mounts, "_killed", lambda _: "")  # as of one that waits for its disk
-    with pytest.raises(OSError, match="hold"):
+    with pytest.raises(OSError, match=r"hold|too much open"):
         mounts.take_away(pid, source)
+
+
+def test_names_that_are_no_text_hide_nothing(container: Container, source: Path) -> None:
+    odd = r"/home/work/$'\xff\r\x0b'"
+    script = f"""
+        mv /home/work/sub {odd} || exit
+        exec 3>>{odd}/data/log
+        printf '\\xff' >/proc/$$/comm
+        sleep 1000 3>&- & wait
+    """
+    made = container.client.exec_create(container.id, ["bash", "-c", script])["Id"]
+    container.client.exec_start(made, detach=True)
+
+    def named() -> list[bytes]:
+        pids = [pid for pid, *_ in container.client.top(container.id, "-eo pid")["Processes"]]
+        return [Path(f"/proc/{pid}/comm").read_bytes() for pid in pids]
+
+    until(lambda: b"\xff\n" in named())
+    assert mounts.take_away(main_pid(container), source) == ["\N{REPLACEMENT CHARACTER}"]
+    until(lambda: b"\xff\n" not in named())
+
+
+THREAD = """
+import ctypes, os, sys, threading
+def hold():
+    file = os.open(sys.argv[1], os.O_WRONLY)
+    print(flush=True)
+    threading.Event().wait()
+threading.Thread(target=hold).start()
+ctypes.CDLL(None).syscall(int(sys.argv[2]), 0)  # exit(2): of the first thread alone
+"""
+EXIT = {"x86_64": 60, "aarch64": 93}[platform.machine()]
+
+
+def test_files_of_a_thread_whose_first_thread_ended_are_seen(tmp_path: Path) -> None:
+    (tmp_path / "held").touch()
+    command = [sys.executable, "-c", THREAD, str(tmp_path / "held"), str(EXIT)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout
+            process.stdout.readline()
+            until(lambda: "State:\tZ" in Path(f"/proc/{process.pid}/status").read_text())
+            assert os.listdir(f"/proc/{process.pid}/fd") == []
+            links = [os.readlink(link) for link in mounts._held(process.pid) if Path(link).parent.name == "fd"]
+            assert str(tmp_path / "held") in links
+        finally:
+            process.kill()
+
+
+def test_a_process_with_too_much_open_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mounts, "_processes_of", lambda _: [os.getpid()])
+    assert mounts._holders("", set(), -1, time.monotonic() + SECONDS) == []
+    with pytest.raises(OSError, match="too much open"):
+        mounts._holders("", set(), -1, time.monotonic())
 
 
 def test_a_container_that_has_ended_is_no_error(container: Container, source: Path) -> None:
