@@ -4,8 +4,10 @@ from contextlib import closing
 from typing import Any, Final
 
 from docker.api import APIClient
-from docker.utils.socket import frames_iter
 
+from engine.frames import FRAME_HEAD
+
+SECONDS: Final = 300.0  # that a command may be silent
 END: Final = b"end of the output\n"
 
 
@@ -19,10 +21,11 @@ def output_of(client: APIClient, container: str, command: str, user: str = "") -
     output = b""
     connection: Any = client.exec_start(exec_id, socket=True)
     with closing(connection), closing(connection._response):
-        for _, data in frames_iter(connection, tty=False):
-            output += data
-            if END in output:
-                connection._sock.sendall(b"\n")
-                connection.read()  # until the shell has ended
-                break
+        connection._sock.settimeout(SECONDS)
+        reader = connection._response.raw._fp.fp  # what came with the head of the response is in its buffer alone
+        while END not in output and (head := reader.read(FRAME_HEAD)):
+            output += reader.read(int.from_bytes(head[4:]))
+        if END in output:
+            connection._sock.sendall(b"\n")
+            reader.read()  # until the shell has ended
     return int(client.exec_inspect(exec_id)["ExitCode"]), output.partition(END)[0].decode()
