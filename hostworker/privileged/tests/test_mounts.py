@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -164,8 +165,11 @@ def test_names_that_are_no_text_hide_nothing(container: Container, source: Path)
     container.client.exec_start(made, detach=True)
 
     def named() -> list[bytes]:
-        pids = [pid for pid, *_ in container.client.top(container.id, "-eo pid")["Processes"]]
-        return [Path(f"/proc/{pid}/comm").read_bytes() for pid in pids]
+        found = []
+        for pid, *_ in container.client.top(container.id, "-eo pid")["Processes"]:
+            with suppress(OSError):  # it has ended since
+                found.append(Path(f"/proc/{pid}/comm").read_bytes())
+        return found
 
     until(lambda: b"\xff\n" in named())
     assert mounts.take_away(main_pid(container), source) == ["\N{REPLACEMENT CHARACTER}"]
