@@ -86,7 +86,7 @@ def test_a_process_that_dies_is_started_again(web: LiveServer) -> None:
     until(lambda: len(server_processes(web.pid)) == 2)
     victim = min(server_processes(web.pid))
     os.kill(victim, signal.SIGKILL)
-    until(lambda: len(server_processes(web.pid) - {victim}) == 2)
+    until(lambda: len(server_processes(web.pid) - {victim}) == 2, seconds=START_SECONDS)
     until(lambda: is_well(web))
 
 
