@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from django.contrib import admin
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
 from django.template.response import TemplateResponse
 from django.utils.functional import Promise
 from django.utils.translation import gettext_lazy as _
@@ -69,6 +70,12 @@ class AdministrationSite(admin.AdminSite):
         if request.user.is_superuser:
             own["dashboard"] = dashboard.read()
         return super().index(request, own | (extra_context or {}))
+
+    def app_index(
+        self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None
+    ) -> HttpResponse:
+        """Redirect to the front page, which has the tables of all apps by section."""
+        return redirect("admin:index")
 
     def groups(self, request: HttpRequest) -> list[tuple[AdminSection, list[dict[str, Any]]]]:
         """Return the tables of the front page that the user may see; tables without a group of their own come last."""

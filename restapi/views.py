@@ -26,7 +26,7 @@ Row = TypeVar("Row", bound=Model)
 
 
 class QueryChecks(APIView):
-    """Validates the query string before the handler runs; `self.query` then has the values."""
+    """Validates the query string before the handler runs; `self.query` then has the values, none for OPTIONS."""
 
     query_serializers: ClassVar[Mapping[str, type[Serializer[Any]]]] = {}  # by action, or by method in lower case
     # POSTs that take no idempotency key, since their response is a secret, which is not to be kept, or has no end.
@@ -50,8 +50,7 @@ class QueryChecks(APIView):
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check caller, rate and query string. Raises ValidationError for unknown and invalid parameters."""
         super().initial(request, *args, **kwargs)
-        if request.method != "OPTIONS":
-            self.query = self._checked_query(request)
+        self.query = self._checked_query(request) if request.method != "OPTIONS" else {}
         if request.method == "POST" and idempotency.HEADER in request.headers:
             self._look_for_kept_response(request)
 
