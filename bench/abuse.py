@@ -2,8 +2,8 @@
 
 Each attack goes on while pages are requested and SSH handshakes made. The last line is one JSON object:
 `honest_page_p95_ms` and `honest_ssh_p95_ms` without an attack and under each; CPU seconds of all web processes for a
-trailer section of 200 MB; what they wrote to disk (MB of 10^6 bytes) while 400 MB were posted without a login; how many
-of 500 list pages that were requested at once were served, how many refused, and how fast.
+trailer section of 200 MB; what they wrote to disk (MB of 10^6 bytes) while 400 MB were posted without a login; and the
+figures of bench/abuse_herd.py.
 """
 
 import asyncio
@@ -14,7 +14,6 @@ import statistics
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -24,12 +23,12 @@ from urllib.parse import urlsplit
 import asyncssh
 import requests
 
+from bench import abuse_herd
 from bench.common import SHAPE, ApiUser, load
 from bench.terminal import cookie_of
 from tests.platform import ROOT, Platform, running_platform
 
 REQUESTS: Final = 60
-RUSH: Final = 500
 ATTACKERS: Final = 4
 SLOW_BODIES: Final = 600
 IDLE_SSH: Final = 150
@@ -73,7 +72,7 @@ def measure(platform: Platform) -> dict[str, Any]:
         "honest_ssh_p95_ms": handshakes,
         "cpu_s_per_200mb_trailer": trailers["cpu_s"],
         "disk_mb_after_400mb_post": posts["disk_mb"],
-        "concurrent_list_pages": rush(platform, cookie),
+        **abuse_herd.measure(platform),
     }
 
 
@@ -86,38 +85,6 @@ def page_ms(platform: Platform, cookie: str) -> float:
             raise RuntimeError(f"the page responded {response.status_code}")
 
     return _p95_ms(load_page)
-
-
-def rush(platform: Platform, cookie: str) -> dict[str, float]:
-    """Return how many of RUSH list pages requested at once had each status, and the refusals' 95th percentile.
-
-    Each comes from an address of its own: one address alone is refused with 429 beyond the connections it may open.
-    """
-    responses = asyncio.run(_rush(urlsplit(platform.url).netloc, cookie))
-    refusals = [seconds for status, seconds in responses if status == 503]
-    found: dict[str, float] = {str(status): count for status, count in Counter(s for s, _ in responses).items()}
-    if len(refusals) > 1:
-        found["refused_p95_ms"] = round(1000 * statistics.quantiles(refusals, n=20)[-1])
-    return found
-
-
-async def _rush(address: str, cookie: str) -> list[tuple[int, float]]:
-    """Return status and seconds of each request; sockets alone, since clients share the cores with the servers."""
-    host, _, port = address.partition(":")
-    request = f"GET /sessions/ HTTP/1.1\r\nHost: {address}\r\nCookie: {cookie}\r\nConnection: close\r\n\r\n".encode()
-
-    async def load_page(number: int) -> tuple[int, float]:
-        began = time.perf_counter()
-        source = f"127.1.{number // 250}.{number % 250 + 1}"
-        reader, writer = await asyncio.open_connection(host, int(port), local_addr=(source, 0))
-        writer.write(request)
-        status = int((await reader.readline()).split()[1])
-        await reader.read()
-        writer.close()
-        return status, time.perf_counter() - began
-
-    async with asyncio.timeout(60):
-        return await asyncio.gather(*(load_page(number) for number in range(RUSH)))
 
 
 def ssh_ms(ssh: Address) -> float:

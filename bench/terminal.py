@@ -71,9 +71,9 @@ def two_sessions(platform: Platform) -> list[str]:
     return ids
 
 
-def cookie_of(platform: Platform) -> str:
-    """Return the header that signs the demo user in."""
-    email, address = "user@example.org", f"{platform.url}/accounts/sign-in/"
+def cookie_of(platform: Platform, email: str = "user@example.org") -> str:
+    """Return the header that signs a demo user in."""
+    address = f"{platform.url}/accounts/sign-in/"
     browser = requests.Session()
     browser.get(address, timeout=30)
     form = {"login": email, "password": platform.passwords[email], "csrfmiddlewaretoken": browser.cookies["gp_csrf"]}

@@ -71,7 +71,7 @@ class AdministrationSite(admin.AdminSite):
             own["dashboard"] = dashboard.read()
         return super().index(request, own | (extra_context or {}))
 
-    def app_index(
+    def app_index(  # type: ignore[override]  # a redirect in place of a page
         self, request: HttpRequest, app_label: str, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         """Redirect to the front page, which has the tables of all apps by section."""

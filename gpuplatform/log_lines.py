@@ -27,7 +27,7 @@ class LogContext:
         """Return what is known now; reads nothing from the database."""
         found: dict[str, str | int | None] = {}
         if self.request is not None:
-            found = {"user_id": _user_of(self.request), "session_id": _session_of(self.request)}
+            found = {"user_id": user_of(self.request), "session_id": _session_of(self.request)}
         return {**self.fields, **{name: value for name, value in found.items() if value is not None}}
 
 
@@ -51,7 +51,7 @@ def current() -> LogContext | None:
     return _context.get()
 
 
-def _user_of(request: HttpRequest) -> int | None:
+def user_of(request: HttpRequest) -> int | None:
     """Return the id of the request's user if that was looked up already; a log line must not cause a query."""
     values = request.__dict__
     user = values.get("user")  # that of a token replaces the login's

@@ -17,6 +17,7 @@ from prometheus_client import REGISTRY, CollectorRegistry, Counter, Histogram
 from prometheus_client.multiprocess import MultiProcessCollector
 
 from gpuplatform import log_lines
+from gpuplatform.admission_report import report_of
 
 logger = logging.getLogger(__name__)
 
@@ -37,6 +38,7 @@ class MeasureRequests(MiddlewareMixin):
     def process_request(self, request: HttpRequest) -> None:
         """Note when the request began, and have its log lines name its user and session once they are known."""
         request.began_at = time.perf_counter()  # type: ignore[attr-defined]
+        request.thread_began_at = time.thread_time()  # type: ignore[attr-defined]
         if context := log_lines.current():
             context.request = request
 
@@ -46,6 +48,9 @@ class MeasureRequests(MiddlewareMixin):
         view = match.view_name if match else "none"
         method = request.method if request.method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE") else "other"
         took = time.perf_counter() - request.began_at  # type: ignore[attr-defined]
+        report = report_of(request)
+        report.is_known, report.user_id = True, log_lines.user_of(request)
+        report.thread_seconds = time.thread_time() - request.thread_began_at  # type: ignore[attr-defined]
         SECONDS.labels(method, view, f"{response.status_code // 100}xx").observe(took)
         if settings.COMPUTE_LOG_REQUESTS:
             facts = {"method": method, "view": view, "status": response.status_code, "duration_ms": round(took * 1000)}

@@ -24,13 +24,13 @@ class SameOrigin:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass the handshake on, or refuse it."""
-        headers = dict(scope["headers"])
-        origin, host = headers.get(b"origin", b"").decode("latin-1"), headers.get(b"host", b"").decode("latin-1")
-        await (self._application if _is_own(origin, host) else _refuse)(scope, receive, send)
+        await (self._application if is_same_origin(scope) else _refuse)(scope, receive, send)
 
 
-def _is_own(origin: str, host: str) -> bool:
-    """Return whether a page of `origin` may open a websocket of `host`, both as in the headers."""
+def is_same_origin(scope: Scope) -> bool:
+    """Return whether a request comes from a page of the platform itself, by its headers `Origin` and `Host`."""
+    headers = dict(scope["headers"])
+    origin, host = headers.get(b"origin", b"").decode("latin-1"), headers.get(b"host", b"").decode("latin-1")
     if origin in settings.CSRF_TRUSTED_ORIGINS:
         return True
     name, _ = split_domain_port(host)

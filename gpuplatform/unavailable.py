@@ -1,6 +1,7 @@
 """Responses to requests that the platform cannot serve at present, made without the database."""
 
 import sys
+from enum import StrEnum
 from types import SimpleNamespace
 from typing import Any, Final
 
@@ -14,28 +15,45 @@ from restapi.problems import MEDIA_TYPE, problem_text
 
 RETRY_SECONDS: Final = 3
 API: Final = "/api/"
+SAFE_METHODS: Final = ("GET", "HEAD")
 
 
-def unavailable(path: str, reason: str, request: HttpRequest | None = None) -> HttpResponse:
-    """Return 503 with Retry-After and the reason: JSON in the API, else a page that loads itself again."""
-    headers = {"Retry-After": str(RETRY_SECONDS), "Cache-Control": "no-store"}
+class Retry(StrEnum):
+    """How a page that could not be served comes back."""
+
+    LOAD = "load"  # by loading its address again
+    SEND = "send"  # by sending its form again, which the page has
+    BY_HAND = "by hand"
+
+
+def unavailable(
+    path: str,
+    reason: str,
+    request: HttpRequest | None = None,
+    *,
+    retry: Retry = Retry.LOAD,
+    retry_seconds: int = RETRY_SECONDS,
+) -> HttpResponse:
+    """Return 503 with Retry-After and the reason: JSON in the API, else a page that has the request sent again."""
+    headers = {"Retry-After": str(retry_seconds), "Cache-Control": "no-store"}
     if path.startswith(API):
         return _problem(503, reason, headers)
-    page = _page("503.html", request, reason=reason, retry_seconds=RETRY_SECONDS)
+    page = _page("503.html", request, reason=reason, retry=retry, retry_seconds=retry_seconds)
     response = HttpResponse(page, status=503, headers=headers)
     response["Content-Length"] = str(len(response.content))
     return response
 
 
-def database_away(path: str, request: HttpRequest | None = None) -> HttpResponse:
-    """Return the response to a request while the database is away."""
-    return unavailable(path, gettext("The database does not answer at present."), request)
+def database_away(path: str, request: HttpRequest | None = None, **options: Any) -> HttpResponse:
+    """Return the response to a request while the database is away; `options` as of `unavailable`."""
+    return unavailable(path, gettext("The database does not answer at present."), request, **options)
 
 
 def handle_error(request: HttpRequest) -> HttpResponse:
     """Return the response to an unhandled exception: 503 while the database is away, else 500; for `handler500`."""
     if isinstance(sys.exc_info()[1], OperationalError | InterfaceError):
-        return database_away(request.path, request)
+        retry = Retry.LOAD if request.method in SAFE_METHODS else Retry.BY_HAND
+        return database_away(request.path, request, retry=retry)
     if request.path.startswith(API):
         return _problem(500, gettext("An error occurred and was logged."))
     return HttpResponse(_page("500.html", request), status=500)

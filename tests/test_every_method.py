@@ -1,6 +1,7 @@
 """No address responds to any method with a server error, whoever asks."""
 
 import re
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
@@ -38,7 +39,7 @@ def test_no_address_has_a_server_error(role: str, methods: tuple[str, ...], worl
     client = Client(raise_request_exception=False)
     if user := world.users[role]:
         client.force_login(user)
-    cookies = client.cookies.copy()
+    cookies = deepcopy(client.cookies)
     failed: list[str] = []
     for name, keys, _ in patterns(get_resolver()):
         if OUTSIDE.match(name):
@@ -46,7 +47,7 @@ def test_no_address_has_a_server_error(role: str, methods: tuple[str, ...], worl
         path = reverse(name, kwargs={key: world.argument(name, key) for key in keys} | APP_LABEL.get(name, {}))
         cache.clear()
         failed += [f"{method} {path} ({name}): {status}" for method, status in _server_errors(client, path, methods)]
-        client.cookies = cookies.copy()
+        client.cookies = deepcopy(cookies)
     assert not failed, "\n".join(failed)
 
 

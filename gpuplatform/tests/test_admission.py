@@ -13,6 +13,7 @@ from django.db import OperationalError, connection
 from django.test import Client
 
 from gpuplatform.admission import SLOTS, Admission
+from gpuplatform.admission_costs import RequestCosts
 from gpuplatform.unavailable import RETRY_SECONDS
 from proxy.asgi import Application
 from proxy.asgi_request import Message, Receive, Scope, Send
@@ -23,9 +24,9 @@ from tests.wait import SECONDS, until
 FORM: list[Message] = [{"type": "http.request", "body": b"a=1", "more_body": False}]
 
 
-def scope(path: str = "/") -> Scope:
+def scope(path: str = "/", client: str = "192.0.2.1", method: str = "GET") -> Scope:
     """Return the event of a request."""
-    return {"type": "http", "path": path, "headers": []}
+    return {"type": "http", "method": method, "path": path, "headers": [], "client": (client, 40000)}
 
 
 async def respond(_: Scope, receive: Receive, send: Send) -> None:
@@ -48,7 +49,9 @@ def receiver(messages: list[Message]) -> Receive:
     return receive
 
 
-async def status_of(application: Application, path: str = "/", messages: list[Message] = FORM) -> int:
+async def status_of(
+    application: Application, path: str = "/", messages: list[Message] = FORM, client: str = "192.0.2.1"
+) -> int:
     """Return the status with which a request is answered."""
     sent: list[Message] = []
 
@@ -56,7 +59,7 @@ async def status_of(application: Application, path: str = "/", messages: list[Me
         sent.append(message)
 
     async with asyncio.timeout(SECONDS):
-        await application(scope(path), receiver(messages), send)
+        await application(scope(path, client), receiver(messages), send)
     return int(sent[0]["status"])
 
 
@@ -77,19 +80,36 @@ async def test_requests_wait_for_a_slot_and_no_longer_than_allowed() -> None:
     await asyncio.sleep(0)
     assert await status_of(admission) == 503
     assert await status_of(admission, "/api/v1/me/") == 503
-    patient = Admission(held(release), slots=1, queue=1, wait_seconds=SECONDS)
-    waiting = [asyncio.create_task(status_of(patient)) for _ in range(3)]
-    done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    assert {task.result() for task in done} == {503}  # beyond the queue, at once
     release.set()
-    statuses = await asyncio.gather(first, *waiting)
-    assert Counter(statuses) == {200: 3, 503: 1}
+    assert await first == 200
+    assert await status_of(admission) == 200
+
+
+async def test_beyond_the_queue_requests_are_refused_at_once() -> None:
+    release = asyncio.Event()
+    admission = Admission(held(release), slots=1, queue=1, wait_seconds=SECONDS)
+    waiting = [asyncio.create_task(status_of(admission)) for _ in range(3)]
+    done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    assert {task.result() for task in done} == {503}
+    release.set()
+    assert Counter(await asyncio.gather(*waiting)) == {200: 2, 503: 1}
+
+
+async def test_bodies_of_requests_that_wait_are_bounded() -> None:
+    release = asyncio.Event()
+    admission = Admission(held(release), slots=1, queue_bytes=5, wait_seconds=SECONDS)
+    waiting = [asyncio.create_task(status_of(admission)) for _ in range(3)]  # of three bytes each
+    done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    assert {task.result() for task in done} == {503}
+    release.set()
+    assert Counter(await asyncio.gather(*waiting)) == {200: 2, 503: 1}
 
 
 async def test_what_would_wait_too_long_is_refused_at_once() -> None:
     release, used = asyncio.Event(), iter(range(0, 10**6, 10**4))  # seconds of CPU time
     release.set()
-    admission = Admission(held(release), slots=1, wait_seconds=2 * SECONDS, cpu_time=lambda: float(next(used)))
+    costs = RequestCosts(cpu_time=lambda: float(next(used)))
+    admission = Admission(held(release), slots=1, wait_seconds=2 * SECONDS, costs=costs)
     assert await status_of(admission) == 200
     release.clear()
     second = asyncio.create_task(status_of(admission))  # there is a slot, so that it does not wait
@@ -97,6 +117,64 @@ async def test_what_would_wait_too_long_is_refused_at_once() -> None:
     assert await status_of(admission) == 503
     release.set()
     assert await second == 200
+
+
+async def test_another_client_is_served_before_the_rest_of_a_flood() -> None:
+    release, order = asyncio.Event(), list[str]()
+
+    async def application(event: Scope, receive: Receive, send: Send) -> None:
+        await release.wait()
+        order.append(event["client"][0])
+        await respond(event, receive, send)
+
+    admission = Admission(application, slots=1, wait_seconds=SECONDS)
+    clients = [*["192.0.2.1"] * 20, "192.0.2.2"]
+    waiting = [asyncio.create_task(status_of(admission, client=client)) for client in clients]
+    await asyncio.sleep(0)
+    release.set()
+    await asyncio.gather(*waiting)
+    assert order.index("192.0.2.2") <= 2
+
+
+async def test_a_client_that_leaves_while_it_waits_is_forgotten() -> None:
+    release, sent = asyncio.Event(), []
+    admission = Admission(held(release), slots=1, wait_seconds=SECONDS)
+    first = asyncio.create_task(status_of(admission))
+    await asyncio.sleep(0)
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    await admission(scope(), receiver([*FORM, {"type": "http.disconnect"}]), send)
+    release.set()
+    assert await first == 200
+    assert not sent
+
+
+async def test_a_request_whose_client_left_has_its_slot_until_its_end() -> None:
+    release, begun = asyncio.Event(), asyncio.Event()
+    ends: list[str] = []
+
+    async def application(event: Scope, receive: Receive, send: Send) -> None:
+        begun.set()
+        await receive()
+        left = asyncio.ensure_future(receive())  # as Django listens for it
+        await asyncio.wait({left, asyncio.create_task(release.wait())}, return_when=asyncio.FIRST_COMPLETED)
+        ends.append("left" if left.done() else "released")
+        left.cancel()
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"done"})
+
+    async def send(message: Message) -> None:
+        pass
+
+    admission = Admission(application, slots=1, wait_seconds=0.01)
+    gone = asyncio.create_task(admission(scope(), receiver([*FORM, {"type": "http.disconnect"}]), send))
+    await begun.wait()
+    assert await status_of(admission) == 503
+    release.set()
+    await gone
+    assert ends == ["released"]
 
 
 async def test_the_health_check_needs_no_slot() -> None:

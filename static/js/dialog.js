@@ -14,6 +14,13 @@ function toast(text, level) {
   window.tabler.Toast.getOrCreateInstance(element, { autohide: level === "success", delay: TOAST_MS }).show();
 }
 
+// Why a request failed with this status, 0 or none if it had no response.
+function reasonOf(status) {
+  if (!status) return gettext("The platform cannot be reached. Try again.");
+  if (status === 503) return gettext("The platform is busy at present. What you typed is still here: try again in a moment.");
+  return gettext("The platform answered with an error (%(status)s). Nothing was changed.", { status });
+}
+
 function returnFocus() {
   const target = opener?.isConnected ? opener : opener?.id && document.getElementById(opener.id);
   (target || document.getElementById("content")).focus({ preventScroll: true });
@@ -51,8 +58,7 @@ if (dialog) {
   for (const failure of ["htmx:sendError", "htmx:responseError", "htmx:timeout"]) {
     document.addEventListener(failure, (event) => {
       if (event.detail.elt.closest("[data-live]") && event.detail.requestConfig?.triggeringEvent?.type === "live:refresh") return;
-      const status = event.detail.xhr?.status;
-      const text = status ? gettext("The platform answered with an error (%(status)s). Nothing was changed.", { status }) : gettext("The platform cannot be reached. Try again.");
+      const text = reasonOf(event.detail.xhr?.status);
       const place = dialog.open && body.querySelector("[data-dialog-error]");
       if (place) {
         place.textContent = text;

@@ -262,6 +262,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "The platform cannot be reached. Your text is still here; try again.": [
 "플랫폼에 연결할 수 없습니다. 입력한 내용은 그대로 있으니 다시 시도하세요."
 ],
+"The platform is busy at present. What you typed is still here: try again in a moment.": [
+"플랫폼이 지금 바쁩니다. 입력한 내용은 그대로 있으니 잠시 뒤에 다시 시도하세요."
+],
 "The platform refused it (%(status)s).": [
 "플랫폼이 거부했습니다(%(status)s)."
 ],

@@ -1,0 +1,121 @@
+"""The order in which requests get slots."""
+
+from gpuplatform.admission_queue import SLOTS_EACH, AdmissionQueue, QueuedRequest
+
+PLENTY = 10**6
+
+
+def queue_with(slots: int = 1, max_requests: int = PLENTY, max_bytes: int = PLENTY) -> AdmissionQueue:
+    """Return an empty queue."""
+    return AdmissionQueue(slots, max_requests, max_bytes)
+
+
+def add(queue: AdmissionQueue, principal: str, *costs_seconds: float) -> list[QueuedRequest]:
+    """Add a request of each cost, and return them."""
+    requests = [QueuedRequest(principal, each) for each in costs_seconds]
+    for request in requests:
+        assert queue.add(request) == []
+    return requests
+
+
+def served(queue: AdmissionQueue) -> list[QueuedRequest]:
+    """Return all that wait in the order in which one slot serves them."""
+    order: list[QueuedRequest] = []
+    while request := queue.take():
+        order.append(request)
+        queue.finish(request)
+    return order
+
+
+def test_a_flood_delays_another_principal_by_one_request() -> None:
+    queue = queue_with()
+    add(queue, "flood", *[0.1] * 500)
+    first = queue.take()
+    (page,) = add(queue, "other", 0.1)
+    assert first
+    queue.finish(first)
+    assert queue.take() is page
+
+
+def test_requests_of_no_known_cost_alternate() -> None:
+    queue = queue_with()
+    add(queue, "flood", *[0.0] * 10)
+    add(queue, "other", *[0.0] * 3)
+    assert [each.principal for each in served(queue)[:6]].count("other") == 3
+
+
+def test_principals_share_the_time_and_not_the_requests() -> None:
+    queue = queue_with()
+    add(queue, "dear", *[1.0] * 10)
+    add(queue, "cheap", *[0.1] * 100)
+    spent = dict.fromkeys(("dear", "cheap"), 0.0)
+    for request in served(queue)[:55]:
+        spent[request.principal] += request.cost_seconds
+    assert abs(spent["dear"] - spent["cheap"]) <= 1.0
+
+
+def test_cheap_requests_of_a_principal_come_first() -> None:
+    queue = queue_with()
+    dear, cheap, as_cheap = add(queue, "user", 2.0, 0.1, 0.1)
+    assert served(queue) == [cheap, as_cheap, dear]
+
+
+def test_a_principal_alone_has_some_slots_at_once() -> None:
+    queue = queue_with(slots=2 * SLOTS_EACH)
+    add(queue, "user", *[0.1] * 20)
+    assert len(list(iter(queue.take, None))) == SLOTS_EACH
+
+
+def test_beside_others_a_principal_has_no_more_slots_than_they() -> None:
+    queue = queue_with(slots=8)
+    add(queue, "flood", *[0.1] * 20)
+    add(queue, "other", 0.1)
+    started = [each.principal for each in iter(queue.take, None) if each]
+    assert sorted(started) == ["flood", "other"]
+
+
+def test_a_finished_request_lets_the_next_one_start() -> None:
+    queue = queue_with(slots=8)
+    requests = add(queue, "user", *[0.1] * (SLOTS_EACH + 1))
+    started = [each for each in iter(queue.take, None) if each]
+    assert len(started) == SLOTS_EACH
+    queue.finish(started[0])
+    assert queue.take() is requests[-1]
+
+
+def test_the_wait_of_a_newcomer_is_one_round() -> None:
+    queue = queue_with()
+    add(queue, "flood", *[0.1] * 500)
+    assert queue.wait_seconds(QueuedRequest("other", 0.1)) <= 0.1 + 1e-9
+    assert queue.wait_seconds(QueuedRequest("flood", 0.1)) >= 50 - 1e-6
+
+
+def test_nothing_is_waited_for_in_an_empty_queue() -> None:
+    assert queue_with().wait_seconds(QueuedRequest("user", 60.0)) == 0
+
+
+def test_the_longest_queue_loses_its_dearest_request() -> None:
+    queue = queue_with(max_requests=3)
+    _, dear = add(queue, "flood", 0.1, 0.2)
+    add(queue, "other", 0.3)
+    assert queue.add(QueuedRequest("third", 0.4)) == [dear]
+
+
+def test_bytes_are_bounded_by_the_principal_with_most() -> None:
+    queue = queue_with(max_bytes=100)
+    large = QueuedRequest("flood", 0.1, size_bytes=90)
+    assert queue.add(large) == []
+    assert queue.add(QueuedRequest("other", 0.1, size_bytes=20)) == [large]
+
+
+def test_removed_requests_leave_nothing_behind() -> None:
+    queue = queue_with()
+    requests = add(queue, "user", 0.1, 0.2, 0.3)
+    taken = queue.take()
+    assert taken
+    for request in requests:
+        if request is not taken:
+            queue.remove(request)
+    queue.finish(taken)
+    assert queue.take() is None
+    assert queue.wait_seconds(QueuedRequest("other", 1.0)) == 0
