@@ -28,11 +28,10 @@ SHAPE = {"cpu": 1, "memory": GIB, "shared_memory": 64 * MIB, "fgpu": "2"}  # the
 class ApiUser:
     """Speaks the API as a user would, and watches the sessions in the database."""
 
-    def __init__(self, platform: Platform) -> None:
+    def __init__(self, platform: Platform, email: str = "user@example.org") -> None:
         self._url = f"{platform.url}/api/v1"
         self._headers = {"Content-Type": "application/json"}
         self._watch = psycopg.connect(embedded.database_url(platform.var_dir), autocommit=True)
-        email = "user@example.org"
         token = self.post("/auth/token/", {"email": email, "password": platform.passwords[email]})["token"]
         self._headers["Authorization"] = f"Token {token}"
         self._image = self.get("/images/")["results"][0]["reference"]

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+import bench.apps_ready  # noqa: F401  # before what imports models
 from bench import scale
 from bench.calibration import calibrate
 from bench.database import measure_database

@@ -17,7 +17,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
-import psycopg
 import requests
 import uvloop
 
@@ -25,8 +24,7 @@ from bench.common import SHAPE, ApiUser, load
 from engine.containers import container_name
 from engine.engine import Engine
 from engine.shell import Shell
-from gpuplatform import embedded
-from tests.platform import ROOT, Platform, running_platform
+from tests.platform import ADMIN, ROOT, Platform, running_platform
 from tests.tiny_image import ensure_tiny_image
 from tests.web_terminal import WebTerminal, web_terminal
 
@@ -55,14 +53,8 @@ def main() -> None:
 def two_sessions(platform: Platform) -> list[str]:
     """Return the ids of two running sessions of the tiny image, which has neither bash nor tmux to wait for."""
     image = ensure_tiny_image()
-    with psycopg.connect(embedded.database_url(platform.var_dir)) as database:
-        database.execute(
-            "INSERT INTO resources_image (environment, version, reference, description, is_enabled, is_default,"
-            " min_cpu, min_memory, min_fgpu, min_gpu_memory, source, architecture, accelerators, enable_hint, is_local,"
-            " created_at)"
-            " VALUES ('Tiny', '1', %s, '', true, true, 1, 67108864, 0, 0, 'registry', '', '', '', false, now())",
-            (image,),
-        )
+    record = {"reference": image, "environment": "Tiny", "version": "1", "is_enabled": True}
+    ApiUser(platform, ADMIN).post("/admin/images/", record)
     client = ApiUser(platform)
     shape = SHAPE | {"image": image, "fgpu": "0"}
     ids = [str(client.post("/sessions/", shape)[0]["id"]) for _ in range(2)]
