@@ -24,6 +24,7 @@ class PolicyBounds:
     max_lifetime: timedelta | None
     max_extension: timedelta
     disk_bytes: int | None
+    disk_files: int | None
     preemptible_only: bool
     allow_sudo: bool
     allow_public_apps: bool
@@ -43,6 +44,7 @@ def bounds_of(owner: User, project: Project | None) -> PolicyBounds:
         max_lifetime=least(policies, lambda policy: policy.max_lifetime),
         max_extension=min(policy.max_extension for policy in policies),
         disk_bytes=least(policies, lambda policy: policy.disk_bytes),
+        disk_files=least(policies, lambda policy: policy.disk_files),
         preemptible_only=any(policy.preemptible_only for policy in policies),
         allow_sudo=all(policy.allow_sudo for policy in policies),
         allow_public_apps=all(policy.allow_public_apps for policy in policies),

@@ -21,6 +21,7 @@ DEFAULT_LIMITS: Final = {
     "max_lifetime": timedelta(days=7),  # reservations and estimates need ends
     "max_extension": timedelta(hours=8),
     "disk_bytes": 50 * 2**30,
+    "disk_files": 1_000_000,
     "storage_bytes": 50 * 2**30,
     "storage_files": 1_000_000,
 }
@@ -88,6 +89,12 @@ class ResourcePolicy(models.Model):
         null=True,
         blank=True,
         help_text="Written outside of data folders; beyond it writes fail, or the session ends",
+    )
+    disk_files = models.PositiveBigIntegerField(
+        "disk of a session (files)",
+        null=True,
+        blank=True,
+        help_text="Files and directories made outside of data folders; beyond it none can be made, or the session ends",
     )
     max_folders = models.PositiveIntegerField("data folders", null=True, blank=True, default=20)
     storage_bytes = models.PositiveBigIntegerField(

@@ -129,6 +129,7 @@ class PolicySerializer(serializers.ModelSerializer[ResourcePolicy]):
                 "max_parked",
                 "max_parked_time",
                 "disk_bytes",
+                "disk_files",
                 "max_folders",
                 "max_private_images",
                 "allow_sudo",

@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import asyncssh
 import requests
 
-from bench import abuse_herd
+from bench import abuse_herd, abuse_host
 from bench.common import SHAPE, ApiUser, load
 from bench.terminal import cookie_of
 from tests.platform import ROOT, Platform, running_platform
@@ -73,6 +73,7 @@ def measure(platform: Platform) -> dict[str, Any]:
         "cpu_s_per_200mb_trailer": trailers["cpu_s"],
         "disk_mb_after_400mb_post": posts["disk_mb"],
         **abuse_herd.measure(platform),
+        **abuse_host.figures(platform),
     }
 
 

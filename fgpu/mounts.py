@@ -26,6 +26,7 @@ class BindMount:
     source: Path
     target: str
     read_only: bool = True
+    propagation: str = "rprivate"
 
 
 @dataclass(frozen=True)

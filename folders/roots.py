@@ -66,7 +66,12 @@ def check(host: Host, can_limit: Callable[[], bool] = lambda: True, engine_probl
 
 def problem_here(root: StorageRoot) -> str:
     """Return why this machine cannot use the root, as a sentence; "" where it can. Takes at most two seconds."""
-    return _probe(root).state(HERE_TIMEOUT_SECONDS, HERE_AGE_SECONDS).problem
+    return state_here(root).problem
+
+
+def state_here(root: StorageRoot) -> RootState:
+    """Return how this machine finds the root. Takes at most two seconds."""
+    return _probe(root).state(HERE_TIMEOUT_SECONDS, HERE_AGE_SECONDS)
 
 
 def hosts_with(roots: Iterable[StorageRoot]) -> dict[int, list[str]]:

@@ -154,9 +154,9 @@ GRANTS: Final = (
     TableGrant(
         table="accounts_resourcepolicy",
         read="id name cpu memory fgpu max_sessions max_pending max_lifetime max_extension allow_sudo"
-        " allow_public_apps disk_bytes max_folders storage_bytes storage_files max_private_images allow_conversion"
-        " allow_unlisted_images share_weight max_per_launch max_priority preemptible_only max_parked max_parked_time"
-        " require_second_factor",
+        " allow_public_apps disk_bytes disk_files max_folders storage_bytes storage_files max_private_images"
+        " allow_conversion allow_unlisted_images share_weight max_per_launch max_priority preemptible_only max_parked"
+        " max_parked_time require_second_factor",
         rows=ALL_ROWS,
     ),
     TableGrant(

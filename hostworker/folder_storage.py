@@ -17,6 +17,7 @@ from resources.models import Host
 
 logger = logging.getLogger(__name__)
 
+SURGE_FILES: Final = 50_000  # made on a root, after which what sessions write to is measured at once
 END_SECONDS: Final = 5.0  # that the worker's end waits for file systems
 
 
@@ -31,6 +32,7 @@ class FolderStorage:
         self._stopped = stopped
         self._threads: dict[int, threading.Thread] = {}
         self._swept_at: dict[int, float] = {}
+        self._free_files: dict[int, int] = {}  # by root, as its folders were last measured for that many made
 
     def check_storage(self) -> None:
         """Record which roots the host has."""
@@ -60,7 +62,7 @@ class FolderStorage:
         try:
             measure.lower_priority()
             self._limit_owners(root)
-            measure.measure_due(root, self._stopped)
+            measure.measure_due(root, self._stopped, is_urgent=self._is_surging(root))
             if time.monotonic() - self._swept_at.get(root.pk, -math.inf) >= sweeps.SWEEP_SECONDS:
                 sweeps.sweep(root)
                 self._swept_at[root.pk] = time.monotonic()
@@ -70,6 +72,15 @@ class FolderStorage:
             logger.exception("storage root %s: will be looked at again", root)
         finally:
             connections.close_all()
+
+    def _is_surging(self, root: StorageRoot) -> bool:
+        """Return whether so many files were made on the root since this was last true that folders may be over."""
+        free = roots.state_here(root).free_files
+        before = self._free_files.setdefault(root.pk, free)
+        is_surging = before - free >= SURGE_FILES
+        if is_surging or free > before:
+            self._free_files[root.pk] = free
+        return is_surging
 
     def _limit_owners(self, root: StorageRoot) -> None:
         """Pass the limits on to the file system where it enforces any; a failure is logged, and tried again."""

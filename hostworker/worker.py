@@ -94,7 +94,8 @@ class HostWorker:
         self._hold_firewall = hold_firewall
         self._arbiter = arbiter
         self._stopped = threading.Event()
-        self._disk = DiskWatch(runtime, host, bytes_from(settings.COMPUTE_DISK_RESERVE))
+        reserve_bytes = bytes_from(settings.COMPUTE_DISK_RESERVE)
+        self._disk = DiskWatch(runtime, host, reserve_bytes, settings.COMPUTE_INODE_RESERVE)
         self._engine_silent_since: float | None = None  # by the monotonic clock; None while it answers
         self._under_way: set[tuple[object, ...]] = set()
         self._starts = ThreadPoolExecutor(MAX_CONCURRENT, thread_name_prefix="start")

@@ -127,7 +127,7 @@ class ResourcePolicyAdmin(KickingAdmin, AmountsAdmin):
         *("name", "cpu", memory_column("memory", "memory"), fgpu_column("fgpu", "fGPU")),
         *("max_sessions", "max_pending", "max_per_launch", "max_priority"),
         *("max_lifetime", "max_extension", "max_parked", "max_parked_time", "share_weight"),
-        *("disk_bytes", "max_folders"),
+        *("disk_bytes", "disk_files", "max_folders"),
         *(memory_column("storage_bytes", "storage"), "storage_files", "allow_sudo", "allow_public_apps"),
         "preemptible_only",
     )

@@ -9,6 +9,7 @@ from resources.addresses import is_address, is_gateway_url
 from resources.discovery import simulated_devices
 from resources.units import bytes_from
 
+MOST_RESERVED_PERCENT: Final = 50
 _EVERYWHERE: Final = ("http://0.0.0.0:", "http://[::]:")  # valid to listen on, but not to connect to
 
 
@@ -34,6 +35,14 @@ def check_host_amounts(**kwargs: Any) -> list[CheckMessage]:
         message = f"COMPUTE_HOST_MEMORY: {error}"
         errors.append(Error(message, hint="Write for example 48g; leave it empty to lend all.", id="resources.E003"))
     return errors
+
+
+def check_inode_reserve(**kwargs: Any) -> list[CheckMessage]:
+    """Return an error if COMPUTE_INODE_RESERVE is no percentage that leaves sessions anything."""
+    if 0 <= settings.COMPUTE_INODE_RESERVE <= MOST_RESERVED_PERCENT:
+        return []
+    message = f"COMPUTE_INODE_RESERVE: {settings.COMPUTE_INODE_RESERVE} is not from 0 to {MOST_RESERVED_PERCENT}."
+    return [Error(message, hint="Write a percentage of all inodes, such as 5; 0 keeps none.", id="resources.E009")]
 
 
 def check_gpu_amounts(**kwargs: Any) -> list[CheckMessage]:
@@ -71,4 +80,11 @@ def check_gateway(**kwargs: Any) -> list[CheckMessage]:
     return errors
 
 
-CHECKS: Final = (check_simulated_gpus, check_host_amounts, check_gpu_amounts, check_http_address, check_gateway)
+CHECKS: Final = (
+    check_simulated_gpus,
+    check_host_amounts,
+    check_inode_reserve,
+    check_gpu_amounts,
+    check_http_address,
+    check_gateway,
+)

@@ -190,6 +190,7 @@ def test_me_shows_who_i_am() -> None:
                 "name": user.policy.name,
                 "max_lifetime": None,
                 "disk_bytes": None,
+                "disk_files": None,
                 "max_folders": 20,
                 "max_private_images": 5,
             },

@@ -160,12 +160,15 @@ class FolderFiles:
         with directory(self._files, parts_of(path)) as opened:
             yield from TreeWalk(opened)
 
-    def usage(self, checkpoint: Callable[[], None] = lambda: None) -> Usage:
-        """Return what files and trash take, without uploads under way. Takes as long as `du`; see `walk.usage_of`."""
+    def usage(self, checkpoint: Callable[[], None] = lambda: None, most: int | None = None) -> Usage:
+        """Return what files and trash take, without uploads under way. Takes as long as `du`; see `walk.usage_of`.
+
+        Of files, trash and what is being removed, each is walked until `most` files are found.
+        """
         total = Usage()
         for parts in ((FILES,), (TRASH, "files"), (TRASH, "expunged")):
             with directory(self._folder, parts) as opened:
-                total += usage_of(opened, checkpoint)
+                total += usage_of(opened, checkpoint, most)
         return total
 
     def read_text(self, path: str) -> TextFile:

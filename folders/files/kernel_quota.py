@@ -26,12 +26,14 @@ _BTRFS: Final = 0x9123683E
 # linux/quota.h, linux/dqblk_xfs.h
 _PROJECT: Final = 2
 _SET_QUOTA: Final = 0x800008 << 8 | _PROJECT
+_GET_QUOTA: Final = 0x800007 << 8 | _PROJECT
 _GET_STATE: Final = ((ord("X") << 8) + 8) << 8 | _PROJECT  # Q_XGETQSTATV
 _STATE_VERSION: Final = 1
 _STATE_BYTES: Final = 512  # more than any version of fs_quota_statv
 _PROJECT_ENFORCED: Final = 1 << 5  # FS_QUOTA_PDQ_ENFD
 _LIMITS: Final = struct.Struct("=8QI4x")  # if_dqblk: KiB hard, soft, bytes used; inodes hard, soft, used; times; valid
-_SET_BOTH: Final = 1 | 4  # QIF_BLIMITS | QIF_ILIMITS
+_SET_FILES: Final = 4  # QIF_ILIMITS
+_SET_BOTH: Final = 1 | _SET_FILES  # with QIF_BLIMITS
 _QUOTACTL_FD: Final = 443  # the same on every architecture
 # linux/fs.h
 _GET_ATTRIBUTES: Final = 0x801C581F
@@ -119,6 +121,23 @@ def limit(root: Path, owner: int, project: int, max_bytes: int | None, max_files
         return kind
     finally:
         os.close(folder)
+
+
+def limit_files(folder: int, max_files: int | None) -> bool:
+    """Have the project of an open directory refuse more files than this, None: not at all; its bytes stay as they are.
+
+    Return False where the directory has no project of its own that is enforced. Needs root. Raises OSError.
+    """
+    if support_of(folder) != KernelQuota.PROJECT:
+        return False
+    project, is_inherited = project_of(folder)
+    if not (project and is_inherited):
+        return False
+    found = bytearray(_LIMITS.size)
+    _quotactl(folder, _GET_QUOTA, project, found)
+    if _LIMITS.unpack(found)[3] != (max_files or 0):
+        _quotactl(folder, _SET_QUOTA, project, bytearray(_LIMITS.pack(0, 0, 0, max_files or 0, 0, 0, 0, 0, _SET_FILES)))
+    return True
 
 
 def project_number(root_id: int, owner_id: int) -> int:

@@ -23,6 +23,8 @@ class RootState:
     problem: str = ""  # a sentence; "" where the root is there and can be written to
     total_bytes: int | None = None
     free_bytes: int | None = None
+    free_files: int = 0  # inodes; 0 where their number is not fixed
+    device: int = 0  # st_dev
     quota: KernelQuota = KernelQuota.NONE
 
 
@@ -84,6 +86,8 @@ def _examined(folder: int, path: Path, key: str) -> RootState:
         problem=problem,
         total_bytes=space.f_blocks * space.f_frsize,
         free_bytes=space.f_bavail * space.f_frsize,
+        free_files=space.f_favail,
+        device=os.fstat(folder).st_dev,
         quota=support_of(folder),
     )
 

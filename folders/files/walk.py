@@ -13,6 +13,7 @@ from folders.files.descriptors import open_regular, readable, translated
 
 MAX_OPEN_LEVELS: Final = 64  # descriptors that one visit holds at most
 CHECKPOINT_ENTRIES: Final = 1000
+LINKS_WALKED: Final = 4  # names for each file, on the average, after which a walk with an end ends
 BLOCK_BYTES: Final = 512  # of `st_blocks`, whatever the file system's own block size
 
 
@@ -149,14 +150,19 @@ def _parent_of(opened: int, identity: tuple[int, int]) -> int | None:
     return None
 
 
-def usage_of(start: int, checkpoint: Callable[[], None] = lambda: None) -> Usage:
+def usage_of(start: int, checkpoint: Callable[[], None] = lambda: None, most: int | None = None) -> Usage:
     """Return what all below an open directory takes; a file with several hard links counts once.
 
-    `checkpoint` is called after every CHECKPOINT_ENTRIES entries; it may end the walk by an exception.
+    The walk ends early once it has found `most` files, or LINKS_WALKED times as many names. `checkpoint` is called
+    after every CHECKPOINT_ENTRIES entries; it may end the walk by an exception.
     """
     allocated, files = 0, 0
     seen: set[tuple[int, int]] = set()
-    for entry in TreeWalk(start):
+    for visited, entry in enumerate(TreeWalk(start), 1):
+        if visited % CHECKPOINT_ENTRIES == 0:
+            checkpoint()
+        if most is not None and (files >= most or visited > LINKS_WALKED * most):
+            break
         status = entry.status
         if status.st_nlink > 1 and not stat.S_ISDIR(status.st_mode):
             if (status.st_dev, status.st_ino) in seen:
@@ -164,8 +170,6 @@ def usage_of(start: int, checkpoint: Callable[[], None] = lambda: None) -> Usage
             seen.add((status.st_dev, status.st_ino))
         allocated += status.st_blocks * BLOCK_BYTES
         files += 1
-        if files % CHECKPOINT_ENTRIES == 0:
-            checkpoint()
     return Usage(allocated, files)
 
 

@@ -18,7 +18,7 @@ from folders.quota import record_growth
 from sessions import services as services_of_sessions
 from sessions.lifecycle import Reason, Status
 from sessions.models import Mount
-from tests.factories import make_session, make_user, run_session
+from tests.factories import make_policy, make_session, make_user, run_session
 
 pytestmark = pytest.mark.django_db
 HOUR = timedelta(hours=1)
@@ -220,3 +220,26 @@ def test_a_removal_that_was_begun_elsewhere_is_finished(root: StorageRoot, folde
     sweeps.sweep(root)
     assert not Folder.objects.exists()
     assert not [path for path in Path(root.path).rglob("*") if path.is_file() and path.name != ".gpuplatform-root"]
+
+
+def test_a_surge_has_what_sessions_write_measured_at_once(root: StorageRoot, folder: Folder) -> None:
+    session = run_session(owner=folder.owner)
+    Mount.objects.create(session=session, folder=folder, folder_name="data", path="/data")
+    idle = services.create(make_user(), "idle", root)
+    measure_all(root)
+    write(folder, "more", 10)
+    Folder.objects.update(measured_at=timezone.now() - timedelta(seconds=60), measure_pause=timedelta(hours=1))
+    assert measure.measure_due(root, threading.Event()) == 0
+    assert measure.measure_due(root, threading.Event(), is_urgent=True) == 0  # measured for half of the time at most
+    Folder.objects.update(measure_pause=timedelta(minutes=10))
+    assert measure.measure_due(root, threading.Event(), is_urgent=True) == 1
+    assert (used(folder)[1], used(idle)[1]) == (3, 0)
+
+
+@pytest.mark.parametrize("made", [50, 200])
+def test_a_walk_ends_far_beyond_the_files_allowed(root: StorageRoot, made: int) -> None:
+    folder = services.create(make_user(policy=make_policy(storage_files=10)), "data", root)
+    for number in range(made):
+        write(folder, f"sub/{number}", 0)
+    measure_all(root)
+    assert used(folder)[1] == 21

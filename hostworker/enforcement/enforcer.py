@@ -15,7 +15,7 @@ from hostworker.enforcement.figures import NO_FIGURES, Figures
 from hostworker.enforcement.folders import LIMITS, SessionFolders
 from hostworker.enforcement.programs import Programs, ProgramsMissingError
 from hostworker.enforcement.shares import needs_hook
-from hostworker.enforcement.simulation import shared_state, write_listing
+from hostworker.enforcement.simulation import shared_state, trim_state, write_listing
 from hostworker.privileged.base import HostPrivileges, PrivilegesError
 from hostworker.privileged.direct import DirectPrivileges
 from hostworker.runtime.base import ContainerSpec, EnforcementError, EnforcementSetup, GpuGrant, Key
@@ -98,6 +98,11 @@ class Enforcer:
     def keys(self) -> set[Key]:
         """Return the attempts of which there are files."""
         return self.folders.keys() | (self.arbiter.folder.keys() if self.arbiter else set())
+
+    def written_bytes(self) -> dict[Key, int]:
+        """Return what sessions have written to files of their own here; cut what all of them can write to."""
+        trim_state(self.simulation)
+        return self.folders.written_bytes()
 
     def discard(self, key: Key) -> None:
         """Remove the attempt's files; gone already is success."""

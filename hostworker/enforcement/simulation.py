@@ -1,6 +1,7 @@
 """The simulated GPUs of this host: the state that its sessions share, and their NVML for the host worker itself."""
 
 import ctypes
+import logging
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,7 +10,10 @@ from typing import Final
 from fgpu.simulated import SimulatedGpu, format_config
 from hostworker.enforcement.programs import write_whole
 
+logger = logging.getLogger(__name__)
+
 BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+STATE_BYTES: Final = 64 << 20  # more than `struct sim_state` takes (fgpu/sim/state.h)
 
 
 def write_listing(path: Path, memory_bytes: Mapping[str, int]) -> None:
@@ -32,6 +36,14 @@ def shared_state(folder: Path) -> Path:
         if old != path:
             old.unlink(missing_ok=True)
     return path
+
+
+def trim_state(folder: Path) -> None:
+    """Cut what a session has written to the state beyond what the simulated driver uses of it."""
+    for path in folder.glob("state-*"):
+        if path.stat().st_size > STATE_BYTES:
+            logger.warning("a session has written %s bytes to the state of the simulated GPUs", path.stat().st_size)
+            os.truncate(path, STATE_BYTES)
 
 
 def load_nvml(library: Path, folder: Path, memory_bytes: Mapping[str, int]) -> None:

@@ -95,3 +95,9 @@ class HostPrivileges(Protocol):
 
         `project` is `folders.files.kernel_quota.project_number` of both. Return False where it enforces no quota.
         """
+
+    def bound_files(self, main_pid: int, max_files: int | None) -> int | None:
+        """Return how many files the container's writable layer has, None where that is not known.
+
+        Its file system refuses more than `max_files` from now on if it can, else the count ends just beyond them.
+        """

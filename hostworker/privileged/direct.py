@@ -7,7 +7,7 @@ from pathlib import Path
 from fgpu import limits
 from folders.files import kernel_quota
 from folders.files.kernel_quota import KernelQuota
-from hostworker.privileged import firewall, hostnames, memory_limits, mounts, processes
+from hostworker.privileged import firewall, hostnames, layers, memory_limits, mounts, processes
 from hostworker.privileged.base import ContainerFiles
 from hostworker.runtime.base import EnforcementError
 
@@ -81,3 +81,7 @@ class DirectPrivileges:
     def limit_storage(self, root: Path, owner: int, project: int, max_bytes: int | None, max_files: int | None) -> bool:
         """Tag the directory and set the quota; see HostPrivileges."""
         return kernel_quota.limit(root, owner, project, max_bytes, max_files) != KernelQuota.NONE
+
+    def bound_files(self, main_pid: int, max_files: int | None) -> int | None:
+        """Set its quota of files, and walk the layer; see HostPrivileges."""
+        return layers.bound_files(main_pid, max_files)

@@ -131,6 +131,11 @@ class HelperPrivileges:
         """See HostPrivileges."""
         return bool(self._ask("limit_storage", str(root), owner, project, max_bytes, max_files))
 
+    def bound_files(self, main_pid: int, max_files: int | None) -> int | None:
+        """See HostPrivileges."""
+        found = self._ask("bound_files", main_pid, max_files)
+        return None if found is None else int(found)
+
     def close(self) -> None:
         """Have the helper end; the next operation starts another."""
         with self._lock:

@@ -63,6 +63,7 @@ class Operations:
             "firewall_problem": privileges.firewall_problem,
             "hold_firewall": self._hold_firewall,
             "limit_storage": self._limit_storage,
+            "bound_files": lambda pid, most: privileges.bound_files(_pid(pid), None if most is None else int(most)),
         }
 
     def answer(self, line: str) -> str:

@@ -197,10 +197,13 @@ class HeldImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DiskSpace:
-    """A disk's size, and what of it users other than root may still write."""
+    """A disk's size, and what of it users other than root may still write; 0 files where no number is fixed."""
 
     free_bytes: int
     total_bytes: int
+    free_files: int = 0  # inodes
+    total_files: int = 0
+    device: int = 0  # st_dev
 
 
 class HostDisks(Protocol):
@@ -211,6 +214,12 @@ class HostDisks(Protocol):
 
     def written_bytes(self) -> dict[Key, int]:
         """Return the size of each running container's writable layer: what it wrote outside of its mounts."""
+
+    def made_files(self, limits: Mapping[Key, int | None]) -> dict[Key, int]:
+        """Return how many files are in the writable layers of these containers; unknown ones are left out.
+
+        The engine's file system refuses more than the limit if it can; elsewhere the count ends just beyond it.
+        """
 
 
 class MountControl(Protocol):

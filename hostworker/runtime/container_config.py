@@ -163,7 +163,7 @@ def _mount(mount: BindMount) -> dict[str, object]:
         "Source": str(mount.source),
         "Target": mount.target,
         "ReadOnly": mount.read_only,
-        "BindOptions": {"Propagation": "rprivate"},
+        "BindOptions": {"Propagation": mount.propagation},
     }
 
 

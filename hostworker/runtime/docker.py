@@ -10,6 +10,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from docker.api import APIClient
@@ -67,7 +68,7 @@ from hostworker.runtime.docker_snapshots import DockerSnapshots
 from hostworker.runtime.docker_states import PHASES, listed_state
 from hostworker.runtime.docker_uses import ContainerUses
 from hostworker.runtime.pull import PullText, explain_failure, follow
-from hostworker.runtime.sandbox_containers import address_in
+from hostworker.runtime.sandbox_containers import address_in, name_mounts
 from hostworker.runtime.sandboxes import SandboxPool
 from hostworker.runtime.seccomp import profile_for
 from hostworker.runtime.user_namespaces import folders_problem
@@ -113,8 +114,8 @@ class DockerRuntime:
         self._snapshots = DockerSnapshots(engine_url, self._owner)
         self._folders = DockerFolders(self._client, self._owner, self._privileges)
         self._saved = DockerSavedContainers(engine_url, self._owner)
-        beside = enforcer.folders.written_bytes if enforcer else dict
-        self._disks = DockerDisks(self._client, self._owner, engine_url, beside)
+        beside = enforcer.written_bytes if enforcer else dict
+        self._disks = DockerDisks(self._client, self._owner, engine_url, self._privileges, beside)
         self._info = functools.cache(lambda: dict(self._client().info()))
         self._seccomp = functools.cache(lambda: profile_for(self._info()))
         self._folders_problem = functools.cache(lambda: folders_problem(self._info(), self._pool.containers))
@@ -166,6 +167,7 @@ class DockerRuntime:
             self._network.ensure()
             sandbox = self._pool.take(key, spec.hostname)
             network = joined_network(sandbox.id) if sandbox else self._network.name
+            setup = replace(setup, mounts=(*setup.mounts, *name_mounts(self._info()["DockerRootDir"], sandbox)))
             access, has_quotas, seccomp = self._gpus.access(real_gpus(spec)), self._disks.has_quotas(), self._seccomp()
             config = container_config(spec, self._owner, network, setup, access, has_quotas=has_quotas, seccomp=seccomp)
             for _ in retry_on_conflict():

@@ -8,10 +8,12 @@ from pathlib import Path
 from docker.api import APIClient
 from docker.errors import APIError
 
+from engine.containers import container_name
+from hostworker.privileged.base import HostPrivileges, PrivilegesError
 from hostworker.runtime.base import DiskSpace, EngineUnreachableError, Key
 from hostworker.runtime.container_config import without_quota
 from hostworker.runtime.docker_quotas import is_refusal, quota_problem
-from hostworker.runtime.docker_requests import explanation, label_filter, translated
+from hostworker.runtime.docker_requests import explanation, has_labels, inspect, label_filter, translated
 from hostworker.runtime.docker_states import key_of
 
 logger = logging.getLogger(__name__)
@@ -25,10 +27,12 @@ class DockerDisks:
         client: Callable[[], APIClient],
         owner: Mapping[str, str],
         engine_url: str,
+        privileges: HostPrivileges,
         written_beside: Callable[[], Mapping[Key, int]] = dict,
     ) -> None:
         """`written_beside` returns the bytes that sessions have written to files of the host worker's."""
         self._written_beside = written_beside
+        self._privileges = privileges
         self._is_here = engine_url.startswith("unix://")
         self._client = client
         self._owner = owner
@@ -69,10 +73,16 @@ class DockerDisks:
         with translated(EngineUnreachableError):
             self._root = self._root or Path(self._client().info()["DockerRootDir"])
         try:
-            found = os.statvfs(self._root)
+            found, device = os.statvfs(self._root), os.stat(self._root).st_dev
         except OSError:
             return None
-        return DiskSpace(free_bytes=found.f_bavail * found.f_frsize, total_bytes=found.f_blocks * found.f_frsize)
+        return DiskSpace(
+            free_bytes=found.f_bavail * found.f_frsize,
+            total_bytes=found.f_blocks * found.f_frsize,
+            free_files=found.f_favail,
+            total_files=found.f_files,
+            device=device,
+        )
 
     def written_bytes(self) -> dict[Key, int]:
         """Return the sizes of writable layers, and what lies beside; the engine walks each layer. See HostDisks."""
@@ -83,3 +93,20 @@ class DockerDisks:
         beside = self._written_beside()
         layers = {key: int(each.get("SizeRw") or 0) for each in listed if (key := key_of(each["Labels"]))}
         return {key: size + beside.get(key, 0) for key, size in layers.items()}
+
+    def made_files(self, limits: Mapping[Key, int | None]) -> dict[Key, int]:
+        """Ask for each layer's files where the engine is on this machine; one request each. See HostDisks."""
+        found = {}
+        for key, limit in limits.items() if self._is_here else ():
+            with translated(EngineUnreachableError):
+                container = inspect(self._client(), container_name(*key))
+            if container is None or not has_labels(container, self._owner) or not container["State"]["Running"]:
+                continue
+            try:
+                count = self._privileges.bound_files(int(container["State"]["Pid"]), limit)
+            except PrivilegesError as error:
+                logger.warning("files that sessions make are not counted: %s", error)
+                break
+            if count is not None:
+                found[key] = count
+        return found

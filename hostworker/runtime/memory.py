@@ -305,6 +305,10 @@ class MemoryDisks:
         """Return what `set_written` was given; see HostDisks."""
         return self._engine.written_bytes()
 
+    def made_files(self, limits: Mapping[Key, int | None]) -> dict[Key, int]:
+        """Return what `set_made` was given; see HostDisks."""
+        return {key: count for key, count in self._engine.made_files().items() if key in limits}
+
 
 class MemoryFolders:
     """The mounts of one owner's containers in memory; `fail_next` knows both methods by the names below."""

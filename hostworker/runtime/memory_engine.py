@@ -39,6 +39,7 @@ class MemoryContainer:
     log: list[str] = field(default_factory=list)
     use: ContainerUse = NOTHING_USED
     written_bytes: int = 0
+    made_files: int = 0
 
 
 @dataclass(slots=True)
@@ -97,6 +98,12 @@ class MemoryEngineControl:
             if container := self.find(session, attempt):
                 container.written_bytes = size_bytes
 
+    def set_made(self, session: str, attempt: int, files: int) -> None:
+        """Let the container have made so many files."""
+        with self._engine.lock:
+            if container := self.find(session, attempt):
+                container.made_files = files
+
     def set_disk_space(self, space: DiskSpace | None) -> None:
         """Let the engine's disk have this space."""
         with self._engine.lock:
@@ -112,6 +119,15 @@ class MemoryEngineControl:
         with self.operation("written_bytes"):
             return {
                 (each.spec.session, each.spec.attempt): each.written_bytes
+                for each in self._engine.containers.values()
+                if each.owner == self._owner and each.state.phase is ContainerPhase.RUNNING
+            }
+
+    def made_files(self) -> dict[Key, int]:
+        """Return how many files each running container of this owner has made."""
+        with self.operation("made_files"):
+            return {
+                (each.spec.session, each.spec.attempt): each.made_files
                 for each in self._engine.containers.values()
                 if each.owner == self._owner and each.state.phase is ContainerPhase.RUNNING
             }

@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from cryptography.exceptions import InvalidTag
@@ -11,6 +12,7 @@ from docker.api import APIClient
 from docker.errors import APIError, ImageNotFound
 
 from engine.containers import INSTALLATION_LABEL
+from fgpu.mounts import BindMount
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.runtime import sandbox_image
 from hostworker.runtime.base import Key, StartError
@@ -24,6 +26,7 @@ from hostworker.runtime.docker_requests import (
     label_filter,
 )
 
+NAME_FILES: Final = ("hosts", "hostname", "resolv.conf")
 SANDBOX_LABEL: Final = "gpuplatform.sandbox"
 FREE: Final = "gp-sandbox-"  # + anything unique
 USED: Final = "gp-net-"  # + the encrypted key
@@ -43,6 +46,18 @@ def address_in(container: Mapping[str, Any]) -> str | None:
     """Return the IP address that the engine's view of a container shows; None where it has none now."""
     networks = (container.get("NetworkSettings") or {}).get("Networks") or {}
     return next((str(each["IPAddress"]) for each in networks.values() if each.get("IPAddress")), None)
+
+
+def name_mounts(engine_root: str, sandbox: Sandbox | None) -> tuple[BindMount, ...]:
+    """Return the files of names that the engine mounts in a container which joins the sandbox, but read-only.
+
+    They lie in the engine's own folder, so that nothing would bound what root of a session writes to them. The engine
+    demands this propagation of what is mounted from there.
+    """
+    if sandbox is None:
+        return ()
+    folder = Path(engine_root, "containers", sandbox.id)
+    return tuple(BindMount(folder / name, f"/etc/{name}", propagation="rslave") for name in NAME_FILES)
 
 
 def sandbox_name(key: Key, installation: str) -> str:

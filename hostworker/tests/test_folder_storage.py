@@ -51,10 +51,10 @@ def test_a_root_that_hangs_holds_up_no_other(tmp_path: Path, monkeypatch: pytest
     stuck, other = make_folder_on_disk(tmp_path, "stuck"), make_folder_on_disk(tmp_path, "other")
     answers, look = threading.Event(), measure.measure_due
 
-    def hang_or_look(root: StorageRoot, stopped: threading.Event) -> int:
+    def hang_or_look(root: StorageRoot, stopped: threading.Event, *, is_urgent: bool) -> int:
         if root == stuck.root:
             answers.wait()
-        return look(root, stopped)
+        return look(root, stopped, is_urgent=is_urgent)
 
     monkeypatch.setattr(measure, "measure_due", hang_or_look)
     monkeypatch.setattr(folder_storage, "END_SECONDS", 0.1)

@@ -22,6 +22,7 @@ def test_the_settings_of_a_test_run_are_good() -> None:
         ("COMPUTE_HOST_CPU", -1, "resources.E002"),
         ("COMPUTE_HOST_MEMORY", "lots", "resources.E003"),
         ("COMPUTE_GPU_CONTEXT_MEMORY", "some", "resources.E005"),
+        ("COMPUTE_INODE_RESERVE", 51, "resources.E009"),
         *[("COMPUTE_HTTP_ADDRESS", value, "resources.E004") for value in BAD_ADDRESSES],
         *[("COMPUTE_GATEWAY_ADDRESS", value, "resources.E006") for value in BAD_ADDRESSES if value],
         *[("COMPUTE_GATEWAY_URL", value, "resources.E007") for value in ("10.0.0.5:8010", "https://a:1", "http://a")],

@@ -18,6 +18,13 @@ TEXTS: Final = (
     _(
         "The disk of host %(host)s has only %(free)s left, and of its sessions this one had written most: %(size)s outside of data folders."
     ),
+    _("It has made %(used)s files outside of data folders; its policy allows %(limit)s."),
+    _(
+        "It has made %(used)s files outside of data folders, and is ended beyond %(limit)s. Delete files, or move them to a data folder."
+    ),
+    _(
+        "The disk of host %(host)s has room for only %(free)s more files, and of its sessions this one had made most: %(count)s."
+    ),
     # hostworker/enforcement
     _("Its environment variables could not be written: %(problem)s"),
     _("%(name)s is not a variable's name"),

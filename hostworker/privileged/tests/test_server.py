@@ -84,6 +84,9 @@ class Recorded:
         self.done.append(("limit_storage", str(root), owner, project, max_bytes, max_files))
         return True
 
+    def bound_files(self, main_pid: int, max_files: int | None) -> int | None:
+        return None if max_files is None else main_pid * max_files
+
 
 @pytest.fixture
 def root() -> Recorded:

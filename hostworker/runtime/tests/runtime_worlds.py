@@ -83,6 +83,9 @@ class World(Protocol):
     def write_data(self, session: str, attempt: int, size_bytes: int) -> None:
         """Let the container write this much to its own layer."""
 
+    def make_files(self, session: str, attempt: int, count: int) -> None:
+        """Let the container make so many files in its own layer."""
+
     def set_exec_handler(self, exit_code: int, output: str) -> Sequence[str]:
         """Return the command of a program that ends so."""
 
@@ -127,6 +130,9 @@ class MemoryWorld:
 
     def write_data(self, session: str, attempt: int, size_bytes: int) -> None:
         self.runtime().set_written(session, attempt, size_bytes)
+
+    def make_files(self, session: str, attempt: int, count: int) -> None:
+        self.runtime().set_made(session, attempt, count)
 
     def set_exec_handler(self, exit_code: int, output: str) -> Sequence[str]:
         self.runtime().set_exec_handler(lambda command, environment: ExecResult(exit_code=exit_code, output=output))
@@ -225,6 +231,9 @@ class DockerWorld:
 
     def write_data(self, session: str, attempt: int, size_bytes: int) -> None:
         self.execute(session, attempt, f"dd if=/dev/zero of=/data bs={size_bytes} count=1")
+
+    def make_files(self, session: str, attempt: int, count: int) -> None:
+        self.execute(session, attempt, f"i=0; while [ $i -lt {count} ]; do i=$((i + 1)); : > /file-$i; done")
 
     def set_exec_handler(self, exit_code: int, output: str) -> Sequence[str]:
         return ["sh", "-c", f"printf %s {shlex.quote(output)}; exit {exit_code}"]

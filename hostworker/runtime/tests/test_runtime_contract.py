@@ -369,6 +369,13 @@ def test_bytes_written_by_running_containers_are_reported(
     assert space is None or 0 <= space.free_bytes <= space.total_bytes
 
 
+def test_files_made_by_running_containers_are_counted(world: World, runtime: Runtime, running: ContainerSpec) -> None:
+    key = running.session, running.attempt
+    before = runtime.disks().made_files({key: 1000})[key]
+    world.make_files(*key, 100)
+    assert runtime.disks().made_files({key: 1000, (new_session(), 1): None}) == {key: before + 100}
+
+
 def test_every_listener_hears_every_exit(world: World, runtime: Runtime, running: ContainerSpec) -> None:
     with first_exit(runtime) as one, first_exit(world.runtime()) as other:
         runtime.stop(running.session, running.attempt, grace_seconds=GRACE)
