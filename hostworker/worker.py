@@ -23,6 +23,7 @@ from hostworker import (
     host_probe,
     image_maker,
     jupyter_activity,
+    output_watch,
     parking,
     reconciler,
     resizer,
@@ -40,6 +41,7 @@ from hostworker.enforcement.arbiter import Arbiter
 from hostworker.folder_storage import FolderStorage
 from hostworker.gpu_readings import GpuReadings
 from hostworker.jupyter_activity import JupyterActivity
+from hostworker.output_watch import OutputWatch
 from hostworker.privileged.base import HostPrivileges, PrivilegesError
 from hostworker.privileged.direct import DirectPrivileges
 from hostworker.privileged.firewall import FirewallError
@@ -123,6 +125,7 @@ class HostWorker:
             (self.report_images, host_images.REPORT_SECONDS),
             (self.pull_images, host_images.PULL_POLL_SECONDS),
             (self.clear_images, CLEAR_IMAGES_SECONDS),
+            (OutputWatch(self.runtime, self.host).poll, output_watch.POLL_INTERVAL_SECONDS),
             (ShareWatch(self.runtime, self.host).poll, share_watch.POLL_INTERVAL_SECONDS),
             (SessionKeys(self.runtime, self.host).poll, session_keys.POLL_INTERVAL_SECONDS),
             (JupyterActivity(self.host).poll, jupyter_activity.POLL_INTERVAL_SECONDS),

@@ -22,6 +22,7 @@ class NoticeKind(StrEnum):
     HOST_BACK = "HOST_BACK"  # it takes sessions again
     WEBHOOK_DISABLED = "WEBHOOK_DISABLED"  # a webhook takes no messages and gets no more
     GPU_OVERUSE = "GPU_OVERUSE"  # a session takes more of a GPU's time than its share, and goes on; for superadmins
+    OUTPUT_FLOOD = "OUTPUT_FLOOD"  # a session was slowed down as it floods its output; for superadmins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,4 +43,6 @@ DEFAULT_WAYS: Final[dict[NoticeKind, Ways]] = {
     NoticeKind.WEBHOOK_DISABLED: Ways(by_email=True),
 }
 GOOD: Final = frozenset({NoticeKind.STARTED, NoticeKind.ENDED, NoticeKind.IMAGE_READY, NoticeKind.HOST_BACK})
-FOR_SUPERADMINS: Final = frozenset({NoticeKind.HOST_FAULTY, NoticeKind.HOST_BACK, NoticeKind.GPU_OVERUSE})
+FOR_SUPERADMINS: Final = frozenset(
+    {NoticeKind.HOST_FAULTY, NoticeKind.HOST_BACK, NoticeKind.GPU_OVERUSE, NoticeKind.OUTPUT_FLOOD}
+)

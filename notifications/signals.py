@@ -23,13 +23,17 @@ NOTED: Final = {  # reasons of events that change no status
     "IDLE_WARNED": NoticeKind.IDLE,
     "RESIZE_REFUSED": NoticeKind.RESIZE_REFUSED,
 }
+TOLD_TO_SUPERADMINS: Final[dict[str, NoticeKind]] = {  # the same
+    Reason.GPU_TIME_EXCEEDED: NoticeKind.GPU_OVERUSE,
+    Reason.OUTPUT_SLOWED: NoticeKind.OUTPUT_FLOOD,
+}
 
 
 @receiver(post_save, sender=SessionEvent)
 def _session_has_changed(instance: SessionEvent, created: bool, **kwargs: Any) -> None:
     kind = _kind_of(instance) if created else None
-    if created and instance.old_status == instance.new_status and instance.reason == Reason.GPU_TIME_EXCEEDED:
-        _gpu_time_is_exceeded(instance)
+    if created and instance.old_status == instance.new_status and instance.reason in TOLD_TO_SUPERADMINS:
+        _tell_superadmins(instance)
     if kind is None:
         return
     session = instance.session
@@ -38,12 +42,13 @@ def _session_has_changed(instance: SessionEvent, created: bool, **kwargs: Any) -
     tell(session.owner_id, kind, f"event:{instance.pk}", session=session, facts=facts, is_seen=is_seen)
 
 
-def _gpu_time_is_exceeded(event: SessionEvent) -> None:
-    """Tell superadmins of a session that takes too much of a GPU's time and goes on."""
+def _tell_superadmins(event: SessionEvent) -> None:
+    """Tell superadmins of a session that takes more of its host than its share and goes on."""
     session = event.session
     facts = {"name": session.name, "host": session.host.name if session.host else "", "detail": event.detail}
     for admin in User.objects.filter(is_superuser=True, is_active=True).values_list("pk", flat=True):
-        tell(admin, NoticeKind.GPU_OVERUSE, f"overuse:{session.pk}:{int(event.at.timestamp())}", facts=facts)
+        key = f"{event.reason}:{session.pk}:{int(event.at.timestamp())}"
+        tell(admin, TOLD_TO_SUPERADMINS[event.reason], key, facts=facts)
 
 
 @receiver(conversion_ended)

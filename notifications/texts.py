@@ -29,6 +29,7 @@ KIND_NAMES = {
     NoticeKind.WEBHOOK_DISABLED: gettext_lazy("A webhook is disabled, as it takes no messages"),
     NoticeKind.HOST_FAULTY: gettext_lazy("A host fails to start sessions and is cordoned"),
     NoticeKind.GPU_OVERUSE: gettext_lazy("A session takes more of a GPU's time than its share"),
+    NoticeKind.OUTPUT_FLOOD: gettext_lazy("A session floods its output and is slowed down"),
     NoticeKind.HOST_BACK: gettext_lazy("A host that was cordoned for that takes sessions again"),
 }
 
@@ -72,6 +73,7 @@ TITLES = {
     NoticeKind.WEBHOOK_DISABLED: gettext_lazy("The webhook %(name)s is disabled"),
     NoticeKind.HOST_FAULTY: gettext_lazy("Host %(host)s is cordoned: it fails to start sessions"),
     NoticeKind.GPU_OVERUSE: gettext_lazy("%(name)s takes more GPU time than its share"),
+    NoticeKind.OUTPUT_FLOOD: gettext_lazy("%(name)s floods its output"),
     NoticeKind.HOST_BACK: gettext_lazy("Host %(host)s takes sessions again"),
 }
 
@@ -116,6 +118,7 @@ _PROBLEMS = {
     NoticeKind.GPU_OVERUSE: gettext_lazy(
         "On host %(host)s: %(problem)s It goes on, as its resource group ends no session for that."
     ),
+    NoticeKind.OUTPUT_FLOOD: gettext_lazy("On host %(host)s: %(problem)s"),
     NoticeKind.WEBHOOK_DISABLED: gettext_lazy("%(problem)s Its page has the log, and enables it again."),
 }
 

@@ -44,6 +44,7 @@ class Reason(StrEnum):
     IMAGE_PULLED = "IMAGE_PULLED"  # its image was missing on the host and is there now; its status stays
     PROCESS_OUT_OF_MEMORY = "PROCESS_OUT_OF_MEMORY"  # the kernel killed a process at the memory limit; its status stays
     DISK_NEARLY_FULL = "DISK_NEARLY_FULL"  # it has written almost as much as its policy allows; its status stays
+    OUTPUT_SLOWED = "OUTPUT_SLOWED"  # it writes more to its output than its host copies; its status stays
     RESIZING = "RESIZING"  # its host is to change what it holds; its status stays
     RESIZED = "RESIZED"  # it holds other amounts now; its status stays
     RESIZE_REFUSED = "RESIZE_REFUSED"  # its host did not change what it holds; its status stays

@@ -28,6 +28,7 @@ REASON_WORDS: Final[dict[Reason, str]] = {
     Reason.IMAGE_PULLED: "The image is on the host",
     Reason.PROCESS_OUT_OF_MEMORY: "Out of memory: a process was killed, and the session goes on",
     Reason.DISK_NEARLY_FULL: "It has written almost as much as its policy allows",
+    Reason.OUTPUT_SLOWED: "It writes to its standard output faster than its host copies",
     Reason.RESIZING: "It is being resized",
     Reason.RESIZED: "It was resized",
     Reason.RESIZE_REFUSED: "It was not resized",

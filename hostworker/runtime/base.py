@@ -222,6 +222,22 @@ class HostDisks(Protocol):
         """
 
 
+class HostOutputs(Protocol):
+    """What running containers write to their standard output, and who is held back."""
+
+    def flooding(self) -> set[Key]:
+        """Return the containers whose last lines came faster than the engine is to copy."""
+
+    def slow_down(self, session: str, attempt: int) -> None:
+        """Have the container's programs wait as they write, until they write less or `release` is called."""
+
+    def slowed(self) -> set[Key]:
+        """Return the containers that were slowed down and would still write more."""
+
+    def release(self, session: str, attempt: int) -> None:
+        """Hold the container back no more; one that is not held back is a success."""
+
+
 class MountControl(Protocol):
     """Changes the folders that running containers mount, by their directories on this host."""
 
@@ -349,6 +365,9 @@ class Runtime(Protocol):
 
         Raises EngineUnreachableError.
         """
+
+    def outputs(self) -> HostOutputs:
+        """Return what slows the outputs of containers down; its methods may raise EngineUnreachableError too."""
 
     def mount_control(self) -> MountControl:
         """Return what changes the folders of running containers."""

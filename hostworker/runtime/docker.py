@@ -51,6 +51,7 @@ from hostworker.runtime.docker_events import exits_since
 from hostworker.runtime.docker_exec import execute
 from hostworker.runtime.docker_folders import DockerFolders
 from hostworker.runtime.docker_gpus import DockerGpus
+from hostworker.runtime.docker_outputs import DockerOutputs
 from hostworker.runtime.docker_pulls import HeldImages, is_here, pull_lines
 from hostworker.runtime.docker_requests import (
     CONFLICT,
@@ -119,6 +120,7 @@ class DockerRuntime:
         self._info = functools.cache(lambda: dict(self._client().info()))
         self._seccomp = functools.cache(lambda: profile_for(self._info()))
         self._folders_problem = functools.cache(lambda: folders_problem(self._info(), self._pool.containers))
+        self._outputs = DockerOutputs(self._client, self._owner, is_here=engine_url.startswith("unix://"))
         self._created: dict[Key, _Created] = {}  # until it is started
         self._held_images = HeldImages()
         self._gpus = DockerGpus(self._client)
@@ -233,6 +235,7 @@ class DockerRuntime:
     def stop(self, session: str, attempt: int, grace_seconds: int) -> None:
         """End the container's processes; see Runtime."""
         self._addresses.pop((session, attempt), None)
+        self._outputs.release(session, attempt)
         with translated(EngineUnreachableError), ignore_missing():
             client = self._client()
             if (container := self._find(client, session, attempt)) and container["State"]["Running"]:
@@ -242,6 +245,7 @@ class DockerRuntime:
         """Remove the container with its writable layer and anonymous volumes, later if it has ended; see Runtime."""
         self._created.pop((session, attempt), None)
         self._addresses.pop((session, attempt), None)
+        self._outputs.release(session, attempt)
         with translated(EngineUnreachableError), ignore_missing():
             client = self._client()
             container = self._find(client, session, attempt)
@@ -313,6 +317,10 @@ class DockerRuntime:
     def disks(self) -> DockerDisks:
         """Return what knows the disk of the same engine; see Runtime."""
         return self._disks
+
+    def outputs(self) -> DockerOutputs:
+        """Return what reads the same containers' outputs; see Runtime."""
+        return self._outputs
 
     def mount_control(self) -> MountControl:
         """Return what changes mounts of the same containers; see Runtime."""

@@ -26,6 +26,7 @@ from hostworker.runtime.base import (
     HasEndedError,
     HeldImage,
     HostDisks,
+    HostOutputs,
     ImageUnavailableError,
     Key,
     MountControl,
@@ -185,6 +186,10 @@ class MemoryRuntime(MemoryEngineControl):
         """Return what resizes containers in memory; see Runtime."""
         return MemoryResizer(self)
 
+    def outputs(self) -> HostOutputs:
+        """Return the outputs of this engine, which tests flood; see Runtime."""
+        return MemoryOutputs(self)
+
     def disks(self) -> HostDisks:
         """Return the disk of this engine, which tests fill; see Runtime."""
         return MemoryDisks(self)
@@ -289,6 +294,28 @@ class MemoryResizer:
     @staticmethod
     def _hold(container: MemoryContainer, spec: ContainerSpec) -> None:
         container.spec = replace(container.spec, cpu=spec.cpu, memory_bytes=spec.memory_bytes, gpus=spec.gpus)
+
+
+class MemoryOutputs:
+    """The outputs of one owner's containers in memory: tests say which flood."""
+
+    def __init__(self, engine: MemoryEngineControl) -> None:
+        self._engine = engine
+
+    def flooding(self) -> set[Key]:
+        """Return those that `set_flooding` named and nobody has slowed down; see HostOutputs."""
+        return {key for key, is_slowed in self._engine.floods().items() if not is_slowed}
+
+    def slow_down(self, session: str, attempt: int) -> None:
+        """Note it; see HostOutputs."""
+        self._engine.set_slowed(session, attempt)
+
+    def slowed(self) -> set[Key]:
+        """Return those that were; see HostOutputs."""
+        return {key for key, is_slowed in self._engine.floods().items() if is_slowed}
+
+    def release(self, session: str, attempt: int) -> None:
+        """Do nothing, as nothing waits here; see HostOutputs."""
 
 
 class MemoryDisks:

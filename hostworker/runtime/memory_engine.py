@@ -40,6 +40,8 @@ class MemoryContainer:
     use: ContainerUse = NOTHING_USED
     written_bytes: int = 0
     made_files: int = 0
+    is_flooding: bool = False
+    is_slowed: bool = False
 
 
 @dataclass(slots=True)
@@ -103,6 +105,27 @@ class MemoryEngineControl:
         with self._engine.lock:
             if container := self.find(session, attempt):
                 container.made_files = files
+
+    def set_flooding(self, session: str, attempt: int) -> None:
+        """Let the container write to its output without end."""
+        with self._engine.lock:
+            if container := self.find(session, attempt):
+                container.is_flooding = True
+
+    def set_slowed(self, session: str, attempt: int) -> None:
+        """Let the container be slowed down."""
+        with self.operation("slow_down"):
+            if container := self.find(session, attempt):
+                container.is_slowed = True
+
+    def floods(self) -> dict[Key, bool]:
+        """Return which running containers of this owner flood, and whether each was slowed down."""
+        with self.operation("floods"):
+            return {
+                (each.spec.session, each.spec.attempt): each.is_slowed
+                for each in self._engine.containers.values()
+                if each.owner == self._owner and each.state.phase is ContainerPhase.RUNNING and each.is_flooding
+            }
 
     def set_disk_space(self, space: DiskSpace | None) -> None:
         """Let the engine's disk have this space."""

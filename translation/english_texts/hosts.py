@@ -53,6 +53,10 @@ TEXTS: Final = (
     _("Adding %(size)s to the host's images"),
     _("The session's image has %(layers)s layers, and no more fit. Build it anew."),
     _("Pushing to the registry"),
+    # hostworker/output_watch.py
+    _(
+        "It writes to its standard output faster than its host copies for a session, so that its programs wait as they write. Write to a file, or write less."
+    ),
     # hostworker/runner.py
     _("The session needed more memory than it had and was ended by the kernel."),
     _("Its main process ended."),
