@@ -439,6 +439,7 @@ STATICFILES_DIRS = [
     ("vendor/tabler/js", _npm / "@tabler/core/dist/js"),
     ("vendor/htmx", _npm / "htmx.org/dist"),
     ("vendor/idiomorph", _npm / "idiomorph/dist"),
+    ("vendor/markdown-it", _npm / "markdown-it/dist/browser"),
     ("vendor/xterm", _npm / "@xterm"),
     ("vendor/uplot", _npm / "uplot/dist"),
     ("vendor/tus", _npm / "tus-js-client/dist"),

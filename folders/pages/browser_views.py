@@ -18,7 +18,6 @@ from folders.errors import FolderError
 from folders.files.entries import EntryKind, FolderEntry, Order
 from folders.files.errors import EntryNotFoundError, FilesError, InvalidPathError
 from folders.files.folder_files import FolderFiles
-from folders.pages.notebook import NotebookError, read_notebook
 from folders.pages.previews import (
     MAX_IMAGE_BYTES,
     MAX_NOTEBOOK_BYTES,
@@ -163,15 +162,12 @@ def _page_number(request: UserRequest) -> int:
 
 
 def _preview(files: FolderFiles, path: str, entry: FolderEntry) -> dict[str, Any]:
-    """Return what the page shows of a file: an image's address, a notebook or text; else why not."""
+    """Return what the page shows of a file: an image or a notebook by its address, or text."""
     kind = preview_kind(entry.name)
     if kind == PreviewKind.IMAGE and entry.length_bytes <= MAX_IMAGE_BYTES:
         return {"is_image": True}
     if kind == PreviewKind.NOTEBOOK and entry.length_bytes <= MAX_NOTEBOOK_BYTES:
-        try:
-            return {"notebook": read_notebook(_read(files, path, MAX_NOTEBOOK_BYTES)), "is_text": True}
-        except NotebookError as error:
-            return {"preview_problem": str(error)} | _text_preview(files, path, entry)
+        return {"is_notebook": True, "is_text": True}  # read by the browser: no content costs this process anything
     return _text_preview(files, path, entry)
 
 

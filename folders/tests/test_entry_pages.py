@@ -12,6 +12,7 @@ from accounts.models import User
 from folders import services, storage
 from folders.models import Folder, StorageRoot
 from folders.pages.browser_views import PAGE_SIZE
+from folders.pages.previews import MAX_NOTEBOOK_BYTES
 from tests.factories import make_policy, make_user
 from tests.web import HTMX, browser_of, text_of
 
@@ -94,29 +95,34 @@ def test_a_missing_root_is_explained(browser: Client, folder: Folder, root: Stor
         assert (response.status_code, "cannot be shown here now" in response.content.decode()) == (503, True)
 
 
-def test_previews_of_text_images_and_notebooks(browser: Client, folder: Folder, files: Path) -> None:
+def test_previews_of_texts_and_images(browser: Client, folder: Folder, files: Path) -> None:
     (files / "a.py").write_text("<script>alert(1)</script>")
     (files / "a.png").write_bytes(b"not looked at")
     (files / "a.svg").write_text("<svg onload='alert(1)'/>")
     (files / "big.log").write_text("line\n" * 100_000)
     (files / "a.bin").write_bytes(bytes(range(256)))
-    (files / "bad.ipynb").write_text("{}")
-    cell = {"cell_type": "markdown", "source": "# A *title*\n<script>x</script>"}
-    (files / "a.ipynb").write_text(json.dumps({"cells": [cell]}))
     expected = {
         "a.py": "&lt;script&gt;alert(1)",
         "a.png": "inline=1",
         "a.svg": "&lt;svg",
         "big.log": "This is the beginning",
         "a.bin": "No preview",
-        "bad.ipynb": "It is shown as text",
-        "a.ipynb": "<em>title</em>",
     }
     for name, words in expected.items():
         page = text_of(browser, url(folder, "file/", name))
         assert words in page, name
         assert "<script>alert" not in page
-        assert "<script>x" not in page
+
+
+def test_notebooks_are_left_to_the_browser(browser: Client, folder: Folder, files: Path) -> None:
+    (files / "a.ipynb").write_text(json.dumps({"cells": [{"cell_type": "markdown", "source": "secret"}]}))
+    page = text_of(browser, url(folder, "file/", "a.ipynb"))
+    assert f'data-source="/api/v1/folders/{folder.pk}/download/?path=a.ipynb"' in page
+    assert "secret" not in page
+    with (files / "b.ipynb").open("wb") as large:
+        large.write(b"plain text")
+        large.truncate(MAX_NOTEBOOK_BYTES + 1)
+    assert "No preview" in text_of(browser, url(folder, "file/", "b.ipynb"))
 
 
 def test_a_link_or_device_is_not_opened(browser: Client, folder: Folder, files: Path) -> None:

@@ -30,6 +30,7 @@ STATUS_ICONS: Final = {
 }
 _XTERM: Final = "vendor/xterm"
 _PACKAGES: Final = {
+    "markdown-it": "vendor/markdown-it/markdown-it.esm.min.mjs",
     "@xterm/xterm": f"{_XTERM}/xterm/lib/xterm.mjs",
     "@xterm/addon-fit": f"{_XTERM}/addon-fit/lib/addon-fit.mjs",
     "@xterm/addon-unicode11": f"{_XTERM}/addon-unicode11/lib/addon-unicode11.mjs",

@@ -1,10 +1,12 @@
 """Static files are collected when something has changed, and only then."""
 
+import json
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.apps import apps
 from django.contrib.staticfiles import finders
 from django.http import StreamingHttpResponse
 from django.test import AsyncRequestFactory
@@ -12,6 +14,7 @@ from pytest_django import Settings
 
 from gpuplatform.bootstrap import static_files
 from gpuplatform.middleware import BLOCKS_AT_ONCE, StreamsInThreads
+from gpuplatform.templatetags.ui import import_map
 
 
 @pytest.fixture
@@ -24,6 +27,15 @@ def source(settings: Settings, tmp_path: Path) -> Iterator[Path]:
     finders.get_finder.cache_clear()  # type: ignore[attr-defined]  # the stub hides that it is an lru_cache
     yield tmp_path / "source"
     finders.get_finder.cache_clear()  # type: ignore[attr-defined]  # the stub hides that it is an lru_cache
+
+
+def test_all_modules_of_the_import_map_are_collected() -> None:
+    ignored = apps.get_app_config("staticfiles").ignore_patterns  # type: ignore[attr-defined]
+    found = (each for finder in finders.get_finders() for each in finder.list(ignored))
+    collected = {f"{getattr(storage, 'prefix', None) or ''}/{path}".lstrip("/") for path, storage in found}
+    modules = json.loads(import_map())["imports"].values()
+    assert len(modules) > 50
+    assert {address.removeprefix("/static/") for address in modules} <= collected
 
 
 def test_files_are_collected_again_only_after_changes(source: Path, tmp_path: Path) -> None:

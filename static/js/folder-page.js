@@ -1,6 +1,7 @@
 // The page of a folder: its links change only #browser, so that uploads go on; entries are chosen by mouse and keys.
 import { Selection } from "#folder-selection";
 import { gettext } from "#i18n";
+import { keepsNotebook, showNotebook } from "#notebook";
 
 const browser = document.getElementById("browser");
 const MAX_URL_LENGTH = 8000;
@@ -63,6 +64,7 @@ function draw() {
 }
 
 function onSwap() {
+  showNotebook();
   const shown = view();
   if (!shown) return;
   document.title = `${shown.dataset.title} · GPU Platform`;
@@ -204,6 +206,7 @@ function onRequest(event) {
 }
 
 window.Idiomorph.defaults.restoreFocus = true;
+window.Idiomorph.defaults.callbacks.beforeNodeMorphed = (old, next) => !keepsNotebook(old, next);
 browser.addEventListener("htmx:beforeRequest", onRequest);
 document.addEventListener("htmx:afterSwap", onSwap);
 document.addEventListener("htmx:afterSettle", selectStem); // when dialog.js has opened the dialog

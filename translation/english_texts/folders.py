@@ -98,9 +98,6 @@ TEXTS: Final = (
     _("%(folder)s is in the trash now; it can be restored there."),
     _("%(folder)s is restored."),
     _("%(folder)s is deleted."),
-    # folders/pages/notebook.py
-    _("This file is not valid JSON, so it is not a notebook."),
-    _("This file has no cells in the format of Jupyter notebooks (version 4)."),
     # folders/pages/outcomes.py
     _("%(problems)s more have failed."),
     _("Nothing was chosen."),

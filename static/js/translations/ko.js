@@ -208,6 +208,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "On the host already.": [
 "호스트 %(count)s대 모두에 이미 있습니다."
 ],
+"Output of cell %(number)s": [
+"셀 %(number)s의 출력"
+],
 "Press Ctrl+Shift+V (⌘V on a Mac) to paste": [
 "붙여넣으려면 Ctrl+Shift+V(Mac은 ⌘V)를 누르세요"
 ],
@@ -235,6 +238,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "Sign in": [
 "로그인"
 ],
+"Some Markdown of this notebook is too much to format. It is shown as plain text.": [
+"이 노트북의 Markdown 일부는 서식을 적용하기에 너무 커서 일반 텍스트로 표시합니다."
+],
 "Terminal": [
 "터미널"
 ],
@@ -246,6 +252,15 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "The file was changed or removed on your computer.": [
 "컴퓨터에서 파일이 변경되었거나 삭제되었습니다."
+],
+"The notebook could not be loaded. Reload the page to try again.": [
+"노트북을 불러오지 못했습니다. 페이지를 새로 고쳐 다시 시도하세요."
+],
+"The notebook has more than is shown here. Open it in a session to see all.": [
+"노트북에 여기 표시된 것보다 더 많은 내용이 있습니다. 모두 보려면 세션에서 여세요."
+],
+"The notebook has no cells.": [
+"노트북에 셀이 없습니다."
 ],
 "The page has no connection to the terminal. A proxy, firewall or extension on the way may not let websockets pass.": [
 "페이지가 터미널에 연결되지 않았습니다. 프록시, 방화벽 또는 확장 프로그램이 웹소켓을 막을 수 있습니다."
@@ -298,8 +313,17 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 "This environment needs at least %(amounts)s.": [
 "이 실행 환경에는 최소 %(amounts)s이(가) 필요합니다."
 ],
+"This file has no cells in the format of Jupyter notebooks (version 4). It is shown as text.": [
+"Jupyter 노트북(버전 4) 형식의 셀이 없는 파일입니다. 텍스트로 표시합니다."
+],
+"This file is not valid JSON, so it is not a notebook. It is shown as text.": [
+"올바른 JSON이 아니므로 노트북이 아닙니다. 텍스트로 표시합니다."
+],
 "This is another file, or it was changed since. Choose the same one, or discard this and upload it anew.": [
 "다른 파일이거나 그 후에 변경된 파일입니다. 같은 파일을 선택하거나, 이것을 버리고 새로 업로드하세요."
+],
+"This notebook takes too long to read. It is shown as text.": [
+"이 노트북은 읽는 데 너무 오래 걸려 텍스트로 표시합니다."
 ],
 "This passkey is added already.": [
 "이미 추가된 패스키입니다."
@@ -342,6 +366,9 @@ globalThis.translations = { plural: (n) => Number(0), texts: {
 ],
 "fGPU": [
 "fGPU"
+],
+"image": [
+"그림"
 ],
 "less than a minute left": [
 "1분 미만 남음"
