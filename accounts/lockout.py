@@ -12,12 +12,14 @@ from django.http import HttpRequest
 
 ADDRESS_FAILURE_LIMIT: Final = 50  # of all accounts together; people behind one address share it
 ACCOUNT_FAILURE_LIMIT: Final = 200  # from all addresses together; who reaches it keeps the owner out for a while
+MAX_WRITTEN_LENGTH: Final = 1000  # no account's name is as long; to normalize more takes the square of its length
 
 
 def folded_username(request: HttpRequest, credentials: dict[str, Any] | None) -> str:
     """Return the name of an attempt as it is counted: without spaces, case and width, which spell the same account."""
     given = (credentials or {}).get("username") or request.POST.get("login", "")
-    return "".join(unicodedata.normalize("NFKC", str(given)).casefold().split())[:255]
+    written = "".join(str(given).split())[:MAX_WRITTEN_LENGTH]
+    return "".join(unicodedata.normalize("NFKC", written).casefold().split())[:255]
 
 
 class LockoutHandler(AxesDatabaseHandler):  # type: ignore[misc]  # axes has no types

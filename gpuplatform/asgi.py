@@ -18,6 +18,7 @@ from accounts.socket_tokens import TokenSockets  # noqa: E402
 from endpoints.data_plane import LazyDataPlane  # noqa: E402
 from folders.transfers.handover import TransferMiddleware  # noqa: E402
 from gpuplatform.admission import Admission  # noqa: E402
+from gpuplatform.plain_cookies import PlainCookies  # noqa: E402
 from gpuplatform.request_bodies import RequestBodies  # noqa: E402
 from gpuplatform.request_ids import AsgiApplication, RequestIds, SocketUsers  # noqa: E402
 from gpuplatform.same_origin import SameOrigin  # noqa: E402  # see the line above
@@ -38,7 +39,7 @@ def platform_with(counters: ConnectionCounters) -> AsgiApplication:
             "websocket": TokenSockets(sockets, SameOrigin(AuthMiddlewareStack(SocketsWithFactors(sockets)))),
         }
     )
-    return RequestIds(platform)
+    return RequestIds(PlainCookies(platform))
 
 
 application = AppProxyMiddleware(site(), LazyDataPlane(), platform_with(LocalCounters()))
