@@ -16,10 +16,11 @@ from folders.files.descriptors import translated
 from folders.files.entries import EntryKind
 from folders.files.errors import EntryNotFoundError, FilesError
 from folders.files.folder_files import FolderFiles
-from folders.files.paths import Parts, display, parts_of
+from folders.files.paths import MAX_PATH_BYTES, Parts, display, parts_of
+from folders.files.walk import WalkEntry
 
 MAX_ENTRIES: Final = 100_000  # each takes about a kilobyte of memory until the archive ends
-MAX_NAME_BYTES: Final = 2**16 - 1  # of a path in an archive
+MAX_PATHS_BYTES: Final = 32 * 2**20  # of all paths together, which take three times as much until then
 CHUNK_BYTES: Final = 2**20
 NOTE_NAME: Final = "NOT INCLUDED.txt"
 MAX_NOTES: Final = 1000
@@ -43,15 +44,32 @@ def safe_name(name: str) -> str:
 
 def require_archivable(files: FolderFiles, selected: Sequence[str]) -> None:
     """Raise TooManyEntriesError if there would be too many, EntryNotFoundError if a selected one is missing."""
-    count = len(selected)
+    size = _ArchiveSize(len(selected))
     for path in selected:
         if files.stat(path).kind == EntryKind.DIRECTORY:
-            for _ in files.walk(path):
-                count += 1
-                if count > MAX_ENTRIES:
-                    raise TooManyEntriesError(
-                        f"An archive can have {MAX_ENTRIES:,} files and directories. Download fewer, or use SFTP."
-                    )
+            for entry in files.walk(path):
+                size.add(entry)
+
+
+class _ArchiveSize:
+    """Counts entries, and the bytes of their paths."""
+
+    def __init__(self, entries: int = 0) -> None:
+        self._entries = entries
+        self._paths_bytes = 0
+
+    def add(self, entry: WalkEntry | None = None) -> None:
+        """Add an entry of a directory, or a selected one. Raises TooManyEntriesError."""
+        self._entries += 1
+        self._paths_bytes += entry.path_bytes if entry else 0
+        if self._entries > MAX_ENTRIES:
+            raise TooManyEntriesError(
+                f"An archive can have {MAX_ENTRIES:,} files and directories. Download fewer, or use SFTP."
+            )
+        if self._paths_bytes > MAX_PATHS_BYTES:
+            raise TooManyEntriesError(
+                "The paths of so many files and directories are too long for one archive. Download fewer, or use SFTP."
+            )
 
 
 class _Names:
@@ -62,25 +80,35 @@ class _Names:
 
     def __init__(self) -> None:
         self._directories: dict[Parts, str] = {(): ""}
-        self._selected: set[str] = {NOTE_NAME.casefold()}
-        self._current: tuple[str, set[str]] = ("", set())  # a directory of the archive, and names in it
+        self._selected = _UniqueNames(NOTE_NAME)
+        self._current = ("", _UniqueNames())  # a directory of the archive, and names in it
 
     def add(self, parts: Parts, *, is_directory: bool) -> str:
         """Return the path in the archive of the entry at `parts`."""
         above = self._directories[parts[:-1]]
         if above and above != self._current[0]:
-            self._current = (above, set())
-        taken = self._current[1] if above else self._selected
-        name = wanted = safe_name(parts[-1])
-        number = 1
-        while name.casefold() in taken:
-            number += 1
-            name = f"{wanted} ({number})"
-        taken.add(name.casefold())
+            self._current = (above, _UniqueNames())
+        name = (self._current[1] if above else self._selected).add(safe_name(parts[-1]))
         path = above + name + ("/" if is_directory else "")
         if is_directory:
             self._directories[parts] = path
         return path
+
+
+class _UniqueNames:
+    """Names in a directory of the archive; upper and lower case are one."""
+
+    def __init__(self, *taken: str) -> None:
+        self._numbers = {name.casefold(): 1 for name in taken}  # the last with which each was given
+
+    def add(self, wanted: str) -> str:
+        """Return the name, with the first number that is free where it is taken."""
+        name, key = wanted, wanted.casefold()
+        while name.casefold() in self._numbers:
+            self._numbers[key] += 1
+            name = f"{wanted} ({self._numbers[key]})"
+        self._numbers[name.casefold()] = 1
+        return name
 
 
 class _Sink:
@@ -121,7 +149,7 @@ class FolderArchive:
         self._sink = _Sink()
         self._names = _Names()
         self._notes: list[str] = []
-        self._count = 0
+        self._size = _ArchiveSize()
 
     def chunks(self) -> Generator[bytes, None, None]:
         """Yield the archive, about CHUNK_BYTES at a time. Raises FilesError if the archive cannot be completed."""
@@ -138,22 +166,22 @@ class FolderArchive:
         top = parts_of(path)[-1:]
         is_directory = self._files.stat(path).kind == EntryKind.DIRECTORY
         if top:
+            self._size.add()
             opener = None if is_directory else lambda: self._files.open_file(path)
             yield from self._entry(archive, top, opener)
         if is_directory:
             for entry in self._files.walk(path):
+                self._size.add(entry)
+                if entry.path_bytes > MAX_PATH_BYTES:
+                    self._leave_out(f"{entry.path[:1000]}...", "The path is too long for an archive.")
+                    continue
                 opener = None if stat.S_ISDIR(entry.status.st_mode) else entry.open
                 yield from self._entry(archive, (*top, *entry.path.split("/")), opener)
 
     def _entry(self, archive: zipfile.ZipFile, parts: Parts, opener: Callable[[], int] | None) -> Iterator[bytes]:
         """Add a file, or a directory if there is no opener."""
-        self._count += 1
-        if self._count > MAX_ENTRIES:
-            raise TooManyEntriesError("Files were added while the archive was sent.")
         name = self._names.add(parts, is_directory=opener is None)
-        if len(name.encode()) > MAX_NAME_BYTES:
-            self._leave_out(f"{name[:1000]}...", "The path is too long for an archive.")
-        elif opener is None:
+        if opener is None:
             info = zipfile.ZipInfo(name, time.localtime()[:6])
             info.external_attr = (stat.S_IFDIR | 0o755) << 16 | _DIRECTORY_FLAG
             info.CRC = 0

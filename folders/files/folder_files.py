@@ -30,7 +30,7 @@ from folders.files.errors import (
     FileTooLargeError,
     NotTextError,
 )
-from folders.files.paths import display, entry_parts_of, new_parts_of, parts_of
+from folders.files.paths import MAX_PATH_BYTES, display, entry_parts_of, new_parts_of, parts_of
 from folders.files.staging import STAGING, Staging
 from folders.files.trash import TRASH, FolderTrash
 from folders.files.walk import TreeWalk, Usage, WalkEntry, usage_of
@@ -156,9 +156,12 @@ class FolderFiles:
                 return entry_from(new[-1], status_of(new_parent, new[-1]))
 
     def walk(self, path: str = "") -> Iterator[WalkEntry]:
-        """Iterate over all entries below a directory, each directory before what is in it, in no other order."""
+        """Iterate over the entries below a directory, each directory before what is in it, in no other order.
+
+        What is in directories whose own path is longer than MAX_PATH_BYTES is left out.
+        """
         with directory(self._files, parts_of(path)) as opened:
-            yield from TreeWalk(opened)
+            yield from TreeWalk(opened, MAX_PATH_BYTES)
 
     def usage(self, checkpoint: Callable[[], None] = lambda: None, most: int | None = None) -> Usage:
         """Return what files and trash take, without uploads under way. Takes as long as `du`; see `walk.usage_of`.

@@ -36,6 +36,7 @@ class _Level:
     name: str
     opened: int | None
     identity: tuple[int, int]
+    path_bytes: int  # of the path from the start, with a slash behind it; 0 for the start itself
     pending: list[str] = field(default_factory=list)
 
     @property
@@ -59,6 +60,11 @@ class WalkEntry:
         """Relative to the start of the walk."""
         return "/".join([*(level.name for level in self._levels[1:]), self.name])
 
+    @property
+    def path_bytes(self) -> int:
+        """The length of `path`, which may be anything: a tree can be deeper than any path."""
+        return self._levels[-1].path_bytes + len(os.fsencode(self.name))
+
     def open(self) -> int:
         """Return a descriptor of the regular file for reading; raises FilesError."""
         with translated(self.path):
@@ -76,9 +82,11 @@ class TreeWalk:
     What is removed meanwhile is left out, and so is the rest of a directory that was moved away meanwhile.
     """
 
-    def __init__(self, start: int) -> None:
+    def __init__(self, start: int, max_path_bytes: int | None = None) -> None:
+        """Directories whose path from the start is longer than `max_path_bytes` are not looked into."""
         self._levels: list[_Level] = []
         self._start = start
+        self._max_path_bytes = max_path_bytes
 
     def __iter__(self) -> Iterator[WalkEntry]:
         try:
@@ -99,7 +107,9 @@ class TreeWalk:
 
     def _entries_of(self, opened: int, name: str) -> Iterator[WalkEntry]:
         status = os.fstat(opened)
-        level = _Level(name, opened, (status.st_dev, status.st_ino))
+        above_bytes = self._levels[-1].path_bytes if self._levels else 0
+        path_bytes = above_bytes + len(os.fsencode(name)) + 1 if self._levels else 0
+        level = _Level(name, opened, (status.st_dev, status.st_ino), path_bytes)
         self._levels.append(level)
         if len(self._levels) > MAX_OPEN_LEVELS and (upper := self._levels[-MAX_OPEN_LEVELS - 1]).opened is not None:
             os.close(upper.opened)
@@ -115,11 +125,15 @@ class TreeWalk:
                         status = entry.stat(follow_symlinks=False)
                     except OSError:
                         continue
-                    if stat.S_ISDIR(status.st_mode):
+                    found = WalkEntry(entry.name, status, self._levels)
+                    if stat.S_ISDIR(status.st_mode) and self._is_wanted(found):
                         level.pending.append(entry.name)
-                    yield WalkEntry(entry.name, status, self._levels)
+                    yield found
         finally:
             os.close(listed)
+
+    def _is_wanted(self, entry: WalkEntry) -> bool:
+        return self._max_path_bytes is None or entry.path_bytes <= self._max_path_bytes
 
     def _descend(self, level: _Level, name: str) -> int | None:
         if level.opened is None:

@@ -140,6 +140,39 @@ def test_too_many_entries_are_refused_before(
         require_archivable(files, [""])
 
 
+def test_too_long_paths_are_refused_before(files: FolderFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archives, "MAX_PATHS_BYTES", 1000)
+    for number in range(5):
+        (tmp_path / f"files/{number}{'x' * 200}").touch()
+    require_archivable(files, [f"{number}{'x' * 200}" for number in range(4)])
+    with pytest.raises(TooManyEntriesError):
+        require_archivable(files, [""])
+
+
+def test_a_tree_deeper_than_any_path_is_cut(files: FolderFiles, tmp_path: Path) -> None:
+    name, depth = "d" * 99, 60
+    opened = os.open(tmp_path / "files", os.O_RDONLY)
+    for _ in range(depth):
+        os.mkdir(name, dir_fd=opened)
+        below = os.open(name, os.O_RDONLY, dir_fd=opened)
+        os.close(opened)
+        opened = below
+    os.close(opened)
+    archive = zipped(files)
+    assert archive.namelist() == [*("/".join([name] * each) + "/" for each in range(1, 41)), NOTE_NAME]
+    assert "The path is too long" in archive.read(NOTE_NAME).decode()
+
+
+def test_names_with_numbers_are_found_free(files: FolderFiles, tmp_path: Path) -> None:
+    for name in ("a?", "A*", "a_ (2)", "a:", "a_ (4)", "a|"):
+        (tmp_path / f"files/{name}").write_text(name)
+    archive = zipped(files)
+    names = [name.casefold() for name in archive.namelist()]
+    assert len(set(names)) == 6
+    assert all(name.startswith("a_") for name in names)
+    assert sorted(map(archive.read, archive.namelist())) == sorted([b"a?", b"A*", b"a_ (2)", b"a:", b"a_ (4)", b"a|"])
+
+
 def test_same_names_from_two_directories_differ(files: FolderFiles, tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / f"files/{name}/same").mkdir(parents=True)

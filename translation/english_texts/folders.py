@@ -12,6 +12,7 @@ TEXTS: Final = (
     _("Only the owner of the folder may do this."),
     # folders/files/archive.py
     _("An archive can have %(most)s files and directories. Download fewer, or use SFTP."),
+    _("The paths of so many files and directories are too long for one archive. Download fewer, or use SFTP."),
     _("Files were added while the archive was sent."),
     _("The path is too long for an archive."),
     # folders/files/descriptors.py
