@@ -21,6 +21,7 @@ ORIGINAL: Final = "en"
 LANGUAGES: Final = ("ko",)  # of translations
 MAX_RESULTS: Final = 30
 EXCERPT_CHARACTERS: Final = 180
+MAX_WORDS: Final = 20  # of a search, which looks for each in all documents
 _MARKDOWN: Final = MarkdownIt("commonmark", {"html": False}).enable("table")
 _TRANSLATES: Final = re.compile(r"<!-- translates ([0-9a-f]{16}) -->\n")
 _FOREIGN: Final = re.compile(r"[a-z][a-z0-9+.-]*:|/", re.IGNORECASE)  # addresses that lead out of the documents
@@ -106,7 +107,7 @@ def _document(
 
 def search(query: str, among: Sequence[str], language: str = ORIGINAL) -> list[SearchHit]:
     """Return the sections of these documents that hold every word of the query, those with it in the title first."""
-    words = query.casefold().split()
+    words = list(dict.fromkeys(query.casefold().split()))[:MAX_WORDS]
     found = [
         SearchHit(document, section, _excerpt(section.text, words[0]))
         for document in (load(name, language) for name in among)

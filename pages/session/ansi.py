@@ -2,64 +2,51 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import Any, Final
+from functools import cache, lru_cache
+from html import escape
+from itertools import islice
+from typing import Final, NamedTuple
 
-from django.utils.html import format_html, format_html_join
-from django.utils.safestring import SafeString
+from django.utils.html import format_html
+from django.utils.safestring import SafeString, mark_safe
 
 # A CSI sequence, an OSC sequence (a title or a link), a charset or a two-character code; the group is that of colours.
 CODE: Final = re.compile(
     r"\x1b(?:\[([0-9;:]{0,200})m|\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][0-9A-Za-z]|[@-Z\\-_=>78])"
 )
+MAX_CODES: Final = 20_000  # in a text whose colours are shown; one with more is shown without
 UNSEEN: Final = re.compile(r"[\x00-\x08\x0b-\x1a\x1c-\x1f\x7f]")
 _CUBE_FIRST: Final = 16  # of the 256 colours: six levels each of red, green and blue, then greys
 _GREY_FIRST: Final = 232
 _LEVELS: Final = (0, 95, 135, 175, 215, 255)
+_MAX_NUMBERS: Final = 32  # of one sequence
+_FLAGS: Final = {1: "ansi-bold", 2: "ansi-dim", 3: "ansi-italic", 4: "ansi-underlined", 7: "ansi-inverse"}
+_RESETS: Final = {22: 1 << 1 | 1 << 2, 23: 1 << 3, 24: 1 << 4, 27: 1 << 7}  # which flags a number takes back
+_BASIC: Final = {  # whether a number is of the ground, and the colour
+    **{first + each: (first % 20 == 0, each) for first in (30, 40) for each in range(8)},
+    **{first + each: (first % 20 == 0, each + 8) for first in (90, 100) for each in range(8)},
+}
 
 
-@dataclass(frozen=True, slots=True)
-class Look:
+class Look(NamedTuple):
     """How text looks; a colour is one of the sixteen of terminals, None the default."""
 
     colour: int | None = None
     ground: int | None = None
-    is_bold: bool = False
-    is_dim: bool = False
-    is_italic: bool = False
-    is_underlined: bool = False
-    is_inverse: bool = False
-
-    def classes(self) -> str:
-        """Return the CSS classes; "" for plain text."""
-        flags = {
-            "ansi-bold": self.is_bold,
-            "ansi-dim": self.is_dim,
-            "ansi-italic": self.is_italic,
-            "ansi-underlined": self.is_underlined,
-            "ansi-inverse": self.is_inverse,
-        }
-        colours = [f"ansi-{self.colour}"] if self.colour is not None else []
-        grounds = [f"ansi-on-{self.ground}"] if self.ground is not None else []
-        return " ".join([*colours, *grounds, *(name for name, is_set in flags.items() if is_set)])
+    flags: int = 0  # a bit for each number of _FLAGS
 
 
 PLAIN: Final = Look()
-_FLAGS: Final = {1: "is_bold", 2: "is_dim", 3: "is_italic", 4: "is_underlined", 7: "is_inverse"}
-_RESETS: Final[dict[int, dict[str, Any]]] = {
-    22: {"is_bold": False, "is_dim": False},
-    23: {"is_italic": False},
-    24: {"is_underlined": False},
-    27: {"is_inverse": False},
-    39: {"colour": None},
-    49: {"ground": None},
-}
 
 
 def coloured(text: str) -> SafeString:
     """Return the text as HTML, with spans for what is not plain."""
-    parts = (_part(look, UNSEEN.sub("", piece)) for look, piece in _pieces(overwritten(text)))
-    return format_html_join("", "{}", ((part,) for part in parts))
+    text = overwritten(text)
+    if text.count("\x1b") > MAX_CODES:
+        return mark_safe(escape(UNSEEN.sub("", CODE.sub("", text))))  # noqa: S308  # escaped text
+    parts = ((_tag(look), escape(UNSEEN.sub("", piece))) for look, piece in _pieces(text))
+    html = "".join(f"{tag}{piece}</span>" if tag else piece for tag, piece in parts)
+    return mark_safe(html)  # noqa: S308  # tags of our own and escaped text
 
 
 def overwritten(text: str) -> str:
@@ -71,9 +58,13 @@ def overwritten(text: str) -> str:
     return "\n".join(line.rstrip("\r").rpartition("\r")[2] for line in lines)
 
 
-def _part(look: Look, piece: str) -> SafeString:
-    classes = look.classes()
-    return format_html('<span class="{}">{}</span>', classes, piece) if classes else format_html("{}", piece)
+@cache
+def _tag(look: Look) -> str:
+    """Return the beginning of the span, "" for plain text; there are as many as there are looks."""
+    colours = [f"ansi-{look.colour}"] if look.colour is not None else []
+    grounds = [f"ansi-on-{look.ground}"] if look.ground is not None else []
+    classes = [*colours, *grounds, *(name for number, name in _FLAGS.items() if look.flags >> number & 1)]
+    return format_html('<span class="{}">', " ".join(classes)) if classes else ""
 
 
 def _pieces(text: str) -> Iterator[tuple[Look, str]]:
@@ -88,40 +79,36 @@ def _pieces(text: str) -> Iterator[tuple[Look, str]]:
         yield look, piece
 
 
+@lru_cache(maxsize=1024)
 def _changed(look: Look, parameters: str) -> Look:
     """Return the look after a Select Graphic Rendition sequence (ECMA-48, 8.3.117)."""
-    numbers = [int(number) if number else 0 for number in re.split(r"[;:]", parameters)][:32]
-    while numbers:
-        number = numbers.pop(0)
+    colour, ground, flags = look
+    written = re.split(r"[;:]", parameters, maxsplit=_MAX_NUMBERS)[:_MAX_NUMBERS]
+    numbers = iter([int(number) if number else 0 for number in written])
+    for number in numbers:
         if number == 0:
-            look = PLAIN
-            continue
-        changes: dict[str, Any] = _RESETS.get(number) or _basic_colour(number)
-        if number in (38, 48):
-            changes = {"colour" if number == 38 else "ground": _extended(numbers)}
+            colour, ground, flags = PLAIN
+        elif number in _BASIC:
+            is_ground, basic = _BASIC[number]
+            colour, ground = (colour, basic) if is_ground else (basic, ground)
+        elif number in (38, 39):
+            colour = _extended(numbers) if number == 38 else None
+        elif number in (48, 49):
+            ground = _extended(numbers) if number == 48 else None
         elif number in _FLAGS:
-            changes = {_FLAGS[number]: True}
-        look = replace(look, **changes)
-    return look
+            flags |= 1 << number
+        else:
+            flags &= ~_RESETS.get(number, 0)
+    return Look(colour, ground, flags)
 
 
-def _basic_colour(number: int) -> dict[str, int]:
-    """Return the field that one of the sixteen colours changes, and to what; {} for any other number."""
-    for first, name, offset in ((30, "colour", 0), (90, "colour", 8), (40, "ground", 0), (100, "ground", 8)):
-        if first <= number < first + 8:
-            return {name: number - first + offset}
-    return {}
-
-
-def _extended(numbers: list[int]) -> int | None:
+def _extended(numbers: Iterator[int]) -> int | None:
     """Take one of 256 colours, or a red, green and blue, from the numbers; return the nearest of the sixteen."""
-    kind = numbers.pop(0) if numbers else 0
-    if kind == 5 and numbers:
-        return _of_256(numbers.pop(0))
-    if kind == 2 and len(numbers) >= 3:
-        rgb = (numbers.pop(0), numbers.pop(0), numbers.pop(0))
-        return _nearest(*rgb)
-    return None
+    kind = next(numbers, 0)
+    wanted = list(islice(numbers, {5: 1, 2: 3}.get(kind, 0)))
+    if kind == 5 and wanted:
+        return _of_256(wanted[0])
+    return _nearest(*wanted) if kind == 2 and len(wanted) == 3 else None
 
 
 def _of_256(number: int) -> int:

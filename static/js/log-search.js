@@ -13,14 +13,18 @@ export function occurrences(text, wanted, most = 2000) {
   return found;
 }
 
-// Returns [piece, offset] of a place in the whole, given the lengths of its pieces.
-export function locate(lengths, place) {
-  let left = place;
-  for (let piece = 0; piece < lengths.length; piece += 1) {
-    if (left < lengths[piece] || (left === lengths[piece] && piece === lengths.length - 1)) return [piece, left];
-    left -= lengths[piece];
-  }
-  return [Math.max(0, lengths.length - 1), lengths.at(-1) ?? 0];
+// Returns [piece, offset] of each place in the whole, given the lengths of its pieces; the places are in order.
+export function located(lengths, places) {
+  const last = lengths.length - 1;
+  let piece = 0;
+  let begin = 0;
+  return places.map((place) => {
+    while (piece < last && place >= begin + lengths[piece]) {
+      begin += lengths[piece];
+      piece += 1;
+    }
+    return [piece, Math.min(place - begin, lengths[piece] ?? 0)];
+  });
 }
 
 // Returns the place after `current` in a round of `count`, or before it.

@@ -1,6 +1,6 @@
 // The log panel: follows while the session runs, keeps to the end while its reader is at the end, and finds text in it.
 import { gettext } from "#i18n";
-import { locate, occurrences, step } from "#log-search";
+import { located, occurrences, step } from "#log-search";
 
 const FOLLOW_MS = 2000;
 const NEAR_END_PIXELS = 24;
@@ -37,10 +37,11 @@ function find() {
   const nodes = [];
   while (walker.nextNode()) nodes.push(walker.currentNode);
   const lengths = nodes.map((node) => node.length);
-  return occurrences(nodes.map((node) => node.data).join(""), field.value).map(([start, end]) => {
+  const found = occurrences(nodes.map((node) => node.data).join(""), field.value);
+  const places = located(lengths, found.flatMap(([start, end]) => [start, end - 1]));
+  return found.map((match, index) => {
     const range = document.createRange();
-    const [first, from] = locate(lengths, start);
-    const [last, until] = locate(lengths, end - 1);
+    const [[first, from], [last, until]] = places.slice(2 * index, 2 * index + 2);
     range.setStart(nodes[first], from);
     range.setEnd(nodes[last], until + 1);
     return range;
