@@ -9,18 +9,21 @@ class FrameReader:
     """Takes a stream of frames apart, as it arrives."""
 
     def __init__(self) -> None:
-        self._rest = b""
+        self._rest = bytearray()
+        self._wanted = FRAME_HEAD  # bytes, before which no more frame is complete
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the contents of the frames that are complete by now."""
-        framed, contents, at = self._rest + data, [], 0
-        while at + FRAME_HEAD <= len(framed):
-            end = at + FRAME_HEAD + int.from_bytes(framed[at + 4 : at + FRAME_HEAD], "big")
-            if end > len(framed):
+        self._rest += data
+        contents, at = [], 0
+        while len(self._rest) >= at + self._wanted:
+            end = at + FRAME_HEAD + int.from_bytes(self._rest[at + 4 : at + FRAME_HEAD], "big")
+            if end > len(self._rest):
+                self._wanted = end - at
                 break
-            contents.append(framed[at + FRAME_HEAD : end])
-            at = end
-        self._rest = framed[at:]
+            contents.append(bytes(self._rest[at + FRAME_HEAD : end]))
+            at, self._wanted = end, FRAME_HEAD
+        del self._rest[:at]
         return contents
 
 

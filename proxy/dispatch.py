@@ -33,7 +33,7 @@ class FirstRequestDispatcher(asyncio.Protocol):
         self._limits = plane.limits
         self._pending = plane.pending
         self._pending_connection: PendingConnection | None = None
-        self._received = b""
+        self._received = bytearray()
         self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -47,14 +47,16 @@ class FirstRequestDispatcher(asyncio.Protocol):
         """Hand the connection over once its first header section is complete, or too large."""
         if self._pending_connection is None:
             return  # refused
+        unseen = max(0, len(self._received) + 1 - len(END_OF_HEAD))
         self._received += data
-        if END_OF_HEAD not in self._received and len(self._received) <= self._limits.head_bytes:
+        if self._received.find(END_OF_HEAD, unseen) < 0 and len(self._received) <= self._limits.head_bytes:
             return
         self.stop_waiting()
-        protocol = self._choose(self._received)
+        received = bytes(self._received)
+        protocol = self._choose(received)
         self._transport.set_protocol(protocol)
         protocol.connection_made(self._transport)
-        protocol.data_received(self._received)
+        protocol.data_received(received)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Stop the timeout."""

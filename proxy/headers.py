@@ -4,7 +4,7 @@ Header sections are forwarded by being written anew from parsed fields, so that 
 Names keep their case; a header is `(name, value)`.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import Final
@@ -117,17 +117,23 @@ def classify(headers: Iterable[Header], *, is_relayed: bool = False) -> Classifi
     Raises MalformedRequestError if one of SINGLE occurs twice.
     """
     known: dict[bytes, bytes] = {}
+    repeated: dict[bytes, list[bytes]] = {}
     forwarded: list[Header] = []
     for header in headers:
         action, name = _request_actions.get(header[0]) or _find_request_action(header[0])
         if action is FORWARD:
             forwarded.append(header)
         elif action is READ or action is READ_AND_FORWARD:
-            known[name] = header[1] if name not in known else _joined(name, known[name], header[1])
+            if name not in known:
+                known[name] = header[1]
+            else:
+                repeated.setdefault(name, [known[name]]).append(header[1])
             if action is READ_AND_FORWARD:
                 forwarded.append(header)
         elif is_relayed and action is RELAY:
             forwarded.append(header)
+    for name, values in repeated.items():
+        known[name] = _joined(name, values)
     if b"connection" in known:
         forwarded = without_named(forwarded, known[b"connection"])
     return ClassifiedHeaders(known, forwarded)
@@ -175,21 +181,21 @@ def is_platform_cookie(name: bytes) -> bool:
 def filter_response_headers(headers: Iterable[Header], *, is_public: bool) -> list[Header]:
     """Return the headers of an app's response for the browser, without framing, and with those that are added."""
     sent: list[Header] = []
-    connection = b""
+    connection: list[bytes] = []
     has_referrer_policy = False
     for header in headers:
         action = _response_actions.get(header[0]) or _find_response_action(header[0])
         if action is SEND or (action is SEND_IF_PUBLIC and is_public):
             sent.append(header)
         elif action is CONNECTION:
-            connection = connection + b"," + header[1] if connection else header[1]
+            connection.append(header[1])
         elif action is COOKIE:
             sent += _confined_cookie(header)
         elif action is REFERRER_POLICY:
             has_referrer_policy = True
             sent.append(header)
     if connection:
-        sent = without_named(sent, connection)
+        sent = without_named(sent, b",".join(connection))
     sent.append(NO_INDEX)
     if not is_public:
         sent += PRIVATE
@@ -235,10 +241,10 @@ def _confined_cookie(header: Header) -> list[Header]:
     return [(header[0], b";".join([first, *confined]))]
 
 
-def _joined(name: bytes, first: bytes, second: bytes) -> bytes:
+def _joined(name: bytes, values: Sequence[bytes]) -> bytes:
     if name in SINGLE:
         raise MalformedRequestError(f"two {name.decode()} headers")
-    return first + (b"; " if name == b"cookie" else b", ") + second
+    return (b"; " if name == b"cookie" else b", ").join(values)
 
 
 def _is_disguised(name: bytes) -> bool:

@@ -58,7 +58,7 @@ class ResponseParser:
     def __init__(self, head_limit: int) -> None:
         """Refuse header sections, interim ones included, and trailer sections of more than `head_limit` bytes."""
         self._head_limit = head_limit
-        self._buffer = b""
+        self._buffer = bytearray()  # the beginning of a header section
         self._is_head_request = self._may_upgrade = False
         self.rest = b""  # what came behind a header section
 
@@ -76,13 +76,17 @@ class ResponseParser:
         101 is returned as a head if an upgrade was asked for. Raises MalformedResponseError.
         """
         if self._buffer:
-            data = self._buffer + data
-            self._buffer = b""
+            unseen = max(0, len(self._buffer) + 1 - len(END_OF_HEAD))
+            self._buffer += data
+            is_small = len(self._buffer) <= self._head_limit - self._interim_bytes
+            if is_small and self._buffer.find(END_OF_HEAD, unseen) < 0:
+                return None
+            data, self._buffer = bytes(self._buffer), bytearray()
         while data:
             end = data.find(END_OF_HEAD) + len(END_OF_HEAD)
             limit = self._head_limit - self._interim_bytes
             if end < len(END_OF_HEAD) or end > limit:
-                self._buffer = data
+                self._buffer += data
                 if len(data) > limit:
                     raise MalformedResponseError
                 return None
