@@ -54,12 +54,9 @@ class LayerPlan:
 
 
 def excluding(path: str, excluded: frozenset[str]) -> str | None:
-    """Return the excluded path that this one is, or lies below; None where there is none."""
-    while path not in ("/", ""):
-        if path in excluded:
-            return path
-        path = dirname(path)
-    return None
+    """Return the excluded path that this one is, or lies below, the nearest of several; None where there is none."""
+    found = (each for each in excluded if path == each or path.startswith(f"{each}/"))
+    return max(found, key=len, default=None)
 
 
 def plan(changes: Iterable[Change], mounts: Iterable[str], exists: Callable[[str], bool]) -> LayerPlan:

@@ -13,7 +13,7 @@ DPKG_STATUS: Final = "/var/lib/dpkg/status"
 APT_STATES: Final = "/var/lib/apt/extended_states"  # which packages apt installed for others' sake
 _DPKG_LIST: Final = re.compile(r"/var/lib/dpkg/info/([a-z0-9][a-z0-9+.-]+)(?::[a-z0-9]+)?\.list")
 _DIST_INFO: Final = re.compile(r"(/.+/(?:site|dist)-packages)/([A-Za-z0-9][\w.]*)-([^-/]+)\.(?:dist-info|egg-info)")
-_CONDA_META: Final = re.compile(r"(/.+)/conda-meta/(.+)-([^-]+)-[^-]+\.json")
+_CONDA_META: Final = re.compile(r"(/.+)/conda-meta/([^/]+)-([^-/]+)-[^-/]+\.json")
 _APTS_PYTHON: Final = "/usr/lib/python3/dist-packages"  # written by apt, never by pip
 
 

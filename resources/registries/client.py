@@ -27,7 +27,7 @@ MANIFEST_TYPES: Final = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-_PARAMETER: Final = re.compile(r'(\w+)="([^"]*)"')  # of a challenge, RFC 9110 section 11.6.1
+_PARAMETER: Final = re.compile(r'\b(\w+)="([^"]*)"')  # of a challenge, RFC 9110 section 11.6.1
 _HUB_HOST: Final = "registry-1.docker.io"
 _REASONS: Final = {401: "it needs a login", 403: "it refuses access", 404: "it has no such image or tag"}
 
