@@ -3,7 +3,7 @@
 Each attack goes on while pages are requested and SSH handshakes made. The last line is one JSON object:
 `honest_page_p95_ms` and `honest_ssh_p95_ms` without an attack and under each; CPU seconds of all web processes for a
 trailer section of 200 MB; what they wrote to disk (MB of 10^6 bytes) while 400 MB were posted without a login; and the
-figures of bench/abuse_herd.py.
+figures of bench/abuse_herd.py and bench/abuse_rendering.py.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ from urllib.parse import urlsplit
 import asyncssh
 import requests
 
-from bench import abuse_herd, abuse_host
+from bench import abuse_herd, abuse_host, abuse_rendering
 from bench.common import SHAPE, ApiUser, load
 from bench.terminal import cookie_of
 from tests.platform import ROOT, Platform, running_platform
@@ -74,6 +74,7 @@ def measure(platform: Platform) -> dict[str, Any]:
         "disk_mb_after_400mb_post": posts["disk_mb"],
         **abuse_herd.measure(platform),
         **abuse_host.figures(platform),
+        **abuse_rendering.measure(platform),
     }
 
 

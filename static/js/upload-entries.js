@@ -15,14 +15,13 @@ export function entriesOfDrop(transfer) {
 export async function walk(entries) {
   const found = { files: [], directories: [] };
   const waiting = entries.map((entry) => ({ entry, path: entry.name }));
-  while (waiting.length) {
-    const { entry, path } = waiting.shift();
+  for (const { entry, path } of waiting) { // which grows meanwhile
     if (entry.isFile) {
       found.files.push({ file: await new Promise((resolve, reject) => entry.file(resolve, reject)), path });
     } else if (entry.isDirectory) {
       const children = await childrenOf(entry);
       if (!children.length) found.directories.push(path);
-      waiting.push(...children.map((child) => ({ entry: child, path: `${path}/${child.name}` })));
+      for (const child of children) waiting.push({ entry: child, path: `${path}/${child.name}` });
     }
   }
   return found;
@@ -35,7 +34,7 @@ async function childrenOf(directory) {
   for (;;) {
     const part = await new Promise((resolve, reject) => reader.readEntries(resolve, reject));
     if (!part.length) return children;
-    children.push(...part);
+    for (const child of part) children.push(child); // arguments of a call are limited
   }
 }
 
