@@ -4,6 +4,7 @@ Each attack goes on while pages are requested and SSH handshakes made. The last 
 `honest_page_p95_ms` and `honest_ssh_p95_ms` without an attack and under each; CPU seconds of all web processes for a
 trailer section of 200 MB; what they wrote to disk (MB of 10^6 bytes) while 400 MB were posted without a login; and the
 figures of bench/abuse_herd.py and bench/abuse_rendering.py.
+figures of bench/abuse_herd.py and bench/abuse_uid.py.
 """
 
 import asyncio
@@ -23,7 +24,7 @@ from urllib.parse import urlsplit
 import asyncssh
 import requests
 
-from bench import abuse_herd, abuse_host, abuse_rendering
+from bench import abuse_herd, abuse_host, abuse_rendering, abuse_uid
 from bench.common import SHAPE, ApiUser, load
 from bench.terminal import cookie_of
 from tests.platform import ROOT, Platform, running_platform
@@ -75,6 +76,7 @@ def measure(platform: Platform) -> dict[str, Any]:
         **abuse_herd.measure(platform),
         **abuse_host.figures(platform),
         **abuse_rendering.measure(platform),
+        **abuse_uid.measure(platform),
     }
 
 

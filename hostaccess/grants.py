@@ -59,7 +59,7 @@ _OF_KNOWN_USER: Final = "EXISTS (SELECT FROM accounts_user known WHERE known.id 
 
 _GIVEN_BACK: Final = "host_id IS NULL AND status = 'PENDING' AND @HOST@ = ANY (avoided_hosts)"
 _OWN_ALERT: Final = """(
-    session_id IS NULL AND kind IN ('HOST_FAULTY', 'HOST_BACK', 'GPU_OVERUSE', 'OUTPUT_FLOOD')
+    session_id IS NULL AND kind IN ('HOST_FAULTY', 'HOST_BACK', 'GPU_OVERUSE', 'OUTPUT_FLOOD', 'SHARED_LIMIT')
     AND facts ->> 'host' = (SELECT hostaccess_name())
     AND EXISTS (SELECT FROM accounts_user told WHERE told.id = user_id AND told.is_superuser)
 )"""

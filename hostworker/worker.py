@@ -23,6 +23,7 @@ from hostworker import (
     host_probe,
     image_maker,
     jupyter_activity,
+    kernel_watch,
     output_watch,
     parking,
     reconciler,
@@ -90,10 +91,12 @@ class HostWorker:
         privileges: HostPrivileges | None = None,
         readings: GpuReadings | None = None,
         arbiter: Arbiter | None = None,
+        watch_kernel: Callable[[], None] | None = None,
     ) -> None:
         self.runtime = runtime
         self.host = host
         self._hold_firewall = hold_firewall
+        self._watch_kernel = watch_kernel
         self._arbiter = arbiter
         self._stopped = threading.Event()
         reserve_bytes = bytes_from(settings.COMPUTE_DISK_RESERVE)
@@ -106,6 +109,8 @@ class HostWorker:
         self.loops = [*self._own_loops(), *self._gpu_loops(watchdog, readings, arbiter)]  # each returns soon
         if hold_firewall:
             self.loops.append((self.apply_firewall, RECONCILE_SECONDS))
+        if watch_kernel:
+            self.loops.append((watch_kernel, kernel_watch.POLL_SECONDS))
         listening: list[Loop] = [(self.listen, 1), (self.keep_warm, KEEP_WARM_SECONDS)]
         self._threads = [
             threading.Thread(target=self._repeat, args=loop, name=loop[0].__name__, daemon=True)
@@ -149,6 +154,8 @@ class HostWorker:
         """Reconcile once, so that the host is ready if its engine is, then start the loops."""
         if self._hold_firewall:
             self._once(self.apply_firewall)
+        if self._watch_kernel:
+            self._once(self._watch_kernel)
         self._once(self._storage.check_storage)  # so that the first sessions are placed where their folders are
         self._once(self.watch_disk)
         self._once(self.reconcile)

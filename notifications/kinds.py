@@ -23,6 +23,7 @@ class NoticeKind(StrEnum):
     WEBHOOK_DISABLED = "WEBHOOK_DISABLED"  # a webhook takes no messages and gets no more
     GPU_OVERUSE = "GPU_OVERUSE"  # a session takes more of a GPU's time than its share, and goes on; for superadmins
     OUTPUT_FLOOD = "OUTPUT_FLOOD"  # a session was slowed down as it floods its output; for superadmins
+    SHARED_LIMIT = "SHARED_LIMIT"  # a session holds most of what all of its host share; for superadmins
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,5 +45,11 @@ DEFAULT_WAYS: Final[dict[NoticeKind, Ways]] = {
 }
 GOOD: Final = frozenset({NoticeKind.STARTED, NoticeKind.ENDED, NoticeKind.IMAGE_READY, NoticeKind.HOST_BACK})
 FOR_SUPERADMINS: Final = frozenset(
-    {NoticeKind.HOST_FAULTY, NoticeKind.HOST_BACK, NoticeKind.GPU_OVERUSE, NoticeKind.OUTPUT_FLOOD}
+    {
+        NoticeKind.HOST_FAULTY,
+        NoticeKind.HOST_BACK,
+        NoticeKind.GPU_OVERUSE,
+        NoticeKind.OUTPUT_FLOOD,
+        NoticeKind.SHARED_LIMIT,
+    }
 )

@@ -30,6 +30,7 @@ KIND_NAMES = {
     NoticeKind.HOST_FAULTY: gettext_lazy("A host fails to start sessions and is cordoned"),
     NoticeKind.GPU_OVERUSE: gettext_lazy("A session takes more of a GPU's time than its share"),
     NoticeKind.OUTPUT_FLOOD: gettext_lazy("A session floods its output and is slowed down"),
+    NoticeKind.SHARED_LIMIT: gettext_lazy("A session holds most of what all sessions of its host share"),
     NoticeKind.HOST_BACK: gettext_lazy("A host that was cordoned for that takes sessions again"),
 }
 
@@ -74,6 +75,7 @@ TITLES = {
     NoticeKind.HOST_FAULTY: gettext_lazy("Host %(host)s is cordoned: it fails to start sessions"),
     NoticeKind.GPU_OVERUSE: gettext_lazy("%(name)s takes more GPU time than its share"),
     NoticeKind.OUTPUT_FLOOD: gettext_lazy("%(name)s floods its output"),
+    NoticeKind.SHARED_LIMIT: gettext_lazy("%(name)s holds most of what all sessions of its host share"),
     NoticeKind.HOST_BACK: gettext_lazy("Host %(host)s takes sessions again"),
 }
 
@@ -119,6 +121,9 @@ _PROBLEMS = {
         "On host %(host)s: %(problem)s It goes on, as its resource group ends no session for that."
     ),
     NoticeKind.OUTPUT_FLOOD: gettext_lazy("On host %(host)s: %(problem)s"),
+    NoticeKind.SHARED_LIMIT: gettext_lazy(
+        "On host %(host)s: %(problem)s It is ended if it holds more than half of it."
+    ),
     NoticeKind.WEBHOOK_DISABLED: gettext_lazy("%(problem)s Its page has the log, and enables it again."),
 }
 

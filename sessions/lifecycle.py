@@ -66,6 +66,7 @@ class Reason(StrEnum):
     CONTAINER_EXITED = "CONTAINER_EXITED"  # its main process ended by itself
     OUT_OF_MEMORY = "OUT_OF_MEMORY"  # the kernel killed it at its memory limit
     DISK_LIMIT = "DISK_LIMIT"  # it has written more to its host's disk than its policy or the disk allows
+    SHARED_LIMIT = "SHARED_LIMIT"  # it holds most of what the kernel limits for all sessions of its host together
     CONTAINER_LOST = "CONTAINER_LOST"  # its container was removed by something else than the platform
     ENFORCEMENT_FAILED = "ENFORCEMENT_FAILED"  # its share of the GPU could not be enforced
     GPU_LIMIT_EXCEEDED = "GPU_LIMIT_EXCEEDED"  # the watchdog found more GPU memory in use than it holds

@@ -50,6 +50,7 @@ REASON_WORDS: Final[dict[Reason, str]] = {
     Reason.CONTAINER_EXITED: "The main process ended",
     Reason.OUT_OF_MEMORY: "Out of memory: the session used more than it requested",
     Reason.DISK_LIMIT: "It wrote more to its host's disk than it may",
+    Reason.SHARED_LIMIT: "It holds most of what all sessions of its host share",
     Reason.CONTAINER_LOST: "Something else than the platform removed the container",
     Reason.ENFORCEMENT_FAILED: "Its share of the GPU could not be enforced",
     Reason.GPU_LIMIT_EXCEEDED: "It used more GPU memory than its share",

@@ -23,7 +23,7 @@ from folders import roots
 from folders.files.layout import platform_problem
 from folders.models import HostRoot, StorageRoot
 from gpuplatform import redis_probe
-from gpuplatform.bootstrap import docker_engine, doctor_gpus, doctor_services, system_packages
+from gpuplatform.bootstrap import docker_engine, doctor_gpus, doctor_kernel, doctor_services, system_packages
 from gpuplatform.bootstrap.doctor_services import docker_client
 from gpuplatform.bootstrap.findings import Finding, Verdict
 from gpuplatform.bootstrap.progress import SetupError
@@ -315,6 +315,7 @@ CHECKS: Final[dict[str, Callable[[], Finding]]] = {
     "network": _docker_network,
     "session disks": _session_disks,
     "system calls": _kernel_calls,
+    "shared limits": doctor_kernel.shared_limits,
     "GPUs": doctor_gpus.models,
     "GPU links": doctor_gpus.connections,
     "GPU access": doctor_gpus.access,

@@ -1,6 +1,7 @@
 """What doctor says when all is well and when everything is down."""
 
 import os
+import secrets
 import socket
 import subprocess
 import sys
@@ -13,9 +14,11 @@ from django.conf import settings
 from docker import APIClient
 from pytest_django import Settings
 
-from engine.containers import INSTALLATION_LABEL
-from gpuplatform.bootstrap import address, doctor
+from engine.containers import ATTEMPT_LABEL, INSTALLATION_LABEL
+from gpuplatform.bootstrap import address, doctor, doctor_kernel
 from gpuplatform.bootstrap.findings import Finding, Verdict
+from hostworker.privileged.base import KernelUse
+from hostworker.privileged.direct import DirectPrivileges
 from sessions.tasks import enforce_deadlines
 from sshserver.host_key import load_host_key
 from tests.containers import ENGINE_URL
@@ -244,3 +247,27 @@ def test_doctor_says_which_filter_sessions_have(
     monkeypatch.setattr(APIClient, "info", lambda _: {"SecurityOptions": options})
     finding = doctor.CHECKS["system calls"]()
     assert (finding.verdict, words in finding.text) == (verdict, True), finding
+
+
+@pytest.mark.docker
+def test_doctor_says_who_holds_most_of_what_sessions_share(monkeypatch: pytest.MonkeyPatch) -> None:
+    low: dict[str, int] = {}
+    monkeypatch.setattr(doctor_kernel, "low_limits", lambda: low)
+    client = APIClient(ENGINE_URL, version="auto")
+    name = f"test-shared-{secrets.token_hex(4)}"
+    made = client.create_container(ensure_tiny_image(), ["sleep", "60"], labels={ATTEMPT_LABEL: "1"}, name=name)
+    client.start(made)
+    try:
+        finding = doctor.CHECKS["shared limits"]()
+        assert finding.verdict is Verdict.WARN
+        assert "cannot lift these limits; most of each: " in finding.text
+        low["fs.inotify.max_user_instances"] = 128
+        finding = doctor.CHECKS["shared limits"]()
+        assert (finding.verdict, finding.hint) == (Verdict.WARN, doctor_kernel.HINT)
+        assert "one session can take what all share: fs.inotify.max_user_instances is 128" in finding.text
+    finally:
+        client.remove_container(made, force=True)
+        client.close()
+    use = KernelUse(held={"a": {"open files": 7}, "b": {"open files": 9}})
+    monkeypatch.setattr(DirectPrivileges, "kernel_use", lambda _, containers: use)
+    assert doctor_kernel._most({"a": "one", "b": "two"}) == "; most of each: 9 open files by two"

@@ -1,13 +1,21 @@
 """The operations that need root on the host, and nothing else that does. No Django."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 
 class PrivilegesError(OSError):
     """A privileged operation could not be carried out; the message says why."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KernelUse:
+    """What each container holds, {container id: {kind: number}}, and how much all may hold together, {kind: number}."""
+
+    held: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    limits: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,6 +88,15 @@ class HostPrivileges(Protocol):
 
     def take_mount_away(self, main_pid: int, source: Path) -> list[str]:
         """Detach a folder's files from the container, and end what still holds them; return their names."""
+
+    def raise_kernel_limits(self) -> None:
+        """Raise the kernel's limits that all sessions share; those that may not be written stay as they are."""
+
+    def kernel_use(self, containers: Collection[str]) -> KernelUse:
+        """Return what these containers, by id, hold of what the kernel limits for all of them together."""
+
+    def bound_terminals(self, main_pid: int) -> None:
+        """Bound the pseudo-terminals of a container. Raises OSError."""
 
     def firewall_problem(self) -> str:
         """Return why no packet filter rules can be kept on this host, or "" where they can."""

@@ -7,8 +7,17 @@ from pathlib import Path
 from fgpu import limits
 from folders.files import kernel_quota
 from folders.files.kernel_quota import KernelQuota
-from hostworker.privileged import firewall, hostnames, layers, memory_limits, mounts, processes
-from hostworker.privileged.base import ContainerFiles
+from hostworker.privileged import (
+    firewall,
+    hostnames,
+    kernel_limits,
+    kernel_objects,
+    layers,
+    memory_limits,
+    mounts,
+    processes,
+)
+from hostworker.privileged.base import ContainerFiles, KernelUse
 from hostworker.runtime.base import EnforcementError
 
 
@@ -69,6 +78,18 @@ class DirectPrivileges:
     def take_mount_away(self, main_pid: int, source: Path) -> list[str]:
         """Detach it in the container's mount namespace; see HostPrivileges."""
         return mounts.take_away(main_pid, source)
+
+    def raise_kernel_limits(self) -> None:
+        """Write the sysctls; see HostPrivileges."""
+        kernel_limits.raise_limits()
+
+    def kernel_use(self, containers: Collection[str]) -> KernelUse:
+        """Look at the containers' processes; see HostPrivileges."""
+        return kernel_objects.kernel_use(containers)
+
+    def bound_terminals(self, main_pid: int) -> None:
+        """Remount the container's /dev/pts; see HostPrivileges."""
+        kernel_limits.bound_terminals(main_pid)
 
     def firewall_problem(self) -> str:
         """Return what keeps this process from loading rules; see HostPrivileges."""

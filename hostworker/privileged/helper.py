@@ -23,7 +23,7 @@ from requests.exceptions import RequestException
 
 from hostworker.privileged import helper_container
 from hostworker.privileged.attachment import Attachment
-from hostworker.privileged.base import ContainerFiles, PrivilegesError
+from hostworker.privileged.base import ContainerFiles, KernelUse, PrivilegesError
 from hostworker.privileged.firewall import FirewallError
 from hostworker.runtime.base import EnforcementError
 
@@ -112,6 +112,19 @@ class HelperPrivileges:
     def take_mount_away(self, main_pid: int, source: Path) -> list[str]:
         """See HostPrivileges."""
         return list(self._ask("take_mount_away", main_pid, str(source)))
+
+    def raise_kernel_limits(self) -> None:
+        """See HostPrivileges."""
+        self._ask("raise_kernel_limits")
+
+    def kernel_use(self, containers: Collection[str]) -> KernelUse:
+        """See HostPrivileges."""
+        held, limits = self._ask("kernel_use", list(containers))
+        return KernelUse(held=held, limits=limits)
+
+    def bound_terminals(self, main_pid: int) -> None:
+        """See HostPrivileges."""
+        self._ask("bound_terminals", main_pid)
 
     def firewall_problem(self) -> str:
         """See HostPrivileges."""

@@ -129,6 +129,34 @@ def take_away(main_pid: int, source: Path) -> list[str]:
     return list(ended.values())
 
 
+def super_options(main_pid: int, point: str, kind: str) -> str | None:
+    """Return the options of the file system of this kind that a container has mounted there; None: it has none."""
+    for line in _mount_lines(main_pid):
+        before, _, after = line.partition(" - ")
+        if before.split(" ")[4] == point and after.split(" ")[0] == kind:
+            return after.split(" ")[2]
+    return None
+
+
+def remount(main_pid: int, point: str, options: str) -> None:
+    """Give the file system that the container has mounted at `point` other options. Raises OSError."""
+    namespace = os.open(f"/proc/{main_pid}/ns/mnt", os.O_RDONLY | os.O_CLOEXEC)
+
+    def act() -> None:
+        directory = _opened(point)
+        try:
+            os.fchdir(directory)
+            _check(_libc.mount(None, b".", None, ctypes.c_ulong(MS_REMOUNT | _kept_flags(directory)), options.encode()))
+        finally:
+            os.close(directory)
+
+    try:
+        if processes.container_of(main_pid):  # looked at after opening, as in `set_read_only`
+            _in_namespace(namespace, act)
+    finally:
+        os.close(namespace)
+
+
 def _mounts(main_pid: int, source: Path) -> list[_Mount]:
     """Return the mounts whose root ends like `source`: <owner>/<folder>/files, where the folder's id is unique."""
     ending = "/" + "/".join(source.parts[-3:])
@@ -136,11 +164,16 @@ def _mounts(main_pid: int, source: Path) -> list[_Mount]:
 
 
 def _all_mounts(main_pid: int) -> list[_Mount]:
+    return [_parsed(line) for line in _mount_lines(main_pid)]
+
+
+def _mount_lines(main_pid: int) -> list[str]:
+    """Return the lines of mountinfo; see proc_pid_mountinfo(5)."""
     try:
         text = os.fsdecode(Path(f"/proc/{main_pid}/mountinfo").read_bytes())  # directories may have any name
     except OSError:  # it has ended
         return []
-    return [_parsed(line) for line in text.split("\n") if line]
+    return [line for line in text.split("\n") if line]
 
 
 def _parsed(line: str) -> _Mount:
@@ -206,8 +239,7 @@ def _remount(point: str, wanted: os.stat_result, read_only: bool) -> None:
         found = os.fstat(directory)
         if (found.st_dev, found.st_ino) != (wanted.st_dev, wanted.st_ino):
             return
-        has = os.fstatvfs(directory).f_flag
-        flags = sum(number for flag, number in _KEPT_FLAGS.items() if has & flag) | (MS_RDONLY if read_only else 0)
+        flags = _kept_flags(directory) | (MS_RDONLY if read_only else 0)
         os.fchdir(directory)
         try:
             _check(_libc.mount(None, b".", None, ctypes.c_ulong(MS_REMOUNT | MS_BIND | flags), None))
@@ -217,6 +249,11 @@ def _remount(point: str, wanted: os.stat_result, read_only: bool) -> None:
             raise
     finally:
         os.close(directory)
+
+
+def _kept_flags(directory: int) -> int:
+    has = os.fstatvfs(directory).f_flag
+    return sum(number for flag, number in _KEPT_FLAGS.items() if has & flag)
 
 
 def _processes_of(container: str) -> Iterator[int]:

@@ -60,6 +60,9 @@ class Operations:
             ),
             "end_mount_writers": lambda pid, source: privileges.end_mount_writers(_pid(pid), _files(source)),
             "take_mount_away": lambda pid, source: privileges.take_mount_away(_pid(pid), _files(source)),
+            "raise_kernel_limits": privileges.raise_kernel_limits,
+            "kernel_use": self._kernel_use,
+            "bound_terminals": lambda pid: privileges.bound_terminals(_pid(pid)),
             "firewall_problem": privileges.firewall_problem,
             "hold_firewall": self._hold_firewall,
             "limit_storage": self._limit_storage,
@@ -113,6 +116,12 @@ class Operations:
         if not _HOSTNAME.fullmatch(hostname):
             raise PrivilegesError(f"{hostname!r} is no host name")
         self._privileges.give_name(_container(container), hostname)
+
+    def _kernel_use(self, containers: list[str]) -> list[object]:
+        if not all(_CONTAINER_ID.fullmatch(each) for each in containers):
+            raise PrivilegesError(f"{containers!r} are no containers")
+        found = self._privileges.kernel_use(containers)
+        return [found.held, found.limits]
 
     def _hold_firewall(self, device: str, worker: object, deny_private: object) -> None:
         if not _DEVICE.fullmatch(device):

@@ -16,6 +16,13 @@ OOM_SCORE_ADJ: Final = 500  # when the host itself runs out of memory, sessions 
 LOG_FILE_SIZE: Final = "10m"
 LOG_FILE_COUNT: Final = "2"
 
+NO_CORE_DUMPS: Final = {"Name": "core", "Soft": 0, "Hard": 0}  # a core dump is as large as the memory
+# What the kernel counts for a user, and so for all sessions of a host together; see setrlimit(2). Each session is
+# bounded by its number of processes, and by its memory, to which the rest is charged.
+UNLIMITED: Final = tuple(
+    {"Name": name, "Soft": -1, "Hard": -1} for name in ("memlock", "msgqueue", "nproc", "sigpending")
+)
+
 # What sudo, apt and pip need of root, and no more: change user and owner, pass over file modes, signal other users'
 # processes, and write the audit record without which sudo refuses where auditing is on.
 SUDO_CAPABILITIES: Final = (
@@ -74,10 +81,12 @@ def container_config(
     *,
     has_quotas: bool = False,
     seccomp: str = "",
+    lifts_limits: bool = False,
 ) -> dict[str, object]:
     """Return the body of the engine's create request; `owner` are the labels of installation and host.
 
-    `has_quotas` says that the engine can bound what a container writes; `seccomp` is a profile, "" for the engine's.
+    `has_quotas` says that the engine can bound what a container writes; `seccomp` is a profile, "" for the engine's;
+    `lifts_limits` that it can lift limits of its own, which containers inherit.
 
     `network` is the name of one, or `joined_network`; the engine refuses a host name for a container that joins.
     """
@@ -100,6 +109,7 @@ def container_config(
         "HostConfig": {
             **_host_config(spec, network, setup, access),
             "SecurityOpt": _security_options(spec, seccomp),
+            "Ulimits": [NO_CORE_DUMPS, *(UNLIMITED if lifts_limits else ())],
             **({"StorageOpt": {"size": str(spec.disk_bytes)}} if has_quotas and spec.disk_bytes else {}),
         },
     }
@@ -186,7 +196,6 @@ def _host_config(spec: ContainerSpec, network: str, setup: EnforcementSetup, acc
         "MemorySwap": spec.memory_bytes,  # memory and swap together, so no swap
         "ShmSize": spec.shared_memory_bytes,
         "PidsLimit": PIDS_LIMIT,
-        "Ulimits": [{"Name": "core", "Soft": 0, "Hard": 0}],  # a core dump is as large as the memory
         "OomScoreAdj": OOM_SCORE_ADJ,
         "Init": True,
         "CapDrop": ["ALL"],

@@ -69,6 +69,7 @@ from hostworker.runtime.docker_snapshots import DockerSnapshots
 from hostworker.runtime.docker_states import PHASES, listed_state
 from hostworker.runtime.docker_uses import ContainerUses
 from hostworker.runtime.pull import PullText, explain_failure, follow
+from hostworker.runtime.resource_limits import can_lift_limits
 from hostworker.runtime.sandbox_containers import address_in, name_mounts
 from hostworker.runtime.sandboxes import SandboxPool
 from hostworker.runtime.seccomp import profile_for
@@ -170,8 +171,16 @@ class DockerRuntime:
             sandbox = self._pool.take(key, spec.hostname)
             network = joined_network(sandbox.id) if sandbox else self._network.name
             setup = replace(setup, mounts=(*setup.mounts, *name_mounts(self._info()["DockerRootDir"], sandbox)))
-            access, has_quotas, seccomp = self._gpus.access(real_gpus(spec)), self._disks.has_quotas(), self._seccomp()
-            config = container_config(spec, self._owner, network, setup, access, has_quotas=has_quotas, seccomp=seccomp)
+            config = container_config(
+                spec,
+                self._owner,
+                network,
+                setup,
+                self._gpus.access(real_gpus(spec)),
+                has_quotas=self._disks.has_quotas(),
+                seccomp=self._seccomp(),
+                lifts_limits=can_lift_limits(self._info(), self._pool.containers),
+            )
             for _ in retry_on_conflict():
                 try:
                     created = self._disks.create(config, name)
@@ -212,6 +221,7 @@ class DockerRuntime:
             else:
                 self._start_alone(client, container_id)
             container = client.inspect_container(container_id)
+        _bound_terminals(self._privileges, container)
         if has_sandbox:
             _name(self._privileges, container)
         elif address := address_in(container):
@@ -399,6 +409,14 @@ def _is_stranded(client: APIClient, container: dict[str, Any]) -> bool:
     """Return whether the container was never started and cannot be, because its sandbox is gone."""
     sandbox = container["HostConfig"]["NetworkMode"].removeprefix(joined_network(""))
     return container["State"]["Status"] == "created" and _has_sandbox(container) and inspect(client, sandbox) is None
+
+
+def _bound_terminals(privileges: HostPrivileges, container: dict[str, Any]) -> None:
+    """Keep the container from taking all pseudo-terminals of its host."""
+    try:
+        privileges.bound_terminals(int(container["State"]["Pid"]))
+    except OSError as error:
+        logger.warning("container %s: its pseudo-terminals have no bound: %s", container["Name"], error)
 
 
 def _name(privileges: HostPrivileges, container: dict[str, Any]) -> None:

@@ -56,7 +56,7 @@ def get_enforcer() -> Enforcer:
         settings.COMPUTE_GPU_CONTEXT_MEMORY,
         settings.COMPUTE_MPS_DIR,
         helper_url,
-        settings.COMPUTE_DOCKER_URL.startswith("unix://"),
+        is_engine_here(),
         settings.COMPUTE_PIN_CPUS,
         settings.COMPUTE_ARBITER_DIR,
     )
@@ -67,9 +67,14 @@ def get_privileges() -> HostPrivileges:
     return get_enforcer().privileges
 
 
+def is_engine_here() -> bool:
+    """Return whether the container engine is on this machine."""
+    return str(settings.COMPUTE_DOCKER_URL).startswith("unix://")
+
+
 def firewall_problem() -> str:
     """Return why no rules can keep sessions from this host's own services, or "" where they can."""
-    if not settings.COMPUTE_DOCKER_URL.startswith("unix://"):
+    if not is_engine_here():
         return "the container engine is on another machine"
     return get_privileges().firewall_problem()
 

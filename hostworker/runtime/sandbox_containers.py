@@ -2,7 +2,7 @@
 
 import base64
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -88,7 +88,12 @@ def _cipher(installation: str) -> AESSIV:
     return AESSIV(hashlib.sha256(f"sandbox names {installation}".encode()).digest())
 
 
-def sandbox_config(owner: Mapping[str, str], network: str, hostname: str = SANDBOX_HOSTNAME) -> dict[str, object]:
+def sandbox_config(
+    owner: Mapping[str, str],
+    network: str,
+    hostname: str = SANDBOX_HOSTNAME,
+    limits: Iterable[Mapping[str, object]] = (),
+) -> dict[str, object]:
     """Return the body of the engine's create request; a session that joins has its host name from here."""
     return {
         "Image": sandbox_image.IMAGE,
@@ -101,6 +106,7 @@ def sandbox_config(owner: Mapping[str, str], network: str, hostname: str = SANDB
             "Memory": MEMORY,
             "MemorySwap": MEMORY,
             "PidsLimit": PIDS_LIMIT,
+            "Ulimits": list(limits),
             "CapDrop": ["ALL"],
             "SecurityOpt": ["no-new-privileges"],
             "ReadonlyRootfs": True,
@@ -131,9 +137,9 @@ class SandboxContainers:
         listed = ((key_in(name, installation), sandbox) for name, sandbox in self.list_by_name().items())
         return [(key, sandbox) for key, sandbox in listed if key]
 
-    def create(self, name: str, hostname: str) -> str:
+    def create(self, name: str, hostname: str, limits: Iterable[Mapping[str, object]] = ()) -> str:
         """Return the id of a new container, which does not run yet; its image is made where it is missing."""
-        client, config = self._client(), sandbox_config(self._owner, self._ensure_network(), hostname)
+        client, config = self._client(), sandbox_config(self._owner, self._ensure_network(), hostname, limits)
         try:
             return str(client.create_container_from_config(config, name)["Id"])
         except ImageNotFound:

@@ -139,6 +139,10 @@ def _about_reason(session: Session, reason: Reason) -> EndAdvice | None:
             _("It took more of the GPU's time than its share"),
             _("Programs must use the CUDA libraries in the usual way, and may not keep others from the GPU for long."),
         ),
+        Reason.SHARED_LIMIT: (
+            _("It held most of what all sessions of its host share"),
+            _("Look for a program that watches too many files, or opens files, terminals or processes without end."),
+        ),
         Reason.HOOK_BYPASSED: (
             _("A process got around the limits of the GPU"),
             _("Programs must use the CUDA libraries in the usual way. Ask for whole GPUs if yours cannot."),

@@ -53,6 +53,10 @@ TEXTS: Final = (
     _("Adding %(size)s to the host's images"),
     _("The session's image has %(layers)s layers, and no more fit. Build it anew."),
     _("Pushing to the registry"),
+    # hostworker/kernel_watch.py
+    _(
+        "The sessions of its host hold %(total)s of the %(limit)s %(kind)s that the kernel allows all of them together, and this one holds most: %(held)s."
+    ),
     # hostworker/output_watch.py
     _(
         "It writes to its standard output faster than its host copies for a session, so that its programs wait as they write. Write to a file, or write less."

@@ -242,6 +242,7 @@ TEXTS: Final = (
     _("The image is on the host"),
     _("It has written almost as much as its policy allows"),
     _("It writes to its standard output faster than its host copies"),
+    _("It holds most of what all sessions of its host share"),
     _("It wrote more to its host's disk than it may"),
     _("Out of memory: a process was killed, and the session goes on"),
     _("Its host is being taken out of service"),

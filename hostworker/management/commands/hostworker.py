@@ -23,8 +23,16 @@ from hostworker.enforcement.simulation import load_nvml
 from hostworker.enforcement.telemetry import NvmlTelemetry
 from hostworker.firewall_watch import FirewallWatch
 from hostworker.gpu_readings import GpuReadings
+from hostworker.kernel_watch import KernelWatch
 from hostworker.runtime.container_config import NETWORK, bridge_device
-from hostworker.runtime.factory import engine_id, firewall_problem, get_enforcer, get_privileges, get_runtime
+from hostworker.runtime.factory import (
+    engine_id,
+    firewall_problem,
+    get_enforcer,
+    get_privileges,
+    get_runtime,
+    is_engine_here,
+)
 from hostworker.watchdog import Watchdog, nothing_charged
 from hostworker.worker import HostWorker
 from resources.claims import HostNameTakenError, claim, this_identity
@@ -82,7 +90,16 @@ class Command(BaseCommand):
         readings = GpuReadings(host, NvmlTelemetry()) if watchdog else None  # where NVML can be asked
         import_module("hostworker.tasks")
         arbiter = get_enforcer().arbiter if machine.devices else None
-        worker = HostWorker(get_runtime(), host, watchdog, _firewall(host), get_privileges(), readings, arbiter)
+        worker = HostWorker(
+            get_runtime(),
+            host,
+            watchdog,
+            _firewall(host),
+            get_privileges(),
+            readings,
+            arbiter,
+            KernelWatch(host, get_privileges()).poll if is_engine_here() else None,
+        )
         signal.signal(signal.SIGTERM, end_before_celery)
         try:
             worker.begin()

@@ -20,6 +20,7 @@ from hostworker.privileged.direct import DirectPrivileges
 from hostworker.privileged.firewall import FirewallError
 from hostworker.privileged.helper import HelperPrivileges
 from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
+from hostworker.privileged.kernel_limits import TERMINALS, low_limits
 from hostworker.runtime.base import FolderMount
 from hostworker.runtime.tests.runtime_worlds import ENGINE_URL, DockerWorld, make_spec
 from tests.platform import ROOT
@@ -75,6 +76,12 @@ def test_the_helper_sees_and_does_what_root_does(helped: HelperPrivileges, world
     assert helped.hook_inodes(os.getpid()) == direct.hook_inodes(os.getpid()) == frozenset()
     assert helped.hook_inodes(2**22 - 1) is None
     assert helped.starts_hooked(files.pid, [1, 2]) is False
+    helped.raise_kernel_limits()
+    assert low_limits() == {}
+    helped.bound_terminals(files.pid)
+    assert f"max={TERMINALS} " in world.execute(spec.session, 1, "grep devpts /proc/mounts")[1]
+    assert set(helped.kernel_use([inspected["Id"]]).held) == {inspected["Id"]}
+    assert helped.kernel_use([inspected["Id"]]).limits == direct.kernel_use([inspected["Id"]]).limits
     assert helped.firewall_problem() == direct.firewall_problem() == ""
     assert helped.can_name(files)
     helped.give_name(files, "given")

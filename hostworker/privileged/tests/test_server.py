@@ -12,7 +12,7 @@ import pytest
 
 from fgpu.limits import GpuLimit, format_limits
 from hostworker.privileged import server
-from hostworker.privileged.base import ContainerFiles
+from hostworker.privileged.base import ContainerFiles, KernelUse
 from hostworker.privileged.firewall import FirewallError
 from hostworker.privileged.server import Operations
 from tests.wait import until
@@ -72,6 +72,15 @@ class Recorded:
         self.done.append(("take_mount_away", main_pid, source))
         return []
 
+    def raise_kernel_limits(self) -> None:
+        self.done.append(("raise_kernel_limits",))
+
+    def kernel_use(self, containers: Collection[str]) -> KernelUse:
+        return KernelUse(held={container: {"open files": 7} for container in containers}, limits={"open files": 9})
+
+    def bound_terminals(self, main_pid: int) -> None:
+        self.done.append(("bound_terminals", main_pid))
+
     def firewall_problem(self) -> str:
         return "none"
 
@@ -127,12 +136,17 @@ def test_each_operation_is_done_and_answered(operations: Operations, root: Recor
     assert ask(operations, "set_mount_read_only", 4, FILES, True) is True
     assert ask(operations, "end_mount_writers", 4, FILES) == ["cat"]
     assert ask(operations, "take_mount_away", 4, FILES) == []
+    ask(operations, "raise_kernel_limits")
+    assert ask(operations, "kernel_use", [ID]) == [{ID: {"open files": 7}}, {"open files": 9}]
+    ask(operations, "bound_terminals", 4)
     assert root.done == [
         ("limit_gpu_memory", 4, {"GPU-1": 1 << 40}),
         ("give_name", ID, f"{FOLDER}/hosts", "main1.tour"),
         ("hold_firewall", "gpuplatform", "here", True),
         ("set_mount_read_only", 4, Path(FILES), True),
         ("take_mount_away", 4, Path(FILES)),
+        ("raise_kernel_limits",),
+        ("bound_terminals", 4),
     ]
 
 

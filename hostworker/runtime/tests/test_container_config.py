@@ -1,6 +1,7 @@
 """Which devices the engine is asked for: those of the lease by UUID, whatever the session's environment says."""
 
 from pathlib import Path
+from typing import Any
 
 from hostworker.runtime.base import ContainerSpec, EnforcementSetup, FolderMount, GpuGrant
 from hostworker.runtime.container_config import NO_ENFORCEMENT, container_config, without_quota
@@ -106,3 +107,12 @@ def test_the_engine_bounds_what_is_written_where_it_can() -> None:
     assert "StorageOpt" not in watched["HostConfig"]  # type: ignore[operator]  # of a JSON object
     unlimited = container_config(make_spec("any"), {}, "gpuplatform", has_quotas=True)
     assert "StorageOpt" not in unlimited["HostConfig"]  # type: ignore[operator]  # of a JSON object
+
+
+def test_limits_of_the_user_are_lifted_where_the_engine_can() -> None:
+    core = {"Name": "core", "Soft": 0, "Hard": 0}
+    for lifts in (False, True):
+        config: dict[str, Any] = container_config(make_spec("image"), {}, "net", lifts_limits=lifts)
+        signals = {"Name": "sigpending", "Soft": -1, "Hard": -1}
+        assert core in config["HostConfig"]["Ulimits"]
+        assert (signals in config["HostConfig"]["Ulimits"]) == lifts
