@@ -6,7 +6,6 @@ sandbox that is ready costs two quick requests, to rename it and to inspect the 
 """
 
 import functools
-import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -16,13 +15,12 @@ from typing import Any, NamedTuple
 from docker.api import APIClient
 from docker.errors import APIError, ImageNotFound, NotFound
 
-from engine.containers import HOST_LABEL, HOSTNAME_LABEL, INSTALLATION_LABEL, container_name
+from engine.containers import HOST_LABEL, INSTALLATION_LABEL, container_name
 from hostworker.conversion.base import ImageEngine
 from hostworker.enforcement.enforcer import Enforcer
 from hostworker.enforcement.shares import needs_hook
-from hostworker.privileged.base import ContainerFiles, HostPrivileges
+from hostworker.privileged.base import HostPrivileges
 from hostworker.privileged.direct import DirectPrivileges
-from hostworker.privileged.hostnames import SANDBOX_HOSTNAME
 from hostworker.runtime.base import (
     ContainerPhase,
     ContainerSpec,
@@ -66,6 +64,7 @@ from hostworker.runtime.docker_requests import (
 from hostworker.runtime.docker_resize import DockerResizer
 from hostworker.runtime.docker_saved import DockerSavedContainers
 from hostworker.runtime.docker_snapshots import DockerSnapshots
+from hostworker.runtime.docker_started import bound_terminals, give_name
 from hostworker.runtime.docker_states import PHASES, listed_state
 from hostworker.runtime.docker_uses import ContainerUses
 from hostworker.runtime.pull import PullText, explain_failure, follow
@@ -74,8 +73,6 @@ from hostworker.runtime.sandbox_containers import address_in, name_mounts
 from hostworker.runtime.sandboxes import SandboxPool
 from hostworker.runtime.seccomp import profile_for
 from hostworker.runtime.user_namespaces import folders_problem
-
-logger = logging.getLogger(__name__)
 
 Labels = dict[str, str]
 
@@ -221,9 +218,9 @@ class DockerRuntime:
             else:
                 self._start_alone(client, container_id)
             container = client.inspect_container(container_id)
-        _bound_terminals(self._privileges, container)
+        bound_terminals(self._privileges, container)
         if has_sandbox:
-            _name(self._privileges, container)
+            give_name(self._privileges, container)
         elif address := address_in(container):
             announce(address)
         if address:
@@ -409,22 +406,3 @@ def _is_stranded(client: APIClient, container: dict[str, Any]) -> bool:
     """Return whether the container was never started and cannot be, because its sandbox is gone."""
     sandbox = container["HostConfig"]["NetworkMode"].removeprefix(joined_network(""))
     return container["State"]["Status"] == "created" and _has_sandbox(container) and inspect(client, sandbox) is None
-
-
-def _bound_terminals(privileges: HostPrivileges, container: dict[str, Any]) -> None:
-    """Keep the container from taking all pseudo-terminals of its host."""
-    try:
-        privileges.bound_terminals(int(container["State"]["Pid"]))
-    except OSError as error:
-        logger.warning("container %s: its pseudo-terminals have no bound: %s", container["Name"], error)
-
-
-def _name(privileges: HostPrivileges, container: dict[str, Any]) -> None:
-    """Give the container its own host name unless its sandbox had it; one that has ended at once keeps what it had."""
-    if container["Config"]["Hostname"] != SANDBOX_HOSTNAME:
-        return
-    try:
-        hostname = container["Config"]["Labels"].get(HOSTNAME_LABEL) or container["Id"][:12]
-        privileges.give_name(ContainerFiles.of(container), hostname)
-    except OSError as error:
-        logger.info("container %s: keeps the host name of its sandbox: %s", container["Name"], error)
