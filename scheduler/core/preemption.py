@@ -7,15 +7,12 @@ request fits exactly once its victims have ended.
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime, timedelta
-from itertools import combinations
-from math import comb
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from scheduler.core.group_state import GroupState
 from scheduler.core.host_capacity import HostCapacity
-from scheduler.core.types import RunningSession, SessionRequest, Shape, Shares
-
-MAX_COMBINATIONS: Final = 200  # of victims on one host that are tried for the fewest; beyond, a greedy choice
+from scheduler.core.types import RunningSession, SessionRequest, Shares
+from scheduler.core.victims import fewest_victims, without
 
 
 class Preemption(NamedTuple):
@@ -44,7 +41,7 @@ class Candidates:
 
     def settled(self, host: HostCapacity) -> HostCapacity:
         """Return a host as it is once the sessions that end for others have ended."""
-        return _without(host, self.ending.get(host.host_id, ()))
+        return without(host, self.ending.get(host.host_id, ()))
 
 
 def find_preemption(
@@ -78,69 +75,10 @@ def find_preemption(
     return _preemption(group, request, candidates.settled(group.capacity.hosts[best[0][-1]]), best[1])
 
 
-def fewest_victims(
-    host: HostCapacity, sessions: Sequence[RunningSession], shape: Shape, at_most: int
-) -> Sequence[RunningSession] | None:
-    """Return the fewest of `sessions` without which `shape` fits on the host; None if it takes more than `at_most`.
-
-    Among as many the first are taken. Where there are too many combinations to try, the first sessions are added until
-    it fits, and those left out again that are not needed.
-    """
-    if not sessions or not _without(host, sessions).fits(shape):
-        return None
-    for count in range(_lower_bound(host, sessions, shape), min(at_most, len(sessions)) + 1):
-        if comb(len(sessions), count) > MAX_COMBINATIONS:
-            chosen = _greedy(host, sessions, shape)
-            return chosen if len(chosen) <= at_most else None
-        for victims in combinations(sessions, count):
-            if _without(host, victims).fits(shape):
-                return victims
-    return None
-
-
-def _lower_bound(host: HostCapacity, sessions: Sequence[RunningSession], shape: Shape) -> int:
-    """Return how many of the largest sessions it takes for each amount by itself, wherever on the host that is."""
-    lacks = (shape.cpu - host.cpu, shape.memory_bytes - host.memory_bytes, shape.fgpu_milli - host.total_free)
-    columns = zip(*(session.shape[:3] for session in sessions), strict=True)
-    return max(1, *map(_count_for, lacks, columns))
-
-
-def _count_for(lack: int, amounts: Iterable[int]) -> int:
-    """Return how many of the largest amounts make up `lack`."""
-    count = 0
-    for amount in sorted(amounts, reverse=True):
-        if lack <= 0:
-            break
-        lack -= amount
-        count += 1
-    return count
-
-
-def _greedy(host: HostCapacity, sessions: Sequence[RunningSession], shape: Shape) -> Sequence[RunningSession]:
-    low, high = 1, len(sessions)
-    while low < high:  # what fits without some of them fits without more
-        middle = (low + high) // 2
-        low, high = (low, middle) if _without(host, sessions[:middle]).fits(shape) else (middle + 1, high)
-    chosen = list(sessions[:low])
-    for session in reversed(sessions[:low]):  # the oldest first
-        others = [other for other in chosen if other is not session]
-        if _without(host, others).fits(shape):
-            chosen = others
-    return chosen
-
-
-def _without(host: HostCapacity, victims: Iterable[RunningSession]) -> HostCapacity:
-    """Return the host as it is once these sessions have ended."""
-    later = host.copy()
-    for victim in victims:
-        later.give_back(victim.shape, victim.shares)
-    return later
-
-
 def _preemption(
     group: GroupState, request: SessionRequest, host: HostCapacity, victims: Sequence[RunningSession]
 ) -> Preemption:
-    shape, later = request.shape, _without(host, victims)
+    shape, later = request.shape, without(host, victims)
     part = shape.fgpu_milli % later.gpu_capacity if shape.fgpu_milli else 0
     split = later.split(shape.fgpu_milli, (group.capacity.policy.device(later, shape, part),) if part else ())
     victim_ids = tuple(victim.session_id for victim in victims)

@@ -9,10 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.core.cluster_state import ClusterState
-from scheduler.core.preemption import Candidates, fewest_victims, find_preemption
+from scheduler.core.preemption import Candidates, find_preemption
 from scheduler.core.tests.timelines import many
 from scheduler.core.tests.worlds import NOW, make_host, make_request
 from scheduler.core.types import RunningSession, Shape, Snapshot
+from scheduler.core.victims import fewest_victims
 
 HOUR = timedelta(hours=1)
 
