@@ -1,0 +1,257 @@
+"""Random worlds of a few hosts, users and sessions, in which every rule has a say; and what happens in them."""
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from random import Random
+from typing import Final
+
+from accounts.limits import Amounts, PolicyLimits
+from scheduler.core.tests.worlds import random_closeness
+from scheduler.core.types import (
+    EPOCH,
+    Association,
+    DecayedUsage,
+    GpuView,
+    HostView,
+    LimitHolder,
+    PlacementPolicyName,
+    QueueOrder,
+    Rules,
+    RunningSession,
+    SessionRequest,
+    Shape,
+    Snapshot,
+    in_groups,
+)
+
+HOUR: Final = timedelta(hours=1)
+MINUTE: Final = timedelta(minutes=1)
+START: Final = EPOCH + 1000 * HOUR
+SHARES: Final = (0, 250, 500, 500, 750, 1000, 1000, 1500, 2000, 2500)
+TRAITS: Final = ("gpu_model:a", "storage:1", "storage:2")
+# Usual requests: their parts of all, and their mean amounts, are binary fractions, so that scores are exact.
+MIX: Final = ((Shape(2, 2, 500), 10), (Shape(2, 4, 1000), 5), (Shape(2, 1, 2000), 5), (Shape(9, 9, 250), 1))
+USERS: Final = (1, 2, 3)
+PROJECTS: Final = (7, 8)
+
+
+@dataclass
+class World:
+    """Hosts, sessions that run and wait, and users, at a time."""
+
+    random: Random
+    hosts: list[HostView]
+    rules: dict[int, Rules]
+    limits: dict[int, PolicyLimits]
+    project_limits: dict[int, PolicyLimits]
+    weights: dict[Association, int]
+    image_hosts: dict[int, frozenset[int]]
+    unbounded: float  # part of the sessions that run without a time limit
+    now: datetime = START
+    used: dict[tuple[int, Association], DecayedUsage] = field(default_factory=dict)
+    running: dict[str, RunningSession] = field(default_factory=dict)
+    waiting: dict[str, SessionRequest] = field(default_factory=dict)
+    count: int = 0
+
+    def snapshot(self) -> Snapshot:
+        """Return the state as it would be read."""
+        held: dict[int, Amounts] = defaultdict(Amounts)
+        in_project: dict[int | None, Amounts] = defaultdict(Amounts)
+        for one in self.running.values():
+            more = Amounts(cpu=one.cpu, memory=one.memory_bytes, fgpu=one.shape.fgpu_milli, sessions=1)
+            held[one.owner_id] += more
+            in_project[one.project_id] += more
+        return Snapshot(
+            hosts=tuple(self._with_free(host) for host in self.hosts),
+            queue=tuple(sorted(self.waiting.values(), key=lambda it: (-it.priority, it.queued_at, it.id))),
+            owners={user: LimitHolder(limits=limits, used=held[user]) for user, limits in self.limits.items()},
+            projects={
+                it: LimitHolder(limits=limits, used=in_project[it]) for it, limits in self.project_limits.items()
+            },
+            running=tuple(self.running.values()),
+            rules=self.rules,
+            image_hosts=self.image_hosts,
+            used=dict(self.used),
+            weights=self.weights,
+        )
+
+    def _with_free(self, host: HostView) -> HostView:
+        """Return a host less what its sessions hold; below zero where some is held in advance."""
+        here = [one for one in self.running.values() if one.host_id == host.id]
+        taken: dict[int, int] = defaultdict(int)
+        for one in here:
+            for gpu_id, milli in one.shares:
+                taken[gpu_id] += milli
+        return replace(
+            host,
+            cpu_free=host.cpu - sum(one.cpu for one in here),
+            memory_free_bytes=host.memory_bytes - sum(one.memory_bytes for one in here),
+            gpus=tuple(gpu._replace(free_milli=gpu.capacity_milli - taken[gpu.id]) for gpu in host.gpus),
+        )
+
+    def submit(self) -> SessionRequest:
+        """Add a request that waits."""
+        random = self.random
+        self.count += 1
+        groups = sorted({*self.rules, 1})
+        shape = Shape(random.randint(1, 4), random.randint(1, 3), random.choice(SHARES))
+        if random.random() < 0.15:
+            shape = Shape(random.randint(1, 14), random.randint(1, 14), random.choice((0, 3000, 4000)))
+        request = SessionRequest(
+            id=f"s{self.count}",
+            owner_id=random.choice(USERS),
+            group_id=random.choice(groups),
+            cpu=shape.cpu,
+            memory_bytes=shape.memory_bytes,
+            fgpu_milli=shape.fgpu_milli,
+            avoided_host_ids=random.choice(((), (), (), (1,), (2, 1), (3,))),
+            traits=random.choice(((), (), (), (), (), ("storage:1",), ("gpu_model:a",), ("gpu_model:a", "storage:2"))),
+            priority=random.choice((0, 0, 0, 1, 2)),
+            queued_at=self.now - random.choice((0, 0, 1, 20, 100, 300, 1800)) * MINUTE,
+            duration=random.choice((None, HOUR, HOUR, 2 * HOUR, 4 * HOUR, 30 * MINUTE)),
+            project_id=random.choice((None, None, *PROJECTS)),
+            image_id=random.randint(0, 2),
+            charge_percent=random.choice((100, 100, 50)),
+            is_preemptible=random.random() < 0.2,
+        )
+        if random.random() < 0.2:
+            others = [group for group in groups if group != request.group_id]
+            request = in_groups(request, {group: random.choice(((), ("storage:2",))) for group in others})
+        self.waiting[request.id] = request
+        return request
+
+    def submit_first(self, devices: int) -> None:
+        """Add a request for so many whole GPUs, or else for many cores, that has waited for long."""
+        request = self.submit()._replace(
+            cpu=1 if devices else 8,
+            memory_bytes=1,
+            fgpu_milli=1000 * devices,
+            traits=(),
+            priority=2,
+            queued_at=self.now - 10 * HOUR,
+            is_preemptible=False,
+            alternatives=(),
+        )
+        self.waiting[request.id] = request
+
+    def run(self, host: HostView) -> RunningSession | None:
+        """Add a session that runs on a host, if there is room; now and then whether or not, held in advance."""
+        random, host = self.random, self._with_free(host)
+        self.count += 1
+        is_held = random.random() < 0.05
+        rooms = [gpu for gpu in host.gpus if gpu.free_milli > 0 or is_held]
+        shares: list[tuple[int, int]] = []
+        for gpu in random.sample(rooms, min(len(rooms), random.choice((0, 1, 1, 2)))):
+            whole = gpu.free_milli == gpu.capacity_milli and host.divides is False
+            milli = gpu.capacity_milli if whole or (shares and not is_held) else random.choice((250, 500, 750, 1000))
+            if milli <= gpu.free_milli or is_held:
+                shares.append((gpu.id, milli))
+        cpu, memory = random.randint(0, 3), random.randint(0, 3)
+        if not is_held and (host.cpu_free < cpu or host.memory_free_bytes < memory):
+            return None
+        session = RunningSession(
+            session_id=f"r{self.count}",
+            owner_id=random.choice(USERS),
+            host_id=host.id,
+            cpu=cpu,
+            memory_bytes=memory,
+            shares=tuple(sorted(shares)),
+            started_at=self.now - random.randint(0, 6) * HOUR,
+            ends_at=self.now + random.choice((1, 2, 2, 3, 4, 6)) * HOUR / 2,
+            project_id=random.choice((None, None, *PROJECTS)),
+            charge_percent=random.choice((100, 100, 50)),
+            is_preemptible=random.random() < 0.4,
+        )
+        if random.random() < self.unbounded:
+            session = session._replace(ends_at=None)
+        elif random.random() < 0.1:  # overdue, or by more than the grace
+            session = session._replace(ends_at=self.now - random.choice((1, 2, 3, 60)) * MINUTE)
+        if session.is_preemptible and random.random() < 0.2:
+            session = session._replace(is_preemptible=False, preempted_for="other")
+        self.running[session.session_id] = session
+        return session
+
+
+def random_host(random: Random, host_id: int, group_id: int, devices: int) -> HostView:
+    """Return a host; names are equal now and then, so that ids decide."""
+    gpus = tuple(GpuView(100 * host_id + place, 1000, 1000) for place in range(devices))
+    cpu, memory = random.choice((8, 8, 12)), random.choice((8, 8, 12))
+    return HostView(
+        id=host_id,
+        name=f"host-{random.choice((host_id, 9 - host_id, 5))}",
+        group_id=group_id,
+        cpu=cpu,
+        memory_bytes=memory,
+        cpu_free=cpu,
+        memory_free_bytes=memory,
+        gpus=gpus,
+        divides=random.random() < 0.85,
+        traits=frozenset(trait for trait in TRAITS if random.random() < 0.7),
+        closeness=random_closeness(random, devices),
+    )
+
+
+def random_limits(random: Random, part: float) -> PolicyLimits:
+    """Return limits with a probability."""
+    if random.random() >= part:
+        return PolicyLimits()
+    return PolicyLimits(
+        cpu=random.choice((None, None, random.randint(2, 14))),
+        memory=random.choice((None, None, random.randint(2, 14))),
+        fgpu=random.choice((None, None, random.randint(0, 16) * 250)),
+        sessions=random.choice((None, None, random.randint(1, 6))),
+    )
+
+
+def random_rules(random: Random, *, is_fair: bool) -> Rules:
+    """Return rules of a group."""
+    return Rules(
+        placement_policy=random.choice(list(PlacementPolicyName)),
+        queue_order=QueueOrder.FAIR if is_fair else QueueOrder.FIFO,
+        ageing=random.choice((HOUR, 6 * HOUR)),
+        reservation_delay=random.choice((timedelta(0), HOUR, 4 * HOUR)),
+        overhead=random.choice((timedelta(0), 6 * MINUTE, 6 * MINUTE)),
+        half_life=random.choice((HOUR, 24 * HOUR)),
+        starvation_limit=random.choice((2 * HOUR, 24 * HOUR)),
+        default_weight=random.choice((100, 50)),
+        mix=MIX,
+    )
+
+
+def random_world(random: Random, *, fair: float = 0.4, waiting: int = 7) -> World:
+    """Return a world of one or two groups."""
+    groups = random.choice(((1,), (1,), (1, 2)))
+    devices, limited = random.choice((0, 1, 2, 2, 3, 4)), random.choice((0, 0.2, 0.6))
+    hosts = [
+        random_host(random, host_id, random.choice(groups), random.choice((devices, devices, random.randint(0, 4))))
+        for host_id in range(1, random.randint(2, 5))
+    ]
+    world = World(
+        random,
+        hosts,
+        rules={group: random_rules(random, is_fair=random.random() < fair) for group in groups},
+        limits={user: random_limits(random, limited) for user in USERS},
+        project_limits={project: random_limits(random, limited) for project in PROJECTS},
+        weights={
+            Association(project, user): random.choice((50, 200))
+            for project, user in ((0, 1), (0, 2), (7, 0))
+            if random.random() < 0.5
+        },
+        image_hosts={image: frozenset(it.id for it in hosts if random.random() < 0.5) for image in (1, 2)},
+        unbounded=random.choice((0, 0.15, 0.15, 1)),
+    )
+    for group in groups:
+        for project, user in ((0, 1), (0, 3), (7, 1), (8, 2)):
+            if random.random() < 0.4:
+                hours = 3600.0 * random.randint(0, 20)
+                usage = DecayedUsage(hours, hours / 2, 250 * hours, world.now - random.choice((0, 1, 5, 30)) * HOUR)
+                world.used[group, Association(project, user)] = usage
+    for host in hosts:
+        for _ in range(random.choice((0, 1, 1, 2, 4))):
+            world.run(host)
+    if random.random() < 0.5:
+        world.submit_first(sum(len(host.gpus) for host in hosts[:1]))
+    for _ in range(random.randint(1, waiting)):
+        world.submit()
+    return world

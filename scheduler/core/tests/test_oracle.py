@@ -1,0 +1,246 @@
+"""Plans on thousands of small worlds are those of the oracle, which follows the rules by trying everything.
+
+`faults.py` has the faults by which these and the other tests of the core were seen to fail.
+"""
+
+from datetime import timedelta
+from random import Random
+
+import pytest
+
+from scheduler.core.cluster_state import ClusterState
+from scheduler.core.incremental_state import IncrementalState
+from scheduler.core.placement import LOOK_AHEAD, plan, serve
+from scheduler.core.preemption import Candidates, find_preemption
+from scheduler.core.tests.oracle import Group, Host, preemption
+from scheduler.core.tests.oracle_pass import Outcome, Pass, decide
+from scheduler.core.tests.oracle_worlds import HOUR, MINUTE, World, random_world
+from scheduler.core.types import (
+    Association,
+    DecayedUsage,
+    QueueOrder,
+    RunningSession,
+    SessionRequest,
+    association_of,
+    entries_of,
+)
+
+PER_SEED = 100
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_plans_are_those_of_the_oracle(seed: int) -> None:
+    for number in range(PER_SEED):
+        world = random_world(Random(1000 * seed + number))
+        snapshot, where = world.snapshot(), f"world {1000 * seed + number}"
+        expected = decide(snapshot, world.now)
+        found = plan(snapshot, world.now)
+        assert [tuple(it) for it in found.placements] == placements_of(expected), where
+        assert [(it.session_id, it.reason) for it in found.waiting] == expected.waiting, where
+        assert {it.session_id: it.eta for it in found.waiting if it.eta is not None} == expected.starts, where
+        cluster = ClusterState(snapshot)
+        serve(cluster, entries_of(snapshot.queue), snapshot.rules, world.now)
+        assert reserved_in(cluster) == reserved_of(expected), where
+
+
+def placements_of(expected: Outcome) -> list[tuple[object, ...]]:
+    return [(it.session_id, it.host_id, it.shares) for it in expected.started]
+
+
+def reserved_in(cluster: ClusterState) -> dict[int, tuple[object, ...]]:
+    """Return by group the first in line, with the host and the time reserved for it."""
+    return {
+        group_id: (group.head.id, group.reservation and (group.reservation.host.host_id, group.reservation.at))
+        for group_id, group in cluster.groups.items()
+        if group.head is not None
+    }
+
+
+def reserved_of(expected: Outcome) -> dict[int, tuple[object, ...]]:
+    """As `reserved_in`, by the oracle."""
+    return {
+        group.id: (group.head.id, group.reserved and (group.reserved.host.view.id, group.reserved.at))
+        for group in expected.left.groups.values()
+        if group.head is not None
+    }
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_histories_are_those_of_the_oracle(seed: int) -> None:
+    for number in range(10):
+        where = 1000 * seed + number
+        random = Random(where)
+        world = random_world(random)
+        state = IncrementalState(world.snapshot())
+        for step in range(8):
+            expected = decide(world.snapshot(), world.now)
+            found = state.serve(world.now)
+            assert {tuple(it) for it in found} == {*placements_of(expected)}, (where, step)
+            assert {name: it.at for name, it in state.starts(world.now, LOOK_AHEAD).items()} == expected.starts, where
+            for session in expected.started:
+                del world.waiting[session.session_id]
+                world.running[session.session_id] = session
+            assert state.requests.keys() == world.waiting.keys()
+            if random.random() < 0.3:
+                state = state.copy()
+            for _ in range(random.randint(0, 3)):
+                random.choice((submit, end, end, cancel, change, wait))(world, state)
+
+
+def submit(world: World, state: IncrementalState) -> None:
+    state.add(world.submit())
+
+
+def cancel(world: World, state: IncrementalState) -> None:
+    if world.waiting:
+        name = world.random.choice(sorted(world.waiting))
+        del world.waiting[name]
+        state.remove(name)
+
+
+def wait(world: World, state: IncrementalState) -> None:
+    world.now += world.random.choice((1, 15, 60, 90)) * MINUTE
+
+
+def end(world: World, state: IncrementalState) -> None:
+    """Let a session end; what it has used counts on."""
+    if not world.running:
+        return
+    gone = world.running.pop(world.random.choice(sorted(world.running)))
+    state.update([gone], [])
+    group_id = state.cluster.group_of[gone.host_id]
+    seconds = (world.now - gone.started_at).total_seconds() * gone.charge_percent / 100
+    before = world.used.get((group_id, association_of(gone)), DecayedUsage(0, 0, 0, world.now))
+    more = [before[n] + seconds * gone.shape[n] for n in range(3)]  # not decayed: any figure will do
+    used = {(group_id, association_of(gone)): DecayedUsage(more[0], more[1], more[2], world.now)}
+    world.used |= used
+    state.cluster.set_used(used)
+
+
+def change(world: World, state: IncrementalState) -> None:
+    """Move the end of a session, or have it hold something else."""
+    if not world.running:
+        return
+    was = world.running[world.random.choice(sorted(world.running))]
+    now = was._replace(
+        ends_at=None if was.ends_at is None else was.ends_at + world.random.choice((-15, 30)) * MINUTE,
+        cpu=world.random.choice((was.cpu, max(0, was.cpu - 1))),
+    )
+    world.running[was.session_id] = now
+    state.update([was], [now])
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_preemptions_are_those_of_the_oracle(seed: int) -> None:
+    found_any = 0
+    for number in range(PER_SEED):
+        world = random_world(Random(1000 * seed + number))
+        snapshot, where = world.snapshot(), f"world {1000 * seed + number}"
+        state = Pass(snapshot, world.now)
+        state.serve(snapshot.queue)
+        cluster = ClusterState(snapshot)
+        _, left = serve(cluster, entries_of(snapshot.queue), snapshot.rules, world.now)
+        candidates = Candidates(cluster.running_sessions())
+        for request in left:
+            if request.group_id in cluster.groups:
+                found = find_preemption(cluster.groups[request.group_id], request, candidates, world.now)
+                expected = preemption(state.groups[request.group_id], request, world.now)
+                if expected is None or found is None:
+                    assert found is expected is None, where
+                    continue
+                found_any += 1
+                group = state.groups[request.group_id]
+                victims = [group.running[name] for name in found.victim_ids]
+                lost = sum((world.now - it.started_at for it in victims), timedelta())
+                assert (found.host_id, len(victims), lost) == (expected.host_id, expected.count, expected.lost), where
+                assert is_room(group.host(found.host_id), group, victims, request, found.shares), where
+    assert found_any > 5
+
+
+def is_room(
+    host: Host,
+    group: Group,
+    victims: list[RunningSession],
+    request: SessionRequest,
+    shares: tuple[tuple[int, int], ...],
+) -> bool:
+    """Return whether a request has its shares once its victims, and those who end for others, have ended."""
+    later = host.copy()
+    ending = [it for it in group.running.values() if it.host_id == host.view.id and it.preempted_for]
+    for one in [*victims, *ending]:
+        later.add(one, 1)
+    places = {gpu.id: place for place, gpu in enumerate(host.view.gpus)}
+    left = later.after(request.shape, {places[gpu_id]: milli for gpu_id, milli in shares})
+    whole = [milli for _, milli in shares if milli == host.capacity]
+    is_split = sum(milli for _, milli in shares) == request.fgpu_milli and len(shares) - len(whole) <= 1
+    return later.fits(request.shape) and is_split and all(left.free[places[gpu_id]] >= 0 for gpu_id, _ in shares)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_is_held_in_advance_is_covered_once_it_is_there(seed: int) -> None:
+    seen = set()
+    for number in range(PER_SEED):
+        world = random_world(Random(1000 * seed + number))
+        snapshot = world.snapshot()
+        cluster, groups = ClusterState(snapshot), Pass(snapshot, world.now).groups
+        sessions = [*snapshot.running]
+        for session in sessions:
+            group = groups[cluster.group_of[session.host_id]]
+            later = [it for it in sessions if it is not session and world.random.random() < 0.3]
+            host = group.host(session.host_id).copy()
+            for other in later:
+                if other.host_id == session.host_id:
+                    host.add(other, 1)
+            mine = [place for place, gpu in enumerate(host.view.gpus) if gpu.id in dict(session.shares)]
+            is_covered = min([host.cpu, host.memory, *(host.free[place] for place in mine)]) >= 0
+            assert cluster.covers(session, later) == is_covered, f"world {1000 * seed + number}"
+            seen.add(is_covered)
+    assert seen == {True, False}
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_orders_are_those_of_the_oracle(seed: int) -> None:
+    for number in range(PER_SEED):
+        world = random_world(Random(1000 * seed + number))
+        snapshot = world.snapshot()
+        state, oracle = IncrementalState(snapshot), Pass(snapshot, world.now)
+        waiting = [*oracle.in_order(entries_of(snapshot.queue))]
+        for group_id in oracle.groups:
+            expected = [it.id for it in waiting if it.group_id == group_id]
+            assert [it.id for it in state.in_order(group_id, world.now, 99)] == expected
+            assert [it.id for it in state.in_order(group_id, world.now, 2)] == expected[:2]
+            for position, name in enumerate(expected):
+                ahead = state.ahead_of(name, world.now, group_id)
+                assert sorted(it.id for it in ahead) == sorted(expected[:position])
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_what_could_start_is_what_fits_within_limits(seed: int) -> None:
+    for number in range(PER_SEED):
+        world = random_world(Random(1000 * seed + number))
+        snapshot = world.snapshot()
+        cluster, oracle = ClusterState(snapshot), Pass(snapshot, world.now)
+        for request in entries_of(snapshot.queue):
+            group = oracle.groups.get(request.group_id)
+            fits = group is not None and any(host.fits(request.shape) for host in group.hosts)
+            assert cluster.could_start(request) == (fits and oracle.limit_reached(request) is None)
+
+
+def test_a_copy_has_what_ended_sessions_have_used() -> None:
+    world = next(it for it in map(random_world, map(Random, range(99))) if has_fair_session(it))
+    cluster = ClusterState(world.snapshot())
+    group_id = next(it for it, rules in world.rules.items() if rules.queue_order == QueueOrder.FAIR)
+    shares = cluster.fair_shares(group_id)
+    assert shares is not None
+    for name in list(cluster.groups[group_id].running):
+        cluster.end(group_id, name, world.now)
+    later, copied = world.now + HOUR, cluster.copy().fair_shares(group_id)
+    assert copied is not None
+    holders = [Association(project, user) for project in (0, 7, 8) for user in (1, 2, 3)]
+    assert [copied.use(it, later) for it in holders] == [shares.use(it, later) for it in holders]
+    assert any(shares.use(it, later) for it in holders)
+
+
+def has_fair_session(world: World) -> bool:
+    groups = {group for group, rules in world.rules.items() if rules.queue_order == QueueOrder.FAIR}
+    return any(it.group_id in groups and one.host_id == it.id for it in world.hosts for one in world.running.values())
