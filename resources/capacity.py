@@ -7,8 +7,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from resources.units import amount_text, listing
+from resources.units import MIB, amount_text, listing, size_text
 
+MIN_SHARED_MEMORY_BYTES: Final = MIB
 _FIELDS: Final = ("fgpu", "memory", "cpu")  # in order of preference on ties
 
 
@@ -25,6 +26,15 @@ class Capacity:
     def fgpu(self) -> int:
         """Capacity of all GPUs together, in milli-fGPU."""
         return self.gpu_count * self.gpu_capacity
+
+
+def shared_memory_error(shared_memory: int, memory: int) -> str | None:
+    """Return what is wrong with the bytes of shared memory, which count within the memory, of a session or preset."""
+    if shared_memory < MIN_SHARED_MEMORY_BYTES:
+        return f"Shared memory is at least {size_text(MIN_SHARED_MEMORY_BYTES)}."
+    if shared_memory > memory:
+        return f"Shared memory is part of the memory and cannot be above {size_text(memory)}."
+    return None
 
 
 def shortfalls(hosts: Iterable[Capacity], *, cpu: int, memory: int, fgpu: int) -> dict[str, str]:

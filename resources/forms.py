@@ -10,10 +10,10 @@ from django.utils import timezone
 from django.utils.translation import gettext, gettext_lazy, ngettext
 
 from resources import host_health
+from resources.capacity import shared_memory_error
 from resources.images.references import reference_problem, registry_address_problem
 from resources.models import Host, Image, Preset, Registry, ResourceGroup
 from resources.registries.credentials import set_password
-from resources.units import MIB, size_text
 from translation.english import from_english
 
 
@@ -110,12 +110,8 @@ class PresetForm(forms.ModelForm[Preset]):
     def clean_shared_memory(self) -> int:
         """Return the bytes; raise ValidationError if they exceed the memory or are below the minimum."""
         shared: int = self.cleaned_data["shared_memory"]
-        memory = self.cleaned_data.get("memory")
-        if memory is not None and shared > memory:
-            text = gettext("Shared memory is part of the memory and cannot be above %(memory)s.")
-            raise ValidationError(text % {"memory": size_text(memory)})
-        if shared < MIB:
-            raise ValidationError(gettext("Shared memory is at least %(least)s.") % {"least": size_text(MIB)})
+        if error := shared_memory_error(shared, self.cleaned_data.get("memory", shared)):
+            raise ValidationError(from_english(error))
         return shared
 
 

@@ -215,12 +215,12 @@ class LaunchRequestSerializer(StrictSerializer):
         if isinstance(project, str):  # unknown, and reported already
             return {}
         name, others = attrs.get("resource_group"), attrs.get("resource_groups", [])
-        usable = ResourceGroup.objects.usable_for(self._user, project)
         if others == ANY_GROUP:
+            usable = ResourceGroup.objects.usable_for(self._user, project)
             first = usable.order_by("name").first() if name is None else None
             return {"resource_group": first or group_for(self._user, name, project), "is_any_group": True}
         group = group_for(self._user, others[0] if others and name is None else name, project)
-        known = {each.name: each for each in usable} if others else {}
+        known = {each.name: each for each in ResourceGroup.objects.usable_by(self._user)} if others else {}
         if unknown := [each for each in others if each not in known]:
             raise ValidationError({"resource_groups": f"There is no resource group {unknown[0]!r} that you may use."})
         return {"resource_group": group, "other_groups": [known[each] for each in others]}
@@ -230,7 +230,8 @@ class LaunchRequestSerializer(StrictSerializer):
 
     def _find_dependencies(self, attrs: Mapping[str, Any]) -> dict[str, list[Session]]:
         ids = attrs.get("depends_on", [])
-        found = list(Session.objects.operable_by(self._user).filter(pk__in=ids)) if ids else []
+        allowed = Session.objects.allowed_as_dependencies_of(self._user)
+        found = list(allowed.filter(pk__in=ids)) if ids else []
         if unknown := set(ids) - {session.pk for session in found}:
             raise ValidationError({"depends_on": f"There is no session {min(unknown)!r} of yours."})
         return {"depends_on": found}
@@ -265,9 +266,11 @@ def project_for(user: User, name: str | None) -> Project | None:
 def group_for(user: User, name: str | None, project: Project | None = None) -> ResourceGroup:
     """Return the group of this name, or the only one that the user may use for the project, or for none.
 
-    Raises ValidationError; one query.
+    One that is named may be granted to another project of the user: `policy_checks.group_errors` says so, as it does
+    on the page. Raises ValidationError; one query.
     """
-    groups = list(ResourceGroup.objects.usable_for(user, project))
+    found = ResourceGroup.objects.usable_for(user, project) if name is None else ResourceGroup.objects.usable_by(user)
+    groups = list(found)
     wanted = [group for group in groups if name in (None, group.name)]
     if len(wanted) == 1:
         return wanted[0]

@@ -343,7 +343,7 @@ def _dependency_error(owner: User, request: LaunchRequest) -> str | None:
     ids = {session.pk for session in request.depends_on}
     if len(ids) > validation.MAX_DEPENDENCIES:
         return f"A session can depend on at most {validation.MAX_DEPENDENCIES} others."
-    known = Session.objects.operable_by(owner).filter(pk__in=ids)
+    known = Session.objects.allowed_as_dependencies_of(owner).filter(pk__in=ids)
     if ids and known.count() < len(ids):
         return "You can only depend on sessions of your own."
     failed = known.failed().first() if ids else None

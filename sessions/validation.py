@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from folders.names import SFTP_LOGIN
+from resources.capacity import shared_memory_error
 from resources.units import FGPU_STEP, MIB, fgpu_text, size_text, span_text
 
 NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{2,62}[A-Za-z0-9]")
@@ -16,7 +17,6 @@ MAX_COUNT: Final = 50
 MAX_VARIABLES: Final = 200
 MAX_ENVIRONMENT_BYTES: Final = 64 * 1024
 MIN_MEMORY_BYTES: Final = 64 * MIB
-MIN_SHARED_MEMORY_BYTES: Final = MIB
 MAX_COMMAND_BYTES: Final = 16 * 1024
 MAX_DEPENDENCIES: Final = 20
 MAX_MOUNTS: Final = 20
@@ -49,10 +49,8 @@ def amount_errors(*, cpu: int, memory: int, shared_memory: int, fgpu: int, count
         errors["cpu"] = "A session needs at least 1 CPU core."
     if memory < MIN_MEMORY_BYTES:
         errors["memory"] = f"A session needs at least {size_text(MIN_MEMORY_BYTES)}."
-    if shared_memory < MIN_SHARED_MEMORY_BYTES:
-        errors["shared_memory"] = f"Shared memory is at least {size_text(MIN_SHARED_MEMORY_BYTES)}."
-    elif shared_memory > memory:
-        errors["shared_memory"] = f"Shared memory is part of the memory and cannot be above {size_text(memory)}."
+    if error := shared_memory_error(shared_memory, memory):
+        errors["shared_memory"] = error
     if fgpu < 0:
         errors["fgpu"] = "fGPU must be zero or more."
     elif fgpu % FGPU_STEP:

@@ -123,7 +123,7 @@ class LaunchForm(forms.Form):
         _offer(self.fields["resource_group"], ResourceGroup.objects.usable_by(owner))
         _offer(self.fields["other_groups"], ResourceGroup.objects.usable_by(owner))
         _offer(self.fields["project"], LaunchOffer.projects_of(owner))
-        _offer(self.fields["depends_on"], Session.objects.filter(owner=owner))
+        _offer(self.fields["depends_on"], Session.objects.allowed_as_dependencies_of(owner))
         _offer(self.fields["preset"], LaunchOffer.presets_of(self.offer.groups))
 
     def clean_name(self) -> str:

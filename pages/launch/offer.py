@@ -14,7 +14,7 @@ from sessions import mounts
 from sessions.models import Session
 from sessions.mounts import OfferedFolder
 
-MAX_DEPENDENCIES: Final = 50  # sessions to depend on
+MAX_OTHERS: Final = 50  # sessions offered to depend on
 PRIVATE_ENVIRONMENT: Final = "My environments"
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -42,7 +42,7 @@ class LaunchOffer:
             groups=groups,
             presets=list(cls.presets_of(groups).select_related("group")),
             folders=mounts.offered_folders(owner),
-            others=list(Session.objects.filter(owner=owner).live()[:MAX_DEPENDENCIES]),
+            others=list(Session.objects.allowed_as_dependencies_of(owner).live()[:MAX_OTHERS]),
             projects=list(cls.projects_of(owner)),
         )
 

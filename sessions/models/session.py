@@ -58,6 +58,10 @@ class SessionQuerySet(models.QuerySet["Session"]):
         """Return the sessions that `user` may enter and change: their own, or all for a superadmin."""
         return self if user.is_superuser else self.filter(owner=user)
 
+    def allowed_as_dependencies_of(self, owner: User) -> "SessionQuerySet":
+        """Return the sessions after which one of `owner` may start: their own, for superadmins too."""
+        return self.filter(owner=owner)
+
     def live(self) -> "SessionQuerySet":
         """Return the sessions that have not ended."""
         return self.filter(status__in=LIVE)

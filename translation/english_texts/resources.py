@@ -11,6 +11,8 @@ TEXTS: Final = (
     _("No host of this group has %(wanted)s together."),
     _("Hosts of this group with %(with_rest)s have no GPU."),
     _("Hosts of this group with %(with_rest)s have at most %(beside)s."),
+    _("Shared memory is at least %(least)s."),
+    _("Shared memory is part of the memory and cannot be above %(memory)s."),
     # resources/images/builds.py
     _("%(image)s could not be built. An administrator can have it built again."),
     _("%(image)s is not ready yet: %(value)s."),

@@ -173,7 +173,6 @@ TEXTS: Final = (
     _("%(name)s is reserved: by this name SFTP reaches your data folders."),
     _("A session needs at least 1 CPU core."),
     _("A session needs at least %(least)s."),
-    _("Shared memory is at least %(least)s."),
     _("Start 1 to %(most)s sessions at once."),
     _("A time limit is %(least)s to %(most)s."),
     _("The name of a GPU model has at most %(most)s characters."),
@@ -191,7 +190,6 @@ TEXTS: Final = (
     _("The value of %(name)s contains a NUL character."),
     _("The value of %(name)s contains a lone surrogate."),
     _("All variables together may take %(most)s; these take %(size)s."),
-    _("Shared memory is part of the memory and cannot be above %(memory)s."),
     # sessions/words.py
     _("Submitted; waiting for the scheduler"),
     _("Waiting: no host of the group is ready"),
